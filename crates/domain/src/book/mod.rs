@@ -1,0 +1,284 @@
+//! The ledger's state machine. It takes a command and the time, decides, and says what it decided as events;
+//! it is rebuilt by applying those events again. It knows no clock, no disk and no runtime.
+
+mod sale_book;
+mod snapshot;
+
+use hashbrown::HashMap;
+use sale_book::SaleBook;
+pub use snapshot::{BookSnapshot, SaleSnapshot, SnapshotOrder};
+
+use crate::{
+    CancelRefusal, Claim, ClaimRefusal, Command, Decision, Event, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER,
+    MAX_UNITS, Order, OrderId, OrderState, PaymentRefusal, ReleaseReason, Reply, SaleId, SaleRefusal,
+    SaleState, SaleStatus, SaleTerms, Timestamp,
+};
+
+/// All published sales with their stock, their orders and their idempotency keys.
+#[derive(Debug)]
+pub struct Book {
+    sales: HashMap<SaleId, SaleBook>,
+    /// The position of the last applied decision; 0 before the first.
+    position: u64,
+    /// The latest time seen. Time never runs backwards here, whatever the caller's clock does, so that a
+    /// sale's holds come due in the order of their numbers.
+    clock: Timestamp,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self { sales: HashMap::new(), position: 0, clock: Timestamp::from_millis(i64::MIN) }
+    }
+}
+
+impl Book {
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub fn status(&self, sale: SaleId) -> Option<SaleStatus> {
+        self.sales.get(&sale).map(SaleBook::status)
+    }
+
+    pub fn statuses(&self) -> impl Iterator<Item = SaleStatus> + '_ {
+        self.sales.values().map(SaleBook::status)
+    }
+
+    /// Decides `command` at the time `now`, applies what follows, and appends it to `decisions`.
+    pub fn execute(&mut self, command: Command, now: Timestamp, decisions: &mut Vec<Decision>) -> Reply {
+        let now = now.max(self.clock);
+        self.clock = now;
+        match command {
+            Command::Publish(terms) => Reply::Sale(self.publish(terms, now, decisions)),
+            Command::Restock { sale, units } => Reply::Sale(self.restock(sale, units, now, decisions)),
+            Command::Pause(sale) => Reply::Sale(self.set_paused(sale, true, now, decisions)),
+            Command::Resume(sale) => Reply::Sale(self.set_paused(sale, false, now, decisions)),
+            Command::Close(sale) => Reply::Sale(self.close(sale, now, decisions)),
+            Command::Claim(claim) => Reply::Verdict(self.claim(claim, now, decisions)),
+            Command::ConfirmPayment { order, buyer } => {
+                Reply::Payment(match self.find(order, buyer.as_ref()) {
+                    Some(found) => self.confirm_payment(&found, now, decisions),
+                    None => Err(PaymentRefusal::UnknownOrder),
+                })
+            }
+            Command::Cancel { order, buyer } => Reply::Cancelled(match self.find(order, buyer.as_ref()) {
+                Some(found) => self.cancel(&found, now, decisions),
+                None => Err(CancelRefusal::UnknownOrder),
+            }),
+            Command::ExpireDue { max } => Reply::Expired(self.expire_due(max, now, decisions)),
+            Command::FindOrder { order, buyer } => Reply::Found(self.find(order, buyer.as_ref())),
+            Command::OrdersOf { buyer, max } => {
+                let mut orders: Vec<Order> = Vec::new();
+                for sale in self.sales.values() {
+                    sale.newest_orders_of(&buyer, max as usize, &mut orders);
+                }
+                orders.sort_by_key(|order| std::cmp::Reverse((order.created_at, order.id)));
+                orders.truncate(max as usize);
+                Reply::Orders(orders)
+            }
+        }
+    }
+
+    /// Applies a decision that was made before, on the way back to the state it led to.
+    ///
+    /// # Panics
+    /// If the decision does not follow from the state: then the feed is not ours, and selling on would be wrong.
+    pub fn apply(&mut self, decision: &Decision) {
+        assert_eq!(decision.position, self.position + 1, "the feed has a gap");
+        self.position = decision.position;
+        self.clock = self.clock.max(decision.at);
+        if let Event::Published(terms) = &decision.event {
+            let known = self.sales.insert(terms.sale, SaleBook::new(*terms));
+            assert!(known.is_none(), "{:?} was published twice", terms.sale);
+        }
+        let sale_id = decision.event.sale();
+        let sale = self.sales.get_mut(&sale_id).unwrap_or_else(|| panic!("{sale_id:?} was never published"));
+        sale.apply(&decision.event, decision.at);
+        sale.assert_invariants();
+    }
+
+    fn record(&mut self, event: Event, now: Timestamp, decisions: &mut Vec<Decision>) {
+        let decision = Decision { position: self.position + 1, at: now, event };
+        self.apply(&decision);
+        decisions.push(decision);
+    }
+
+    fn known(&self, sale: SaleId) -> Result<SaleStatus, SaleRefusal> {
+        self.status(sale).ok_or(SaleRefusal::UnknownSale)
+    }
+
+    fn publish(
+        &mut self,
+        terms: SaleTerms,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<SaleStatus, SaleRefusal> {
+        let in_bounds = terms.units <= MAX_UNITS
+            && (1..=MAX_LIMIT_PER_BUYER).contains(&terms.limit_per_buyer)
+            && (1..=MAX_HOLD_SECONDS).contains(&terms.hold_seconds);
+        if !in_bounds {
+            return Err(SaleRefusal::InvalidTerms);
+        }
+        if !self.sales.contains_key(&terms.sale) {
+            self.record(Event::Published(terms), now, decisions);
+        }
+        self.known(terms.sale)
+    }
+
+    fn restock(
+        &mut self,
+        sale: SaleId,
+        units: u32,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<SaleStatus, SaleRefusal> {
+        let status = self.known(sale)?;
+        if status.state(now) == SaleState::Closed {
+            return Err(SaleRefusal::Closed);
+        }
+        if units > MAX_UNITS - status.total {
+            return Err(SaleRefusal::TooManyUnits);
+        }
+        if units > 0 {
+            self.record(Event::Restocked { sale, units }, now, decisions);
+        }
+        self.known(sale)
+    }
+
+    fn set_paused(
+        &mut self,
+        sale: SaleId,
+        paused: bool,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<SaleStatus, SaleRefusal> {
+        let status = self.known(sale)?;
+        if status.state(now) == SaleState::Closed {
+            return Err(SaleRefusal::Closed);
+        }
+        if status.paused != paused {
+            let event = if paused { Event::Paused(sale) } else { Event::Resumed(sale) };
+            self.record(event, now, decisions);
+        }
+        self.known(sale)
+    }
+
+    fn close(
+        &mut self,
+        sale: SaleId,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<SaleStatus, SaleRefusal> {
+        if !self.known(sale)?.closed {
+            self.record(Event::Closed(sale), now, decisions);
+        }
+        self.known(sale)
+    }
+
+    fn claim(
+        &mut self,
+        claim: Claim,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<Order, ClaimRefusal> {
+        let sale = self.sales.get(&claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
+        if let Some(first) = sale.first_answer(&claim.buyer, claim.key) {
+            return if first.quantity == claim.quantity { Ok(first) } else { Err(ClaimRefusal::KeyReused) };
+        }
+        let status = sale.status();
+        match status.state(now) {
+            SaleState::Draft | SaleState::Scheduled => return Err(ClaimRefusal::NotOpen),
+            SaleState::Paused => return Err(ClaimRefusal::Paused),
+            SaleState::Closed => return Err(ClaimRefusal::Closed),
+            SaleState::Open | SaleState::SoldOut => {}
+        }
+        if claim.quantity == 0 {
+            return Err(ClaimRefusal::InvalidQuantity);
+        }
+        if !sale.within_limit(&claim.buyer, claim.quantity) {
+            return Err(ClaimRefusal::LimitReached);
+        }
+        if claim.quantity > status.available {
+            return Err(ClaimRefusal::SoldOut);
+        }
+        let order = OrderId { sale: claim.sale, number: sale.next_number() };
+        let Claim { buyer, quantity, key, .. } = claim;
+        self.record(Event::Held { order, buyer, quantity, key }, now, decisions);
+        Ok(self.existing(order))
+    }
+
+    /// A payment in time makes the hold a sale. One that comes too late gets its units again if they are
+    /// still there, and is owed a refund if not; both in one step, so nobody is charged without stock.
+    fn confirm_payment(
+        &mut self,
+        order: &Order,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<Order, PaymentRefusal> {
+        let (id, quantity) = (order.id, order.quantity);
+        match order.state {
+            OrderState::Paid => return Ok(order.clone()),
+            OrderState::Cancelled => return Err(PaymentRefusal::HoldExpired),
+            OrderState::Expired if order.refund_due => return Err(PaymentRefusal::RefundDue),
+            // A hold that is over but not yet released would be released and taken again: the same result.
+            OrderState::Held => self.record(Event::Paid { order: id, quantity, after_expiry: false }, now, decisions),
+            OrderState::Expired => {
+                let Some(sale) = self.sales.get(&id.sale) else { return Err(PaymentRefusal::UnknownOrder) };
+                let status = sale.status();
+                if status.state(now) == SaleState::Closed {
+                    return Err(PaymentRefusal::HoldExpired);
+                }
+                if quantity > status.available || !sale.within_limit(&order.buyer, quantity) {
+                    self.record(Event::RefundDue { order: id }, now, decisions);
+                    return Err(PaymentRefusal::RefundDue);
+                }
+                self.record(Event::Paid { order: id, quantity, after_expiry: true }, now, decisions);
+            }
+        }
+        Ok(self.existing(id))
+    }
+
+    fn cancel(
+        &mut self,
+        order: &Order,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<Order, CancelRefusal> {
+        match order.state {
+            OrderState::Paid => Err(CancelRefusal::AlreadyPaid),
+            OrderState::Expired => Err(CancelRefusal::HoldExpired),
+            OrderState::Cancelled => Ok(order.clone()),
+            OrderState::Held => {
+                let reason = ReleaseReason::Cancelled;
+                let event = Event::Released { order: order.id, quantity: order.quantity, reason };
+                self.record(event, now, decisions);
+                Ok(self.existing(order.id))
+            }
+        }
+    }
+
+    fn expire_due(&mut self, max: u32, now: Timestamp, decisions: &mut Vec<Decision>) -> u32 {
+        let mut due: Vec<(OrderId, u32)> = Vec::new();
+        for sale in self.sales.values() {
+            sale.due_holds(now, max as usize - due.len(), &mut due);
+            if due.len() == max as usize {
+                break;
+            }
+        }
+        for (order, quantity) in &due {
+            let reason = ReleaseReason::Expired;
+            self.record(Event::Released { order: *order, quantity: *quantity, reason }, now, decisions);
+        }
+        due.len() as u32
+    }
+
+    /// The order, if it exists and belongs to `buyer` (or nobody in particular asks).
+    fn find(&self, order: OrderId, buyer: Option<&crate::BuyerId>) -> Option<Order> {
+        let found = self.sales.get(&order.sale)?.order(order.number)?;
+        buyer.is_none_or(|buyer| *buyer == found.buyer).then_some(found)
+    }
+
+    fn existing(&self, order: OrderId) -> Order {
+        self.find(order, None).unwrap_or_else(|| panic!("{order} was just recorded"))
+    }
+}

@@ -1,0 +1,331 @@
+//! One sale inside the `Book`: counts, orders, and two tables that find an order by buyer and by key.
+//! Written for few bytes an order, because all orders of all running sales are in memory.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::snapshot::{SaleSnapshot, SnapshotOrder};
+use crate::{
+    BuyerId, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleStatus, SaleTerms, Timestamp,
+};
+
+/// "No earlier order" in `Record::previous_of_buyer`.
+const NONE: u32 = u32::MAX;
+/// Room made at publishing, so that the tables of an ordinary sale never grow while it sells.
+const MAX_RESERVED_ORDERS: usize = 1 << 17;
+/// Up to this many orders a debug build recounts the whole sale after every command.
+const MAX_RECOUNTED_ORDERS: usize = 2048;
+
+#[derive(Debug)]
+struct Record {
+    buyer: BuyerId,
+    key: KeyDigest,
+    created_at: Timestamp,
+    paid_at: Option<Timestamp>,
+    quantity: u32,
+    previous_of_buyer: u32,
+    state: OrderState,
+    refund_due: bool,
+}
+
+/// An order's memory is this, a share of two hash tables (below 32 bytes) and the buyer's name.
+const _: () = assert!(size_of::<Record>() <= 72);
+
+#[derive(Debug)]
+struct BuyerEntry {
+    latest_order: u32,
+    /// Held and paid units.
+    units: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct SaleBook {
+    terms: SaleTerms,
+    total: u32,
+    available: u32,
+    held: u32,
+    paid: u32,
+    paused: bool,
+    closed: bool,
+    version: u64,
+    records: Vec<Record>,
+    by_buyer: HashTable<BuyerEntry>,
+    by_key: HashTable<u32>,
+    /// All holds before this number are over: holds of one sale come due in the order of their numbers.
+    first_hold: u32,
+    hasher: DefaultHashBuilder,
+}
+
+impl SaleBook {
+    /// A sale with no units; its `Published` event brings them.
+    pub(super) fn new(terms: SaleTerms) -> Self {
+        let room = (terms.units as usize).min(MAX_RESERVED_ORDERS);
+        Self {
+            terms,
+            total: 0,
+            available: 0,
+            held: 0,
+            paid: 0,
+            paused: false,
+            closed: false,
+            version: 0,
+            records: Vec::with_capacity(room),
+            by_buyer: HashTable::with_capacity(room),
+            by_key: HashTable::with_capacity(room),
+            first_hold: 0,
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+
+    pub(super) fn status(&self) -> SaleStatus {
+        SaleStatus {
+            terms: self.terms,
+            total: self.total,
+            available: self.available,
+            held: self.held,
+            paid: self.paid,
+            paused: self.paused,
+            closed: self.closed,
+            version: self.version,
+        }
+    }
+
+    pub(super) fn next_number(&self) -> u32 {
+        u32::try_from(self.records.len()).unwrap_or(NONE)
+    }
+
+    pub(super) fn order(&self, number: u32) -> Option<Order> {
+        let record = self.records.get(number as usize)?;
+        Some(Order {
+            id: OrderId { sale: self.terms.sale, number },
+            buyer: record.buyer.clone(),
+            quantity: record.quantity,
+            state: record.state,
+            created_at: record.created_at,
+            pay_before: record.created_at.plus_seconds(self.terms.hold_seconds),
+            paid_at: record.paid_at,
+            refund_due: record.refund_due,
+        })
+    }
+
+    /// What the claim with this key was answered when it was accepted, whatever became of the order since.
+    pub(super) fn first_answer(&self, buyer: &BuyerId, key: KeyDigest) -> Option<Order> {
+        let number = *self.by_key.find(self.hash_of_key(buyer, key), |number| {
+            let record = &self.records[*number as usize];
+            record.key == key && record.buyer == *buyer
+        })?;
+        let order = self.order(number)?;
+        Some(Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order })
+    }
+
+    pub(super) fn within_limit(&self, buyer: &BuyerId, quantity: u32) -> bool {
+        let owned = self.buyer_entry(buyer).map_or(0, |entry| entry.units);
+        // Both are bounded by MAX_UNITS or come from a client: add without overflow.
+        owned.checked_add(quantity).is_some_and(|units| units <= self.terms.limit_per_buyer)
+    }
+
+    /// Adds the buyer's newest orders, at most `max`, to `orders`.
+    pub(super) fn newest_orders_of(&self, buyer: &BuyerId, max: usize, orders: &mut Vec<Order>) {
+        let mut next = self.buyer_entry(buyer).map_or(NONE, |entry| entry.latest_order);
+        for _ in 0..max {
+            let Some(order) = self.order(next) else { return };
+            orders.push(order);
+            next = self.records[next as usize].previous_of_buyer;
+        }
+    }
+
+    /// Adds the holds that are over at `now`, at most `max`, to `due`.
+    pub(super) fn due_holds(&self, now: Timestamp, max: usize, due: &mut Vec<(OrderId, u32)>) {
+        let open_holds = self.records.iter().enumerate().skip(self.first_hold as usize);
+        let due_here = open_holds
+            .take_while(|(_, record)| record.created_at.plus_seconds(self.terms.hold_seconds) <= now)
+            .filter(|(_, record)| record.state == OrderState::Held)
+            .map(|(number, record)| (OrderId { sale: self.terms.sale, number: number as u32 }, record.quantity))
+            .take(max);
+        due.extend(due_here);
+    }
+
+    pub(super) fn apply(&mut self, event: &Event, at: Timestamp) {
+        self.version += 1;
+        match event {
+            Event::Published(terms) => {
+                self.total = terms.units;
+                self.available = terms.units;
+            }
+            Event::Restocked { units, .. } => {
+                self.total += units;
+                self.available += units;
+            }
+            Event::Paused(_) => self.paused = true,
+            Event::Resumed(_) => self.paused = false,
+            Event::Closed(_) => self.closed = true,
+            Event::Held { order, buyer, quantity, key } => {
+                assert_eq!(order.number, self.next_number(), "{order} is out of turn");
+                assert!(order.number < NONE, "the sale has no order numbers left");
+                self.available = less(self.available, *quantity);
+                self.held += quantity;
+                self.insert(Record {
+                    buyer: buyer.clone(),
+                    key: *key,
+                    created_at: at,
+                    paid_at: None,
+                    quantity: *quantity,
+                    previous_of_buyer: NONE,
+                    state: OrderState::Held,
+                    refund_due: false,
+                });
+            }
+            Event::Paid { order, quantity, after_expiry } => {
+                let from = if *after_expiry { OrderState::Expired } else { OrderState::Held };
+                let record = self.transition(order.number, *quantity, from, OrderState::Paid);
+                record.paid_at = Some(at);
+                if *after_expiry {
+                    self.available = less(self.available, *quantity);
+                    self.change_buyer_units(order.number, |units| units + quantity);
+                } else {
+                    self.held = less(self.held, *quantity);
+                }
+                self.paid += quantity;
+            }
+            Event::Released { order, quantity, reason } => {
+                let to = match reason {
+                    ReleaseReason::Expired => OrderState::Expired,
+                    ReleaseReason::Cancelled => OrderState::Cancelled,
+                };
+                self.transition(order.number, *quantity, OrderState::Held, to);
+                self.held = less(self.held, *quantity);
+                self.available += quantity;
+                self.change_buyer_units(order.number, |units| less(units, *quantity));
+            }
+            Event::RefundDue { order } => {
+                let record = &mut self.records[order.number as usize];
+                assert_eq!(record.state, OrderState::Expired, "{order} is owed no refund");
+                record.refund_due = true;
+            }
+        }
+        while self.records.get(self.first_hold as usize).is_some_and(|record| record.state != OrderState::Held) {
+            self.first_hold += 1;
+        }
+    }
+
+    fn insert(&mut self, mut record: Record) {
+        let number = self.next_number();
+        let key_hash = self.hash_of_key(&record.buyer, record.key);
+        let buyer_hash = self.hasher.hash_one(record.buyer.as_str());
+        let Self { records, by_buyer, by_key, hasher, .. } = self;
+        let owns_units = matches!(record.state, OrderState::Held | OrderState::Paid);
+        let units = if owns_units { record.quantity } else { 0 };
+        match by_buyer.find_mut(buyer_hash, |e| records[e.latest_order as usize].buyer == record.buyer) {
+            Some(entry) => {
+                record.previous_of_buyer = std::mem::replace(&mut entry.latest_order, number);
+                entry.units += units;
+                assert!(entry.units <= self.terms.limit_per_buyer, "a buyer has more than the limit");
+            }
+            None => {
+                assert!(units <= self.terms.limit_per_buyer, "a buyer has more than the limit");
+                by_buyer.insert_unique(buyer_hash, BuyerEntry { latest_order: number, units }, |entry| {
+                    hasher.hash_one(records[entry.latest_order as usize].buyer.as_str())
+                });
+            }
+        }
+        let same_key = |other: &u32| {
+            let other = &records[*other as usize];
+            other.key == record.key && other.buyer == record.buyer
+        };
+        assert!(by_key.find(key_hash, same_key).is_none(), "one idempotency key, two orders");
+        by_key.insert_unique(key_hash, number, |other| {
+            let other = &records[*other as usize];
+            hasher.hash_one((other.buyer.as_str(), other.key))
+        });
+        records.push(record);
+    }
+
+    fn transition(&mut self, number: u32, quantity: u32, from: OrderState, to: OrderState) -> &mut Record {
+        let record = &mut self.records[number as usize];
+        assert_eq!((record.state, record.quantity), (from, quantity), "order {number} is not in that state");
+        record.state = to;
+        record
+    }
+
+    fn change_buyer_units(&mut self, number: u32, change: impl FnOnce(u32) -> u32) {
+        let Self { records, by_buyer, hasher, terms, .. } = self;
+        let buyer = &records[number as usize].buyer;
+        let hash = hasher.hash_one(buyer.as_str());
+        let entry = by_buyer.find_mut(hash, |e| records[e.latest_order as usize].buyer == *buyer);
+        let entry = entry.unwrap_or_else(|| panic!("the buyer of order {number} is unknown"));
+        entry.units = change(entry.units);
+        assert!(entry.units <= terms.limit_per_buyer, "a buyer has more than the limit");
+    }
+
+    fn buyer_entry(&self, buyer: &BuyerId) -> Option<&BuyerEntry> {
+        let hash = self.hasher.hash_one(buyer.as_str());
+        self.by_buyer.find(hash, |entry| self.records[entry.latest_order as usize].buyer == *buyer)
+    }
+
+    fn hash_of_key(&self, buyer: &BuyerId, key: KeyDigest) -> u64 {
+        self.hasher.hash_one((buyer.as_str(), key))
+    }
+
+    /// Units are conserved, nobody is over the limit, one key has one order. A broken invariant ends the
+    /// process: better no sale than a unit that isn't there.
+    pub(super) fn assert_invariants(&self) {
+        let sum = u64::from(self.available) + u64::from(self.held) + u64::from(self.paid);
+        assert_eq!(u64::from(self.total), sum, "units of {:?} are not conserved", self.terms.sale);
+        assert_eq!(self.by_key.len(), self.records.len(), "one idempotency key, one order");
+        if cfg!(debug_assertions) && self.records.len() <= MAX_RECOUNTED_ORDERS {
+            self.recount();
+        }
+    }
+
+    fn recount(&self) {
+        let units_in = |state| self.records.iter().filter(|r| r.state == state).map(|r| r.quantity).sum::<u32>();
+        assert_eq!(self.held, units_in(OrderState::Held), "held units");
+        assert_eq!(self.paid, units_in(OrderState::Paid), "paid units");
+        let owned: u32 = self.by_buyer.iter().map(|entry| entry.units).sum();
+        assert_eq!(owned, self.held + self.paid, "units of buyers");
+        assert!(self.by_buyer.iter().all(|entry| entry.units <= self.terms.limit_per_buyer), "limit");
+    }
+
+    pub(super) fn snapshot(&self) -> SaleSnapshot {
+        let records = self.records.iter().enumerate();
+        let orders = records.filter_map(|(number, record)| {
+            Some(SnapshotOrder { order: self.order(number as u32)?, key: record.key })
+        });
+        SaleSnapshot { status: self.status(), orders: orders.collect() }
+    }
+
+    pub(super) fn from_snapshot(snapshot: SaleSnapshot) -> Self {
+        let status = snapshot.status;
+        let mut sale = Self::new(status.terms);
+        sale.records.reserve(snapshot.orders.len());
+        sale.by_buyer.reserve(snapshot.orders.len(), |_| 0);
+        sale.by_key.reserve(snapshot.orders.len(), |_| 0);
+        for SnapshotOrder { order, key } in snapshot.orders {
+            sale.insert(Record {
+                buyer: order.buyer,
+                key,
+                created_at: order.created_at,
+                paid_at: order.paid_at,
+                quantity: order.quantity,
+                previous_of_buyer: NONE,
+                state: order.state,
+                refund_due: order.refund_due,
+            });
+        }
+        sale.total = status.total;
+        sale.available = status.available;
+        sale.held = status.held;
+        sale.paid = status.paid;
+        sale.paused = status.paused;
+        sale.closed = status.closed;
+        sale.version = status.version;
+        sale.assert_invariants();
+        sale
+    }
+}
+
+/// Subtraction that ends the process instead of selling a unit that isn't there.
+fn less(units: u32, taken: u32) -> u32 {
+    units.checked_sub(taken).unwrap_or_else(|| panic!("{taken} units taken of {units}"))
+}

@@ -1,0 +1,112 @@
+//! What can be asked of a ledger, and what it answers.
+
+use crate::{BuyerId, Claim, Order, OrderId, SaleId, SaleStatus, SaleTerms};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Publish(SaleTerms),
+    Restock {
+        sale: SaleId,
+        units: u32,
+    },
+    Pause(SaleId),
+    Resume(SaleId),
+    Close(SaleId),
+    Claim(Claim),
+    /// A payment for an order was made. `buyer` is who says so; None is a provider or an operator.
+    ConfirmPayment {
+        order: OrderId,
+        buyer: Option<BuyerId>,
+    },
+    Cancel {
+        order: OrderId,
+        buyer: Option<BuyerId>,
+    },
+    /// Releases at most `max` holds whose time is over.
+    ExpireDue {
+        max: u32,
+    },
+    /// A question; it changes nothing, but its answer waits for what it rests on, like any other.
+    FindOrder {
+        order: OrderId,
+        buyer: Option<BuyerId>,
+    },
+    /// A buyer's newest orders over all sales, at most `max`.
+    OrdersOf {
+        buyer: BuyerId,
+        max: u32,
+    },
+}
+
+/// The answer to a command, in the shape that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To Publish, Restock, Pause, Resume and Close.
+    Sale(Result<SaleStatus, SaleRefusal>),
+    /// To Claim.
+    Verdict(Result<Order, ClaimRefusal>),
+    /// To ConfirmPayment.
+    Payment(Result<Order, PaymentRefusal>),
+    /// To Cancel.
+    Cancelled(Result<Order, CancelRefusal>),
+    /// To ExpireDue: how many holds were released.
+    Expired(u32),
+    /// To FindOrder.
+    Found(Option<Order>),
+    /// To OrdersOf, newest first.
+    Orders(Vec<Order>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SaleRefusal {
+    #[error("the ledger does not know this sale")]
+    UnknownSale,
+    #[error("the sale is closed")]
+    Closed,
+    #[error("the sale would have more units than a sale can have")]
+    TooManyUnits,
+    #[error("the sale's terms are out of bounds")]
+    InvalidTerms,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimRefusal {
+    #[error("the ledger does not know this sale")]
+    UnknownSale,
+    #[error("the sale has not opened yet")]
+    NotOpen,
+    #[error("the sale is paused")]
+    Paused,
+    #[error("the sale is closed")]
+    Closed,
+    #[error("the buyer would exceed the limit of the sale")]
+    LimitReached,
+    #[error("not enough units are left")]
+    SoldOut,
+    #[error("the idempotency key belongs to another claim")]
+    KeyReused,
+    #[error("the quantity is zero")]
+    InvalidQuantity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PaymentRefusal {
+    #[error("no such order")]
+    UnknownOrder,
+    /// The hold is over and the sale sells nothing more (closed), or the buyer cancelled: don't charge.
+    #[error("the hold is over")]
+    HoldExpired,
+    /// The hold expired and no unit is left for it: what was charged has to go back.
+    #[error("the payment has to be refunded")]
+    RefundDue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CancelRefusal {
+    #[error("no such order")]
+    UnknownOrder,
+    #[error("the order is paid")]
+    AlreadyPaid,
+    #[error("the hold has expired")]
+    HoldExpired,
+}

@@ -1,0 +1,46 @@
+//! What a ledger decided. The feed is these, in order; `Book` is rebuilt from them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BuyerId, KeyDigest, OrderId, SaleId, SaleTerms, Timestamp};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    Published(SaleTerms),
+    Restocked { sale: SaleId, units: u32 },
+    Paused(SaleId),
+    Resumed(SaleId),
+    Closed(SaleId),
+    Held { order: OrderId, buyer: BuyerId, quantity: u32, key: KeyDigest },
+    /// A held or an expired order was paid; an expired one took its units anew.
+    Paid { order: OrderId, quantity: u32, after_expiry: bool },
+    Released { order: OrderId, quantity: u32, reason: ReleaseReason },
+    RefundDue { order: OrderId },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReleaseReason {
+    Expired,
+    Cancelled,
+}
+
+impl Event {
+    pub fn sale(&self) -> SaleId {
+        match self {
+            Self::Published(terms) => terms.sale,
+            Self::Restocked { sale, .. } | Self::Paused(sale) | Self::Resumed(sale) | Self::Closed(sale) => *sale,
+            Self::Held { order, .. }
+            | Self::Paid { order, .. }
+            | Self::Released { order, .. }
+            | Self::RefundDue { order } => order.sale,
+        }
+    }
+}
+
+/// An event at its place in the feed. Positions start at 1 and have no gaps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    pub position: u64,
+    pub at: Timestamp,
+    pub event: Event,
+}

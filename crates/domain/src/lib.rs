@@ -1,0 +1,20 @@
+//! The rules of a flash sale: ids, money, sales, claims, orders and the `Book` that decides.
+//! No I/O, no clock, no async; it knows no other crate of the workspace.
+
+mod book;
+mod command;
+mod event;
+mod ids;
+mod money;
+mod order;
+mod sale;
+mod time;
+
+pub use book::{Book, BookSnapshot, SaleSnapshot, SnapshotOrder};
+pub use command::{CancelRefusal, ClaimRefusal, Command, PaymentRefusal, Reply, SaleRefusal};
+pub use event::{Decision, Event, ReleaseReason};
+pub use ids::{AccountId, BuyerId, InvalidId, ItemId, MAX_BUYER_BYTES, OrderId, SaleId};
+pub use money::{Currency, InvalidMoney, MAX_MINOR, Money};
+pub use order::{Claim, InvalidKey, KeyDigest, MAX_KEY_BYTES, Order, OrderState};
+pub use sale::{MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleState, SaleStatus, SaleTerms};
+pub use time::Timestamp;

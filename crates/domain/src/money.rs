@@ -1,0 +1,124 @@
+//! Money in minor units. There are no fractions of a minor unit and no floating point anywhere.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// An ISO 4217 code, such as `CNY`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Currency([u8; 3]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMoney {
+    #[error("a currency is three capital letters, such as CNY")]
+    Currency,
+    #[error("an amount is digits with at most {0} decimals, such as 1999.00")]
+    Amount(usize),
+    #[error("the amount is too large")]
+    TooLarge,
+}
+
+/// No single amount exceeds this, so that an amount times any quantity still fits.
+pub const MAX_MINOR: i64 = 1_000_000_000_000;
+const _: () = assert!(MAX_MINOR.checked_mul(crate::MAX_LIMIT_PER_BUYER as i64).is_some());
+
+impl Currency {
+    pub fn as_str(&self) -> &str {
+        // The bytes are ASCII capitals by construction.
+        std::str::from_utf8(&self.0).unwrap_or("XXX")
+    }
+
+    /// How many decimals the currency has (ISO 4217).
+    pub fn decimals(&self) -> usize {
+        match &self.0 {
+            b"BIF" | b"CLP" | b"DJF" | b"GNF" | b"ISK" | b"JPY" | b"KMF" | b"KRW" | b"PYG" | b"RWF"
+            | b"UGX" | b"VND" | b"VUV" | b"XAF" | b"XOF" | b"XPF" => 0,
+            b"BHD" | b"IQD" | b"JOD" | b"KWD" | b"LYD" | b"OMR" | b"TND" => 3,
+            _ => 2,
+        }
+    }
+}
+
+impl FromStr for Currency {
+    type Err = InvalidMoney;
+
+    fn from_str(text: &str) -> Result<Self, InvalidMoney> {
+        let bytes: [u8; 3] = text.as_bytes().try_into().map_err(|_| InvalidMoney::Currency)?;
+        if bytes.iter().all(u8::is_ascii_uppercase) { Ok(Self(bytes)) } else { Err(InvalidMoney::Currency) }
+    }
+}
+
+impl fmt::Debug for Currency {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Money {
+    pub minor: i64,
+    pub currency: Currency,
+}
+
+impl Money {
+    /// Reads an amount such as `1999.00`. Negative amounts are refused.
+    pub fn parse(amount: &str, currency: &str) -> Result<Self, InvalidMoney> {
+        let currency: Currency = currency.parse()?;
+        let decimals = currency.decimals();
+        let malformed = InvalidMoney::Amount(decimals);
+        let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let has_point = amount.contains('.');
+        if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || fraction.len() > decimals {
+            return Err(malformed);
+        }
+        if has_point && fraction.is_empty() {
+            return Err(malformed);
+        }
+        let digits = format!("{whole}{fraction:0<decimals$}");
+        let minor: i64 = digits.parse().map_err(|_| InvalidMoney::TooLarge)?;
+        if minor > MAX_MINOR { Err(InvalidMoney::TooLarge) } else { Ok(Self { minor, currency }) }
+    }
+
+    /// The amount as it is written in the API, such as `1999.00`.
+    pub fn amount(&self) -> String {
+        let decimals = self.currency.decimals();
+        let digits = format!("{:0>width$}", self.minor, width = decimals + 1);
+        if decimals == 0 {
+            return digits;
+        }
+        let (whole, fraction) = digits.split_at(digits.len() - decimals);
+        format!("{whole}.{fraction}")
+    }
+
+    pub const fn times(self, quantity: u32) -> Self {
+        Self { minor: self.minor.saturating_mul(quantity as i64), currency: self.currency }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_reads_back_as_written() {
+        for (amount, currency, minor) in
+            [("1999.00", "CNY", 199_900), ("0.01", "EUR", 1), ("500", "JPY", 500), ("1.234", "KWD", 1234)]
+        {
+            let money = Money::parse(amount, currency).unwrap();
+            assert_eq!((money.minor, money.amount().as_str()), (minor, amount));
+        }
+        assert_eq!(Money::parse("5", "CNY").unwrap().amount(), "5.00");
+        assert_eq!(Money::parse("5.5", "CNY").unwrap().times(3).amount(), "16.50");
+    }
+
+    #[test]
+    fn what_is_not_an_amount_is_refused() {
+        for amount in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.001", "1,00", " 1", "٣", "99999999999999999999"] {
+            assert!(Money::parse(amount, "CNY").is_err(), "{amount}");
+        }
+        for currency in ["", "cny", "CNYX", "C1Y"] {
+            assert_eq!(Money::parse("1", currency), Err(InvalidMoney::Currency), "{currency}");
+        }
+    }
+}

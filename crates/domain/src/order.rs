@@ -1,0 +1,97 @@
+//! Claims and the orders that come of them.
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{BuyerId, OrderId, SaleId, Timestamp};
+
+pub const MAX_KEY_BYTES: usize = 128;
+
+/// One buyer asking for units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub sale: SaleId,
+    pub buyer: BuyerId,
+    pub quantity: u32,
+    pub key: KeyDigest,
+}
+
+/// An idempotency key, reduced to 128 bits. A key counts per sale and buyer, so whoever managed to find two
+/// keys of one digest would only have confused himself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KeyDigest([u64; 2]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an idempotency key is 1 to {MAX_KEY_BYTES} visible ASCII characters")]
+pub struct InvalidKey;
+
+impl KeyDigest {
+    pub fn of(key: &[u8]) -> Result<Self, InvalidKey> {
+        let acceptable = (1..=MAX_KEY_BYTES).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
+        if !acceptable {
+            return Err(InvalidKey);
+        }
+        let digest = xxh3_128(key);
+        Ok(Self([(digest >> 64) as u64, digest as u64]))
+    }
+
+    /// 64 well mixed bits, for filters and tables.
+    pub const fn bits(self) -> u64 {
+        self.0[0]
+    }
+
+    pub const fn words(self) -> [u64; 2] {
+        self.0
+    }
+
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self(words)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderState {
+    Held,
+    Paid,
+    Expired,
+    Cancelled,
+}
+
+impl OrderState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Paid => "paid",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl std::str::FromStr for OrderState {
+    type Err = crate::InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "held" => Ok(Self::Held),
+            "paid" => Ok(Self::Paid),
+            "expired" => Ok(Self::Expired),
+            "cancelled" => Ok(Self::Cancelled),
+            _ => Err(crate::InvalidId),
+        }
+    }
+}
+
+/// An accepted claim and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub id: OrderId,
+    pub buyer: BuyerId,
+    pub quantity: u32,
+    pub state: OrderState,
+    pub created_at: Timestamp,
+    pub pay_before: Timestamp,
+    pub paid_at: Option<Timestamp>,
+    /// A payment came too late and no unit was left: the money has to go back.
+    pub refund_due: bool,
+}

@@ -1,0 +1,80 @@
+//! A sale as the ledger knows it: its terms, its counts and the state that follows from both and the time.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{SaleId, Timestamp};
+
+/// Bounds of what a sale may ask for; `Book` relies on them.
+pub const MAX_UNITS: u32 = 100_000_000;
+pub const MAX_LIMIT_PER_BUYER: u32 = 1_000_000;
+pub const MAX_HOLD_SECONDS: u32 = 30 * 24 * 3600;
+const _: () = assert!(MAX_LIMIT_PER_BUYER <= MAX_UNITS);
+const _: () = assert!(MAX_UNITS.checked_add(MAX_UNITS).is_some());
+
+/// What a sale promises. It does not change after publishing, except by restocking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaleTerms {
+    pub sale: SaleId,
+    pub units: u32,
+    pub limit_per_buyer: u32,
+    /// None: open from its publishing on.
+    pub opens_at: Option<Timestamp>,
+    /// None: open until it is closed by hand.
+    pub closes_at: Option<Timestamp>,
+    pub hold_seconds: u32,
+}
+
+/// What a merchant and a buyer call the situation of a sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SaleState {
+    Draft,
+    Scheduled,
+    Open,
+    Paused,
+    SoldOut,
+    Closed,
+}
+
+impl SaleState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Scheduled => "scheduled",
+            Self::Open => "open",
+            Self::Paused => "paused",
+            Self::SoldOut => "sold_out",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// The counts of a published sale. `total = available + held + paid` always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaleStatus {
+    pub terms: SaleTerms,
+    /// Published units, restocks included.
+    pub total: u32,
+    pub available: u32,
+    pub held: u32,
+    pub paid: u32,
+    pub paused: bool,
+    pub closed: bool,
+    /// Grows with every change of the sale, so that old news is recognised.
+    pub version: u64,
+}
+
+impl SaleStatus {
+    pub fn state(&self, now: Timestamp) -> SaleState {
+        if self.closed || self.terms.closes_at.is_some_and(|closes_at| now >= closes_at) {
+            SaleState::Closed
+        } else if self.paused {
+            SaleState::Paused
+        } else if self.terms.opens_at.is_some_and(|opens_at| now < opens_at) {
+            SaleState::Scheduled
+        } else if self.available == 0 {
+            SaleState::SoldOut
+        } else {
+            SaleState::Open
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Who may try: the sold-out latch and limits. No I/O.

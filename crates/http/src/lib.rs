@@ -1,0 +1,1 @@
+//! API v1: handlers, identity, errors, metrics, OpenAPI, and the server.

@@ -1,0 +1,3 @@
+//! The binary: command line, configuration, wiring.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Simulated buyers and benchmarks; speaks only the public API.

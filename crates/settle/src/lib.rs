@@ -1,0 +1,1 @@
+//! Brings the feed into the records, and expires holds.

@@ -1,0 +1,1 @@
+//! Real servers and real processes for tests, and an independent auditor.
