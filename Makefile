@@ -1,0 +1,25 @@
+# Everything a person does with Penstock. `make` alone lists it.
+.DEFAULT_GOAL := help
+LISTEN ?= 127.0.0.1:8080
+DATA ?= data
+
+.PHONY: help run test bench fmt
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## build and start a shop with a demo sale that opens in 30 seconds (LISTEN=…, DATA=…)
+	cargo build --release --locked --bin penstock
+	target/release/penstock serve --demo --listen $(LISTEN) --data $(DATA)
+
+test: ## everything: format, lints, unit, property, crash and end-to-end tests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
+
+bench: ## measure against MariaDB and nginx on this machine; writes target/bench/report.{json,html}
+	cargo build --release --locked --bin penstock --bin penstock-bench
+	target/release/penstock-bench --server target/release/penstock
+
+fmt: ## format the code
+	cargo fmt --all
