@@ -1,1 +1,13 @@
 //! The only authority on stock: the port, the batcher, the embedded engine, and the suite every engine passes.
+
+pub mod batcher;
+pub mod embedded;
+mod handle;
+mod port;
+mod queue;
+mod stats;
+
+pub use batcher::BatcherOptions;
+pub use handle::Ledger;
+pub use port::{Clock, Committed, Engine, Feed, Health, LedgerError, Listener, SaleNews, Unavailable};
+pub use stats::{BATCH_SIZE_BOUNDS, LedgerStats};

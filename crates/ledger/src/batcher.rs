@@ -1,0 +1,165 @@
+//! The writer: it takes what arrived while the last commit was in flight, has the engine decide it, tells the
+//! news, then answers. It works for any engine.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime, sync::watch};
+
+use crate::{
+    handle::Ledger,
+    port::{Clock, Committed, Engine, Feed, Health, Listener, Unavailable},
+    queue::{Batch, Queue, deliver, refuse},
+    stats::Counters,
+};
+
+/// How long the writer waits before it tries again to bring its engine back.
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatcherOptions {
+    /// Requests that may wait; one more is answered `Busy`.
+    pub max_queued: usize,
+    /// Commands that are decided and made durable together.
+    pub max_batch: usize,
+}
+
+impl Default for BatcherOptions {
+    fn default() -> Self {
+        Self { max_queued: 65_536, max_batch: 4_096 }
+    }
+}
+
+/// Starts the writer on a thread of its own and returns the handle to it at once.
+///
+/// The thread ends after `Ledger::stop`, or when the last handle is gone.
+pub fn start<E: Engine>(
+    engine: E,
+    feed: Arc<dyn Feed>,
+    options: BatcherOptions,
+    clock: Clock,
+    listener: Arc<dyn Listener>,
+) -> io::Result<Ledger> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let queue = Arc::new(Queue::new(options.max_queued.max(1), options.max_batch.max(1)));
+    let counters = Arc::new(Counters::default());
+    let (health, health_seen) = watch::channel(Health::Recovering);
+    let writer = Writer { engine, queue: queue.clone(), counters: counters.clone(), health, clock, listener };
+    std::thread::Builder::new().name("ledger-writer".into()).spawn(move || {
+        or_abort("the ledger's writer", || runtime.block_on(writer.run()));
+    })?;
+    Ok(Ledger::new(queue, feed, counters, health_seen))
+}
+
+/// Runs `work`; if it panics an invariant is broken, and the process ends rather than sell on or hang.
+pub(crate) fn or_abort(who: &str, work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!(who, "panicked: an invariant of the ledger is broken; the process ends");
+        std::process::abort();
+    }
+}
+
+struct Writer<E> {
+    engine: E,
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    health: watch::Sender<Health>,
+    clock: Clock,
+    listener: Arc<dyn Listener>,
+}
+
+impl<E: Engine> Writer<E> {
+    async fn run(mut self) {
+        let opened = self.engine.recover().await;
+        let mut serving = self.back_or_shut(opened);
+        loop {
+            if !serving && !self.recover().await {
+                break;
+            }
+            let Some(batch) = self.queue.take().await else { break };
+            serving = self.commit(batch).await;
+        }
+        let Self { engine, health, .. } = self;
+        // Whoever waits for `Stopped` may open the ledger again: first let go of what the engine holds.
+        drop(engine);
+        health.send_replace(Health::Stopped);
+    }
+
+    /// Decides a batch. False: the engine failed.
+    async fn commit(&mut self, batch: Batch) -> bool {
+        let Batch { commands, askers } = batch;
+        let size = commands.len();
+        let started = Instant::now();
+        match self.engine.commit(commands, (self.clock)()).await {
+            Ok(Committed { replies, news }) => {
+                assert_eq!(replies.len(), size, "an engine answers every command");
+                self.counters.committed(size, started.elapsed());
+                if !news.is_empty() {
+                    self.listener.sales_changed(&news);
+                }
+                deliver(askers, replies.into_iter().map(Ok));
+                true
+            }
+            Err(unavailable) => {
+                self.counters.failed(size);
+                let reason = self.shut(unavailable);
+                refuse(askers, &reason);
+                false
+            }
+        }
+    }
+
+    /// Tries until the engine is back. False: the ledger was stopped meanwhile.
+    async fn recover(&mut self) -> bool {
+        loop {
+            let retry_at = tokio::time::Instant::now() + RECOVERY_INTERVAL;
+            while let Ok(()) = tokio::time::timeout_at(retry_at, self.queue.woken()).await {
+                if self.queue.is_stopping() {
+                    return false;
+                }
+            }
+            if self.queue.is_stopping() {
+                return false;
+            }
+            match self.engine.recover().await {
+                Ok(news) => {
+                    self.back(&news);
+                    return true;
+                }
+                Err(Unavailable { reason }) => tracing::debug!(reason, "the ledger is still unavailable"),
+            }
+        }
+    }
+
+    fn back_or_shut(&mut self, recovered: Result<Vec<crate::SaleNews>, Unavailable>) -> bool {
+        match recovered {
+            Ok(news) => {
+                self.back(&news);
+                true
+            }
+            Err(unavailable) => {
+                self.shut(unavailable);
+                false
+            }
+        }
+    }
+
+    fn back(&self, news: &[crate::SaleNews]) {
+        self.listener.sales_changed(news);
+        self.health.send_replace(Health::Ready);
+        self.queue.open();
+        tracing::info!(sales = news.len(), "the ledger is ready");
+    }
+
+    fn shut(&self, Unavailable { reason }: Unavailable) -> Arc<str> {
+        tracing::error!(reason, "the ledger is unavailable; it accepts nothing until it is back");
+        self.health.send_replace(Health::Unavailable(reason.clone()));
+        let reason: Arc<str> = reason.into();
+        self.queue.shut(&reason);
+        reason
+    }
+}

@@ -1,0 +1,183 @@
+//! `Ledger`: the cheap handle by which the rest of Penstock asks the ledger. Every method is a command with
+//! the answer in its own shape.
+
+use std::{convert::Infallible, fmt, sync::Arc};
+
+use penstock_domain::{
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, Order, OrderId, PaymentRefusal, Reply, SaleId,
+    SaleRefusal, SaleStatus, SaleTerms,
+};
+use tokio::sync::watch;
+
+use crate::{
+    port::{Feed, Health, LedgerError},
+    queue::{Failure, Queue},
+    stats::{Counters, LedgerStats},
+};
+
+#[derive(Clone)]
+pub struct Ledger {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Arc<Queue>,
+    feed: Arc<dyn Feed>,
+    counters: Arc<Counters>,
+    health: watch::Receiver<Health>,
+}
+
+/// When the last handle is gone nobody can ask any more: the writer ends.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.queue.stop();
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Ledger").field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        feed: Arc<dyn Feed>,
+        counters: Arc<Counters>,
+        health: watch::Receiver<Health>,
+    ) -> Self {
+        Self { shared: Arc::new(Shared { queue, feed, counters, health }) }
+    }
+
+    pub async fn claim(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
+        match self.ask(Command::Claim(claim)).await? {
+            Reply::Verdict(verdict) => verdict.map_err(LedgerError::Refused),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// `buyer` is who says that the order was paid; None is a provider or an operator.
+    pub async fn confirm_payment(
+        &self,
+        order: OrderId,
+        buyer: Option<BuyerId>,
+    ) -> Result<Order, LedgerError<PaymentRefusal>> {
+        match self.ask(Command::ConfirmPayment { order, buyer }).await? {
+            Reply::Payment(payment) => payment.map_err(LedgerError::Refused),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub async fn cancel(
+        &self,
+        order: OrderId,
+        buyer: Option<BuyerId>,
+    ) -> Result<Order, LedgerError<CancelRefusal>> {
+        match self.ask(Command::Cancel { order, buyer }).await? {
+            Reply::Cancelled(cancelled) => cancelled.map_err(LedgerError::Refused),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub async fn publish(&self, terms: SaleTerms) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
+        self.ask_sale(Command::Publish(terms)).await
+    }
+
+    pub async fn restock(&self, sale: SaleId, units: u32) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
+        self.ask_sale(Command::Restock { sale, units }).await
+    }
+
+    pub async fn pause(&self, sale: SaleId) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
+        self.ask_sale(Command::Pause(sale)).await
+    }
+
+    pub async fn resume(&self, sale: SaleId) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
+        self.ask_sale(Command::Resume(sale)).await
+    }
+
+    pub async fn close(&self, sale: SaleId) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
+        self.ask_sale(Command::Close(sale)).await
+    }
+
+    /// Releases at most `max` holds whose time is over and says how many it were.
+    pub async fn expire_due(&self, max: u32) -> Result<u32, LedgerError<Infallible>> {
+        match self.ask(Command::ExpireDue { max }).await? {
+            Reply::Expired(released) => Ok(released),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The order, if it exists and belongs to `buyer` (None: to anybody).
+    pub async fn find_order(
+        &self,
+        order: OrderId,
+        buyer: Option<BuyerId>,
+    ) -> Result<Option<Order>, LedgerError<Infallible>> {
+        match self.ask(Command::FindOrder { order, buyer }).await? {
+            Reply::Found(found) => Ok(found),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The buyer's newest orders over all sales, newest first.
+    pub async fn orders_of(&self, buyer: BuyerId, max: u32) -> Result<Vec<Order>, LedgerError<Infallible>> {
+        match self.ask(Command::OrdersOf { buyer, max }).await? {
+            Reply::Orders(orders) => Ok(orders),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub fn feed(&self) -> &Arc<dyn Feed> {
+        &self.shared.feed
+    }
+
+    pub fn health(&self) -> Health {
+        self.shared.health.borrow().clone()
+    }
+
+    /// Waits until the ledger has left `Recovering`, and says what it became.
+    pub async fn recovered(&self) -> Health {
+        let mut health = self.shared.health.clone();
+        match health.wait_for(|health| *health != Health::Recovering).await {
+            Ok(health) => health.clone(),
+            Err(_) => Health::Stopped,
+        }
+    }
+
+    /// Requests that wait for the writer.
+    pub fn queue_depth(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    pub fn stats(&self) -> LedgerStats {
+        self.shared.counters.read()
+    }
+
+    /// Takes nothing new, decides and answers everything that waits, and ends the writer.
+    pub async fn stop(&self) {
+        self.shared.queue.stop();
+        let mut health = self.shared.health.clone();
+        // An error means that the writer is gone: that is what we wait for.
+        drop(health.wait_for(|health| *health == Health::Stopped).await);
+    }
+
+    async fn ask_sale(&self, command: Command) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
+        match self.ask(command).await? {
+            Reply::Sale(status) => status.map_err(LedgerError::Refused),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn ask<R>(&self, command: Command) -> Result<Reply, LedgerError<R>> {
+        self.shared.queue.ask(command).await.map_err(|failure| match failure {
+            Failure::Busy => LedgerError::Busy,
+            Failure::Unavailable(reason) => LedgerError::Unavailable(reason.to_string()),
+        })
+    }
+}
+
+fn unexpected<R>(reply: &Reply) -> LedgerError<R> {
+    tracing::error!(?reply, "the engine's answer does not belong to its command");
+    LedgerError::Unavailable("the engine's answer does not belong to its command".into())
+}

@@ -1,0 +1,248 @@
+//! The bounded queue between the many that ask and the one that decides: how a batch is formed, and how its
+//! answers get back. It knows neither engines nor time.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::ThreadId,
+};
+
+use penstock_domain::{Command, Reply};
+use tokio::sync::{Notify, oneshot};
+
+/// Why a request got no reply.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    Busy,
+    Unavailable(Arc<str>),
+}
+
+pub(crate) type Answer = Result<Reply, Failure>;
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Notify,
+    max_queued: usize,
+    max_batch: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    commands: Vec<Command>,
+    askers: Vec<Asker>,
+    door: Door,
+}
+
+#[derive(Clone, Debug)]
+enum Door {
+    Open,
+    /// Newcomers are answered this at once.
+    Shut(Arc<str>),
+    /// Like `Shut`, and the writer ends when the queue is empty.
+    Stopping,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    thread: ThreadId,
+    answer: oneshot::Sender<Delivery>,
+}
+
+/// What the writer takes at once.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) commands: Vec<Command>,
+    pub(crate) askers: Vec<Asker>,
+}
+
+impl Queue {
+    pub(crate) fn new(max_queued: usize, max_batch: usize) -> Self {
+        let state = State { commands: Vec::new(), askers: Vec::new(), door: Door::Open };
+        Self { state: Mutex::new(state), wake: Notify::new(), max_queued, max_batch }
+    }
+
+    /// Asks and waits for the answer.
+    ///
+    /// Who finds the queue empty wakes the writer, but not before its runtime has been around once: everything
+    /// that was ready to run along with it joins the batch. A writer that is woken by the first request of a
+    /// burst commits batches of one, and syncing those is what a machine has no time for.
+    pub(crate) async fn ask(&self, command: Command) -> Answer {
+        let (answer, delivery) = oneshot::channel();
+        let pushed = self.push(command, Asker { thread: std::thread::current().id(), answer })?;
+        match pushed {
+            Pushed::First => {
+                let _wake = WakeOnDrop(&self.wake);
+                tokio::task::yield_now().await;
+            }
+            Pushed::Behind => {}
+            Pushed::BatchFull => self.wake.notify_one(),
+        }
+        match delivery.await {
+            Ok(mut delivery) => delivery.take(),
+            Err(_) => Err(Failure::Unavailable("the ledger's writer is gone".into())),
+        }
+    }
+
+    fn push(&self, command: Command, asker: Asker) -> Result<Pushed, Failure> {
+        let mut state = self.lock();
+        match &state.door {
+            Door::Open => {}
+            Door::Shut(reason) => return Err(Failure::Unavailable(reason.clone())),
+            Door::Stopping => return Err(Failure::Unavailable("the ledger is stopping".into())),
+        }
+        if state.commands.len() >= self.max_queued {
+            return Err(Failure::Busy);
+        }
+        state.commands.push(command);
+        state.askers.push(asker);
+        Ok(match state.commands.len() {
+            1 => Pushed::First,
+            length if length == self.max_batch => Pushed::BatchFull,
+            _ => Pushed::Behind,
+        })
+    }
+
+    /// Waits for the next batch. None: the queue was stopped and is empty.
+    pub(crate) async fn take(&self) -> Option<Batch> {
+        let mut woken = false;
+        loop {
+            {
+                let mut state = self.lock();
+                // What was left behind by the last batch needs no wake: it has waited long enough.
+                if woken && !state.commands.is_empty() || state.commands.len() >= self.max_batch {
+                    return Some(self.take_from(&mut state));
+                }
+                if matches!(state.door, Door::Stopping) {
+                    return (!state.commands.is_empty()).then(|| self.take_from(&mut state));
+                }
+            }
+            self.wake.notified().await;
+            woken = true;
+        }
+    }
+
+    fn take_from(&self, state: &mut State) -> Batch {
+        let length = state.commands.len().min(self.max_batch);
+        let mut rest = (state.commands.split_off(length), state.askers.split_off(length));
+        if rest.0.is_empty() {
+            // The next batch is likely to be as long as this one.
+            rest = (Vec::with_capacity(length), Vec::with_capacity(length));
+        } else {
+            self.wake.notify_one();
+        }
+        let commands = std::mem::replace(&mut state.commands, rest.0);
+        let askers = std::mem::replace(&mut state.askers, rest.1);
+        Batch { commands, askers }
+    }
+
+    pub(crate) fn open(&self) {
+        let mut state = self.lock();
+        if matches!(state.door, Door::Shut(_)) {
+            state.door = Door::Open;
+        }
+    }
+
+    /// From now on newcomers are answered `reason`; whoever waits is too.
+    pub(crate) fn shut(&self, reason: &Arc<str>) {
+        let askers = {
+            let mut state = self.lock();
+            if !matches!(state.door, Door::Stopping) {
+                state.door = Door::Shut(reason.clone());
+            }
+            state.commands.clear();
+            std::mem::take(&mut state.askers)
+        };
+        refuse(askers, reason);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.lock().door = Door::Stopping;
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self.lock().door, Door::Stopping)
+    }
+
+    /// Returns when `stop` may have been called.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().commands.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, so a poisoned one is as good as any.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Pushed {
+    First,
+    Behind,
+    BatchFull,
+}
+
+/// Wakes the writer even if whoever promised to do it is dropped half-way.
+struct WakeOnDrop<'a>(&'a Notify);
+
+impl Drop for WakeOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// One asker's answer and, for one asker of each thread, the answers of all the others on it: waking a task
+/// of another thread costs a system call, waking a neighbour costs nothing. So the writer wakes one task per
+/// thread and batch, and that one wakes its neighbours.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    answer: Option<Answer>,
+    neighbours: Vec<(Asker, Answer)>,
+}
+
+impl Delivery {
+    fn take(&mut self) -> Answer {
+        self.answer.take().unwrap_or_else(|| Err(Failure::Unavailable("the answer was lost".into())))
+    }
+}
+
+/// A delivery that nobody picks up still reaches the neighbours.
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        for (asker, answer) in self.neighbours.drain(..) {
+            // Whoever asked may be gone.
+            drop(asker.answer.send(Delivery { answer: Some(answer), neighbours: Vec::new() }));
+        }
+    }
+}
+
+pub(crate) fn deliver(askers: Vec<Asker>, answers: impl IntoIterator<Item = Answer>) {
+    let mut threads: Vec<(ThreadId, Vec<(Asker, Answer)>)> = Vec::new();
+    let expected = askers.len();
+    for (asker, answer) in askers.into_iter().zip(answers) {
+        match threads.iter_mut().find(|(thread, _)| *thread == asker.thread) {
+            Some((_, waiting)) => waiting.push((asker, answer)),
+            None => {
+                let mut waiting = Vec::with_capacity(expected);
+                let thread = asker.thread;
+                waiting.push((asker, answer));
+                threads.push((thread, waiting));
+            }
+        }
+    }
+    for (_, mut neighbours) in threads {
+        if let Some((asker, answer)) = neighbours.pop() {
+            // If the receiver is gone, dropping the delivery serves the neighbours from here.
+            drop(asker.answer.send(Delivery { answer: Some(answer), neighbours }));
+        }
+    }
+}
+
+pub(crate) fn refuse(askers: Vec<Asker>, reason: &Arc<str>) {
+    let answers = std::iter::repeat_n(Err(Failure::Unavailable(reason.clone())), askers.len());
+    deliver(askers, answers);
+}
