@@ -1,0 +1,176 @@
+//! Accounts, and which of their sessions are no longer valid.
+
+use penstock_domain::{AccountId, Timestamp};
+use sqlx::any::AnyRow;
+
+use crate::{
+    Records, RecordsError,
+    columns::{flag, integer, moment, text},
+    error::is_unique_violation,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub id: AccountId,
+    pub phone: String,
+    pub name: String,
+    pub password_hash: String,
+    pub admin: bool,
+    /// Sessions begun before this moment are void. The beginning of time, until the password changes.
+    pub sessions_valid_after: Timestamp,
+    pub created_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewAccount {
+    pub id: AccountId,
+    pub phone: String,
+    pub name: String,
+    pub password_hash: String,
+    pub admin: bool,
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateAccountError {
+    #[error("the phone number has an account already")]
+    PhoneTaken,
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+}
+
+impl Records {
+    pub async fn create_account(&self, new: NewAccount) -> Result<Account, CreateAccountError> {
+        let account = Account {
+            id: new.id,
+            phone: new.phone,
+            name: new.name,
+            password_hash: new.password_hash,
+            admin: new.admin,
+            sessions_valid_after: Timestamp::from_millis(0),
+            created_at: new.created_at,
+        };
+        let insert = sqlx::query(
+            "INSERT INTO accounts (id, phone, name, password_hash, is_admin, sessions_valid_after, created_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(account.id.as_i64())
+        .bind(account.phone.as_str())
+        .bind(account.name.as_str())
+        .bind(account.password_hash.as_str())
+        .bind(i32::from(account.admin))
+        .bind(account.sessions_valid_after.as_millis())
+        .bind(account.created_at.as_millis())
+        .execute(&self.writers)
+        .await;
+        match insert {
+            Ok(_) => Ok(account),
+            Err(error) if is_unique_violation(&error) => Err(CreateAccountError::PhoneTaken),
+            Err(error) => Err(RecordsError::from(error).into()),
+        }
+    }
+
+    pub async fn account(&self, id: AccountId) -> Result<Option<Account>, RecordsError> {
+        let row = sqlx::query("SELECT * FROM accounts WHERE id = ?")
+            .bind(id.as_i64())
+            .fetch_optional(&self.readers)
+            .await?;
+        row.as_ref().map(read_account).transpose()
+    }
+
+    pub async fn account_by_phone(&self, phone: &str) -> Result<Option<Account>, RecordsError> {
+        let row = sqlx::query("SELECT * FROM accounts WHERE phone = ?")
+            .bind(phone)
+            .fetch_optional(&self.readers)
+            .await?;
+        row.as_ref().map(read_account).transpose()
+    }
+
+    /// Sets the password and ends every session begun before `now`. False: there is no such account.
+    pub async fn set_password(
+        &self,
+        id: AccountId,
+        hash: &str,
+        now: Timestamp,
+    ) -> Result<bool, RecordsError> {
+        let update =
+            sqlx::query("UPDATE accounts SET password_hash = ?, sessions_valid_after = ? WHERE id = ?")
+                .bind(hash)
+                .bind(now.as_millis())
+                .bind(id.as_i64())
+                .execute(&self.writers)
+                .await?;
+        Ok(update.rows_affected() == 1)
+    }
+
+    /// Gives or takes the admin role. False: no account has this phone number.
+    pub async fn promote(&self, phone: &str, admin: bool) -> Result<bool, RecordsError> {
+        let update = sqlx::query("UPDATE accounts SET is_admin = ? WHERE phone = ?")
+            .bind(i32::from(admin))
+            .bind(phone)
+            .execute(&self.writers)
+            .await?;
+        Ok(update.rows_affected() == 1)
+    }
+
+    /// Ends one session. It is remembered until the session would have ended by itself.
+    pub async fn revoke_session(&self, session: &str, expires_at: Timestamp) -> Result<(), RecordsError> {
+        let insert = sqlx::query("INSERT INTO revoked_sessions (session_id, expires_at) VALUES (?, ?)")
+            .bind(session)
+            .bind(expires_at.as_millis())
+            .execute(&self.writers)
+            .await;
+        match insert {
+            Err(error) if !is_unique_violation(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The revoked sessions that would still be valid otherwise.
+    pub async fn revoked_sessions(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>, RecordsError> {
+        let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE expires_at > ?")
+            .bind(now.as_millis())
+            .fetch_all(&self.readers)
+            .await?;
+        rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
+    }
+
+    /// The accounts that ended their earlier sessions after `since`, and when. A caller asks for the time
+    /// that a session can live; older revocations concern nobody.
+    pub async fn accounts_with_revocations(
+        &self,
+        since: Timestamp,
+    ) -> Result<Vec<(AccountId, Timestamp)>, RecordsError> {
+        let rows =
+            sqlx::query("SELECT id, sessions_valid_after FROM accounts WHERE sessions_valid_after > ?")
+                .bind(since.as_millis().max(0))
+                .fetch_all(&self.readers)
+                .await?;
+        rows.iter()
+            .map(|row| Ok((AccountId::from_i64(integer(row, "id")?), moment(row, "sessions_valid_after")?)))
+            .collect()
+    }
+
+    /// Deletes what no answer depends on any more: sessions and codes that ended before `before`.
+    pub async fn forget_expired(&self, before: Timestamp) -> Result<(), RecordsError> {
+        for statement in [
+            "DELETE FROM revoked_sessions WHERE expires_at < ?",
+            "DELETE FROM one_time_codes WHERE expires_at < ?",
+        ] {
+            sqlx::query(statement).bind(before.as_millis()).execute(&self.writers).await?;
+        }
+        Ok(())
+    }
+}
+
+fn read_account(row: &AnyRow) -> Result<Account, RecordsError> {
+    Ok(Account {
+        id: AccountId::from_i64(integer(row, "id")?),
+        phone: text(row, "phone")?,
+        name: text(row, "name")?,
+        password_hash: text(row, "password_hash")?,
+        admin: flag(row, "is_admin")?,
+        sessions_valid_after: moment(row, "sessions_valid_after")?,
+        created_at: moment(row, "created_at")?,
+    })
+}

@@ -1,0 +1,62 @@
+//! What an audit found, in sentences a merchant understands.
+
+use penstock_domain::{OrderId, SaleId};
+use serde::Serialize;
+
+/// So many differences are named; the rest are counted.
+pub(super) const MAX_DIFFERENCES: usize = 10_000;
+
+/// `total = available + held + paid`. Signed, because what an audit meets may be wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UnitCounts {
+    pub total: i64,
+    pub available: i64,
+    pub held: i64,
+    pub paid: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Empty: it concerns no sale in particular.
+    pub sale: Option<String>,
+    pub order: Option<String>,
+    pub what: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AuditReport {
+    /// Nothing differs and nothing is left in the dead letters.
+    pub ok: bool,
+    /// The decision up to which the ledger was compared.
+    pub position: u64,
+    pub sales: u64,
+    pub orders: u64,
+    /// Of all sales, by the ledger.
+    pub units: UnitCounts,
+    /// Units sold that did not exist.
+    pub oversold: u64,
+    /// Orders of the ledger that are neither in the records nor on their way there.
+    pub lost: u64,
+    /// Orders that exist twice: two for one idempotency key, or held twice in the stock log.
+    pub duplicated: u64,
+    /// Buyers who have more units than a sale allows.
+    pub over_limit: u64,
+    /// Decisions that are not settled yet; no difference.
+    pub pending: u64,
+    /// Unresolved dead letters.
+    pub dead_letters: u64,
+    pub differences: Vec<Difference>,
+    /// Differences found beyond those named.
+    pub more_differences: u64,
+}
+
+impl AuditReport {
+    pub(super) fn differ(&mut self, sale: Option<SaleId>, order: Option<OrderId>, what: String) {
+        if self.differences.len() >= MAX_DIFFERENCES {
+            self.more_differences += 1;
+            return;
+        }
+        let sale = sale.or(order.map(|order| order.sale)).map(|sale| sale.to_string());
+        self.differences.push(Difference { sale, order: order.map(|order| order.to_string()), what });
+    }
+}

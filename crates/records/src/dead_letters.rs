@@ -1,0 +1,205 @@
+//! Decisions that could not be settled. They keep their place: an operator removes the cause and retries them,
+//! those of one order in their order.
+
+use penstock_domain::{Decision, OrderId, Timestamp};
+use sqlx::{AnyConnection, any::AnyRow};
+
+use crate::{
+    Records, RecordsError, SettleError,
+    columns::{integer, moment, optional_moment, text},
+    settlement::{Failure, Letters, apply, move_cursor, order_of},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub id: u64,
+    pub stream: String,
+    pub decision: Decision,
+    /// Why it could not be settled, the last time it was tried.
+    pub reason: String,
+    pub tries: u32,
+    pub created_at: Timestamp,
+    pub resolved_at: Option<Timestamp>,
+}
+
+impl DeadLetter {
+    /// The order it is about, if it is about one.
+    pub fn order(&self) -> Option<OrderId> {
+        order_of(&self.decision.event)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RetryError {
+    #[error("there is no such dead letter")]
+    Unknown,
+    #[error("dead letter {first} concerns the same order and has to be retried first")]
+    EarlierFirst { first: u64 },
+    #[error("it still can't be settled: {reason}")]
+    StillPoison { reason: String },
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+}
+
+impl From<sqlx::Error> for RetryError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Records(error.into())
+    }
+}
+
+/// A letter to be written.
+pub(crate) struct NewLetter<'a> {
+    pub(crate) decision: &'a Decision,
+    pub(crate) reason: &'a str,
+    pub(crate) tries: u32,
+    pub(crate) now: Timestamp,
+}
+
+impl Records {
+    /// Puts `decision` aside and moves the cursor past it, in one transaction.
+    pub async fn dead_letter(
+        &self,
+        stream: &str,
+        decision: &Decision,
+        reason: &str,
+        tries: u32,
+        now: Timestamp,
+    ) -> Result<(), SettleError> {
+        let mut transaction = self.begin().await?;
+        let position = decision.position;
+        move_cursor(&mut transaction, stream, position.saturating_sub(1), position).await?;
+        insert_letters(&mut transaction, stream, &[NewLetter { decision, reason, tries, now }]).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// The unresolved dead letters in the order in which they should be retried, those after the letter `after`.
+    pub async fn dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<DeadLetter>, RecordsError> {
+        let rows = sqlx::query(
+            "SELECT * FROM dead_letters WHERE resolved_at IS NULL AND id > ? ORDER BY id LIMIT ?",
+        )
+        .bind(after.unwrap_or(0) as i64)
+        .bind(i64::from(limit))
+        .fetch_all(&self.readers)
+        .await?;
+        rows.iter().map(read_letter).collect()
+    }
+
+    /// How many dead letters are unresolved.
+    pub async fn dead_letter_count(&self) -> Result<u64, RecordsError> {
+        let row = sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL")
+            .fetch_one(&self.readers)
+            .await?;
+        Ok(integer(&row, "letters")?.unsigned_abs())
+    }
+
+    /// Settles a dead letter after all. Retrying a resolved one changes nothing.
+    pub async fn retry_dead_letter(&self, id: u64, now: Timestamp) -> Result<DeadLetter, RetryError> {
+        let mut transaction = self.begin().await?;
+        let row = sqlx::query("SELECT * FROM dead_letters WHERE id = ?")
+            .bind(id as i64)
+            .fetch_optional(&mut *transaction)
+            .await?;
+        let Some(mut letter) = row.as_ref().map(read_letter).transpose()? else {
+            return Err(RetryError::Unknown);
+        };
+        if letter.resolved_at.is_some() {
+            return Ok(letter);
+        }
+        if let Some(first) = earlier_letter(&mut transaction, &letter).await? {
+            return Err(RetryError::EarlierFirst { first });
+        }
+        let decisions = std::slice::from_ref(&letter.decision);
+        let reason = match apply(&mut transaction, &letter.stream, decisions, Letters::Ignore).await {
+            Ok(_) => {
+                sqlx::query("UPDATE dead_letters SET resolved_at = ?, tries = tries + 1 WHERE id = ?")
+                    .bind(now.as_millis())
+                    .bind(id as i64)
+                    .execute(&mut *transaction)
+                    .await?;
+                transaction.commit().await?;
+                letter.tries += 1;
+                letter.resolved_at = Some(now);
+                return Ok(letter);
+            }
+            Err(Failure::Poison { reason, .. } | Failure::Records(RecordsError::Refused(reason))) => reason,
+            Err(Failure::Records(error)) => return Err(error.into()),
+        };
+        transaction.rollback().await?;
+        sqlx::query("UPDATE dead_letters SET reason = ?, tries = tries + 1 WHERE id = ?")
+            .bind(reason.as_str())
+            .bind(id as i64)
+            .execute(&self.writers)
+            .await?;
+        Err(RetryError::StillPoison { reason })
+    }
+}
+
+/// The first unresolved letter of the same order, if it is an earlier one.
+async fn earlier_letter(
+    connection: &mut AnyConnection,
+    letter: &DeadLetter,
+) -> Result<Option<u64>, RecordsError> {
+    let Some(order) = letter.order() else { return Ok(None) };
+    let row = sqlx::query(
+        "SELECT id FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ? AND order_number = ? \
+         AND position < ? ORDER BY position LIMIT 1",
+    )
+    .bind(order.sale.as_i64())
+    .bind(i64::from(order.number))
+    .bind(letter.decision.position as i64)
+    .fetch_optional(&mut *connection)
+    .await?;
+    row.map(|row| Ok(integer(&row, "id")?.unsigned_abs())).transpose()
+}
+
+/// Appends letters; their ids go on from the highest.
+pub(crate) async fn insert_letters(
+    connection: &mut AnyConnection,
+    stream: &str,
+    letters: &[NewLetter<'_>],
+) -> Result<(), RecordsError> {
+    if letters.is_empty() {
+        return Ok(());
+    }
+    let row = sqlx::query("SELECT COALESCE(MAX(id), 0) AS last_id FROM dead_letters")
+        .fetch_one(&mut *connection)
+        .await?;
+    let mut id = integer(&row, "last_id")?;
+    for letter in letters {
+        id += 1;
+        let decision = serde_json::to_string(letter.decision).map_err(RecordsError::damaged)?;
+        sqlx::query(
+            "INSERT INTO dead_letters (id, stream, position, sale_id, order_number, decision, reason, tries, \
+             created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(id)
+        .bind(stream)
+        .bind(letter.decision.position as i64)
+        .bind(letter.decision.event.sale().as_i64())
+        .bind(order_of(&letter.decision.event).map(|order| i64::from(order.number)))
+        .bind(decision)
+        .bind(letter.reason)
+        .bind(i64::from(letter.tries))
+        .bind(letter.now.as_millis())
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
+pub(crate) fn read_letter(row: &AnyRow) -> Result<DeadLetter, RecordsError> {
+    Ok(DeadLetter {
+        id: integer(row, "id")?.unsigned_abs(),
+        stream: text(row, "stream")?,
+        decision: serde_json::from_str(&text(row, "decision")?).map_err(RecordsError::damaged)?,
+        reason: text(row, "reason")?,
+        tries: u32::try_from(integer(row, "tries")?).unwrap_or(u32::MAX),
+        created_at: moment(row, "created_at")?,
+        resolved_at: optional_moment(row, "resolved_at")?,
+    })
+}

@@ -1,0 +1,59 @@
+//! What can go wrong with any question to the records. Refusals of one operation have their own enum beside it.
+
+use sqlx::error::ErrorKind;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordsError {
+    /// The database can't be reached, is busy or full; the same call may succeed later.
+    #[error("the records are unavailable: {0}")]
+    Unavailable(String),
+    /// What was asked contradicts what is stored, such as an item that doesn't exist.
+    #[error("the records refuse it: {0}")]
+    Refused(String),
+    /// A stored value is not one that Penstock writes.
+    #[error("the records are damaged: {0}")]
+    Damaged(String),
+    #[error("the records were written by a newer Penstock (schema {0}): use that version or a newer one")]
+    Newer(i64),
+}
+
+impl RecordsError {
+    pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
+        Self::Damaged(what.to_string())
+    }
+}
+
+impl From<sqlx::Error> for RecordsError {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(ref database) if is_constraint(database.kind()) => {
+                Self::Refused(database.message().to_owned())
+            }
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Damaged(error.to_string()),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+impl From<sqlx::migrate::MigrateError> for RecordsError {
+    fn from(error: sqlx::migrate::MigrateError) -> Self {
+        match error {
+            sqlx::migrate::MigrateError::VersionMissing(version) => Self::Newer(version),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+fn is_constraint(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UniqueViolation
+            | ErrorKind::ForeignKeyViolation
+            | ErrorKind::NotNullViolation
+            | ErrorKind::CheckViolation
+    )
+}
+
+pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|database| database.is_unique_violation())
+}

@@ -1,0 +1,123 @@
+//! Orders as they are settled. Buyers who ask before settlement are answered by the ledger.
+
+use penstock_domain::{BuyerId, ItemId, KeyDigest, Money, Order, OrderId, OrderState, SaleId};
+use sqlx::{Any, QueryBuilder, any::AnyRow};
+
+use crate::{
+    Records, RecordsError,
+    columns::{flag, integer, moment, money, optional_moment, small, text},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderRow {
+    pub order: Order,
+    /// Copied from the sale when the order was settled.
+    pub unit_price: Money,
+    pub item_id: ItemId,
+}
+
+/// Which orders a merchant looks for; nothing set means all.
+#[derive(Clone, Debug, Default)]
+pub struct OrderFilter {
+    pub sale: Option<SaleId>,
+    pub state: Option<OrderState>,
+    pub buyer: Option<BuyerId>,
+}
+
+const SELECT: &str = "SELECT o.*, s.item_id AS item_id FROM orders o JOIN sales s ON s.id = o.sale_id WHERE ";
+
+impl Records {
+    pub async fn order(&self, id: OrderId) -> Result<Option<OrderRow>, RecordsError> {
+        let mut query = QueryBuilder::<Any>::new(SELECT);
+        query.push("o.sale_id = ").push_bind(id.sale.as_i64());
+        query.push(" AND o.order_number = ").push_bind(i64::from(id.number));
+        let row = query.build().fetch_optional(&self.readers).await?;
+        row.as_ref().map(read_order_row).transpose()
+    }
+
+    /// A buyer's orders over all sales, newest first, those after the order `after`.
+    pub async fn orders_of(
+        &self,
+        buyer: &BuyerId,
+        after: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Vec<OrderRow>, RecordsError> {
+        let filter = OrderFilter { buyer: Some(buyer.clone()), ..OrderFilter::default() };
+        self.all_orders(&filter, after, limit).await
+    }
+
+    /// Orders, newest first, those after the order `after`.
+    pub async fn all_orders(
+        &self,
+        filter: &OrderFilter,
+        after: Option<OrderId>,
+        limit: u32,
+    ) -> Result<Vec<OrderRow>, RecordsError> {
+        let mut query = QueryBuilder::<Any>::new(SELECT);
+        query.push("1 = 1");
+        if let Some(sale) = filter.sale {
+            query.push(" AND o.sale_id = ").push_bind(sale.as_i64());
+        }
+        if let Some(state) = filter.state {
+            query.push(" AND o.state = ").push_bind(state.as_str());
+        }
+        if let Some(buyer) = &filter.buyer {
+            query.push(" AND o.buyer = ").push_bind(buyer.as_str());
+        }
+        if let Some(after) = after {
+            push_after(&mut query, filter, after);
+        }
+        // Within one sale the order of numbers is the order of time, and the primary key has it sorted.
+        query.push(if filter.sale.is_some() {
+            " ORDER BY o.order_number DESC LIMIT "
+        } else {
+            " ORDER BY o.created_at DESC, o.sale_id DESC, o.order_number DESC LIMIT "
+        });
+        query.push_bind(i64::from(limit));
+        let rows = query.build().fetch_all(&self.readers).await?;
+        rows.iter().map(read_order_row).collect()
+    }
+}
+
+fn push_after(query: &mut QueryBuilder<Any>, filter: &OrderFilter, after: OrderId) {
+    let (sale, number) = (after.sale.as_i64(), i64::from(after.number));
+    if filter.sale.is_some() {
+        query.push(" AND o.order_number < ").push_bind(number);
+        return;
+    }
+    let push_last_seen = |query: &mut QueryBuilder<Any>| {
+        query.push("(SELECT created_at FROM orders WHERE sale_id = ").push_bind(sale);
+        query.push(" AND order_number = ").push_bind(number).push(")");
+    };
+    query.push(" AND (o.created_at < ");
+    push_last_seen(query);
+    query.push(" OR (o.created_at = ");
+    push_last_seen(query);
+    query.push(" AND (o.sale_id < ").push_bind(sale);
+    query.push(" OR (o.sale_id = ").push_bind(sale);
+    query.push(" AND o.order_number < ").push_bind(number).push("))))");
+}
+
+fn read_order_row(row: &AnyRow) -> Result<OrderRow, RecordsError> {
+    let (order, _) = read_order(row)?;
+    let unit_price = money(row, "unit_price_minor", "currency")?;
+    Ok(OrderRow { order, unit_price, item_id: ItemId::from_i64(integer(row, "item_id")?) })
+}
+
+/// Reads a row of `orders` with its idempotency key.
+pub(crate) fn read_order(row: &AnyRow) -> Result<(Order, KeyDigest), RecordsError> {
+    let state = text(row, "state")?;
+    let sale = SaleId::from_i64(integer(row, "sale_id")?);
+    let order = Order {
+        id: OrderId { sale, number: small(row, "order_number")? },
+        buyer: BuyerId::from_stored(&text(row, "buyer")?),
+        quantity: small(row, "quantity")?,
+        state: state.parse().map_err(|_| RecordsError::damaged(format!("an order's state is {state:?}")))?,
+        created_at: moment(row, "created_at")?,
+        pay_before: moment(row, "pay_before")?,
+        paid_at: optional_moment(row, "paid_at")?,
+        refund_due: flag(row, "refund_due")?,
+    };
+    let words = [integer(row, "key_high")? as u64, integer(row, "key_low")? as u64];
+    Ok((order, KeyDigest::from_words(words)))
+}

@@ -1,0 +1,172 @@
+//! Carries out a plan with as few statements as possible. Rows go in by a few fixed numbers at a time, so that
+//! every statement is prepared once and used again.
+
+use std::collections::HashMap;
+
+use penstock_domain::{OrderState, SaleId, Timestamp};
+use sqlx::{Any, AnyConnection, AssertSqlSafe, any::AnyArguments, query::Query};
+
+use super::plan::{OutboxRow, Plan, PlannedOrder, StockRow};
+use crate::RecordsError;
+
+/// How many rows one statement writes.
+const ROWS_PER_STATEMENT: [usize; 5] = [256, 64, 16, 4, 1];
+const ORDER_COLUMNS: usize = 13;
+/// SQLite's limit is the lower one.
+const MAX_BINDS: usize = 32_766;
+const _: () = assert!(ROWS_PER_STATEMENT[0] * ORDER_COLUMNS <= MAX_BINDS);
+const _: () = assert!(ROWS_PER_STATEMENT[4] == 1);
+
+type Insert<'q> = Query<'q, Any, AnyArguments>;
+
+pub(super) async fn write(
+    connection: &mut AnyConnection,
+    stream: &str,
+    plan: &Plan<'_>,
+) -> Result<(), RecordsError> {
+    for (sale, at) in &plan.published {
+        publish(connection, *sale, *at).await?;
+    }
+    let orders: Vec<&PlannedOrder> = plan.new_orders().collect();
+    let insert_orders = "INSERT INTO orders (sale_id, order_number, buyer, quantity, unit_price_minor, currency, \
+                         state, created_at, pay_before, paid_at, refund_due, key_high, key_low) VALUES ";
+    insert(connection, insert_orders, ORDER_COLUMNS, &orders, |insert, order| bind_order(insert, order))
+        .await?;
+    update_orders(connection, plan).await?;
+    let insert_stock =
+        "INSERT INTO stock_log (stream, position, sale_id, order_number, kind, units, moved_at) VALUES ";
+    insert(connection, insert_stock, 7, &plan.stock, |insert, row| bind_stock(insert, stream, row)).await?;
+    let insert_outbox = "INSERT INTO outbox (stream, position, kind, payload, created_at) VALUES ";
+    insert(connection, insert_outbox, 5, &plan.outbox, |insert, row| bind_outbox(insert, stream, row)).await
+}
+
+async fn publish(connection: &mut AnyConnection, sale: SaleId, at: Timestamp) -> Result<(), RecordsError> {
+    sqlx::query("UPDATE sales SET published_at = ? WHERE id = ? AND published_at IS NULL")
+        .bind(at.as_millis())
+        .bind(sale.as_i64())
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn insert<'r, R>(
+    connection: &mut AnyConnection,
+    into: &'static str,
+    columns: usize,
+    mut rows: &'r [R],
+    bind: impl for<'q> Fn(Insert<'q>, &'r R) -> Insert<'q>,
+) -> Result<(), RecordsError> {
+    let row_marks = format!("({})", vec!["?"; columns].join(","));
+    for rows_per_statement in ROWS_PER_STATEMENT {
+        if rows.len() < rows_per_statement {
+            continue;
+        }
+        let statement = format!("{into}{}", vec![row_marks.as_str(); rows_per_statement].join(","));
+        while let Some((now, later)) = rows.split_at_checked(rows_per_statement) {
+            let insert = now.iter().fold(sqlx::query(AssertSqlSafe(statement.as_str())), &bind);
+            insert.execute(&mut *connection).await?;
+            rows = later;
+        }
+    }
+    Ok(())
+}
+
+fn bind_order<'q>(insert: Insert<'q>, planned: &PlannedOrder) -> Insert<'q> {
+    let PlannedOrder { order, key, unit_price, .. } = planned;
+    let [key_high, key_low] = key.words();
+    insert
+        .bind(order.id.sale.as_i64())
+        .bind(i64::from(order.id.number))
+        .bind(order.buyer.as_str().to_owned())
+        .bind(i64::from(order.quantity))
+        .bind(unit_price.minor)
+        .bind(unit_price.currency.as_str().to_owned())
+        .bind(order.state.as_str())
+        .bind(order.created_at.as_millis())
+        .bind(order.pay_before.as_millis())
+        .bind(order.paid_at.map(Timestamp::as_millis))
+        .bind(i32::from(order.refund_due))
+        .bind(key_high as i64)
+        .bind(key_low as i64)
+}
+
+fn bind_stock<'q>(insert: Insert<'q>, stream: &str, row: &StockRow) -> Insert<'q> {
+    insert
+        .bind(stream.to_owned())
+        .bind(row.position as i64)
+        .bind(row.sale.as_i64())
+        .bind(row.order_number.map(i64::from))
+        .bind(row.kind)
+        .bind(i64::from(row.units))
+        .bind(row.at.as_millis())
+}
+
+fn bind_outbox<'q>(insert: Insert<'q>, stream: &str, row: &OutboxRow) -> Insert<'q> {
+    insert
+        .bind(stream.to_owned())
+        .bind(row.position as i64)
+        .bind(row.kind)
+        .bind(row.payload.clone())
+        .bind(row.at.as_millis())
+}
+
+/// What an update of orders has in common: many holds expire together.
+#[derive(PartialEq, Eq, Hash)]
+struct Change {
+    sale: SaleId,
+    from: &'static str,
+    to: &'static str,
+    paid_at: Option<Timestamp>,
+    refund_due: bool,
+}
+
+async fn update_orders(connection: &mut AnyConnection, plan: &Plan<'_>) -> Result<(), RecordsError> {
+    let mut changes: HashMap<Change, Vec<u32>> = HashMap::new();
+    for PlannedOrder { order, stored, .. } in plan.changed_orders() {
+        let change = Change {
+            sale: order.id.sale,
+            from: stored.map_or("", OrderState::as_str),
+            to: order.state.as_str(),
+            paid_at: order.paid_at,
+            refund_due: order.refund_due,
+        };
+        changes.entry(change).or_default().push(order.id.number);
+    }
+    for (change, mut numbers) in changes {
+        numbers.sort_unstable();
+        let mut rest = numbers.as_slice();
+        for rows_per_statement in ROWS_PER_STATEMENT {
+            while let Some((now, later)) = rest.split_at_checked(rows_per_statement) {
+                update_chunk(connection, &change, now).await?;
+                rest = later;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn update_chunk(
+    connection: &mut AnyConnection,
+    change: &Change,
+    numbers: &[u32],
+) -> Result<(), RecordsError> {
+    let marks = vec!["?"; numbers.len()].join(",");
+    let statement = AssertSqlSafe(format!(
+        "UPDATE orders SET state = ?, paid_at = ?, refund_due = ? WHERE sale_id = ? AND state = ? AND \
+         order_number IN ({marks})"
+    ));
+    let mut update = sqlx::query(statement)
+        .bind(change.to)
+        .bind(change.paid_at.map(Timestamp::as_millis))
+        .bind(i32::from(change.refund_due))
+        .bind(change.sale.as_i64())
+        .bind(change.from);
+    for number in numbers {
+        update = update.bind(i64::from(*number));
+    }
+    let updated = update.execute(&mut *connection).await?.rows_affected();
+    if updated == numbers.len() as u64 {
+        return Ok(());
+    }
+    Err(RecordsError::Refused(format!("{updated} orders of {} changed at once", numbers.len())))
+}
