@@ -1,1 +1,16 @@
-//! Real servers and real processes for tests, and an independent auditor.
+//! Real processes for tests, a raw HTTP client, and an independent auditor. It speaks only the public API and
+//! the command line; it sees no other crate of the workspace, so that it can't share their mistakes.
+
+mod auditor;
+mod client;
+mod identity;
+mod merchant;
+mod process;
+mod random;
+
+pub use auditor::{AuditVerdict, Auditor};
+pub use client::{Answer, Client, Lost};
+pub use identity::{JWT_SECRET, buyer_token, sign};
+pub use merchant::{ADMIN_TOKEN, Merchant, Offer};
+pub use process::{Penstock, Run, Stopped};
+pub use random::{Random, seed_of_the_day};

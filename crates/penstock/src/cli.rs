@@ -1,0 +1,140 @@
+//! The command line: what can be asked, and its help. What is done about it is in the modules it names.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs flash sales that neither oversell nor forget.
+#[derive(Debug, Parser)]
+#[command(
+    name = "penstock",
+    version,
+    after_help = "Example:\n  penstock serve --demo       sell a demo item on http://127.0.0.1:8080"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the API and sell, from one data folder
+    #[command(after_help = "Prints `penstock ready on http://ADDR` when it can sell, and drains on SIGTERM.\n\n\
+        Example:\n  PENSTOCK_ADMIN_TOKEN=… penstock serve --listen 127.0.0.1:8080 --data ./data")]
+    Serve(ServeArgs),
+    /// Compare ledger, stock log and orders, and name every difference
+    #[command(after_help = "Reads only; a server may run meanwhile. Exits 0 only if everything adds up.\n\n\
+        Example:\n  penstock audit --data ./data")]
+    Audit(AuditArgs),
+    /// Accounts with the admin role
+    #[command(
+        subcommand,
+        after_help = "Example:\n  echo 'a long password' | penstock admin create --phone +8613800000000 --name Ada \
+            --password-stdin"
+    )]
+    Admin(AdminCommand),
+    /// Print the effective configuration as commented TOML
+    #[command(after_help = "Defaults, then the file, then PENSTOCK_… variables, then flags. Secrets are not shown.\n\n\
+        Example:\n  penstock config > penstock.toml")]
+    Config(ConfigArgs),
+    /// Bring the database of record to this version's schema
+    #[command(after_help = "`serve` does this by itself.\n\nExample:\n  penstock migrate --data ./data")]
+    Migrate(MigrateArgs),
+    /// Print the OpenAPI document of the API
+    #[command(after_help = "Example:\n  penstock openapi > openapi.json")]
+    Openapi,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Seed a few items and a sale that opens in 30 seconds, and print how to buy
+    #[arg(long)]
+    pub(crate) demo: bool,
+}
+
+/// Which installation is meant.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Folder that holds everything [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<String>,
+    /// Configuration file (TOML); `penstock config` prints one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Print each setting with its source as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Create an account with the admin role
+    #[command(after_help = "The password comes from stdin (--password-stdin) or from PENSTOCK_ADMIN_PASSWORD.\n\n\
+        Example:\n  echo 'a long password' | penstock admin create --phone +8613800000000 --name Ada --password-stdin")]
+    Create(CreateArgs),
+    /// Give an existing account the admin role
+    #[command(after_help = "Example:\n  penstock admin promote --phone +8613800000000")]
+    Promote(PromoteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Phone number the account signs in with, such as +8613800000000
+    #[arg(long)]
+    pub(crate) phone: String,
+    /// Name to show
+    #[arg(long)]
+    pub(crate) name: String,
+    /// Read the password from the first line of stdin
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Print the account as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PromoteArgs {
+    /// Phone number of the account
+    #[arg(long)]
+    pub(crate) phone: String,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,198 @@
+//! Gathers values from defaults, file, variables and flags, later ones over earlier ones, and remembers for
+//! each where it came from, so that a complaint can say so.
+
+use std::{collections::BTreeMap, fmt, path::Path, path::PathBuf};
+
+use toml::Value;
+
+use super::settings::{self, Default, SETTINGS, SHORT_VARIABLES};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Default,
+    File(PathBuf),
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("the defaults"),
+            Self::File(path) => write!(formatter, "{}", path.display()),
+            Self::Variable(name) => write!(formatter, "the variable {name}"),
+            Self::Flag(flag) => write!(formatter, "the flag {flag}"),
+        }
+    }
+}
+
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    pub(crate) key: String,
+    pub(crate) source: Source,
+    pub(crate) problem: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.key.is_empty() {
+            write!(formatter, "{}: {}", self.source, self.problem)
+        } else {
+            write!(formatter, "{} (from {}): {}", self.key, self.source, self.problem)
+        }
+    }
+}
+
+/// A value of each setting and its source.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    values: BTreeMap<&'static str, (Value, Source)>,
+    complaints: Vec<Complaint>,
+}
+
+/// Variables under our prefix that others set: Kubernetes does for a service called penstock, and our tests.
+const FOREIGN_PREFIXES: &[&str] = &["PENSTOCK_SERVICE_", "PENSTOCK_PORT", "PENSTOCK_TEST_"];
+
+impl Layers {
+    pub(crate) fn defaults() -> Self {
+        let value = |default: &Default| match default {
+            Default::Text(text) => Value::String((*text).to_owned()),
+            Default::Number(number) => Value::Integer(*number),
+        };
+        let values =
+            SETTINGS.iter().map(|setting| (setting.key, (value(&setting.default), Source::Default))).collect();
+        Self { values, complaints: Vec::new() }
+    }
+
+    pub(crate) fn add_file(&mut self, path: &Path) {
+        let source = Source::File(path.to_owned());
+        let parsed = std::fs::read_to_string(path)
+            .map_err(|error| format!("can't be read: {error}"))
+            .and_then(|text| text.parse::<toml::Table>().map_err(|error| error.to_string()));
+        match parsed {
+            Ok(table) => self.add_table("", table, &source),
+            Err(problem) => self.complain("", &source, problem),
+        }
+    }
+
+    fn add_table(&mut self, section: &str, table: toml::Table, source: &Source) {
+        for (name, value) in table {
+            let key = if section.is_empty() { name } else { format!("{section}.{name}") };
+            match value {
+                Value::Table(inner) if settings::find(&key).is_none() => self.add_table(&key, inner, source),
+                value => self.set(&key, value, source.clone()),
+            }
+        }
+    }
+
+    /// Takes the `PENSTOCK_…` variables: `PENSTOCK_HTTP__LISTEN` is `http.listen`.
+    pub(crate) fn add_variables(&mut self, variables: impl Iterator<Item = (String, String)>) {
+        for (name, value) in variables {
+            let Some(path) = name.strip_prefix("PENSTOCK_") else { continue };
+            if FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            let short = SHORT_VARIABLES.iter().find(|(short, _)| *short == name).map(|(_, key)| *key);
+            let key = short.map_or_else(|| path.to_lowercase().replace("__", "."), str::to_owned);
+            self.set_text(&key, &value, Source::Variable(name.clone()));
+        }
+    }
+
+    pub(crate) fn add_flag(&mut self, flag: &'static str, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.set_text(key, value, Source::Flag(flag));
+        }
+    }
+
+    /// Sets from text, as variables and flags give it; the default tells the type that is meant.
+    fn set_text(&mut self, key: &str, text: &str, source: Source) {
+        let is_number = matches!(settings::find(key).map(|setting| setting.default), Some(Default::Number(_)));
+        let value = match text.trim().parse() {
+            Ok(number) if is_number => Value::Integer(number),
+            _ => Value::String(text.to_owned()),
+        };
+        self.set(key, value, source);
+    }
+
+    fn set(&mut self, key: &str, value: Value, source: Source) {
+        let Some(setting) = settings::find(key) else {
+            return self.complain(key, &source, unknown(key));
+        };
+        let problem = match (&setting.default, &value) {
+            (Default::Text(_), Value::String(_)) | (Default::Number(_), Value::Integer(_)) => None,
+            (Default::Text(_), other) => Some(format!("has to be text in quotes, not {}", other.type_str())),
+            (Default::Number(_), other) => Some(format!("has to be a whole number, not {}", shown(other))),
+        };
+        match problem {
+            Some(problem) => self.complain(key, &source, problem),
+            None => {
+                self.values.insert(setting.key, (value, source));
+            }
+        }
+    }
+
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).map(|(value, _)| value)
+    }
+
+    pub(crate) fn source(&self, key: &str) -> &Source {
+        self.values.get(key).map_or(&Source::Default, |(_, source)| source)
+    }
+
+    pub(crate) fn complain(&mut self, key: &str, source: &Source, problem: impl Into<String>) {
+        self.complaints.push(Complaint { key: key.to_owned(), source: source.clone(), problem: problem.into() });
+    }
+
+    pub(crate) fn take_complaints(&mut self) -> Vec<Complaint> {
+        std::mem::take(&mut self.complaints)
+    }
+
+    /// The values as nested tables, the shape in which the structs are read.
+    pub(crate) fn to_table(&self) -> toml::Table {
+        let mut root = toml::Table::new();
+        for (key, (value, _)) in &self.values {
+            let (path, name) = key.rsplit_once('.').unwrap_or(("", key));
+            let mut table = &mut root;
+            for part in path.split('.').filter(|part| !part.is_empty()) {
+                let entry = table.entry(part).or_insert_with(|| Value::Table(toml::Table::new()));
+                let Value::Table(inner) = entry else { unreachable!("a setting is not a section") };
+                table = inner;
+            }
+            table.insert(name.to_owned(), value.clone());
+        }
+        root
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        other => other.type_str().to_owned(),
+    }
+}
+
+/// Says that a key is unknown, and what was probably meant.
+fn unknown(key: &str) -> String {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let same_name = SETTINGS.iter().find(|setting| setting.section_and_name().1 == name);
+    let nearest = SETTINGS.iter().min_by_key(|setting| distance(setting.key, key));
+    match same_name.or(nearest.filter(|setting| distance(setting.key, key) <= 3)) {
+        Some(setting) => format!("no such setting; did you mean {}?", setting.key),
+        None => "no such setting; `penstock config` lists them all".to_owned(),
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(left: &str, right: &str) -> usize {
+    let mut previous: Vec<usize> = (0..=right.len()).collect();
+    for (row, left_byte) in left.bytes().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, right_byte) in right.bytes().enumerate() {
+            let replaced = previous[column] + usize::from(left_byte != right_byte);
+            current.push(replaced.min(previous[column + 1] + 1).min(current[column] + 1));
+        }
+        previous = current;
+    }
+    previous[right.len()]
+}

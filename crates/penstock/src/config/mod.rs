@@ -1,0 +1,186 @@
+//! The configuration: defaults, then a TOML file, then `PENSTOCK_…` variables, then flags.
+//! One struct per component; the components themselves know nothing of files and variables.
+
+mod check;
+mod layers;
+mod print;
+mod settings;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use layers::{Complaint, Layers, Source};
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) data: PathBuf,
+    pub(crate) http: Http,
+    pub(crate) identity: Identity,
+    pub(crate) ledger: Ledger,
+    pub(crate) records: Records,
+    pub(crate) settle: Settle,
+    pub(crate) log: Log,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Http {
+    pub(crate) listen: SocketAddr,
+    pub(crate) workers: usize,
+    pub(crate) drain_seconds: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Identity {
+    pub(crate) secret: Secret,
+    pub(crate) admin_token: Secret,
+    pub(crate) session_seconds: u32,
+    pub(crate) jwt: Jwt,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Jwt {
+    pub(crate) secret: Secret,
+    pub(crate) public_key: PathBuf,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ledger {
+    pub(crate) max_queued: usize,
+    pub(crate) max_batch: usize,
+    pub(crate) compact_after_decisions: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Records {
+    pub(crate) url: String,
+    pub(crate) max_connections: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settle {
+    pub(crate) batch: usize,
+    pub(crate) max_decisions_per_second: u32,
+    pub(crate) poll_milliseconds: u64,
+    pub(crate) max_tries: u32,
+    pub(crate) backoff_min_milliseconds: u64,
+    pub(crate) backoff_max_milliseconds: u64,
+    pub(crate) expire_every_milliseconds: u64,
+    pub(crate) expire_batch: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Log {
+    pub(crate) level: String,
+    pub(crate) format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// A secret that can't get into a log by accident. Empty means unset.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn get(&self) -> Option<&str> {
+        if self.0.is_empty() { None } else { Some(&self.0) }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.0.is_empty() { "unset" } else { "set" })
+    }
+}
+
+/// What the command line says about the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags<'a> {
+    pub(crate) config: Option<&'a Path>,
+    pub(crate) data: Option<&'a str>,
+    pub(crate) listen: Option<&'a str>,
+}
+
+/// Everything that is wrong with a configuration, one line each.
+#[derive(Debug)]
+pub(crate) struct ConfigError(Vec<Complaint>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the configuration is not right:")?;
+        self.0.iter().try_for_each(|complaint| write!(formatter, "\n  {complaint}"))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A checked configuration, and where each value of it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    layers: Layers,
+}
+
+impl Loaded {
+    /// Reads the process's variables and the file the flags name.
+    pub(crate) fn from_process(flags: Flags<'_>) -> Result<Self, ConfigError> {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self::load(flags, variables)
+    }
+
+    pub(crate) fn load(
+        flags: Flags<'_>,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut layers = Layers::defaults();
+        if let Some(path) = flags.config {
+            layers.add_file(path);
+        }
+        layers.add_variables(variables);
+        layers.add_flag("--data", "data", flags.data);
+        layers.add_flag("--listen", "http.listen", flags.listen);
+        check::each(&mut layers);
+        let complaints = layers.take_complaints();
+        if !complaints.is_empty() {
+            return Err(ConfigError(complaints));
+        }
+        let config = Config::deserialize(layers.to_table()).map_err(|error| {
+            let problem = error.to_string();
+            ConfigError(vec![Complaint { key: String::new(), source: Source::Default, problem }])
+        })?;
+        check::together(&config, &mut layers);
+        let complaints = layers.take_complaints();
+        if complaints.is_empty() { Ok(Self { config, layers }) } else { Err(ConfigError(complaints)) }
+    }
+
+    /// The effective configuration as commented TOML; it can be used as a configuration file.
+    pub(crate) fn to_toml(&self) -> String {
+        print::toml(&self.layers)
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        print::json(&self.layers)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The one table of settings: key, default, bounds and what it is for. Reading, checking and printing the
+//! configuration all go through it, so they can't diverge.
+
+/// A default value, and with it the type of the setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Default {
+    Text(&'static str),
+    Number(i64),
+}
+
+/// What a value has to satisfy on its own. Checks between settings are in `check.rs`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    Text,
+    /// Never printed.
+    Secret,
+    Address,
+    Between(i64, i64),
+    OneOf(&'static [&'static str]),
+    /// A filter of the `tracing` crate, such as `info` or `info,penstock_settle=debug`.
+    LogFilter,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) key: &'static str,
+    pub(crate) default: Default,
+    pub(crate) rule: Rule,
+    pub(crate) about: &'static str,
+}
+
+impl Setting {
+    pub(crate) fn is_secret(&self) -> bool {
+        matches!(self.rule, Rule::Secret)
+    }
+
+    /// `("http", "listen")` for `http.listen`; a key at the top has an empty section.
+    pub(crate) fn section_and_name(&self) -> (&'static str, &'static str) {
+        self.key.rsplit_once('.').unwrap_or(("", self.key))
+    }
+}
+
+const fn number(key: &'static str, default: i64, min: i64, max: i64, about: &'static str) -> Setting {
+    assert!(min <= default && default <= max);
+    Setting { key, default: Default::Number(default), rule: Rule::Between(min, max), about }
+}
+
+const fn text(key: &'static str, default: &'static str, rule: Rule, about: &'static str) -> Setting {
+    Setting { key, default: Default::Text(default), rule, about }
+}
+
+const MILLION: i64 = 1_000_000;
+const DAY_SECONDS: i64 = 24 * 3600;
+
+/// In the order in which they are printed; the settings of a section stand together.
+pub(crate) const SETTINGS: &[Setting] = &[
+    text("data", "./data", Rule::Text, "The folder that holds everything: journal, records and secret."),
+    text("http.listen", "127.0.0.1:8080", Rule::Address, "Where to listen. Port 0 takes any free port."),
+    number("http.workers", 0, 0, 1024, "Threads that serve requests; 0 is one for each core."),
+    number("http.drain_seconds", 20, 0, 3600, "How long a stop waits for requests that are under way."),
+    text(
+        "identity.secret",
+        "",
+        Rule::Secret,
+        "Signs session tokens; also PENSTOCK_SECRET. Unset: made once and kept in the data folder.",
+    ),
+    text(
+        "identity.admin_token",
+        "",
+        Rule::Secret,
+        "A bearer token with the admin role; also PENSTOCK_ADMIN_TOKEN. Unset: there is none.",
+    ),
+    number("identity.session_seconds", 7 * DAY_SECONDS, 60, 365 * DAY_SECONDS, "How long a sign-in lasts."),
+    text("identity.jwt.secret", "", Rule::Secret, "Checks a shop's own JWTs (HS256). Unset: none is accepted."),
+    text(
+        "identity.jwt.public_key",
+        "",
+        Rule::Text,
+        "File with a PEM public key that checks a shop's own JWTs (EdDSA or RS256). Empty: none is accepted.",
+    ),
+    number("ledger.max_queued", 65_536, 1, 16 * MILLION, "Commands that may wait; more are answered 503 busy."),
+    number("ledger.max_batch", 8_192, 1, MILLION, "Commands that one group commit decides at most."),
+    number(
+        "ledger.compact_after_decisions",
+        200_000,
+        10,
+        1_000 * MILLION,
+        "Decisions after which the journal is compacted, so that a start stays quick.",
+    ),
+    text(
+        "records.url",
+        "",
+        Rule::Text,
+        "The SQL database of record. Empty: SQLite in the data folder.",
+    ),
+    number("records.max_connections", 8, 2, 1024, "Connections to the database of record."),
+    number("settle.batch", 1_000, 1, 100_000, "Decisions in one transaction at most."),
+    number(
+        "settle.max_decisions_per_second",
+        5_000,
+        1,
+        10 * MILLION,
+        "Pace of settlement: the database sees a smooth stream, never the peak.",
+    ),
+    number("settle.poll_milliseconds", 50, 1, 60_000, "How often settlement looks for decisions when it is idle."),
+    number("settle.max_tries", 5, 1, 1_000, "After so many tries a decision becomes a dead letter."),
+    number("settle.backoff_min_milliseconds", 50, 1, 60_000, "First wait while the database is away."),
+    number("settle.backoff_max_milliseconds", 2_000, 1, 600_000, "Longest wait while the database is away."),
+    number("settle.expire_every_milliseconds", 100, 10, 60_000, "How often holds that are over are released."),
+    number("settle.expire_batch", 1_000, 1, MILLION, "Holds released in one command at most."),
+    text(
+        "log.level",
+        "info",
+        Rule::LogFilter,
+        "error, warn, info, debug, trace, or a filter such as info,penstock_settle=debug.",
+    ),
+    text("log.format", "text", Rule::OneOf(&["text", "json"]), "text for people, json for machines."),
+];
+
+/// Variables that do not follow `PENSTOCK_SECTION__NAME`, because people expect them under these names.
+pub(crate) const SHORT_VARIABLES: &[(&str, &str)] =
+    &[("PENSTOCK_ADMIN_TOKEN", "identity.admin_token"), ("PENSTOCK_SECRET", "identity.secret")];
+
+/// What a section is for; printed above it.
+pub(crate) const SECTIONS: &[(&str, &str)] = &[
+    ("http", "The API."),
+    ("identity", "Who is asking. Secrets are never printed."),
+    ("identity.jwt", "A shop with its own users signs them in with its own tokens."),
+    ("ledger", "The only authority on stock."),
+    ("records", "The SQL system of record."),
+    ("settle", "Brings the ledger's decisions into the records, and releases holds that are over."),
+    ("log", "Goes to stderr."),
+];
+
+pub(crate) fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}

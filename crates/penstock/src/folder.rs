@@ -1,0 +1,165 @@
+//! The data folder: made on first use, locked by whoever serves it, marked with the version of its layout.
+//! It knows nothing of what the components keep in it.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+/// Grows when an older program could not read the folder correctly any more.
+const LAYOUT_VERSION: u32 = 1;
+const SECRET_BYTES: usize = 32;
+
+/// An open data folder. The lock is held as long as this lives.
+#[derive(Debug)]
+pub(crate) struct DataFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataFolder {
+    /// Opens the folder for serving, creating it if there is none.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(path)
+            .with_context(|| format!("the data folder {} can't be created", path.display()))?;
+        let lock = lock(path)?;
+        match read_version(path)? {
+            Some(_) => {}
+            None => write_durably(path, "VERSION", format!("{LAYOUT_VERSION}\n").as_bytes(), 0o644)?,
+        }
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// The secret kept in the folder, made on first use and readable by its owner only.
+    pub(crate) fn secret(&self) -> anyhow::Result<String> {
+        let file = self.path.join("secret");
+        match fs::read_to_string(&file) {
+            Ok(text) if text.trim().len() >= SECRET_BYTES => return Ok(text.trim().to_owned()),
+            Ok(_) => bail!("{} is too short to be a secret; delete it to get a new one", file.display()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
+        }
+        let mut random = [0u8; SECRET_BYTES];
+        getrandom::fill(&mut random).context("the system gives no random bytes")?;
+        let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        write_durably(&self.path, "secret", secret.as_bytes(), 0o600)?;
+        Ok(secret)
+    }
+}
+
+/// Makes sure that `path` is a data folder this version can read, without locking or changing it.
+pub(crate) fn require_readable(path: &Path) -> anyhow::Result<()> {
+    if read_version(path)?.is_none() {
+        bail!("{} is not a data folder of penstock: it has no VERSION file", path.display());
+    }
+    Ok(())
+}
+
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let name = path.join("LOCK");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&name)
+        .with_context(|| format!("{} can't be opened", name.display()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Whoever holds the lock has written its process id; without it the message is only poorer.
+            let _ = file.read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
+            bail!("the data folder {} is in use by process {holder}", path.display());
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("{} can't be locked", name.display()));
+        }
+    }
+    // A full disk must not keep a sale from starting again: the process id is only for people.
+    let _ = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+/// The version of the folder's layout; None if the folder is new.
+fn read_version(path: &Path) -> anyhow::Result<Option<u32>> {
+    let file = path.join("VERSION");
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
+    };
+    let version: u32 =
+        text.trim().parse().with_context(|| format!("{} does not hold a version: {text:?}", file.display()))?;
+    if version > LAYOUT_VERSION {
+        bail!(
+            "the data folder {} has version {version}, made by a newer penstock; this one ({}) reads up to version \
+             {LAYOUT_VERSION}. Use the newer program, or another folder",
+            path.display(),
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+    Ok(Some(version))
+}
+
+/// Writes a whole file or nothing, so that a crash leaves no half of it.
+fn write_durably(folder: &Path, name: &str, content: &[u8], mode: u32) -> anyhow::Result<()> {
+    let target = folder.join(name);
+    let draft = folder.join(format!("{name}.new"));
+    let write = || -> io::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&draft, &target)?;
+        File::open(folder)?.sync_all()
+    };
+    write().with_context(|| format!("{} can't be written", target.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_served_by_one_process_only() {
+        let place = tempfile::tempdir().unwrap();
+        let first = DataFolder::open(place.path()).unwrap();
+        let refusal = DataFolder::open(place.path()).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("in use by process {}", std::process::id())), "{refusal}");
+        drop(first);
+        DataFolder::open(place.path()).unwrap();
+    }
+
+    #[test]
+    fn a_newer_or_broken_version_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        drop(DataFolder::open(place.path()).unwrap());
+        fs::write(place.path().join("VERSION"), "2\n").unwrap();
+        let refusal = DataFolder::open(place.path()).unwrap_err().to_string();
+        assert!(refusal.contains("made by a newer penstock"), "{refusal}");
+        fs::write(place.path().join("VERSION"), "").unwrap();
+        assert!(DataFolder::open(place.path()).is_err());
+    }
+
+    #[test]
+    fn the_secret_is_made_once_and_kept_private() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(place.path()).unwrap();
+        let secret = folder.secret().unwrap();
+        assert_eq!(secret.len(), 2 * SECRET_BYTES);
+        assert_eq!(folder.secret().unwrap(), secret);
+        let mode = fs::metadata(place.path().join("secret")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

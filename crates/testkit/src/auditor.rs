@@ -1,0 +1,261 @@
+//! An auditor that knows only what clients saw and what the public API and the command line say. It shares no
+//! code with what it audits.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{Answer, Merchant, Penstock};
+
+const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A claim that some client sent, and what it was told.
+#[derive(Clone, Debug)]
+struct Sent {
+    buyer: String,
+    quantity: u64,
+    /// The order in the first 201; every other 201 has to name the same.
+    order: Option<String>,
+}
+
+/// Collects what clients saw.
+#[derive(Clone, Debug, Default)]
+pub struct Auditor {
+    /// By sale and idempotency key; the tests never share a key between buyers.
+    claims: BTreeMap<(String, String), Sent>,
+    /// Orders whose payment, or cancellation, was answered 200.
+    paid: BTreeSet<String>,
+    cancelled: BTreeSet<String>,
+    findings: Vec<String>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditVerdict {
+    /// Distinct orders that clients were promised.
+    pub promised: usize,
+    /// Orders the server knows.
+    pub orders: usize,
+    /// Everything that does not add up.
+    pub findings: Vec<String>,
+}
+
+impl AuditVerdict {
+    pub fn assert_clean(&self) {
+        assert!(self.findings.is_empty(), "the audit found:\n  {}", self.findings.join("\n  "));
+    }
+}
+
+impl Auditor {
+    /// A claim is about to be sent. Sending it again changes nothing.
+    pub fn sends(&mut self, sale: &str, buyer: &str, quantity: u32, key: &str) {
+        let sent = Sent { buyer: buyer.to_owned(), quantity: quantity.into(), order: None };
+        self.claims.entry((sale.to_owned(), key.to_owned())).or_insert(sent);
+    }
+
+    /// The answer to a claim. Gives the order if it is one.
+    pub fn saw(&mut self, sale: &str, key: &str, answer: &Answer) -> Option<String> {
+        if answer.status != 201 {
+            if answer.status >= 500 && answer.status != 503 {
+                self.findings.push(format!("{} for key {key}: {}", answer.status, answer.text()));
+            }
+            return None;
+        }
+        let body = answer.json();
+        let order = body["id"].as_str().unwrap_or_default().to_owned();
+        match self.claims.get_mut(&(sale.to_owned(), key.to_owned())) {
+            None => self.findings.push(format!("an answer to key {key}, which nobody sent")),
+            Some(sent) => {
+                if body["quantity"].as_u64() != Some(sent.quantity) {
+                    self.findings.push(format!("order {order} has another quantity than was asked for"));
+                }
+                if *sent.order.get_or_insert_with(|| order.clone()) != order {
+                    self.findings.push(format!("duplicated: key {key} got a second order {order}"));
+                }
+            }
+        }
+        Some(order)
+    }
+
+    pub fn saw_payment(&mut self, order: &str) {
+        self.paid.insert(order.to_owned());
+    }
+
+    pub fn saw_cancellation(&mut self, order: &str) {
+        self.cancelled.insert(order.to_owned());
+    }
+
+    /// Takes in what another thread's clients saw.
+    pub fn merge(&mut self, other: Self) {
+        for (key, sent) in other.claims {
+            let known =
+                self.claims.entry(key.clone()).or_insert_with(|| Sent { order: None, ..sent.clone() });
+            if let Some(order) = sent.order
+                && *known.order.get_or_insert_with(|| order.clone()) != order
+            {
+                self.findings.push(format!("duplicated: key {} got a second order {order}", key.1));
+            }
+        }
+        self.paid.extend(other.paid);
+        self.cancelled.extend(other.cancelled);
+        self.findings.extend(other.findings);
+    }
+
+    /// Distinct orders that clients were promised in a sale.
+    pub fn promised(&self, sale: &str) -> BTreeSet<&str> {
+        let of_sale = self.claims.iter().filter(|((known, _), _)| known == sale);
+        of_sale.filter_map(|(_, sent)| sent.order.as_deref()).collect()
+    }
+
+    /// Waits for settlement, then compares what clients saw with what the API and `penstock audit` say.
+    pub fn verify(&self, penstock: &Penstock) -> AuditVerdict {
+        let mut verdict = AuditVerdict { findings: self.findings.clone(), ..AuditVerdict::default() };
+        let report = settled_report(penstock, &mut verdict.findings);
+        let mut merchant = Merchant::of(penstock);
+        let sales: BTreeSet<&str> = self.claims.keys().map(|(sale, _)| sale.as_str()).collect();
+        for sale in sales {
+            self.verify_sale(sale, &mut merchant, &mut verdict);
+        }
+        if report["ok"] != Value::Bool(true) {
+            verdict.findings.push(format!("penstock audit: {report:#}"));
+        }
+        verdict
+    }
+
+    fn verify_sale(&self, sale: &str, merchant: &mut Merchant, verdict: &mut AuditVerdict) {
+        let (status, orders) = quiet_view(sale, merchant);
+        let by_id: BTreeMap<&str, &Value> =
+            orders.iter().filter_map(|order| Some((order["id"].as_str()?, order))).collect();
+        verdict.orders += by_id.len();
+        verdict.promised += self.promised(sale).len();
+        let findings = &mut verdict.findings;
+        if by_id.len() != orders.len() {
+            findings.push(format!("duplicated: {} rows for {} orders of {sale}", orders.len(), by_id.len()));
+        }
+        check_units(sale, &status, &orders, findings);
+        self.check_promises(sale, &by_id, findings);
+        self.check_buyers(sale, &status, &orders, findings);
+    }
+
+    /// Every 201 is an order afterwards, in a state that agrees with what was answered since.
+    fn check_promises(&self, sale: &str, orders: &BTreeMap<&str, &Value>, findings: &mut Vec<String>) {
+        let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+        for ((_, key), sent) in self.claims.iter().filter(|((known, _), _)| known == sale) {
+            let Some(id) = sent.order.as_deref() else { continue };
+            if let Some(other) = owners.insert(id, key) {
+                findings.push(format!("duplicated: keys {key} and {other} both got order {id}"));
+            }
+            let Some(order) = orders.get(id) else {
+                findings.push(format!("lost: order {id} was answered 201 and does not exist"));
+                continue;
+            };
+            if order["quantity"].as_u64() != Some(sent.quantity) {
+                findings.push(format!("order {id} has another quantity than was promised: {order}"));
+            }
+            let state = order["state"].as_str().unwrap_or_default();
+            let contradicted = (self.paid.contains(id) && state != "paid")
+                || (self.cancelled.contains(id) && state != "cancelled");
+            if contradicted {
+                findings.push(format!("lost: order {id} is {state}, which is not what was answered"));
+            }
+        }
+    }
+
+    /// No buyer has more than the limit, and nobody has more orders than claims were sent.
+    fn check_buyers(&self, sale: &str, status: &Value, orders: &[Value], findings: &mut Vec<String>) {
+        let mut sent: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, claim) in self.claims.iter().filter(|((known, _), _)| known == sale) {
+            *sent.entry(claim.buyer.as_str()).or_default() += 1;
+        }
+        let limit = status["limit_per_buyer"].as_u64().unwrap_or_default();
+        let mut held: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        for order in orders {
+            let buyer = order["buyer"].as_str().unwrap_or_default();
+            let entry = held.entry(buyer).or_default();
+            entry.0 += 1;
+            entry.1 += active_units(order);
+        }
+        for (buyer, (count, units)) in held {
+            if units > limit {
+                findings.push(format!(
+                    "over the limit: {buyer} has {units} units of {sale}, the limit is {limit}"
+                ));
+            }
+            let claims = sent.get(buyer).copied().unwrap_or_default();
+            if count > claims {
+                findings
+                    .push(format!("duplicated: {buyer} has {count} orders of {sale} for {claims} claims"));
+            }
+        }
+    }
+}
+
+/// `total = available + held + paid`.
+fn check_units(sale: &str, status: &Value, orders: &[Value], findings: &mut Vec<String>) {
+    let total = status["stock"]["total"].as_u64().unwrap_or_default();
+    let available = status["stock"]["available"].as_u64().unwrap_or_default();
+    let active: u64 = orders.iter().map(active_units).sum();
+    if active > total {
+        findings.push(format!("oversold: {active} of {total} units of {sale}"));
+    }
+    if available + active != total {
+        findings
+            .push(format!("{sale}: {total} units published, {available} available, {active} held or paid"));
+    }
+}
+
+fn active_units(order: &Value) -> u64 {
+    let active = matches!(order["state"].as_str(), Some("held" | "paid"));
+    if active { order["quantity"].as_u64().unwrap_or_default() } else { 0 }
+}
+
+/// A sale and its orders from a moment in which neither moved: holds may expire while we look.
+fn quiet_view(sale: &str, merchant: &mut Merchant) -> (Value, Vec<Value>) {
+    let stock = |status: &Value| status["stock"].clone();
+    let deadline = Instant::now() + SETTLEMENT_TIMEOUT;
+    loop {
+        let before = merchant.sale(sale);
+        let orders = merchant.orders(sale);
+        let after = merchant.sale(sale);
+        let mut findings = Vec::new();
+        check_units(sale, &after, &orders, &mut findings);
+        let quiet = stock(&before) == stock(&after) && findings.is_empty();
+        if quiet || Instant::now() > deadline {
+            return (after, orders);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The report of `penstock audit --json` once nothing is pending.
+fn settled_report(penstock: &Penstock, findings: &mut Vec<String>) -> Value {
+    let deadline = Instant::now() + SETTLEMENT_TIMEOUT;
+    loop {
+        let data = penstock.data().display().to_string();
+        let run = match penstock.run(&["audit", "--json", "--data", &data]) {
+            Ok(run) => run,
+            Err(error) => {
+                findings.push(format!("penstock audit can't be run: {error}"));
+                return Value::Null;
+            }
+        };
+        let report: Value = serde_json::from_str(&run.stdout).unwrap_or_default();
+        let ok = report["ok"] == Value::Bool(true);
+        if ok != run.status.success() {
+            findings
+                .push(format!("penstock audit exits {} and says {}{}", run.status, run.stdout, run.stderr));
+        }
+        let settled = report["pending"].as_u64() == Some(0);
+        if !ok || settled || Instant::now() > deadline {
+            if ok && !settled {
+                findings.push(format!("settlement does not catch up: {report}"));
+            }
+            return report;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
