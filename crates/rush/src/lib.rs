@@ -1,1 +1,3 @@
 //! Simulated buyers and benchmarks; speaks only the public API.
+
+pub mod load;

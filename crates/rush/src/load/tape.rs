@@ -1,0 +1,175 @@
+//! Requests written ahead of a run, so that during it only a system call stands between two of them.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::{Context, ensure};
+use jsonwebtoken::{EncodingKey, Header};
+use serde::Serialize;
+
+use super::Script;
+
+/// Far in the future, so that no clock is needed: a bench's tokens die with its server's secret.
+const EXPIRES_AT_SECONDS: u64 = 4_102_444_800;
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    sub: &'a str,
+    exp: u64,
+}
+
+/// A shop's JWT for `buyer`, signed with HS256.
+pub fn token(secret: &[u8], buyer: &str) -> anyhow::Result<String> {
+    let claims = Claims { sub: buyer, exp: EXPIRES_AT_SECONDS };
+    jsonwebtoken::encode(&Header::default(), &claims, &EncodingKey::from_secret(secret))
+        .context("cannot sign a token")
+}
+
+/// Requests of one length, one after the other.
+#[derive(Clone, Debug)]
+pub struct Tape {
+    bytes: Arc<Vec<u8>>,
+    request_bytes: usize,
+}
+
+impl Tape {
+    /// The same request over and over.
+    pub fn of_one(request: &[u8]) -> Self {
+        Self { bytes: Arc::new(request.to_vec()), request_bytes: request.len() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.request_bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn request(&self, index: usize) -> Option<&[u8]> {
+        self.bytes.chunks_exact(self.request_bytes).nth(index)
+    }
+
+    /// Readers that share the tape out between them; `repeats`: a reader at its end starts again.
+    pub fn readers(&self, count: usize, repeats: bool) -> Vec<TapeReader> {
+        let reader = |first| TapeReader { tape: self.clone(), first, next: first, step: count, repeats };
+        (0..count).map(reader).collect()
+    }
+}
+
+/// One thread's part of a tape.
+#[derive(Debug)]
+pub struct TapeReader {
+    tape: Tape,
+    first: usize,
+    next: usize,
+    step: usize,
+    repeats: bool,
+}
+
+impl Script for TapeReader {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        let request_bytes = self.tape.request_bytes;
+        if self.repeats && (self.next + 1) * request_bytes > self.tape.bytes.len() {
+            self.next = self.first;
+        }
+        let number = self.next;
+        let start = number * request_bytes;
+        let request = self.tape.bytes.get(start..start + request_bytes)?;
+        self.next += self.step;
+        Some((number as u64, request))
+    }
+}
+
+/// Orders of one unit, each by its own buyer with its own idempotency key.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderTape<'a> {
+    pub address: SocketAddr,
+    pub sale: &'a str,
+    pub secret: &'a [u8],
+    /// The number of the first buyer: tapes that don't overlap have buyers that don't overlap.
+    pub first_buyer: u64,
+    pub count: usize,
+}
+
+impl OrderTape<'_> {
+    pub fn build(&self) -> anyhow::Result<Tape> {
+        let key = EncodingKey::from_secret(self.secret);
+        let header = Header::default();
+        let mut bytes = Vec::new();
+        let mut request_bytes = 0;
+        for buyer in (self.first_buyer..).take(self.count) {
+            // Fixed width, so that every token and every request has the same length.
+            let subject = format!("buyer-{buyer:012}");
+            let claims = Claims { sub: &subject, exp: EXPIRES_AT_SECONDS };
+            let token = jsonwebtoken::encode(&header, &claims, &key).context("cannot sign a token")?;
+            let start = bytes.len();
+            self.append(&mut bytes, &token, buyer);
+            if start == 0 {
+                request_bytes = bytes.len();
+                bytes.reserve_exact(request_bytes * (self.count - 1));
+            }
+            ensure!(bytes.len() - start == request_bytes, "requests of a tape differ in length");
+        }
+        ensure!(request_bytes > 0, "a tape needs at least one request");
+        Ok(Tape { bytes: Arc::new(bytes), request_bytes })
+    }
+
+    fn append(&self, bytes: &mut Vec<u8>, token: &str, buyer: u64) {
+        const BODY: &str = r#"{"quantity":1}"#;
+        let request = format!(
+            "POST /api/v1/sales/{sale}/orders HTTP/1.1\r\n\
+             Host: {address}\r\n\
+             Authorization: Bearer {token}\r\n\
+             Idempotency-Key: rush-{buyer:012}\r\n\
+             Content-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{BODY}",
+            sale = self.sale,
+            address = self.address,
+            length = BODY.len(),
+        );
+        bytes.extend_from_slice(request.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tape(count: usize) -> Tape {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8080));
+        OrderTape { address, sale: "s", secret: b"secret", first_buyer: 9, count }.build().unwrap()
+    }
+
+    #[test]
+    fn every_request_has_its_own_buyer_and_key() {
+        let tape = tape(3);
+        let texts: Vec<_> =
+            (0..3).map(|index| String::from_utf8_lossy(tape.request(index).unwrap()).into_owned()).collect();
+        for (index, text) in texts.iter().enumerate() {
+            assert!(text.contains(&format!("Idempotency-Key: rush-{:012}\r\n", 9 + index)), "{text}");
+        }
+        assert!(texts[0] != texts[1] && texts[1] != texts[2]);
+    }
+
+    #[test]
+    fn readers_share_a_tape_without_overlap() {
+        let tape = tape(5);
+        let mut seen = Vec::new();
+        for mut reader in tape.readers(2, false) {
+            while let Some((number, request)) = reader.next_request() {
+                assert_eq!(Some(request), tape.request(number as usize));
+                seen.push(number);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_repeating_reader_starts_again() {
+        let mut reader = tape(2).readers(1, true).remove(0);
+        let numbers: Vec<_> =
+            (0..5).filter_map(|_| reader.next_request().map(|(number, _)| number)).collect();
+        assert_eq!(numbers, [0, 1, 0, 1, 0]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The generator against a tiny server that misbehaves in known ways.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use penstock_rush::load::{self, Answer, Options, OrderTape, Phase, Script, Tape};
+
+/// Answers the `n`th request of all connections with whatever `answer(n)` writes; an empty answer hangs up.
+fn serve(answer: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (answer, count) = (Arc::new(answer), Arc::new(AtomicU64::new(0)));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (answer, count) = (Arc::clone(&answer), Arc::clone(&count));
+            thread::spawn(move || converse(stream.unwrap(), |number| answer(number), &count));
+        }
+    });
+    address
+}
+
+fn converse(mut stream: TcpStream, answer: impl Fn(u64) -> Vec<u8>, count: &AtomicU64) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut body_bytes = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(length) = line.strip_prefix("Content-Length: ") {
+                body_bytes = length.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        reader.read_exact(&mut vec![0; body_bytes]).unwrap();
+        let bytes = answer(count.fetch_add(1, Ordering::SeqCst));
+        if bytes.is_empty() {
+            return;
+        }
+        // In two pieces, so that the generator has to join them.
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        stream.write_all(first).unwrap();
+        stream.flush().unwrap();
+        thread::yield_now();
+        stream.write_all(second).unwrap();
+    }
+}
+
+fn response(status: u16, body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn orders(address: SocketAddr, count: usize) -> Tape {
+    OrderTape { address, sale: "sale", secret: b"secret", first_buyer: 0, count }.build().unwrap()
+}
+
+#[test]
+fn every_request_of_a_tape_is_sent_once_and_counted() {
+    let address = serve(|number| match number {
+        0..50 => response(201, "{}"),
+        _ => response(409, r#"{"code":"sold_out"}"#),
+    });
+    let scripts = orders(address, 300).readers(2, false);
+    let outcome = load::run(&Options::new(address, 7), scripts, |_| {}).unwrap();
+    assert_eq!(outcome.total.answers, 300);
+    assert_eq!((outcome.total.status(201), outcome.total.status(409)), (50, 250));
+    assert_eq!(outcome.total.codes().get("sold_out"), Some(&250));
+    assert_eq!(outcome.total.errors, 0);
+}
+
+#[test]
+fn a_lost_connection_is_an_error_and_the_run_goes_on() {
+    let address = serve(|number| if number % 10 == 9 { Vec::new() } else { response(201, "{}") });
+    let scripts = orders(address, 100).readers(1, false);
+    let outcome = load::run(&Options::new(address, 4), scripts, |_| {}).unwrap();
+    assert_eq!((outcome.total.answers, outcome.total.errors), (90, 10));
+}
+
+#[test]
+fn a_server_that_is_gone_ends_the_run() {
+    let address = serve(|_| Vec::new());
+    let mut options = Options::new(address, 4);
+    options.max_errors = 20;
+    let outcome = load::run(&options, orders(address, 10_000).readers(1, false), |_| {}).unwrap();
+    assert_eq!(outcome.total.answers, 0);
+    assert!((21..=30).contains(&outcome.total.errors), "{}", outcome.total.errors);
+}
+
+struct Recorder {
+    left: u64,
+    request: Vec<u8>,
+    seen: Vec<(u64, String)>,
+}
+
+impl Script for Recorder {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        self.left = self.left.checked_sub(1)?;
+        Some((self.left, &self.request))
+    }
+
+    fn answered(&mut self, number: u64, answer: &Answer<'_>) {
+        self.seen.push((number, String::from_utf8_lossy(answer.body).into_owned()));
+    }
+}
+
+#[test]
+fn a_script_sees_each_answer_with_its_number() {
+    let address = serve(|number| response(201, &format!("order {number}")));
+    let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    let script = Recorder { left: 3, request, seen: Vec::new() };
+    let outcome = load::run(&Options::new(address, 1), vec![script], |_| {}).unwrap();
+    let seen: Vec<_> =
+        outcome.scripts[0].seen.iter().map(|(number, body)| (*number, body.as_str())).collect();
+    assert_eq!(seen, [(2, "order 0"), (1, "order 1"), (0, "order 2")]);
+}
+
+#[test]
+fn the_warm_up_is_not_measured_and_nothing_is_cut_off_at_the_end() {
+    let sent = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&sent);
+    let address = serve(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        response(201, "{}")
+    });
+    let mut options = Options::new(address, 3);
+    options.warm_up = Duration::from_millis(60);
+    options.measured = Duration::from_millis(60);
+    let mut phases = Vec::new();
+    let scripts = orders(address, 2).readers(1, true);
+    let outcome = load::run(&options, scripts, |phase| phases.push(phase)).unwrap();
+    assert_eq!(phases, [Phase::Measuring, Phase::Draining]);
+    assert_eq!(outcome.total.answers, sent.load(Ordering::SeqCst));
+    assert!(outcome.measured.answers < outcome.total.answers);
+    assert!(outcome.per_second(201) > 0.0);
+}
