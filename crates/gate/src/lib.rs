@@ -1,1 +1,8 @@
-//! Who may try: the sold-out latch and limits. No I/O.
+//! Who may try: the latch that refuses what can't succeed, and limits. No I/O, no clock; sees only the domain.
+
+mod accepted_keys;
+mod latch;
+mod limits;
+
+pub use latch::{Latch, QuickRefusal};
+pub use limits::{AddressKey, KeyedLimit, LimitOptions, TooMany};
