@@ -1,115 +1,103 @@
-//! The embedded engine: `Book` in memory, one writer, a journal on disk.
+//! The embedded engine: `Book` in memory, one writer, and a journal on disk that is compacted by snapshots.
+//!
+//! A batch is decided in memory, packed into one record and synced; only then do its answers leave. A start reads
+//! the newest snapshot and the records after it. After a failed write the book in memory is ahead of the disk: it
+//! is thrown away and rebuilt from what is durable. ADR 0002 says why the journal is an SQLite database.
+
+mod compactor;
+mod engine;
+mod error;
+mod feed;
+mod journal;
+mod record;
+mod replay;
+mod shared;
+mod snapshot;
 
 use std::{
-    io,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
-use futures_util::future::{BoxFuture, FutureExt};
-use penstock_domain::{Book, BookSnapshot, Command, Decision, Event, KeyDigest, Timestamp};
+use penstock_domain::BookSnapshot;
 
-use crate::{
-    BatcherOptions, Clock, Committed, Engine, Feed, Ledger, Listener, SaleNews, Unavailable, batcher,
+pub use error::OpenError;
+
+use self::{
+    compactor::Compactor, engine::Embedded, error::JournalError, feed::JournalFeed, journal::Journal,
+    shared::Shared,
 };
+use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
+
+/// Whoever holds a lock on this file writes the journal.
+const LOCK_NAME: &str = "lock";
 
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     /// The journal's folder; it is created if it is missing.
     pub folder: PathBuf,
     pub batcher: BatcherOptions,
-    /// A snapshot is made when the decisions since the last one exceed this and the orders in that one.
+    /// A snapshot is made when there are more decisions since the last one than this, and than it has orders.
     pub compact_after_decisions: u64,
 }
 
 impl EmbeddedOptions {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), batcher: BatcherOptions::default(), compact_after_decisions: 200_000 }
+        Self { folder: folder.into(), batcher: BatcherOptions::default(), compact_after_decisions: 250_000 }
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("the journal in {} is in use by another process", .folder.display())]
-    InUse { folder: PathBuf },
-    #[error("the journal in {} has version {found}, this program knows version {known}: use a newer program",
-        .folder.display())]
-    NewerVersion { folder: PathBuf, found: u32, known: u32 },
-    #[error("the journal in {} can't be opened: {reason}", .folder.display())]
-    Unusable { folder: PathBuf, reason: String },
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-/// Opens the journal in `options.folder`. The recovery runs on the writer's thread: requests wait for it.
+/// Opens the journal in `options.folder`. It returns at once; the recovery runs on the writer's thread, and what is
+/// asked meanwhile waits for it.
 pub fn open(
     options: EmbeddedOptions,
     clock: Clock,
     listener: Arc<dyn Listener>,
 ) -> Result<Ledger, OpenError> {
-    let feed = Arc::new(MemoryFeed::default());
-    let engine = Memory { book: Book::default(), feed: feed.clone() };
-    Ok(batcher::start(engine, feed, options.batcher, clock, listener)?)
+    let EmbeddedOptions { folder, batcher, compact_after_decisions: compact_after } = options;
+    let unusable = |error: std::io::Error| unusable(&folder, error);
+    fs::create_dir_all(&folder).map_err(unusable)?;
+    let lock = lock(&folder)?;
+    // What can be refused at once is refused here and not on the writer's thread.
+    Journal::open(&folder).map_err(|error| refused(&folder, error))?;
+    let shared = Arc::new(Shared { folder: folder.clone(), ..Shared::default() });
+    let compactor = Compactor::start(shared.clone(), compact_after).map_err(unusable)?;
+    let feed = Arc::new(JournalFeed::new(shared.clone()));
+    let engine = Embedded { shared, compactor, compact_after, running: None, _lock: lock };
+    batcher::start(engine, feed, batcher, clock, listener).map_err(unusable)
 }
 
-/// The whole ledger in `folder` and its feed, read-only, also while a server runs.
+/// The whole ledger in `folder`, and its feed up to that state. It changes nothing and works while a server runs.
 pub fn read_state(folder: &Path) -> Result<(BookSnapshot, impl Feed + use<>), OpenError> {
-    let _ = folder;
-    Ok((Book::default().snapshot(), MemoryFeed::default()))
+    let replayed = replay::replay(folder, &AtomicBool::new(false)).map_err(|error| refused(folder, error))?;
+    let state = replayed.book.snapshot();
+    let head = AtomicU64::new(state.position);
+    let shared = Shared { folder: folder.into(), head, ..Shared::default() };
+    Ok((state, JournalFeed::new(Arc::new(shared))))
 }
 
-struct Memory {
-    book: Book,
-    feed: Arc<MemoryFeed>,
+fn lock(folder: &Path) -> Result<File, OpenError> {
+    let file = File::create(folder.join(LOCK_NAME)).map_err(|error| unusable(folder, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { folder: folder.into() }),
+        Err(TryLockError::Error(error)) => Err(unusable(folder, error)),
+    }
 }
 
-#[derive(Default)]
-struct MemoryFeed {
-    decisions: Mutex<Vec<Decision>>,
-}
-
-impl Engine for Memory {
-    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
-        let mut decisions = Vec::new();
-        let replies = commands.into_iter().map(|c| self.book.execute(c, now, &mut decisions)).collect();
-        let mut news: Vec<SaleNews> = Vec::new();
-        for decision in &decisions {
-            let sale = decision.event.sale();
-            let Some(status) = self.book.status(sale) else { continue };
-            let accepted: Option<KeyDigest> = match &decision.event {
-                Event::Held { key, .. } => Some(*key),
-                _ => None,
-            };
-            match news.iter_mut().find(|news| news.status.terms.sale == sale) {
-                Some(news) => news.accepted.extend(accepted),
-                None => news.push(SaleNews { status, accepted: accepted.into_iter().collect() }),
-            }
+fn refused(folder: &Path, error: JournalError) -> OpenError {
+    match error {
+        JournalError::NewerVersion(found) => {
+            OpenError::NewerVersion { folder: folder.into(), found, known: journal::VERSION }
         }
-        self.feed.decisions.lock().unwrap_or_else(PoisonError::into_inner).extend(decisions);
-        Ok(Committed { replies, news })
-    }
-
-    async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
-        Ok(Vec::new())
+        other => unusable(folder, other),
     }
 }
 
-impl Feed for MemoryFeed {
-    fn read(&self, after: u64, max: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>> {
-        let decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = decisions.iter().skip(after as usize).take(max).cloned().collect();
-        std::future::ready(Ok(found)).boxed()
-    }
-
-    fn head(&self) -> u64 {
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
-    }
-
-    fn settled(&self, _position: u64) {}
-
-    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>> {
-        let mut book = Book::default();
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|d| book.apply(d));
-        std::future::ready(Ok(book.snapshot())).boxed()
-    }
+fn unusable(folder: &Path, reason: impl ToString) -> OpenError {
+    OpenError::Unusable { folder: folder.into(), reason: reason.to_string() }
 }

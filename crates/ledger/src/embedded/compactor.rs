@@ -1,0 +1,93 @@
+//! The compactor: a thread that turns snapshot and journal into a new snapshot, with a `Book` of its own, so that
+//! the writer never waits for it. The writer deletes the records that nobody needs any more.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::Ordering::Relaxed,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use super::{error::JournalError, replay::replay, shared::Shared, snapshot};
+use crate::batcher::or_abort;
+
+/// Ends and joins its thread when it is dropped.
+#[derive(Debug)]
+pub(super) struct Compactor {
+    shared: Arc<Shared>,
+    wake: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Compactor {
+    pub(super) fn start(shared: Arc<Shared>, compact_after: u64) -> io::Result<Self> {
+        let (wake, woken) = sync_channel(1);
+        let work = {
+            let shared = shared.clone();
+            move || run(&shared, compact_after, &woken)
+        };
+        let thread = std::thread::Builder::new()
+            .name("ledger-compactor".into())
+            .spawn(move || or_abort("the ledger's compactor", work))?;
+        Ok(Self { shared, wake: Some(wake), thread: Some(thread) })
+    }
+
+    /// Called by the writer after each commit; it costs two loads.
+    pub(super) fn head_moved(&self, head: u64) {
+        if head > self.shared.compact_at.load(Relaxed) {
+            // Not again until the compactor has said when.
+            self.shared.compact_at.store(u64::MAX, Relaxed);
+            if let Some(wake) = &self.wake {
+                // Full: it is awake already.
+                let _ = wake.try_send(());
+            }
+        }
+    }
+}
+
+impl Drop for Compactor {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Relaxed);
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic has ended the process before it got here.
+            drop(thread.join());
+        }
+    }
+}
+
+/// The position beyond which the next snapshot pays: when there is as much to replay as to read.
+pub(super) fn next_compaction(snapshot_position: u64, snapshot_orders: u64, compact_after: u64) -> u64 {
+    snapshot_position.saturating_add(compact_after.max(snapshot_orders))
+}
+
+fn run(shared: &Shared, compact_after: u64, woken: &Receiver<()>) {
+    while woken.recv().is_ok() {
+        let compact_at = match compact(shared) {
+            Ok((position, orders)) => {
+                tracing::info!(position, orders, "wrote a snapshot of the ledger");
+                next_compaction(position, orders, compact_after)
+            }
+            Err(JournalError::Stopping) => return,
+            Err(error) => {
+                // The journal still has everything; try again when it has grown further.
+                tracing::error!(%error, "could not write a snapshot of the ledger");
+                shared.head.load(Relaxed).saturating_add(compact_after)
+            }
+        };
+        shared.compact_at.store(compact_at, Relaxed);
+    }
+}
+
+fn compact(shared: &Shared) -> Result<(u64, u64), JournalError> {
+    let book = replay(&shared.folder, &shared.stopping)?.book;
+    let whole = book.snapshot();
+    drop(book);
+    let (position, orders) = (whole.position, whole.sales.iter().map(|sale| sale.orders.len() as u64).sum());
+    snapshot::write(&shared.folder, whole)?;
+    shared.snapshot.store(position, Relaxed);
+    Ok((position, orders))
+}

@@ -1,0 +1,120 @@
+//! The embedded engine proper: decide in memory, make durable, tell.
+
+use std::{
+    fs::File,
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, Release},
+    },
+};
+
+use penstock_domain::{Book, Command, Decision, Event, Timestamp};
+
+use super::{
+    compactor::{Compactor, next_compaction},
+    error::JournalError,
+    journal::Journal,
+    record,
+    replay::replay,
+    shared::Shared,
+};
+use crate::{Committed, Engine, SaleNews, Unavailable};
+
+/// Room for a record is kept from commit to commit up to this size.
+const MAX_KEPT_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Embedded {
+    pub(super) shared: Arc<Shared>,
+    pub(super) compactor: Compactor,
+    pub(super) compact_after: u64,
+    /// None until the first recovery, and again after a failure.
+    pub(super) running: Option<Running>,
+    /// Held for as long as the engine lives, so that no other process writes the same journal.
+    pub(super) _lock: File,
+}
+
+/// A book, and the journal that has everything the book has.
+#[derive(Debug)]
+pub(super) struct Running {
+    book: Book,
+    journal: Journal,
+    bytes: Vec<u8>,
+}
+
+impl Engine for Embedded {
+    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
+        // If the journal fails, the book is ahead of the disk: it stays taken and is thrown away.
+        let Some(mut running) = self.running.take() else {
+            return Err(Unavailable::new("the journal is not open"));
+        };
+        let committed = running.commit(commands, now, &self.shared)?;
+        self.compactor.head_moved(running.book.position());
+        self.running = Some(running);
+        Ok(committed)
+    }
+
+    async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
+        self.running = None;
+        let (running, news) = self.reopen()?;
+        self.running = Some(running);
+        Ok(news)
+    }
+}
+
+impl Embedded {
+    fn reopen(&self) -> Result<(Running, Vec<SaleNews>), JournalError> {
+        let shared = &self.shared;
+        let journal = Journal::open(&shared.folder)?;
+        journal.settle_after_failure()?;
+        let replayed = replay(&shared.folder, &shared.stopping)?;
+        let (snapshot_position, snapshot_orders) = (replayed.snapshot_position, replayed.snapshot_orders);
+        let (book, news) = replayed.into_book_and_news();
+        shared.head.store(book.position(), Release);
+        shared.snapshot.store(snapshot_position, Relaxed);
+        let compact_at = next_compaction(snapshot_position, snapshot_orders, self.compact_after);
+        shared.compact_at.store(compact_at, Relaxed);
+        Ok((Running { book, journal, bytes: Vec::new() }, news))
+    }
+}
+
+impl Running {
+    fn commit(
+        &mut self,
+        commands: Vec<Command>,
+        now: Timestamp,
+        shared: &Shared,
+    ) -> Result<Committed, JournalError> {
+        let mut decisions = Vec::with_capacity(commands.len());
+        let book = &mut self.book;
+        let replies =
+            commands.into_iter().map(|command| book.execute(command, now, &mut decisions)).collect();
+        if !decisions.is_empty() {
+            let bytes = record::encode(&decisions, std::mem::take(&mut self.bytes))?;
+            self.journal.append(self.book.position(), &bytes, shared.forgettable())?;
+            shared.head.store(self.book.position(), Release);
+            self.bytes = bytes;
+            self.bytes.clear();
+            self.bytes.shrink_to(MAX_KEPT_BYTES);
+        }
+        Ok(Committed { replies, news: self.news_of(&decisions) })
+    }
+
+    fn news_of(&self, decisions: &[Decision]) -> Vec<SaleNews> {
+        let mut news: Vec<SaleNews> = Vec::new();
+        for decision in decisions {
+            let sale = decision.event.sale();
+            let known = news.iter().position(|news| news.status.terms.sale == sale);
+            let index = known.unwrap_or_else(|| {
+                if let Some(status) = self.book.status(sale) {
+                    news.push(SaleNews { status, accepted: Vec::new() });
+                }
+                news.len() - 1
+            });
+            if let Event::Held { key, .. } = &decision.event {
+                news[index].accepted.push(*key);
+            }
+        }
+        news
+    }
+}

@@ -1,0 +1,90 @@
+//! The embedded ledger's feed: the journal, read through a connection of its own.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Relaxed},
+    },
+};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use penstock_domain::{BookSnapshot, Decision};
+
+use super::{error::JournalError, journal::JournalReader, record, replay::replay, shared::Shared};
+use crate::{Feed, Unavailable};
+
+/// Its futures have to be polled inside a Tokio runtime: reading files is done on the runtime's blocking threads.
+#[derive(Debug)]
+pub(super) struct JournalFeed {
+    shared: Arc<Shared>,
+    /// Opened when it is needed; thrown away after an error.
+    reader: Arc<Mutex<Option<JournalReader>>>,
+}
+
+impl JournalFeed {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, reader: Arc::new(Mutex::new(None)) }
+    }
+}
+
+impl Feed for JournalFeed {
+    fn read(&self, after: u64, max: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>> {
+        let head = self.head();
+        if after >= head || max == 0 {
+            return std::future::ready(Ok(Vec::new())).boxed();
+        }
+        let (shared, reader) = (self.shared.clone(), self.reader.clone());
+        blocking(move || read(&shared, &reader, after, head, max))
+    }
+
+    fn head(&self) -> u64 {
+        self.shared.head.load(Acquire)
+    }
+
+    fn settled(&self, position: u64) {
+        self.shared.settled.fetch_max(position.min(self.head()), Relaxed);
+    }
+
+    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>> {
+        let shared = self.shared.clone();
+        blocking(move || Ok(replay(&shared.folder, &AtomicBool::new(false))?.book.snapshot()))
+    }
+}
+
+fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> BoxFuture<'static, Result<T, Unavailable>> {
+    async move {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result.map_err(Unavailable::from),
+            Err(error) => Err(Unavailable::new(error)),
+        }
+    }
+    .boxed()
+}
+
+fn read(
+    shared: &Shared,
+    reader: &Mutex<Option<JournalReader>>,
+    after: u64,
+    head: u64,
+    max: usize,
+) -> Result<Vec<Decision>, JournalError> {
+    let mut slot = reader.lock().unwrap_or_else(PoisonError::into_inner);
+    let journal = match slot.take() {
+        Some(journal) => journal,
+        None => JournalReader::open(&shared.folder)?,
+    };
+    let mut decisions = Vec::new();
+    journal.records(after, |last, bytes| {
+        let wanted = record::decode(last, bytes)?.filter(|decision| decision.position > after);
+        decisions.extend(wanted.take_while(|decision| decision.position <= head).take(max - decisions.len()));
+        Ok(decisions.len() < max && last < head)
+    })?;
+    *slot = Some(journal);
+    match decisions.first() {
+        Some(first) if first.position == after + 1 => Ok(decisions),
+        _ => Err(JournalError::Forgotten(after)),
+    }
+}

@@ -1,0 +1,151 @@
+//! The journal on disk: an SQLite database in WAL mode with one row per group commit (ADR 0002). It knows
+//! records as bytes; what is in them is not its business.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::error::JournalError;
+
+/// Grows when an older program could misread the journal.
+pub(super) const VERSION: u32 = 1;
+const FILE_NAME: &str = "journal.db";
+/// Pages of the write-ahead log that are copied into the database together, by the commit that exceeds them.
+const CHECKPOINT_PAGES: u32 = 2_000;
+/// Free room on disk that a recovery asks for before the ledger sells again.
+const PROBE_BYTES: u32 = 1 << 20;
+/// Records deleted along with one insertion. More than one, so that the journal shrinks while the sale goes on;
+/// few, so that nobody's answer waits long for it.
+const FORGOTTEN_PER_COMMIT: u32 = 4;
+const _: () = assert!(FORGOTTEN_PER_COMMIT > 1);
+/// How long a recovery waits for readers to finish, at most.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Records that a reader fetches at once, so that it never holds back the write-ahead log for long.
+const ROWS_PER_READ: u32 = 64;
+
+/// The writer's side.
+#[derive(Debug)]
+pub(super) struct Journal {
+    connection: Connection,
+    /// All records up to this position are deleted.
+    forgotten: u64,
+}
+
+impl Journal {
+    /// Opens or creates the journal in `folder`.
+    pub(super) fn open(folder: &Path) -> Result<Self, JournalError> {
+        let connection = Connection::open(folder.join(FILE_NAME))?;
+        connection.busy_timeout(PATIENCE)?;
+        let version = version(&connection)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        if version == 0 {
+            connection.execute_batch(&format!(
+                "BEGIN;
+                 CREATE TABLE batches (last INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, record BLOB NOT NULL);
+                 CREATE TABLE probe (room BLOB NOT NULL);
+                 PRAGMA user_version = {VERSION};
+                 COMMIT;"
+            ))?;
+        }
+        Ok(Self { connection, forgotten: 0 })
+    }
+
+    /// Makes sure that everything a reader sees is on the disk, and that there is room to go on.
+    ///
+    /// After a failed sync the kernel may call pages clean that never reached the disk, so nothing that was only
+    /// in the write-ahead log can be trusted: it is written anew into the database and synced there, and the
+    /// log begins afresh.
+    pub(super) fn settle_after_failure(&self) -> Result<(), JournalError> {
+        let busy =
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
+        if busy {
+            return Err(JournalError::Contended);
+        }
+        self.connection.execute("INSERT INTO probe VALUES (zeroblob(?1))", [PROBE_BYTES])?;
+        self.connection.execute("DELETE FROM probe", [])?;
+        Ok(())
+    }
+
+    /// Appends a record and returns when it is durable. Records up to `forget` may go.
+    pub(super) fn append(&mut self, last: u64, record: &[u8], forget: u64) -> Result<(), JournalError> {
+        if forget <= self.forgotten {
+            return insert(&self.connection, last, record);
+        }
+        let transaction = self.connection.transaction()?;
+        insert(&transaction, last, record)?;
+        let deleted = transaction
+            .prepare_cached(
+                "DELETE FROM batches WHERE last IN (SELECT last FROM batches WHERE last <= ?1 ORDER BY last LIMIT ?2)",
+            )?
+            .execute((forget as i64, FORGOTTEN_PER_COMMIT))?;
+        transaction.commit()?;
+        if deleted < FORGOTTEN_PER_COMMIT as usize {
+            self.forgotten = forget;
+        }
+        Ok(())
+    }
+}
+
+fn insert(connection: &Connection, last: u64, record: &[u8]) -> Result<(), JournalError> {
+    let mut insert = connection.prepare_cached("INSERT INTO batches VALUES (?1, ?2, ?3)")?;
+    insert.execute((last as i64, crc32fast::hash(record), record))?;
+    Ok(())
+}
+
+fn version(connection: &Connection) -> Result<u32, JournalError> {
+    let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version > VERSION { Err(JournalError::NewerVersion(version)) } else { Ok(version) }
+}
+
+/// A reader's side. It sees what is durable and nothing else: SQLite shows a commit when it is synced.
+#[derive(Debug)]
+pub(super) struct JournalReader {
+    connection: Connection,
+}
+
+impl JournalReader {
+    pub(super) fn open(folder: &Path) -> Result<Self, JournalError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(folder.join(FILE_NAME), flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        if version(&connection)? == 0 {
+            return Err(JournalError::Damaged("it is not a journal".into()));
+        }
+        Ok(Self { connection })
+    }
+
+    /// Hands the records with decisions after `after` to `each`, in order, until there are none left or `each`
+    /// says false.
+    pub(super) fn records(
+        &self,
+        after: u64,
+        mut each: impl FnMut(u64, &[u8]) -> Result<bool, JournalError>,
+    ) -> Result<(), JournalError> {
+        let select = "SELECT last, checksum, record FROM batches WHERE last > ?1 ORDER BY last LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut after = after;
+        loop {
+            let mut rows = statement.query((after as i64, ROWS_PER_READ))?;
+            let mut found = 0;
+            while let Some(row) = rows.next()? {
+                let last = row.get::<_, i64>(0)? as u64;
+                let record = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+                if crc32fast::hash(record) != row.get::<_, u32>(1)? {
+                    return Err(JournalError::Damaged(format!(
+                        "the record up to position {last} was changed"
+                    )));
+                }
+                if !each(last, record)? {
+                    return Ok(());
+                }
+                after = last;
+                found += 1;
+            }
+            if found < ROWS_PER_READ {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! From files back to a `Book`: the newest snapshot, then every record after it.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use penstock_domain::{Book, Event, KeyDigest, SaleId, SnapshotOrder};
+
+use super::{error::JournalError, journal::JournalReader, record, snapshot};
+use crate::SaleNews;
+
+/// How often a compaction that overtakes a reader makes it begin anew.
+const MAX_ATTEMPTS: usize = 5;
+
+pub(super) struct Replayed {
+    pub(super) book: Book,
+    /// The idempotency keys of each sale's accepted claims.
+    keys: HashMap<SaleId, Vec<KeyDigest>>,
+    pub(super) snapshot_position: u64,
+    /// Orders in the snapshot: what reading it costs.
+    pub(super) snapshot_orders: u64,
+}
+
+impl Replayed {
+    pub(super) fn into_book_and_news(mut self) -> (Book, Vec<SaleNews>) {
+        let statuses = self.book.statuses();
+        let news = statuses.map(|status| SaleNews {
+            status,
+            accepted: self.keys.remove(&status.terms.sale).unwrap_or_default(),
+        });
+        let news = news.collect();
+        (self.book, news)
+    }
+}
+
+/// Rebuilds the state after the last durable decision. Ends early if `stop` becomes true.
+pub(super) fn replay(folder: &Path, stop: &AtomicBool) -> Result<Replayed, JournalError> {
+    let journal = JournalReader::open(folder)?;
+    for _ in 0..MAX_ATTEMPTS {
+        let mut replayed = from_snapshot(folder)?;
+        match apply_records(&journal, &mut replayed, stop) {
+            // A newer snapshot was written meanwhile, and the records that it made superfluous were deleted.
+            Err(JournalError::Forgotten(position)) if snapshot::newest_position(folder)? > position => {}
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(replayed),
+        }
+    }
+    Err(JournalError::Contended)
+}
+
+fn from_snapshot(folder: &Path) -> Result<Replayed, JournalError> {
+    let Some(snapshot) = snapshot::read_newest(folder)? else {
+        let book = Book::default();
+        return Ok(Replayed { book, keys: HashMap::new(), snapshot_position: 0, snapshot_orders: 0 });
+    };
+    let keys_of = |orders: &[SnapshotOrder]| orders.iter().map(|order| order.key).collect();
+    let keys = snapshot.sales.iter().map(|sale| (sale.status.terms.sale, keys_of(&sale.orders)));
+    let keys: HashMap<SaleId, Vec<KeyDigest>> = keys.collect();
+    let (position, orders) = (snapshot.position, keys.values().map(|keys| keys.len() as u64).sum());
+    Ok(Replayed {
+        book: Book::from_snapshot(snapshot),
+        keys,
+        snapshot_position: position,
+        snapshot_orders: orders,
+    })
+}
+
+fn apply_records(
+    journal: &JournalReader,
+    replayed: &mut Replayed,
+    stop: &AtomicBool,
+) -> Result<(), JournalError> {
+    let Replayed { book, keys, .. } = replayed;
+    journal.records(book.position(), |last, bytes| {
+        for decision in record::decode(last, bytes)? {
+            if decision.position <= book.position() {
+                continue;
+            }
+            if decision.position != book.position() + 1 {
+                return Err(JournalError::Forgotten(book.position()));
+            }
+            if let Event::Held { order, key, .. } = &decision.event {
+                keys.entry(order.sale).or_default().push(*key);
+            }
+            book.apply(&decision);
+        }
+        if stop.load(Relaxed) { Err(JournalError::Stopping) } else { Ok(true) }
+    })
+}
