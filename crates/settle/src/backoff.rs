@@ -17,10 +17,6 @@ impl Backoff {
         Self { min, max: max.max(min), failures: 0 }
     }
 
-    pub(crate) fn failures(&self) -> u32 {
-        self.failures
-    }
-
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

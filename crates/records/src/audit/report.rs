@@ -15,6 +15,27 @@ pub struct UnitCounts {
     pub paid: i64,
 }
 
+impl UnitCounts {
+    pub(super) fn add(&mut self, other: Self) {
+        self.total += other.total;
+        self.available += other.available;
+        self.held += other.held;
+        self.paid += other.paid;
+    }
+
+    pub(super) fn is_conserved(self) -> bool {
+        let none_negative = self.available >= 0 && self.held >= 0 && self.paid >= 0;
+        none_negative && self.total == self.available + self.held + self.paid
+    }
+}
+
+impl std::fmt::Display for UnitCounts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { total, available, held, paid } = self;
+        write!(formatter, "{total} units: {available} available, {held} held, {paid} paid")
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Empty: it concerns no sale in particular.
@@ -37,6 +58,8 @@ pub struct AuditReport {
     pub oversold: u64,
     /// Orders of the ledger that are neither in the records nor on their way there.
     pub lost: u64,
+    /// Orders of the records that the ledger does not know.
+    pub extra: u64,
     /// Orders that exist twice: two for one idempotency key, or held twice in the stock log.
     pub duplicated: u64,
     /// Buyers who have more units than a sale allows.

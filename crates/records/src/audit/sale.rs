@@ -1,0 +1,246 @@
+//! One sale, order by order: the ledger's orders against the rows of `orders` and the movements in the stock
+//! log, a page at a time, so that a sale of a million orders needs no more memory than a small one.
+
+use std::collections::BTreeMap;
+
+use penstock_domain::{OrderId, SaleId, SaleSnapshot, SnapshotOrder};
+use sqlx::{AnyConnection, any::AnyRow};
+
+use super::{
+    ledger::{self, Tally, name_over_limit, oversold},
+    report::{AuditReport, UnitCounts},
+    story::{self, Movements, Unsettled},
+};
+use crate::{
+    RecordsError,
+    columns::{integer, text},
+    orders::read_order,
+};
+
+/// Orders compared at a time.
+const PAGE: usize = 5_000;
+
+/// Everything known of the orders of one page.
+type Page = BTreeMap<u32, Entry>;
+
+#[derive(Debug, Default)]
+struct Entry {
+    record: Option<SnapshotOrder>,
+    movements: Movements,
+}
+
+pub(super) struct SaleAudit<'a> {
+    pub(super) ledger: &'a SaleSnapshot,
+    pub(super) unsettled: &'a Unsettled<'a>,
+    /// What the stock log adds up to.
+    pub(super) logged: UnitCounts,
+}
+
+impl SaleAudit<'_> {
+    pub(super) async fn run(
+        &self,
+        connection: &mut AnyConnection,
+        report: &mut AuditReport,
+    ) -> Result<(), RecordsError> {
+        let id = self.id();
+        let (named, oversold_there) = ledger::check(self.ledger, report);
+        let counts = ledger::counts(self.ledger);
+        let mut tally = Tally::default();
+        for orders in self.ledger.orders.chunks(PAGE) {
+            let mut page = self.load(connection, orders, report).await?;
+            for ledger in orders {
+                let entry = page.remove(&ledger.order.id.number).unwrap_or_default();
+                self.compare(ledger, entry, &mut tally, report);
+            }
+        }
+        self.name_extra(connection, &mut tally, report).await?;
+        if (tally.held, tally.paid) != (counts.held, counts.paid) {
+            let what = format!(
+                "The orders of sale {id} in the records add up to {} held and {} paid units, the ledger has {} and {}.",
+                tally.held, tally.paid, counts.held, counts.paid
+            );
+            report.differ(Some(id), None, what);
+        }
+        let mut logged = self.logged;
+        logged.add(self.unsettled.units(id));
+        if logged != counts {
+            let what = format!("The stock log of sale {id} adds up to {logged}; the ledger has {counts}.");
+            report.differ(Some(id), None, what);
+        }
+        let oversold_here = oversold(id, "records", &tally, counts.total, report);
+        report.oversold += oversold_there.max(oversold_here);
+        name_over_limit(id, &tally, self.ledger.status.terms.limit_per_buyer, &named, report);
+        Ok(())
+    }
+
+    fn id(&self) -> SaleId {
+        self.ledger.status.terms.sale
+    }
+
+    /// Rows and movements of the orders of one page of the ledger.
+    async fn load(
+        &self,
+        connection: &mut AnyConnection,
+        orders: &[SnapshotOrder],
+        report: &mut AuditReport,
+    ) -> Result<Page, RecordsError> {
+        let (Some(first), Some(last)) = (orders.first(), orders.last()) else { return Ok(Page::new()) };
+        let (first, last) = (i64::from(first.order.id.number), i64::from(last.order.id.number));
+        let mut page = Page::new();
+        let rows =
+            sqlx::query("SELECT * FROM orders WHERE sale_id = ? AND order_number >= ? AND order_number <= ?")
+                .bind(self.id().as_i64())
+                .bind(first)
+                .bind(last)
+                .fetch_all(&mut *connection)
+                .await?;
+        self.add_records(&mut page, &rows, report);
+        let rows = sqlx::query(
+            "SELECT order_number, kind, COUNT(*) AS movements, CAST(SUM(units) AS SIGNED) AS units \
+             FROM stock_log WHERE sale_id = ? AND order_number >= ? AND order_number <= ? \
+             GROUP BY order_number, kind",
+        )
+        .bind(self.id().as_i64())
+        .bind(first)
+        .bind(last)
+        .fetch_all(&mut *connection)
+        .await?;
+        self.add_movements(&mut page, &rows, report)?;
+        Ok(page)
+    }
+
+    fn add_records(&self, page: &mut Page, rows: &[AnyRow], report: &mut AuditReport) {
+        for row in rows {
+            match read_order(row) {
+                Ok((order, key)) => {
+                    let entry = page.entry(order.id.number).or_default();
+                    entry.record = Some(SnapshotOrder { order, key });
+                }
+                Err(error) => {
+                    report.differ(Some(self.id()), None, format!("An order can't be read: {error}."))
+                }
+            }
+        }
+    }
+
+    fn add_movements(
+        &self,
+        page: &mut Page,
+        rows: &[AnyRow],
+        report: &mut AuditReport,
+    ) -> Result<(), RecordsError> {
+        for row in rows {
+            let stored = integer(row, "order_number")?;
+            let Ok(number) = u32::try_from(stored) else {
+                let what = format!("The stock log names an order number {stored}.");
+                report.differ(Some(self.id()), None, what);
+                continue;
+            };
+            let kind = text(row, "kind")?;
+            let entry = page.entry(number).or_default();
+            if !entry.movements.add_logged(&kind, integer(row, "movements")?, integer(row, "units")?) {
+                let order = OrderId { sale: self.id(), number };
+                report.differ(
+                    None,
+                    Some(order),
+                    format!("The stock log has a movement {kind:?} of order {order}."),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares one order of the ledger with what the records say of it, unsettled decisions included.
+    fn compare(&self, ledger: &SnapshotOrder, mut entry: Entry, tally: &mut Tally, report: &mut AuditReport) {
+        let id = ledger.order.id;
+        self.catch_up(id, &mut entry, report);
+        let Entry { record, movements } = entry;
+        match &record {
+            None => {
+                report.lost += 1;
+                let what =
+                    format!("Order {id} is lost: the ledger accepted it, but it is not in the records.");
+                report.differ(None, Some(id), what);
+            }
+            Some(record) => {
+                tally.count(record);
+                for what in story::compare(ledger, record) {
+                    report.differ(None, Some(id), what);
+                }
+            }
+        }
+        if movements.holds > 1 {
+            report.duplicated += 1;
+            let what = format!("Order {id} is held {} times in the stock log.", movements.holds);
+            report.differ(None, Some(id), what);
+        }
+        let expected = Movements::expected(&ledger.order);
+        let moved = movements.units;
+        if moved != expected && movements.holds <= 1 {
+            let state = ledger.order.state.as_str();
+            let what = format!(
+                "Order {id} is {state} with {} units in the ledger, but the stock log has {} held and {} paid units of it.",
+                ledger.order.quantity, moved.held, moved.paid
+            );
+            report.differ(None, Some(id), what);
+        }
+    }
+
+    /// Continues the records' story by the decisions that are not settled yet.
+    fn catch_up(&self, id: OrderId, entry: &mut Entry, report: &mut AuditReport) {
+        for decision in self.unsettled.of(id) {
+            entry.movements.add_unsettled(decision);
+            let hold_seconds = self.ledger.status.terms.hold_seconds;
+            if let Err(what) = story::tell(&mut entry.record, decision, hold_seconds) {
+                report.differ(None, Some(id), what);
+            }
+        }
+    }
+
+    /// Names orders that the records or the feed have and the ledger does not know: a page of them, because
+    /// whoever sees five thousand knows enough.
+    async fn name_extra(
+        &self,
+        connection: &mut AnyConnection,
+        tally: &mut Tally,
+        report: &mut AuditReport,
+    ) -> Result<(), RecordsError> {
+        let known = i64::try_from(self.ledger.orders.len()).unwrap_or(i64::MAX);
+        let mut page = Page::new();
+        let rows = sqlx::query(
+            "SELECT * FROM orders WHERE sale_id = ? AND (order_number < 0 OR order_number >= ?) LIMIT ?",
+        )
+        .bind(self.id().as_i64())
+        .bind(known)
+        .bind(PAGE as i64)
+        .fetch_all(&mut *connection)
+        .await?;
+        self.add_records(&mut page, &rows, report);
+        let rows = sqlx::query(
+            "SELECT order_number, kind, COUNT(*) AS movements, CAST(SUM(units) AS SIGNED) AS units \
+             FROM stock_log WHERE sale_id = ? AND (order_number < 0 OR order_number >= ?) \
+             GROUP BY order_number, kind LIMIT ?",
+        )
+        .bind(self.id().as_i64())
+        .bind(known)
+        .bind(PAGE as i64)
+        .fetch_all(&mut *connection)
+        .await?;
+        self.add_movements(&mut page, &rows, report)?;
+        for number in self.unsettled.numbers(self.id(), u32::try_from(known).unwrap_or(u32::MAX)) {
+            page.entry(number).or_default();
+        }
+        for (number, mut entry) in page {
+            let id = OrderId { sale: self.id(), number };
+            self.catch_up(id, &mut entry, report);
+            report.extra += 1;
+            let place =
+                if entry.record.is_some() { "The records have" } else { "The stock log moves units of" };
+            report.differ(None, Some(id), format!("{place} order {id}, which the ledger does not know."));
+            if let Some(record) = &entry.record {
+                tally.count(record);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! The audit's own idea of what a decision does: to the units of a sale, to an order, to an order's movements.
+
+use std::collections::{BTreeMap, HashMap};
+
+use penstock_domain::{
+    BuyerId, Decision, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleId, SnapshotOrder,
+};
+
+use super::report::UnitCounts;
+
+/// Decisions that are not in the records yet: pending ones and dead letters, in the order of the feed.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled<'a> {
+    orders: BTreeMap<OrderId, Vec<&'a Decision>>,
+    units: HashMap<SaleId, UnitCounts>,
+}
+
+impl<'a> Unsettled<'a> {
+    /// `decisions` are in the order of their positions.
+    pub(super) fn new(decisions: impl Iterator<Item = &'a Decision>) -> Self {
+        let mut unsettled = Self::default();
+        for decision in decisions {
+            let (sale, order, moved) = meaning(&decision.event);
+            unsettled.units.entry(sale).or_default().add(moved);
+            if let Some(order) = order {
+                unsettled.orders.entry(order).or_default().push(decision);
+            }
+        }
+        unsettled
+    }
+
+    pub(super) fn units(&self, sale: SaleId) -> UnitCounts {
+        self.units.get(&sale).copied().unwrap_or_default()
+    }
+
+    pub(super) fn of(&self, order: OrderId) -> &[&'a Decision] {
+        self.orders.get(&order).map_or(&[], Vec::as_slice)
+    }
+
+    /// The orders of `sale` that decisions wait for, from the number `from` on.
+    pub(super) fn numbers(&self, sale: SaleId, from: u32) -> Vec<u32> {
+        let span = OrderId { sale, number: from }..=OrderId { sale, number: u32::MAX };
+        self.orders.range(span).map(|(order, _)| order.number).collect()
+    }
+}
+
+/// The sale, the order, and where the units go.
+fn meaning(event: &Event) -> (SaleId, Option<OrderId>, UnitCounts) {
+    let none = UnitCounts::default();
+    match event {
+        Event::Published(terms) => {
+            let units = i64::from(terms.units);
+            (terms.sale, None, UnitCounts { total: units, available: units, ..none })
+        }
+        Event::Restocked { sale, units } => {
+            let units = i64::from(*units);
+            (*sale, None, UnitCounts { total: units, available: units, ..none })
+        }
+        Event::Paused(sale) | Event::Resumed(sale) | Event::Closed(sale) => (*sale, None, none),
+        Event::Held { order, quantity, .. } => {
+            let units = i64::from(*quantity);
+            (order.sale, Some(*order), UnitCounts { available: -units, held: units, ..none })
+        }
+        Event::Paid { order, quantity, after_expiry: false } => {
+            let units = i64::from(*quantity);
+            (order.sale, Some(*order), UnitCounts { held: -units, paid: units, ..none })
+        }
+        Event::Paid { order, quantity, after_expiry: true } => {
+            let units = i64::from(*quantity);
+            (order.sale, Some(*order), UnitCounts { available: -units, paid: units, ..none })
+        }
+        Event::Released { order, quantity, .. } => {
+            let units = i64::from(*quantity);
+            (order.sale, Some(*order), UnitCounts { available: units, held: -units, ..none })
+        }
+        Event::RefundDue { order } => (order.sale, Some(*order), none),
+    }
+}
+
+/// What a row of the stock log says of the units of its sale; None: no such kind exists.
+pub(super) fn movement(kind: &str, units: i64) -> Option<UnitCounts> {
+    let none = UnitCounts::default();
+    Some(match kind {
+        "publish" | "restock" => UnitCounts { total: units, available: units, ..none },
+        "hold" => UnitCounts { available: -units, held: units, ..none },
+        "pay" => UnitCounts { held: -units, paid: units, ..none },
+        "pay_late" => UnitCounts { available: -units, paid: units, ..none },
+        "release" => UnitCounts { available: units, held: -units, ..none },
+        _ => return None,
+    })
+}
+
+/// An order's movements in the stock log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Movements {
+    pub(super) holds: i64,
+    pub(super) units: UnitCounts,
+}
+
+impl Movements {
+    pub(super) fn add_logged(&mut self, kind: &str, rows: i64, units: i64) -> bool {
+        let Some(moved) = movement(kind, units) else { return false };
+        self.holds += if kind == "hold" { rows } else { 0 };
+        self.units.add(moved);
+        true
+    }
+
+    pub(super) fn add_unsettled(&mut self, decision: &Decision) {
+        self.holds += i64::from(matches!(decision.event, Event::Held { .. }));
+        self.units.add(meaning(&decision.event).2);
+    }
+
+    /// Where the order's units have to be by now.
+    pub(super) fn expected(order: &Order) -> UnitCounts {
+        let units = i64::from(order.quantity);
+        let none = UnitCounts::default();
+        match order.state {
+            OrderState::Held => UnitCounts { available: -units, held: units, ..none },
+            OrderState::Paid => UnitCounts { available: -units, paid: units, ..none },
+            OrderState::Expired | OrderState::Cancelled => none,
+        }
+    }
+}
+
+/// Continues an order's story by a decision that is not settled yet; the error is a sentence.
+pub(super) fn tell(
+    story: &mut Option<SnapshotOrder>,
+    decision: &Decision,
+    hold_seconds: u32,
+) -> Result<(), String> {
+    let position = decision.position;
+    if let Event::Held { order, buyer, quantity, key } = &decision.event {
+        if story.is_some() {
+            return Err(format!("Decision {position} holds order {order}, which the records have already."));
+        }
+        *story = Some(held(*order, buyer, *quantity, *key, decision, hold_seconds));
+        return Ok(());
+    }
+    let (_, Some(id), _) = meaning(&decision.event) else { return Ok(()) };
+    let Some(SnapshotOrder { order, .. }) = story else {
+        return Err(format!("Decision {position} changes order {id}, which the records do not have."));
+    };
+    let from = match &decision.event {
+        Event::Paid { after_expiry: true, .. } | Event::RefundDue { .. } => OrderState::Expired,
+        _ => OrderState::Held,
+    };
+    if order.state != from {
+        let (is, expected) = (order.state.as_str(), from.as_str());
+        return Err(format!(
+            "Decision {position} needs order {id} to be {expected}, but it is {is} in the records."
+        ));
+    }
+    match &decision.event {
+        Event::Paid { .. } => {
+            order.state = OrderState::Paid;
+            order.paid_at = Some(decision.at);
+        }
+        Event::Released { reason: ReleaseReason::Expired, .. } => order.state = OrderState::Expired,
+        Event::Released { reason: ReleaseReason::Cancelled, .. } => order.state = OrderState::Cancelled,
+        _ => order.refund_due = true,
+    }
+    Ok(())
+}
+
+fn held(
+    id: OrderId,
+    buyer: &BuyerId,
+    quantity: u32,
+    key: KeyDigest,
+    decision: &Decision,
+    hold_seconds: u32,
+) -> SnapshotOrder {
+    let order = Order {
+        id,
+        buyer: buyer.clone(),
+        quantity,
+        state: OrderState::Held,
+        created_at: decision.at,
+        pay_before: decision.at.plus_seconds(hold_seconds),
+        paid_at: None,
+        refund_due: false,
+    };
+    SnapshotOrder { order, key }
+}
+
+/// How the records' story of an order differs from the ledger's, as sentences.
+pub(super) fn compare(ledger: &SnapshotOrder, records: &SnapshotOrder) -> Vec<String> {
+    let (there, here) = (&ledger.order, &records.order);
+    let id = there.id;
+    let mut sentences = Vec::new();
+    let mut differ = |what: &str, there: String, here: String| {
+        if there != here {
+            sentences.push(format!(
+                "The {what} of order {id} is {there} in the ledger, but {here} in the records."
+            ));
+        }
+    };
+    differ("state", there.state.as_str().to_owned(), here.state.as_str().to_owned());
+    differ("buyer", there.buyer.to_string(), here.buyer.to_string());
+    differ("quantity", there.quantity.to_string(), here.quantity.to_string());
+    let moment = |moment: Option<penstock_domain::Timestamp>| match moment {
+        Some(moment) => format!("{} ms", moment.as_millis()),
+        None => "never".to_owned(),
+    };
+    differ("creation", moment(Some(there.created_at)), moment(Some(here.created_at)));
+    differ("payment deadline", moment(Some(there.pay_before)), moment(Some(here.pay_before)));
+    differ("payment", moment(there.paid_at), moment(here.paid_at));
+    let refund = |due| if due { "due" } else { "not due" }.to_owned();
+    differ("refund", refund(there.refund_due), refund(here.refund_due));
+    if ledger.key != records.key {
+        sentences
+            .push(format!("The idempotency key of order {id} is another in the records than in the ledger."));
+    }
+    sentences
+}
