@@ -1,3 +1,8 @@
 //! Simulated buyers and benchmarks; speaks only the public API.
 
+pub mod api;
+pub mod bench;
+pub mod host;
 pub mod load;
+pub mod peers;
+pub mod process;

@@ -1,5 +1,7 @@
 //! The generator against a tiny server that misbehaves in known ways.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},

@@ -32,11 +32,6 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// The same request over and over.
-    pub fn of_one(request: &[u8]) -> Self {
-        Self { bytes: Arc::new(request.to_vec()), request_bytes: request.len() }
-    }
-
     pub fn len(&self) -> usize {
         self.bytes.len() / self.request_bytes
     }

@@ -1,0 +1,89 @@
+//! `bytes_per_order` and `recovery_seconds`: a million orders made over HTTP, the memory they take, and how long
+//! Penstock takes to sell again after SIGKILL.
+
+use super::{
+    Bench, Figure, Name, Report, median,
+    server::{Server, ensure_only},
+};
+use crate::load::{self, Options};
+
+const ORDERS: u32 = 1_000_000;
+const QUICK_ORDERS: u32 = 100_000;
+const CONNECTIONS: usize = 256;
+const RESTARTS: usize = 3;
+const RECOVERY_LIMIT_SECONDS: f64 = 2.0;
+const BYTES_LIMIT: f64 = 300.0;
+
+pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let orders = if bench.options.quick { QUICK_ORDERS } else { ORDERS };
+    // One unit is left, so that the sale is open after the restart too.
+    let units = orders + 1;
+    bench.say(&format!("bytes_per_order, recovery_seconds: making {orders} orders"));
+    let data = bench.fresh_folder("penstock")?;
+    let server = Server::start(&bench.options.server, &data, None)?;
+    let sale = server.api.open_sale(units)?;
+    let tape = server.orders(&sale, 0, orders as usize)?;
+    let empty_bytes = server.resident_bytes()?;
+    let options = Options::new(server.api.address, CONNECTIONS);
+    let outcome = load::run(&options, tape.readers(1, false), |_| {})?;
+    let full_bytes = server.resident_bytes()?;
+    ensure_only(&outcome, 201)?;
+    drop(tape);
+    let per_order = |bytes: u64| bytes.saturating_sub(empty_bytes) as f64 / f64::from(orders);
+    bench.say(&format!(
+        "  resident: {} MiB before, {} MiB after: {:.0} bytes an order",
+        empty_bytes >> 20,
+        full_bytes >> 20,
+        per_order(full_bytes)
+    ));
+    server.kill()?;
+
+    let mut seconds = Vec::new();
+    let mut restarted_bytes = 0;
+    for restart in 0..RESTARTS {
+        let ready_after = bench.undisturbed(|bench| {
+            let server = Server::start(&bench.options.server, &data, None)?;
+            let ready_after = server.ready_after.as_secs_f64();
+            let bytes = server.resident_bytes()?;
+            if restart == 0 {
+                restarted_bytes = bytes;
+            }
+            if restart + 1 == RESTARTS {
+                server.verify(&sale, units.into(), orders.into())?;
+            }
+            server.kill()?;
+            Ok((ready_after, format!("ready again {ready_after:.3} s after its start, {} MiB", bytes >> 20)))
+        })?;
+        seconds.push(ready_after);
+    }
+    bench.say("  every order is there after the restarts, audit ok");
+    add(bench, report, orders, &seconds, per_order(full_bytes), per_order(restarted_bytes));
+    Ok(())
+}
+
+fn add(
+    bench: &mut Bench<'_>,
+    report: &mut Report,
+    orders: u32,
+    seconds: &[f64],
+    bytes_per_order: f64,
+    bytes_per_order_after_restart: f64,
+) {
+    let steal = (bench.take_steal() * 10.0).round() / 10.0;
+    if bench.options.wants(Name::RecoverySeconds) {
+        let rounds: Vec<f64> = seconds.iter().map(|seconds| (seconds * 1000.0).round() / 1000.0).collect();
+        let figure = Figure::new(median(seconds), "s")
+            .limit(RECOVERY_LIMIT_SECONDS)
+            .detail("orders", orders)
+            .detail("rounds", rounds)
+            .detail("steal_percent", steal);
+        report.add("recovery_seconds", figure);
+    }
+    if bench.options.wants(Name::BytesPerOrder) {
+        let figure = Figure::new(bytes_per_order, "bytes")
+            .limit(BYTES_LIMIT)
+            .detail("orders", orders)
+            .detail("after_restart", bytes_per_order_after_restart.round());
+        report.add("bytes_per_order", figure);
+    }
+}

@@ -1,0 +1,181 @@
+//! The figures as they are printed and written: one object per figure, each with its peer and its machine.
+
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::html;
+use crate::host::Machine;
+
+/// One measured value.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    pub value: f64,
+    pub unit: &'static str,
+    /// The peer's value, or the limit that the figure has to stay under.
+    pub against: BTreeMap<&'static str, f64>,
+    /// `value` divided by what it is against.
+    pub ratio: f64,
+    /// What the ratio should be, in words.
+    pub target: String,
+    pub met: bool,
+    pub detail: BTreeMap<&'static str, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+}
+
+impl Figure {
+    pub(super) fn new(value: f64, unit: &'static str) -> Self {
+        let value = significant(value);
+        Self {
+            value,
+            unit,
+            against: BTreeMap::new(),
+            ratio: f64::NAN,
+            target: String::new(),
+            met: false,
+            detail: BTreeMap::new(),
+            machine: None,
+        }
+    }
+
+    pub(super) fn against(mut self, peer: &'static str, value: f64) -> Self {
+        let value = significant(value);
+        self.ratio = significant(self.value / value);
+        self.against.insert(peer, value);
+        self
+    }
+
+    pub(super) fn at_least(mut self, ratio: f64) -> Self {
+        self.met = self.ratio >= ratio;
+        self.target = format!("at least {ratio} times");
+        self
+    }
+
+    pub(super) fn at_most(mut self, ratio: f64) -> Self {
+        self.met = self.ratio <= ratio;
+        self.target = format!("at most {ratio:.1} times");
+        self
+    }
+
+    /// For a figure without a peer: it has to stay under `limit`.
+    pub(super) fn limit(self, limit: f64) -> Self {
+        let mut figure = self.against("limit", limit);
+        figure.met = figure.ratio < 1.0;
+        figure.target = format!("under {limit} {}", figure.unit);
+        figure
+    }
+
+    pub(super) fn detail(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.detail.insert(name, value.into());
+        self
+    }
+}
+
+/// Four digits are more than these measurements are good for.
+fn significant(value: f64) -> f64 {
+    if !value.is_finite() || value == 0.0 {
+        return value;
+    }
+    let scale = 10f64.powi(3 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+/// All figures of a run, by name.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Report {
+    figures: BTreeMap<&'static str, Figure>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, name: &'static str, figure: Figure) {
+        self.figures.insert(name, figure);
+    }
+
+    pub(super) fn stamp(&mut self, machine: &Machine) {
+        for figure in self.figures.values_mut() {
+            figure.machine = Some(machine.clone());
+        }
+    }
+
+    pub fn figures(&self) -> impl Iterator<Item = (&'static str, &Figure)> {
+        self.figures.iter().map(|(name, figure)| (*name, figure))
+    }
+
+    pub fn json(&self) -> anyhow::Result<String> {
+        serde_json::to_string_pretty(self).context("cannot write the report as JSON")
+    }
+
+    /// Writes `report.json` and `report.html` into `folder`.
+    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        for (name, text) in [("report.json", self.json()?), ("report.html", html::page(self))] {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The figures as a table for a terminal.
+    pub fn table(&self) -> String {
+        let mut table = format!("{:<28} {:>12} {:<10} {:>10}  against\n", "figure", "value", "unit", "ratio");
+        for (name, figure) in self.figures() {
+            let against: Vec<_> =
+                figure.against.iter().map(|(peer, value)| format!("{peer} {value}")).collect();
+            let met = if figure.met { "met" } else { "NOT met" };
+            // Writing into a String does not fail.
+            let _ = writeln!(
+                table,
+                "{name:<28} {:>12} {:<10} {:>10}  {} ({}: {met})",
+                figure.value,
+                figure.unit,
+                figure.ratio,
+                against.join(", "),
+                figure.target,
+            );
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::default();
+        let orders =
+            Figure::new(71_234.56, "orders/s").against("mariadb_hot_row_per_second", 7000.0).at_least(10.0);
+        report.add("durable_orders_per_second", orders.detail("p50_ms", 3.5));
+        report.add("recovery_seconds", Figure::new(2.5, "s").limit(2.0));
+        report
+    }
+
+    #[test]
+    fn the_report_has_the_agreed_form() {
+        let json: Value = serde_json::from_str(&report().json().unwrap()).unwrap();
+        let figure = &json["durable_orders_per_second"];
+        assert_eq!(figure["value"], 71_230.0);
+        assert_eq!(figure["unit"], "orders/s");
+        assert_eq!(figure["against"]["mariadb_hot_row_per_second"], 7000.0);
+        assert_eq!(figure["ratio"], 10.18);
+        assert_eq!(figure["met"], true);
+        assert_eq!(json["recovery_seconds"]["met"], false);
+    }
+
+    #[test]
+    fn the_page_shows_every_figure_and_needs_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        report().write(folder.path()).unwrap();
+        let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+        for text in
+            ["durable_orders_per_second", "mariadb_hot_row_per_second", "recovery_seconds", "<svg", "p50_ms"]
+        {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains("http://") && !page.contains("https://"));
+    }
+}

@@ -1,0 +1,99 @@
+//! A Penstock process under measurement, started as a user would start it.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+
+use crate::{
+    api::Api,
+    host,
+    load::{OrderTape, Outcome, Tape},
+    process::{self, Process},
+};
+
+const SECRET: &str = "penstock-bench-secret-0123456789abcdef";
+const ADMIN_TOKEN: &str = "penstock-bench-admin-0123456789abcdef";
+const START_LIMIT: Duration = Duration::from_secs(120);
+const READY: &str = "penstock ready on http://";
+
+#[derive(Debug)]
+pub(super) struct Server {
+    process: Process,
+    pub(super) api: Api,
+    /// From its start to the line that says it can sell.
+    pub(super) ready_after: Duration,
+}
+
+impl Server {
+    pub(super) fn start(binary: &Path, data: &Path, core: Option<usize>) -> anyhow::Result<Self> {
+        let address = process::free_address()?;
+        let mut command = process::command(binary, core);
+        command.arg("serve").arg("--listen").arg(address.to_string()).arg("--data").arg(data);
+        command.env("PENSTOCK_IDENTITY__JWT__SECRET", SECRET).env("PENSTOCK_ADMIN_TOKEN", ADMIN_TOKEN);
+        let log = data.with_extension("log");
+        let started = Instant::now();
+        let mut process = Process::start("penstock", command, &log)?;
+        let ready =
+            |line: &str| line.split_once(READY)?.1.trim().trim_end_matches('/').parse::<SocketAddr>().ok();
+        let (address, at) = process.wait_for_line(START_LIMIT, ready)?;
+        let api = Api { address, admin_token: ADMIN_TOKEN.to_owned() };
+        Ok(Self { process, api, ready_after: at - started })
+    }
+
+    /// `count` orders by as many buyers; the first is number `first_buyer`.
+    pub(super) fn orders(&self, sale: &str, first_buyer: u64, count: usize) -> anyhow::Result<Tape> {
+        let secret = SECRET.as_bytes();
+        OrderTape { address: self.api.address, sale, secret, first_buyer, count }.build()
+    }
+
+    pub(super) fn resident_bytes(&self) -> anyhow::Result<u64> {
+        host::resident_bytes(self.process.id())
+    }
+
+    pub(super) fn cpu_seconds(&self) -> anyhow::Result<f64> {
+        host::cpu_seconds(self.process.id())
+    }
+
+    /// Fails unless exactly `accepted` of `units` are gone and the audit is clean.
+    pub(super) fn verify(&self, sale: &str, units: u64, accepted: u64) -> anyhow::Result<()> {
+        let available = self.api.available(sale)?;
+        ensure!(
+            available + accepted == units,
+            "{accepted} of {units} units were accepted, but {available} are still available"
+        );
+        self.api.audit()
+    }
+
+    pub(super) fn stop(self) -> anyhow::Result<()> {
+        self.process.stop()
+    }
+
+    pub(super) fn kill(self) -> anyhow::Result<()> {
+        self.process.kill()
+    }
+}
+
+/// Fails if any request of a run ended otherwise than with `status`.
+pub(super) fn ensure_only<S>(outcome: &Outcome<S>, status: u16) -> anyhow::Result<()> {
+    let total = &outcome.total;
+    ensure!(total.answers > 0, "no answer came");
+    ensure!(
+        total.status(status) == total.answers && total.errors == 0,
+        "expected nothing but {status}; got {:?}, codes {:?}, {} lost connections",
+        total.statuses(),
+        total.codes(),
+        total.errors
+    );
+    Ok(())
+}
+
+/// The first and the last core of this machine: one for the server, one for the generator.
+pub(super) fn two_cores() -> anyhow::Result<(usize, usize)> {
+    let cores = host::cores()?;
+    let first = *cores.first().context("no core to run on")?;
+    Ok((first, cores.last().copied().unwrap_or(first)))
+}

@@ -1,0 +1,157 @@
+//! What the kernel says about this machine and the processes on it. Reads `/proc`; changes nothing.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, anyhow, ensure};
+use serde::Serialize;
+
+/// The unit of CPU time in `/proc/PID/stat`; Linux fixes it for programs on every architecture we run on.
+const TICKS_PER_SECOND: f64 = 100.0;
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+fn read(path: &str) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+}
+
+/// CPU time that the process has used so far, in user and kernel mode, all its threads together.
+pub fn cpu_seconds(process: u32) -> anyhow::Result<f64> {
+    let stat = read(&format!("/proc/{process}/stat"))?;
+    // The name of the program stands in parentheses and may contain anything, so counting starts behind it.
+    let (_, fields) = stat.rsplit_once(')').context("unexpected form of /proc/PID/stat")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    let (Some(user), Some(kernel)) = (ticks(11), ticks(12)) else {
+        return Err(anyhow!("unexpected form of /proc/PID/stat"));
+    };
+    Ok((user + kernel) as f64 / TICKS_PER_SECOND)
+}
+
+/// Memory that the process has in RAM.
+pub fn resident_bytes(process: u32) -> anyhow::Result<u64> {
+    let status = read(&format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("unexpected VmRSS")?;
+    Ok(kilobytes * 1024)
+}
+
+/// The children of a process that has not threaded its forking, such as nginx's master.
+pub fn children(process: u32) -> anyhow::Result<Vec<u32>> {
+    let children = read(&format!("/proc/{process}/task/{process}/children"))?;
+    Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
+}
+
+/// Cores that this process may use, in order.
+pub fn cores() -> anyhow::Result<Vec<usize>> {
+    let set = rustix::thread::sched_getaffinity(None).context("cannot ask for the usable cores")?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
+/// Watches how much of the machine its host took away: a run that lost much says little.
+#[derive(Clone, Copy, Debug)]
+pub struct Steal {
+    stolen: u64,
+    total: u64,
+}
+
+impl Steal {
+    pub fn start() -> anyhow::Result<Self> {
+        let stat = read("/proc/stat")?;
+        let line = stat.lines().next().context("unexpected form of /proc/stat")?;
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; what follows is contained in user and nice.
+        let stolen = *ticks.get(7).context("this kernel does not report steal")?;
+        Ok(Self { stolen, total: ticks.iter().take(8).sum() })
+    }
+
+    pub fn percent(&self) -> anyhow::Result<f64> {
+        let now = Self::start()?;
+        let total = (now.total - self.total).max(1);
+        Ok((now.stolen - self.stolen) as f64 * 100.0 / total as f64)
+    }
+}
+
+/// The machine that a figure came from.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_gib: f64,
+    pub kernel: String,
+    pub system: String,
+    pub file_system: String,
+}
+
+impl Machine {
+    /// Describes this machine, with the file system that holds `data`.
+    pub fn look(data: &Path) -> anyhow::Result<Self> {
+        let cpu_info = read("/proc/cpuinfo")?;
+        let cpu = cpu_info
+            .lines()
+            .find(|line| line.starts_with("model name"))
+            .and_then(|line| line.split_once(':'));
+        let memory = read("/proc/meminfo")?;
+        let kilobytes: f64 =
+            memory.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or_default();
+        let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+        Ok(Self {
+            cpu: cpu.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            cores: cores()?.len(),
+            memory_gib: (kilobytes / 1024.0 / 102.4).round() / 10.0,
+            kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            system: system.unwrap_or("unknown").trim_matches('"').to_owned(),
+            file_system: file_system(data)?,
+        })
+    }
+}
+
+/// Refuses a folder in memory: syncing there costs nothing and would flatter everybody.
+pub fn ensure_on_disk(folder: &Path) -> anyhow::Result<()> {
+    let kind =
+        rustix::fs::statfs(folder).with_context(|| format!("cannot look at {}", folder.display()))?.f_type;
+    let on_disk = i64::from(kind) != TMPFS_MAGIC;
+    ensure!(on_disk, "{} is in memory (tmpfs); choose a folder on a disk with --folder", folder.display());
+    Ok(())
+}
+
+/// The type and device of the file system that holds `folder`.
+fn file_system(folder: &Path) -> anyhow::Result<String> {
+    let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+    let mounts = read("/proc/mounts")?;
+    let mut by_point = BTreeMap::new();
+    for line in mounts.lines() {
+        let mut fields = line.split(' ');
+        if let (Some(device), Some(point), Some(kind)) = (fields.next(), fields.next(), fields.next()) {
+            // A later mount on the same point hides the earlier one.
+            by_point.insert(point, format!("{kind} on {device}"));
+        }
+    }
+    let holds = |point: &&str| folder.starts_with(point);
+    let longest = by_point.keys().copied().filter(holds).max_by_key(|point| point.len());
+    Ok(longest.and_then(|point| by_point.remove(point)).unwrap_or_else(|| "unknown".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_uses_cpu() {
+        let this = std::process::id();
+        assert!(resident_bytes(this).unwrap() > 100 * 1024);
+        let before = cpu_seconds(this).unwrap();
+        let mut number = 1u64;
+        while cpu_seconds(this).unwrap() < before + 0.02 {
+            number = std::hint::black_box(number.wrapping_mul(3));
+        }
+    }
+
+    #[test]
+    fn the_machine_is_described() {
+        let machine = Machine::look(Path::new("/")).unwrap();
+        assert!(machine.cores >= 1 && machine.memory_gib > 0.0 && !machine.kernel.is_empty());
+        let percent = Steal::start().unwrap().percent().unwrap();
+        assert!((0.0..=100.0).contains(&percent));
+    }
+}

@@ -1,0 +1,112 @@
+//! nginx answering a constant: the least that a good server spends on a request. One worker, keep-alive without
+//! end, no access log.
+
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
+
+use anyhow::{Context, ensure};
+
+use super::require;
+use crate::{
+    host,
+    load::{self, Answer, Options, Script},
+    process::{self, Process},
+};
+
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// The body only has to have a length; its length follows from the length of the whole answer.
+const FIRST_BODY_BYTES: usize = 100;
+
+#[derive(Debug)]
+pub struct Nginx {
+    _master: Process,
+    pub worker: u32,
+    pub address: SocketAddr,
+}
+
+impl Nginx {
+    /// An nginx on `core` whose answer to `request` is a 409 of `answer_bytes` in all.
+    pub fn start(folder: &Path, core: usize, request: &[u8], answer_bytes: usize) -> anyhow::Result<Self> {
+        // The length of the head is nginx's affair: ask, then correct the body.
+        let probe = Self::start_with_body(folder, core, FIRST_BODY_BYTES)?;
+        let head_bytes = answer_size(probe.address, request)? - FIRST_BODY_BYTES;
+        drop(probe);
+        let body_bytes = answer_bytes.saturating_sub(head_bytes);
+        let nginx = Self::start_with_body(folder, core, body_bytes)?;
+        let size = answer_size(nginx.address, request)?;
+        ensure!(
+            size.abs_diff(answer_bytes) <= 1,
+            "nginx answers {size} bytes where {answer_bytes} are wanted"
+        );
+        Ok(nginx)
+    }
+
+    fn start_with_body(folder: &Path, core: usize, body_bytes: usize) -> anyhow::Result<Self> {
+        let program = require("nginx", "nginx")?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let folder = folder.canonicalize()?;
+        let address = process::free_address()?;
+        let configuration = folder.join("nginx.conf");
+        fs::write(&configuration, configure(&folder, address, body_bytes))?;
+        let mut command = process::command(&program, Some(core));
+        command.arg("-p").arg(&folder).arg("-c").arg(&configuration).arg("-e").arg(folder.join("error.log"));
+        let mut master = Process::start("nginx", command, &folder.join("nginx.log"))?;
+        master.wait_until(START_LIMIT, || process::accepts(address))?;
+        let workers = host::children(master.id())?;
+        let worker = *workers.first().context("nginx has no worker")?;
+        Ok(Self { _master: master, worker, address })
+    }
+}
+
+fn configure(folder: &Path, address: SocketAddr, body_bytes: usize) -> String {
+    let folder = folder.display();
+    let body = "x".repeat(body_bytes);
+    format!(
+        "daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+events {{ worker_connections 8192; }}
+http {{
+    access_log off;
+    server_tokens off;
+    keepalive_requests 1000000000;
+    keepalive_timeout 1h;
+    default_type application/problem+json;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen {address} backlog=4096;
+        location / {{ return 409 '{body}'; }}
+    }}
+}}
+"
+    )
+}
+
+struct Sizer {
+    request: Option<Vec<u8>>,
+    sent: Vec<u8>,
+    answer_bytes: usize,
+}
+
+impl Script for Sizer {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        self.sent = self.request.take()?;
+        Some((0, &self.sent))
+    }
+
+    fn answered(&mut self, _number: u64, answer: &Answer<'_>) {
+        self.answer_bytes = answer.total_bytes;
+    }
+}
+
+/// How many bytes, head and body, a server answers to `request` on a connection that stays open.
+pub fn answer_size(address: SocketAddr, request: &[u8]) -> anyhow::Result<usize> {
+    let sizer = Sizer { request: Some(request.to_vec()), sent: Vec::new(), answer_bytes: 0 };
+    let outcome = load::run(&Options::new(address, 1), vec![sizer], |_| {})?;
+    let size = outcome.scripts.first().map_or(0, |sizer| sizer.answer_bytes);
+    ensure!(size > 0, "no answer from {address}");
+    Ok(size)
+}
