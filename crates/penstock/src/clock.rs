@@ -17,3 +17,8 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn system() -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
     Arc::new(now)
 }
+
+/// A moment as the API writes it.
+pub(crate) fn rfc3339(moment: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(moment.as_millis()).map(|moment| moment.to_string()).unwrap_or_default()
+}

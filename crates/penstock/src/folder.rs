@@ -51,6 +51,15 @@ impl DataFolder {
     }
 }
 
+/// Makes sure that `path` is a data folder this version can write to, making one if there is none. A server may
+/// be running on it.
+pub(crate) fn ensure(path: &Path) -> anyhow::Result<()> {
+    match read_version(path)? {
+        Some(_) => Ok(()),
+        None => DataFolder::open(path).map(drop),
+    }
+}
+
 /// Makes sure that `path` is a data folder this version can read, without locking or changing it.
 pub(crate) fn require_readable(path: &Path) -> anyhow::Result<()> {
     if read_version(path)?.is_none() {

@@ -1,3 +1,85 @@
-//! The binary: command line, configuration, wiring.
+//! The binary: command line, configuration, wiring. What a sale is, the crates below know.
 
-fn main() {}
+mod admin;
+mod audit;
+mod cli;
+mod clock;
+mod config;
+mod database;
+mod demo;
+mod folder;
+mod logging;
+mod options;
+mod output;
+mod serve;
+mod signals;
+
+use std::{future::Future, process::ExitCode};
+
+use anyhow::Context as _;
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::{
+    cli::{AdminCommand, Cli, Command, PlaceArgs},
+    config::{ConfigError, Flags, Loaded},
+};
+
+/// A mistake in what was asked, as opposed to a failure to do it. The same code that clap exits with.
+const EXIT_USAGE: u8 = 2;
+const EXIT_FAILURE: u8 = 1;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Some(command) => run(command),
+        None => output::write(&Cli::command().render_help().to_string()).map(|()| ExitCode::SUCCESS),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("penstock: {error:#}");
+        let usage = error.is::<ConfigError>() || error.is::<admin::UsageError>();
+        ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
+    })
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = |outcome: anyhow::Result<()>| outcome.map(|()| ExitCode::SUCCESS);
+    match command {
+        Command::Serve(args) => {
+            let loaded = load(&args.place, args.listen.as_deref())?;
+            logging::start(&loaded.config.log)?;
+            done(block_on(serve::run(loaded.config, args.demo))?)
+        }
+        Command::Audit(args) => {
+            let loaded = load(&args.place, None)?;
+            let clean = block_on(audit::run(&loaded.config, args.json))??;
+            Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
+        }
+        Command::Admin(AdminCommand::Create(args)) => {
+            let loaded = load(&args.place, None)?;
+            done(block_on(admin::create(&loaded.config, &args))?)
+        }
+        Command::Admin(AdminCommand::Promote(args)) => {
+            let loaded = load(&args.place, None)?;
+            done(block_on(admin::promote(&loaded.config, &args))?)
+        }
+        Command::Config(args) => {
+            let loaded = load(&args.place, args.listen.as_deref())?;
+            done(if args.json { output::json(&loaded.to_json()) } else { output::write(&loaded.to_toml()) })
+        }
+        Command::Migrate(args) => {
+            let loaded = load(&args.place, None)?;
+            done(block_on(admin::migrate(&loaded.config, args.json))?)
+        }
+        Command::Openapi => done(output::write(&penstock_http::openapi_json())),
+    }
+}
+
+fn load(place: &PlaceArgs, listen: Option<&str>) -> anyhow::Result<Loaded> {
+    let flags = Flags { config: place.config.as_deref(), data: place.data.as_deref(), listen };
+    Ok(Loaded::from_process(flags)?)
+}
+
+/// The runtime of everything but the serving of requests, which has its own, one for each core.
+fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.context("the runtime can't be started")?.block_on(future))
+}

@@ -71,7 +71,21 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
         "ledger.max_batch",
         format!("{} is more than ledger.max_queued ({}) can hold", ledger.max_batch, ledger.max_queued),
     );
+    let jwt = &config.identity.jwt;
+    require(
+        jwt.secret.get().is_none() || jwt.public_key.as_os_str().is_empty(),
+        "identity.jwt.public_key",
+        "excludes identity.jwt.secret: a shop signs with one or the other".to_owned(),
+    );
     let settle = &config.settle;
+    require(
+        settle.batch as u64 <= u64::from(settle.max_decisions_per_second),
+        "settle.batch",
+        format!(
+            "{} is more than settle.max_decisions_per_second ({}) lets through in a second",
+            settle.batch, settle.max_decisions_per_second
+        ),
+    );
     require(
         settle.backoff_min_milliseconds <= settle.backoff_max_milliseconds,
         "settle.backoff_min_milliseconds",

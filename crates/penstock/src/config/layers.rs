@@ -51,14 +51,22 @@ pub(crate) struct Layers {
     complaints: Vec<Complaint>,
 }
 
-/// Variables under our prefix that others set: Kubernetes does for a service called penstock, and our tests.
-const FOREIGN_PREFIXES: &[&str] = &["PENSTOCK_SERVICE_", "PENSTOCK_PORT", "PENSTOCK_TEST_"];
+/// Variables under our prefix that are no settings: Kubernetes sets the first two for a service called penstock,
+/// `penstock admin` reads the third, our tests the others.
+const FOREIGN_PREFIXES: &[&str] = &[
+    "PENSTOCK_SERVICE_",
+    "PENSTOCK_PORT",
+    "PENSTOCK_ADMIN_PASSWORD",
+    "PENSTOCK_TEST_",
+    "PENSTOCK_CRASH_ROUNDS",
+];
 
 impl Layers {
     pub(crate) fn defaults() -> Self {
         let value = |default: &Default| match default {
             Default::Text(text) => Value::String((*text).to_owned()),
             Default::Number(number) => Value::Integer(*number),
+            Default::Flag(flag) => Value::Boolean(*flag),
         };
         let values =
             SETTINGS.iter().map(|setting| (setting.key, (value(&setting.default), Source::Default))).collect();
@@ -107,10 +115,11 @@ impl Layers {
 
     /// Sets from text, as variables and flags give it; the default tells the type that is meant.
     fn set_text(&mut self, key: &str, text: &str, source: Source) {
-        let is_number = matches!(settings::find(key).map(|setting| setting.default), Some(Default::Number(_)));
-        let value = match text.trim().parse() {
-            Ok(number) if is_number => Value::Integer(number),
-            _ => Value::String(text.to_owned()),
+        let text = text.to_owned();
+        let value = match settings::find(key).map(|setting| setting.default) {
+            Some(Default::Number(_)) => text.trim().parse().map_or(Value::String(text), Value::Integer),
+            Some(Default::Flag(_)) => text.trim().parse().map_or(Value::String(text), Value::Boolean),
+            _ => Value::String(text),
         };
         self.set(key, value, source);
     }
@@ -120,9 +129,12 @@ impl Layers {
             return self.complain(key, &source, unknown(key));
         };
         let problem = match (&setting.default, &value) {
-            (Default::Text(_), Value::String(_)) | (Default::Number(_), Value::Integer(_)) => None,
+            (Default::Text(_), Value::String(_))
+            | (Default::Number(_), Value::Integer(_))
+            | (Default::Flag(_), Value::Boolean(_)) => None,
             (Default::Text(_), other) => Some(format!("has to be text in quotes, not {}", other.type_str())),
             (Default::Number(_), other) => Some(format!("has to be a whole number, not {}", shown(other))),
+            (Default::Flag(_), other) => Some(format!("has to be true or false, not {}", shown(other))),
         };
         match problem {
             Some(problem) => self.complain(key, &source, problem),

@@ -9,6 +9,7 @@ mod settings;
 use std::{
     fmt,
     net::SocketAddr,
+    num::NonZeroU32,
     path::{Path, PathBuf},
 };
 
@@ -33,7 +34,11 @@ pub(crate) struct Config {
 pub(crate) struct Http {
     pub(crate) listen: SocketAddr,
     pub(crate) workers: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) idle_seconds: u64,
     pub(crate) drain_seconds: u64,
+    pub(crate) secure_cookies: bool,
+    pub(crate) problem_type_base: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -42,7 +47,11 @@ pub(crate) struct Identity {
     pub(crate) secret: Secret,
     pub(crate) admin_token: Secret,
     pub(crate) session_seconds: u32,
+    pub(crate) password_hashes_at_once: usize,
+    pub(crate) password_hashes_waiting: usize,
     pub(crate) jwt: Jwt,
+    pub(crate) codes: Codes,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -50,6 +59,29 @@ pub(crate) struct Identity {
 pub(crate) struct Jwt {
     pub(crate) secret: Secret,
     pub(crate) public_key: PathBuf,
+    pub(crate) issuer: String,
+    pub(crate) audience: String,
+    pub(crate) leeway_seconds: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Codes {
+    pub(crate) lifetime_seconds: u32,
+    pub(crate) max_per_window: u32,
+    pub(crate) window_seconds: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) codes_by_address_burst: NonZeroU32,
+    pub(crate) codes_by_address_every_seconds: u64,
+    pub(crate) sign_ins_by_address_burst: NonZeroU32,
+    pub(crate) sign_ins_by_address_every_seconds: u64,
+    pub(crate) sign_ins_by_phone_burst: NonZeroU32,
+    pub(crate) sign_ins_by_phone_every_seconds: u64,
+    pub(crate) max_keys: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -31,6 +31,7 @@ fn bounds(rule: Rule) -> String {
     match rule {
         Rule::Between(min, max) => format!(" ({min} to {max})"),
         Rule::OneOf(choices) => format!(" ({})", choices.join(", ")),
+        Rule::Flag => " (true, false)".to_owned(),
         Rule::Text | Rule::Secret | Rule::Address | Rule::LogFilter => String::new(),
     }
 }
@@ -59,6 +60,7 @@ pub(super) fn json(layers: &Layers) -> serde_json::Value {
         let shown = match (setting.is_secret(), value) {
             (true, value) => json!(if is_empty(value) { "unset" } else { "set" }),
             (false, Some(Value::Integer(number))) => json!(number),
+            (false, Some(Value::Boolean(flag))) => json!(flag),
             (false, value) => json!(value.and_then(Value::as_str)),
         };
         (setting.key.to_owned(), json!({ "value": shown, "source": source }))

@@ -6,6 +6,7 @@
 pub(crate) enum Default {
     Text(&'static str),
     Number(i64),
+    Flag(bool),
 }
 
 /// What a value has to satisfy on its own. Checks between settings are in `check.rs`.
@@ -14,6 +15,8 @@ pub(crate) enum Rule {
     Text,
     /// Never printed.
     Secret,
+    /// true or false.
+    Flag,
     Address,
     Between(i64, i64),
     OneOf(&'static [&'static str]),
@@ -49,6 +52,10 @@ const fn text(key: &'static str, default: &'static str, rule: Rule, about: &'sta
     Setting { key, default: Default::Text(default), rule, about }
 }
 
+const fn flag(key: &'static str, default: bool, about: &'static str) -> Setting {
+    Setting { key, default: Default::Flag(default), rule: Rule::Flag, about }
+}
+
 const MILLION: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 24 * 3600;
 
@@ -57,7 +64,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
     text("data", "./data", Rule::Text, "The folder that holds everything: journal, records and secret."),
     text("http.listen", "127.0.0.1:8080", Rule::Address, "Where to listen. Port 0 takes any free port."),
     number("http.workers", 0, 0, 1024, "Threads that serve requests; 0 is one for each core."),
-    number("http.drain_seconds", 20, 0, 3600, "How long a stop waits for requests that are under way."),
+    number("http.max_connections", 65_536, 1, 16 * MILLION, "Open connections; more wait to be accepted."),
+    number("http.idle_seconds", 75, 1, 3600, "How long a connection may go without completing a request."),
+    number("http.drain_seconds", 30, 0, 3600, "How long a stop waits for requests that are under way."),
+    flag("http.secure_cookies", false, "Mark the session cookie Secure: for servers reached by HTTPS only."),
+    text("http.problem_type_base", "/errors/", Rule::Text, "What stands before the code in a problem's type."),
     text(
         "identity.secret",
         "",
@@ -70,7 +81,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Rule::Secret,
         "A bearer token with the admin role; also PENSTOCK_ADMIN_TOKEN. Unset: there is none.",
     ),
-    number("identity.session_seconds", 7 * DAY_SECONDS, 60, 365 * DAY_SECONDS, "How long a sign-in lasts."),
+    number("identity.session_seconds", 30 * DAY_SECONDS, 60, 365 * DAY_SECONDS, "How long a sign-in lasts."),
+    number("identity.password_hashes_at_once", 0, 0, 1024, "Passwords hashed in parallel; 0 is one for each core."),
+    number("identity.password_hashes_waiting", 64, 0, 65_536, "Sign-ins that may wait for it; more get 503 busy."),
     text("identity.jwt.secret", "", Rule::Secret, "Checks a shop's own JWTs (HS256). Unset: none is accepted."),
     text(
         "identity.jwt.public_key",
@@ -78,23 +91,31 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Rule::Text,
         "File with a PEM public key that checks a shop's own JWTs (EdDSA or RS256). Empty: none is accepted.",
     ),
+    text("identity.jwt.issuer", "", Rule::Text, "What `iss` has to be. Empty: anything."),
+    text("identity.jwt.audience", "", Rule::Text, "What `aud` has to contain. Empty: anything."),
+    number("identity.jwt.leeway_seconds", 0, 0, 300, "How far the shop's clock may be off."),
+    number("identity.codes.lifetime_seconds", 300, 30, 3600, "How long a one-time code is good."),
+    number("identity.codes.max_per_window", 5, 1, 1_000, "Codes sent to one phone in a window."),
+    number("identity.codes.window_seconds", 3600, 60, DAY_SECONDS, "How long a window is."),
+    number("identity.limits.codes_by_address_burst", 10, 1, MILLION, "One-time codes asked for by one address …"),
+    number("identity.limits.codes_by_address_every_seconds", 30, 1, 3600, "… and then one every so often."),
+    number("identity.limits.sign_ins_by_address_burst", 30, 1, MILLION, "Sign-ins from one address …"),
+    number("identity.limits.sign_ins_by_address_every_seconds", 5, 1, 3600, "… and then one every so often."),
+    number("identity.limits.sign_ins_by_phone_burst", 10, 1, MILLION, "Sign-ins to one account …"),
+    number("identity.limits.sign_ins_by_phone_every_seconds", 30, 1, 3600, "… and then one every so often."),
+    number("identity.limits.max_keys", 100_000, 1_000, 100 * MILLION, "Addresses or phones a limit remembers."),
     number("ledger.max_queued", 65_536, 1, 16 * MILLION, "Commands that may wait; more are answered 503 busy."),
-    number("ledger.max_batch", 8_192, 1, MILLION, "Commands that one group commit decides at most."),
+    number("ledger.max_batch", 4_096, 1, MILLION, "Commands that one group commit decides at most."),
     number(
         "ledger.compact_after_decisions",
-        200_000,
+        250_000,
         10,
         1_000 * MILLION,
         "Decisions after which the journal is compacted, so that a start stays quick.",
     ),
-    text(
-        "records.url",
-        "",
-        Rule::Text,
-        "The SQL database of record. Empty: SQLite in the data folder.",
-    ),
-    number("records.max_connections", 8, 2, 1024, "Connections to the database of record."),
-    number("settle.batch", 1_000, 1, 100_000, "Decisions in one transaction at most."),
+    text("records.url", "", Rule::Text, "The SQL database of record. Empty: SQLite in the data folder."),
+    number("records.max_connections", 8, 1, 1024, "Connections to the database of record."),
+    number("settle.batch", 500, 1, 100_000, "Decisions in one transaction at most."),
     number(
         "settle.max_decisions_per_second",
         5_000,
@@ -104,8 +125,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     number("settle.poll_milliseconds", 50, 1, 60_000, "How often settlement looks for decisions when it is idle."),
     number("settle.max_tries", 5, 1, 1_000, "After so many tries a decision becomes a dead letter."),
-    number("settle.backoff_min_milliseconds", 50, 1, 60_000, "First wait while the database is away."),
-    number("settle.backoff_max_milliseconds", 2_000, 1, 600_000, "Longest wait while the database is away."),
+    number("settle.backoff_min_milliseconds", 100, 1, 60_000, "First wait while the database is away."),
+    number("settle.backoff_max_milliseconds", 5_000, 1, 600_000, "Longest wait while the database is away."),
     number("settle.expire_every_milliseconds", 100, 10, 60_000, "How often holds that are over are released."),
     number("settle.expire_batch", 1_000, 1, MILLION, "Holds released in one command at most."),
     text(
@@ -114,7 +135,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         Rule::LogFilter,
         "error, warn, info, debug, trace, or a filter such as info,penstock_settle=debug.",
     ),
-    text("log.format", "text", Rule::OneOf(&["text", "json"]), "text for people, json for machines."),
+    text("log.format", "text", Rule::OneOf(&["text", "json"]), "For people or for machines."),
 ];
 
 /// Variables that do not follow `PENSTOCK_SECTION__NAME`, because people expect them under these names.
@@ -126,6 +147,8 @@ pub(crate) const SECTIONS: &[(&str, &str)] = &[
     ("http", "The API."),
     ("identity", "Who is asking. Secrets are never printed."),
     ("identity.jwt", "A shop with its own users signs them in with its own tokens."),
+    ("identity.codes", "One-time codes prove that a phone is the buyer's."),
+    ("identity.limits", "Slow down who guesses. Limits per address don't apply to loopback."),
     ("ledger", "The only authority on stock."),
     ("records", "The SQL system of record."),
     ("settle", "Brings the ledger's decisions into the records, and releases holds that are over."),

@@ -83,6 +83,8 @@ fn a_wrong_type_is_refused() {
     assert!(text.contains("ledger.max_batch") && text.contains("has to be a whole number"), "{text}");
     let text = complaint("", &[("PENSTOCK_LEDGER__MAX_BATCH", "many")]);
     assert!(text.contains("PENSTOCK_LEDGER__MAX_BATCH): has to be a whole number, not \"many\""), "{text}");
+    let text = complaint("", &[("PENSTOCK_HTTP__SECURE_COOKIES", "maybe")]);
+    assert!(text.contains("http.secure_cookies") && text.contains("true or false"), "{text}");
     let text = complaint("[log]\nlevel = 3\n", &[]);
     assert!(text.contains("log.level") && text.contains("text in quotes"), "{text}");
     let text = complaint("[log]\nlevel = { deep = 3 }\n", &[]);
@@ -105,8 +107,8 @@ fn values_out_of_bounds_are_refused_together() {
 fn limits_that_contradict_each_other_are_refused() {
     let text = complaint("[ledger]\nmax_batch = 10\nmax_queued = 5\n", &[]);
     assert!(text.contains("ledger.max_batch") && text.contains("ledger.max_queued (5)"), "{text}");
-    let text = complaint("[settle]\nbackoff_min_milliseconds = 5000\n", &[]);
-    assert!(text.contains("settle.backoff_max_milliseconds (2000)"), "{text}");
+    let text = complaint("[settle]\nbackoff_min_milliseconds = 6000\n", &[]);
+    assert!(text.contains("settle.backoff_max_milliseconds (5000)"), "{text}");
 }
 
 #[test]

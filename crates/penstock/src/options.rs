@@ -1,0 +1,139 @@
+//! Turns the configuration into the options of each component.
+
+use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use penstock_gate::LimitOptions;
+use penstock_http::{JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SettlementView};
+use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions};
+use penstock_settle::{SettleOptions, SettleStats};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    config::{Config, Identity, Jwt},
+    folder::DataFolder,
+};
+
+/// Shorter secrets can be guessed by trying; RFC 7518 asks for as much for HS256.
+const GOOD_SECRET_BYTES: usize = 32;
+const GOOD_TOKEN_BYTES: usize = 16;
+
+pub(crate) fn http(config: &Config, folder: &DataFolder, clock: Clock) -> anyhow::Result<Options> {
+    let (http, identity) = (&config.http, &config.identity);
+    let limits = &identity.limits;
+    warn_of_short_secrets(identity);
+    let limit = |burst: NonZeroU32, every_seconds: u64| LimitOptions {
+        burst,
+        one_per: Duration::from_secs(every_seconds),
+        max_keys: limits.max_keys,
+    };
+    Ok(Options {
+        listen: http.listen,
+        workers: http.workers,
+        session_secret: session_secret(identity, folder)?,
+        session_seconds: identity.session_seconds,
+        secure_cookies: http.secure_cookies,
+        admin_token: identity.admin_token.get().map(str::to_owned),
+        jwt: jwt(&identity.jwt)?,
+        one_time_codes: OneTimeCodeOptions {
+            lifetime_seconds: identity.codes.lifetime_seconds,
+            max_per_window: identity.codes.max_per_window,
+            window_seconds: identity.codes.window_seconds,
+        },
+        code_sender: Arc::new(LogSender),
+        otp_by_address: limit(limits.codes_by_address_burst, limits.codes_by_address_every_seconds),
+        sign_in_by_address: limit(limits.sign_ins_by_address_burst, limits.sign_ins_by_address_every_seconds),
+        sign_in_by_phone: limit(limits.sign_ins_by_phone_burst, limits.sign_ins_by_phone_every_seconds),
+        password_hashes_at_once: identity.password_hashes_at_once,
+        password_hashes_waiting: identity.password_hashes_waiting,
+        max_connections: http.max_connections,
+        idle_timeout: Duration::from_secs(http.idle_seconds),
+        drain_timeout: Duration::from_secs(http.drain_seconds),
+        problem_type_base: http.problem_type_base.clone(),
+        settlement: Arc::new(SettlementView::default),
+        clock,
+    })
+}
+
+fn warn_of_short_secrets(identity: &Identity) {
+    let secrets = [
+        ("identity.secret", &identity.secret, GOOD_SECRET_BYTES),
+        ("identity.jwt.secret", &identity.jwt.secret, GOOD_SECRET_BYTES),
+        ("identity.admin_token", &identity.admin_token, GOOD_TOKEN_BYTES),
+    ];
+    for (setting, secret, good_bytes) in secrets {
+        if secret.get().is_some_and(|secret| secret.len() < good_bytes) {
+            tracing::warn!(setting, good_bytes, "short enough to be guessed; fine for a rehearsal only");
+        }
+    }
+}
+
+/// The configured secret or the folder's own, brought to the length that is needed.
+fn session_secret(identity: &Identity, folder: &DataFolder) -> anyhow::Result<[u8; 32]> {
+    let secret = match identity.secret.get() {
+        Some(secret) => secret.to_owned(),
+        None => folder.secret()?,
+    };
+    Ok(Sha256::digest(secret.as_bytes()).into())
+}
+
+fn jwt(jwt: &Jwt) -> anyhow::Result<Option<JwtOptions>> {
+    let key = match (jwt.secret.get(), &jwt.public_key) {
+        (Some(secret), _) => JwtKey::Secret(secret.as_bytes().to_vec()),
+        (None, file) if !file.as_os_str().is_empty() => {
+            let pem = fs::read_to_string(file);
+            let pem = pem.with_context(|| format!("identity.jwt.public_key: {} can't be read", file.display()))?;
+            JwtKey::PublicKeyPem(pem)
+        }
+        (None, _) => return Ok(None),
+    };
+    let given = |text: &String| if text.is_empty() { None } else { Some(text.clone()) };
+    Ok(Some(JwtOptions {
+        key,
+        issuer: given(&jwt.issuer),
+        audience: given(&jwt.audience),
+        leeway_seconds: jwt.leeway_seconds,
+    }))
+}
+
+pub(crate) fn journal_folder(config: &Config) -> PathBuf {
+    config.data.join("journal")
+}
+
+pub(crate) fn ledger(config: &Config) -> EmbeddedOptions {
+    let ledger = &config.ledger;
+    EmbeddedOptions {
+        folder: journal_folder(config),
+        batcher: BatcherOptions { max_queued: ledger.max_queued, max_batch: ledger.max_batch },
+        compact_after_decisions: ledger.compact_after_decisions,
+    }
+}
+
+pub(crate) fn settle(config: &Config) -> SettleOptions {
+    let settle = &config.settle;
+    SettleOptions {
+        batch: settle.batch,
+        max_decisions_per_second: settle.max_decisions_per_second,
+        poll_interval: Duration::from_millis(settle.poll_milliseconds),
+        max_tries: settle.max_tries,
+        backoff_min: Duration::from_millis(settle.backoff_min_milliseconds),
+        backoff_max: Duration::from_millis(settle.backoff_max_milliseconds),
+        expire_every: Duration::from_millis(settle.expire_every_milliseconds),
+        expire_batch: settle.expire_batch,
+    }
+}
+
+/// What the metrics show of settlement.
+pub(crate) fn settlement_view(stats: SettleStats) -> Arc<dyn Fn() -> SettlementView + Send + Sync> {
+    Arc::new(move || {
+        let figures = stats.read();
+        SettlementView {
+            position: figures.position,
+            lag_decisions: figures.lag_decisions,
+            lag_seconds: figures.lag_seconds,
+            retries: figures.retries,
+            dead_letters: figures.dead_letters,
+            expired: figures.expired,
+        }
+    })
+}

@@ -1,0 +1,109 @@
+//! `serve --demo` sells through the very lines it prints.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_testkit::{Answer, Penstock};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
+
+/// The `export` lines as variables and the `curl` lines as they stand.
+fn printed_lines(penstock: &Penstock) -> (BTreeMap<String, String>, Vec<String>) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !penstock.printed().contains("/api/v1/orders -H") {
+        assert!(Instant::now() < deadline, "nothing is printed: {}", penstock.printed());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let printed = penstock.printed();
+    let lines = printed.lines().map(str::trim);
+    let exports = lines.clone().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
+    let variables = exports.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    (variables, lines.filter(|line| line.starts_with("curl ")).map(str::to_owned).collect())
+}
+
+/// Splits like a shell does, as far as these lines need it.
+fn words(line: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (None, ' ') => words.push(String::new()),
+            (None, '"' | '\'') => quote = Some(character),
+            (Some(open), close) if open == close => quote = None,
+            (None | Some('"'), '$') => {
+                let mut name = String::new();
+                while let Some(letter) = characters.next_if(|next| next.is_ascii_uppercase() || *next == '_') {
+                    name.push(letter);
+                }
+                words.last_mut().unwrap().push_str(&variables[&name]);
+            }
+            (_, other) => words.last_mut().unwrap().push(other),
+        }
+    }
+    words
+}
+
+/// Does what curl would do.
+fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -> Answer {
+    let words = words(line, variables);
+    let (mut method, mut headers, mut body, mut url) = ("GET", Vec::new(), None, "");
+    let mut rest = words.iter().skip(1).map(String::as_str);
+    while let Some(word) = rest.next() {
+        match word {
+            "-s" => {}
+            "-X" => method = rest.next().unwrap(),
+            "-H" => headers.push(rest.next().unwrap().split_once(": ").unwrap()),
+            "-d" => body = rest.next().map(str::as_bytes),
+            address => url = address,
+        }
+    }
+    headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+    let path = url.strip_prefix(&format!("http://{}", penstock.address())).unwrap();
+    penstock.client().send(method, path, &headers, body).unwrap()
+}
+
+#[test]
+fn the_printed_lines_buy_the_demo_item() {
+    let mut penstock = Penstock::new(BINARY).with("PENSTOCK_ADMIN_TOKEN", "").with_argument("--demo");
+    penstock.start().unwrap();
+    let (variables, lines) = printed_lines(&penstock);
+    let docs = penstock.client().get("/docs").unwrap();
+    assert!(matches!(docs.status, 200 | 301 | 302 | 303 | 307 | 308), "{}", docs.status);
+    let [look, buy, list] = lines.as_slice() else { panic!("other lines than expected: {lines:?}") };
+    let sale = curl(&penstock, look, &variables);
+    assert_eq!(sale.status, 200, "{}", sale.text());
+    assert_eq!(sale.json()["state"], "scheduled");
+    let early = curl(&penstock, buy, &variables);
+    assert_eq!((early.status, early.code().as_str()), (409, "not_open"), "{}", early.text());
+
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while curl(&penstock, look, &variables).json()["state"] != "open" {
+        assert!(Instant::now() < deadline, "the sale never opens");
+        thread::sleep(Duration::from_millis(200));
+    }
+    let bought = curl(&penstock, buy, &variables);
+    assert_eq!(bought.status, 201, "{}", bought.text());
+    let again = curl(&penstock, buy, &variables);
+    assert_eq!(again.json()["id"], bought.json()["id"], "a retry gets the first answer");
+    let mine = curl(&penstock, list, &variables);
+    assert_eq!(mine.json()["data"][0]["id"], bought.json()["id"], "{}", mine.text());
+
+    // A later start goes on with the sale that is still open; a new one comes when it is over.
+    penstock.stop().unwrap();
+    penstock.start().unwrap();
+    let (after_restart, _) = printed_lines(&penstock);
+    assert_eq!(after_restart["SALE"], variables["SALE"]);
+    let close = format!("/api/v1/admin/sales/{}/close", variables["SALE"]);
+    let admin_token = &after_restart["ADMIN_TOKEN"];
+    assert_eq!(penstock.client().with_token(admin_token).post_nothing(&close).unwrap().status, 200);
+    penstock.stop().unwrap();
+    penstock.start().unwrap();
+    let (anew, _) = printed_lines(&penstock);
+    assert_ne!(anew["SALE"], variables["SALE"]);
+    let sale = curl(&penstock, look, &anew);
+    assert_eq!(sale.json()["state"], "scheduled", "{}", sale.text());
+}

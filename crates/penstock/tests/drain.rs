@@ -1,0 +1,87 @@
+//! SIGTERM under load: what was accepted is answered, and the process ends well.
+
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_testkit::{Auditor, Client, Merchant, Offer, Penstock, buyer_token};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
+
+/// Claims until the server does not take any more.
+fn buy_until_refused(mut client: Client, sale: &str, worker: usize) -> Auditor {
+    let mut auditor = Auditor::default();
+    for number in 0.. {
+        let (buyer, key) = (format!("buyer-{worker}-{number}"), format!("key-{worker}-{number}"));
+        client.set_token(&buyer_token(&buyer));
+        auditor.sends(sale, &buyer, 1, &key);
+        match client.claim(sale, 1, &key) {
+            Ok(answer) if answer.status == 503 => break,
+            Ok(answer) => {
+                assert_eq!(answer.status, 201, "{}", answer.text());
+                auditor.saw(sale, &key, &answer);
+            }
+            // The server has closed the connection; whether it had taken the claim, the orders tell.
+            Err(_) => break,
+        }
+    }
+    auditor
+}
+
+#[test]
+fn what_was_accepted_before_sigterm_is_answered() {
+    const WORKERS: usize = 32;
+    let mut penstock = Penstock::new(BINARY);
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer { units: 1_000_000, ..Offer::default() });
+    let threads: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let (client, sale) = (penstock.client(), sale.clone());
+            thread::spawn(move || buy_until_refused(client, &sale, worker))
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(700));
+    let stopped = penstock.stop().unwrap();
+    assert!(stopped.status.success(), "{}: {}", stopped.status, stopped.log);
+    let mut auditor = Auditor::default();
+    threads.into_iter().for_each(|thread| auditor.merge(thread.join().unwrap()));
+
+    penstock.start().unwrap();
+    let verdict = auditor.verify(&penstock);
+    verdict.assert_clean();
+    let orders = Merchant::of(&penstock).orders(&sale);
+    let known: BTreeSet<&str> = orders.iter().filter_map(|order| order["id"].as_str()).collect();
+    let untold: Vec<_> = known.difference(&auditor.promised(&sale)).copied().collect();
+    assert!(untold.is_empty(), "{} orders were decided and nobody was told: {untold:?}", untold.len());
+    assert!(verdict.promised > WORKERS, "too little was sold to prove anything");
+}
+
+#[test]
+fn an_idle_connection_does_not_delay_the_end() {
+    let mut penstock = Penstock::new(BINARY);
+    penstock.start().unwrap();
+    let mut idle = penstock.client();
+    assert_eq!(idle.get("/healthz").unwrap().status, 200);
+    let begun = Instant::now();
+    let stopped = penstock.stop().unwrap();
+    assert!(stopped.status.success(), "{}", stopped.log);
+    assert!(begun.elapsed() < Duration::from_secs(15), "it waited for a connection that asks nothing");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut penstock = Penstock::new(BINARY).with("PENSTOCK_HTTP__DRAIN_SECONDS", 3_000);
+    penstock.start().unwrap();
+    // Half a request keeps the drain waiting.
+    use std::io::Write as _;
+    let mut half = std::net::TcpStream::connect(penstock.address()).unwrap();
+    half.write_all(b"POST /api/v1/otp HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    thread::sleep(Duration::from_millis(300));
+    penstock.terminate().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    // It may have ended by itself already if the server gives such a client no time; both are fine.
+    let _ = penstock.terminate();
+    penstock.wait().unwrap();
+}

@@ -1,0 +1,147 @@
+//! The repository checks itself: who may depend on whom, how files open, and what must not be left behind.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+const MAX_FILE_LINES: usize = 600;
+
+/// Which crates of the workspace a crate may see. What is not listed may see none.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("penstock-domain", &[]),
+    ("penstock-gate", &["penstock-domain"]),
+    ("penstock-ledger", &["penstock-domain"]),
+    ("penstock-records", &["penstock-domain"]),
+    ("penstock-settle", &["penstock-domain", "penstock-ledger", "penstock-records"]),
+    ("penstock-http", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records"]),
+    ("penstock-rush", &[]),
+    ("penstock-testkit", &[]),
+    (
+        "penstock",
+        &[
+            "penstock-domain",
+            "penstock-gate",
+            "penstock-ledger",
+            "penstock-records",
+            "penstock-settle",
+            "penstock-http",
+            "penstock-rush",
+        ],
+    ),
+];
+
+/// Crates that only the named crates of the workspace may depend on.
+const RESERVED: &[(&str, &[&str])] =
+    &[("sqlx", &["penstock-records"]), ("rusqlite", &["penstock-ledger"]), ("axum", &["penstock-http"])];
+
+/// What the pure crates must never come to depend on.
+const PURE: &[&str] = &["penstock-domain", "penstock-gate"];
+const IMPURE: &[&str] = &["tokio", "sqlx", "rusqlite", "hyper", "axum", "libc"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Name, kind (`dev`, `build` or empty) of each dependency, by package.
+fn dependencies() -> BTreeMap<String, Vec<(String, String)>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_package = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().unwrap();
+        dependencies.iter().map(|dependency| (text(&dependency["name"]), text(&dependency["kind"]))).collect()
+    };
+    let packages = metadata["packages"].as_array().unwrap();
+    packages.iter().map(|package| (text(&package["name"]), of_package(package))).collect()
+}
+
+#[test]
+fn crates_see_only_what_they_may() {
+    let packages = dependencies();
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let mut breaches = Vec::new();
+    for (package, dependencies) in &packages {
+        let may_see =
+            allowed.get(package.as_str()).unwrap_or_else(|| panic!("{package} is missing in ALLOWED"));
+        for (name, kind) in dependencies {
+            let test_only = kind == "dev";
+            let inside = packages.contains_key(name);
+            let visible = may_see.contains(&name.as_str()) || (test_only && name == "penstock-testkit");
+            if inside && !visible {
+                breaches.push(format!("{package} may not see {name}"));
+            }
+            let reserved = RESERVED.iter().find(|(reserved, _)| reserved == name);
+            if !test_only && reserved.is_some_and(|(_, owners)| !owners.contains(&package.as_str())) {
+                breaches.push(format!("{package} may not use {name}"));
+            }
+            if !test_only && PURE.contains(&package.as_str()) && IMPURE.contains(&name.as_str()) {
+                breaches.push(format!("{package} does no I/O, so it may not use {name}"));
+            }
+        }
+    }
+    assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+}
+
+#[test]
+fn files_are_tidy() {
+    let mut files = Vec::new();
+    collect(&root().join("crates"), &mut files);
+    assert!(files.len() > 20, "the sources were not found");
+    let mut findings = BTreeSet::new();
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let name = file.strip_prefix(root()).unwrap().display().to_string();
+        if !text.starts_with("//!") {
+            findings.insert(format!("{name}: has to open with a //! line that says what it is for"));
+        }
+        let lines = text.lines().count();
+        if lines > MAX_FILE_LINES {
+            findings.insert(format!("{name}: {lines} lines; find the second subject in it"));
+        }
+        // This file has to name what it forbids.
+        if !name.ends_with("tests/tidy.rs") {
+            leftovers(&name, &text, &mut findings);
+        }
+    }
+    assert!(findings.is_empty(), "{}", findings.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+fn leftovers(name: &str, text: &str, findings: &mut BTreeSet<String>) {
+    for (number, line) in text.lines().enumerate() {
+        for leftover in ["TODO", "FIXME", "dbg!(", "todo!(", "unimplemented!("] {
+            if line.contains(leftover) {
+                findings.insert(format!("{name}:{}: {leftover}", number + 1));
+            }
+        }
+        let without_reason = |attribute: &str| line.trim_start().starts_with(attribute);
+        if without_reason("#[ignore]") || line.contains("unbounded_channel()") {
+            findings.insert(format!("{name}:{}: {}", number + 1, line.trim()));
+        }
+        let allow = line.trim_start().starts_with("#[allow(") || line.trim_start().starts_with("#![allow(");
+        if allow && line.trim_end().ends_with(")]") && !line.contains("reason") {
+            findings.insert(format!("{name}:{}: an #[allow] needs a reason", number + 1));
+        }
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if path.is_dir() && !hidden && !path.ends_with("target") {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
