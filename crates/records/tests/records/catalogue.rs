@@ -1,0 +1,103 @@
+//! Items, sales, and the database file itself.
+
+use penstock_domain::{ItemId, Money, SaleId};
+use penstock_records::{GateTerms, Records, RecordsError, sqlite_url};
+use sqlx::{Connection, Executor};
+
+use crate::shop::{item, moment, open, sale_row};
+
+#[tokio::test]
+async fn an_item_can_be_changed_and_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    let mut lamp = item(1, moment(0));
+    records.create_item(&lamp).await.unwrap();
+    lamp.title = "Lamp, 灯".into();
+    lamp.picture = Some("/lamp.webp".into());
+    lamp.regular_price = Money::parse("5000", "JPY").unwrap();
+    assert!(records.update_item(&lamp).await.unwrap());
+    assert_eq!(records.item(lamp.id).await.unwrap(), Some(lamp));
+    assert!(!records.update_item(&item(2, moment(0))).await.unwrap());
+    assert_eq!(records.item(ItemId::from_random(2)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn items_come_newest_first_and_page_by_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    // Two of a moment, so that the id has to decide.
+    for id in 1..=7 {
+        records.create_item(&item(id, moment(id as i64 / 2))).await.unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let page = records.items(after, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        seen.extend(page.iter().map(|item| item.id.as_u64()));
+    }
+    assert_eq!(seen, vec![7, 6, 5, 4, 3, 2, 1]);
+}
+
+#[tokio::test]
+async fn a_sale_reads_back_and_is_published_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    records.create_item(&item(1, moment(0))).await.unwrap();
+    let mut sale = sale_row(SaleId::from_random(u64::MAX), ItemId::from_random(1), 100, 2);
+    sale.opens_at = Some(moment(100));
+    sale.gate = GateTerms { challenge: "pow".into(), waiting_room: true, pass_required: true };
+    records.create_sale(&sale).await.unwrap();
+    assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale.clone()));
+    assert!(records.sales(true, None, 10).await.unwrap().is_empty());
+    assert!(records.mark_published(sale.id, moment(5)).await.unwrap());
+    assert!(records.mark_published(sale.id, moment(6)).await.unwrap());
+    sale.published_at = Some(moment(5));
+    assert_eq!(records.sales(true, None, 10).await.unwrap(), vec![sale.clone()]);
+    assert!(records.sales(false, Some(sale.id), 10).await.unwrap().is_empty());
+    assert!(!records.mark_published(SaleId::from_random(1), moment(5)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_sale_of_an_unknown_item_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    let sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
+    let refused = records.create_sale(&sale).await;
+    assert!(matches!(refused, Err(RecordsError::Refused(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_folder_with_strange_characters_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let strange = folder.path().join("50% off? #1 灯");
+    std::fs::create_dir(&strange).unwrap();
+    let url = sqlite_url(&strange.join("records.db"));
+    let records = Records::open(&url, 2).await.unwrap();
+    records.create_item(&item(1, moment(0))).await.unwrap();
+    assert!(strange.join("records.db").exists());
+}
+
+#[tokio::test]
+async fn records_of_a_newer_version_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    open(&folder).await.close().await;
+    let url = sqlite_url(&folder.path().join("records.db"));
+    let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
+    connection
+        .execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES (9999, 'from the future', 1, x'00', 0)",
+        )
+        .await
+        .unwrap();
+    let refused = Records::open(&url, 2).await;
+    assert!(matches!(refused, Err(RecordsError::Newer(9999))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_said_to_be_unavailable() {
+    let refused = Records::open("sqlite:///does/not/exist/records.db", 2).await;
+    assert!(matches!(refused, Err(RecordsError::Unavailable(_))), "{refused:?}");
+}

@@ -1,0 +1,74 @@
+//! Orders as a buyer and a merchant read them.
+
+use penstock_domain::{BuyerId, OrderId, OrderState};
+use penstock_records::OrderFilter;
+
+use crate::shop::Shop;
+
+fn buyer(name: &str) -> BuyerId {
+    BuyerId::of_subject(name).unwrap()
+}
+
+#[tokio::test]
+async fn an_order_is_what_the_ledger_says_with_the_price_of_the_sale() {
+    let mut shop = Shop::new(10, 2).await;
+    let id = shop.claim("ada", 2);
+    shop.pay(id);
+    shop.settle().await;
+    let row = shop.records.order(id).await.unwrap().unwrap();
+    let snapshot = shop.book.snapshot();
+    assert_eq!(row.order, snapshot.sales[0].orders[0].order);
+    assert_eq!((row.unit_price.amount().as_str(), row.item_id.as_u64()), ("19.90", 1));
+    let unknown = OrderId { sale: shop.sale, number: 9 };
+    assert_eq!(shop.records.order(unknown).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_buyer_sees_only_own_orders_newest_first() {
+    let mut shop = Shop::new(100, 10).await;
+    let mut mine = Vec::new();
+    for turn in 0..5 {
+        mine.push(shop.claim("ada", 1));
+        shop.claim("bob", 1);
+        if turn % 2 == 0 {
+            shop.wait(1);
+        }
+    }
+    shop.settle().await;
+    mine.reverse();
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let page = shop.records.orders_of(&buyer("ada"), after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.order.id);
+        seen.extend(page.iter().map(|row| row.order.id));
+    }
+    assert_eq!(seen, mine);
+    assert!(shop.records.orders_of(&buyer("Ada"), None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_merchant_filters_orders() {
+    let mut shop = Shop::new(100, 10).await;
+    let orders: Vec<OrderId> = (0..6).map(|_| shop.claim("ada", 1)).collect();
+    shop.pay(orders[1]);
+    shop.pay(orders[4]);
+    shop.cancel(orders[2]);
+    shop.claim("bob", 1);
+    shop.settle().await;
+    let numbers = async |filter: OrderFilter, after: Option<OrderId>| {
+        let page = shop.records.all_orders(&filter, after, 3).await.unwrap();
+        page.iter().map(|row| row.order.id.number).collect::<Vec<_>>()
+    };
+    let all = OrderFilter::default();
+    assert_eq!(numbers(all.clone(), None).await, vec![6, 5, 4]);
+    assert_eq!(numbers(all.clone(), Some(orders[4])).await, vec![3, 2, 1]);
+    let of_sale = OrderFilter { sale: Some(shop.sale), ..all.clone() };
+    assert_eq!(numbers(of_sale, Some(orders[4])).await, vec![3, 2, 1]);
+    let paid = OrderFilter { state: Some(OrderState::Paid), ..all.clone() };
+    assert_eq!(numbers(paid, None).await, vec![4, 1]);
+    let held_of_ada =
+        OrderFilter { state: Some(OrderState::Held), buyer: Some(buyer("ada")), sale: Some(shop.sale) };
+    assert_eq!(numbers(held_of_ada, None).await, vec![5, 3, 0]);
+}

@@ -1,0 +1,170 @@
+//! Accounts, sessions and one-time codes.
+
+use penstock_domain::{AccountId, Timestamp};
+use penstock_records::{CodeCheck, CreateAccountError, NewAccount, PutCodeError, Records};
+
+use crate::shop::{moment, open};
+
+fn new_account(id: u64, phone: &str) -> NewAccount {
+    NewAccount {
+        id: AccountId::from_random(id),
+        phone: phone.into(),
+        name: "Ada".into(),
+        password_hash: "$argon2id$…".into(),
+        admin: false,
+        created_at: moment(0),
+    }
+}
+
+#[tokio::test]
+async fn an_account_reads_back_as_created_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    let created = records.create_account(new_account(1, "+4912345")).await.unwrap();
+    records.close().await;
+    let records = open(&folder).await;
+    assert_eq!(records.account(created.id).await.unwrap(), Some(created.clone()));
+    assert_eq!(records.account_by_phone("+4912345").await.unwrap(), Some(created));
+    assert_eq!(records.account_by_phone("+4912346").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_phone_number_has_one_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    records.create_account(new_account(1, "+4912345")).await.unwrap();
+    let second = records.create_account(new_account(2, "+4912345")).await;
+    assert!(matches!(second, Err(CreateAccountError::PhoneTaken)), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_new_password_ends_the_sessions_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    let account = records.create_account(new_account(1, "+4912345")).await.unwrap();
+    assert!(records.accounts_with_revocations(Timestamp::from_millis(0)).await.unwrap().is_empty());
+    assert!(records.set_password(account.id, "$argon2id$other", moment(9)).await.unwrap());
+    assert_eq!(
+        records.accounts_with_revocations(moment(0)).await.unwrap(),
+        vec![(account.id, moment(9))],
+        "sessions from before the change are void"
+    );
+    assert!(records.accounts_with_revocations(moment(9)).await.unwrap().is_empty());
+    let changed = records.account(account.id).await.unwrap().unwrap();
+    assert_eq!(
+        (changed.password_hash.as_str(), changed.sessions_valid_after),
+        ("$argon2id$other", moment(9))
+    );
+    assert!(!records.set_password(AccountId::from_random(9), "x", moment(9)).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_admin_role_can_be_given_and_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    let account = records.create_account(new_account(1, "+4912345")).await.unwrap();
+    assert!(records.promote("+4912345", true).await.unwrap());
+    assert!(records.account(account.id).await.unwrap().unwrap().admin);
+    assert!(records.promote("+4912345", false).await.unwrap());
+    assert!(!records.account(account.id).await.unwrap().unwrap().admin);
+    assert!(!records.promote("+4900000", true).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_revoked_session_is_remembered_until_it_would_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    records.revoke_session("session-1", moment(10)).await.unwrap();
+    records.revoke_session("session-1", moment(10)).await.unwrap();
+    assert_eq!(records.revoked_sessions(moment(9)).await.unwrap(), vec![("session-1".into(), moment(10))]);
+    assert!(records.revoked_sessions(moment(10)).await.unwrap().is_empty());
+    records.forget_expired(moment(11)).await.unwrap();
+    assert!(records.revoked_sessions(moment(0)).await.unwrap().is_empty());
+}
+
+async fn put(records: &Records, digest: &[u8], now: Timestamp) -> Result<(), PutCodeError> {
+    records.put_code("+4912345", digest, now.plus_seconds(300), now, 3, 3600).await
+}
+
+#[tokio::test]
+async fn a_right_code_works_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    assert_eq!(records.take_code("+4912345", b"right", moment(0)).await.unwrap(), CodeCheck::Void);
+    put(&records, b"right", moment(0)).await.unwrap();
+    assert_eq!(records.take_code("+4912345", b"wrong", moment(1)).await.unwrap(), CodeCheck::Wrong);
+    assert_eq!(records.take_code("+4912345", b"right", moment(1)).await.unwrap(), CodeCheck::Right);
+    assert_eq!(records.take_code("+4912345", b"right", moment(1)).await.unwrap(), CodeCheck::Void);
+}
+
+#[tokio::test]
+async fn a_code_expires_and_a_new_one_replaces_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    put(&records, b"first", moment(0)).await.unwrap();
+    assert_eq!(records.take_code("+4912345", b"first", moment(300)).await.unwrap(), CodeCheck::Void);
+    put(&records, b"second", moment(301)).await.unwrap();
+    assert_eq!(records.take_code("+4912345", b"first", moment(302)).await.unwrap(), CodeCheck::Wrong);
+    assert_eq!(records.take_code("+4912345", b"second", moment(302)).await.unwrap(), CodeCheck::Right);
+}
+
+#[tokio::test]
+async fn five_wrong_guesses_void_a_code_even_when_they_come_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    put(&records, b"right", moment(0)).await.unwrap();
+    let guesses = (0..40).map(|_| {
+        let records = records.clone();
+        tokio::spawn(async move { records.take_code("+4912345", b"wrong", moment(1)).await.unwrap() })
+    });
+    let mut wrong = 0;
+    for guess in guesses.collect::<Vec<_>>() {
+        wrong += u32::from(guess.await.unwrap() == CodeCheck::Wrong);
+    }
+    assert_eq!(wrong, 5);
+    assert_eq!(records.take_code("+4912345", b"right", moment(1)).await.unwrap(), CodeCheck::Void);
+}
+
+#[tokio::test]
+async fn of_many_parallel_right_guesses_one_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    put(&records, b"right", moment(0)).await.unwrap();
+    let guesses = (0..20).map(|_| {
+        let records = records.clone();
+        tokio::spawn(async move { records.take_code("+4912345", b"right", moment(1)).await.unwrap() })
+    });
+    let mut right = 0;
+    for guess in guesses.collect::<Vec<_>>() {
+        right += u32::from(guess.await.unwrap() == CodeCheck::Right);
+    }
+    assert_eq!(right, 1);
+}
+
+#[tokio::test]
+async fn only_so_many_codes_are_sent_in_a_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    for second in 0..3 {
+        put(&records, b"code", moment(second)).await.unwrap();
+    }
+    let fourth = put(&records, b"code", moment(600)).await;
+    assert!(matches!(fourth, Err(PutCodeError::TooMany { retry_after_seconds: 3000 })), "{fourth:?}");
+    put(&records, b"later", moment(3600)).await.unwrap();
+    assert_eq!(records.take_code("+4912345", b"later", moment(3601)).await.unwrap(), CodeCheck::Right);
+}
+
+#[tokio::test]
+async fn parallel_requests_for_codes_are_limited_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    let requests = (0..20).map(|_| {
+        let records = records.clone();
+        tokio::spawn(async move { put(&records, b"code", moment(0)).await.is_ok() })
+    });
+    let mut sent = 0;
+    for request in requests.collect::<Vec<_>>() {
+        sent += u32::from(request.await.unwrap());
+    }
+    assert_eq!(sent, 3);
+}
