@@ -1,6 +1,7 @@
 //! The only authority on stock: the port, the batcher, the embedded engine, and the suite every engine passes.
 
 pub mod batcher;
+pub mod conformance;
 pub mod embedded;
 mod handle;
 mod port;
