@@ -110,7 +110,7 @@ impl Machine {
 pub fn ensure_on_disk(folder: &Path) -> anyhow::Result<()> {
     let kind =
         rustix::fs::statfs(folder).with_context(|| format!("cannot look at {}", folder.display()))?.f_type;
-    let on_disk = i64::from(kind) != TMPFS_MAGIC;
+    let on_disk = kind != TMPFS_MAGIC;
     ensure!(on_disk, "{} is in memory (tmpfs); choose a folder on a disk with --folder", folder.display());
     Ok(())
 }

@@ -30,6 +30,7 @@ fn serve(answer: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr 
 }
 
 fn converse(mut stream: TcpStream, answer: impl Fn(u64) -> Vec<u8>, count: &AtomicU64) {
+    stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let mut body_bytes = 0;

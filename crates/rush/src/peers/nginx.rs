@@ -50,8 +50,13 @@ impl Nginx {
         let mut command = process::command(&program, Some(core));
         command.arg("-p").arg(&folder).arg("-c").arg(&configuration).arg("-e").arg(folder.join("error.log"));
         let mut master = Process::start("nginx", command, &folder.join("nginx.log"))?;
-        master.wait_until(START_LIMIT, || process::accepts(address))?;
-        let workers = host::children(master.id())?;
+        let id = master.id();
+        // The master listens before it has a worker.
+        let mut workers = Vec::new();
+        master.wait_until(START_LIMIT, || {
+            workers = host::children(id).unwrap_or_default();
+            !workers.is_empty() && process::accepts(address)
+        })?;
         let worker = *workers.first().context("nginx has no worker")?;
         Ok(Self { _master: master, worker, address })
     }
