@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use penstock_domain::Decision;
+use penstock_ledger::Health;
 use penstock_records::SettleError;
 use tokio::{sync::watch, time::Instant};
 
@@ -66,7 +67,15 @@ impl Settlement {
 
     /// Finds out where settlement stopped the last time.
     async fn locate(&self, progress: &mut Option<Progress>) -> Next {
+        if self.ledger.health() == Health::Recovering {
+            return Next::Idle;
+        }
         match self.records.cursor(STREAM).await {
+            Ok(position) if position > self.ledger.feed().head() => {
+                let head = self.ledger.feed().head();
+                let trouble = format!("decision {position} is settled, but the ledger ends with {head}");
+                self.fail("the records and the ledger don't belong together", &trouble)
+            }
             Ok(position) => {
                 self.stats.began_at(position);
                 self.ledger.feed().settled(position);

@@ -168,3 +168,16 @@ async fn parallel_requests_for_codes_are_limited_too() {
     }
     assert_eq!(sent, 3);
 }
+
+#[tokio::test]
+async fn codes_are_forgotten_after_their_end_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = open(&folder).await;
+    for second in 0..3 {
+        put(&records, b"code", moment(second)).await.unwrap();
+    }
+    records.forget_expired(moment(300)).await.unwrap();
+    assert!(put(&records, b"code", moment(300)).await.is_err());
+    records.forget_expired(moment(400)).await.unwrap();
+    put(&records, b"code", moment(400)).await.unwrap();
+}
