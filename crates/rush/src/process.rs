@@ -16,6 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a process may take to end after it was asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// The same when nobody waits for its work any more.
+const DROP_LIMIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(5);
 /// How much of a log is shown when its process failed.
 const LOG_LINES: usize = 20;
@@ -94,14 +96,22 @@ impl Process {
         Ok(())
     }
 
-    /// SIGTERM, and SIGKILL for a process that does not heed it.
+    /// SIGTERM; a process that does not heed it is an error, and is killed.
     pub fn stop(mut self) -> anyhow::Result<()> {
+        self.terminate(STOP_LIMIT)
+    }
+
+    fn terminate(&mut self, limit: Duration) -> anyhow::Result<()> {
+        // A child that was waited for has no process id any more; its number may be another's by now.
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no process id")?;
         kill_process(pid, Signal::TERM).with_context(|| format!("cannot stop {}", self.name))?;
         let started = Instant::now();
         while self.child.try_wait()?.is_none() {
-            if started.elapsed() > STOP_LIMIT {
-                bail!("{} did not end within {STOP_LIMIT:?} of SIGTERM", self.name);
+            if started.elapsed() > limit {
+                bail!("{} did not end within {limit:?} of SIGTERM", self.name);
             }
             thread::sleep(POLL);
         }
@@ -124,7 +134,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already; there is nobody to tell.
+        // SIGTERM first: a master that is killed, as nginx's, leaves its workers behind. There is nobody to tell.
+        let _ = self.terminate(DROP_LIMIT);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

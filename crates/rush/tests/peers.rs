@@ -38,5 +38,8 @@ fn nginx_refuses_every_order_with_an_answer_of_the_wanted_size() {
     assert_eq!(answer_size(nginx.address, request).unwrap(), 333);
     let outcome = load::run(&Options::new(nginx.address, 8), tape.readers(1, false), |_| {}).unwrap();
     assert_eq!((outcome.total.status(409), outcome.total.errors), (1000, 0));
-    assert!(host::cpu_seconds(nginx.worker).unwrap() >= 0.0);
+    let worker = nginx.worker;
+    assert!(host::cpu_seconds(worker).unwrap() >= 0.0);
+    drop(nginx);
+    assert!(host::cpu_seconds(worker).is_err(), "nginx's worker outlives it");
 }
