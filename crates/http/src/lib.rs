@@ -1,1 +1,44 @@
 //! API v1: handlers, identity, errors, metrics, OpenAPI, and the server.
+//!
+//! It translates between HTTP and the ledger, the records and the gate, and decides nothing itself.
+
+mod accounts;
+mod admin_audit;
+mod admin_dead_letters;
+mod admin_items;
+mod admin_orders;
+mod admin_sales;
+mod app;
+mod connection;
+mod entry;
+mod health;
+mod housekeeping;
+mod identity;
+mod items;
+mod json;
+mod me;
+mod metrics;
+mod openapi;
+mod options;
+mod orders;
+mod otp;
+mod pages;
+mod passwords;
+mod phone;
+mod problem;
+mod routes;
+mod sales;
+mod server;
+mod sessions;
+mod storefront;
+mod tally;
+mod wire;
+
+pub use identity::InvalidJwtKey;
+pub use openapi::openapi;
+pub use options::{
+    CodeSender, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SendFailed, SettlementView,
+};
+pub use problem::Code;
+pub use server::{Server, StartError};
+pub use storefront::Storefront;

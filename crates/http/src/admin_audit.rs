@@ -1,0 +1,76 @@
+//! The audit of a running shop: ledger and records are compared at one point of the feed.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use penstock_domain::Decision;
+use penstock_ledger::Unavailable;
+use penstock_records::AuditReport;
+
+use crate::{
+    app::{Admin, App},
+    problem::{Code, Problem},
+};
+
+/// The name under which settlement keeps its place in the embedded ledger's feed.
+const STREAM: &str = "ledger";
+const READ_AT_ONCE: usize = 10_000;
+/// Decisions that an audit holds in memory at most; when settlement is further behind, it has to catch up first.
+const MAX_PENDING: u64 = 2_000_000;
+const ATTEMPTS: u32 = 5;
+
+impl From<Unavailable> for Problem {
+    fn from(unavailable: Unavailable) -> Self {
+        tracing::warn!(reason = unavailable.reason, "the ledger can't be read");
+        Self::with_detail(Code::Unavailable, "The ledger can't be read at the moment.")
+    }
+}
+
+/// Compare ledger, stock log and orders
+///
+/// `ok` is true only if everything adds up. It reads everything, so one audit runs at a time.
+#[utoipa::path(get, path = "/api/v1/admin/audit", tag = "admin", security(("bearer" = []), ("session" = [])),
+    responses((status = 200, description = "The report", body = Object)))]
+pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<Response, Problem> {
+    let _turn = app.auditing.try_acquire().map_err(|_| Problem::from(Code::Busy))?;
+    for _ in 0..ATTEMPTS {
+        if let Some(report) = attempt(&app).await? {
+            return Ok(axum::Json(report).into_response());
+        }
+    }
+    Err(Problem::with_detail(Code::Busy, "Settlement moves too fast to audit. Try again in a moment."))
+}
+
+/// None if the feed forgot decisions that were settled while we read.
+async fn attempt(app: &App) -> Result<Option<AuditReport>, Problem> {
+    // The order matters: the records stand still at their cursor once the audit has begun, and the ledger's
+    // state is taken later, so that the decisions between the two are exactly those that are pending.
+    let audit = app.records.begin_audit(STREAM).await?;
+    let ledger = app.ledger.feed().state().await?;
+    let cursor = audit.cursor();
+    if ledger.position.saturating_sub(cursor) > MAX_PENDING {
+        return Err(Problem::with_detail(Code::Busy, "Settlement is too far behind to audit."));
+    }
+    match pending(app, cursor, ledger.position).await? {
+        Some(pending) => Ok(Some(audit.compare(&ledger, &pending).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn pending(app: &App, cursor: u64, head: u64) -> Result<Option<Vec<Decision>>, Problem> {
+    let mut pending: Vec<Decision> = Vec::new();
+    let mut position = cursor;
+    while position < head {
+        let read = app.ledger.feed().read(position, READ_AT_ONCE).await?;
+        let follows = read.first().is_some_and(|decision| decision.position == position + 1);
+        if !follows {
+            return Ok(None);
+        }
+        pending.extend(read.into_iter().filter(|decision| decision.position <= head));
+        position = pending.last().map_or(position, |decision| decision.position);
+    }
+    Ok(Some(pending))
+}

@@ -1,0 +1,134 @@
+//! Items: creating and changing them.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use hyper::StatusCode;
+use penstock_domain::{ItemId, Money};
+use penstock_records::Item;
+use serde::{Deserialize, Deserializer};
+use utoipa::ToSchema;
+
+use crate::{
+    app::{Admin, App},
+    json::{Complaints, Json, PathId},
+    problem::{Code, Problem},
+    wire::{ItemView, MoneyView},
+};
+
+const MAX_TITLE_CHARACTERS: usize = 200;
+const MAX_DESCRIPTION_CHARACTERS: usize = 10_000;
+const MAX_PICTURE_BYTES: usize = 2_000;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ItemRequest {
+    #[schema(max_length = 200)]
+    title: String,
+    #[serde(default)]
+    description: String,
+    /// The address of a picture: http, https, or a path on this server.
+    picture: Option<String>,
+    regular_price: MoneyView,
+}
+
+/// What is not named stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ItemChange {
+    title: Option<String>,
+    description: Option<String>,
+    /// `null` takes the picture away.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    picture: Option<Option<String>>,
+    regular_price: Option<MoneyView>,
+}
+
+/// Tells a field that is null from one that is not there.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+pub(crate) fn parse_money(
+    complaints: &mut Complaints,
+    field: &'static str,
+    money: &MoneyView,
+) -> Option<Money> {
+    complaints.take(field, Money::parse(&money.amount, &money.currency))
+}
+
+fn check_item(complaints: &mut Complaints, title: &str, description: &str, picture: Option<&str>) {
+    let title_is_fine = (1..=MAX_TITLE_CHARACTERS).contains(&title.trim().chars().count());
+    complaints.require(title_is_fine, "title", format!("has to have 1 to {MAX_TITLE_CHARACTERS} characters"));
+    complaints.require(
+        description.chars().count() <= MAX_DESCRIPTION_CHARACTERS,
+        "description",
+        format!("has to have at most {MAX_DESCRIPTION_CHARACTERS} characters"),
+    );
+    // Pages put it into an image element; other schemes have no business there.
+    let is_address = |picture: &str| {
+        picture.len() <= MAX_PICTURE_BYTES
+            && ["https://", "http://", "/"].iter().any(|start| picture.starts_with(start))
+            && !picture.chars().any(|character| character.is_control() || character.is_whitespace())
+    };
+    complaints.require(
+        picture.is_none_or(is_address),
+        "picture",
+        "has to be an address that begins with https://, http:// or /",
+    );
+}
+
+/// Create an item
+#[utoipa::path(post, path = "/api/v1/admin/items", tag = "admin", request_body = ItemRequest,
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = ItemView)))]
+pub(crate) async fn create_item(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    Json(request): Json<ItemRequest>,
+) -> Result<(StatusCode, axum::Json<ItemView>), Problem> {
+    let mut complaints = Complaints::default();
+    check_item(&mut complaints, &request.title, &request.description, request.picture.as_deref());
+    let regular_price = parse_money(&mut complaints, "regular_price", &request.regular_price);
+    complaints.check()?;
+    let item = Item {
+        id: ItemId::from_random(getrandom::u64().map_err(|_| Code::Internal)?),
+        title: request.title.trim().to_owned(),
+        description: request.description,
+        picture: request.picture,
+        regular_price: regular_price.ok_or(Code::Internal)?,
+        created_at: app.now(),
+    };
+    app.records.create_item(&item).await?;
+    Ok((StatusCode::CREATED, axum::Json(ItemView::from(&item))))
+}
+
+/// Change an item
+///
+/// Sales of the item show the change at once; their prices don't change.
+#[utoipa::path(patch, path = "/api/v1/admin/items/{id}", tag = "admin", params(("id" = String, Path)),
+    request_body = ItemChange, security(("bearer" = []), ("session" = [])),
+    responses((status = 200, body = ItemView)))]
+pub(crate) async fn change_item(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<ItemId>,
+    Json(change): Json<ItemChange>,
+) -> Result<axum::Json<ItemView>, Problem> {
+    let mut item = app.records.item(id).await?.ok_or(Code::ItemNotFound)?;
+    let mut complaints = Complaints::default();
+    item.title = change.title.map_or(item.title, |title| title.trim().to_owned());
+    item.description = change.description.unwrap_or(item.description);
+    item.picture = change.picture.unwrap_or(item.picture);
+    check_item(&mut complaints, &item.title, &item.description, item.picture.as_deref());
+    if let Some(price) = &change.regular_price {
+        item.regular_price =
+            parse_money(&mut complaints, "regular_price", price).unwrap_or(item.regular_price);
+    }
+    complaints.check()?;
+    if !app.records.update_item(&item).await? {
+        return Err(Code::ItemNotFound.into());
+    }
+    app.storefront.item_changed(&item);
+    Ok(axum::Json(ItemView::from(&item)))
+}

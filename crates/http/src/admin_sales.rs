@@ -1,0 +1,322 @@
+//! Sales: drafting, publishing and steering them.
+
+use std::{future::Future, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use hyper::{StatusCode, header::CONTENT_TYPE};
+use penstock_domain::{
+    ItemId, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleId, SaleRefusal, SaleState, SaleStatus,
+};
+use penstock_ledger::LedgerError;
+use penstock_records::{GateTerms, Item, SaleRow};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    admin_items::parse_money,
+    app::{Admin, App},
+    entry::APPLICATION_JSON,
+    json::{Complaints, Json, PageQuery, PathId, Query},
+    orders::page_response,
+    problem::{Code, Problem},
+    sales,
+    wire::{MoneyView, Page, RenderedSale, Rfc3339, SaleView, parse_time},
+};
+
+const DEFAULT_HOLD_SECONDS: u32 = 900;
+const NO_CHALLENGE: &str = "none";
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SaleRequest {
+    item_id: String,
+    price: MoneyView,
+    #[schema(minimum = 1)]
+    units: u32,
+    #[schema(minimum = 1)]
+    limit_per_buyer: u32,
+    /// Empty: open as soon as it is published.
+    #[schema(format = DateTime)]
+    opens_at: Option<String>,
+    /// Empty: open until it is closed.
+    #[schema(format = DateTime)]
+    closes_at: Option<String>,
+    /// How long an order is held for its payment; normally 900.
+    hold_seconds: Option<u32>,
+    gate: Option<GateRequest>,
+}
+
+/// What a buyer has to pass before ordering. This version has no challenge, no waiting room and no pass.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct GateRequest {
+    #[schema(example = "none")]
+    challenge: Option<String>,
+    waiting_room: bool,
+    pass_required: bool,
+}
+
+impl GateRequest {
+    fn check(&self, complaints: &mut Complaints) {
+        let challenge = self.challenge.as_deref().unwrap_or(NO_CHALLENGE);
+        complaints.require(
+            challenge == NO_CHALLENGE,
+            "gate.challenge",
+            "this version has no challenges; use \"none\"",
+        );
+        complaints.require(
+            !self.waiting_room,
+            "gate.waiting_room",
+            "this version has no waiting room; use false",
+        );
+        complaints.require(
+            !self.pass_required,
+            "gate.pass_required",
+            "this version has no purchase passes; use false",
+        );
+    }
+}
+
+impl SaleRequest {
+    fn check(&self, id: SaleId, item: ItemId, now: penstock_domain::Timestamp) -> Result<SaleRow, Problem> {
+        let mut complaints = Complaints::default();
+        let price = parse_money(&mut complaints, "price", &self.price);
+        complaints.require(
+            (1..=MAX_UNITS).contains(&self.units),
+            "units",
+            format!("has to be 1 to {MAX_UNITS}"),
+        );
+        complaints.require(
+            (1..=MAX_LIMIT_PER_BUYER).contains(&self.limit_per_buyer),
+            "limit_per_buyer",
+            format!("has to be 1 to {MAX_LIMIT_PER_BUYER}"),
+        );
+        let hold_seconds = self.hold_seconds.unwrap_or(DEFAULT_HOLD_SECONDS);
+        complaints.require(
+            (1..=MAX_HOLD_SECONDS).contains(&hold_seconds),
+            "hold_seconds",
+            format!("has to be 1 to {MAX_HOLD_SECONDS}"),
+        );
+        let mut time = |field, text: &Option<String>| {
+            text.as_deref().and_then(|text| complaints.take(field, parse_time(text)))
+        };
+        let opens_at = time("opens_at", &self.opens_at);
+        let closes_at = time("closes_at", &self.closes_at);
+        if let (Some(opens_at), Some(closes_at)) = (opens_at, closes_at) {
+            complaints.require(opens_at < closes_at, "closes_at", "has to come after opens_at");
+        }
+        self.gate.as_ref().unwrap_or(&GateRequest::default()).check(&mut complaints);
+        complaints.check()?;
+        Ok(SaleRow {
+            id,
+            item_id: item,
+            price: price.ok_or(Code::Internal)?,
+            units: self.units,
+            limit_per_buyer: self.limit_per_buyer,
+            opens_at,
+            closes_at,
+            hold_seconds,
+            gate: GateTerms { challenge: NO_CHALLENGE.to_owned(), waiting_room: false, pass_required: false },
+            published_at: None,
+            created_at: now,
+        })
+    }
+}
+
+/// Draft a sale
+#[utoipa::path(post, path = "/api/v1/admin/sales", tag = "admin", request_body = SaleRequest,
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = SaleView)))]
+pub(crate) async fn create_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    Json(request): Json<SaleRequest>,
+) -> Result<Response, Problem> {
+    let no_item = || Problem::invalid_field("item_id", "there is no such item");
+    let item_id: ItemId = request.item_id.parse().map_err(|_| no_item())?;
+    let now = app.now();
+    let id = SaleId::from_random(getrandom::u64().map_err(|_| Code::Internal)?);
+    let row = request.check(id, item_id, now)?;
+    let item = app.records.item(item_id).await?.ok_or_else(no_item)?;
+    app.records.create_sale(&row).await?;
+    let body = RenderedSale::new(&row, &item, None, SaleState::Draft).body(now);
+    Ok((StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
+}
+
+/// All sales, drafts too
+///
+/// Newest first.
+#[utoipa::path(get, path = "/api/v1/admin/sales", tag = "admin", params(PageQuery),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<SaleView>)))]
+pub(crate) async fn list_sales(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    Query(page): Query<PageQuery>,
+) -> Result<Response, Problem> {
+    let limit = page.limit()?;
+    let mut rows = app.records.sales(false, page.after()?, limit + 1).await?;
+    let has_more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| has_more).map(|row| row.id.to_string());
+    let now = app.now();
+    let mut bodies = Vec::with_capacity(rows.len());
+    for row in rows {
+        bodies.push(show(&app, row.id).await?.body(now));
+    }
+    Ok(page_response(&bodies, next))
+}
+
+/// The sale as it is on show, or as the draft it is.
+async fn show(app: &App, id: SaleId) -> Result<Arc<RenderedSale>, Problem> {
+    match app.storefront.shelf(id).and_then(|shelf| shelf.rendered(app.now())) {
+        Some(sale) => Ok(sale),
+        None => sales::draft(app, id).await.map(Arc::new),
+    }
+}
+
+async fn respond(app: &App, id: SaleId) -> Result<Response, Problem> {
+    let body = show(app, id).await?.body(app.now());
+    Ok(([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
+}
+
+/// Publish a sale
+///
+/// Loads its stock into the ledger; its terms are fixed from then on. Publishing twice changes nothing.
+#[utoipa::path(post, path = "/api/v1/admin/sales/{id}/publish", tag = "admin", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+pub(crate) async fn publish_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+) -> Result<Response, Problem> {
+    let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+    let item: Item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
+    // The details first: when the ledger tells of the sale, there has to be something to show. The records'
+    // mark comes last; if they fail here, publishing again sets it.
+    app.storefront.put(row.clone(), item);
+    app.ledger.publish(row.terms()).await?;
+    if !app.records.mark_published(id, app.now()).await? {
+        return Err(Code::SaleNotFound.into());
+    }
+    respond(&app, id).await
+}
+
+/// Asks the ledger to change a published sale.
+async fn steer(
+    app: &App,
+    id: SaleId,
+    change: impl Future<Output = Result<SaleStatus, LedgerError<SaleRefusal>>>,
+) -> Result<Response, Problem> {
+    match change.await {
+        Ok(_) => respond(app, id).await,
+        // The ledger doesn't know drafts; the records tell whether it is one.
+        Err(LedgerError::Refused(SaleRefusal::UnknownSale)) => {
+            app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+            Err(Code::NotPublished.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Pause a sale
+///
+/// New orders are refused until it is resumed; accepted ones can be paid.
+#[utoipa::path(post, path = "/api/v1/admin/sales/{id}/pause", tag = "admin", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+pub(crate) async fn pause_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+) -> Result<Response, Problem> {
+    steer(&app, id, app.ledger.pause(id)).await
+}
+
+/// Resume a paused sale
+#[utoipa::path(post, path = "/api/v1/admin/sales/{id}/resume", tag = "admin", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+pub(crate) async fn resume_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+) -> Result<Response, Problem> {
+    steer(&app, id, app.ledger.resume(id)).await
+}
+
+/// Close a sale for good
+#[utoipa::path(post, path = "/api/v1/admin/sales/{id}/close", tag = "admin", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+pub(crate) async fn close_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+) -> Result<Response, Problem> {
+    steer(&app, id, app.ledger.close(id)).await
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RestockRequest {
+    /// Units that come on top.
+    #[schema(minimum = 1)]
+    units: u32,
+}
+
+/// Add units to a sale
+#[utoipa::path(post, path = "/api/v1/admin/sales/{id}/restock", tag = "admin", params(("id" = String, Path)),
+    request_body = RestockRequest, security(("bearer" = []), ("session" = [])),
+    responses((status = 200, body = SaleView)))]
+pub(crate) async fn restock_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+    Json(request): Json<RestockRequest>,
+) -> Result<Response, Problem> {
+    if request.units == 0 {
+        return Err(Problem::invalid_field("units", "has to be at least 1"));
+    }
+    steer(&app, id, app.ledger.restock(id, request.units)).await
+}
+
+/// The counts of a sale by the ledger. `total = available + held + paid`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SaleStats {
+    sale_id: String,
+    /// Empty for a draft.
+    #[schema(value_type = String, example = "open")]
+    state: &'static str,
+    total: u32,
+    available: u32,
+    held: u32,
+    paid: u32,
+    /// Grows with every change.
+    version: u64,
+    #[schema(value_type = String, format = DateTime)]
+    server_time: Rfc3339,
+}
+
+/// The counts of a sale
+#[utoipa::path(get, path = "/api/v1/admin/sales/{id}/stats", tag = "admin", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleStats)))]
+pub(crate) async fn sale_stats(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+) -> Result<axum::Json<SaleStats>, Problem> {
+    let Some(status) = app.storefront.shelf(id).and_then(|shelf| shelf.status()) else {
+        app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+        return Err(Code::NotPublished.into());
+    };
+    let now = app.now();
+    Ok(axum::Json(SaleStats {
+        sale_id: id.to_string(),
+        state: status.state(now).as_str(),
+        total: status.total,
+        available: status.available,
+        held: status.held,
+        paid: status.paid,
+        version: status.version,
+        server_time: Rfc3339(now),
+    }))
+}

@@ -1,0 +1,141 @@
+//! Everything the handlers share, and how a handler gets at who is asking.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use penstock_domain::Timestamp;
+use penstock_gate::{AddressKey, KeyedLimit};
+use penstock_ledger::{Health, Ledger};
+use penstock_records::Records;
+use tokio::sync::Semaphore;
+
+use crate::{
+    identity::{Caller, Identity, InvalidJwtKey},
+    options::Options,
+    passwords::Passwords,
+    problem::{Canned, Code, Problem},
+    storefront::Storefront,
+    tally::Tally,
+};
+
+pub(crate) struct App {
+    pub(crate) storefront: Arc<Storefront>,
+    pub(crate) ledger: Ledger,
+    pub(crate) records: Records,
+    pub(crate) identity: Identity,
+    pub(crate) passwords: Passwords,
+    pub(crate) otp_by_address: KeyedLimit<AddressKey>,
+    pub(crate) sign_in_by_address: KeyedLimit<AddressKey>,
+    pub(crate) sign_in_by_phone: KeyedLimit<String>,
+    pub(crate) canned: Canned,
+    pub(crate) tallies: Vec<Arc<Tally>>,
+    pub(crate) started_at: Timestamp,
+    /// One audit at a time: it reads everything.
+    pub(crate) auditing: Semaphore,
+    pub(crate) options: Options,
+}
+
+impl App {
+    pub(crate) fn new(
+        options: Options,
+        workers: usize,
+        storefront: Arc<Storefront>,
+        ledger: Ledger,
+        records: Records,
+    ) -> Result<Self, InvalidJwtKey> {
+        Ok(Self {
+            storefront,
+            ledger,
+            records,
+            identity: Identity::new(&options)?,
+            passwords: Passwords::new(&options),
+            otp_by_address: KeyedLimit::new(options.otp_by_address),
+            sign_in_by_address: KeyedLimit::new(options.sign_in_by_address),
+            sign_in_by_phone: KeyedLimit::new(options.sign_in_by_phone),
+            canned: Canned::new(&options.problem_type_base),
+            tallies: (0..workers).map(|_| Arc::default()).collect(),
+            started_at: (options.clock)(),
+            auditing: Semaphore::new(1),
+            options,
+        })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.options.clock)()
+    }
+
+    /// What to say of a sale that is not on the storefront: before recovery is done it may still come.
+    pub(crate) fn missing_sale(&self) -> Problem {
+        match self.ledger.health() {
+            Health::Ready => Code::SaleNotFound.into(),
+            _ => Problem::with_detail(Code::Unavailable, "The sales are being loaded."),
+        }
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("App").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        app.identity.caller(&parts.method, &parts.headers, app.now())
+    }
+}
+
+/// Proof that the caller has the admin role.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admin;
+
+impl Admin {
+    /// An account's role is looked up, so that it can be given and taken at any time. While the records are
+    /// down the role at sign-in counts: a merchant has to be able to pause a sale even then.
+    pub(crate) async fn verify(caller: &Caller, app: &App) -> Result<Self, Problem> {
+        let is_admin = match caller {
+            Caller::Operator => true,
+            Caller::Subject(_) => false,
+            Caller::Account(session) => match app.records.account(session.account).await {
+                Ok(account) => account.is_some_and(|account| account.admin),
+                Err(_) => session.admin,
+            },
+        };
+        if is_admin {
+            Ok(Self)
+        } else {
+            Err(Problem::with_detail(Code::Forbidden, "This needs the admin role."))
+        }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Admin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let caller = Caller::from_request_parts(parts, app).await?;
+        Self::verify(&caller, app).await
+    }
+}
+
+/// The address a request comes from; None for loopback, which limits don't concern.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+impl Peer {
+    /// Checks a limit by address.
+    pub(crate) fn within(self, limit: &KeyedLimit<AddressKey>, now: Timestamp) -> Result<(), Problem> {
+        let Some(key) = AddressKey::of(self.0) else { return Ok(()) };
+        Ok(limit.check(&key, now)?)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Peer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().copied().ok_or(Code::Internal.into())
+    }
+}

@@ -1,0 +1,108 @@
+//! Whether the process lives, and whether it can sell.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
+use penstock_ledger::Health;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    app::App,
+    entry::CountAs,
+    problem::{Code, PROBLEM_JSON},
+    tally::Outcome,
+};
+
+const RECORDS_PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Alive {
+    #[schema(value_type = String, example = "alive")]
+    status: &'static str,
+}
+
+/// Whether the process lives
+#[utoipa::path(get, path = "/healthz", tag = "operation", responses((status = 200, body = Alive)))]
+pub(crate) async fn healthz() -> Json<Alive> {
+    Json(Alive { status: "alive" })
+}
+
+/// What selling rests on.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Readiness {
+    /// `ready` or `not ready`.
+    #[schema(value_type = String, example = "ready")]
+    status: &'static str,
+    /// `ready`, `recovering`, `journal: …` or `stopped`.
+    #[schema(example = "ready")]
+    ledger: String,
+    /// `ready`, or how many sales are still to be loaded.
+    #[schema(example = "ready")]
+    storefront: String,
+    /// `ready` or `unavailable`. Orders are accepted without them.
+    #[schema(value_type = String, example = "ready")]
+    records: &'static str,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    problem: Option<Problem>,
+}
+
+/// What makes it a problem too when it is red.
+#[derive(Debug, Serialize)]
+struct Problem {
+    r#type: String,
+    title: &'static str,
+    code: &'static str,
+    detail: String,
+}
+
+/// Whether it can sell
+///
+/// Red until recovery is done, and while the journal can't be written; says what is wrong.
+#[utoipa::path(get, path = "/readyz", tag = "operation",
+    responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
+    let ledger = match app.ledger.health() {
+        Health::Ready => None,
+        Health::Recovering => Some("recovering".to_owned()),
+        Health::Unavailable(reason) => Some(format!("journal: {reason}")),
+        Health::Stopped => Some("stopped".to_owned()),
+    };
+    let storefront = match app.storefront.incomplete().len() {
+        0 => None,
+        missing => Some(format!("{missing} sales are not loaded yet")),
+    };
+    let records = match tokio::time::timeout(RECORDS_PATIENCE, app.records.ping()).await {
+        Ok(Ok(())) => "ready",
+        _ => "unavailable",
+    };
+    let trouble = ledger.clone().or(storefront.clone());
+    let is_ready = trouble.is_none();
+    let ready = || "ready".to_owned();
+    let readiness = Readiness {
+        status: if is_ready { "ready" } else { "not ready" },
+        ledger: ledger.unwrap_or_else(ready),
+        storefront: storefront.unwrap_or_else(ready),
+        records,
+        problem: trouble.map(|detail| Problem {
+            r#type: format!("{}{}", app.options.problem_type_base, Code::Unavailable.as_str()),
+            title: "It can't sell at the moment",
+            code: Code::Unavailable.as_str(),
+            detail,
+        }),
+    };
+    if is_ready {
+        return Json(readiness).into_response();
+    }
+    let mut response = (Code::Unavailable.status(), Json(readiness)).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+    response.headers_mut().insert(RETRY_AFTER, 1.into());
+    response.extensions_mut().insert(CountAs(Outcome::Refused(Code::Unavailable)));
+    response
+}

@@ -1,0 +1,150 @@
+//! Who is asking: a session, a shop's token, or the admin token. Nothing here looks anything up.
+
+mod jwt;
+mod origin;
+mod revocations;
+mod session;
+
+use hyper::{
+    HeaderMap, Method,
+    header::{AUTHORIZATION, COOKIE},
+};
+use penstock_domain::{AccountId, BuyerId, Timestamp};
+use subtle::ConstantTimeEq;
+
+pub use self::jwt::InvalidJwtKey;
+use self::{
+    jwt::JwtVerifier,
+    session::{Session, SessionSigner},
+};
+pub(crate) use self::{
+    revocations::Revocations,
+    session::{SessionId, keyed},
+};
+use crate::{
+    options::Options,
+    problem::{Code, Problem},
+};
+
+pub(crate) const SESSION_COOKIE: &str = "penstock_session";
+
+/// A verified identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// Whoever has the admin token.
+    Operator,
+    Account(Session),
+    /// The subject of a shop's token.
+    Subject(BuyerId),
+}
+
+impl Caller {
+    /// Who an order would belong to. An operator is nobody who could own one.
+    pub(crate) fn buyer(&self) -> Result<BuyerId, Problem> {
+        match self {
+            Self::Operator => {
+                Err(Problem::with_detail(Code::Forbidden, "The admin token is not a buyer. Use an account."))
+            }
+            Self::Account(session) => Ok(BuyerId::of_account(session.account)),
+            Self::Subject(buyer) => Ok(buyer.clone()),
+        }
+    }
+
+    /// The session, for calls that only an account of ours can make.
+    pub(crate) fn session(&self) -> Result<&Session, Problem> {
+        match self {
+            Self::Account(session) => Ok(session),
+            _ => Err(Problem::with_detail(Code::Forbidden, "Only an account can do this.")),
+        }
+    }
+}
+
+pub(crate) struct Identity {
+    sessions: SessionSigner,
+    session_seconds: u32,
+    admin_token: Option<String>,
+    jwt: Option<JwtVerifier>,
+    pub(crate) revocations: Revocations,
+}
+
+impl Identity {
+    pub(crate) fn new(options: &Options) -> Result<Self, InvalidJwtKey> {
+        Ok(Self {
+            sessions: SessionSigner::new(&options.session_secret),
+            session_seconds: options.session_seconds,
+            // An empty token would let in everybody who sends an empty bearer.
+            admin_token: options.admin_token.clone().filter(|token| !token.is_empty()),
+            jwt: options.jwt.as_ref().map(JwtVerifier::new).transpose()?,
+            revocations: Revocations::default(),
+        })
+    }
+
+    /// Begins a session; answers its token.
+    pub(crate) fn sign_in(
+        &self,
+        account: AccountId,
+        admin: bool,
+        now: Timestamp,
+    ) -> Result<(String, Session), Problem> {
+        let id = SessionId::random().map_err(|_| Problem::from(Code::Internal))?;
+        let expires_at = now.plus_seconds(self.session_seconds);
+        let session = Session { account, id, issued_at: now, expires_at, admin };
+        Ok((self.sessions.token(&session), session))
+    }
+
+    /// Who is asking; 401 if nobody, or nobody we can be sure of.
+    pub(crate) fn caller(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Caller, Problem> {
+        if let Some(authorization) = headers.get(AUTHORIZATION) {
+            let token = bearer(authorization.as_bytes()).ok_or(Code::Unauthorized)?;
+            return self.verify(token, now).ok_or(Code::Unauthorized.into());
+        }
+        let token = cookie(headers, SESSION_COOKIE).ok_or(Code::Unauthorized)?;
+        let session = self.verify_session(token, now).ok_or(Code::Unauthorized)?;
+        if !method.is_safe() && origin::is_cross_site(headers) {
+            return Err(Problem::with_detail(
+                Code::CrossSite,
+                "The cookie is only accepted from pages of this site.",
+            ));
+        }
+        Ok(Caller::Account(session))
+    }
+
+    fn verify(&self, token: &str, now: Timestamp) -> Option<Caller> {
+        if let Some(admin_token) = &self.admin_token
+            && bool::from(admin_token.as_bytes().ct_eq(token.as_bytes()))
+        {
+            return Some(Caller::Operator);
+        }
+        if token.starts_with(session::PREFIX) {
+            return self.verify_session(token, now).map(Caller::Account);
+        }
+        self.jwt.as_ref()?.verify(token, now).map(Caller::Subject)
+    }
+
+    fn verify_session(&self, token: &str, now: Timestamp) -> Option<Session> {
+        let session = self.sessions.verify(token)?;
+        let valid = now < session.expires_at && !self.revocations.cover(&session);
+        valid.then_some(session)
+    }
+}
+
+fn bearer(authorization: &[u8]) -> Option<&str> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    if !scheme.eq_ignore_ascii_case(b"bearer ") {
+        return None;
+    }
+    std::str::from_utf8(token).ok().map(str::trim)
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|value| value.split(';')).find_map(|pair| {
+        let (known, value) = pair.split_once('=')?;
+        (known.trim() == name).then(|| value.trim())
+    })
+}

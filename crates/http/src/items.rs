@@ -1,0 +1,41 @@
+//! Items as buyers see them.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use penstock_domain::ItemId;
+
+use crate::{
+    app::App,
+    json::{PageQuery, PathId, Query},
+    problem::{Code, Problem},
+    wire::{ItemView, Page},
+};
+
+/// All items
+///
+/// Newest first.
+#[utoipa::path(get, path = "/api/v1/items", tag = "items", params(PageQuery),
+    responses((status = 200, body = Page<ItemView>)))]
+pub(crate) async fn list_items(
+    State(app): State<Arc<App>>,
+    Query(page): Query<PageQuery>,
+) -> Result<Json<Page<ItemView>>, Problem> {
+    let limit = page.limit()?;
+    let mut items = app.records.items(page.after()?, limit + 1).await?;
+    let has_more = items.len() > limit as usize;
+    items.truncate(limit as usize);
+    let next = items.last().filter(|_| has_more).map(|item| item.id.to_string());
+    Ok(Json(Page { data: items.iter().map(ItemView::from).collect(), next }))
+}
+
+/// An item
+#[utoipa::path(get, path = "/api/v1/items/{id}", tag = "items", params(("id" = String, Path)),
+    responses((status = 200, body = ItemView)))]
+pub(crate) async fn get_item(
+    State(app): State<Arc<App>>,
+    PathId(id): PathId<ItemId>,
+) -> Result<Json<ItemView>, Problem> {
+    let item = app.records.item(id).await?.ok_or(Code::ItemNotFound)?;
+    Ok(Json(ItemView::from(&item)))
+}

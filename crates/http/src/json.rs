@@ -1,0 +1,228 @@
+//! Reads bodies, paths and queries, and answers what can't be used with a problem that names the field.
+
+use std::{borrow::Cow, future::poll_fn, pin::Pin, str::FromStr, sync::Arc, time::Duration};
+
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use bytes::{Buf as _, Bytes, BytesMut};
+use hyper::{
+    HeaderMap,
+    body::Body,
+    header::{CONTENT_TYPE, HeaderValue},
+    http::request::Parts,
+};
+use penstock_domain::{ItemId, OrderId, SaleId};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::error::Category;
+
+use crate::{
+    app::App,
+    problem::{Code, FieldError, Problem},
+};
+
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
+/// So much more is read and thrown away, so that a client gets to see why it is refused.
+const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+const DEFAULT_PAGE: u32 = 50;
+const MAX_PAGE: u32 = 200;
+
+/// A JSON body.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        expect_json(&parts.headers)?;
+        parse(&read_body(body).await?).map(Self)
+    }
+}
+
+pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_json = |value: &HeaderValue| {
+        let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        kind.eq_ignore_ascii_case(b"application/json")
+            || (kind.len() > 17
+                && kind[..12].eq_ignore_ascii_case(b"application/")
+                && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"))
+    };
+    if headers.get(CONTENT_TYPE).is_some_and(is_json) {
+        Ok(())
+    } else {
+        Err(Code::UnsupportedMediaType.into())
+    }
+}
+
+/// Reads a whole body of bounded size in bounded time.
+pub(crate) async fn read_body<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > (MAX_BODY_BYTES + MAX_DISCARDED_BYTES) as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, read_frames(&mut body)).await {
+        Ok(read) => read,
+        Err(_) => Err(Problem::with_detail(Code::BadRequest, "The body did not arrive in time.")),
+    }
+}
+
+async fn read_frames<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    let mut length = 0;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
+        let Ok(frame) = frame else {
+            return Err(Problem::with_detail(Code::BadRequest, "The body broke off."));
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.remaining();
+        if length > MAX_BODY_BYTES + MAX_DISCARDED_BYTES {
+            break;
+        }
+        // Nearly all bodies come in one piece, which is used as it is.
+        if first.is_empty() {
+            first = data;
+        } else if length <= MAX_BODY_BYTES {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    if length > MAX_BODY_BYTES {
+        return Err(too_large());
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+fn too_large() -> Problem {
+    Problem::with_detail(Code::BodyTooLarge, format!("A body may have at most {MAX_BODY_BYTES} bytes."))
+}
+
+/// Reads JSON. Syntax errors are 400; what is JSON but not what was expected is 422 and names the field.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // Only when it fails it is read again, to find out where.
+    serde_json::from_slice(body).map_err(|error| explain::<T>(body, &error))
+}
+
+fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
+    let message = error.to_string();
+    let is_data = error.classify() == Category::Data || message.starts_with("number out of range");
+    if !is_data {
+        return Problem::with_detail(Code::MalformedJson, message);
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let field = match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+        Err(located) => located.path().to_string(),
+        Ok(_) => String::new(),
+    };
+    // The position says nothing that the field does not say better.
+    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+    let field = match quoted_after(&message, "unknown field ").or(quoted_after(&message, "missing field ")) {
+        Some(name) if field == "." || field.is_empty() => name.to_owned(),
+        Some(name) if !field.ends_with(name) => format!("{field}.{name}"),
+        _ => field,
+    };
+    Problem::invalid_field(field, message)
+}
+
+fn quoted_after<'a>(message: &'a str, words: &str) -> Option<&'a str> {
+    message.strip_prefix(words)?.strip_prefix('`')?.split('`').next()
+}
+
+/// Something that has an id in a path. An id that can't exist is not found, like one that doesn't.
+pub(crate) trait Resource: FromStr {
+    const MISSING: Code;
+}
+
+impl Resource for SaleId {
+    const MISSING: Code = Code::SaleNotFound;
+}
+
+impl Resource for ItemId {
+    const MISSING: Code = Code::ItemNotFound;
+}
+
+impl Resource for OrderId {
+    const MISSING: Code = Code::OrderNotFound;
+}
+
+/// The id in the path.
+#[derive(Debug)]
+pub(crate) struct PathId<T>(pub(crate) T);
+
+impl<T: Resource> FromRequestParts<Arc<App>> for PathId<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let missing = Problem::from(T::MISSING);
+        let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| missing.clone())?;
+        let id = params.iter().find(|(name, _)| *name == "id").and_then(|(_, id)| id.parse().ok());
+        id.map(Self).ok_or(missing)
+    }
+}
+
+/// A query string, read into `T`.
+#[derive(Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
+        match axum::extract::Query::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(error) => Err(Problem::with_detail(Code::InvalidRequest, error.body_text())),
+        }
+    }
+}
+
+/// Which part of a list is asked for, as it comes in.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
+    /// How many at most: 1 to 200, normally 50.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    pub(crate) limit: Option<String>,
+    /// The `next` of the page before.
+    pub(crate) after: Option<String>,
+}
+
+impl PageQuery {
+    pub(crate) fn limit(&self) -> Result<u32, Problem> {
+        let Some(limit) = &self.limit else { return Ok(DEFAULT_PAGE) };
+        let limit = limit.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit));
+        limit.ok_or_else(|| Problem::invalid_field("limit", format!("has to be 1 to {MAX_PAGE}")))
+    }
+
+    pub(crate) fn after<T: FromStr>(&self) -> Result<Option<T>, Problem> {
+        let parse = |after: &String| after.parse().map_err(|_| bad_cursor());
+        self.after.as_ref().map(parse).transpose()
+    }
+}
+
+pub(crate) fn bad_cursor() -> Problem {
+    Problem::invalid_field("after", "has to be the `next` of an earlier page")
+}
+
+/// Gathers what is wrong with a body, so that all of it is said at once.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(Vec<FieldError>);
+
+impl Complaints {
+    pub(crate) fn require(&mut self, fine: bool, field: &'static str, message: impl Into<Cow<'static, str>>) {
+        if !fine {
+            self.0.push(FieldError { field: field.into(), message: message.into() });
+        }
+    }
+
+    /// Passes a good value on and notes a bad one.
+    pub(crate) fn take<T, E: ToString>(&mut self, field: &'static str, value: Result<T, E>) -> Option<T> {
+        value.map_err(|error| self.require(false, field, error.to_string())).ok()
+    }
+
+    pub(crate) fn check(self) -> Result<(), Problem> {
+        if self.0.is_empty() { Ok(()) } else { Err(Problem::invalid(self.0)) }
+    }
+}

@@ -1,0 +1,82 @@
+//! The caller's own account.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    accounts::check_password,
+    app::{Admin, App},
+    identity::Caller,
+    json::{Complaints, Json},
+    problem::{Code, Problem},
+    wire::AccountView,
+};
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Me {
+    /// The buyer that orders belong to; empty for the admin token.
+    buyer: Option<String>,
+    /// `buyer` or `admin`.
+    #[schema(value_type = String, example = "buyer")]
+    role: &'static str,
+    /// Empty for a shop's token and for the admin token.
+    account: Option<AccountView>,
+}
+
+/// Who you are
+#[utoipa::path(get, path = "/api/v1/me", tag = "accounts", security(("bearer" = []), ("session" = [])),
+    responses((status = 200, body = Me)))]
+pub(crate) async fn get_me(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Me>, Problem> {
+    let account = match &caller {
+        Caller::Account(session) => {
+            Some(app.records.account(session.account).await?.ok_or(Code::Unauthorized)?)
+        }
+        _ => None,
+    };
+    let is_admin = Admin::verify(&caller, &app).await.is_ok();
+    Ok(axum::Json(Me {
+        buyer: caller.buyer().ok().map(|buyer| buyer.to_string()),
+        role: if is_admin { "admin" } else { "buyer" },
+        account: account.as_ref().map(AccountView::from),
+    }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PasswordRequest {
+    current_password: String,
+    #[schema(min_length = 8)]
+    new_password: String,
+}
+
+/// Change the password
+///
+/// Ends all sessions of the account, this one too.
+#[utoipa::path(put, path = "/api/v1/me/password", tag = "accounts", request_body = PasswordRequest,
+    security(("bearer" = []), ("session" = [])), responses((status = 204)))]
+pub(crate) async fn change_password(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Json(request): Json<PasswordRequest>,
+) -> Result<StatusCode, Problem> {
+    let session = *caller.session()?;
+    let mut complaints = Complaints::default();
+    check_password(&mut complaints, "new_password", &request.new_password);
+    complaints.check()?;
+    let account = app.records.account(session.account).await?.ok_or(Code::Unauthorized)?;
+    app.sign_in_by_phone.check(&account.phone, app.now())?;
+    let turn = app.passwords.turn().await?;
+    if !turn.verify(request.current_password, Some(account.password_hash)).await? {
+        return Err(Code::BadCredentials.into());
+    }
+    let hash = app.passwords.turn().await?.hash(request.new_password).await?;
+    let now = app.now();
+    app.records.set_password(account.id, &hash, now).await?;
+    let horizon = now.plus_millis(-i64::from(app.options.session_seconds) * 1000);
+    app.identity.revocations.revoke_account(account.id, now, horizon).map_err(|_| Code::Busy)?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,151 @@
+//! `/metrics`, in the text format of OpenMetrics.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use penstock_ledger::{BATCH_SIZE_BOUNDS, Health};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeGaugeValue, text::encode},
+    metrics::{MetricType, exemplar::Exemplar},
+    registry::Registry,
+};
+
+use crate::{
+    app::App,
+    problem::{Code, Problem},
+    tally::{Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
+};
+
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+type Labels = [(&'static str, String); 1];
+type Written = Result<(), std::fmt::Error>;
+
+/// Metrics for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "operation", responses((status = 200, body = String)))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Figures(app)));
+    let mut text = String::new();
+    encode(&mut text, &registry).map_err(|_| Code::Internal)?;
+    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+}
+
+/// Reads everything at the moment it is asked for.
+#[derive(Debug)]
+struct Figures(Arc<App>);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Written {
+        self.requests(&mut encoder)?;
+        self.latencies(&mut encoder)?;
+        self.ledger(&mut encoder)?;
+        self.settlement(&mut encoder)?;
+        let started_seconds = self.0.started_at.as_millis() as f64 / 1000.0;
+        let help = "When the server started, in seconds since 1970";
+        gauge(&mut encoder, "process_start_time_seconds", help, &started_seconds)
+    }
+}
+
+impl Figures {
+    fn requests(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let help = "Requests by outcome: every request counts exactly once";
+        let mut family = encoder.encode_descriptor("penstock_requests", help, None, MetricType::Counter)?;
+        for outcome in 0..OUTCOMES {
+            let count: u64 = self.0.tallies.iter().map(|tally| tally.outcomes[outcome].load(Relaxed)).sum();
+            let labels: Labels = [("code", Outcome::name(outcome).to_owned())];
+            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+        }
+        Ok(())
+    }
+
+    fn latencies(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let help =
+            "Time from a request's head to its answer, by kind of call; what the latch refuses is not timed";
+        let name = "penstock_request_duration_seconds";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for group in Group::ALL {
+            let mut counts = [0; LATENCY_BOUNDS_MICROSECONDS.len() + 1];
+            let mut microseconds = 0;
+            for latency in self.0.tallies.iter().map(|tally| &tally.latencies[group as usize]) {
+                microseconds += latency.microseconds.load(Relaxed);
+                for (count, bucket) in counts.iter_mut().zip(&latency.buckets) {
+                    *count += bucket.load(Relaxed);
+                }
+            }
+            let bounds = LATENCY_BOUNDS_MICROSECONDS.map(|bound| bound as f64 / 1_000_000.0);
+            let labels: Labels = [("group", group.as_str().to_owned())];
+            family.encode_family(&labels)?.encode_histogram(
+                microseconds as f64 / 1_000_000.0,
+                counts.iter().sum(),
+                &buckets(&bounds, &counts),
+                None::<&std::collections::HashMap<usize, Exemplar<Labels, f64>>>,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn ledger(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let stats = self.0.ledger.stats();
+        let is_ready = u64::from(self.0.ledger.health() == Health::Ready);
+        gauge(encoder, "penstock_ledger_ready", "1 if the ledger decides", &is_ready)?;
+        let depth = self.0.ledger.queue_depth() as u64;
+        gauge(encoder, "penstock_ledger_queue_depth", "Requests that wait for the ledger's writer", &depth)?;
+        counter(encoder, "penstock_ledger_batches", "Batches decided and made durable", stats.batches)?;
+        counter(encoder, "penstock_ledger_commands", "Commands decided", stats.commands)?;
+        let help = "Commands answered unavailable because their commit failed";
+        counter(encoder, "penstock_ledger_failed_commands", help, stats.failed_commands)?;
+        let help = "Time spent deciding and waiting for durability";
+        let seconds = stats.commit_time.as_secs_f64();
+        let mut commit =
+            encoder.encode_descriptor("penstock_ledger_commit_seconds", help, None, MetricType::Counter)?;
+        commit.encode_counter(&seconds, None::<&Exemplar<Labels, f64>>)?;
+        let help = "Commands decided together";
+        let mut sizes =
+            encoder.encode_descriptor("penstock_ledger_batch_size", help, None, MetricType::Histogram)?;
+        sizes.encode_histogram(
+            stats.commands as f64,
+            stats.batch_sizes.iter().sum(),
+            &buckets(&BATCH_SIZE_BOUNDS.map(|bound| bound as f64), &stats.batch_sizes),
+            None::<&std::collections::HashMap<usize, Exemplar<Labels, f64>>>,
+        )
+    }
+
+    fn settlement(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let view = (self.0.options.settlement)();
+        gauge(encoder, "penstock_settlement_position", "The last settled decision", &view.position)?;
+        let help = "Decisions that are not settled yet";
+        gauge(encoder, "penstock_settlement_lag_decisions", help, &view.lag_decisions)?;
+        let help = "Age of the oldest decision that is not settled yet";
+        gauge(encoder, "penstock_settlement_lag_seconds", help, &view.lag_seconds)?;
+        counter(
+            encoder,
+            "penstock_settlement_retries",
+            "Settlements that had to be tried again",
+            view.retries,
+        )?;
+        let help = "Decisions put aside because they could not be settled";
+        counter(encoder, "penstock_settlement_dead_letters", help, view.dead_letters)?;
+        counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: &impl EncodeGaugeValue) -> Written {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
+}
+
+fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> Written {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    metric.encode_counter(&value, None::<&Exemplar<Labels, u64>>)
+}
+
+/// Counts per bucket with their upper bounds, as the encoder wants them; it adds them up itself.
+fn buckets(bounds: &[f64], counts: &[u64]) -> Vec<(f64, u64)> {
+    bounds.iter().copied().chain([f64::MAX]).zip(counts.iter().copied()).collect()
+}

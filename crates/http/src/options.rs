@@ -1,0 +1,171 @@
+//! What the server is told by whoever starts it: settings, and the ports to what lies outside.
+
+use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use penstock_gate::LimitOptions;
+use penstock_ledger::Clock;
+
+const DAY_SECONDS: u32 = 24 * 3600;
+
+#[derive(Clone)]
+pub struct Options {
+    pub listen: SocketAddr,
+    /// Threads that serve, each with its own listener; 0 means one for each core.
+    pub workers: usize,
+    /// The only way the server learns the time.
+    pub clock: Clock,
+    /// Signs session tokens and one-time codes. Whoever has it can sign in as anybody.
+    pub session_secret: [u8; 32],
+    pub session_seconds: u32,
+    /// Marks the session cookie `Secure`; for servers that are reached by HTTPS only.
+    pub secure_cookies: bool,
+    /// A bearer token with the admin role.
+    pub admin_token: Option<String>,
+    /// Accepts a shop's own tokens as identity.
+    pub jwt: Option<JwtOptions>,
+    pub one_time_codes: OneTimeCodeOptions,
+    pub code_sender: Arc<dyn CodeSender>,
+    /// Requests for one-time codes from one address.
+    pub otp_by_address: LimitOptions,
+    /// Sign-ins from one address.
+    pub sign_in_by_address: LimitOptions,
+    /// Sign-ins to one account.
+    pub sign_in_by_phone: LimitOptions,
+    /// Passwords that are hashed at the same time; 0 means one for each core.
+    pub password_hashes_at_once: usize,
+    /// Requests that may wait for it; one more is answered `busy`.
+    pub password_hashes_waiting: usize,
+    /// Open connections over all workers; more wait to be accepted.
+    pub max_connections: usize,
+    /// How long a connection may go without completing the next request.
+    pub idle_timeout: Duration,
+    /// How long `Server::stop` waits for requests under way.
+    pub drain_timeout: Duration,
+    /// What is put before a code to make a problem's `type`; `/errors/` is served by this server.
+    pub problem_type_base: String,
+    /// How settlement is getting on, for the metrics.
+    pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
+}
+
+impl Options {
+    pub fn new(clock: Clock, session_secret: [u8; 32]) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            workers: 0,
+            clock,
+            session_secret,
+            session_seconds: 30 * DAY_SECONDS,
+            secure_cookies: false,
+            admin_token: None,
+            jwt: None,
+            one_time_codes: OneTimeCodeOptions::default(),
+            code_sender: Arc::new(LogSender),
+            otp_by_address: limit(10, Duration::from_secs(30)),
+            sign_in_by_address: limit(30, Duration::from_secs(5)),
+            sign_in_by_phone: limit(10, Duration::from_secs(30)),
+            password_hashes_at_once: 0,
+            password_hashes_waiting: 64,
+            max_connections: 65_536,
+            idle_timeout: Duration::from_secs(75),
+            drain_timeout: Duration::from_secs(30),
+            problem_type_base: "/errors/".to_owned(),
+            settlement: Arc::new(SettlementView::default),
+        }
+    }
+}
+
+fn limit(burst: u32, one_per: Duration) -> LimitOptions {
+    LimitOptions { burst: NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN), one_per, max_keys: 100_000 }
+}
+
+impl fmt::Debug for Options {
+    /// Leaves out what is secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Options")
+            .field("listen", &self.listen)
+            .field("workers", &self.workers)
+            .field("jwt", &self.jwt)
+            .field("has_admin_token", &self.admin_token.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct JwtOptions {
+    pub key: JwtKey,
+    /// If set, `iss` has to be this.
+    pub issuer: Option<String>,
+    /// If set, `aud` has to contain this.
+    pub audience: Option<String>,
+    /// How far the shop's clock may be off.
+    pub leeway_seconds: u32,
+}
+
+/// The kind of key fixes the algorithm: a token has no say in it.
+#[derive(Clone)]
+pub enum JwtKey {
+    /// HS256.
+    Secret(Vec<u8>),
+    /// EdDSA or RS256, whichever the key is for.
+    PublicKeyPem(String),
+}
+
+impl fmt::Debug for JwtKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Secret(_) => "Secret",
+            Self::PublicKeyPem(_) => "PublicKeyPem",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneTimeCodeOptions {
+    pub lifetime_seconds: u32,
+    /// So many codes are sent to one phone in a window.
+    pub max_per_window: u32,
+    pub window_seconds: u32,
+}
+
+impl Default for OneTimeCodeOptions {
+    fn default() -> Self {
+        Self { lifetime_seconds: 300, max_per_window: 5, window_seconds: 3600 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the one-time code could not be sent: {0}")]
+pub struct SendFailed(pub String);
+
+/// Brings a one-time code to a phone.
+pub trait CodeSender: Send + Sync + 'static {
+    fn send<'a>(&'a self, phone: &'a str, code: &'a str) -> BoxFuture<'a, Result<(), SendFailed>>;
+}
+
+/// The default sender: it writes the code to the log, so that everything works before a gateway is bought.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSender;
+
+impl CodeSender for LogSender {
+    fn send<'a>(&'a self, phone: &'a str, code: &'a str) -> BoxFuture<'a, Result<(), SendFailed>> {
+        tracing::info!(
+            phone,
+            code,
+            "one-time code written here by the default sender, not sent to the phone"
+        );
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// How far settlement has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SettlementView {
+    pub position: u64,
+    pub lag_decisions: u64,
+    pub lag_seconds: f64,
+    pub retries: u64,
+    pub dead_letters: u64,
+    pub expired: u64,
+}

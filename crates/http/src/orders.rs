@@ -1,0 +1,238 @@
+//! Orders: placing, reading, paying and cancelling them. The ledger decides and is asked first; the records
+//! only know what has been settled.
+
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    body::Body,
+    header::{CONTENT_TYPE, HeaderName},
+};
+use penstock_domain::{BuyerId, Claim, KeyDigest, Order, OrderId, SaleId};
+use penstock_records::OrderRow;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    app::App,
+    entry::{APPLICATION_JSON, CountAs},
+    identity::Caller,
+    json::{self, PageQuery, PathId, Query},
+    problem::{Code, Problem},
+    tally::Outcome,
+    wire::{OrderTemplate, OrderView, Page},
+};
+
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The ledger is asked for so many of a buyer's newest orders; older ones are settled long since.
+const MAX_FROM_LEDGER: u32 = 1_000;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OrderRequest {
+    /// How many units.
+    #[schema(minimum = 1, example = 1)]
+    quantity: u32,
+}
+
+/// Places an order; answers its JSON. This is the path that has to be fast, so `entry` calls it directly.
+pub(crate) async fn place<B>(
+    app: &App,
+    sale: SaleId,
+    headers: &HeaderMap,
+    body: B,
+) -> Result<Vec<u8>, Problem>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let key = headers.get(IDEMPOTENCY_KEY).ok_or(Code::IdempotencyKeyRequired)?;
+    let key = KeyDigest::of(key.as_bytes()).map_err(|_| Code::IdempotencyKeyInvalid)?;
+    let now = app.now();
+    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+    let latch = shelf.latch().ok_or_else(|| app.missing_sale())?;
+    if let Some(refusal) = latch.refuses(key, now) {
+        return Err(Code::from(refusal).into());
+    }
+    let details = shelf.details().ok_or(Code::Unavailable)?;
+    let buyer = app.identity.caller(&Method::POST, headers, now)?.buyer()?;
+    json::expect_json(headers)?;
+    let OrderRequest { quantity } = json::parse(&json::read_body(body).await?)?;
+    if quantity == 0 {
+        return Err(Problem::invalid_field("quantity", "has to be at least 1"));
+    }
+    let order = app.ledger.claim(Claim { sale, buyer, quantity, key }).await?;
+    Ok(details.order_template.body(&order))
+}
+
+/// Place an order
+///
+/// An accepted order is a hold: its units are yours until `pay_before`. Send a new random `Idempotency-Key` with
+/// each order; a retry with the same key gets the first answer again.
+#[utoipa::path(post, path = "/api/v1/sales/{id}/orders", tag = "orders",
+    params(("id" = String, Path, description = "The sale"), ("Idempotency-Key" = String, Header)),
+    request_body = OrderRequest, security(("bearer" = []), ("session" = [])),
+    responses((status = 201, body = OrderView)))]
+pub(crate) async fn place_order(
+    State(app): State<Arc<App>>,
+    PathId(sale): PathId<SaleId>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let order = place(&app, sale, &parts.headers, body).await?;
+    let mut response = (StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], order).into_response();
+    response.extensions_mut().insert(CountAs(Outcome::Accepted));
+    Ok(response)
+}
+
+/// Your orders
+///
+/// Newest first.
+#[utoipa::path(get, path = "/api/v1/orders", tag = "orders", params(PageQuery),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<OrderView>)))]
+pub(crate) async fn list_orders(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Query(page): Query<PageQuery>,
+) -> Result<Response, Problem> {
+    let buyer = caller.buyer()?;
+    let limit = page.limit()? as usize;
+    let after = match page.after::<OrderId>()? {
+        Some(after) => Some(find(&app, after, Some(&buyer)).await?.ok_or_else(json::bad_cursor)?.order),
+        None => None,
+    };
+    let mut orders = merged(&app, &buyer, after.as_ref().map(|order| order.id), limit as u32 + 1).await?;
+    let place = |order: &Order| Reverse((order.created_at, order.id));
+    if let Some(after) = &after {
+        orders.retain(|found| place(&found.order) > place(after));
+    }
+    orders.sort_unstable_by_key(|found| place(&found.order));
+    let next = (orders.len() > limit).then(|| orders[limit - 1].order.id.to_string());
+    orders.truncate(limit);
+    Ok(page_response(&render(&app, &orders).await?, next))
+}
+
+/// An order and, if it came from the records, what they say of its price.
+struct Found {
+    order: Order,
+    settled: Option<OrderRow>,
+}
+
+/// The ledger's orders over the records': what both know, the ledger knows better.
+async fn merged(
+    app: &App,
+    buyer: &BuyerId,
+    after: Option<OrderId>,
+    limit: u32,
+) -> Result<Vec<Found>, Problem> {
+    let fresh = app.ledger.orders_of(buyer.clone(), MAX_FROM_LEDGER).await?;
+    let mut found: HashMap<OrderId, Found> = HashMap::new();
+    match app.records.orders_of(buyer, after, limit).await {
+        Ok(rows) => found.extend(rows.into_iter().map(|row| (row.order.id, Found::settled(row)))),
+        // The ledger alone has everything recent; better that than nothing.
+        Err(error) => tracing::warn!(%error, "orders are listed without the records"),
+    }
+    found.extend(fresh.into_iter().map(|order| (order.id, Found { order, settled: None })));
+    Ok(found.into_values().collect())
+}
+
+impl Found {
+    fn settled(row: OrderRow) -> Self {
+        Self { order: row.order.clone(), settled: Some(row) }
+    }
+}
+
+/// The ledger's word on an order, or the records' if the ledger does not know it.
+async fn find(app: &App, id: OrderId, buyer: Option<&BuyerId>) -> Result<Option<Found>, Problem> {
+    if let Some(order) = app.ledger.find_order(id, buyer.cloned()).await? {
+        return Ok(Some(Found { order, settled: None }));
+    }
+    let row = app.records.order(id).await?;
+    Ok(row.filter(|row| buyer.is_none_or(|buyer| *buyer == row.order.buyer)).map(Found::settled))
+}
+
+async fn render(app: &App, orders: &[Found]) -> Result<Vec<Vec<u8>>, Problem> {
+    let mut bodies = Vec::with_capacity(orders.len());
+    for found in orders {
+        bodies.push(render_one(app, found).await?);
+    }
+    Ok(bodies)
+}
+
+async fn render_one(app: &App, found: &Found) -> Result<Vec<u8>, Problem> {
+    let order = &found.order;
+    if let Some(details) = app.storefront.shelf(order.id.sale).and_then(|shelf| shelf.details()) {
+        return Ok(details.order_template.body(order));
+    }
+    let Some(row) = &found.settled else { return Err(Code::Unavailable.into()) };
+    let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
+    Ok(OrderTemplate::of(&order.id.sale.to_string(), &item, row.unit_price).body(order))
+}
+
+/// Orders of the records as the API shows them, for the merchant.
+pub(crate) async fn render_rows(app: &App, rows: Vec<OrderRow>) -> Result<Vec<Vec<u8>>, Problem> {
+    let found: Vec<Found> = rows.into_iter().map(Found::settled).collect();
+    render(app, &found).await
+}
+
+/// A list of bodies that are JSON already.
+pub(crate) fn page_response(data: &[Vec<u8>], next: Option<String>) -> Response {
+    let mut body = Vec::with_capacity(data.iter().map(|one| one.len() + 1).sum::<usize>() + 64);
+    body.extend_from_slice(b"{\"data\":[");
+    body.extend_from_slice(&data.join(&b','));
+    let next = next.map_or("null".to_owned(), |next| format!("\"{next}\""));
+    body.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
+    ([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response()
+}
+
+async fn respond(app: &App, found: Found) -> Result<Response, Problem> {
+    let body = render_one(app, &found).await?;
+    Ok(([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
+}
+
+/// One of your orders
+#[utoipa::path(get, path = "/api/v1/orders/{id}", tag = "orders", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
+pub(crate) async fn get_order(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    PathId(id): PathId<OrderId>,
+) -> Result<Response, Problem> {
+    let buyer = caller.buyer()?;
+    let found = find(&app, id, Some(&buyer)).await?.ok_or(Code::OrderNotFound)?;
+    respond(&app, found).await
+}
+
+/// Pay for an order
+///
+/// The demo provider: the payment always succeeds. A payment that comes after the hold expired gets units if
+/// there still are some, and is answered `refund_due` if not.
+#[utoipa::path(post, path = "/api/v1/orders/{id}/pay", tag = "orders", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
+pub(crate) async fn pay_order(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    PathId(id): PathId<OrderId>,
+) -> Result<Response, Problem> {
+    let order = app.ledger.confirm_payment(id, Some(caller.buyer()?)).await?;
+    respond(&app, Found { order, settled: None }).await
+}
+
+/// Cancel an order
+///
+/// Its units go back on sale at once. Cancelling twice changes nothing.
+#[utoipa::path(post, path = "/api/v1/orders/{id}/cancel", tag = "orders", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
+pub(crate) async fn cancel_order(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    PathId(id): PathId<OrderId>,
+) -> Result<Response, Problem> {
+    let order = app.ledger.cancel(id, Some(caller.buyer()?)).await?;
+    respond(&app, Found { order, settled: None }).await
+}

@@ -1,0 +1,53 @@
+//! One-time codes: proof that a phone number is somebody's own.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use hyper::StatusCode;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::{
+    app::{App, Peer},
+    json::{Complaints, Json},
+    phone,
+    problem::{Code, Problem},
+};
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OtpRequest {
+    #[schema(example = "+8613800138000")]
+    phone: String,
+}
+
+/// Ask for a one-time code
+///
+/// The answer is the same whether or not the number has an account. The code has six digits, lives five minutes
+/// and can be tried five times.
+#[utoipa::path(post, path = "/api/v1/otp", tag = "accounts", request_body = OtpRequest,
+    responses((status = 202, description = "The code is on its way")))]
+pub(crate) async fn request_otp(
+    State(app): State<Arc<App>>,
+    peer: Peer,
+    Json(request): Json<OtpRequest>,
+) -> Result<StatusCode, Problem> {
+    let mut complaints = Complaints::default();
+    let phone = complaints.take("phone", phone::parse(&request.phone));
+    complaints.check()?;
+    let phone = phone.unwrap_or_default();
+    let now = app.now();
+    peer.within(&app.otp_by_address, now)?;
+    let code = phone::random_code().map_err(|_| Code::Internal)?;
+    let digest = phone::code_digest(&app.options.session_secret, &phone, &code);
+    let codes = app.options.one_time_codes;
+    let expires_at = now.plus_seconds(codes.lifetime_seconds);
+    app.records
+        .put_code(&phone, &digest, expires_at, now, codes.max_per_window, codes.window_seconds)
+        .await?;
+    app.options.code_sender.send(&phone, &code).await.map_err(|error| {
+        tracing::warn!(%error, "a one-time code was not sent");
+        Problem::with_detail(Code::Unavailable, "The code can't be sent at the moment.")
+    })?;
+    Ok(StatusCode::ACCEPTED)
+}

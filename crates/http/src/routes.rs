@@ -1,0 +1,67 @@
+//! Which call is served by which handler.
+
+use std::sync::Arc;
+
+use axum::{Router, routing::get};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    accounts, admin_audit, admin_dead_letters, admin_items, admin_orders, admin_sales,
+    app::App,
+    health, items, me, metrics, openapi, orders, otp, pages,
+    problem::{Code, Problem},
+    sales, sessions,
+};
+
+/// All calls that are part of the contract, with their documentation.
+pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(openapi::skeleton())
+        .routes(routes!(otp::request_otp))
+        .routes(routes!(accounts::create_account))
+        .routes(routes!(sessions::create_session))
+        .routes(routes!(sessions::delete_session))
+        .routes(routes!(me::get_me))
+        .routes(routes!(me::change_password))
+        .routes(routes!(items::list_items))
+        .routes(routes!(items::get_item))
+        .routes(routes!(sales::list_sales))
+        .routes(routes!(sales::get_sale))
+        .routes(routes!(orders::place_order))
+        .routes(routes!(orders::list_orders))
+        .routes(routes!(orders::get_order))
+        .routes(routes!(orders::pay_order))
+        .routes(routes!(orders::cancel_order))
+        .routes(routes!(admin_items::create_item))
+        .routes(routes!(admin_items::change_item))
+        .routes(routes!(admin_sales::list_sales, admin_sales::create_sale))
+        .routes(routes!(admin_sales::publish_sale))
+        .routes(routes!(admin_sales::pause_sale))
+        .routes(routes!(admin_sales::resume_sale))
+        .routes(routes!(admin_sales::close_sale))
+        .routes(routes!(admin_sales::restock_sale))
+        .routes(routes!(admin_sales::sale_stats))
+        .routes(routes!(admin_orders::list_orders))
+        .routes(routes!(admin_dead_letters::list_dead_letters))
+        .routes(routes!(admin_dead_letters::retry_dead_letter))
+        .routes(routes!(admin_audit::audit))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(metrics::metrics))
+}
+
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let (calls, _) = documented().split_for_parts();
+    calls
+        .route("/openapi.json", get(openapi::serve))
+        .route("/docs", get(pages::docs))
+        .route("/docs/", get(pages::docs_index))
+        .route("/docs/{*file}", get(pages::docs_file))
+        .route("/errors/", get(pages::error_index))
+        .route("/errors/{code}", get(pages::error_page))
+        .fallback(not_found)
+        .with_state(app)
+}
+
+async fn not_found() -> Problem {
+    Code::NotFound.into()
+}

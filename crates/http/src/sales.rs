@@ -1,0 +1,106 @@
+//! Sales as buyers see them: from memory, serialised once per change.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, ETAG, HeaderValue, IF_NONE_MATCH},
+};
+use penstock_domain::{SaleId, SaleState, Timestamp};
+
+use crate::{
+    app::{Admin, App},
+    entry::APPLICATION_JSON,
+    identity::Caller,
+    json::{self, PageQuery, PathId, Query},
+    orders::page_response,
+    problem::{Code, Problem},
+    wire::{Page, RenderedSale, SaleView},
+};
+
+/// Caches may keep it but have to ask whether it is still true.
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// All published sales
+///
+/// Newest first.
+#[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
+    responses((status = 200, body = Page<SaleView>)))]
+pub(crate) async fn list_sales(
+    State(app): State<Arc<App>>,
+    Query(page): Query<PageQuery>,
+) -> Result<Response, Problem> {
+    let limit = page.limit()? as usize;
+    let now = app.now();
+    let shelves = app.storefront.on_show();
+    let start = match page.after::<SaleId>()? {
+        Some(after) => shelves.iter().position(|shelf| shelf.id == after).ok_or_else(json::bad_cursor)? + 1,
+        None => 0,
+    };
+    let shown = &shelves[start..shelves.len().min(start + limit)];
+    let has_more = shelves.len() > start + limit;
+    let next = shown.last().filter(|_| has_more).map(|shelf| shelf.id.to_string());
+    let bodies: Vec<Vec<u8>> =
+        shown.iter().filter_map(|shelf| shelf.rendered(now)).map(|sale| sale.body(now)).collect();
+    Ok(page_response(&bodies, next))
+}
+
+/// A sale
+///
+/// `ETag` changes when anything but `server_time` does. Admins see drafts too.
+#[utoipa::path(get, path = "/api/v1/sales/{id}", tag = "sales", params(("id" = String, Path)),
+    responses((status = 200, body = SaleView, headers(("ETag" = String))), (status = 304)))]
+pub(crate) async fn get_sale(
+    State(app): State<Arc<App>>,
+    PathId(id): PathId<SaleId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let now = app.now();
+    if let Some(sale) = app.storefront.shelf(id).and_then(|shelf| shelf.rendered(now)) {
+        return Ok(respond(&sale, &headers, now));
+    }
+    let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
+    if names_somebody && is_admin(&app, &headers, now).await {
+        return Ok(respond(&draft(&app, id).await?, &headers, now));
+    }
+    Err(app.missing_sale())
+}
+
+async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {
+    let caller: Result<Caller, Problem> = app.identity.caller(&hyper::Method::GET, headers, now);
+    match caller {
+        Ok(caller) => Admin::verify(&caller, app).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// A sale as the records have it.
+pub(crate) async fn draft(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
+    let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+    let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
+    Ok(RenderedSale::new(&row, &item, None, SaleState::Draft))
+}
+
+fn respond(sale: &RenderedSale, headers: &HeaderMap, now: Timestamp) -> Response {
+    let caching = [(ETAG, sale.etag.clone()), (CACHE_CONTROL, REVALIDATE)];
+    if matches_entity_tag(headers, &sale.etag) {
+        return (StatusCode::NOT_MODIFIED, caching).into_response();
+    }
+    ([(CONTENT_TYPE, APPLICATION_JSON)], caching, sale.body(now)).into_response()
+}
+
+/// Compares weakly, as RFC 9110 asks for `If-None-Match`.
+fn matches_entity_tag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    let opaque = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
+    let wanted = opaque(etag.as_bytes());
+    headers.get_all(IF_NONE_MATCH).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(
+        |tag| {
+            let tag = tag.trim_ascii();
+            tag == b"*" || opaque(tag) == wanted
+        },
+    )
+}

@@ -1,0 +1,228 @@
+//! The server: per core one thread with its own runtime and its own listener on the same port, so that nothing
+//! but batches to the ledger crosses cores.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt as _;
+use penstock_ledger::Ledger;
+use penstock_records::{Records, RecordsError};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::{
+    net::TcpListener,
+    runtime,
+    sync::{Semaphore, oneshot, watch},
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+
+use crate::{
+    app::{App, Peer},
+    connection::{Connections, http1, serve},
+    entry::Entry,
+    housekeeping,
+    identity::InvalidJwtKey,
+    options::Options,
+    routes,
+    storefront::Storefront,
+};
+
+const BACKLOG: i32 = 4096;
+/// How long a worker waits when it can't accept, for example because there are no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("can't listen on {address}: {error}")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error("can't start a worker: {0}")]
+    Worker(io::Error),
+    #[error(transparent)]
+    JwtKey(InvalidJwtKey),
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+}
+
+/// A running server. Dropping it stops it without waiting.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stopping: watch::Sender<bool>,
+    workers: Vec<oneshot::Receiver<()>>,
+    housekeeping: JoinHandle<()>,
+}
+
+impl Server {
+    /// Loads what it needs from the records and starts to serve. `storefront` has to be the ledger's listener.
+    /// Requests are answered at once; those that need the ledger wait until it has recovered.
+    pub async fn start(
+        options: Options,
+        storefront: Arc<Storefront>,
+        ledger: Ledger,
+        records: Records,
+    ) -> Result<Self, StartError> {
+        let workers = match options.workers {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        let app =
+            Arc::new(App::new(options, workers, storefront, ledger, records).map_err(StartError::JwtKey)?);
+        housekeeping::load(&app).await?;
+        let (address, listeners) = listen(app.options.listen, workers)
+            .map_err(|error| StartError::Listen { address: app.options.listen, error })?;
+        let (stopping, stop) = watch::channel(false);
+        let router = routes::router(Arc::clone(&app));
+        let mut finished = Vec::new();
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let worker = Worker {
+                app: Arc::clone(&app),
+                router: router.clone(),
+                number,
+                connections: Arc::default(),
+                permits: Arc::new(Semaphore::new((app.options.max_connections / workers).max(1))),
+                stop: stop.clone(),
+            };
+            finished.push(worker.start(listener).map_err(StartError::Worker)?);
+        }
+        let housekeeping = tokio::spawn(housekeeping::run(app, stop));
+        Ok(Self { address, stopping, workers: finished, housekeeping })
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts nothing new, answers what is under way, and returns when all connections are closed. The ledger
+    /// may be stopped afterwards, not before.
+    pub async fn stop(self) {
+        self.stopping.send_replace(true);
+        for worker in self.workers {
+            // An error means that the worker is gone, which is what we wait for.
+            let _ = worker.await;
+        }
+        let _ = self.housekeeping.await;
+    }
+}
+
+fn listen(address: SocketAddr, listeners: usize) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+    // Ports can be shared even with another process of ours. A socket that doesn't share notices that.
+    let probe = socket(address, false)?;
+    let address = probe.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    drop(probe);
+    let open = |_| {
+        let socket = socket(address, true)?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    Ok((address, (0..listeners).map(open).collect::<io::Result<_>>()?))
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+struct Worker {
+    app: Arc<App>,
+    router: axum::Router,
+    number: usize,
+    connections: Arc<Connections>,
+    permits: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Worker {
+    fn start(self, listener: std::net::TcpListener) -> io::Result<oneshot::Receiver<()>> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (finished, is_finished) = oneshot::channel();
+        thread::Builder::new().name(format!("http-{}", self.number)).spawn(move || {
+            let served = runtime.block_on(self.run(listener));
+            if let Err(error) = served {
+                tracing::error!(%error, "a worker could not serve");
+            }
+            // Nobody may be waiting for it.
+            let _ = finished.send(());
+        })?;
+        Ok(is_finished)
+    }
+
+    async fn run(mut self, listener: std::net::TcpListener) -> io::Result<()> {
+        let listener = TcpListener::from_std(listener)?;
+        let sweeping = tokio::spawn(sweep(Arc::clone(&self.connections), self.app.options.idle_timeout));
+        let mut connection_number = 0;
+        let mut stop = self.stop.clone();
+        loop {
+            tokio::select! {
+                biased;
+                // An error means that the server was dropped.
+                _ = stop.wait_for(|stop| *stop) => break,
+                () = self.accept(&listener, &mut connection_number) => {}
+            }
+        }
+        // What has already connected is still served.
+        while self.permits.available_permits() > 0
+            && self.accept(&listener, &mut connection_number).now_or_never().is_some()
+        {}
+        drop(listener);
+        self.drain().await;
+        sweeping.abort();
+        Ok(())
+    }
+
+    async fn accept(&mut self, listener: &TcpListener, connection_number: &mut u64) {
+        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                return sleep(ACCEPT_PAUSE).await;
+            }
+        };
+        // Without it an answer might wait for the client's acknowledgement of the one before.
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        *connection_number += 1;
+        let listed = self.connections.add(*connection_number);
+        let entry = Entry {
+            app: Arc::clone(&self.app),
+            router: self.router.clone(),
+            tally: Arc::clone(&self.app.tallies[self.number]),
+            peer: Peer(peer.ip()),
+            pulse: Arc::clone(&listed.pulse),
+        };
+        tokio::spawn(async move {
+            serve(http1(), stream, entry, listed).await;
+            drop(permit);
+        });
+    }
+
+    async fn drain(&self) {
+        let began = Instant::now();
+        self.connections.finish_all();
+        if timeout(self.app.options.drain_timeout, self.connections.all_closed()).await.is_err() {
+            let waited_seconds = began.elapsed().as_secs();
+            tracing::warn!(waited_seconds, "connections that did not finish in time are cut");
+            self.connections.cut_all();
+            self.connections.all_closed().await;
+        }
+    }
+}
+
+async fn sweep(connections: Arc<Connections>, idle_timeout: Duration) {
+    let mut ticks = interval(idle_timeout.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        connections.sweep();
+    }
+}

@@ -1,0 +1,96 @@
+//! Signing in and out.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use hyper::{
+    StatusCode,
+    header::{HeaderValue, SET_COOKIE},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    app::{App, Peer},
+    identity::{Caller, SESSION_COOKIE},
+    json::Json,
+    passwords::MAX_PASSWORD_BYTES,
+    phone,
+    problem::{Code, Problem},
+    wire::{AccountView, Rfc3339},
+};
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionRequest {
+    #[schema(example = "+8613800138000")]
+    phone: String,
+    password: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Session)]
+pub(crate) struct SessionView {
+    /// Send it as `Authorization: Bearer …`. Browsers have it as a cookie too.
+    token: String,
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Rfc3339,
+    account: AccountView,
+}
+
+/// Sign in
+///
+/// An unknown number and a wrong password are answered alike, and equally fast.
+#[utoipa::path(post, path = "/api/v1/sessions", tag = "accounts", request_body = SessionRequest,
+    responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))))]
+pub(crate) async fn create_session(
+    State(app): State<Arc<App>>,
+    peer: Peer,
+    Json(request): Json<SessionRequest>,
+) -> Result<Response, Problem> {
+    let now = app.now();
+    let phone = phone::parse(&request.phone).map_err(|message| Problem::invalid_field("phone", message))?;
+    if request.password.len() > MAX_PASSWORD_BYTES {
+        return Err(Problem::invalid_field("password", "is too long"));
+    }
+    peer.within(&app.sign_in_by_address, now)?;
+    app.sign_in_by_phone.check(&phone, now)?;
+    let turn = app.passwords.turn().await?;
+    let account = app.records.account_by_phone(&phone).await?;
+    let hash = account.as_ref().map(|account| account.password_hash.clone());
+    let is_right = turn.verify(request.password, hash).await?;
+    let account = account.filter(|_| is_right).ok_or(Code::BadCredentials)?;
+    // The session counts from before the password was checked: a change that came meanwhile ends it too.
+    let (token, session) = app.identity.sign_in(account.id, account.admin, now)?;
+    let cookie = cookie(&app, &token, app.options.session_seconds)?;
+    let view =
+        SessionView { token, expires_at: Rfc3339(session.expires_at), account: AccountView::from(&account) };
+    Ok((StatusCode::CREATED, [(SET_COOKIE, cookie)], axum::Json(view)).into_response())
+}
+
+/// Sign out
+///
+/// Ends this session only. Its token is void at once.
+#[utoipa::path(delete, path = "/api/v1/sessions/current", tag = "accounts",
+    security(("bearer" = []), ("session" = [])), responses((status = 204)))]
+pub(crate) async fn delete_session(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
+    let session = *caller.session()?;
+    app.records.revoke_session(&session.id.to_text(), session.expires_at).await?;
+    app.identity
+        .revocations
+        .revoke_session(session.id, session.expires_at, app.now())
+        .map_err(|_| Code::Busy)?;
+    let cookie = cookie(&app, "", 0)?;
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+}
+
+fn cookie(app: &App, token: &str, max_age_seconds: u32) -> Result<HeaderValue, Problem> {
+    let secure = if app.options.secure_cookies { "; Secure" } else { "" };
+    let cookie = format!(
+        "{SESSION_COOKIE}={token}; HttpOnly; SameSite=Lax; Path=/; Max-Age={max_age_seconds}{secure}"
+    );
+    HeaderValue::try_from(cookie).map_err(|_| Code::Internal.into())
+}

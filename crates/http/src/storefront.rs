@@ -1,0 +1,230 @@
+//! The published sales as buyers see them, in memory. The ledger's news and the records' details meet here;
+//! whoever asks takes no lock.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use penstock_domain::{ItemId, SaleId, SaleStatus, Timestamp};
+use penstock_gate::Latch;
+use penstock_ledger::{Listener, SaleNews};
+use penstock_records::{Item, Records, RecordsError, SaleRow};
+
+use crate::wire::{OrderTemplate, RenderedSale};
+
+/// How many sales are read from the records at a time.
+const LOAD_PAGE: u32 = 500;
+
+/// What the records know of a sale.
+pub(crate) struct Details {
+    pub(crate) row: SaleRow,
+    pub(crate) item: Item,
+    pub(crate) order_template: OrderTemplate,
+}
+
+impl Details {
+    pub(crate) fn new(row: SaleRow, item: Item) -> Self {
+        let order_template = OrderTemplate::new(&row, &item);
+        Self { row, item, order_template }
+    }
+}
+
+/// One sale.
+pub(crate) struct Shelf {
+    pub(crate) id: SaleId,
+    /// Empty until the ledger has told of the sale.
+    latch: OnceLock<Latch>,
+    details: ArcSwapOption<Details>,
+    rendered: ArcSwapOption<RenderedSale>,
+}
+
+impl Shelf {
+    fn new(id: SaleId) -> Self {
+        Self { id, latch: OnceLock::new(), details: ArcSwapOption::empty(), rendered: ArcSwapOption::empty() }
+    }
+
+    /// None until the ledger has told of the sale: then only the ledger can tell.
+    pub(crate) fn latch(&self) -> Option<&Latch> {
+        self.latch.get()
+    }
+
+    pub(crate) fn details(&self) -> Option<Arc<Details>> {
+        self.details.load_full()
+    }
+
+    /// The sale as the API shows it, serialised anew only when something changed.
+    pub(crate) fn rendered(&self, now: Timestamp) -> Option<Arc<RenderedSale>> {
+        let status = self.latch()?.status();
+        let state = status.state(now);
+        if let Some(rendered) = self.rendered.load_full()
+            && rendered.shows(status.version, state)
+        {
+            return Some(rendered);
+        }
+        let details = self.details()?;
+        let rendered = Arc::new(RenderedSale::new(&details.row, &details.item, Some(&status), state));
+        self.rendered.store(Some(Arc::clone(&rendered)));
+        // The details may have been replaced between reading them and storing what was made of them.
+        if self.details.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &details)) {
+            self.rendered.store(None);
+        }
+        Some(rendered)
+    }
+
+    fn put_details(&self, details: Details) {
+        self.details.store(Some(Arc::new(details)));
+        self.rendered.store(None);
+    }
+
+    pub(crate) fn status(&self) -> Option<SaleStatus> {
+        self.latch().map(Latch::status)
+    }
+
+    /// Whether buyers see it: the ledger has it, and there is something to show.
+    fn is_on_show(&self) -> bool {
+        self.latch().is_some() && self.details.load().is_some()
+    }
+}
+
+#[derive(Default)]
+struct Shelves {
+    by_id: HashMap<SaleId, Arc<Shelf>>,
+}
+
+/// All sales that were ever published.
+#[derive(Default)]
+pub struct Storefront {
+    shelves: ArcSwap<Shelves>,
+    /// Held by who adds a shelf.
+    adding: Mutex<()>,
+}
+
+impl Storefront {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub(crate) fn shelf(&self, sale: SaleId) -> Option<Arc<Shelf>> {
+        self.shelves.load().by_id.get(&sale).cloned()
+    }
+
+    /// Asks the sale's latch without touching a reference count that all cores share.
+    pub(crate) fn with_latch<T>(&self, sale: SaleId, ask: impl FnOnce(&Latch) -> Option<T>) -> Option<T> {
+        self.shelves.load().by_id.get(&sale).and_then(|shelf| shelf.latch()).and_then(ask)
+    }
+
+    /// The sales that buyers see, newest first.
+    pub(crate) fn on_show(&self) -> Vec<Arc<Shelf>> {
+        let shelves = self.shelves.load();
+        let mut on_show: Vec<(Timestamp, Arc<Shelf>)> = shelves
+            .by_id
+            .values()
+            .filter(|shelf| shelf.is_on_show())
+            .filter_map(|shelf| Some((shelf.details()?.row.created_at, Arc::clone(shelf))))
+            .collect();
+        on_show.sort_unstable_by_key(|(created_at, shelf)| std::cmp::Reverse((*created_at, shelf.id)));
+        on_show.into_iter().map(|(_, shelf)| shelf).collect()
+    }
+
+    fn shelf_or_new(&self, sale: SaleId) -> Arc<Shelf> {
+        if let Some(shelf) = self.shelf(sale) {
+            return shelf;
+        }
+        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shelf) = self.shelf(sale) {
+            return shelf;
+        }
+        let shelf = Arc::new(Shelf::new(sale));
+        let mut by_id = self.shelves.load().by_id.clone();
+        by_id.insert(sale, Arc::clone(&shelf));
+        self.shelves.store(Arc::new(Shelves { by_id }));
+        shelf
+    }
+
+    /// Puts up what the records know of a sale. Buyers see it once the ledger has it too.
+    pub(crate) fn put(&self, row: SaleRow, item: Item) {
+        self.shelf_or_new(row.id).put_details(Details::new(row, item));
+    }
+
+    /// Shows the changed item wherever it is on sale.
+    pub(crate) fn item_changed(&self, item: &Item) {
+        for shelf in self.shelves.load().by_id.values() {
+            if let Some(details) = shelf.details().filter(|details| details.item.id == item.id) {
+                shelf.put_details(Details::new(details.row.clone(), item.clone()));
+            }
+        }
+    }
+
+    /// Sales that the ledger has told of and the records not yet.
+    pub(crate) fn incomplete(&self) -> Vec<SaleId> {
+        let shelves = self.shelves.load();
+        let lacking = shelves.by_id.values().filter(|shelf| shelf.details.load().is_none());
+        lacking.map(|shelf| shelf.id).collect()
+    }
+
+    /// Loads the details of all published sales.
+    pub(crate) async fn load(&self, records: &Records) -> Result<(), RecordsError> {
+        let mut items: HashMap<ItemId, Item> = HashMap::new();
+        let mut after = None;
+        loop {
+            let rows = records.sales(true, after, LOAD_PAGE).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = Some(last.id);
+            for row in rows {
+                self.load_one(records, row, &mut items).await?;
+            }
+        }
+    }
+
+    /// Loads what is still missing, for example of a sale whose publishing was cut off half way.
+    pub(crate) async fn complete(&self, records: &Records) -> Result<(), RecordsError> {
+        for sale in self.incomplete() {
+            if let Some(row) = records.sale(sale).await? {
+                self.load_one(records, row, &mut HashMap::new()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_one(
+        &self,
+        records: &Records,
+        row: SaleRow,
+        items: &mut HashMap<ItemId, Item>,
+    ) -> Result<(), RecordsError> {
+        if !items.contains_key(&row.item_id)
+            && let Some(item) = records.item(row.item_id).await?
+        {
+            items.insert(row.item_id, item);
+        }
+        if let Some(item) = items.get(&row.item_id) {
+            self.put(row, item.clone());
+        }
+        Ok(())
+    }
+}
+
+impl Listener for Storefront {
+    fn sales_changed(&self, news: &[SaleNews]) {
+        for SaleNews { status, accepted } in news {
+            let shelf = self.shelf_or_new(status.terms.sale);
+            let mut is_new = false;
+            let latch = shelf.latch.get_or_init(|| {
+                is_new = true;
+                Latch::new(*status, accepted)
+            });
+            if !is_new {
+                latch.update(*status, accepted);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Storefront {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Storefront").field("sales", &self.shelves.load().by_id.len()).finish()
+    }
+}

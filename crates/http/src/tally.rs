@@ -1,0 +1,183 @@
+//! Counts what became of each request. Every worker has its own tally, so that counting costs no traffic
+//! between cores; whoever asks for the metrics adds them up.
+
+use std::{
+    array,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::problem::Code;
+
+/// What became of a request. Every request has exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ok,
+    /// An order was accepted.
+    Accepted,
+    NotModified,
+    /// The connection was gone before the answer.
+    ClientGone,
+    Refused(Code),
+}
+
+const PLAIN_OUTCOMES: [&str; 4] = ["ok", "accepted", "not_modified", "client_gone"];
+pub(crate) const OUTCOMES: usize = PLAIN_OUTCOMES.len() + Code::ALL.len();
+
+impl Outcome {
+    const fn index(self) -> usize {
+        match self {
+            Self::Ok => 0,
+            Self::Accepted => 1,
+            Self::NotModified => 2,
+            Self::ClientGone => 3,
+            Self::Refused(code) => PLAIN_OUTCOMES.len() + code as usize,
+        }
+    }
+
+    pub(crate) fn name(index: usize) -> &'static str {
+        PLAIN_OUTCOMES.get(index).copied().unwrap_or_else(|| Code::ALL[index - PLAIN_OUTCOMES.len()].as_str())
+    }
+}
+
+/// Calls whose latency is watched together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Claims that went to the ledger. Those that the latch refused take microseconds and are not timed.
+    Claim,
+    Sales,
+    Orders,
+    Admin,
+    Other,
+}
+
+impl Group {
+    pub(crate) const ALL: [Self; 5] = [Self::Claim, Self::Sales, Self::Orders, Self::Admin, Self::Other];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Sales => "sales",
+            Self::Orders => "orders",
+            Self::Admin => "admin",
+            Self::Other => "other",
+        }
+    }
+
+    pub(crate) fn of_path(path: &str) -> Self {
+        match path.strip_prefix("/api/v1/") {
+            Some(call) if call.starts_with("sales") => Self::Sales,
+            Some(call) if call.starts_with("orders") => Self::Orders,
+            Some(call) if call.starts_with("admin") => Self::Admin,
+            _ => Self::Other,
+        }
+    }
+}
+
+pub(crate) const LATENCY_BOUNDS_MICROSECONDS: [u64; 14] = [
+    250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 125_000, 250_000, 500_000, 1_000_000,
+    4_000_000,
+];
+
+#[derive(Debug)]
+pub(crate) struct Latency {
+    pub(crate) buckets: [AtomicU64; LATENCY_BOUNDS_MICROSECONDS.len() + 1],
+    pub(crate) microseconds: AtomicU64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { buckets: array::from_fn(|_| AtomicU64::new(0)), microseconds: AtomicU64::new(0) }
+    }
+}
+
+impl Latency {
+    fn add(&self, time: Duration) {
+        let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = LATENCY_BOUNDS_MICROSECONDS.partition_point(|bound| *bound < microseconds);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.microseconds.fetch_add(microseconds, Relaxed);
+    }
+}
+
+/// The counters of one worker.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) outcomes: [AtomicU64; OUTCOMES],
+    pub(crate) latencies: [Latency; Group::ALL.len()],
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { outcomes: array::from_fn(|_| AtomicU64::new(0)), latencies: Default::default() }
+    }
+}
+
+impl Tally {
+    pub(crate) fn count(&self, outcome: Outcome) {
+        self.outcomes[outcome.index()].fetch_add(1, Relaxed);
+    }
+}
+
+/// A request that has begun. If it is dropped without an answer, the client is gone, and that is counted too.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    tally: Arc<Tally>,
+    timed: Option<(Group, Instant)>,
+    answered: bool,
+}
+
+impl Pending {
+    pub(crate) fn untimed(tally: &Arc<Tally>) -> Self {
+        Self { tally: Arc::clone(tally), timed: None, answered: false }
+    }
+
+    pub(crate) fn timed(tally: &Arc<Tally>, group: Group) -> Self {
+        let timed = Some((group, Instant::now()));
+        Self { tally: Arc::clone(tally), timed, answered: false }
+    }
+
+    pub(crate) fn answered(mut self, outcome: Outcome) {
+        self.answered = true;
+        self.tally.count(outcome);
+        if let Some((group, began)) = self.timed {
+            self.tally.latencies[group as usize].add(began.elapsed());
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.tally.count(Outcome::ClientGone);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_its_own_counter() {
+        let mut indices: Vec<usize> = Code::ALL.iter().map(|code| Outcome::Refused(*code).index()).collect();
+        indices.extend(
+            [Outcome::Ok, Outcome::Accepted, Outcome::NotModified, Outcome::ClientGone].map(Outcome::index),
+        );
+        indices.sort_unstable();
+        assert_eq!(indices, (0..OUTCOMES).collect::<Vec<_>>());
+        assert_eq!(Outcome::name(Outcome::Refused(Code::SoldOut).index()), "sold_out");
+    }
+
+    #[test]
+    fn a_request_that_is_dropped_is_counted() {
+        let tally = Arc::new(Tally::default());
+        drop(Pending::untimed(&tally));
+        Pending::timed(&tally, Group::Other).answered(Outcome::Ok);
+        let count = |outcome: Outcome| tally.outcomes[outcome.index()].load(Relaxed);
+        assert_eq!((count(Outcome::ClientGone), count(Outcome::Ok)), (1, 1));
+    }
+}

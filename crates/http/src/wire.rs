@@ -1,0 +1,405 @@
+//! What the API shows: money, times, items, sales and orders, in the shapes of the contract.
+
+use std::fmt::Write as _;
+
+use hyper::header::HeaderValue;
+use penstock_domain::{Money, Order, SaleState, SaleStatus, Timestamp};
+use penstock_records::{Account, GateTerms, Item, SaleRow};
+use serde::{Deserialize, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+/// A moment in RFC 3339, UTC, with milliseconds.
+pub(crate) struct Rfc3339(pub(crate) Timestamp);
+
+impl std::fmt::Display for Rfc3339 {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Moments beyond the year 9999 can't be written; parsing lets none in.
+        let moment = jiff::Timestamp::from_millisecond(self.0.as_millis()).unwrap_or(jiff::Timestamp::MAX);
+        write!(formatter, "{moment:.3}")
+    }
+}
+
+impl Serialize for Rfc3339 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Reads an RFC 3339 moment; any offset is accepted.
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
+    let moment: jiff::Timestamp =
+        text.parse().map_err(|_| "has to be a time in RFC 3339, such as 2026-11-11T12:00:00Z")?;
+    Ok(Timestamp::from_millis(moment.as_millisecond()))
+}
+
+/// An amount of money.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Money)]
+pub(crate) struct MoneyView {
+    /// Digits with the currency's decimals.
+    #[schema(example = "1999.00")]
+    pub(crate) amount: String,
+    /// ISO 4217.
+    #[schema(example = "CNY")]
+    pub(crate) currency: String,
+}
+
+impl From<Money> for MoneyView {
+    fn from(money: Money) -> Self {
+        Self { amount: money.amount(), currency: money.currency.as_str().to_owned() }
+    }
+}
+
+/// A product.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Item)]
+pub(crate) struct ItemView {
+    id: String,
+    title: String,
+    description: String,
+    picture: Option<String>,
+    regular_price: MoneyView,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Rfc3339,
+}
+
+impl std::fmt::Debug for Rfc3339 {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl From<&Item> for ItemView {
+    fn from(item: &Item) -> Self {
+        Self {
+            id: item.id.to_string(),
+            title: item.title.clone(),
+            description: item.description.clone(),
+            picture: item.picture.clone(),
+            regular_price: item.regular_price.into(),
+            created_at: Rfc3339(item.created_at),
+        }
+    }
+}
+
+/// The item of a sale.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SaleItem {
+    id: String,
+    title: String,
+    description: String,
+    picture: Option<String>,
+}
+
+/// Units of a sale. What is not available is held or paid.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Stock {
+    total: u32,
+    available: u32,
+}
+
+/// What a buyer has to pass before ordering.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Gate)]
+pub(crate) struct GateView {
+    #[schema(example = "none")]
+    challenge: String,
+    waiting_room: bool,
+    pass_required: bool,
+}
+
+impl From<&GateTerms> for GateView {
+    fn from(gate: &GateTerms) -> Self {
+        Self {
+            challenge: gate.challenge.clone(),
+            waiting_room: gate.waiting_room,
+            pass_required: gate.pass_required,
+        }
+    }
+}
+
+/// Some units of an item at a price in a window.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Sale)]
+pub(crate) struct SaleView {
+    id: String,
+    item: SaleItem,
+    price: MoneyView,
+    regular_price: MoneyView,
+    /// Empty: it is open as soon as it is published.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    opens_at: Option<Rfc3339>,
+    /// Empty: it is open until it is closed by hand.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    closes_at: Option<Rfc3339>,
+    /// `draft`, `scheduled`, `open`, `paused`, `sold_out` or `closed`.
+    #[schema(value_type = String, example = "open")]
+    state: &'static str,
+    stock: Stock,
+    limit_per_buyer: u32,
+    hold_seconds: u32,
+    gate: GateView,
+    /// The server's clock when it answered; countdowns go by it.
+    #[serde(skip)]
+    #[schema(value_type = String, format = DateTime)]
+    #[expect(dead_code, reason = "only documented here; RenderedSale writes it into each answer")]
+    server_time: (),
+}
+
+/// A sale, serialised up to the time of the server, which is the only thing that differs from answer to answer.
+#[derive(Debug)]
+pub(crate) struct RenderedSale {
+    version: u64,
+    state: SaleState,
+    body_start: Vec<u8>,
+    pub(crate) etag: HeaderValue,
+}
+
+impl RenderedSale {
+    /// `status` is what the ledger says; a draft has none.
+    pub(crate) fn new(row: &SaleRow, item: &Item, status: Option<&SaleStatus>, state: SaleState) -> Self {
+        let (total, available) =
+            status.map_or((row.units, row.units), |status| (status.total, status.available));
+        let view = SaleView {
+            id: row.id.to_string(),
+            item: SaleItem {
+                id: item.id.to_string(),
+                title: item.title.clone(),
+                description: item.description.clone(),
+                picture: item.picture.clone(),
+            },
+            price: row.price.into(),
+            regular_price: item.regular_price.into(),
+            opens_at: row.opens_at.map(Rfc3339),
+            closes_at: row.closes_at.map(Rfc3339),
+            state: state.as_str(),
+            stock: Stock { total, available },
+            limit_per_buyer: row.limit_per_buyer,
+            hold_seconds: row.hold_seconds,
+            gate: (&row.gate).into(),
+            server_time: (),
+        };
+        let mut body_start = serde_json::to_vec(&view).unwrap_or_default();
+        let etag = entity_tag(&body_start);
+        body_start.pop();
+        body_start.extend_from_slice(b",\"server_time\":\"");
+        Self { version: status.map_or(0, |status| status.version), state, body_start, etag }
+    }
+
+    pub(crate) fn shows(&self, version: u64, state: SaleState) -> bool {
+        self.version == version && self.state == state
+    }
+
+    /// Appends the whole body.
+    pub(crate) fn write(&self, now: Timestamp, body: &mut Vec<u8>) {
+        use std::io::Write as _;
+        body.extend_from_slice(&self.body_start);
+        // Writing into memory can't fail.
+        let _ = write!(body, "{}\"}}", Rfc3339(now));
+    }
+
+    pub(crate) fn body(&self, now: Timestamp) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.body_start.len() + 32);
+        self.write(now, &mut body);
+        body
+    }
+}
+
+/// Weak, because the body differs in `server_time`, which it leaves out.
+fn entity_tag(content: &[u8]) -> HeaderValue {
+    let digest = Sha256::digest(content);
+    let mut text = String::from("W/\"");
+    for byte in &digest[..12] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('"');
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("W/\"\""))
+}
+
+/// The part of an order's JSON that all orders of a sale share, written once.
+#[derive(Debug)]
+pub(crate) struct OrderTemplate {
+    /// From after the id to before the quantity.
+    before_quantity: String,
+    /// From after the quantity to before the total's amount.
+    before_total: String,
+    /// From after the total's amount to before the state.
+    before_state: String,
+    unit_price: Money,
+}
+
+/// The item of an order.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OrderItem<'a> {
+    id: String,
+    title: &'a str,
+    picture: Option<&'a str>,
+}
+
+impl OrderTemplate {
+    pub(crate) fn new(row: &SaleRow, item: &Item) -> Self {
+        Self::of(row.id.to_string().as_str(), item, row.price)
+    }
+
+    /// For an order that was settled at `unit_price`.
+    pub(crate) fn of(sale: &str, item: &Item, unit_price: Money) -> Self {
+        let item =
+            OrderItem { id: item.id.to_string(), title: &item.title, picture: item.picture.as_deref() };
+        let item = serde_json::to_string(&item).unwrap_or_default();
+        let (amount, currency) = (unit_price.amount(), unit_price.currency.as_str());
+        let price = format!(r#"{{"amount":"{amount}","currency":"{currency}"}}"#);
+        Self {
+            before_quantity: format!(r#"","sale_id":"{sale}","item":{item},"quantity":"#),
+            before_total: format!(r#","unit_price":{price},"total":{{"amount":""#),
+            before_state: format!(r#"","currency":"{currency}"}},"state":""#),
+            unit_price,
+        }
+    }
+
+    /// Appends the order's JSON. This is the body of the answer that has to be fast.
+    pub(crate) fn write(&self, order: &Order, body: &mut Vec<u8>) {
+        use std::io::Write as _;
+        // Writing into memory can't fail.
+        let _ = write!(body, r#"{{"id":"{}"#, order.id);
+        body.extend_from_slice(self.before_quantity.as_bytes());
+        body.extend_from_slice(itoa::Buffer::new().format(order.quantity).as_bytes());
+        body.extend_from_slice(self.before_total.as_bytes());
+        body.extend_from_slice(self.unit_price.times(order.quantity).amount().as_bytes());
+        body.extend_from_slice(self.before_state.as_bytes());
+        body.extend_from_slice(order.state.as_str().as_bytes());
+        let (created_at, pay_before) = (Rfc3339(order.created_at), Rfc3339(order.pay_before));
+        let _ = write!(body, r#"","created_at":"{created_at}","pay_before":"{pay_before}","paid_at":"#);
+        let _ = match order.paid_at {
+            Some(paid_at) => write!(body, r#""{}"}}"#, Rfc3339(paid_at)),
+            None => body.write_all(b"null}"),
+        };
+    }
+
+    pub(crate) fn body(&self, order: &Order) -> Vec<u8> {
+        let fixed = self.before_quantity.len() + self.before_total.len() + self.before_state.len();
+        let mut body = Vec::with_capacity(fixed + 256);
+        self.write(order, &mut body);
+        body
+    }
+}
+
+/// What a buyer sees of an accepted claim. `OrderTemplate` writes it.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Order)]
+pub(crate) struct OrderView {
+    id: String,
+    sale_id: String,
+    #[schema(inline)]
+    item: OrderItemView,
+    quantity: u32,
+    unit_price: MoneyView,
+    total: MoneyView,
+    /// `held`, `paid`, `expired` or `cancelled`.
+    #[schema(example = "held")]
+    state: String,
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// Until then the units are held.
+    #[schema(format = DateTime)]
+    pay_before: String,
+    #[schema(format = DateTime)]
+    paid_at: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OrderItemView {
+    id: String,
+    title: String,
+    picture: Option<String>,
+}
+
+/// A registered account.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Account)]
+pub(crate) struct AccountView {
+    id: String,
+    phone: String,
+    name: String,
+    admin: bool,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Rfc3339,
+}
+
+impl From<&Account> for AccountView {
+    fn from(account: &Account) -> Self {
+        Self {
+            id: account.id.to_string(),
+            phone: account.phone.clone(),
+            name: account.name.clone(),
+            admin: account.admin,
+            created_at: Rfc3339(account.created_at),
+        }
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page<T> {
+    pub(crate) data: Vec<T>,
+    /// Give it as `after` to get the next page; empty on the last.
+    pub(crate) next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_domain::{BuyerId, ItemId, OrderId, OrderState, SaleId};
+
+    use super::*;
+
+    fn item() -> Item {
+        Item {
+            id: ItemId::from_random(7),
+            title: "Kettle \"Öl\" \u{1f600}".to_owned(),
+            description: String::new(),
+            picture: Some("/kettle.jpg".to_owned()),
+            regular_price: Money::parse("59.90", "EUR").unwrap(),
+            created_at: Timestamp::from_millis(0),
+        }
+    }
+
+    #[test]
+    fn an_order_is_written_as_documented() {
+        let price = Money::parse("19.99", "EUR").unwrap();
+        let sale = SaleId::from_random(3);
+        let template = OrderTemplate::of(&sale.to_string(), &item(), price);
+        for (state, paid_at) in
+            [(OrderState::Held, None), (OrderState::Paid, Some(Timestamp::from_millis(5)))]
+        {
+            let order = Order {
+                id: OrderId { sale, number: 12 },
+                buyer: BuyerId::of_subject("ann").unwrap(),
+                quantity: 3,
+                state,
+                created_at: Timestamp::from_millis(1_800_000_000_123),
+                pay_before: Timestamp::from_millis(1_800_000_900_123),
+                paid_at,
+                refund_due: false,
+            };
+            let body = template.body(&order);
+            let view: OrderView = serde_json::from_slice(&body).unwrap();
+            assert_eq!(serde_json::to_string(&view).unwrap(), String::from_utf8(body).unwrap());
+            assert_eq!(view.item.title, item().title);
+            assert_eq!(view.total.amount, "59.97");
+            assert_eq!(view.created_at, "2027-01-15T08:00:00.123Z");
+            assert_eq!(view.paid_at.is_some(), paid_at.is_some());
+        }
+    }
+
+    #[test]
+    fn times_are_read_with_any_offset() {
+        assert_eq!(parse_time("1970-01-01T01:00:00+01:00"), Ok(Timestamp::from_millis(0)));
+        assert_eq!(parse_time("1970-01-01T00:00:01.5Z"), Ok(Timestamp::from_millis(1500)));
+        for text in ["", "tomorrow", "2026-11-11", "2026-11-11T12:00:00", "2026-13-11T12:00:00Z"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}
