@@ -12,7 +12,7 @@ use tokio::{runtime, sync::watch};
 
 use crate::{
     handle::Ledger,
-    port::{Clock, Committed, Engine, Feed, Health, Listener, Unavailable},
+    port::{Clock, Committed, Engine, Feed, Health, Listener, SaleNews, Unavailable},
     queue::{Batch, Queue, deliver, refuse},
     stats::Counters,
 };
@@ -130,12 +130,13 @@ impl<E: Engine> Writer<E> {
                     self.back(&news);
                     return true;
                 }
-                Err(Unavailable { reason }) => tracing::debug!(reason, "the ledger is still unavailable"),
+                // Logged once, when it failed; what keeps it from coming back may be something else.
+                Err(Unavailable { reason }) => drop(self.health.send_replace(Health::Unavailable(reason))),
             }
         }
     }
 
-    fn back_or_shut(&mut self, recovered: Result<Vec<crate::SaleNews>, Unavailable>) -> bool {
+    fn back_or_shut(&mut self, recovered: Result<Vec<SaleNews>, Unavailable>) -> bool {
         match recovered {
             Ok(news) => {
                 self.back(&news);
@@ -148,10 +149,11 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    fn back(&self, news: &[crate::SaleNews]) {
+    fn back(&self, news: &[SaleNews]) {
         self.listener.sales_changed(news);
-        self.health.send_replace(Health::Ready);
+        // Whoever sees `Ready` is let in.
         self.queue.open();
+        self.health.send_replace(Health::Ready);
         tracing::info!(sales = news.len(), "the ledger is ready");
     }
 

@@ -3,16 +3,21 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::sync_channel,
+    },
 };
 
-use penstock_domain::{Book, Event, KeyDigest, SaleId, SnapshotOrder};
+use penstock_domain::{Book, Decision, Event, KeyDigest, SaleId, SnapshotOrder};
 
 use super::{error::JournalError, journal::JournalReader, record, snapshot};
 use crate::SaleNews;
 
 /// How often a compaction that overtakes a reader makes it begin anew.
 const MAX_ATTEMPTS: usize = 5;
+/// Records that are decoded before they can be applied.
+const RECORDS_AHEAD: usize = 32;
 
 pub(super) struct Replayed {
     pub(super) book: Book,
@@ -37,10 +42,11 @@ impl Replayed {
 
 /// Rebuilds the state after the last durable decision. Ends early if `stop` becomes true.
 pub(super) fn replay(folder: &Path, stop: &AtomicBool) -> Result<Replayed, JournalError> {
-    let journal = JournalReader::open(folder)?;
     for _ in 0..MAX_ATTEMPTS {
+        // First the journal, so that a folder without one is refused and not taken for an empty ledger.
+        let journal = JournalReader::open(folder)?;
         let mut replayed = from_snapshot(folder)?;
-        match apply_records(&journal, &mut replayed, stop) {
+        match apply_records(journal, &mut replayed, stop) {
             // A newer snapshot was written meanwhile, and the records that it made superfluous were deleted.
             Err(JournalError::Forgotten(position)) if snapshot::newest_position(folder)? > position => {}
             Err(error) => return Err(error),
@@ -67,25 +73,42 @@ fn from_snapshot(folder: &Path) -> Result<Replayed, JournalError> {
     })
 }
 
+/// One thread reads and decodes, the other applies: each is about half of the work.
 fn apply_records(
-    journal: &JournalReader,
+    journal: JournalReader,
     replayed: &mut Replayed,
     stop: &AtomicBool,
 ) -> Result<(), JournalError> {
-    let Replayed { book, keys, .. } = replayed;
-    journal.records(book.position(), |last, bytes| {
-        for decision in record::decode(last, bytes)? {
-            if decision.position <= book.position() {
-                continue;
+    let after = replayed.book.position();
+    let (decoded, records) = sync_channel::<Vec<Decision>>(RECORDS_AHEAD);
+    std::thread::scope(|scope| {
+        let decoding = scope.spawn(move || {
+            journal.records(after, |last, bytes| {
+                Ok(decoded.send(record::decode(last, bytes)?.collect()).is_ok())
+            })
+        });
+        for decisions in records {
+            apply(&decisions, replayed)?;
+            if stop.load(Relaxed) {
+                return Err(JournalError::Stopping);
             }
-            if decision.position != book.position() + 1 {
-                return Err(JournalError::Forgotten(book.position()));
-            }
-            if let Event::Held { order, key, .. } = &decision.event {
-                keys.entry(order.sale).or_default().push(*key);
-            }
-            book.apply(&decision);
         }
-        if stop.load(Relaxed) { Err(JournalError::Stopping) } else { Ok(true) }
+        decoding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+fn apply(decisions: &[Decision], Replayed { book, keys, .. }: &mut Replayed) -> Result<(), JournalError> {
+    for decision in decisions {
+        if decision.position <= book.position() {
+            continue;
+        }
+        if decision.position != book.position() + 1 {
+            return Err(JournalError::Forgotten(book.position()));
+        }
+        if let Event::Held { order, key, .. } = &decision.event {
+            keys.entry(order.sale).or_default().push(*key);
+        }
+        book.apply(decision);
+    }
+    Ok(())
 }
