@@ -3,32 +3,26 @@
 use std::io::{BufRead as _, stdin};
 
 use anyhow::{Context as _, bail};
-use penstock_domain::AccountId;
-use penstock_records::{CreateAccountError, NewAccount, Records};
+use penstock_records::{CreateAccountError, Records};
 use serde_json::json;
 
 use crate::{
+    account::{self, Unacceptable},
     cli::{CreateArgs, PromoteArgs},
-    clock,
     config::Config,
-    database, folder,
-    folder::DataFolder,
+    database,
+    folder::{self, DataFolder},
     output,
 };
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
 
-/// What was asked can't be done because of how it was asked.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct UsageError(String);
-
 pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result<()> {
     let password = read_password(args.password_stdin)?;
-    let account = new_account(&args.phone, &args.name, &password, true)?;
+    let new = account::new(&args.phone, &args.name, &password, true)?;
     folder::ensure(&config.data)?;
     let records = database::open(config).await?;
-    let created = records.create_account(account).await;
+    let created = records.create_account(new).await;
     records.close().await;
     let account = created.with_context(|| format!("no account was made for {}", args.phone))?;
     if args.json {
@@ -40,16 +34,17 @@ pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result
 
 pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Result<()> {
     folder::require_readable(&config.data)?;
+    let phone = account::phone(&args.phone)?;
     let records = database::open_existing(config).await?;
-    let promoted = records.promote(&args.phone, true).await;
+    let promoted = records.promote(&phone, true).await;
     records.close().await;
     if !promoted? {
-        bail!("there is no account with the phone number {}", args.phone);
+        bail!("there is no account with the phone number {phone}");
     }
     if args.json {
-        return output::json(&json!({ "phone": args.phone, "admin": true }));
+        return output::json(&json!({ "phone": phone, "admin": true }));
     }
-    output::write(&format!("{} is an admin from the next sign-in on.", args.phone))
+    output::write(&format!("{phone} is an admin now."))
 }
 
 /// Applies what the schema lacks. `serve` does the same by itself.
@@ -72,25 +67,10 @@ pub(crate) async fn ensure_account(
     if records.account_by_phone(phone).await?.is_some() {
         return Ok(());
     }
-    match records.create_account(new_account(phone, name, password, false)?).await {
+    match records.create_account(account::new(phone, name, password, false)?).await {
         Ok(_) | Err(CreateAccountError::PhoneTaken) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn new_account(phone: &str, name: &str, password: &str, admin: bool) -> anyhow::Result<NewAccount> {
-    let checked = penstock_http::check_new_account(phone, name, password)
-        .map_err(|problem| UsageError(problem.to_string()))?;
-    let mut random = [0u8; 8];
-    getrandom::fill(&mut random).context("the system gives no random bytes")?;
-    Ok(NewAccount {
-        id: AccountId::from_random(u64::from_le_bytes(random)),
-        phone: phone.to_owned(),
-        name: name.to_owned(),
-        password_hash: penstock_http::hash_password(password)?,
-        admin,
-        created_at: clock::now(),
-    })
 }
 
 fn read_password(from_stdin: bool) -> anyhow::Result<String> {
@@ -101,6 +81,6 @@ fn read_password(from_stdin: bool) -> anyhow::Result<String> {
     }
     std::env::var(PASSWORD_VARIABLE).map_err(|_| {
         let help = format!("give a password: pipe it in with --password-stdin, or set {PASSWORD_VARIABLE}");
-        UsageError(help).into()
+        Unacceptable::new(help).into()
     })
 }

@@ -23,7 +23,11 @@ pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
     let report = look_until_consistent(config, &records).await;
     records.close().await;
     let report = report?;
-    if json { output::json(&report)? } else { output::write(&in_words(&report))? }
+    if json {
+        output::json(&report)?
+    } else {
+        output::write(&in_words(&report))?
+    }
     Ok(report.ok)
 }
 

@@ -19,8 +19,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve the API and sell, from one data folder
-    #[command(after_help = "Prints `penstock ready on http://ADDR` when it can sell, and drains on SIGTERM.\n\n\
-        Example:\n  PENSTOCK_ADMIN_TOKEN=… penstock serve --listen 127.0.0.1:8080 --data ./data")]
+    #[command(
+        after_help = "Prints `penstock ready on http://ADDR` when it can sell, and drains on SIGTERM.\n\n\
+        Example:\n  PENSTOCK_ADMIN_TOKEN=… penstock serve --listen 127.0.0.1:8080 --data ./data"
+    )]
     Serve(ServeArgs),
     /// Compare ledger, stock log and orders, and name every difference
     #[command(after_help = "Reads only; a server may run meanwhile. Exits 0 only if everything adds up.\n\n\
@@ -34,8 +36,10 @@ pub(crate) enum Command {
     )]
     Admin(AdminCommand),
     /// Print the effective configuration as commented TOML
-    #[command(after_help = "Defaults, then the file, then PENSTOCK_… variables, then flags. Secrets are not shown.\n\n\
-        Example:\n  penstock config > penstock.toml")]
+    #[command(
+        after_help = "Defaults, then the file, then PENSTOCK_… variables, then flags. Secrets are not shown.\n\n\
+        Example:\n  penstock config > penstock.toml"
+    )]
     Config(ConfigArgs),
     /// Bring the database of record to this version's schema
     #[command(after_help = "`serve` does this by itself.\n\nExample:\n  penstock migrate --data ./data")]
@@ -101,8 +105,10 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
     /// Create an account with the admin role
-    #[command(after_help = "The password comes from stdin (--password-stdin) or from PENSTOCK_ADMIN_PASSWORD.\n\n\
-        Example:\n  echo 'a long password' | penstock admin create --phone +8613800000000 --name Ada --password-stdin")]
+    #[command(
+        after_help = "The password comes from stdin (--password-stdin) or from PENSTOCK_ADMIN_PASSWORD.\n\n\
+        Example:\n  echo 'a long password' | penstock admin create --phone +8613800000000 --name Ada --password-stdin"
+    )]
     Create(CreateArgs),
     /// Give an existing account the admin role
     #[command(after_help = "Example:\n  penstock admin promote --phone +8613800000000")]

@@ -102,7 +102,8 @@ impl Demo {
                 "description": description,
                 "regular_price": { "amount": regular_price, "currency": "CNY" },
             });
-            let created = api.call("POST", "/api/v1/admin/items", Some(&self.admin_token), Some(item)).await?;
+            let created =
+                api.call("POST", "/api/v1/admin/items", Some(&self.admin_token), Some(item)).await?;
             if title == SALE_TITLE {
                 for_sale = Some(created);
             }

@@ -91,10 +91,8 @@ fn lock(path: &Path) -> anyhow::Result<File> {
         }
     }
     // A full disk must not keep a sale from starting again: the process id is only for people.
-    let _ = file
-        .set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    let _ =
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
 
@@ -106,8 +104,10 @@ fn read_version(path: &Path) -> anyhow::Result<Option<u32>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
     };
-    let version: u32 =
-        text.trim().parse().with_context(|| format!("{} does not hold a version: {text:?}", file.display()))?;
+    let version: u32 = text
+        .trim()
+        .parse()
+        .with_context(|| format!("{} does not hold a version: {text:?}", file.display()))?;
     if version > LAYOUT_VERSION {
         bail!(
             "the data folder {} has version {version}, made by a newer penstock; this one ({}) reads up to version \
@@ -124,8 +124,7 @@ fn write_durably(folder: &Path, name: &str, content: &[u8], mode: u32) -> anyhow
     let target = folder.join(name);
     let draft = folder.join(format!("{name}.new"));
     let write = || -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&draft, &target)?;

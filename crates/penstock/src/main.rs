@@ -1,5 +1,6 @@
 //! The binary: command line, configuration, wiring. What a sale is, the crates below know.
 
+mod account;
 mod admin;
 mod audit;
 mod cli;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("penstock: {error:#}");
-        let usage = error.is::<ConfigError>() || error.is::<admin::UsageError>();
+        let usage = error.is::<ConfigError>() || error.is::<account::Unacceptable>();
         ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
     })
 }
@@ -69,7 +70,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::migrate(&loaded.config, args.json))?)
         }
-        Command::Openapi => done(output::write(&penstock_http::openapi_json())),
+        Command::Openapi => done(output::write(&penstock_http::openapi())),
     }
 }
 

@@ -82,7 +82,8 @@ fn jwt(jwt: &Jwt) -> anyhow::Result<Option<JwtOptions>> {
         (Some(secret), _) => JwtKey::Secret(secret.as_bytes().to_vec()),
         (None, file) if !file.as_os_str().is_empty() => {
             let pem = fs::read_to_string(file);
-            let pem = pem.with_context(|| format!("identity.jwt.public_key: {} can't be read", file.display()))?;
+            let pem =
+                pem.with_context(|| format!("identity.jwt.public_key: {} can't be read", file.display()))?;
             JwtKey::PublicKeyPem(pem)
         }
         (None, _) => return Ok(None),

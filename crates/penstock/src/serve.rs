@@ -24,7 +24,7 @@ pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     let mut signals = Signals::take_over()?;
     let begun = Instant::now();
     let node = Node::start(&config, demo).await?;
-    let address = node.server.local_address();
+    let address = node.server.addr();
     tracing::info!(%address, data = %config.data.display(), "listening; recovering what the last run left");
     let stop_signal = tokio::select! {
         signal = signals.next() => signal,
@@ -64,7 +64,7 @@ impl Node {
         let ledger = embedded::open(options::ledger(config), clock.clone(), storefront.clone())?;
         let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
         http.settlement = options::settlement_view(settlement.stats());
-        let server = Server::start(http, ledger.clone(), records.clone(), storefront).await?;
+        let server = Server::start(http, storefront, ledger.clone(), records.clone()).await?;
         let (stop_settlement, stopped) = watch::channel(false);
         let settlement = tokio::spawn(async move { settlement.run(stopped).await });
         Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _folder: folder })

@@ -1,5 +1,7 @@
 //! The command line: help, configuration, accounts, and refusals that say why.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _};
 
 use penstock_testkit::{Merchant, Offer, Penstock, Run, buyer_token};
@@ -222,7 +224,11 @@ fn one_time_code(shop: &Penstock, phone: &str) -> String {
         let log = shop.log();
         if let Some(line) = log.lines().find(|line| line.contains("one-time code") && line.contains(phone)) {
             let after = line.split("code=").nth(1).unwrap_or_else(|| panic!("no code in {line}"));
-            return after.chars().filter(|character| *character != '"').take_while(char::is_ascii_digit).collect();
+            return after
+                .chars()
+                .filter(|character| *character != '"')
+                .take_while(char::is_ascii_digit)
+                .collect();
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

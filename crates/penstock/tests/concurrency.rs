@@ -1,5 +1,7 @@
 //! Many buyers at once: exactly the units that exist are sold, and a retry gets the first answer.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Barrier},
@@ -7,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use penstock_testkit::{Answer, Auditor, Client, Merchant, Offer, Penstock, Random, buyer_token, seed_of_the_day};
+use penstock_testkit::{
+    Answer, Auditor, Client, Merchant, Offer, Penstock, Random, buyer_token, seed_of_the_day,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 

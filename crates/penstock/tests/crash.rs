@@ -4,6 +4,8 @@
 //! One folder lives through all rounds, so recovery, compaction and settlement resume what a kill left.
 //! `PENSTOCK_CRASH_ROUNDS=1000` asks for more rounds, `PENSTOCK_TEST_SEED` repeats a run.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     sync::{
         Arc,
@@ -93,7 +95,12 @@ fn resend(penstock: &Penstock, unanswered: &[Unanswered], auditor: &mut Auditor)
 }
 
 /// Load for a random while, then SIGKILL in the middle of it.
-fn load_and_kill(penstock: &mut Penstock, sale: &str, keys: &Arc<AtomicU64>, random: &mut Random) -> Vec<Share> {
+fn load_and_kill(
+    penstock: &mut Penstock,
+    sale: &str,
+    keys: &Arc<AtomicU64>,
+    random: &mut Random,
+) -> Vec<Share> {
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..WORKERS)
         .map(|_| {

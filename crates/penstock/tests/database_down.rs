@@ -1,5 +1,7 @@
 //! The database is away: orders are accepted all the same, and settle when it is back.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{thread, time::Duration};
 
 use penstock_testkit::{Auditor, Merchant, Offer, Penstock, buyer_token};

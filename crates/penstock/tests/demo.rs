@@ -1,5 +1,7 @@
 //! `serve --demo` sells through the very lines it prints.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::BTreeMap,
     thread,
@@ -36,7 +38,8 @@ fn words(line: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
             (Some(open), close) if open == close => quote = None,
             (None | Some('"'), '$') => {
                 let mut name = String::new();
-                while let Some(letter) = characters.next_if(|next| next.is_ascii_uppercase() || *next == '_') {
+                while let Some(letter) = characters.next_if(|next| next.is_ascii_uppercase() || *next == '_')
+                {
                     name.push(letter);
                 }
                 words.last_mut().unwrap().push_str(&variables[&name]);

@@ -1,6 +1,8 @@
 //! The disk is full: the sale stops with 503 and says so, answers no 201 that is not durable, and sells again
 //! when there is room.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     fs::{self, File},
     io::Write as _,
@@ -138,7 +140,9 @@ fn a_full_disk_stops_the_sale_and_room_starts_it_again() {
 
 fn is_about_the_disk(text: &str) -> bool {
     let text = text.to_lowercase();
-    ["no space left", "disk is full", "database or disk is full", "os error 28"].iter().any(|words| text.contains(words))
+    ["no space left", "disk is full", "database or disk is full", "os error 28"]
+        .iter()
+        .any(|words| text.contains(words))
 }
 
 #[test]

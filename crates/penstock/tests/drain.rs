@@ -1,5 +1,7 @@
 //! SIGTERM under load: what was accepted is answered, and the process ends well.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::BTreeSet,
     thread,

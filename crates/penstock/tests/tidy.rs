@@ -1,5 +1,7 @@
 //! The repository checks itself: who may depend on whom, how files open, and what must not be left behind.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -20,6 +20,8 @@ struct Sent {
     quantity: u64,
     /// The order in the first 201; every other 201 has to name the same.
     order: Option<String>,
+    /// A verdict was seen, so the claim is not still under way somewhere.
+    decided: bool,
 }
 
 /// Collects what clients saw.
@@ -53,13 +55,17 @@ impl AuditVerdict {
 impl Auditor {
     /// A claim is about to be sent. Sending it again changes nothing.
     pub fn sends(&mut self, sale: &str, buyer: &str, quantity: u32, key: &str) {
-        let sent = Sent { buyer: buyer.to_owned(), quantity: quantity.into(), order: None };
+        let sent = Sent { buyer: buyer.to_owned(), quantity: quantity.into(), order: None, decided: false };
         self.claims.entry((sale.to_owned(), key.to_owned())).or_insert(sent);
     }
 
     /// The answer to a claim. Gives the order if it is one.
     pub fn saw(&mut self, sale: &str, key: &str, answer: &Answer) -> Option<String> {
+        let claim = (sale.to_owned(), key.to_owned());
         if answer.status != 201 {
+            if let Some(sent) = self.claims.get_mut(&claim) {
+                sent.decided |= answer.status == 409;
+            }
             if answer.status >= 500 && answer.status != 503 {
                 self.findings.push(format!("{} for key {key}: {}", answer.status, answer.text()));
             }
@@ -67,9 +73,10 @@ impl Auditor {
         }
         let body = answer.json();
         let order = body["id"].as_str().unwrap_or_default().to_owned();
-        match self.claims.get_mut(&(sale.to_owned(), key.to_owned())) {
+        match self.claims.get_mut(&claim) {
             None => self.findings.push(format!("an answer to key {key}, which nobody sent")),
             Some(sent) => {
+                sent.decided = true;
                 if body["quantity"].as_u64() != Some(sent.quantity) {
                     self.findings.push(format!("order {order} has another quantity than was asked for"));
                 }
@@ -94,6 +101,7 @@ impl Auditor {
         for (key, sent) in other.claims {
             let known =
                 self.claims.entry(key.clone()).or_insert_with(|| Sent { order: None, ..sent.clone() });
+            known.decided |= sent.decided;
             if let Some(order) = sent.order
                 && *known.order.get_or_insert_with(|| order.clone()) != order
             {
@@ -165,31 +173,30 @@ impl Auditor {
         }
     }
 
-    /// No buyer has more than the limit, and nobody has more orders than claims were sent.
+    /// No buyer has more than the limit, and there are no orders that nobody can have asked for.
     fn check_buyers(&self, sale: &str, status: &Value, orders: &[Value], findings: &mut Vec<String>) {
-        let mut sent: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, claim) in self.claims.iter().filter(|((known, _), _)| known == sale) {
-            *sent.entry(claim.buyer.as_str()).or_default() += 1;
-        }
+        let claims = || self.claims.iter().filter(|((known, _), _)| known == sale).map(|(_, sent)| sent);
+        let owners: BTreeMap<&str, &str> =
+            claims().filter_map(|sent| Some((sent.order.as_deref()?, sent.buyer.as_str()))).collect();
         let limit = status["limit_per_buyer"].as_u64().unwrap_or_default();
-        let mut held: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        let mut units: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut strangers = Vec::new();
         for order in orders {
-            let buyer = order["buyer"].as_str().unwrap_or_default();
-            let entry = held.entry(buyer).or_default();
-            entry.0 += 1;
-            entry.1 += active_units(order);
+            let id = order["id"].as_str().unwrap_or_default();
+            match owners.get(id) {
+                Some(buyer) => *units.entry(buyer).or_default() += active_units(order),
+                None => strangers.push(id),
+            }
         }
-        for (buyer, (count, units)) in held {
-            if units > limit {
-                findings.push(format!(
-                    "over the limit: {buyer} has {units} units of {sale}, the limit is {limit}"
-                ));
-            }
-            let claims = sent.get(buyer).copied().unwrap_or_default();
-            if count > claims {
-                findings
-                    .push(format!("duplicated: {buyer} has {count} orders of {sale} for {claims} claims"));
-            }
+        for (buyer, units) in units.into_iter().filter(|(_, units)| *units > limit) {
+            findings
+                .push(format!("over the limit: {buyer} has {units} units of {sale}, the limit is {limit}"));
+        }
+        let undecided = claims().filter(|sent| !sent.decided).count();
+        if strangers.len() > undecided {
+            let count = strangers.len();
+            findings
+                .push(format!("duplicated: {count} orders of {sale} for {undecided} claims: {strangers:?}"));
         }
     }
 }

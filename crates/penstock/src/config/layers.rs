@@ -68,8 +68,10 @@ impl Layers {
             Default::Number(number) => Value::Integer(*number),
             Default::Flag(flag) => Value::Boolean(*flag),
         };
-        let values =
-            SETTINGS.iter().map(|setting| (setting.key, (value(&setting.default), Source::Default))).collect();
+        let values = SETTINGS
+            .iter()
+            .map(|setting| (setting.key, (value(&setting.default), Source::Default)))
+            .collect();
         Self { values, complaints: Vec::new() }
     }
 
@@ -153,7 +155,11 @@ impl Layers {
     }
 
     pub(crate) fn complain(&mut self, key: &str, source: &Source, problem: impl Into<String>) {
-        self.complaints.push(Complaint { key: key.to_owned(), source: source.clone(), problem: problem.into() });
+        self.complaints.push(Complaint {
+            key: key.to_owned(),
+            source: source.clone(),
+            problem: problem.into(),
+        });
     }
 
     pub(crate) fn take_complaints(&mut self) -> Vec<Complaint> {

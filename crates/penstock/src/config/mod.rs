@@ -95,7 +95,6 @@ pub(crate) struct Ledger {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Records {
-    pub(crate) url: String,
     pub(crate) max_connections: u32,
 }
 

@@ -11,7 +11,8 @@ use super::{
 };
 
 pub(super) fn toml(layers: &Layers) -> String {
-    let mut text = String::from("# The effective configuration of penstock, as a file that --config takes.\n\n");
+    let mut text =
+        String::from("# The effective configuration of penstock, as a file that --config takes.\n\n");
     let mut current = "";
     for setting in SETTINGS {
         let (section, name) = setting.section_and_name();

@@ -42,7 +42,11 @@ fn secrets_have_short_names_and_are_never_shown() {
     for shown in [loaded.to_toml(), loaded.to_json().to_string(), format!("{:?}", loaded.config)] {
         assert!(!shown.contains("hush"), "{shown}");
     }
-    assert!(loaded.to_toml().contains("# admin_token = …  # set, not shown, from the variable PENSTOCK_ADMIN_TOKEN"));
+    assert!(
+        loaded
+            .to_toml()
+            .contains("# admin_token = …  # set, not shown, from the variable PENSTOCK_ADMIN_TOKEN")
+    );
 }
 
 #[test]
