@@ -11,6 +11,8 @@ use crate::RecordsError;
 
 /// How many rows one statement writes.
 const ROWS_PER_STATEMENT: [usize; 5] = [256, 64, 16, 4, 1];
+/// An update looks for each order's moment of payment in a list, so its lists are shorter.
+const ROWS_PER_UPDATE: [usize; 4] = [64, 16, 4, 1];
 const ORDER_COLUMNS: usize = 13;
 /// SQLite's limit is the lower one.
 const MAX_BINDS: usize = 32_766;
@@ -110,32 +112,32 @@ fn bind_outbox<'q>(insert: Insert<'q>, stream: &str, row: &OutboxRow) -> Insert<
         .bind(row.at.as_millis())
 }
 
-/// What an update of orders has in common: many holds expire together.
+/// What an update of orders has in common: many holds expire together, many orders are paid in one batch.
 #[derive(PartialEq, Eq, Hash)]
 struct Change {
     sale: SaleId,
     from: &'static str,
     to: &'static str,
-    paid_at: Option<Timestamp>,
     refund_due: bool,
 }
 
+type Changed = (u32, Option<Timestamp>);
+
 async fn update_orders(connection: &mut AnyConnection, plan: &Plan<'_>) -> Result<(), RecordsError> {
-    let mut changes: HashMap<Change, Vec<u32>> = HashMap::new();
+    let mut changes: HashMap<Change, Vec<Changed>> = HashMap::new();
     for PlannedOrder { order, stored, .. } in plan.changed_orders() {
         let change = Change {
             sale: order.id.sale,
             from: stored.map_or("", OrderState::as_str),
             to: order.state.as_str(),
-            paid_at: order.paid_at,
             refund_due: order.refund_due,
         };
-        changes.entry(change).or_default().push(order.id.number);
+        changes.entry(change).or_default().push((order.id.number, order.paid_at));
     }
-    for (change, mut numbers) in changes {
-        numbers.sort_unstable();
-        let mut rest = numbers.as_slice();
-        for rows_per_statement in ROWS_PER_STATEMENT {
+    for (change, mut orders) in changes {
+        orders.sort_unstable();
+        let mut rest = orders.as_slice();
+        for rows_per_statement in ROWS_PER_UPDATE {
             while let Some((now, later)) = rest.split_at_checked(rows_per_statement) {
                 update_chunk(connection, &change, now).await?;
                 rest = later;
@@ -148,25 +150,25 @@ async fn update_orders(connection: &mut AnyConnection, plan: &Plan<'_>) -> Resul
 async fn update_chunk(
     connection: &mut AnyConnection,
     change: &Change,
-    numbers: &[u32],
+    orders: &[Changed],
 ) -> Result<(), RecordsError> {
-    let marks = vec!["?"; numbers.len()].join(",");
+    let cases = vec!["WHEN ? THEN ?"; orders.len()].join(" ");
+    let marks = vec!["?"; orders.len()].join(",");
     let statement = AssertSqlSafe(format!(
-        "UPDATE orders SET state = ?, paid_at = ?, refund_due = ? WHERE sale_id = ? AND state = ? AND \
-         order_number IN ({marks})"
+        "UPDATE orders SET state = ?, refund_due = ?, paid_at = CASE order_number {cases} END \
+         WHERE sale_id = ? AND state = ? AND order_number IN ({marks})"
     ));
-    let mut update = sqlx::query(statement)
-        .bind(change.to)
-        .bind(change.paid_at.map(Timestamp::as_millis))
-        .bind(i32::from(change.refund_due))
-        .bind(change.sale.as_i64())
-        .bind(change.from);
-    for number in numbers {
+    let mut update = sqlx::query(statement).bind(change.to).bind(i32::from(change.refund_due));
+    for (number, paid_at) in orders {
+        update = update.bind(i64::from(*number)).bind(paid_at.map(Timestamp::as_millis));
+    }
+    update = update.bind(change.sale.as_i64()).bind(change.from);
+    for (number, _) in orders {
         update = update.bind(i64::from(*number));
     }
     let updated = update.execute(&mut *connection).await?.rows_affected();
-    if updated == numbers.len() as u64 {
+    if updated == orders.len() as u64 {
         return Ok(());
     }
-    Err(RecordsError::Refused(format!("{updated} orders of {} changed at once", numbers.len())))
+    Err(RecordsError::Refused(format!("only {updated} of {} orders could be changed", orders.len())))
 }
