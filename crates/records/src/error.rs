@@ -1,6 +1,6 @@
 //! What can go wrong with any question to the records. Refusals of one operation have their own enum beside it.
 
-use sqlx::error::ErrorKind;
+use sqlx::error::{DatabaseError, ErrorKind};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
@@ -26,7 +26,7 @@ impl RecordsError {
 impl From<sqlx::Error> for RecordsError {
     fn from(error: sqlx::Error) -> Self {
         match error {
-            sqlx::Error::Database(ref database) if is_constraint(database.kind()) => {
+            sqlx::Error::Database(ref database) if is_constraint(&**database) => {
                 Self::Refused(database.message().to_owned())
             }
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Damaged(error.to_string()),
@@ -44,14 +44,21 @@ impl From<sqlx::migrate::MigrateError> for RecordsError {
     }
 }
 
-fn is_constraint(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
+/// SQLite's primary result code for every kind of constraint, a trigger's refusal included.
+const SQLITE_CONSTRAINT: i32 = 19;
+
+fn is_constraint(error: &dyn DatabaseError) -> bool {
+    match error.kind() {
         ErrorKind::UniqueViolation
-            | ErrorKind::ForeignKeyViolation
-            | ErrorKind::NotNullViolation
-            | ErrorKind::CheckViolation
-    )
+        | ErrorKind::ForeignKeyViolation
+        | ErrorKind::NotNullViolation
+        | ErrorKind::CheckViolation => true,
+        _ => {
+            let sqlite = error.try_downcast_ref::<sqlx::sqlite::SqliteError>();
+            let code = sqlite.and_then(|error| error.code()?.parse::<i32>().ok());
+            code.is_some_and(|code| code & 0xff == SQLITE_CONSTRAINT)
+        }
+    }
 }
 
 pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {

@@ -15,7 +15,12 @@ const KEEP_EXPIRED_MILLIS: i64 = 24 * 3600 * 1000;
 impl Settlement {
     pub(crate) async fn expire_until(&self, mut stop: watch::Receiver<bool>) {
         loop {
-            let released = match self.ledger.expire_due(self.options.expire_batch).await {
+            let answer = tokio::select! {
+                answer = self.ledger.expire_due(self.options.expire_batch) => answer,
+                // A ledger that is still recovering answers late; whoever stops does not wait for it.
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let released = match answer {
                 Ok(released) => released,
                 // The next turn tries again; that the ledger is in trouble, the ledger says.
                 Err(LedgerError::Busy | LedgerError::Unavailable(_)) => 0,

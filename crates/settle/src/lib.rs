@@ -36,7 +36,9 @@ impl std::fmt::Debug for Settlement {
 }
 
 impl Settlement {
-    pub fn new(ledger: Ledger, records: Records, clock: Clock, options: SettleOptions) -> Self {
+    pub fn new(ledger: Ledger, records: Records, clock: Clock, mut options: SettleOptions) -> Self {
+        options.batch = options.batch.max(1);
+        options.expire_batch = options.expire_batch.max(1);
         let stats = SettleStats::new(ledger.feed().clone(), clock.clone());
         Self { ledger, records, clock, options: Arc::new(options), stats }
     }

@@ -3,14 +3,14 @@
 mod plan;
 mod write;
 
-use penstock_domain::{Decision, OrderId, SaleId};
+use penstock_domain::{Decision, Event, OrderId, SaleId};
 pub(crate) use plan::order_of;
 use plan::{Known, Plan};
 use sqlx::{Any, AnyConnection, QueryBuilder};
 
 use crate::{
     Records, RecordsError,
-    columns::{integer, money, optional_integer, small},
+    columns::{integer, money, small},
     dead_letters::{NewLetter, insert_letters},
     error::is_unique_violation,
     orders::read_order,
@@ -164,16 +164,25 @@ async fn load(
     sales.dedup();
     for sales in sales.chunks(MAX_LISTED) {
         load_sales(connection, sales, &mut known).await?;
-        if letters == Letters::Join {
-            load_letters(connection, sales, &mut known).await?;
-        }
     }
-    let mut orders: Vec<OrderId> = decisions.iter().filter_map(|d| plan::changed_order(&d.event)).collect();
-    orders.sort_unstable();
-    orders.dedup();
-    for of_sale in orders.chunk_by(|left, right| left.sale == right.sale) {
+    let sorted = |order: fn(&Event) -> Option<OrderId>| {
+        let mut orders: Vec<OrderId> =
+            decisions.iter().filter_map(|decision| order(&decision.event)).collect();
+        orders.sort_unstable();
+        orders.dedup();
+        orders
+    };
+    for of_sale in sorted(plan::changed_order).chunk_by(|left, right| left.sale == right.sale) {
         for orders in of_sale.chunks(MAX_LISTED) {
             load_orders(connection, orders, &mut known).await?;
+        }
+    }
+    if letters == Letters::Join {
+        let orders = sorted(order_of);
+        for sale in sales {
+            let begin = orders.partition_point(|order| order.sale < sale);
+            let end = orders.partition_point(|order| order.sale <= sale);
+            load_letters(connection, &orders[begin..end], sale, &mut known).await?;
         }
     }
     Ok(known)
@@ -188,24 +197,40 @@ async fn load_sales(
         QueryBuilder::<Any>::new("SELECT id, price_minor, currency, hold_seconds FROM sales WHERE id IN (");
     push_list(&mut query, sales.iter().map(|sale| sale.as_i64()));
     for row in query.build().fetch_all(&mut *connection).await? {
-        let price = money(&row, "price_minor", "currency")?;
-        known.add_sale(SaleId::from_i64(integer(&row, "id")?), price, small(&row, "hold_seconds")?);
+        let sale = SaleId::from_i64(integer(&row, "id")?);
+        let terms = money(&row, "price_minor", "currency")
+            .and_then(|price| Ok((price, small(&row, "hold_seconds")?)));
+        known.add_sale(sale, terms.map_err(|error| error.to_string()));
     }
     Ok(())
 }
 
+/// Finds the unresolved dead letters of `orders`, which belong to one sale. Nearly always the sale has none at
+/// all, which costs one look at the index.
 async fn load_letters(
     connection: &mut AnyConnection,
-    sales: &[SaleId],
+    orders: &[OrderId],
+    sale: SaleId,
     known: &mut Known,
 ) -> Result<(), RecordsError> {
-    let mut query = QueryBuilder::<Any>::new(
-        "SELECT sale_id, order_number FROM dead_letters WHERE resolved_at IS NULL AND sale_id IN (",
-    );
-    push_list(&mut query, sales.iter().map(|sale| sale.as_i64()));
-    for row in query.build().fetch_all(&mut *connection).await? {
-        let number = optional_integer(&row, "order_number")?.and_then(|number| u32::try_from(number).ok());
-        known.add_letter(SaleId::from_i64(integer(&row, "sale_id")?), number);
+    let any =
+        sqlx::query("SELECT sale_id FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ? LIMIT 1")
+            .bind(sale.as_i64())
+            .fetch_optional(&mut *connection)
+            .await?;
+    if any.is_none() {
+        return Ok(());
+    }
+    known.add_letter(sale, None);
+    for orders in orders.chunks(MAX_LISTED) {
+        let mut query = QueryBuilder::<Any>::new(
+            "SELECT DISTINCT order_number FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ",
+        );
+        query.push_bind(sale.as_i64()).push(" AND order_number IN (");
+        push_list(&mut query, orders.iter().map(|order| i64::from(order.number)));
+        for row in query.build().fetch_all(&mut *connection).await? {
+            known.add_letter(sale, Some(small(&row, "order_number")?));
+        }
     }
     Ok(())
 }
@@ -220,8 +245,13 @@ async fn load_orders(
     query.push_bind(first.sale.as_i64()).push(" AND order_number IN (");
     push_list(&mut query, orders.iter().map(|order| i64::from(order.number)));
     for row in query.build().fetch_all(&mut *connection).await? {
-        let (order, key) = read_order(&row)?;
-        known.add_order(order, key, money(&row, "unit_price_minor", "currency")?);
+        let id = OrderId { sale: first.sale, number: small(&row, "order_number")? };
+        let stored =
+            read_order(&row).and_then(|order| Ok((order, money(&row, "unit_price_minor", "currency")?)));
+        match stored {
+            Ok(((order, key), unit_price)) => known.add_order(order, key, unit_price),
+            Err(error) => known.add_damaged_order(id, error.to_string()),
+        }
     }
     Ok(())
 }

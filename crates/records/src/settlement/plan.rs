@@ -27,15 +27,21 @@ pub(super) struct PlannedOrder {
 /// What the records hold of the sales and orders that a batch is about.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    sales: HashMap<SaleId, KnownSale>,
+    /// An error says why a row can't be read: what rests on it is poison, and nothing else.
+    sales: HashMap<SaleId, Result<KnownSale, String>>,
     orders: HashMap<OrderId, PlannedOrder>,
-    /// Unresolved dead letters: by order number, or None for a decision on the whole sale.
+    damaged_orders: HashMap<OrderId, String>,
+    /// Unresolved dead letters: the numbers of their orders, and None as soon as the sale has any.
     letters: HashMap<SaleId, HashSet<Option<u32>>>,
 }
 
 impl Known {
-    pub(super) fn add_sale(&mut self, sale: SaleId, price: Money, hold_seconds: u32) {
-        self.sales.insert(sale, KnownSale { price, hold_seconds });
+    pub(super) fn add_sale(&mut self, sale: SaleId, terms: Result<(Money, u32), String>) {
+        self.sales.insert(sale, terms.map(|(price, hold_seconds)| KnownSale { price, hold_seconds }));
+    }
+
+    pub(super) fn add_damaged_order(&mut self, order: OrderId, reason: String) {
+        self.damaged_orders.insert(order, reason);
     }
 
     pub(super) fn add_order(&mut self, order: Order, key: KeyDigest, unit_price: Money) {
@@ -111,10 +117,11 @@ impl<'a> Plan<'a> {
             self.join(decision, format!("an earlier decision on order {order} is a dead letter"));
             return Ok(());
         }
-        if self.known.sales.contains_key(&sale) {
-            return self.apply(decision);
-        }
-        let reason = format!("the records have no sale {sale}");
+        let reason = match self.known.sales.get(&sale) {
+            Some(Ok(_)) => return self.apply(decision),
+            Some(Err(damage)) => damage.clone(),
+            None => format!("the records have no sale {sale}"),
+        };
         if self.known.letters.contains_key(&sale) {
             self.join(decision, reason);
             return Ok(());
@@ -183,7 +190,7 @@ impl<'a> Plan<'a> {
         if self.known.orders.contains_key(&id) {
             return Err(format!("order {id} is in the records already"));
         }
-        let Some(sale) = self.known.sales.get(&id.sale) else {
+        let Some(Ok(sale)) = self.known.sales.get(&id.sale) else {
             return Err(format!("the records have no sale {}", id.sale));
         };
         let order = Order {
@@ -211,6 +218,9 @@ impl<'a> Plan<'a> {
         verb: &str,
     ) -> Result<&mut Order, String> {
         let Some(planned) = self.known.orders.get_mut(&id) else {
+            if let Some(damage) = self.known.damaged_orders.get(&id) {
+                return Err(format!("order {id} was to be {verb}, but {damage}"));
+            }
             return Err(format!("order {id} was to be {verb}, but it is not in the records"));
         };
         let order = &mut planned.order;

@@ -133,3 +133,44 @@ async fn dead_letters_come_page_by_page() {
     assert_eq!((first.len(), second.len()), (3, 1));
     assert_eq!(shop.records.dead_letter_count().await.unwrap(), 4);
 }
+
+#[tokio::test]
+async fn a_damaged_row_holds_up_only_what_rests_on_it() {
+    let mut shop = Shop::new(10, 2).await;
+    let order = shop.claim("ada", 1);
+    let other = shop.claim("bob", 1);
+    shop.settle().await;
+    shop.tamper("UPDATE orders SET state = 'stolen' WHERE buyer = 'ada'").await;
+    shop.pay(order);
+    shop.pay(other);
+    shop.settle_or_put_aside().await;
+    assert_eq!(shop.records.order(other).await.unwrap().unwrap().order.state, OrderState::Paid);
+    let letters = shop.records.dead_letters(None, 10).await.unwrap();
+    assert_eq!((letters.len(), letters[0].order()), (1, Some(order)));
+    assert!(letters[0].reason.contains("stolen"), "{}", letters[0].reason);
+
+    shop.tamper("UPDATE orders SET state = 'held' WHERE buyer = 'ada'").await;
+    shop.records.retry_dead_letter(letters[0].id, shop.now).await.unwrap();
+    assert!(shop.audit().await.ok);
+}
+
+#[tokio::test]
+async fn what_a_trigger_of_the_merchant_refuses_is_put_aside() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.run(
+        "CREATE TRIGGER no_eve BEFORE INSERT ON orders WHEN NEW.buyer = 'eve' \
+         BEGIN SELECT RAISE(ABORT, 'eve is banned'); END",
+    )
+    .await;
+    shop.claim("ada", 1);
+    let refused = shop.claim("eve", 1);
+    shop.claim("bob", 1);
+    shop.settle_or_put_aside().await;
+    let letters = shop.records.dead_letters(None, 10).await.unwrap();
+    assert_eq!((letters.len(), letters[0].order()), (1, Some(refused)));
+    assert!(letters[0].reason.contains("eve is banned"), "{}", letters[0].reason);
+
+    shop.run("DROP TRIGGER no_eve").await;
+    shop.records.retry_dead_letter(letters[0].id, shop.now).await.unwrap();
+    assert!(shop.audit().await.ok);
+}

@@ -147,11 +147,14 @@ impl Shop {
 
     /// Changes rows behind the back of the records.
     pub(crate) async fn tamper(&self, statement: &'static str) {
+        assert!(self.run(statement).await > 0, "nothing was changed by {statement}");
+    }
+
+    pub(crate) async fn run(&self, statement: &'static str) -> u64 {
         let url = sqlite_url(&self.folder.path().join("records.db"));
         let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
         connection.execute("PRAGMA foreign_keys = OFF").await.unwrap();
-        let changed = connection.execute(statement).await.unwrap().rows_affected();
-        assert!(changed > 0, "nothing was changed by {statement}");
+        connection.execute(statement).await.unwrap().rows_affected()
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
