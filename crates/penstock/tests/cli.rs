@@ -266,7 +266,7 @@ fn audit_says_what_does_not_add_up() {
     assert!(run.stdout.contains("Everything adds up"), "{}", run.stdout);
 
     let database = rusqlite::Connection::open(shop.data().join("records.db")).unwrap();
-    assert_eq!(database.execute("DELETE FROM orders WHERE number = 1", []).unwrap(), 1);
+    assert_eq!(database.execute("DELETE FROM orders WHERE order_number = 1", []).unwrap(), 1);
     let run = shop.run(&["audit", "--data", &data(&shop)]).unwrap();
     assert_eq!(code(&run), 1, "{}", run.stdout);
     assert!(run.stdout.contains(&format!("{sale}-1")), "{}", run.stdout);
