@@ -24,6 +24,8 @@ use crate::entry::Entry;
 /// Answers of pipelined requests may wait for each other so long as they fit into this.
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 64;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+const _: () = assert!(MAX_HEAD_BYTES <= MAX_BUFFER_BYTES);
 
 /// What a connection is told; 0 is to go on. Answer what is under way, then close.
 const FINISH: u8 = 1;
@@ -140,7 +142,8 @@ pub(crate) fn http1() -> http1::Builder {
         // Who shuts down their side after the request still wants the answer.
         .half_close(true)
         .max_buf_size(MAX_BUFFER_BYTES)
-        .max_headers(MAX_HEADERS);
+        .max_headers(MAX_HEADERS)
+        .max_header_size(MAX_HEAD_BYTES);
     builder
 }
 

@@ -147,5 +147,5 @@ fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) 
 
 /// Counts per bucket with their upper bounds, as the encoder wants them; it adds them up itself.
 fn buckets(bounds: &[f64], counts: &[u64]) -> Vec<(f64, u64)> {
-    bounds.iter().copied().chain([f64::MAX]).zip(counts.iter().copied()).collect()
+    bounds.iter().copied().chain([f64::INFINITY]).zip(counts.iter().copied()).collect()
 }

@@ -1,0 +1,243 @@
+//! One-time codes, registering, signing in and out, passwords.
+
+use std::time::{Duration, Instant};
+
+use penstock_gate::LimitOptions;
+use serde_json::json;
+
+use crate::support::{Shop, new_key};
+
+const PHONE: &str = "+8613800138000";
+const PASSWORD: &str = "correct horse";
+
+#[test]
+fn a_buyer_registers_signs_in_and_buys() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    let token = shop.account(PHONE, PASSWORD);
+    let mut ann = shop.client().with_token(&token);
+    let me = ann.get("/api/v1/me").json();
+    let account = me["account"]["id"].as_str().unwrap();
+    assert_eq!(
+        me,
+        json!({ "buyer": format!("account:{account}"), "role": "buyer", "account": { "id": account,
+            "phone": PHONE, "name": "Ann", "admin": false, "created_at": "2027-01-15T08:00:00.000Z" } })
+    );
+    ann.buy(&sale);
+}
+
+#[test]
+fn the_session_comes_as_a_cookie_too() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    shop.account(PHONE, PASSWORD);
+    let answer = shop.client().post("/api/v1/sessions", &json!({ "phone": PHONE, "password": PASSWORD }));
+    assert_eq!(answer.json()["expires_at"], "2027-02-14T08:00:00.000Z");
+    let cookie = answer.header("set-cookie").unwrap();
+    for attribute in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+        assert!(cookie.contains(attribute), "{cookie}");
+    }
+    let cookie = cookie.split(';').next().unwrap();
+    let mut browser = shop.client();
+    let path = format!("/api/v1/sales/{sale}/orders");
+    let mut order = |site: &[(&str, &str)]| {
+        let key = new_key();
+        let mut headers =
+            vec![("cookie", cookie), ("content-type", "application/json"), ("idempotency-key", &key)];
+        headers.extend_from_slice(site);
+        browser.request("POST", &path, &headers, b"{\"quantity\":1}")
+    };
+    assert_eq!(order(&[("sec-fetch-site", "same-origin")]).status, 201);
+    assert_eq!(order(&[("origin", "http://shop.example")]).status, 201);
+    order(&[("sec-fetch-site", "cross-site")]).problem(403, "cross_site");
+    order(&[("origin", "https://evil.example")]).problem(403, "cross_site");
+    let headers = [("cookie", cookie), ("sec-fetch-site", "cross-site")];
+    assert_eq!(browser.request("GET", "/api/v1/me", &headers, b"").status, 200, "reading is harmless");
+}
+
+#[test]
+fn cookies_are_secure_where_asked_for() {
+    let shop = Shop::open_with(|options| options.secure_cookies = true);
+    shop.account(PHONE, PASSWORD);
+    let answer = shop.client().post("/api/v1/sessions", &json!({ "phone": PHONE, "password": PASSWORD }));
+    assert!(answer.header("set-cookie").unwrap().ends_with("; Secure"));
+}
+
+#[test]
+fn signing_out_ends_this_session_only_and_for_good() {
+    let shop = Shop::open();
+    let first = shop.account(PHONE, PASSWORD);
+    let second = shop.sign_in(PHONE, PASSWORD);
+    assert_eq!(
+        shop.client().with_token(&first).request("DELETE", "/api/v1/sessions/current", &[], b"").status,
+        204
+    );
+    shop.client().with_token(&first).get("/api/v1/me").problem(401, "unauthorized");
+    assert_eq!(shop.client().with_token(&second).get("/api/v1/me").status, 200);
+    let shop = shop.reopen();
+    shop.client().with_token(&first).get("/api/v1/me").problem(401, "unauthorized");
+    assert_eq!(shop.client().with_token(&second).get("/api/v1/me").status, 200);
+    shop.admin().request("DELETE", "/api/v1/sessions/current", &[], b"").problem(403, "forbidden");
+}
+
+#[test]
+fn a_new_password_ends_all_sessions() {
+    let shop = Shop::open();
+    let first = shop.account(PHONE, PASSWORD);
+    let second = shop.sign_in(PHONE, PASSWORD);
+    shop.advance_seconds(1);
+    let change = |current: &str, new: &str| {
+        let request = json!({ "current_password": current, "new_password": new });
+        shop.client().with_token(&first).json("PUT", "/api/v1/me/password", &request)
+    };
+    change("wrong horse", "another horse").problem(401, "bad_credentials");
+    change(PASSWORD, "short").names_field("new_password");
+    assert_eq!(change(PASSWORD, "another horse").status, 204);
+    for token in [&first, &second] {
+        shop.client().with_token(token).get("/api/v1/me").problem(401, "unauthorized");
+    }
+    let old = shop.client().post("/api/v1/sessions", &json!({ "phone": PHONE, "password": PASSWORD }));
+    old.problem(401, "bad_credentials");
+    shop.advance_seconds(1);
+    let third = shop.sign_in(PHONE, "another horse");
+    let shop = shop.reopen();
+    shop.client().with_token(&second).get("/api/v1/me").problem(401, "unauthorized");
+    assert_eq!(shop.client().with_token(&third).get("/api/v1/me").status, 200);
+}
+
+#[test]
+fn a_session_expires() {
+    let shop = Shop::open_with(|options| options.session_seconds = 60);
+    let token = shop.account(PHONE, PASSWORD);
+    shop.advance_seconds(59);
+    assert_eq!(shop.client().with_token(&token).get("/api/v1/me").status, 200);
+    shop.advance_seconds(1);
+    shop.client().with_token(&token).get("/api/v1/me").problem(401, "unauthorized");
+}
+
+#[test]
+fn a_code_is_void_after_five_wrong_tries() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    client.post("/api/v1/otp", &json!({ "phone": PHONE }));
+    let right = shop.outbox.last_code(PHONE);
+    let wrong = if right == "000000" { "000001" } else { "000000" };
+    let mut register = |otp: &str| {
+        let request = json!({ "phone": PHONE, "otp": otp, "name": "Ann", "password": PASSWORD });
+        client.post("/api/v1/accounts", &request)
+    };
+    let first = register(wrong);
+    first.problem(422, "otp_invalid");
+    for _ in 0..4 {
+        register(wrong).problem(422, "otp_invalid");
+    }
+    let void = register(&right);
+    void.problem(422, "otp_invalid");
+    assert_eq!(void.body, first.body, "void and wrong look alike");
+}
+
+#[test]
+fn a_code_works_once_for_its_own_phone_and_not_for_long() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    client.post("/api/v1/otp", &json!({ "phone": PHONE }));
+    let code = shop.outbox.last_code(PHONE);
+    let register = |phone: &str, otp: &str| {
+        let request = json!({ "phone": phone, "otp": otp, "name": "Ann", "password": PASSWORD });
+        shop.client().post("/api/v1/accounts", &request)
+    };
+    register("+4915112345678", &code).problem(422, "otp_invalid");
+    assert_eq!(register(PHONE, &code).status, 201);
+    register(PHONE, &code).problem(422, "otp_invalid");
+    client.post("/api/v1/otp", &json!({ "phone": "+4915112345678" }));
+    shop.advance_seconds(301);
+    register("+4915112345678", &shop.outbox.last_code("+4915112345678")).problem(422, "otp_invalid");
+}
+
+#[test]
+fn only_who_proved_the_phone_learns_that_it_is_taken() {
+    let shop = Shop::open();
+    shop.account(PHONE, PASSWORD);
+    let mut client = shop.client();
+    let known = client.post("/api/v1/otp", &json!({ "phone": PHONE }));
+    let unknown = client.post("/api/v1/otp", &json!({ "phone": "+4915112345678" }));
+    assert_eq!((known.status, &known.body), (202, &unknown.body));
+    assert_eq!(known.headers.len(), unknown.headers.len());
+    let mut register = |otp: &str| {
+        let request = json!({ "phone": PHONE, "otp": otp, "name": "Ann", "password": PASSWORD });
+        client.post("/api/v1/accounts", &request)
+    };
+    let right = shop.outbox.last_code(PHONE);
+    register(if right == "000000" { "000001" } else { "000000" }).problem(422, "otp_invalid");
+    register(&right).problem(409, "phone_taken");
+}
+
+#[test]
+fn signing_in_tells_nothing_about_who_has_an_account() {
+    let shop = Shop::open_with(|options| {
+        options.sign_in_by_phone =
+            LimitOptions { burst: 100.try_into().unwrap(), ..options.sign_in_by_phone };
+    });
+    shop.account(PHONE, PASSWORD);
+    let mut client = shop.client();
+    let mut attempt = |phone: &str| {
+        let began = Instant::now();
+        let answer = client.post("/api/v1/sessions", &json!({ "phone": phone, "password": "wrong horse" }));
+        (answer, began.elapsed())
+    };
+    let (known, _) = attempt(PHONE);
+    let (unknown, _) = attempt("+4915112345678");
+    known.problem(401, "bad_credentials");
+    assert_eq!(known.body, unknown.body);
+    // Not a matter of speed: without the same work the shortest times would differ by a factor of a hundred.
+    let mut shortest = |phone: &str| (0..5).map(|_| attempt(phone).1).min().unwrap_or(Duration::ZERO);
+    let (known, unknown) = (shortest(PHONE), shortest("+4915112345678"));
+    assert!(unknown * 4 > known && known * 4 > unknown, "{known:?} {unknown:?}");
+}
+
+#[test]
+fn guessing_a_password_is_limited() {
+    let shop = Shop::open();
+    shop.account(PHONE, PASSWORD);
+    let mut client = shop.client();
+    let mut attempt =
+        || client.post("/api/v1/sessions", &json!({ "phone": PHONE, "password": "wrong horse" }));
+    let refused = (0..12).map(|_| attempt()).find(|answer| answer.status != 401).expect("a limit");
+    refused.problem(429, "rate_limited");
+    assert!(refused.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
+}
+
+#[test]
+fn codes_are_limited_per_phone() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    for _ in 0..5 {
+        assert_eq!(client.post("/api/v1/otp", &json!({ "phone": PHONE })).status, 202);
+    }
+    let refused = client.post("/api/v1/otp", &json!({ "phone": PHONE }));
+    refused.problem(429, "rate_limited");
+    assert!(refused.header("retry-after").unwrap().parse::<u32>().unwrap() > 3000);
+    assert_eq!(shop.outbox.count(), 5);
+    shop.advance_seconds(3601);
+    assert_eq!(client.post("/api/v1/otp", &json!({ "phone": PHONE })).status, 202);
+}
+
+#[test]
+fn what_can_not_be_an_account_is_refused_field_by_field() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    for phone in ["", "123", "not a phone", "+861380013800013800"] {
+        client.post("/api/v1/otp", &json!({ "phone": phone })).names_field("phone");
+    }
+    client.post("/api/v1/otp", &json!({ "phone": 5 })).names_field("phone");
+    client.post("/api/v1/otp", &json!({})).names_field("phone");
+    client.post("/api/v1/otp", &json!({ "phone": PHONE, "admin": true })).names_field("admin");
+    let request = json!({ "phone": "x", "otp": "12", "name": " ", "password": "short" });
+    let refused = client.post("/api/v1/accounts", &request);
+    for field in ["phone", "otp", "name", "password"] {
+        refused.names_field(field);
+    }
+    let request =
+        json!({ "phone": PHONE, "otp": "123456", "name": "Ann", "password": PASSWORD, "admin": true });
+    client.post("/api/v1/accounts", &request).names_field("admin");
+}

@@ -1,0 +1,171 @@
+//! Shop tokens and the admin token.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use penstock_http::{JwtKey, JwtOptions};
+use serde_json::{Value, json};
+
+use crate::support::{ADMIN_TOKEN, JWT_SECRET, START, Shop, jwt, new_key};
+
+const NOW: i64 = START / 1000;
+
+/// A test key, made for this file with `openssl genpkey -algorithm ed25519`.
+const ED25519_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIPPYsAG+7yzOEkzSMMIEH6ZULCtEiLJREx9b1ZPHdL0y
+-----END PRIVATE KEY-----
+";
+const ED25519_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEArxYvb+2hrlHipTQZq/eJ8frr82uxAdvJBuXfzgkMFcI=
+-----END PUBLIC KEY-----
+";
+
+fn status_with(shop: &Shop, token: &str) -> u16 {
+    shop.client().with_token(token).get("/api/v1/orders").status
+}
+
+#[test]
+fn a_shop_token_is_a_buyer() {
+    let shop = Shop::open();
+    let token = jwt(&json!({ "sub": "customer-17", "exp": NOW + 60 }));
+    let me = shop.client().with_token(&token).get("/api/v1/me").json();
+    assert_eq!(me, json!({ "buyer": "customer-17", "role": "buyer", "account": null }));
+}
+
+#[test]
+fn an_expired_or_unlimited_shop_token_is_refused() {
+    let shop = Shop::open();
+    for claims in [
+        json!({ "sub": "ann", "exp": NOW }),
+        json!({ "sub": "ann", "exp": NOW - 3600 }),
+        json!({ "sub": "ann" }),
+        json!({ "sub": "ann", "exp": "tomorrow" }),
+        json!({ "sub": "ann", "exp": NOW + 60, "nbf": NOW + 30 }),
+        json!({ "exp": NOW + 60 }),
+        json!({ "sub": "", "exp": NOW + 60 }),
+        json!({ "sub": "account:0000000000001", "exp": NOW + 60 }),
+        json!({ "sub": "x".repeat(129), "exp": NOW + 60 }),
+    ] {
+        assert_eq!(status_with(&shop, &jwt(&claims)), 401, "{claims}");
+    }
+    assert_eq!(status_with(&shop, &jwt(&json!({ "sub": "ann", "exp": NOW + 1 }))), 200);
+}
+
+#[test]
+fn a_forged_shop_token_is_refused() {
+    let shop = Shop::open();
+    let claims = json!({ "sub": "ann", "exp": NOW + 60 });
+    let foreign = encode(&Header::default(), &claims, &EncodingKey::from_secret(b"another secret")).unwrap();
+    assert_eq!(status_with(&shop, &foreign), 401);
+    let good = jwt(&claims);
+    let parts: Vec<&str> = good.split('.').collect();
+    let other = URL_SAFE_NO_PAD.encode(json!({ "sub": "bob", "exp": NOW + 60 }).to_string());
+    assert_eq!(status_with(&shop, &format!("{}.{other}.{}", parts[0], parts[2])), 401);
+    for token in ["", "x", "a.b.c", "..", &good[..good.len() - 2], &format!("{good}.{}", parts[2])] {
+        assert_eq!(status_with(&shop, token), 401, "{token}");
+    }
+    assert_eq!(status_with(&shop, &good), 200);
+}
+
+#[test]
+fn the_token_does_not_choose_the_algorithm() {
+    let shop = Shop::open();
+    let claims = json!({ "sub": "ann", "exp": NOW + 60 });
+    let payload = URL_SAFE_NO_PAD.encode(claims.to_string());
+    for algorithm in ["none", "None", "NONE", "HS256"] {
+        let header = URL_SAFE_NO_PAD.encode(json!({ "alg": algorithm, "typ": "JWT" }).to_string());
+        assert_eq!(status_with(&shop, &format!("{header}.{payload}.")), 401, "{algorithm}");
+        assert_eq!(status_with(&shop, &format!("{header}.{payload}")), 401, "{algorithm}");
+    }
+    for algorithm in [Algorithm::HS384, Algorithm::HS512] {
+        let token = encode(&Header::new(algorithm), &claims, &EncodingKey::from_secret(JWT_SECRET)).unwrap();
+        assert_eq!(status_with(&shop, &token), 401, "{algorithm:?}");
+    }
+}
+
+fn shop_with_public_key() -> Shop {
+    Shop::open_with(|options| {
+        options.jwt = Some(JwtOptions {
+            key: JwtKey::PublicKeyPem(ED25519_PUBLIC.to_owned()),
+            issuer: Some("https://shop.example".to_owned()),
+            audience: Some("penstock".to_owned()),
+            leeway_seconds: 5,
+        });
+    })
+}
+
+#[test]
+fn a_public_key_verifies_its_own_algorithm_only() {
+    let shop = shop_with_public_key();
+    let claims = json!({ "sub": "ann", "exp": NOW + 60, "iss": "https://shop.example", "aud": "penstock" });
+    let key = EncodingKey::from_ed_pem(ED25519_PRIVATE.as_bytes()).unwrap();
+    let sign = |claims: &Value| encode(&Header::new(Algorithm::EdDSA), claims, &key).unwrap();
+    assert_eq!(status_with(&shop, &sign(&claims)), 200);
+    // The public key is public: signed with it as if it were a secret, a token is worth nothing.
+    let confused =
+        encode(&Header::default(), &claims, &EncodingKey::from_secret(ED25519_PUBLIC.as_bytes())).unwrap();
+    assert_eq!(status_with(&shop, &confused), 401);
+    for (field, value) in
+        [("iss", json!("https://evil.example")), ("aud", json!("other")), ("iss", Value::Null)]
+    {
+        let mut wrong = claims.clone();
+        wrong[field] = value;
+        assert_eq!(status_with(&shop, &sign(&wrong)), 401, "{wrong}");
+    }
+    for field in ["iss", "aud"] {
+        let mut lacking = claims.clone();
+        lacking.as_object_mut().unwrap().remove(field);
+        assert_eq!(status_with(&shop, &sign(&lacking)), 401, "without {field}");
+    }
+    let mut just_expired = claims.clone();
+    just_expired["exp"] = (NOW - 3).into();
+    assert_eq!(status_with(&shop, &sign(&just_expired)), 200, "clocks may differ a little");
+    just_expired["exp"] = (NOW - 6).into();
+    assert_eq!(status_with(&shop, &sign(&just_expired)), 401);
+}
+
+#[test]
+fn a_shop_token_never_makes_an_admin() {
+    let shop = Shop::open();
+    let token = jwt(&json!({ "sub": "ann", "exp": NOW + 60, "role": "admin", "admin": true }));
+    shop.client().with_token(&token).get("/api/v1/admin/orders").problem(403, "forbidden");
+}
+
+#[test]
+fn without_configuration_no_shop_token_is_accepted() {
+    let shop = Shop::open_with(|options| options.jwt = None);
+    assert_eq!(status_with(&shop, &jwt(&json!({ "sub": "ann", "exp": NOW + 60 }))), 401);
+}
+
+#[test]
+fn the_admin_token_is_compared_as_a_whole() {
+    let shop = Shop::open();
+    let path = "/api/v1/admin/orders";
+    assert_eq!(shop.admin().get(path).status, 200);
+    for token in [&ADMIN_TOKEN[1..], &ADMIN_TOKEN[..ADMIN_TOKEN.len() - 1], "x"] {
+        shop.client().with_token(token).get(path).problem(401, "unauthorized");
+    }
+    let mut client = shop.client();
+    for authorization in ["", "Bearer", "Bearer ", "Basic YWRtaW46YWRtaW4=", ADMIN_TOKEN] {
+        client.request("GET", path, &[("authorization", authorization)], b"").problem(401, "unauthorized");
+    }
+    let lower_case = format!("bearer {ADMIN_TOKEN}");
+    assert_eq!(client.request("GET", path, &[("authorization", &lower_case)], b"").status, 200);
+    let empty = Shop::open_with(|options| options.admin_token = Some(String::new()));
+    empty.client().request("GET", path, &[("authorization", "Bearer ")], b"").problem(401, "unauthorized");
+}
+
+#[test]
+fn an_account_gets_and_loses_the_admin_role_at_once() {
+    let shop = Shop::open();
+    let phone = "+8613800138000";
+    let token = shop.account(phone, "correct horse");
+    let status = || shop.client().with_token(&token).get("/api/v1/admin/sales").status;
+    assert_eq!(status(), 403);
+    assert!(shop.block_on(shop.records.promote(phone, true)).unwrap());
+    assert_eq!(status(), 200);
+    assert_eq!(shop.client().with_token(&token).get("/api/v1/me").json()["role"], "admin");
+    assert!(shop.block_on(shop.records.promote(phone, false)).unwrap());
+    assert_eq!(status(), 403);
+    let sale = shop.sale(1);
+    shop.client().with_token(&token).order(&sale, 1, &new_key());
+}

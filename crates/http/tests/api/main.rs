@@ -1,0 +1,13 @@
+//! The API as a client sees it: a real server on a free port, a real ledger and a real database in a temporary
+//! folder, and a clock that the test turns.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail like tests")]
+
+mod accounts;
+mod admin;
+mod identity;
+mod operation;
+mod orders;
+mod protocol;
+mod sales;
+mod support;

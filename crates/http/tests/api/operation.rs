@@ -1,0 +1,223 @@
+//! Health, metrics, documentation.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::support::{Shop, new_key};
+
+#[test]
+fn a_shop_that_can_sell_is_ready() {
+    let shop = Shop::open();
+    assert_eq!(shop.client().get("/healthz").json(), json!({ "status": "alive" }));
+    let ready = shop.client().get("/readyz");
+    assert_eq!(
+        (ready.status, ready.json()),
+        (200, json!({ "status": "ready", "ledger": "ready", "storefront": "ready", "records": "ready" }))
+    );
+}
+
+#[test]
+fn records_that_are_down_are_reported_but_orders_go_on() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    shop.block_on(shop.records.close());
+    let ready = shop.client().get("/readyz");
+    assert_eq!((ready.status, &ready.json()["records"]), (200, &json!("unavailable")));
+    let mut ann = shop.buyer("ann");
+    let order = ann.buy(&sale);
+    assert_eq!(ann.get("/api/v1/orders").json()["data"][0]["id"], order.as_str());
+    assert_eq!(ann.get(&format!("/api/v1/orders/{order}")).status, 200);
+    assert_eq!(ann.post_empty(&format!("/api/v1/orders/{order}/pay")).status, 200);
+    assert_eq!(ann.get("/api/v1/sales").status, 200);
+    shop.steer(&sale, "pause");
+    let refused = ann.get("/api/v1/items");
+    refused.problem(503, "unavailable");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+}
+
+#[test]
+fn a_ledger_that_has_stopped_is_said_so() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    shop.block_on(shop.ledger.stop());
+    let ready = shop.client().get("/readyz");
+    assert_eq!((ready.status, &ready.json()["ledger"]), (503, &json!("stopped")));
+    assert_eq!(ready.header("content-type"), Some("application/problem+json"));
+    let refused = shop.buyer("ann").order(&sale, 1, &new_key());
+    refused.problem(503, "unavailable");
+    assert!(refused.header("retry-after").is_some());
+}
+
+fn all_counted(text: &str) -> u64 {
+    let counters = text.lines().filter_map(|line| line.strip_prefix("penstock_requests_total{code="));
+    counters.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn every_request_is_counted_exactly_once() {
+    let shop = Shop::open();
+    let sale = shop.sale(1);
+    let mut client = shop.client();
+    let before = all_counted(&client.get("/metrics").text());
+    let mut ann = shop.buyer("ann");
+    ann.buy(&sale);
+    ann.order(&sale, 1, "new-key-1").problem(409, "sold_out");
+    ann.order("nonsense", 1, "k").problem(404, "sale_not_found");
+    ann.get("/nowhere").problem(404, "not_found");
+    ann.request("PUT", "/api/v1/orders", &[], b"").problem(405, "method_not_allowed");
+    ann.get("/api/v1/orders");
+    // The six, and the reading of the metrics itself.
+    assert_eq!(all_counted(&client.get("/metrics").text()) - before, 7);
+}
+
+#[test]
+fn a_client_that_goes_away_is_counted_too() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    let mut ann = shop.buyer("ann");
+    let head = format!(
+        "POST /api/v1/sales/{sale}/orders HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         idempotency-key: gone\r\nauthorization: Bearer x\r\ncontent-length: 14\r\n\r\n{{"
+    );
+    ann.send_raw(
+        head.replace(
+            "Bearer x",
+            &format!("Bearer {}", crate::support::jwt(&json!({"sub": "ann", "exp": 1_900_000_000}))),
+        )
+        .as_bytes(),
+    );
+    // The server is waiting for the rest of the body now, and it will never come.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    socket2::SockRef::from(ann.stream()).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(ann);
+    let began = std::time::Instant::now();
+    while shop.counted("client_gone") + shop.counted("bad_request") == 0 {
+        assert!(began.elapsed().as_secs() < 20, "it was never counted");
+    }
+}
+
+#[test]
+fn the_metrics_show_ledger_latency_and_settlement() {
+    let shop = Shop::open_with(|options| {
+        options.settlement = std::sync::Arc::new(|| penstock_http::SettlementView {
+            position: 3,
+            lag_decisions: 7,
+            lag_seconds: 1.5,
+            ..penstock_http::SettlementView::default()
+        });
+    });
+    let sale = shop.sale(5);
+    shop.buyer("ann").buy(&sale);
+    let answer = shop.client().get("/metrics");
+    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    let text = answer.text();
+    for line in [
+        "penstock_requests_total{code=\"accepted\"} 1",
+        "penstock_request_duration_seconds_count{group=\"claim\"} 1",
+        "penstock_request_duration_seconds_bucket{le=\"+Inf\",group=\"claim\"} 1",
+        "penstock_ledger_queue_depth 0",
+        "penstock_ledger_ready 1",
+        "penstock_settlement_position 3",
+        "penstock_settlement_lag_decisions 7",
+        "penstock_settlement_lag_seconds 1.5",
+        "process_start_time_seconds 1800000000.0",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("penstock_ledger_batch_size_bucket{le=\"1.0\"}"), "{text}");
+    assert!(text.contains("penstock_ledger_commands_total"), "{text}");
+}
+
+#[test]
+fn every_code_has_a_page_and_every_page_a_code() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+    let pages: BTreeSet<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "README.md")
+        .map(|name| name.strip_suffix(".md").expect("pages are markdown").to_owned())
+        .collect();
+    let codes: BTreeSet<String> =
+        penstock_http::Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
+    assert_eq!(pages, codes);
+    let index = client.get("/errors/").text();
+    for code in penstock_http::Code::ALL {
+        let page = client.get(&format!("/errors/{}", code.as_str()));
+        assert_eq!(page.status, 200);
+        let text = page.text();
+        assert!(text.starts_with(&format!("# `{}`", code.as_str())), "{text}");
+        assert!(index.contains(&format!(
+            "[`{0}`]({0}.md) | {1} | {2} |",
+            code.as_str(),
+            code.status().as_u16(),
+            code.title()
+        )));
+        let example: Value =
+            serde_json::from_str(text.split("```json\n").nth(1).unwrap().split("```").next().unwrap())
+                .unwrap();
+        assert_eq!(example["code"], code.as_str());
+        assert_eq!(example["status"], code.status().as_u16());
+        assert_eq!(example["title"], code.title());
+        assert_eq!(example["type"], format!("/errors/{}", code.as_str()));
+    }
+    client.get("/errors/nonsense").problem(404, "not_found");
+}
+
+#[test]
+fn the_document_lists_every_call_and_swagger_ui_comes_from_here() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    let document = client.get("/openapi.json");
+    assert_eq!(document.text(), penstock_http::openapi());
+    let document = document.json();
+    for (path, method) in [
+        ("/api/v1/otp", "post"),
+        ("/api/v1/accounts", "post"),
+        ("/api/v1/sessions", "post"),
+        ("/api/v1/sessions/current", "delete"),
+        ("/api/v1/me", "get"),
+        ("/api/v1/me/password", "put"),
+        ("/api/v1/items", "get"),
+        ("/api/v1/items/{id}", "get"),
+        ("/api/v1/sales", "get"),
+        ("/api/v1/sales/{id}", "get"),
+        ("/api/v1/sales/{id}/orders", "post"),
+        ("/api/v1/orders", "get"),
+        ("/api/v1/orders/{id}", "get"),
+        ("/api/v1/orders/{id}/pay", "post"),
+        ("/api/v1/orders/{id}/cancel", "post"),
+        ("/api/v1/admin/items", "post"),
+        ("/api/v1/admin/items/{id}", "patch"),
+        ("/api/v1/admin/sales", "post"),
+        ("/api/v1/admin/sales", "get"),
+        ("/api/v1/admin/sales/{id}/publish", "post"),
+        ("/api/v1/admin/sales/{id}/pause", "post"),
+        ("/api/v1/admin/sales/{id}/resume", "post"),
+        ("/api/v1/admin/sales/{id}/close", "post"),
+        ("/api/v1/admin/sales/{id}/restock", "post"),
+        ("/api/v1/admin/sales/{id}/stats", "get"),
+        ("/api/v1/admin/orders", "get"),
+        ("/api/v1/admin/dead-letters", "get"),
+        ("/api/v1/admin/dead-letters/{id}/retry", "post"),
+        ("/api/v1/admin/audit", "get"),
+        ("/healthz", "get"),
+        ("/readyz", "get"),
+        ("/metrics", "get"),
+    ] {
+        assert!(document["paths"][path][method].is_object(), "{method} {path}");
+    }
+    assert_eq!(client.get("/docs").header("location"), Some("/docs/"));
+    let page = client.get("/docs/");
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html")));
+    for tag in page.text().split("src=\"").skip(1).chain(page.text().split("href=\"").skip(1)) {
+        let asset = tag.split('"').next().unwrap().trim_start_matches("./");
+        assert!(!asset.starts_with("http") && !asset.starts_with("//"), "{asset}");
+        assert_eq!(client.get(&format!("/docs/{asset}")).status, 200, "{asset}");
+    }
+    assert!(client.get("/docs/swagger-initializer.js").text().contains("/openapi.json"));
+    client.get("/docs/nonsense").problem(404, "not_found");
+}
