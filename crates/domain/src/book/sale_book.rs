@@ -13,7 +13,7 @@ use crate::{
 /// "No earlier order" in `Record::previous_of_buyer`.
 const NONE: u32 = u32::MAX;
 /// Room made at publishing, so that the tables of an ordinary sale never grow while it sells.
-const MAX_RESERVED_ORDERS: usize = 1 << 17;
+const MAX_RESERVED_ORDERS: usize = 1 << 20;
 /// Up to this many orders a debug build recounts the whole sale after every command.
 const MAX_RECOUNTED_ORDERS: usize = 2048;
 
