@@ -25,7 +25,7 @@ use tower::Service as _;
 use crate::{
     app::{App, Peer},
     connection::Pulse,
-    json::MAX_BODY_BYTES,
+    json::{MAX_BODY_BYTES, read_frames},
     orders,
     problem::{Code, PROBLEM_JSON, Problem},
     tally::{Group, Outcome, Pending, Tally},
@@ -93,9 +93,12 @@ impl Entry {
     fn claim(&self, sale: SaleId, request: Request<Incoming>) -> Answer {
         let app = Arc::clone(&self.app);
         let pending = Pending::timed(&self.tally, Group::Claim);
-        let working = self.pulse.working();
+        let pulse = Arc::clone(&self.pulse);
         Answer::Working(Box::pin(async move {
             let (parts, body) = request.into_parts();
+            // As long as the client owes us the body, the connection counts as idle, which bounds the wait.
+            let body = read_frames(body).await;
+            let working = pulse.working();
             let placed =
                 AssertUnwindSafe(orders::place(&app, sale, &parts.headers, body)).catch_unwind().await;
             let (reply, outcome) = match placed.unwrap_or_else(|_| Err(panicked())) {

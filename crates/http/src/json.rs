@@ -57,21 +57,22 @@ pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Reads a whole body of bounded size in bounded time.
-pub(crate) async fn read_body<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
-    if body.size_hint().lower() > (MAX_BODY_BYTES + MAX_DISCARDED_BYTES) as u64 {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(BODY_TIMEOUT, read_frames(&mut body)).await {
+pub(crate) async fn read_body<B: Body<Data = Bytes> + Unpin>(body: B) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(BODY_TIMEOUT, read_frames(body)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::with_detail(Code::BadRequest, "The body did not arrive in time.")),
     }
 }
 
-async fn read_frames<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Result<Bytes, Problem> {
+/// Reads a whole body of bounded size. The caller sees to it that this does not last for ever.
+pub(crate) async fn read_frames<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > (MAX_BODY_BYTES + MAX_DISCARDED_BYTES) as u64 {
+        return Err(too_large());
+    }
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let mut length = 0;
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let Ok(frame) = frame else {
             return Err(Problem::with_detail(Code::BadRequest, "The body broke off."));
         };

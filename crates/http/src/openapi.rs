@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use axum::response::{IntoResponse, Response};
-use hyper::header::CONTENT_TYPE;
+use hyper::{StatusCode, header::CONTENT_TYPE};
 use utoipa::{
     Modify, OpenApi, ToSchema,
     openapi::{
@@ -96,6 +96,7 @@ pub fn openapi() -> String {
             .into_iter()
             .flatten()
         {
+            describe_success(operation);
             add_problems(path, operation);
         }
     }
@@ -165,6 +166,17 @@ fn is_list(operation: &Operation) -> bool {
     parameters.any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "limit"))
 }
 
+/// OpenAPI wants a sentence for every answer; the plain ones have the words of HTTP.
+fn describe_success(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let (RefOr::T(response), Ok(status)) = (response, StatusCode::from_bytes(status.as_bytes()))
+            && response.description.is_empty()
+        {
+            response.description = status.canonical_reason().unwrap_or_default().to_owned();
+        }
+    }
+}
+
 fn add_problems(path: &str, operation: &mut Operation) {
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     for code in codes_of(path, operation) {
@@ -213,6 +225,9 @@ mod tests {
             for (method, operation) in item.as_object().unwrap() {
                 assert!(operation["responses"].get("500").is_some(), "{method} {path}");
                 assert!(operation["summary"].is_string(), "{method} {path}");
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    assert!(response["description"].is_string(), "{method} {path} {status}");
+                }
             }
         }
     }

@@ -10,7 +10,6 @@ use axum::{
 use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, StatusCode,
-    body::Body,
     header::{CONTENT_TYPE, HeaderName},
 };
 use penstock_domain::{BuyerId, Claim, KeyDigest, Order, OrderId, SaleId};
@@ -42,15 +41,12 @@ pub(crate) struct OrderRequest {
 }
 
 /// Places an order; answers its JSON. This is the path that has to be fast, so `entry` calls it directly.
-pub(crate) async fn place<B>(
+pub(crate) async fn place(
     app: &App,
     sale: SaleId,
     headers: &HeaderMap,
-    body: B,
-) -> Result<Vec<u8>, Problem>
-where
-    B: Body<Data = Bytes> + Unpin,
-{
+    body: Result<Bytes, Problem>,
+) -> Result<Vec<u8>, Problem> {
     let key = headers.get(IDEMPOTENCY_KEY).ok_or(Code::IdempotencyKeyRequired)?;
     let key = KeyDigest::of(key.as_bytes()).map_err(|_| Code::IdempotencyKeyInvalid)?;
     let now = app.now();
@@ -62,7 +58,7 @@ where
     let details = shelf.details().ok_or(Code::Unavailable)?;
     let buyer = app.identity.caller(&Method::POST, headers, now)?.buyer()?;
     json::expect_json(headers)?;
-    let OrderRequest { quantity } = json::parse(&json::read_body(body).await?)?;
+    let OrderRequest { quantity } = json::parse(&body?)?;
     if quantity == 0 {
         return Err(Problem::invalid_field("quantity", "has to be at least 1"));
     }
@@ -84,6 +80,7 @@ pub(crate) async fn place_order(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
+    let body = json::read_body(body).await;
     let order = place(&app, sale, &parts.headers, body).await?;
     let mut response = (StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], order).into_response();
     response.extensions_mut().insert(CountAs(Outcome::Accepted));

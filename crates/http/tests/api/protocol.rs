@@ -185,14 +185,20 @@ fn what_is_no_http_is_refused_and_the_server_goes_on() {
 }
 
 #[test]
-fn an_idle_connection_is_cut_and_a_slow_head_too() {
+fn a_connection_on_which_nothing_comes_is_cut() {
     let shop = Shop::open_with(|options| options.idle_timeout = Duration::from_millis(200));
     let mut slow = shop.client();
     slow.send_raw(b"GET /healthz HTTP/1.1\r\nhost:");
+    let sale = shop.sale(1);
+    let mut owing = shop.buyer("ann");
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k"), ("content-length", "14")];
+    owing.send("POST", &format!("/api/v1/sales/{sale}/orders"), &headers, b"");
     let mut idle = shop.client();
     assert_eq!(idle.get("/healthz").status, 200);
     assert!(idle.receive(false).is_none());
     assert!(slow.receive(false).is_none());
+    assert!(owing.receive(false).is_none(), "the body never came");
+    assert_eq!(shop.counted("client_gone"), 1);
 }
 
 #[test]
