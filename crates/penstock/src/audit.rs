@@ -19,7 +19,7 @@ const READ_AT_ONCE: usize = 10_000;
 /// Prints the report. True: everything adds up.
 pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
     folder::require_readable(&config.data)?;
-    let records = database::open_existing(config).await?;
+    let records = database::open_to_read(config).await?;
     let report = look_until_consistent(config, &records).await;
     records.close().await;
     let report = report?;

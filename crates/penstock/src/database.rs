@@ -11,18 +11,34 @@ fn file(config: &Config) -> PathBuf {
     config.data.join("records.db")
 }
 
-/// Opens the records, creating them if there are none.
+/// Opens the records for writing, creating them if there are none.
 pub(crate) async fn open(config: &Config) -> anyhow::Result<Records> {
-    let file = file(config);
-    let opened = Records::open(&sqlite_url(&file), config.records.max_connections).await;
-    opened.with_context(|| format!("the database of record {} can't be opened", file.display()))
+    connect(config, "").await
 }
 
 /// Opens the records, which have to exist already.
 pub(crate) async fn open_existing(config: &Config) -> anyhow::Result<Records> {
+    require(config)?;
+    connect(config, "").await
+}
+
+/// Opens the records so that nothing in them can be changed.
+pub(crate) async fn open_to_read(config: &Config) -> anyhow::Result<Records> {
+    require(config)?;
+    connect(config, "?mode=ro").await
+}
+
+fn require(config: &Config) -> anyhow::Result<()> {
     let file = file(config);
     if !file.exists() {
         bail!("there is no database of record at {}", file.display());
     }
-    open(config).await
+    Ok(())
+}
+
+async fn connect(config: &Config, mode: &str) -> anyhow::Result<Records> {
+    let file = file(config);
+    let url = format!("{}{mode}", sqlite_url(&file));
+    let opened = Records::open(&url, config.records.max_connections).await;
+    opened.with_context(|| format!("the database of record {} can't be opened", file.display()))
 }

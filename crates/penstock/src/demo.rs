@@ -132,7 +132,8 @@ Paste into another terminal; from the opening on it sells:
   export SALE={id}
   export TOKEN={token}{admin}
   curl -s $URL/api/v1/sales/$SALE
-  curl -s -X POST $URL/api/v1/sales/$SALE/orders -H "Authorization: Bearer $TOKEN" -H "Idempotency-Key: my-first-order" -H "Content-Type: application/json" -d '{{"quantity":1}}'
+  curl -s $URL/api/v1/sales/$SALE/orders -H "Authorization: Bearer $TOKEN" \
+    -H "Idempotency-Key: my-first-order" -H "Content-Type: application/json" -d '{{"quantity":1}}'
   curl -s $URL/api/v1/orders -H "Authorization: Bearer $TOKEN"
 "#
         ))

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -24,8 +24,9 @@ pub(crate) struct DataFolder {
 impl DataFolder {
     /// Opens the folder for serving, creating it if there is none.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(path)
-            .with_context(|| format!("the data folder {} can't be created", path.display()))?;
+        // It holds phone numbers and password hashes: nobody else on the machine has to read it.
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        created.with_context(|| format!("the data folder {} can't be created", path.display()))?;
         let lock = lock(path)?;
         match read_version(path)? {
             Some(_) => {}
@@ -163,11 +164,12 @@ mod tests {
     #[test]
     fn the_secret_is_made_once_and_kept_private() {
         let place = tempfile::tempdir().unwrap();
-        let folder = DataFolder::open(place.path()).unwrap();
+        let path = place.path().join("deep").join("data");
+        let folder = DataFolder::open(&path).unwrap();
         let secret = folder.secret().unwrap();
         assert_eq!(secret.len(), 2 * SECRET_BYTES);
         assert_eq!(folder.secret().unwrap(), secret);
-        let mode = fs::metadata(place.path().join("secret")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("secret"))), (0o700, 0o600));
     }
 }

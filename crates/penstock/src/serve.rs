@@ -18,26 +18,23 @@ use crate::{
 
 /// Settlement finishes its transaction within this or is left; what it did not do, the next start does.
 const SETTLEMENT_STOP_TIMEOUT: Duration = Duration::from_secs(15);
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until a signal asks it to stop and everything that was accepted is answered.
 pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     let mut signals = Signals::take_over()?;
     let begun = Instant::now();
-    let node = Node::start(&config, demo).await?;
+    let mut node = Node::start(&config, demo).await?;
     let address = node.server.addr();
     tracing::info!(%address, data = %config.data.display(), "listening; recovering what the last run left");
-    let stop_signal = tokio::select! {
-        signal = signals.next() => signal,
-        sold = node.sell(address, begun) => {
-            sold?;
-            signals.next().await
-        }
-    };
-    tracing::info!(signal = stop_signal, "draining: answering what was accepted");
+    let end = node.sell_until(&mut signals, begun).await;
+    if let Ok(signal) = end {
+        tracing::info!(signal, "draining: answering what was accepted");
+    }
     tokio::spawn(signals.end_at_next());
     node.stop().await;
     tracing::info!("stopped");
-    Ok(())
+    end.map(drop)
 }
 
 /// Everything that runs.
@@ -70,27 +67,22 @@ impl Node {
         Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _folder: folder })
     }
 
-    /// Waits for the recovery, says so, and seeds the demo.
-    async fn sell(&self, address: SocketAddr, begun: Instant) -> anyhow::Result<()> {
-        match self.ledger.recovered().await {
-            Health::Ready | Health::Recovering => {}
-            // It comes back by itself when the reason is gone, a full disk for example.
-            Health::Unavailable(reason) => self.wait_until_ready(&reason).await,
-            Health::Stopped => bail!("the ledger has stopped"),
-        }
-        let recovery_seconds = begun.elapsed().as_secs_f64();
-        tracing::info!(position = self.ledger.feed().head(), recovery_seconds, "recovered");
-        output::write(&format!("penstock ready on http://{address}"))?;
-        if let Some(demo) = &self.demo {
-            demo.seed(address, &self.records).await.context("the demo could not be seeded")?;
-        }
-        Ok(())
-    }
-
-    async fn wait_until_ready(&self, reason: &str) {
-        tracing::error!(reason, "can't sell yet; trying again until it works");
-        while self.ledger.health() != Health::Ready {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+    /// Sells until a signal comes, and gives its name.
+    async fn sell_until(&mut self, signals: &mut Signals, begun: Instant) -> anyhow::Result<&'static str> {
+        let Self { server, ledger, records, settlement, demo, .. } = self;
+        let opening = async {
+            open_the_doors(server.addr(), ledger, begun).await?;
+            if let Some(demo) = demo {
+                demo.seed(server.addr(), records).await.context("the demo could not be seeded")?;
+            }
+            // Open until somebody else ends it.
+            std::future::pending().await
+        };
+        tokio::select! {
+            signal = signals.next() => Ok(signal),
+            failed = opening => failed,
+            // It runs until it is told to stop; that it has ended means that it panicked.
+            _ = settlement => bail!("settlement has ended by itself"),
         }
     }
 
@@ -100,9 +92,28 @@ impl Node {
         self.ledger.stop().await;
         // Nobody listens only if settlement has ended already.
         let _ = self.stop_settlement.send(true);
-        if tokio::time::timeout(SETTLEMENT_STOP_TIMEOUT, self.settlement).await.is_err() {
+        let has_ended = self.settlement.is_finished();
+        if !has_ended && tokio::time::timeout(SETTLEMENT_STOP_TIMEOUT, self.settlement).await.is_err() {
             tracing::warn!("settlement is stuck in the database; the next start goes on where it is");
         }
         self.records.close().await;
     }
+}
+
+/// Waits for the recovery and says that it can sell.
+async fn open_the_doors(address: SocketAddr, ledger: &Ledger, begun: Instant) -> anyhow::Result<()> {
+    match ledger.recovered().await {
+        Health::Ready | Health::Recovering => {}
+        Health::Unavailable(reason) => {
+            // It comes back by itself when the reason is gone, a full disk for example.
+            tracing::error!(reason, "can't sell yet; trying again until it works");
+            while ledger.health() != Health::Ready {
+                tokio::time::sleep(READY_POLL_INTERVAL).await;
+            }
+        }
+        Health::Stopped => bail!("the ledger has stopped"),
+    }
+    let recovery_seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(position = ledger.feed().head(), recovery_seconds, "recovered");
+    output::write(&format!("penstock ready on http://{address}"))
 }

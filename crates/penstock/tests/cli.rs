@@ -285,3 +285,16 @@ fn wait_for_orders(shop: &Penstock, sale: &str, count: usize) {
     }
     panic!("settlement does not bring {count} orders");
 }
+
+#[test]
+fn logs_are_json_lines_when_asked_for() {
+    let mut shop = penstock().with("PENSTOCK_LOG__FORMAT", "json");
+    shop.start().unwrap();
+    assert_eq!(shop.printed(), format!("penstock ready on http://{}\n", shop.address()));
+    let stopped = shop.stop().unwrap();
+    assert!(stopped.log.lines().count() > 2, "{}", stopped.log);
+    for line in stopped.log.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(entry["message"].is_string() && entry["level"].is_string(), "{line}");
+    }
+}

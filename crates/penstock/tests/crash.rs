@@ -47,7 +47,7 @@ struct Share {
 fn trade(mut client: Client, sale: &str, keys: &AtomicU64, stop: &AtomicBool, mut random: Random) -> Share {
     let mut share = Share::default();
     while !stop.load(Ordering::Relaxed) {
-        let buyer = format!("buyer-{}", random.below(300));
+        let buyer = format!("buyer-{}", random.below(2_000));
         let key = format!("key-{}", keys.fetch_add(1, Ordering::Relaxed));
         let quantity = 1 + random.below(2) as u32;
         client.set_token(&buyer_token(&buyer));
@@ -149,10 +149,11 @@ fn survive(rounds: u32) {
         audit_in_flight(&penstock, round);
         let mut merchant = Merchant::of(&penstock);
         if round % 7 == 0 {
-            let offer = Offer { units: 60, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
+            let offer = Offer { units: 500, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
             sale = merchant.publish(offer);
         } else {
-            merchant.restock(&sale, 40);
+            // Some rounds sell out, in others the kill comes before.
+            merchant.restock(&sale, 20 + random.below(600) as u32);
         }
         unanswered.clear();
         for share in load_and_kill(&mut penstock, &sale, &keys, &mut random) {

@@ -19,7 +19,7 @@ fn printed_lines(penstock: &Penstock) -> (BTreeMap<String, String>, Vec<String>)
         assert!(Instant::now() < deadline, "nothing is printed: {}", penstock.printed());
         thread::sleep(Duration::from_millis(20));
     }
-    let printed = penstock.printed();
+    let printed = penstock.printed().replace("\\\n", "");
     let lines = printed.lines().map(str::trim);
     let exports = lines.clone().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
     let variables = exports.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -33,6 +33,7 @@ fn words(line: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
         match (quote, character) {
+            (None, ' ') if words.last().is_some_and(String::is_empty) => {}
             (None, ' ') => words.push(String::new()),
             (None, '"' | '\'') => quote = Some(character),
             (Some(open), close) if open == close => quote = None,
@@ -58,9 +59,11 @@ fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -
     while let Some(word) = rest.next() {
         match word {
             "-s" => {}
-            "-X" => method = rest.next().unwrap(),
             "-H" => headers.push(rest.next().unwrap().split_once(": ").unwrap()),
-            "-d" => body = rest.next().map(str::as_bytes),
+            "-d" => {
+                method = "POST";
+                body = rest.next().map(str::as_bytes);
+            }
             address => url = address,
         }
     }

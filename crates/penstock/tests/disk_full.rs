@@ -124,6 +124,9 @@ fn a_full_disk_stops_the_sale_and_room_starts_it_again() {
             thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(penstock.client().get("/healthz").unwrap().status, 200);
+        // An audit only reads, so it needs no room.
+        let audit = penstock.run(&["audit", "--data", &penstock.data().display().to_string()]).unwrap();
+        assert!(audit.status.success(), "{}{}", audit.stdout, audit.stderr);
 
         fs::remove_file(filler).unwrap();
         buyers.claim_until(201, RECOVERY_TIMEOUT);

@@ -266,3 +266,107 @@ fn settled_report(penstock: &Penstock, findings: &mut Vec<String>) -> Value {
         thread::sleep(Duration::from_millis(50));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn created(order: &str, quantity: u32) -> Answer {
+        let body = json!({ "id": order, "quantity": quantity }).to_string().into_bytes();
+        Answer { status: 201, headers: Vec::new(), body }
+    }
+
+    fn order(id: &str, quantity: u32, state: &str) -> Value {
+        json!({ "id": id, "quantity": quantity, "state": state })
+    }
+
+    fn status(total: u32, available: u32) -> Value {
+        json!({ "stock": { "total": total, "available": available }, "limit_per_buyer": 2 })
+    }
+
+    /// What the auditor says of a server that shows `orders`.
+    fn findings(auditor: &Auditor, status: &Value, orders: &[Value]) -> String {
+        let mut findings = auditor.findings.clone();
+        let by_id = orders.iter().map(|order| (order["id"].as_str().unwrap(), order)).collect();
+        check_units("s", status, orders, &mut findings);
+        auditor.check_promises("s", &by_id, &mut findings);
+        auditor.check_buyers("s", status, orders, &mut findings);
+        findings.join("\n")
+    }
+
+    fn two_claims() -> Auditor {
+        let mut auditor = Auditor::default();
+        for (buyer, key, id) in [("a", "1", "s-0"), ("b", "2", "s-1")] {
+            auditor.sends("s", buyer, 1, key);
+            auditor.saw("s", key, &created(id, 1));
+        }
+        auditor
+    }
+
+    #[test]
+    fn what_adds_up_is_clean() {
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "cancelled")];
+        assert_eq!(findings(&two_claims(), &status(5, 4), &orders), "");
+    }
+
+    #[test]
+    fn a_lost_order_is_found() {
+        let found = findings(&two_claims(), &status(5, 4), &[order("s-0", 1, "held")]);
+        assert!(found.contains("lost: order s-1"), "{found}");
+    }
+
+    #[test]
+    fn a_lost_payment_is_found() {
+        let mut auditor = two_claims();
+        auditor.saw_payment("s-1");
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "expired")];
+        let found = findings(&auditor, &status(5, 4), &orders);
+        assert!(found.contains("lost: order s-1 is expired"), "{found}");
+    }
+
+    #[test]
+    fn units_that_do_not_exist_are_found() {
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "paid")];
+        let found = findings(&two_claims(), &status(1, 0), &orders);
+        assert!(found.contains("oversold: 2 of 1 units"), "{found}");
+        let found = findings(&two_claims(), &status(5, 4), &orders);
+        assert!(found.contains("5 units published, 4 available, 2 held or paid"), "{found}");
+    }
+
+    #[test]
+    fn duplicates_are_found() {
+        let mut auditor = two_claims();
+        auditor.saw("s", "1", &created("s-7", 1));
+        assert!(auditor.findings[0].contains("key 1 got a second order s-7"), "{:?}", auditor.findings);
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
+        let found = findings(&two_claims(), &status(5, 2), &orders);
+        assert!(found.contains("duplicated: 1 orders of s for 0 claims"), "{found}");
+        let mut auditor = two_claims();
+        auditor.sends("s", "c", 1, "3");
+        auditor.saw("s", "3", &created("s-1", 1));
+        let found = findings(&auditor, &status(5, 3), &[order("s-0", 1, "held"), order("s-1", 1, "held")]);
+        assert!(found.contains("both got order s-1"), "{found}");
+    }
+
+    #[test]
+    fn a_claim_under_way_may_have_become_an_order() {
+        let mut auditor = two_claims();
+        auditor.sends("s", "c", 1, "3");
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
+        assert_eq!(findings(&auditor, &status(5, 2), &orders), "");
+    }
+
+    #[test]
+    fn a_buyer_over_the_limit_is_found() {
+        let mut auditor = Auditor::default();
+        for (key, id) in [("1", "s-0"), ("2", "s-1")] {
+            auditor.sends("s", "a", 2, key);
+            auditor.saw("s", key, &created(id, 2));
+        }
+        let orders = [order("s-0", 2, "held"), order("s-1", 2, "paid")];
+        let found = findings(&auditor, &status(5, 1), &orders);
+        assert!(found.contains("over the limit: a has 4 units"), "{found}");
+    }
+}
