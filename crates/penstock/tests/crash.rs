@@ -1,7 +1,7 @@
 //! SIGKILL at random moments under load. After each restart everything that was answered is there, nothing is
 //! there twice, and no unit is sold that does not exist.
 //!
-//! One folder lives through all rounds, so recovery, compaction and settlement resume what a kill left.
+//! A folder lives through many rounds, so recovery, compaction and settlement resume what a kill left.
 //! `PENSTOCK_CRASH_ROUNDS=1000` asks for more rounds, `PENSTOCK_TEST_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -23,6 +23,8 @@ use serde_json::Value;
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 const ROUNDS: u32 = 100;
 const ROUNDS_WHEN_ASKED_FOR_MORE: u32 = 1_000;
+/// Each audit reads a whole folder, so that one folder for all rounds would get slower and slower.
+const ROUNDS_IN_ONE_FOLDER: u32 = 25;
 const WORKERS: usize = 12;
 /// A client that gets no answer for so long counts it as lost; the server has been killed by then.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -124,9 +126,17 @@ fn audit_in_flight(penstock: &Penstock, round: u32) {
     assert!(run.status.success() && report["ok"] == true, "round {round}: {report:#}");
 }
 
-fn survive(rounds: u32) {
-    let seed = seed_of_the_day("crash");
-    let mut random = Random::new(seed);
+/// What all rounds of one folder come to.
+#[derive(Debug, Default)]
+struct Outcome {
+    claims: u64,
+    lost_answers: usize,
+    promised: usize,
+    found: usize,
+}
+
+/// Kills and restarts one installation `rounds` times, and audits after each restart.
+fn live_through(rounds: u32, random: &mut Random) -> Outcome {
     let mut penstock = Penstock::new(BINARY)
         // So small that kills hit compaction too.
         .with("PENSTOCK_LEDGER__COMPACT_AFTER_DECISIONS", 150)
@@ -135,7 +145,7 @@ fn survive(rounds: u32) {
     let keys = Arc::new(AtomicU64::new(0));
     let mut auditor = Auditor::default();
     let mut unanswered: Vec<Unanswered> = Vec::new();
-    let mut lost_answers = 0;
+    let mut outcome = Outcome::default();
     let mut sale = String::new();
     for round in 0..rounds {
         if random.percent(15) {
@@ -144,44 +154,54 @@ fn survive(rounds: u32) {
             thread::sleep(Duration::from_millis(random.below(150)));
             penstock.kill().unwrap();
         }
-        penstock.start().unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error:#}"));
+        penstock.start().unwrap_or_else(|error| panic!("round {round}: {error:#}"));
         resend(&penstock, &unanswered, &mut auditor);
         audit_in_flight(&penstock, round);
         let mut merchant = Merchant::of(&penstock);
         if round % 7 == 0 {
-            let offer = Offer { units: 500, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
+            let offer = Offer { units: 200, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
             sale = merchant.publish(offer);
         } else {
             // Some rounds sell out, in others the kill comes before.
-            merchant.restock(&sale, 20 + random.below(600) as u32);
+            merchant.restock(&sale, 20 + random.below(250) as u32);
         }
         unanswered.clear();
-        for share in load_and_kill(&mut penstock, &sale, &keys, &mut random) {
+        for share in load_and_kill(&mut penstock, &sale, &keys, random) {
             auditor.merge(share.auditor);
             unanswered.extend(share.unanswered);
         }
-        lost_answers += unanswered.len();
-        if round % 20 == 19 {
-            penstock.start().unwrap();
-            resend(&penstock, &unanswered, &mut auditor);
-            unanswered.clear();
-            auditor.verify(&penstock).assert_clean();
-            penstock.kill().unwrap();
-        }
+        outcome.lost_answers += unanswered.len();
     }
     penstock.start().unwrap();
     resend(&penstock, &unanswered, &mut auditor);
     let verdict = auditor.verify(&penstock);
     verdict.assert_clean();
+    outcome.claims = keys.load(Ordering::Relaxed);
+    (outcome.promised, outcome.found) = (verdict.promised, verdict.orders);
+    outcome
+}
+
+fn survive(rounds: u32) {
+    let seed = seed_of_the_day("crash");
+    let mut random = Random::new(seed);
+    let mut total = Outcome::default();
+    let mut left = rounds;
+    while left > 0 {
+        let here = left.min(ROUNDS_IN_ONE_FOLDER);
+        let outcome = live_through(here, &mut random);
+        total.claims += outcome.claims;
+        total.lost_answers += outcome.lost_answers;
+        total.promised += outcome.promised;
+        total.found += outcome.found;
+        left -= here;
+    }
     eprintln!(
-        "crash: {rounds} kills, {} claims, {lost_answers} answers lost and asked for again, {} orders promised, \
-         {} orders found: oversold 0, lost 0, duplicated 0 (seed {seed})",
-        keys.load(Ordering::Relaxed),
-        verdict.promised,
-        verdict.orders,
+        "crash: {rounds} kills, {} claims, {} answers lost and asked for again, {} orders promised, {} found: \
+         oversold 0, lost 0, duplicated 0 (seed {seed})",
+        total.claims, total.lost_answers, total.promised, total.found,
     );
-    assert!(verdict.promised > rounds as usize, "too little was sold to prove anything");
-    assert!(lost_answers > 0, "no kill hit a request under way");
+    assert!(total.promised > rounds as usize, "too little was sold to prove anything");
+    assert!(total.lost_answers > 0, "no kill hit a request under way");
 }
 
 fn rounds_or(default: u32) -> u32 {
