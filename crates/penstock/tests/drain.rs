@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Auditor, Client, Merchant, Offer, Penstock, buyer_token};
+use penstock_testkit::{Answer, Auditor, Client, Lost, Merchant, Offer, Penstock, buyer_token};
+use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
@@ -72,18 +73,48 @@ fn an_idle_connection_does_not_delay_the_end() {
     assert!(begun.elapsed() < Duration::from_secs(15), "it waited for a connection that asks nothing");
 }
 
+/// Holds the database's only write lock, so that a request which writes to it is under way for a while.
+fn hold_the_database(penstock: &Penstock) -> rusqlite::Connection {
+    let intruder = rusqlite::Connection::open(penstock.data().join("records.db")).unwrap();
+    intruder.busy_timeout(Duration::from_secs(10)).unwrap();
+    intruder.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    intruder
+}
+
+/// Sends a request that waits for the database.
+fn ask_for_a_code(penstock: &Penstock) -> thread::JoinHandle<Result<Answer, Lost>> {
+    let mut client = penstock.client();
+    let asking = thread::spawn(move || client.post("/api/v1/otp", &json!({ "phone": "+8613900000005" })));
+    thread::sleep(Duration::from_millis(500));
+    assert!(!asking.is_finished(), "the request should wait for the database");
+    asking
+}
+
 #[test]
-fn a_second_signal_ends_it_at_once() {
-    let mut penstock = Penstock::new(BINARY).with("PENSTOCK_HTTP__DRAIN_SECONDS", 3_000);
+fn a_request_under_way_is_answered_before_the_end() {
+    let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
-    // Half a request keeps the drain waiting.
-    use std::io::Write as _;
-    let mut half = std::net::TcpStream::connect(penstock.address()).unwrap();
-    half.write_all(b"POST /api/v1/otp HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
-    thread::sleep(Duration::from_millis(300));
+    let intruder = hold_the_database(&penstock);
+    let asking = ask_for_a_code(&penstock);
     penstock.terminate().unwrap();
     thread::sleep(Duration::from_millis(500));
-    // It may have ended by itself already if the server gives such a client no time; both are fine.
-    let _ = penstock.terminate();
-    penstock.wait().unwrap();
+    drop(intruder);
+    let answer = asking.join().unwrap().unwrap_or_else(|lost| panic!("not answered: {lost:?}"));
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert!(penstock.wait().unwrap().status.success());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut penstock = Penstock::new(BINARY);
+    penstock.start().unwrap();
+    let _intruder = hold_the_database(&penstock);
+    let asking = ask_for_a_code(&penstock);
+    penstock.terminate().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    penstock.terminate().unwrap();
+    let stopped = penstock.wait().unwrap();
+    assert_eq!(stopped.status.code(), Some(130), "{}", stopped.log);
+    assert!(stopped.log.contains("ending at once"), "{}", stopped.log);
+    assert!(asking.join().unwrap().is_err(), "nothing can have been answered");
 }
