@@ -7,15 +7,33 @@ use crate::{BuyerId, KeyDigest, OrderId, SaleId, SaleTerms, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     Published(SaleTerms),
-    Restocked { sale: SaleId, units: u32 },
+    Restocked {
+        sale: SaleId,
+        units: u32,
+    },
     Paused(SaleId),
     Resumed(SaleId),
     Closed(SaleId),
-    Held { order: OrderId, buyer: BuyerId, quantity: u32, key: KeyDigest },
+    Held {
+        order: OrderId,
+        buyer: BuyerId,
+        quantity: u32,
+        key: KeyDigest,
+    },
     /// A held or an expired order was paid; an expired one took its units anew.
-    Paid { order: OrderId, quantity: u32, after_expiry: bool },
-    Released { order: OrderId, quantity: u32, reason: ReleaseReason },
-    RefundDue { order: OrderId },
+    Paid {
+        order: OrderId,
+        quantity: u32,
+        after_expiry: bool,
+    },
+    Released {
+        order: OrderId,
+        quantity: u32,
+        reason: ReleaseReason,
+    },
+    RefundDue {
+        order: OrderId,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +46,9 @@ impl Event {
     pub fn sale(&self) -> SaleId {
         match self {
             Self::Published(terms) => terms.sale,
-            Self::Restocked { sale, .. } | Self::Paused(sale) | Self::Resumed(sale) | Self::Closed(sale) => *sale,
+            Self::Restocked { sale, .. } | Self::Paused(sale) | Self::Resumed(sale) | Self::Closed(sale) => {
+                *sale
+            }
             Self::Held { order, .. }
             | Self::Paid { order, .. }
             | Self::Released { order, .. }

@@ -114,7 +114,9 @@ mod tests {
 
     #[test]
     fn what_is_not_an_amount_is_refused() {
-        for amount in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.001", "1,00", " 1", "٣", "99999999999999999999"] {
+        for amount in
+            ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.001", "1,00", " 1", "٣", "99999999999999999999"]
+        {
             assert!(Money::parse(amount, "CNY").is_err(), "{amount}");
         }
         for currency in ["", "cny", "CNYX", "C1Y"] {

@@ -22,7 +22,7 @@ pub use error::RecordsError;
 pub use orders::{OrderFilter, OrderRow};
 pub use settlement::{SettleError, Settled};
 use sqlx::{
-    Any, AnyConnection, AnyPool, ConnectOptions, Executor, Transaction,
+    Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Transaction,
     any::{AnyConnectOptions, AnyPoolOptions},
 };
 
@@ -104,8 +104,17 @@ async fn pool(url: &str, role: Role, max_connections: u32) -> Result<AnyPool, Re
     let options = AnyPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(PATIENCE)
-        .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)));
+        .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)))
+        .after_release(|connection, _| Box::pin(is_usable(connection)));
     Ok(options.connect_with(url).await?)
+}
+
+/// A full disk makes SQLite roll a transaction back by itself, and then the driver's own rollback fails: the driver
+/// counts the connection as inside a transaction for ever, so it is closed instead of used again.
+async fn is_usable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+    // A rollback that is still under way comes first.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 /// SQLite: readers never wait for the writer (WAL), and what is committed is on the disk: the ledger forgets

@@ -221,7 +221,9 @@ impl Book {
             OrderState::Cancelled => return Err(PaymentRefusal::HoldExpired),
             OrderState::Expired if order.refund_due => return Err(PaymentRefusal::RefundDue),
             // A hold that is over but not yet released would be released and taken again: the same result.
-            OrderState::Held => self.record(Event::Paid { order: id, quantity, after_expiry: false }, now, decisions),
+            OrderState::Held => {
+                self.record(Event::Paid { order: id, quantity, after_expiry: false }, now, decisions)
+            }
             OrderState::Expired => {
                 let Some(sale) = self.sales.get(&id.sale) else { return Err(PaymentRefusal::UnknownOrder) };
                 let status = sale.status();

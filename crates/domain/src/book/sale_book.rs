@@ -141,7 +141,9 @@ impl SaleBook {
         let due_here = open_holds
             .take_while(|(_, record)| record.created_at.plus_seconds(self.terms.hold_seconds) <= now)
             .filter(|(_, record)| record.state == OrderState::Held)
-            .map(|(number, record)| (OrderId { sale: self.terms.sale, number: number as u32 }, record.quantity))
+            .map(|(number, record)| {
+                (OrderId { sale: self.terms.sale, number: number as u32 }, record.quantity)
+            })
             .take(max);
         due.extend(due_here);
     }
@@ -204,7 +206,11 @@ impl SaleBook {
                 record.refund_due = true;
             }
         }
-        while self.records.get(self.first_hold as usize).is_some_and(|record| record.state != OrderState::Held) {
+        while self
+            .records
+            .get(self.first_hold as usize)
+            .is_some_and(|record| record.state != OrderState::Held)
+        {
             self.first_hold += 1;
         }
     }
@@ -279,7 +285,8 @@ impl SaleBook {
     }
 
     fn recount(&self) {
-        let units_in = |state| self.records.iter().filter(|r| r.state == state).map(|r| r.quantity).sum::<u32>();
+        let units_in =
+            |state| self.records.iter().filter(|r| r.state == state).map(|r| r.quantity).sum::<u32>();
         assert_eq!(self.held, units_in(OrderState::Held), "held units");
         assert_eq!(self.paid, units_in(OrderState::Paid), "paid units");
         let owned: u32 = self.by_buyer.iter().map(|entry| entry.units).sum();

@@ -54,9 +54,10 @@ impl NaiveLedger {
 
     pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Order, ClaimRefusal> {
         let terms = self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
-        let earlier = self.orders.iter().find(|o| {
-            o.order.id.sale == claim.sale && o.order.buyer == claim.buyer && o.key == claim.key
-        });
+        let earlier = self
+            .orders
+            .iter()
+            .find(|o| o.order.id.sale == claim.sale && o.order.buyer == claim.buyer && o.key == claim.key);
         if let Some(NaiveOrder { order, .. }) = earlier {
             if order.quantity != claim.quantity {
                 return Err(ClaimRefusal::KeyReused);
@@ -158,8 +159,10 @@ impl NaiveLedger {
             }
             return Ok(());
         }
-        let (Command::Restock { sale, .. } | Command::Pause(sale) | Command::Resume(sale) | Command::Close(sale)) =
-            command
+        let (Command::Restock { sale, .. }
+        | Command::Pause(sale)
+        | Command::Resume(sale)
+        | Command::Close(sale)) = command
         else {
             panic!("{command:?} does not change a sale");
         };
