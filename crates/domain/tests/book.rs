@@ -1,4 +1,5 @@
 //! `Book` against a naive model, and the rules of a sale as sentences.
+#![allow(clippy::unwrap_used, reason = "a test may; the lint only knows functions marked as tests")]
 
 #[path = "support/naive_model.rs"]
 mod naive_model;
