@@ -11,9 +11,10 @@ use tokio::sync::Semaphore;
 
 use crate::{
     identity::{Caller, Identity, InvalidJwtKey},
+    lane::Refusals,
     options::Options,
     passwords::Passwords,
-    problem::{Canned, Code, Problem},
+    problem::{Code, Problem},
     storefront::Storefront,
     tally::Tally,
 };
@@ -27,7 +28,7 @@ pub(crate) struct App {
     pub(crate) otp_by_address: KeyedLimit<AddressKey>,
     pub(crate) sign_in_by_address: KeyedLimit<AddressKey>,
     pub(crate) sign_in_by_phone: KeyedLimit<String>,
-    pub(crate) canned: Canned,
+    pub(crate) refusals: Refusals,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) started_at: Timestamp,
     /// One audit at a time: it reads everything.
@@ -52,7 +53,7 @@ impl App {
             otp_by_address: KeyedLimit::new(options.otp_by_address),
             sign_in_by_address: KeyedLimit::new(options.sign_in_by_address),
             sign_in_by_phone: KeyedLimit::new(options.sign_in_by_phone),
-            canned: Canned::new(&options.problem_type_base),
+            refusals: Refusals::new(&options.problem_type_base),
             tallies: (0..workers).map(|_| Arc::default()).collect(),
             started_at: (options.clock)(),
             auditing: Semaphore::new(1),

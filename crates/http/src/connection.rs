@@ -16,10 +16,9 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::Notify};
 
-use crate::entry::Entry;
+use crate::{entry::Entry, lane::Lane};
 
 /// Answers of pipelined requests may wait for each other so long as they fit into this.
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
@@ -36,6 +35,9 @@ const CUT: u8 = 2;
 pub(crate) struct Pulse {
     beats: AtomicU64,
     working: AtomicU32,
+    /// Requests that went to hyper, and answers of it that are complete.
+    passed: AtomicU64,
+    answered: AtomicU64,
     /// The beats at the last sweep.
     seen: AtomicU64,
     command: AtomicU8,
@@ -46,6 +48,21 @@ impl Pulse {
     /// A request has begun.
     pub(crate) fn beat(&self) {
         self.beats.fetch_add(1, Relaxed);
+    }
+
+    /// A request goes to hyper.
+    pub(crate) fn pass(&self) {
+        self.passed.fetch_add(1, Relaxed);
+    }
+
+    /// Hyper has taken all of an answer.
+    pub(crate) fn answer(&self) {
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    /// Whether hyper has answered all it was passed.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered.load(Relaxed) == self.passed.load(Relaxed)
     }
 
     /// As long as the guard lives the connection waits for us, not for the client.
@@ -150,7 +167,8 @@ pub(crate) fn http1() -> http1::Builder {
 /// Serves a connection until the client or we end it.
 pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), entry));
+    let lane = Lane::new(stream, Arc::clone(&entry.app), Arc::clone(&entry.tally), Arc::clone(&pulse));
+    let mut connection = pin!(builder.serve_connection(lane, entry));
     let mut is_registered = false;
     let mut is_finishing = false;
     poll_fn(|context| {

@@ -1,9 +1,8 @@
-//! Where every request enters. A claim that the latch refuses is answered right here; other claims go straight
-//! to the ledger; everything else goes to the router. Each is counted once, and a panic becomes an answer.
+//! Where every request enters that the fast lane did not answer. Claims go straight to the ledger, everything
+//! else to the router. Each is counted once, and a panic becomes an answer.
 
 use std::{
     convert::Infallible,
-    future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
@@ -18,14 +17,13 @@ use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
     header::{CONTENT_TYPE, HeaderValue},
 };
-use penstock_domain::{KeyDigest, SaleId};
-use penstock_gate::QuickRefusal;
+use penstock_domain::SaleId;
 use tower::Service as _;
 
 use crate::{
     app::{App, Peer},
     connection::Pulse,
-    json::{MAX_BODY_BYTES, read_frames},
+    json::read_frames,
     orders,
     problem::{Code, PROBLEM_JSON, Problem},
     tally::{Group, Outcome, Pending, Tally},
@@ -34,6 +32,8 @@ use crate::{
 /// What a handler leaves in a response to say how it is to be counted, where the status does not tell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountAs(pub(crate) Outcome);
+
+type EntryFuture = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
 
 /// The service of one connection.
 #[derive(Clone)]
@@ -46,55 +46,33 @@ pub(crate) struct Entry {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Entry {
-    type Response = Response<ReplyBody>;
+    type Response = Response<Reply>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = EntryFuture;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.pulse.beat();
-        let Some(sale) = order_call(request.method(), request.uri().path()) else {
-            return self.route(request);
-        };
-        match self.quick_refusal(sale, request.headers()) {
-            Some(refusal) => self.refuse(request, refusal),
-            None => self.claim(sale, request),
+        match request.method() {
+            &Method::POST => match sale_of_order_path(request.uri().path()) {
+                Some(sale) => self.claim(sale, request),
+                None => self.route(request),
+            },
+            _ => self.route(request),
         }
     }
 }
 
-/// The sale, if this is `POST /api/v1/sales/{id}/orders`. Odd spellings of it go through the router.
-fn order_call(method: &Method, path: &str) -> Option<SaleId> {
-    if *method != Method::POST {
-        return None;
-    }
+/// The sale, if this is the path of its orders. Odd spellings of it go through the router.
+pub(crate) fn sale_of_order_path(path: &str) -> Option<SaleId> {
     path.strip_prefix("/api/v1/sales/")?.strip_suffix("/orders")?.parse().ok()
 }
 
 impl Entry {
-    fn quick_refusal(&self, sale: SaleId, headers: &HeaderMap) -> Option<QuickRefusal> {
-        let key = KeyDigest::of(headers.get(orders::IDEMPOTENCY_KEY)?.as_bytes()).ok()?;
-        self.app.storefront.with_latch(sale, |latch| latch.refuses(key, self.app.now()))
-    }
-
-    /// The hottest answer there is. It allocates nothing: the body is static, and the headers live in the
-    /// request's own map, which the connection takes back for its next request.
-    fn refuse(&self, request: Request<Incoming>, refusal: QuickRefusal) -> Answer {
-        let (parts, body) = request.into_parts();
-        let reply = reply(
-            parts.headers,
-            StatusCode::CONFLICT,
-            PROBLEM_JSON,
-            ReplyBody::Whole(self.app.canned.body(refusal)),
-        );
-        let pending = Pending::untimed(&self.tally);
-        Answer::Refusing(Refusing { body, discarded: 0, reply: Some((reply, pending, refusal)) })
-    }
-
-    fn claim(&self, sale: SaleId, request: Request<Incoming>) -> Answer {
+    fn claim(&self, sale: SaleId, request: Request<Incoming>) -> EntryFuture {
         let app = Arc::clone(&self.app);
-        let pending = Pending::timed(&self.tally, Group::Claim);
+        let pending = Pending::new(&self.tally, Group::Claim);
         let pulse = Arc::clone(&self.pulse);
-        Answer::Working(Box::pin(async move {
+        Box::pin(async move {
             let (parts, body) = request.into_parts();
             // As long as the client owes us the body, the connection counts as idle, which bounds the wait.
             let body = read_frames(body).await;
@@ -110,18 +88,19 @@ impl Entry {
             };
             pending.answered(outcome);
             drop(working);
-            reply
-        }))
+            Ok(reply.map(|body| Reply { body, _whole: Whole(pulse) }))
+        })
     }
 
-    fn route(&self, request: Request<Incoming>) -> Answer {
+    fn route(&self, request: Request<Incoming>) -> EntryFuture {
         let app = Arc::clone(&self.app);
-        let pending = Pending::timed(&self.tally, Group::of_path(request.uri().path()));
+        let pending = Pending::new(&self.tally, Group::of_path(request.uri().path()));
+        let pulse = Arc::clone(&self.pulse);
         let working = self.pulse.working();
         let mut router = self.router.clone();
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(self.peer);
-        Answer::Working(Box::pin(async move {
+        Box::pin(async move {
             let routed = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
             let (reply, outcome) = match routed {
                 Ok(Ok(response)) => finish(&app, response),
@@ -130,8 +109,8 @@ impl Entry {
             };
             pending.answered(outcome);
             drop(working);
-            reply
-        }))
+            Ok(reply.map(|body| Reply { body, _whole: Whole(pulse) }))
+        })
     }
 }
 
@@ -206,7 +185,23 @@ pub(crate) enum ReplyBody {
     Routed(axum::body::Body),
 }
 
-impl Body for ReplyBody {
+/// A body that tells the connection when hyper has taken all of it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    body: ReplyBody,
+    _whole: Whole,
+}
+
+#[derive(Debug)]
+struct Whole(Arc<Pulse>);
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        self.0.answer();
+    }
+}
+
+impl Body for Reply {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -214,67 +209,24 @@ impl Body for ReplyBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        match self.get_mut() {
-            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Routed(body) => Pin::new(body).poll_frame(context),
+        match &mut self.get_mut().body {
+            ReplyBody::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            ReplyBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            ReplyBody::Routed(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(bytes) => bytes.is_empty(),
-            Self::Routed(body) => body.is_end_stream(),
+        match &self.body {
+            ReplyBody::Whole(bytes) => bytes.is_empty(),
+            ReplyBody::Routed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Routed(body) => body.size_hint(),
+        match &self.body {
+            ReplyBody::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            ReplyBody::Routed(body) => body.size_hint(),
         }
-    }
-}
-
-/// An answer on its way.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the hot one: a box would be its only allocation"
-)]
-pub(crate) enum Answer {
-    Refusing(Refusing),
-    Working(BoxFuture<'static, Response<ReplyBody>>),
-}
-
-impl Future for Answer {
-    type Output = Result<Response<ReplyBody>, Infallible>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::Refusing(refusing) => refusing.poll(context).map(Ok),
-            Self::Working(working) => working.as_mut().poll(context).map(Ok),
-        }
-    }
-}
-
-/// A refusal that waits only for the request's body to have come in, so that the connection can go on.
-pub(crate) struct Refusing {
-    body: Incoming,
-    discarded: usize,
-    reply: Option<(Response<ReplyBody>, Pending, QuickRefusal)>,
-}
-
-impl Refusing {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Response<ReplyBody>> {
-        while !self.body.is_end_stream() && self.discarded <= MAX_BODY_BYTES {
-            match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(frame))) => self.discarded += frame.data_ref().map_or(0, Bytes::len),
-                Poll::Ready(Some(Err(_)) | None) => break,
-            }
-        }
-        let Some((reply, pending, refusal)) = self.reply.take() else { return Poll::Pending };
-        pending.answered(Outcome::Refused(refusal.into()));
-        Poll::Ready(reply)
     }
 }

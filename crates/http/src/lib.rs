@@ -16,6 +16,7 @@ mod housekeeping;
 mod identity;
 mod items;
 mod json;
+mod lane;
 mod me;
 mod metrics;
 mod openapi;

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use hyper::{
     HeaderMap, StatusCode,
     header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -329,37 +328,6 @@ impl From<RetryError> for Problem {
             RetryError::Unknown => Code::DeadLetterNotFound.into(),
             RetryError::Records(error) => error.into(),
             stuck => Self::with_detail(Code::DeadLetterStuck, stuck.to_string()),
-        }
-    }
-}
-
-/// The bodies of the refusals that come from the latch: made once, then only pointed at.
-#[derive(Debug)]
-pub(crate) struct Canned {
-    sold_out: Bytes,
-    not_open: Bytes,
-    paused: Bytes,
-    closed: Bytes,
-}
-
-impl Canned {
-    pub(crate) fn new(type_base: &str) -> Self {
-        // Leaked once a server: static bytes have no reference count that the cores would fight over.
-        let body = |code| Bytes::from_static(Vec::leak(Problem::new(code).body(type_base)));
-        Self {
-            sold_out: body(Code::SoldOut),
-            not_open: body(Code::NotOpen),
-            paused: body(Code::Paused),
-            closed: body(Code::Closed),
-        }
-    }
-
-    pub(crate) fn body(&self, refusal: QuickRefusal) -> Bytes {
-        match refusal {
-            QuickRefusal::SoldOut => self.sold_out.clone(),
-            QuickRefusal::NotOpen => self.not_open.clone(),
-            QuickRefusal::Paused => self.paused.clone(),
-            QuickRefusal::Closed => self.closed.clone(),
         }
     }
 }

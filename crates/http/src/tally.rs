@@ -126,26 +126,20 @@ impl Tally {
 #[derive(Debug)]
 pub(crate) struct Pending {
     tally: Arc<Tally>,
-    timed: Option<(Group, Instant)>,
+    group: Group,
+    began: Instant,
     answered: bool,
 }
 
 impl Pending {
-    pub(crate) fn untimed(tally: &Arc<Tally>) -> Self {
-        Self { tally: Arc::clone(tally), timed: None, answered: false }
-    }
-
-    pub(crate) fn timed(tally: &Arc<Tally>, group: Group) -> Self {
-        let timed = Some((group, Instant::now()));
-        Self { tally: Arc::clone(tally), timed, answered: false }
+    pub(crate) fn new(tally: &Arc<Tally>, group: Group) -> Self {
+        Self { tally: Arc::clone(tally), group, began: Instant::now(), answered: false }
     }
 
     pub(crate) fn answered(mut self, outcome: Outcome) {
         self.answered = true;
         self.tally.count(outcome);
-        if let Some((group, began)) = self.timed {
-            self.tally.latencies[group as usize].add(began.elapsed());
-        }
+        self.tally.latencies[self.group as usize].add(self.began.elapsed());
     }
 }
 
@@ -175,8 +169,8 @@ mod tests {
     #[test]
     fn a_request_that_is_dropped_is_counted() {
         let tally = Arc::new(Tally::default());
-        drop(Pending::untimed(&tally));
-        Pending::timed(&tally, Group::Other).answered(Outcome::Ok);
+        drop(Pending::new(&tally, Group::Claim));
+        Pending::new(&tally, Group::Other).answered(Outcome::Ok);
         let count = |outcome: Outcome| tally.outcomes[outcome.index()].load(Relaxed);
         assert_eq!((count(Outcome::ClientGone), count(Outcome::Ok)), (1, 1));
     }

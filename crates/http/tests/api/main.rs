@@ -6,6 +6,7 @@
 mod accounts;
 mod admin;
 mod identity;
+mod lane;
 mod operation;
 mod orders;
 mod protocol;

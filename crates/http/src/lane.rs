@@ -1,0 +1,305 @@
+//! The fast lane: what a connection reads passes here before hyper sees it. A claim that the latch refuses is
+//! answered on the spot, from bytes that are written already; everything else goes on to hyper, one request at
+//! a time, so that the lane always knows where the next request begins.
+//!
+//! A sale that is sold out gets a hundred refused claims for every accepted one. Here one costs a read, a scan
+//! of its head and a write: nothing is allocated, locked or logged. Whatever is not plain (another version, no
+//! length, chunks, expectations, an odd `Connection`) is handed to hyper together with the rest of the
+//! connection, because two parsers that differ on where a request ends are a way to smuggle one.
+
+mod head;
+mod refusals;
+
+use std::{
+    cell::RefCell,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::{
+    io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
+    net::TcpStream,
+};
+
+pub(crate) use self::refusals::Refusals;
+use self::{head::Head, refusals::DateCache};
+use crate::{
+    app::App,
+    connection::Pulse,
+    problem::Code,
+    tally::{Outcome, Tally},
+};
+
+const SCRATCH_BYTES: usize = 64 * 1024;
+/// A request that comes in more pieces than this is hyper's affair: it remembers how far it has read.
+const MAX_PIECES: u32 = 8;
+
+thread_local! {
+    /// Requests are read into it and most are answered from it, so an idle connection holds no buffer.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into());
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Between two requests: hyper has nothing and owes nothing.
+    Open,
+    /// So many bytes of the current request are still to go to hyper.
+    Passing(usize),
+    /// Hyper has the whole request; the answer is not out yet.
+    Answering,
+    /// All that comes is hyper's.
+    HandedOver,
+}
+
+/// What becomes of the bytes at hand.
+enum Judgement {
+    /// A refused claim of this length.
+    Refuse(usize, Code),
+    /// A request of this length that hyper shall answer.
+    Pass(usize),
+    HandOver,
+    /// It can't be told yet.
+    Wait,
+}
+
+pub(crate) struct Lane {
+    stream: TcpStream,
+    app: Arc<App>,
+    tally: Arc<Tally>,
+    pulse: Arc<Pulse>,
+    mode: Mode,
+    /// Read and not yet judged or passed on.
+    pending: Vec<u8>,
+    /// How often the same request was judged and had to wait.
+    pieces: u32,
+    /// Answers that are not written yet.
+    answers: Vec<u8>,
+    date: DateCache,
+}
+
+impl Lane {
+    pub(crate) fn new(stream: TcpStream, app: Arc<App>, tally: Arc<Tally>, pulse: Arc<Pulse>) -> Self {
+        Self {
+            stream,
+            app,
+            tally,
+            pulse,
+            mode: Mode::Open,
+            pending: Vec::new(),
+            pieces: 0,
+            answers: Vec::new(),
+            date: DateCache::default(),
+        }
+    }
+
+    fn judge(&self, bytes: &[u8]) -> Judgement {
+        match head::read(bytes) {
+            Head::Partial => Judgement::Wait,
+            Head::Odd => Judgement::HandOver,
+            Head::Plain { length, claim: None } => Judgement::Pass(length),
+            Head::Plain { length, claim: Some((sale, key)) } => {
+                let now = self.app.now();
+                match self.app.storefront.with_latch(sale, |latch| latch.refuses(key, now)) {
+                    None => Judgement::Pass(length),
+                    // Its body has to be in before the next request begins.
+                    Some(_) if bytes.len() < length => Judgement::Wait,
+                    Some(refusal) => Judgement::Refuse(length, refusal.into()),
+                }
+            }
+        }
+    }
+
+    /// Answers the refused claims at the beginning of `bytes`; answers how many bytes they were. The mode tells
+    /// what is to become of the rest.
+    fn answer_refused(&mut self, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.judge(&bytes[done..]) {
+                Judgement::Refuse(length, code) => {
+                    done += length;
+                    self.pieces = 0;
+                    self.pulse.beat();
+                    self.tally.count(Outcome::Refused(code));
+                    let date = self.date.at(self.app.now());
+                    self.app.refusals.write(code, date, &mut self.answers);
+                    continue;
+                }
+                Judgement::Pass(length) => {
+                    self.pieces = 0;
+                    self.pulse.pass();
+                    self.mode = Mode::Passing(length);
+                }
+                Judgement::HandOver => self.mode = Mode::HandedOver,
+                Judgement::Wait => {
+                    self.pieces += 1;
+                    if self.pieces > MAX_PIECES {
+                        self.mode = Mode::HandedOver;
+                    }
+                }
+            }
+            break;
+        }
+        done
+    }
+
+    /// Reads what has come in. False: there will be no more.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut read = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            let bytes = read.filled();
+            if bytes.is_empty() {
+                return Poll::Ready(Ok(false));
+            }
+            let done = match self.mode {
+                Mode::Open if self.pending.is_empty() => self.answer_refused(bytes),
+                _ => 0,
+            };
+            self.pending.extend_from_slice(&bytes[done..]);
+            Poll::Ready(Ok(true))
+        })
+    }
+
+    fn poll_write_answers(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut written = 0;
+        while written < self.answers.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.answers[written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.answers.drain(..written);
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.answers.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives hyper what it may have of `pending`.
+    fn pass(&mut self, limit: usize, buffer: &mut ReadBufCursor<'_>) -> usize {
+        let count = limit.min(self.pending.len()).min(buffer.remaining());
+        buffer.put_slice(&self.pending[..count]);
+        self.pending.drain(..count);
+        if self.pending.is_empty() {
+            // Most connections are idle most of the time.
+            self.pending = Vec::new();
+        }
+        count
+    }
+
+    /// Hyper looks for the next request although the answer to the last is not out yet. It gets nothing so far,
+    /// but has to be woken by what comes.
+    fn poll_early(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.pending.is_empty() && self.pulse.has_answered() && !ready!(self.poll_fill(context))? {
+            self.mode = Mode::HandedOver;
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    /// One step between two requests. True: there is something for hyper.
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        // What is read into an empty lane is judged as it comes in.
+        let mut is_unjudged = !self.pending.is_empty();
+        loop {
+            if is_unjudged {
+                let pending = std::mem::take(&mut self.pending);
+                let done = self.answer_refused(&pending);
+                self.pending = pending;
+                self.pending.drain(..done);
+            }
+            // Also before more is read, so that who does not read our answers can't make us collect them.
+            ready!(self.poll_write_answers(context))?;
+            if self.mode != Mode::Open {
+                return Poll::Ready(Ok(true));
+            }
+            is_unjudged = !self.pending.is_empty();
+            if !ready!(self.poll_fill(context))? {
+                // Hyper shall see the end too, and what came before it.
+                self.mode = Mode::HandedOver;
+                return Poll::Ready(Ok(!self.pending.is_empty()));
+            }
+        }
+    }
+}
+
+impl Read for Lane {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        loop {
+            match lane.mode {
+                Mode::Open => {
+                    if !ready!(lane.poll_open(context))? {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Mode::Answering => return lane.poll_early(context),
+                Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {
+                    if !ready!(lane.poll_fill(context))? {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Mode::HandedOver => {
+                    lane.pass(usize::MAX, &mut buffer);
+                    return Poll::Ready(Ok(()));
+                }
+                Mode::Passing(left) => {
+                    let left = left - lane.pass(left, &mut buffer);
+                    lane.mode = if left == 0 { Mode::Answering } else { Mode::Passing(left) };
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl Write for Lane {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let lane = self.get_mut();
+        ready!(lane.poll_write_answers(context))?;
+        Pin::new(&mut lane.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let lane = self.get_mut();
+        ready!(lane.poll_write_answers(context))?;
+        Pin::new(&mut lane.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Hyper flushes when it has nothing left to write. If it then owes no answer, the next request is ours.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        ready!(Pin::new(&mut lane.stream).poll_flush(context))?;
+        if lane.mode == Mode::Answering && lane.pulse.has_answered() {
+            lane.mode = Mode::Open;
+            if !lane.pending.is_empty() {
+                // Hyper may have looked for it too early.
+                context.waker().wake_by_ref();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        ready!(lane.poll_write_answers(context))?;
+        Pin::new(&mut lane.stream).poll_shutdown(context)
+    }
+}

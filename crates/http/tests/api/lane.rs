@@ -1,0 +1,163 @@
+//! The fast lane and hyper share a connection: whatever comes on it, in whatever pieces, is answered in order.
+
+use std::{net::Shutdown, time::Duration};
+
+use serde_json::json;
+
+use crate::support::{Client, Shop, jwt};
+
+struct Exchange {
+    request: String,
+    status: u16,
+    is_head: bool,
+}
+
+fn exchange(status: u16, head: &str, body: &str) -> Exchange {
+    let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+    let request = format!("{head} HTTP/1.1\r\nhost: shop.example\r\n{length}\r\n{body}");
+    Exchange { request, status, is_head: head.starts_with("HEAD") }
+}
+
+/// Requests of all kinds, refused claims between them.
+fn mixture(sold_out: &str, open: &str) -> Vec<Exchange> {
+    let token = jwt(&json!({ "sub": "ann", "exp": 1_900_000_000 }));
+    let claim = |status: u16, sale: &str, key: &str, body: &str| {
+        let mut exchange = exchange(status, &format!("POST /api/v1/sales/{sale}/orders"), body);
+        let headers = format!(
+            "authorization: Bearer {token}\r\nidempotency-key: {key}\r\ncontent-type: application/json\r\nhost"
+        );
+        exchange.request = exchange.request.replacen("host", &headers, 1);
+        exchange
+    };
+    let chunked = {
+        let mut exchange = claim(201, open, "one", "");
+        exchange.request = exchange.request.replacen("host", "transfer-encoding: chunked\r\nhost", 1);
+        exchange.request += "5\r\n{\"qua\r\n9\r\nntity\":1}\r\n0\r\n\r\n";
+        exchange
+    };
+    vec![
+        claim(409, sold_out, "a", "{\"quantity\":1}"),
+        claim(409, sold_out, "b", "{\"quantity\":1}"),
+        exchange(200, "GET /healthz", ""),
+        claim(409, sold_out, "c", ""),
+        claim(409, sold_out, "c", "GET /healthz HTTP/1.1\r\n\r\n"),
+        exchange(200, "HEAD /healthz", ""),
+        claim(201, open, "one", "{\"quantity\":1}"),
+        claim(409, sold_out, "d", "{\"quantity\":1}"),
+        exchange(404, "POST /nowhere", "some body"),
+        claim(400, sold_out, "two words", "{\"quantity\":1}"),
+        claim(409, sold_out, "e", "{\"quantity\":1}"),
+        exchange(304, &format!("GET /api/v1/sales/{open}"), ""),
+        claim(409, sold_out, "f", &"x".repeat(5_000)),
+        chunked,
+        claim(409, sold_out, "g", "{\"quantity\":1}"),
+        exchange(200, "GET /healthz", ""),
+    ]
+}
+
+fn shop_with_mixture() -> (Shop, Vec<Exchange>) {
+    let shop = Shop::open();
+    let (sold_out, open) = (shop.sale(1), shop.sale(1000));
+    shop.buyer("early").buy(&sold_out);
+    let ann = shop.buyer("ann").order(&open, 1, "one");
+    assert_eq!(ann.status, 201);
+    let etag = shop.client().get(&format!("/api/v1/sales/{open}")).header("etag").unwrap().to_owned();
+    let mut mixture = mixture(&sold_out, &open);
+    for exchange in mixture.iter_mut().filter(|exchange| exchange.status == 304) {
+        exchange.request = exchange.request.replacen("host", &format!("if-none-match: {etag}\r\nhost"), 1);
+    }
+    (shop, mixture)
+}
+
+fn expect_all(client: &mut Client, mixture: &[Exchange], circumstance: &str) {
+    for (number, exchange) in mixture.iter().enumerate() {
+        let answer = client.receive(exchange.is_head);
+        let answer = answer.unwrap_or_else(|| panic!("no answer to {number} {circumstance}"));
+        assert_eq!(answer.status, exchange.status, "{number} {circumstance}: {}", exchange.request);
+    }
+}
+
+#[test]
+fn requests_of_all_kinds_are_answered_in_order_however_they_are_cut() {
+    let (shop, mixture) = shop_with_mixture();
+    let bytes: String = mixture.iter().map(|exchange| exchange.request.as_str()).collect();
+    // Prime steps cut each request at another place each time.
+    for step in [1009, 509, 251, 127, 61, bytes.len()] {
+        let mut client = shop.client();
+        for piece in bytes.as_bytes().chunks(step) {
+            client.send_raw(piece);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        expect_all(&mut client, &mixture, &format!("in pieces of {step}"));
+    }
+}
+
+#[test]
+fn requests_that_wait_for_their_answers_are_answered_too() {
+    let (shop, mixture) = shop_with_mixture();
+    let mut client = shop.client();
+    for exchange in &mixture {
+        client.send_raw(exchange.request.as_bytes());
+        expect_all(&mut client, std::slice::from_ref(exchange), "one by one");
+    }
+}
+
+#[test]
+fn a_claim_that_comes_byte_by_byte_is_answered() {
+    let (shop, mixture) = shop_with_mixture();
+    let mut client = shop.client();
+    for _ in 0..2 {
+        for byte in mixture[0].request.as_bytes() {
+            client.send_raw(&[*byte]);
+        }
+        expect_all(&mut client, &mixture[..1], "byte by byte");
+    }
+}
+
+#[test]
+fn who_shuts_down_after_a_claim_gets_its_refusal() {
+    let (shop, mixture) = shop_with_mixture();
+    let mut client = shop.client();
+    client.send_raw(mixture[0].request.as_bytes());
+    client.stream().shutdown(Shutdown::Write).unwrap();
+    expect_all(&mut client, &mixture[..1], "before the end");
+    assert!(client.receive(false).is_none());
+}
+
+#[test]
+fn who_does_not_read_the_refusals_gets_them_all_later() {
+    let (shop, mixture) = shop_with_mixture();
+    let client = shop.client();
+    let many = 40_000;
+    let mut sender = client.stream().try_clone().unwrap();
+    let request = mixture[0].request.clone();
+    let sending = std::thread::spawn(move || {
+        for _ in 0..many {
+            std::io::Write::write_all(&mut sender, request.as_bytes()).unwrap();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let mut client = client;
+    for number in 0..many {
+        assert_eq!(client.receive(false).expect("an answer").status, 409, "{number}");
+    }
+    sending.join().unwrap();
+    assert_eq!(shop.counted("sold_out"), many);
+}
+
+#[test]
+fn the_lane_and_the_ledger_refuse_in_the_same_words() {
+    let (shop, mixture) = shop_with_mixture();
+    let mut client = shop.client();
+    client.send_raw(mixture[0].request.as_bytes());
+    let from_lane = client.receive(false).unwrap();
+    let odd = mixture[0].request.replacen("host", "connection: close\r\nhost", 1);
+    client.send_raw(odd.as_bytes());
+    let from_hyper = client.receive(false).unwrap();
+    assert_eq!(from_lane.body, from_hyper.body);
+    let names = |answer: &crate::support::Answer| -> Vec<String> {
+        let names = answer.headers.iter().map(|(name, _)| name.clone());
+        names.filter(|name| name != "connection").collect()
+    };
+    assert_eq!(names(&from_lane), names(&from_hyper));
+}
