@@ -1,10 +1,10 @@
-//! Registering.
+//! Registering, by a buyer who proves the phone or by an operator who vouches for it: the same rules for both.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use hyper::StatusCode;
-use penstock_domain::AccountId;
+use penstock_domain::{AccountId, Timestamp};
 use penstock_records::{CodeCheck, CreateAccountError, NewAccount};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     json::{Complaints, Json},
-    passwords::{MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARACTERS},
+    passwords::{self, MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARACTERS},
     phone,
     problem::{Code, Problem},
     wire::AccountView,
@@ -42,6 +42,61 @@ pub(crate) fn check_password(complaints: &mut Complaints, field: &'static str, p
     complaints.require(fine, field, bounds);
 }
 
+/// Who registers, after the checks.
+struct Registrant {
+    phone: String,
+    name: String,
+}
+
+fn check(complaints: &mut Complaints, phone: &str, name: &str, password: &str) -> Option<Registrant> {
+    let phone = complaints.take("phone", phone::parse(phone));
+    let name = name.trim();
+    let name_is_fine =
+        (1..=MAX_NAME_CHARACTERS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    complaints.require(name_is_fine, "name", format!("has to have 1 to {MAX_NAME_CHARACTERS} characters"));
+    check_password(complaints, "password", password);
+    Some(Registrant { phone: phone?, name: name.to_owned() })
+}
+
+fn account_of(
+    registrant: Registrant,
+    password_hash: String,
+    admin: bool,
+    created_at: Timestamp,
+) -> Result<NewAccount, Code> {
+    let id = AccountId::from_random(getrandom::u64().map_err(|_| Code::Internal)?);
+    let Registrant { phone, name } = registrant;
+    Ok(NewAccount { id, phone, name, password_hash, admin, created_at })
+}
+
+/// Why an operator's account can't be made, as a sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidAccount(String);
+
+/// An account that an operator makes: no one-time code, otherwise as if its owner had registered.
+pub fn new_account(
+    phone: &str,
+    name: &str,
+    password: &str,
+    admin: bool,
+    now: Timestamp,
+) -> Result<NewAccount, InvalidAccount> {
+    let mut complaints = Complaints::default();
+    let registrant = check(&mut complaints, phone, name, password);
+    if let (Some(registrant), Ok(())) = (registrant, complaints.as_sentence()) {
+        let hashed = passwords::hash(password.as_bytes());
+        let account = hashed.and_then(|hash| account_of(registrant, hash, admin, now).ok());
+        return account.ok_or_else(|| InvalidAccount("the password can't be hashed".into()));
+    }
+    Err(InvalidAccount(complaints.as_sentence().err().unwrap_or_default()))
+}
+
+/// A phone number as accounts have it.
+pub fn parse_phone(text: &str) -> Result<String, InvalidAccount> {
+    phone::parse(text).map_err(|message| InvalidAccount(format!("the phone {message}")))
+}
+
 /// Register
 ///
 /// Needs a one-time code, see `POST /api/v1/otp`. After five wrong tries the code is void.
@@ -52,30 +107,19 @@ pub(crate) async fn create_account(
     Json(request): Json<AccountRequest>,
 ) -> Result<(StatusCode, axum::Json<AccountView>), Problem> {
     let mut complaints = Complaints::default();
-    let phone = complaints.take("phone", phone::parse(&request.phone));
-    let name = request.name.trim();
-    let name_is_fine =
-        (1..=MAX_NAME_CHARACTERS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    complaints.require(name_is_fine, "name", format!("has to have 1 to {MAX_NAME_CHARACTERS} characters"));
+    let registrant = check(&mut complaints, &request.phone, &request.name, &request.password);
     complaints.require(phone::is_code(&request.otp), "otp", "has to have six digits");
-    check_password(&mut complaints, "password", &request.password);
     complaints.check()?;
-    let phone = phone.unwrap_or_default();
+    let registrant = registrant.ok_or(Code::InvalidRequest)?;
     // Before the code is used up: who is told `busy` can come again with it.
     let turn = app.passwords.turn().await?;
-    let digest = phone::code_digest(&app.options.session_secret, &phone, &request.otp);
-    match app.records.take_code(&phone, &digest, app.now()).await? {
+    let digest = phone::code_digest(&app.options.session_secret, &registrant.phone, &request.otp);
+    match app.records.take_code(&registrant.phone, &digest, app.now()).await? {
         CodeCheck::Right => {}
         CodeCheck::Wrong | CodeCheck::Void => return Err(Code::OtpInvalid.into()),
     }
-    let new = NewAccount {
-        id: AccountId::from_random(getrandom::u64().map_err(|_| Code::Internal)?),
-        phone,
-        name: name.to_owned(),
-        password_hash: turn.hash(request.password).await?,
-        admin: false,
-        created_at: app.now(),
-    };
+    let hash = turn.hash(request.password).await?;
+    let new = account_of(registrant, hash, false, app.now())?;
     match app.records.create_account(new).await {
         Ok(account) => Ok((StatusCode::CREATED, axum::Json(AccountView::from(&account)))),
         Err(CreateAccountError::PhoneTaken) => Err(Code::PhoneTaken.into()),

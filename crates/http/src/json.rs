@@ -223,6 +223,13 @@ impl Complaints {
         value.map_err(|error| self.require(false, field, error.to_string())).ok()
     }
 
+    /// For who reads words instead of JSON.
+    pub(crate) fn as_sentence(&self) -> Result<(), String> {
+        let complaints = self.0.iter().map(|error| format!("the {} {}", error.field, error.message));
+        let sentence = complaints.collect::<Vec<_>>().join("; ");
+        if sentence.is_empty() { Ok(()) } else { Err(sentence) }
+    }
+
     pub(crate) fn check(self) -> Result<(), Problem> {
         if self.0.is_empty() { Ok(()) } else { Err(Problem::invalid(self.0)) }
     }

@@ -35,6 +35,7 @@ mod storefront;
 mod tally;
 mod wire;
 
+pub use accounts::{InvalidAccount, new_account, parse_phone};
 pub use identity::InvalidJwtKey;
 pub use openapi::openapi;
 pub use options::{

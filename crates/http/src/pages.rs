@@ -4,20 +4,21 @@ use std::sync::{Arc, LazyLock};
 
 use axum::{
     extract::Path,
-    response::{IntoResponse, Redirect, Response},
+    response::{Html, IntoResponse, Response},
 };
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use utoipa_swagger_ui::Config;
+use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use crate::problem::{Code, Problem};
 
-const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+/// Markdown, but a browser would rather save than show what is called so.
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const INDEX: &str = include_str!("../../../docs/errors/README.md");
 
 static SWAGGER: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
 
 pub(crate) async fn error_index() -> Response {
-    ([(CONTENT_TYPE, MARKDOWN)], INDEX).into_response()
+    ([(CONTENT_TYPE, TEXT)], INDEX).into_response()
 }
 
 pub(crate) async fn error_page(Path(name): Path<String>) -> Result<Response, Problem> {
@@ -26,28 +27,25 @@ pub(crate) async fn error_page(Path(name): Path<String>) -> Result<Response, Pro
         return Ok(error_index().await);
     }
     let code = Code::ALL.iter().find(|code| code.as_str() == name).ok_or(Code::NotFound)?;
-    Ok(([(CONTENT_TYPE, MARKDOWN)], code.page()).into_response())
+    Ok(([(CONTENT_TYPE, TEXT)], code.page()).into_response())
 }
 
-pub(crate) async fn docs() -> Redirect {
-    Redirect::permanent("/docs/")
-}
-
-pub(crate) async fn docs_index() -> Result<Response, Problem> {
-    swagger("")
+/// Swagger UI's page. Its links are relative, so it says to what; then it works with and without the slash.
+pub(crate) async fn docs() -> Result<Response, Problem> {
+    let page = swagger_file("index.html")?;
+    let page = String::from_utf8_lossy(&page.bytes).replace("<head>", "<head>\n    <base href=\"/docs/\" />");
+    Ok(Html(page).into_response())
 }
 
 pub(crate) async fn docs_file(Path(file): Path<String>) -> Result<Response, Problem> {
-    swagger(&file)
+    let file = swagger_file(&file)?;
+    let content_type = HeaderValue::try_from(file.content_type).map_err(|_| Code::Internal)?;
+    Ok(([(CONTENT_TYPE, content_type)], file.bytes.into_owned()).into_response())
 }
 
-fn swagger(file: &str) -> Result<Response, Problem> {
-    match utoipa_swagger_ui::serve(file, Arc::clone(&SWAGGER)) {
-        Ok(Some(file)) => {
-            let content_type = HeaderValue::try_from(file.content_type).map_err(|_| Code::Internal)?;
-            Ok(([(CONTENT_TYPE, content_type)], file.bytes.into_owned()).into_response())
-        }
-        Ok(None) => Err(Code::NotFound.into()),
+fn swagger_file(name: &str) -> Result<SwaggerFile<'static>, Problem> {
+    match utoipa_swagger_ui::serve(name, Arc::clone(&SWAGGER)) {
+        Ok(file) => file.ok_or(Code::NotFound.into()),
         Err(error) => {
             tracing::error!(%error, "Swagger UI can't be served");
             Err(Code::Internal.into())

@@ -108,7 +108,7 @@ fn hasher() -> Argon2<'static> {
     Params::new(MEMORY_KIB, PASSES, LANES, None).map(Argon2::from).unwrap_or_default()
 }
 
-fn hash(password: &[u8]) -> Option<String> {
+pub(crate) fn hash(password: &[u8]) -> Option<String> {
     hasher().hash_password(password).ok().map(|hash| hash.to_string())
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     calls
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(pages::docs))
-        .route("/docs/", get(pages::docs_index))
+        .route("/docs/", get(pages::docs))
         .route("/docs/{*file}", get(pages::docs_file))
         .route("/errors/", get(pages::error_index))
         .route("/errors/{code}", get(pages::error_page))

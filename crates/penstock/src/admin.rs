@@ -3,12 +3,13 @@
 use std::io::{BufRead as _, stdin};
 
 use anyhow::{Context as _, bail};
+use penstock_http::{new_account, parse_phone};
 use penstock_records::{CreateAccountError, Records};
 use serde_json::json;
 
 use crate::{
-    account::{self, Unacceptable},
     cli::{CreateArgs, PromoteArgs},
+    clock,
     config::Config,
     database,
     folder::{self, DataFolder},
@@ -17,9 +18,13 @@ use crate::{
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
 
+#[derive(Debug, thiserror::Error)]
+#[error("give a password: pipe it in with --password-stdin, or set {PASSWORD_VARIABLE}")]
+pub(crate) struct NoPassword;
+
 pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result<()> {
     let password = read_password(args.password_stdin)?;
-    let new = account::new(&args.phone, &args.name, &password, true)?;
+    let new = new_account(&args.phone, &args.name, &password, true, clock::now())?;
     folder::ensure(&config.data)?;
     let records = database::open(config).await?;
     let created = records.create_account(new).await;
@@ -34,7 +39,7 @@ pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result
 
 pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Result<()> {
     folder::require_readable(&config.data)?;
-    let phone = account::phone(&args.phone)?;
+    let phone = parse_phone(&args.phone)?;
     let records = database::open_existing(config).await?;
     let promoted = records.promote(&phone, true).await;
     records.close().await;
@@ -67,7 +72,7 @@ pub(crate) async fn ensure_account(
     if records.account_by_phone(phone).await?.is_some() {
         return Ok(());
     }
-    match records.create_account(account::new(phone, name, password, false)?).await {
+    match records.create_account(new_account(phone, name, password, false, clock::now())?).await {
         Ok(_) | Err(CreateAccountError::PhoneTaken) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -79,8 +84,5 @@ fn read_password(from_stdin: bool) -> anyhow::Result<String> {
         stdin().lock().read_line(&mut line).context("the password can't be read from stdin")?;
         return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
     }
-    std::env::var(PASSWORD_VARIABLE).map_err(|_| {
-        let help = format!("give a password: pipe it in with --password-stdin, or set {PASSWORD_VARIABLE}");
-        Unacceptable::new(help).into()
-    })
+    std::env::var(PASSWORD_VARIABLE).map_err(|_| NoPassword.into())
 }

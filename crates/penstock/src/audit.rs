@@ -81,7 +81,7 @@ fn in_words(report: &AuditReport) -> String {
     let mut text = String::new();
     let verdict = if report.ok { "Everything adds up." } else { "It does NOT add up." };
     // Writing into a String can't fail.
-    let _ = writeln!(text, "{verdict} {} sales, {} orders.\n", report.sales, report.orders);
+    let _ = writeln!(text, "{verdict} Sales: {}, orders: {}.\n", report.sales, report.orders);
     let units = report.units;
     let rows: [(&str, i128); 11] = [
         ("units published", units.total.into()),

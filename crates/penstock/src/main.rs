@@ -1,6 +1,5 @@
 //! The binary: command line, configuration, wiring. What a sale is, the crates below know.
 
-mod account;
 mod admin;
 mod audit;
 mod cli;
@@ -19,6 +18,7 @@ use std::{future::Future, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
+use penstock_http::InvalidAccount;
 
 use crate::{
     cli::{AdminCommand, Cli, Command, PlaceArgs},
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("penstock: {error:#}");
-        let usage = error.is::<ConfigError>() || error.is::<account::Unacceptable>();
+        let usage =
+            error.is::<ConfigError>() || error.is::<InvalidAccount>() || error.is::<admin::NoPassword>();
         ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
     })
 }

@@ -10,5 +10,6 @@ mod lane;
 mod operation;
 mod orders;
 mod protocol;
+mod recovery;
 mod sales;
 mod support;

@@ -1,0 +1,73 @@
+//! What a shop says while its ledger is still recovering.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use penstock_domain::{BookSnapshot, Command, Decision, Timestamp};
+use penstock_http::{Options, Server, Storefront};
+use penstock_ledger::{BatcherOptions, Committed, Engine, Feed, Health, SaleNews, Unavailable, batcher};
+use penstock_records::{Records, sqlite_url};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::support::{Client, START};
+
+/// An engine that recovers when it is told to.
+struct SlowStart(Option<oneshot::Receiver<()>>);
+
+impl Engine for SlowStart {
+    async fn commit(&mut self, _: Vec<Command>, _: Timestamp) -> Result<Committed, Unavailable> {
+        Err(Unavailable::new("it sells nothing in this test"))
+    }
+
+    async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
+        if let Some(go) = self.0.take() {
+            go.await.map_err(Unavailable::new)?;
+        }
+        Ok(Vec::new())
+    }
+}
+
+struct EmptyFeed;
+
+impl Feed for EmptyFeed {
+    fn read(&self, _: u64, _: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn head(&self) -> u64 {
+        0
+    }
+
+    fn settled(&self, _: u64) {}
+
+    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>> {
+        Box::pin(std::future::ready(Err(Unavailable::new("it has none"))))
+    }
+}
+
+#[tokio::test]
+async fn a_shop_is_not_ready_until_its_ledger_has_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (go, told) = oneshot::channel();
+    let mut options = Options::new(Arc::new(|| Timestamp::from_millis(START)), [7; 32]);
+    options.listen = "127.0.0.1:0".parse().unwrap();
+    options.workers = 1;
+    let storefront = Storefront::new();
+    let engine = SlowStart(Some(told));
+    let clock = options.clock.clone();
+    let batcher = BatcherOptions::default();
+    let ledger = batcher::start(engine, Arc::new(EmptyFeed), batcher, clock, storefront.clone()).unwrap();
+    let records = Records::open(&sqlite_url(&folder.path().join("records.db")), 2).await.unwrap();
+    let server = Server::start(options, storefront, ledger.clone(), records).await;
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
+    let mut client = Client::connect(server.addr());
+
+    let ready = client.get("/readyz");
+    assert_eq!((ready.status, &ready.json()["ledger"]), (503, &json!("recovering")));
+    assert_eq!(client.get("/healthz").status, 200, "alive, but not ready");
+
+    go.send(()).unwrap();
+    assert_eq!(ledger.recovered().await, Health::Ready);
+    assert_eq!(client.get("/readyz").status, 200);
+}
