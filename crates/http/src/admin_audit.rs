@@ -9,6 +9,7 @@ use axum::{
 use penstock_domain::Decision;
 use penstock_ledger::Unavailable;
 use penstock_records::AuditReport;
+use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
     app::{Admin, App},
@@ -35,10 +36,22 @@ impl From<Unavailable> for Problem {
 #[utoipa::path(get, path = "/api/v1/admin/audit", tag = "admin", security(("bearer" = []), ("session" = [])),
     responses((status = 200, description = "The report", body = Object)))]
 pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<Response, Problem> {
-    let _turn = app.auditing.try_acquire().map_err(|_| Problem::from(Code::Busy))?;
+    let turn = Arc::clone(&app.auditing).try_acquire_owned().map_err(|_| Problem::from(Code::Busy))?;
+    // It may compute for seconds, and on this thread everybody else would wait for it.
+    let runtime = Handle::current();
+    let report = spawn_blocking(move || {
+        let report = runtime.block_on(attempts(&app));
+        drop(turn);
+        report
+    });
+    let report = report.await.map_err(|_| Problem::from(Code::Internal))??;
+    Ok(axum::Json(report).into_response())
+}
+
+async fn attempts(app: &App) -> Result<AuditReport, Problem> {
     for _ in 0..ATTEMPTS {
-        if let Some(report) = attempt(&app).await? {
-            return Ok(axum::Json(report).into_response());
+        if let Some(report) = attempt(app).await? {
+            return Ok(report);
         }
     }
     Err(Problem::with_detail(Code::Busy, "Settlement moves too fast to audit. Try again in a moment."))

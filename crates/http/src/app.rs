@@ -32,7 +32,7 @@ pub(crate) struct App {
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) started_at: Timestamp,
     /// One audit at a time: it reads everything.
-    pub(crate) auditing: Semaphore,
+    pub(crate) auditing: Arc<Semaphore>,
     pub(crate) options: Options,
 }
 
@@ -56,7 +56,7 @@ impl App {
             refusals: Refusals::new(&options.problem_type_base),
             tallies: (0..workers).map(|_| Arc::default()).collect(),
             started_at: (options.clock)(),
-            auditing: Semaphore::new(1),
+            auditing: Arc::new(Semaphore::new(1)),
             options,
         })
     }

@@ -9,7 +9,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
 };
@@ -35,6 +35,8 @@ const CUT: u8 = 2;
 pub(crate) struct Pulse {
     beats: AtomicU64,
     working: AtomicU32,
+    /// Whether the work is the lane's own.
+    deciding: AtomicBool,
     /// Requests that went to hyper, and answers of it that are complete.
     passed: AtomicU64,
     answered: AtomicU64,
@@ -71,6 +73,16 @@ impl Pulse {
         Working(Arc::clone(self))
     }
 
+    /// Like `working`, for a claim that hyper doesn't know of and that shutting down has to wait for.
+    pub(crate) fn deciding(self: &Arc<Self>) -> Working {
+        self.deciding.store(true, Relaxed);
+        self.working()
+    }
+
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.command.load(Relaxed) != 0
+    }
+
     fn tell(&self, command: u8) {
         self.command.fetch_max(command, Relaxed);
         self.waker.wake();
@@ -90,6 +102,7 @@ impl Drop for Working {
     fn drop(&mut self) {
         self.0.beats.fetch_add(1, Relaxed);
         self.0.working.fetch_sub(1, Relaxed);
+        self.0.deciding.store(false, Relaxed);
     }
 }
 
@@ -177,16 +190,21 @@ pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Ent
             is_registered = true;
             pulse.waker.register(context.waker());
         }
-        match pulse.command.load(Relaxed) {
-            CUT => return Poll::Ready(()),
-            FINISH if !is_finishing => {
-                is_finishing = true;
-                connection.as_mut().graceful_shutdown();
+        loop {
+            // An error concerns this connection only, and its client knows better than we do.
+            if connection.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
             }
-            _ => {}
+            match pulse.command.load(Relaxed) {
+                CUT => return Poll::Ready(()),
+                // Hyper would take a connection that waits for the lane's own claim for an idle one.
+                FINISH if !is_finishing && !pulse.deciding.load(Relaxed) => {
+                    is_finishing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ => return Poll::Pending,
+            }
         }
-        // An error concerns this connection only, and its client knows better than we do.
-        connection.as_mut().poll(context).map(drop)
     })
     .await;
     drop(listed);

@@ -4,12 +4,7 @@ use std::{borrow::Cow, future::poll_fn, pin::Pin, str::FromStr, sync::Arc, time:
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::{Buf as _, Bytes, BytesMut};
-use hyper::{
-    HeaderMap,
-    body::Body,
-    header::{CONTENT_TYPE, HeaderValue},
-    http::request::Parts,
-};
+use hyper::{HeaderMap, body::Body, header::CONTENT_TYPE, http::request::Parts};
 use penstock_domain::{ItemId, OrderId, SaleId};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::error::Category;
@@ -42,18 +37,17 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 }
 
 pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_json = |value: &HeaderValue| {
-        let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        kind.eq_ignore_ascii_case(b"application/json")
-            || (kind.len() > 17
-                && kind[..12].eq_ignore_ascii_case(b"application/")
-                && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"))
-    };
-    if headers.get(CONTENT_TYPE).is_some_and(is_json) {
-        Ok(())
-    } else {
-        Err(Code::UnsupportedMediaType.into())
-    }
+    let is_json = headers.get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
+    if is_json { Ok(()) } else { Err(Code::UnsupportedMediaType.into()) }
+}
+
+/// Whether a `Content-Type` is JSON, or something that is JSON underneath.
+pub(crate) fn is_json(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case(b"application/json")
+        || (kind.len() > 17
+            && kind[..12].eq_ignore_ascii_case(b"application/")
+            && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
 /// Reads a whole body of bounded size in bounded time.

@@ -1,36 +1,48 @@
 //! The fast lane: what a connection reads passes here before hyper sees it. A claim that the latch refuses is
-//! answered on the spot, from bytes that are written already; everything else goes on to hyper, one request at
-//! a time, so that the lane always knows where the next request begins.
+//! answered on the spot, from bytes that are written already; a claim in good order goes straight to the ledger;
+//! everything else goes on to hyper, one request at a time, so that the lane always knows where the next request
+//! begins.
 //!
 //! A sale that is sold out gets a hundred refused claims for every accepted one. Here one costs a read, a scan
-//! of its head and a write: nothing is allocated, locked or logged. Whatever is not plain (another version, no
+//! of its head and a write: nothing is allocated, locked or logged. What is wrong with a claim that is not in
+//! good order, hyper's side finds out and says. Whatever is not plain (another version, no
 //! length, chunks, expectations, an odd `Connection`) is handed to hyper together with the rest of the
 //! connection, because two parsers that differ on where a request ends are a way to smuggle one.
 
+mod answers;
 mod head;
-mod refusals;
 
 use std::{
     cell::RefCell,
     io,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use penstock_domain::{Order, Timestamp};
+use penstock_gate::Latch;
 use tokio::{
     io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
     net::TcpStream,
 };
 
-pub(crate) use self::refusals::Refusals;
-use self::{head::Head, refusals::DateCache};
+pub(crate) use self::answers::Refusals;
+use self::{
+    answers::{DateCache, write_decided},
+    head::{ClaimHead, Head},
+};
 use crate::{
     app::App,
-    connection::Pulse,
-    problem::Code,
-    tally::{Outcome, Tally},
+    connection::{Pulse, Working},
+    json,
+    orders::{self, Attempt},
+    problem::{Code, Problem},
+    storefront::Details,
+    tally::{Group, Outcome, Pending, Tally},
 };
 
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -58,11 +70,20 @@ enum Mode {
 enum Judgement {
     /// A refused claim of this length.
     Refuse(usize, Code),
+    /// A claim of this length for the ledger.
+    Claim(usize, Attempt),
     /// A request of this length that hyper shall answer.
     Pass(usize),
     HandOver,
     /// It can't be told yet.
     Wait,
+}
+
+/// A claim that the ledger is deciding.
+struct Deciding {
+    decision: BoxFuture<'static, Result<(Order, Arc<Details>), Problem>>,
+    pending: Pending,
+    _working: Working,
 }
 
 pub(crate) struct Lane {
@@ -75,6 +96,8 @@ pub(crate) struct Lane {
     pending: Vec<u8>,
     /// How often the same request was judged and had to wait.
     pieces: u32,
+    /// Nothing that comes after it is looked at before it is answered.
+    deciding: Option<Deciding>,
     /// Answers that are not written yet.
     answers: Vec<u8>,
     date: DateCache,
@@ -90,6 +113,7 @@ impl Lane {
             mode: Mode::Open,
             pending: Vec::new(),
             pieces: 0,
+            deciding: None,
             answers: Vec::new(),
             date: DateCache::default(),
         }
@@ -99,22 +123,62 @@ impl Lane {
         match head::read(bytes) {
             Head::Partial => Judgement::Wait,
             Head::Odd => Judgement::HandOver,
-            Head::Plain { length, claim: None } => Judgement::Pass(length),
-            Head::Plain { length, claim: Some((sale, key)) } => {
+            Head::Plain { length, claim: None, .. } => Judgement::Pass(length),
+            Head::Plain { head_length, length, claim: Some(claim) } => {
                 let now = self.app.now();
-                match self.app.storefront.with_latch(sale, |latch| latch.refuses(key, now)) {
-                    None => Judgement::Pass(length),
+                let refuses = |latch: &Latch| latch.refuses(claim.key, now);
+                match self.app.storefront.with_latch(claim.sale, refuses) {
                     // Its body has to be in before the next request begins.
                     Some(_) if bytes.len() < length => Judgement::Wait,
                     Some(refusal) => Judgement::Refuse(length, refusal.into()),
+                    None => {
+                        match bytes.get(head_length..length).and_then(|body| self.attempt(&claim, body, now))
+                        {
+                            Some(attempt) => Judgement::Claim(length, attempt),
+                            None => Judgement::Pass(length),
+                        }
+                    }
                 }
             }
         }
     }
 
-    /// Answers the refused claims at the beginning of `bytes`; answers how many bytes they were. The mode tells
-    /// what is to become of the rest.
-    fn answer_refused(&mut self, bytes: &[u8]) -> usize {
+    /// The claim, if it is in good order and there is still time for it.
+    fn attempt(&self, claim: &ClaimHead<'_>, body: &[u8], now: Timestamp) -> Option<Attempt> {
+        let authorization = claim.authorization.filter(|_| claim.has_json && !self.pulse.is_finishing())?;
+        let identify = || self.app.identity.bearer(authorization, now);
+        let read = || json::parse(body);
+        orders::check(&self.app, (claim.sale, claim.key, now), identify, read).ok()
+    }
+
+    fn decide(&mut self, attempt: Attempt) {
+        let app = Arc::clone(&self.app);
+        let decision = async move {
+            let decided = AssertUnwindSafe(attempt.decide(&app.ledger)).catch_unwind().await;
+            decided.unwrap_or_else(|_| Err(Code::Internal.into()))
+        };
+        self.deciding = Some(Deciding {
+            decision: Box::pin(decision),
+            pending: Pending::new(&self.tally, Group::Claim),
+            _working: self.pulse.deciding(),
+        });
+    }
+
+    /// Waits for the ledger and writes down its answer.
+    fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(deciding) = &mut self.deciding else { return Poll::Ready(()) };
+        let decided = ready!(deciding.decision.as_mut().poll(context));
+        let type_base = &self.app.options.problem_type_base;
+        let outcome = write_decided(&decided, type_base, self.date.at(self.app.now()), &mut self.answers);
+        if let Some(deciding) = self.deciding.take() {
+            deciding.pending.answered(outcome);
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes the claims at the beginning of `bytes`, up to the first that the ledger has to decide; answers how
+    /// many bytes they were. The mode tells what is to become of the rest.
+    fn take_claims(&mut self, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
             match self.judge(&bytes[done..]) {
@@ -126,6 +190,12 @@ impl Lane {
                     let date = self.date.at(self.app.now());
                     self.app.refusals.write(code, date, &mut self.answers);
                     continue;
+                }
+                Judgement::Claim(length, attempt) => {
+                    done += length;
+                    self.pieces = 0;
+                    self.pulse.beat();
+                    self.decide(attempt);
                 }
                 Judgement::Pass(length) => {
                     self.pieces = 0;
@@ -155,7 +225,7 @@ impl Lane {
                 return Poll::Ready(Ok(false));
             }
             let done = match self.mode {
-                Mode::Open if self.pending.is_empty() => self.answer_refused(bytes),
+                Mode::Open if self.pending.is_empty() && self.deciding.is_none() => self.take_claims(bytes),
                 _ => 0,
             };
             self.pending.extend_from_slice(&bytes[done..]);
@@ -207,11 +277,20 @@ impl Lane {
         // What is read into an empty lane is judged as it comes in.
         let mut is_unjudged = !self.pending.is_empty();
         loop {
+            if self.deciding.is_some() {
+                // Earlier answers don't wait for this one.
+                ready!(self.poll_write_answers(context))?;
+                ready!(self.poll_decision(context));
+                is_unjudged = !self.pending.is_empty();
+            }
             if is_unjudged {
                 let pending = std::mem::take(&mut self.pending);
-                let done = self.answer_refused(&pending);
+                let done = self.take_claims(&pending);
                 self.pending = pending;
                 self.pending.drain(..done);
+            }
+            if self.deciding.is_some() {
+                continue;
             }
             // Also before more is read, so that who does not read our answers can't make us collect them.
             ready!(self.poll_write_answers(context))?;

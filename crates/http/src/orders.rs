@@ -12,7 +12,8 @@ use hyper::{
     HeaderMap, Method, StatusCode,
     header::{CONTENT_TYPE, HeaderName},
 };
-use penstock_domain::{BuyerId, Claim, KeyDigest, Order, OrderId, SaleId};
+use penstock_domain::{BuyerId, Claim, KeyDigest, Order, OrderId, SaleId, Timestamp};
+use penstock_ledger::Ledger;
 use penstock_records::OrderRow;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -23,6 +24,7 @@ use crate::{
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
     problem::{Code, Problem},
+    storefront::Details,
     tally::Outcome,
     wire::{OrderTemplate, OrderView, Page},
 };
@@ -40,7 +42,42 @@ pub(crate) struct OrderRequest {
     quantity: u32,
 }
 
-/// Places an order; answers its JSON. This is the path that has to be fast, so `entry` calls it directly.
+/// A claim that can be put to the ledger.
+pub(crate) struct Attempt {
+    claim: Claim,
+    details: Arc<Details>,
+}
+
+/// Checks everything that can be checked without the ledger, the cheapest first.
+pub(crate) fn check(
+    app: &App,
+    (sale, key, now): (SaleId, KeyDigest, Timestamp),
+    identify: impl FnOnce() -> Result<Caller, Problem>,
+    read: impl FnOnce() -> Result<OrderRequest, Problem>,
+) -> Result<Attempt, Problem> {
+    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+    let latch = shelf.latch().ok_or_else(|| app.missing_sale())?;
+    if let Some(refusal) = latch.refuses(key, now) {
+        return Err(Code::from(refusal).into());
+    }
+    let details = shelf.details().ok_or(Code::Unavailable)?;
+    let buyer = identify()?.buyer()?;
+    let OrderRequest { quantity } = read()?;
+    if quantity == 0 {
+        return Err(Problem::invalid_field("quantity", "has to be at least 1"));
+    }
+    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, details })
+}
+
+impl Attempt {
+    /// Lets the ledger decide. Also answers how the order is to be written.
+    pub(crate) async fn decide(self, ledger: &Ledger) -> Result<(Order, Arc<Details>), Problem> {
+        let order = ledger.claim(self.claim).await?;
+        Ok((order, self.details))
+    }
+}
+
+/// Places an order; answers its JSON.
 pub(crate) async fn place(
     app: &App,
     sale: SaleId,
@@ -50,19 +87,12 @@ pub(crate) async fn place(
     let key = headers.get(IDEMPOTENCY_KEY).ok_or(Code::IdempotencyKeyRequired)?;
     let key = KeyDigest::of(key.as_bytes()).map_err(|_| Code::IdempotencyKeyInvalid)?;
     let now = app.now();
-    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
-    let latch = shelf.latch().ok_or_else(|| app.missing_sale())?;
-    if let Some(refusal) = latch.refuses(key, now) {
-        return Err(Code::from(refusal).into());
-    }
-    let details = shelf.details().ok_or(Code::Unavailable)?;
-    let buyer = app.identity.caller(&Method::POST, headers, now)?.buyer()?;
-    json::expect_json(headers)?;
-    let OrderRequest { quantity } = json::parse(&body?)?;
-    if quantity == 0 {
-        return Err(Problem::invalid_field("quantity", "has to be at least 1"));
-    }
-    let order = app.ledger.claim(Claim { sale, buyer, quantity, key }).await?;
+    let identify = || app.identity.caller(&Method::POST, headers, now);
+    let read = || {
+        json::expect_json(headers)?;
+        json::parse(&body?)
+    };
+    let (order, details) = check(app, (sale, key, now), identify, read)?.decide(&app.ledger).await?;
     Ok(details.order_template.body(&order))
 }
 

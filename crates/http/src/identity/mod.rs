@@ -100,8 +100,7 @@ impl Identity {
         now: Timestamp,
     ) -> Result<Caller, Problem> {
         if let Some(authorization) = headers.get(AUTHORIZATION) {
-            let token = bearer(authorization.as_bytes()).ok_or(Code::Unauthorized)?;
-            return self.verify(token, now).ok_or(Code::Unauthorized.into());
+            return self.bearer(authorization.as_bytes(), now);
         }
         let token = cookie(headers, SESSION_COOKIE).ok_or(Code::Unauthorized)?;
         let session = self.verify_session(token, now).ok_or(Code::Unauthorized)?;
@@ -112,6 +111,12 @@ impl Identity {
             ));
         }
         Ok(Caller::Account(session))
+    }
+
+    /// Who the `Authorization` header names.
+    pub(crate) fn bearer(&self, authorization: &[u8], now: Timestamp) -> Result<Caller, Problem> {
+        let token = bearer(authorization).ok_or(Code::Unauthorized)?;
+        self.verify(token, now).ok_or(Code::Unauthorized.into())
     }
 
     fn verify(&self, token: &str, now: Timestamp) -> Option<Caller> {

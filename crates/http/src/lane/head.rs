@@ -3,25 +3,38 @@
 
 use penstock_domain::{KeyDigest, SaleId};
 
-use crate::{entry::sale_of_order_path, json::MAX_BODY_BYTES};
+use crate::{
+    entry::sale_of_order_path,
+    json::{MAX_BODY_BYTES, is_json},
+};
 
 /// More headers than any client of ours sends; beyond it a request is hyper's affair.
 const MAX_PLAIN_HEADERS: usize = 32;
 
+/// A call of `POST /api/v1/sales/{id}/orders` with a proper key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head {
+pub(super) struct ClaimHead<'a> {
+    pub(super) sale: SaleId,
+    pub(super) key: KeyDigest,
+    /// If it is there exactly once.
+    pub(super) authorization: Option<&'a [u8]>,
+    pub(super) has_json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head<'a> {
     /// It is not complete yet.
     Partial,
     Odd,
     Plain {
+        head_length: usize,
         /// Of the whole request, its body included.
         length: usize,
-        /// The sale and the key, if it is `POST /api/v1/sales/{id}/orders` with a proper key.
-        claim: Option<(SaleId, KeyDigest)>,
+        claim: Option<ClaimHead<'a>>,
     },
 }
 
-pub(super) fn read(bytes: &[u8]) -> Head {
+pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_PLAIN_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let head_length = match request.parse(bytes) {
@@ -32,40 +45,82 @@ pub(super) fn read(bytes: &[u8]) -> Head {
     if request.version != Some(1) {
         return Head::Odd;
     }
-    let mut content_length: Option<usize> = None;
-    let mut key: Option<&[u8]> = None;
-    let mut keys = 0;
+    let mut found = Found::default();
     for header in request.headers.iter() {
-        match kind_of(header.name) {
-            Kind::Other => {}
-            Kind::Key => {
-                key = Some(header.value);
-                keys += 1;
-            }
-            Kind::Length => match (content_length, digits(header.value)) {
-                (None, Some(length)) => content_length = Some(length),
-                _ => return Head::Odd,
-            },
-            Kind::Connection if header.value.eq_ignore_ascii_case(b"keep-alive") => {}
-            Kind::Connection | Kind::Framing => return Head::Odd,
+        if !found.take(header) {
+            return Head::Odd;
         }
     }
-    let body_length = content_length.unwrap_or(0);
+    let body_length = found.content_length.unwrap_or(0);
     if body_length > MAX_BODY_BYTES {
         return Head::Odd;
     }
-    let claim = match (request.method, key) {
-        (Some("POST"), Some(key)) if keys == 1 => request
-            .path
-            .and_then(sale_of_order_path)
-            .and_then(|sale| KeyDigest::of(key).ok().map(|key| (sale, key))),
+    let claim = match request.method {
+        Some("POST") => request.path.and_then(sale_of_order_path).and_then(|sale| found.claim(sale)),
         _ => None,
     };
-    Head::Plain { length: head_length + body_length, claim }
+    Head::Plain { head_length, length: head_length + body_length, claim }
+}
+
+/// The headers that count here.
+#[derive(Default)]
+struct Found<'a> {
+    content_length: Option<usize>,
+    key: Once<'a>,
+    authorization: Once<'a>,
+    content_type: Once<'a>,
+}
+
+/// A header that should be there once.
+#[derive(Default)]
+struct Once<'a> {
+    value: &'a [u8],
+    times: u32,
+}
+
+impl<'a> Once<'a> {
+    fn take(&mut self, value: &'a [u8]) {
+        self.value = value;
+        self.times += 1;
+    }
+
+    fn get(&self) -> Option<&'a [u8]> {
+        (self.times == 1).then_some(self.value)
+    }
+}
+
+impl<'a> Found<'a> {
+    /// False: the request is not plain.
+    fn take(&mut self, header: &httparse::Header<'a>) -> bool {
+        match kind_of(header.name) {
+            Kind::Other => {}
+            Kind::Key => self.key.take(header.value),
+            Kind::Authorization => self.authorization.take(header.value),
+            Kind::ContentType => self.content_type.take(header.value),
+            Kind::Connection => return header.value.eq_ignore_ascii_case(b"keep-alive"),
+            Kind::Framing => return false,
+            Kind::Length => match (self.content_length, digits(header.value)) {
+                (None, Some(length)) => self.content_length = Some(length),
+                _ => return false,
+            },
+        }
+        true
+    }
+
+    fn claim(&self, sale: SaleId) -> Option<ClaimHead<'a>> {
+        Some(ClaimHead {
+            sale,
+            key: KeyDigest::of(self.key.get()?).ok()?,
+            authorization: self.authorization.get(),
+            has_json: self.content_type.get().is_some_and(is_json),
+        })
+    }
 }
 
 enum Kind {
     Key,
+    Authorization,
+    ContentType,
     Length,
     Connection,
     /// What changes where the body ends or when it comes.
@@ -77,6 +132,8 @@ fn kind_of(name: &str) -> Kind {
     // By length first: that settles nearly all names.
     match name.len() {
         15 if name.eq_ignore_ascii_case("idempotency-key") => Kind::Key,
+        13 if name.eq_ignore_ascii_case("authorization") => Kind::Authorization,
+        12 if name.eq_ignore_ascii_case("content-type") => Kind::ContentType,
         14 if name.eq_ignore_ascii_case("content-length") => Kind::Length,
         10 if name.eq_ignore_ascii_case("connection") => Kind::Connection,
         17 if name.eq_ignore_ascii_case("transfer-encoding") => Kind::Framing,
@@ -104,18 +161,30 @@ mod tests {
         format!("{line} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
     }
 
-    fn order(headers: &str) -> Head {
-        read(request(&format!("POST /api/v1/sales/{SALE}/orders"), headers).as_bytes())
+    fn order(headers: &str) -> String {
+        request(&format!("POST /api/v1/sales/{SALE}/orders"), headers)
+    }
+
+    fn claim_of(head: &str) -> Option<ClaimHead<'_>> {
+        match read(head.as_bytes()) {
+            Head::Plain { claim, .. } => claim,
+            other => panic!("{other:?}: {head}"),
+        }
     }
 
     #[test]
     fn a_claim_is_recognised_with_its_whole_length() {
-        let head = request(
-            &format!("POST /api/v1/sales/{SALE}/orders"),
-            "Idempotency-Key: k\r\nContent-Length: 14\r\nConnection: keep-alive\r\n",
+        let head = order(
+            "Idempotency-Key: k\r\nContent-Length: 14\r\nConnection: keep-alive\r\n\
+             Content-Type: application/json\r\nAuthorization: Bearer x\r\n",
         );
-        let claim = Some((SALE.parse().unwrap(), KeyDigest::of(b"k").unwrap()));
-        let expected = Head::Plain { length: head.len() + 14, claim };
+        let claim = ClaimHead {
+            sale: SALE.parse().unwrap(),
+            key: KeyDigest::of(b"k").unwrap(),
+            authorization: Some(b"Bearer x"),
+            has_json: true,
+        };
+        let expected = Head::Plain { head_length: head.len(), length: head.len() + 14, claim: Some(claim) };
         assert_eq!(read(head.as_bytes()), expected);
         assert_eq!(read(format!("{head}{{\"quantity\":1}}GET / HT").as_bytes()), expected);
         for cut in 0..head.len() {
@@ -127,8 +196,7 @@ mod tests {
     fn what_is_no_claim_or_has_no_proper_key_is_passed_on() {
         for line in ["GET /healthz", "GET /api/v1/sales/0123456789abc/orders", "POST /api/v1/sales/x/orders"]
         {
-            let head = request(line, "idempotency-key: k\r\n");
-            assert_eq!(read(head.as_bytes()), Head::Plain { length: head.len(), claim: None }, "{line}");
+            assert_eq!(claim_of(&request(line, "idempotency-key: k\r\n")), None, "{line}");
         }
         for headers in [
             "",
@@ -136,8 +204,16 @@ mod tests {
             "idempotency-key: a b\r\n",
             "idempotency-key: a\r\nIdempotency-Key: b\r\n",
         ] {
-            assert!(matches!(order(headers), Head::Plain { claim: None, .. }), "{headers}");
+            assert_eq!(claim_of(&order(headers)), None, "{headers}");
         }
+    }
+
+    #[test]
+    fn what_is_there_twice_counts_as_not_there() {
+        let twice = "idempotency-key: k\r\nauthorization: Bearer a\r\nauthorization: Bearer b\r\n";
+        assert_eq!(claim_of(&order(twice)).unwrap().authorization, None);
+        let twice = "idempotency-key: k\r\ncontent-type: application/json\r\ncontent-type: text/plain\r\n";
+        assert!(!claim_of(&order(twice)).unwrap().has_json);
     }
 
     #[test]
@@ -159,10 +235,11 @@ mod tests {
             "connection: keep-alive, upgrade\r\n",
             "no colon\r\n",
         ] {
-            assert_eq!(order(&format!("idempotency-key: k\r\n{headers}")), Head::Odd, "{headers}");
+            let head = order(&format!("idempotency-key: k\r\n{headers}"));
+            assert_eq!(read(head.as_bytes()), Head::Odd, "{headers}");
         }
         assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), Head::Odd);
         assert_eq!(read(b"NONSENSE\r\n\r\n"), Head::Odd);
-        assert_eq!(order(&"a: b\r\n".repeat(40)), Head::Odd);
+        assert_eq!(read(order(&"a: b\r\n".repeat(40)).as_bytes()), Head::Odd);
     }
 }

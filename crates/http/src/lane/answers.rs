@@ -1,12 +1,27 @@
-//! The answers of the latch as bytes, written once and only given the date of the second.
+//! Answers as bytes: those of the latch written once and only given the date of the second, those of the ledger
+//! written around their body.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    cell::RefCell,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
-use penstock_domain::Timestamp;
+use hyper::HeaderMap;
+use penstock_domain::{Order, Timestamp};
 
-use crate::problem::{Code, PROBLEM_JSON, Problem};
+use crate::{
+    problem::{Code, PROBLEM_JSON, Problem},
+    storefront::Details,
+    tally::Outcome,
+};
 
 const DATE_BYTES: usize = 29;
+
+thread_local! {
+    /// A body is written here first, because its length comes before it.
+    static BODY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// One answer: what comes before the date, and what comes after it.
 #[derive(Debug)]
@@ -44,6 +59,45 @@ impl Refusals {
         answers.extend_from_slice(date);
         answers.extend_from_slice(&refusal.after_date);
     }
+}
+
+/// Writes the answer to a claim that the ledger decided; answers how it counts.
+pub(super) fn write_decided(
+    decided: &Result<(Order, Arc<Details>), Problem>,
+    type_base: &str,
+    date: &[u8; DATE_BYTES],
+    answers: &mut Vec<u8>,
+) -> Outcome {
+    match decided {
+        Ok((order, details)) => BODY.with_borrow_mut(|body| {
+            body.clear();
+            details.order_template.write(order, body);
+            answers.extend_from_slice(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n");
+            write_rest(body, date, answers);
+            Outcome::Accepted
+        }),
+        Err(problem) => {
+            let mut headers = HeaderMap::new();
+            problem.write_headers(&mut headers);
+            answers.extend_from_slice(format!("HTTP/1.1 {}\r\n", problem.code.status()).as_bytes());
+            for (name, value) in &headers {
+                answers.extend_from_slice(
+                    &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
+                );
+            }
+            write_rest(&problem.body(type_base), date, answers);
+            Outcome::Refused(problem.code)
+        }
+    }
+}
+
+fn write_rest(body: &[u8], date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+    answers.extend_from_slice(b"content-length: ");
+    answers.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
+    answers.extend_from_slice(b"\r\ndate: ");
+    answers.extend_from_slice(date);
+    answers.extend_from_slice(b"\r\n\r\n");
+    answers.extend_from_slice(body);
 }
 
 /// The date as HTTP writes it, written anew once a second.
