@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 
 /// Crockford's base 32 in lower case: no `i`, `l`, `o`, `u`, so that an id can be read aloud.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// What each byte stands for: ids are read on the way of every order.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < ALPHABET.len() {
+        digits[ALPHABET[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+};
+const NO_DIGIT: u8 = u8::MAX;
 /// 13 characters of 5 bits hold the 63 bits of an id.
 const ENCODED_LENGTH: usize = 13;
 const _: () = assert!(ENCODED_LENGTH * 5 >= 63);
@@ -33,8 +44,11 @@ fn decode(text: &str) -> Result<u64, InvalidId> {
     }
     let mut id: u64 = 0;
     for character in text.bytes() {
-        let digit = ALPHABET.iter().position(|known| *known == character).ok_or(InvalidId)?;
-        id = id.checked_mul(32).ok_or(InvalidId)? | digit as u64;
+        let digit = DIGITS[character as usize];
+        if digit == NO_DIGIT {
+            return Err(InvalidId);
+        }
+        id = id.checked_mul(32).ok_or(InvalidId)? | u64::from(digit);
     }
     if id > ID_BITS { Err(InvalidId) } else { Ok(id) }
 }
