@@ -48,6 +48,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => {
             let loaded = load(&args.place, args.listen.as_deref())?;
             logging::start(&loaded.config.log)?;
+            for variable in loaded.ignored_variables() {
+                tracing::warn!(variable, "no such setting; the variable is ignored");
+            }
             done(block_on(serve::run(loaded.config, args.demo))?)
         }
         Command::Audit(args) => {

@@ -49,17 +49,8 @@ impl fmt::Display for Complaint {
 pub(crate) struct Layers {
     values: BTreeMap<&'static str, (Value, Source)>,
     complaints: Vec<Complaint>,
+    ignored_variables: Vec<String>,
 }
-
-/// Variables under our prefix that are no settings: Kubernetes sets the first two for a service called penstock,
-/// `penstock admin` reads the third, our tests the others.
-const FOREIGN_PREFIXES: &[&str] = &[
-    "PENSTOCK_SERVICE_",
-    "PENSTOCK_PORT",
-    "PENSTOCK_ADMIN_PASSWORD",
-    "PENSTOCK_TEST_",
-    "PENSTOCK_CRASH_ROUNDS",
-];
 
 impl Layers {
     pub(crate) fn defaults() -> Self {
@@ -72,7 +63,7 @@ impl Layers {
             .iter()
             .map(|setting| (setting.key, (value(&setting.default), Source::Default)))
             .collect();
-        Self { values, complaints: Vec::new() }
+        Self { values, complaints: Vec::new(), ignored_variables: Vec::new() }
     }
 
     pub(crate) fn add_file(&mut self, path: &Path) {
@@ -96,15 +87,18 @@ impl Layers {
         }
     }
 
-    /// Takes the `PENSTOCK_…` variables: `PENSTOCK_HTTP__LISTEN` is `http.listen`.
+    /// Takes the `PENSTOCK_…` variables: `PENSTOCK_HTTP__LISTEN` is `http.listen`. What does not look like the path of
+    /// a setting may be somebody else's (Kubernetes sets `PENSTOCK_PORT` for a service of our name): it is noted,
+    /// not refused.
     pub(crate) fn add_variables(&mut self, variables: impl Iterator<Item = (String, String)>) {
         for (name, value) in variables {
             let Some(path) = name.strip_prefix("PENSTOCK_") else { continue };
-            if FOREIGN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
-                continue;
-            }
             let short = SHORT_VARIABLES.iter().find(|(short, _)| *short == name).map(|(_, key)| *key);
             let key = short.map_or_else(|| path.to_lowercase().replace("__", "."), str::to_owned);
+            if !path.contains("__") && settings::find(&key).is_none() {
+                self.ignored_variables.push(name);
+                continue;
+            }
             self.set_text(&key, &value, Source::Variable(name.clone()));
         }
     }
@@ -160,6 +154,10 @@ impl Layers {
             source: source.clone(),
             problem: problem.into(),
         });
+    }
+
+    pub(crate) fn ignored_variables(&self) -> &[String] {
+        &self.ignored_variables
     }
 
     pub(crate) fn take_complaints(&mut self) -> Vec<Complaint> {

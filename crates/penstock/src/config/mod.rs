@@ -171,6 +171,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// `PENSTOCK_…` variables that are no settings.
+    pub(crate) fn ignored_variables(&self) -> &[String] {
+        self.layers.ignored_variables()
+    }
+
     /// Reads the process's variables and the file the flags name.
     pub(crate) fn from_process(flags: Flags<'_>) -> Result<Self, ConfigError> {
         let variables = std::env::vars_os()
