@@ -6,8 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use penstock_domain::Decision;
-use penstock_ledger::Unavailable;
+use penstock_ledger::{Unavailable, decisions_between, embedded};
 use penstock_records::AuditReport;
 use tokio::{runtime::Handle, task::spawn_blocking};
 
@@ -16,9 +15,6 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// The name under which settlement keeps its place in the embedded ledger's feed.
-const STREAM: &str = "ledger";
-const READ_AT_ONCE: usize = 10_000;
 /// Decisions that an audit holds in memory at most; when settlement is further behind, it has to catch up first.
 const MAX_PENDING: u64 = 2_000_000;
 const ATTEMPTS: u32 = 5;
@@ -61,29 +57,17 @@ async fn attempts(app: &App) -> Result<AuditReport, Problem> {
 async fn attempt(app: &App) -> Result<Option<AuditReport>, Problem> {
     // The order matters: the records stand still at their cursor once the audit has begun, and the ledger's
     // state is taken later, so that the decisions between the two are exactly those that are pending.
-    let audit = app.records.begin_audit(STREAM).await?;
+    let audit = app.records.begin_audit(embedded::STREAM).await?;
     let ledger = app.ledger.feed().state().await?;
     let cursor = audit.cursor();
     if ledger.position.saturating_sub(cursor) > MAX_PENDING {
         return Err(Problem::with_detail(Code::Busy, "Settlement is too far behind to audit."));
     }
-    match pending(app, cursor, ledger.position).await? {
-        Some(pending) => Ok(Some(audit.compare(&ledger, &pending).await?)),
-        None => Ok(None),
-    }
-}
-
-async fn pending(app: &App, cursor: u64, head: u64) -> Result<Option<Vec<Decision>>, Problem> {
-    let mut pending: Vec<Decision> = Vec::new();
-    let mut position = cursor;
-    while position < head {
-        let read = app.ledger.feed().read(position, READ_AT_ONCE).await?;
-        let follows = read.first().is_some_and(|decision| decision.position == position + 1);
-        if !follows {
-            return Ok(None);
+    match decisions_between(&**app.ledger.feed(), cursor, ledger.position).await {
+        Ok(pending) => Ok(Some(audit.compare(&ledger, &pending).await?)),
+        Err(Unavailable { reason }) => {
+            tracing::debug!(reason, "the audit looks again");
+            Ok(None)
         }
-        pending.extend(read.into_iter().filter(|decision| decision.position <= head));
-        position = pending.last().map_or(position, |decision| decision.position);
     }
-    Ok(Some(pending))
 }

@@ -10,5 +10,7 @@ mod stats;
 
 pub use batcher::BatcherOptions;
 pub use handle::Ledger;
-pub use port::{Clock, Committed, Engine, Feed, Health, LedgerError, Listener, SaleNews, Unavailable};
+pub use port::{
+    Clock, Committed, Engine, Feed, Health, LedgerError, Listener, SaleNews, Unavailable, decisions_between,
+};
 pub use stats::{BATCH_SIZE_BOUNDS, LedgerStats};

@@ -94,3 +94,27 @@ pub enum Health {
     Unavailable(String),
     Stopped,
 }
+
+/// Decisions read at once on the way through a feed.
+const READ_AT_ONCE: usize = 10_000;
+
+/// The decisions after `after` up to `to`, without gaps: what settlement has still to take, for an audit. An error
+/// may mean that the feed forgot some of them because they were settled meanwhile; then look again.
+pub async fn decisions_between(feed: &dyn Feed, after: u64, to: u64) -> Result<Vec<Decision>, Unavailable> {
+    let mut decisions: Vec<Decision> = Vec::new();
+    let mut reached = after;
+    while reached < to {
+        let read = feed.read(reached, READ_AT_ONCE).await?;
+        let Some(last) = read.last().map(|last| last.position) else {
+            return Err(Unavailable::new(format!("the feed ends at {reached}, before {to}")));
+        };
+        let gapless =
+            read.iter().zip(reached + 1..).all(|(decision, expected)| decision.position == expected);
+        if !gapless {
+            return Err(Unavailable::new(format!("the feed has forgotten decision {}", reached + 1)));
+        }
+        decisions.extend(read.into_iter().take_while(|decision| decision.position <= to));
+        reached = last;
+    }
+    Ok(decisions)
+}

@@ -4,17 +4,14 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, bail};
-use penstock_domain::Decision;
-use penstock_ledger::{Feed, embedded};
+use penstock_ledger::{Unavailable, decisions_between, embedded};
 use penstock_records::{AuditReport, Records};
-use penstock_settle::STREAM;
 
 use crate::{config::Config, database, folder, options, output};
 
 /// A running server may forget decisions between two of our looks; then we look again.
 const MAX_LOOKS: u32 = 50;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-const READ_AT_ONCE: usize = 10_000;
 
 /// Prints the report. True: everything adds up.
 pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
@@ -46,35 +43,14 @@ async fn look_until_consistent(config: &Config, records: &Records) -> anyhow::Re
 /// One look. The inner error says what moved meanwhile.
 async fn look(config: &Config, records: &Records) -> anyhow::Result<Result<AuditReport, String>> {
     // The cursor is read first: the ledger's state can then only be at it or past it.
-    let audit = records.begin_audit(STREAM).await?;
+    let audit = records.begin_audit(embedded::STREAM).await?;
     let cursor = audit.cursor();
     let (snapshot, feed) =
         embedded::read_state(&options::journal_folder(config)).context("the ledger can't be read")?;
-    let pending = match pending(&feed, cursor, snapshot.position).await {
-        Ok(pending) => pending,
-        Err(moved) => return Ok(Err(moved)),
-    };
-    Ok(Ok(audit.compare(&snapshot, &pending).await?))
-}
-
-/// The decisions after `cursor` up to `position`, without gaps.
-async fn pending(feed: &impl Feed, cursor: u64, position: u64) -> Result<Vec<Decision>, String> {
-    let mut decisions: Vec<Decision> = Vec::new();
-    let mut reached = cursor;
-    while reached < position {
-        let more = feed.read(reached, READ_AT_ONCE).await.map_err(|unavailable| unavailable.to_string())?;
-        if more.is_empty() {
-            return Err(format!("the feed ends at {reached}, before the ledger's position {position}"));
-        }
-        for decision in more.into_iter().take_while(|decision| decision.position <= position) {
-            if decision.position != reached + 1 {
-                return Err(format!("the feed has forgotten decision {}", reached + 1));
-            }
-            reached = decision.position;
-            decisions.push(decision);
-        }
+    match decisions_between(&feed, cursor, snapshot.position).await {
+        Ok(pending) => Ok(Ok(audit.compare(&snapshot, &pending).await?)),
+        Err(Unavailable { reason }) => Ok(Err(reason)),
     }
-    Ok(decisions)
 }
 
 fn in_words(report: &AuditReport) -> String {

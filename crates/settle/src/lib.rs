@@ -16,9 +16,6 @@ use penstock_records::Records;
 pub use stats::{SettleFigures, SettleStats};
 use tokio::sync::watch;
 
-/// The embedded ledger's stream in the records.
-pub const STREAM: &str = "ledger";
-
 /// The service: make it, keep its `stats`, `run` it.
 #[derive(Clone)]
 pub struct Settlement {

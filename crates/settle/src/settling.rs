@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use penstock_domain::Decision;
-use penstock_ledger::Health;
+use penstock_ledger::{Health, embedded};
 use penstock_records::SettleError;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{STREAM, Settlement, backoff::Backoff, pace::Pace, pause};
+use crate::{Settlement, backoff::Backoff, pace::Pace, pause};
 
 /// What to do after a step.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Settlement {
         if self.ledger.health() == Health::Recovering {
             return Next::Idle;
         }
-        match self.records.cursor(STREAM).await {
+        match self.records.cursor(embedded::STREAM).await {
             Ok(position) if position > self.ledger.feed().head() => {
                 let head = self.ledger.feed().head();
                 let trouble = format!("decision {position} is settled, but the ledger ends with {head}");
@@ -106,7 +106,7 @@ impl Settlement {
             let trouble = format!("decision {settled} is settled, but the feed begins at {oldest}");
             return self.fail("the records are older than the feed; restore newer ones", &trouble);
         }
-        let result = self.records.settle(STREAM, &decisions).await;
+        let result = self.records.settle(embedded::STREAM, &decisions).await;
         self.conclude(progress, &decisions, result.map(|settled| settled.dead_lettered)).await
     }
 
@@ -160,7 +160,7 @@ impl Settlement {
             return self.fail("a decision can't be settled; trying again", &reason);
         }
         let Some(decision) = decisions.first() else { return Next::Idle };
-        match self.records.dead_letter(STREAM, decision, reason, tries, (self.clock)()).await {
+        match self.records.dead_letter(embedded::STREAM, decision, reason, tries, (self.clock)()).await {
             Ok(()) => {
                 tracing::error!(position, reason, tries, "a decision became a dead letter");
                 self.advance(progress, decisions, 1)

@@ -36,6 +36,9 @@ use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
 /// Whoever holds a lock on this file writes the journal.
 const LOCK_NAME: &str = "lock";
 
+/// The name of its feed, under which settlement keeps its place.
+pub const STREAM: &str = "ledger";
+
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     /// The journal's folder; it is created if it is missing.

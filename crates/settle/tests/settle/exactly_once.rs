@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_settle::{STREAM, SettleOptions};
+use penstock_ledger::embedded::STREAM;
+use penstock_settle::SettleOptions;
 
 use crate::shop::{Shop, quick};
 

@@ -1,7 +1,8 @@
 //! The database is away, a decision is poison, holds run out: the sale goes on.
 
 use penstock_domain::OrderState;
-use penstock_settle::{STREAM, SettleOptions};
+use penstock_ledger::embedded::STREAM;
+use penstock_settle::SettleOptions;
 use sqlx::Executor;
 
 use crate::shop::{Shop, quick};
