@@ -18,9 +18,8 @@ use futures_util::task::AtomicWaker;
 use hyper::server::conn::http1;
 use tokio::{net::TcpStream, sync::Notify};
 
-use crate::{entry::Entry, lane::Lane};
+use crate::{entry::Entry, lane::Lane, problem::Code, tally::Outcome};
 
-/// Answers of pipelined requests may wait for each other so long as they fit into this.
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 64;
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -28,7 +27,9 @@ const _: () = assert!(MAX_HEAD_BYTES <= MAX_BUFFER_BYTES);
 
 /// What a connection is told; 0 is to go on. Answer what is under way, then close.
 const FINISH: u8 = 1;
-const CUT: u8 = 2;
+/// As `FINISH`, and nothing is under way.
+const IDLE: u8 = 2;
+const CUT: u8 = 3;
 
 /// Signs of life of a connection.
 #[derive(Debug, Default)]
@@ -121,7 +122,7 @@ impl Connections {
     /// Cuts the connections that did nothing since the last sweep.
     pub(crate) fn sweep(&self) {
         for pulse in self.open().values().filter(|pulse| pulse.is_idle()) {
-            pulse.tell(CUT);
+            pulse.tell(IDLE);
         }
     }
 
@@ -167,7 +168,6 @@ impl Drop for Listed {
 pub(crate) fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .pipeline_flush(true)
         .keep_alive(true)
         // Who shuts down their side after the request still wants the answer.
         .half_close(true)
@@ -181,6 +181,7 @@ pub(crate) fn http1() -> http1::Builder {
 pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
     let lane = Lane::new(stream, Arc::clone(&entry.app), Arc::clone(&entry.tally), Arc::clone(&pulse));
+    let tally = Arc::clone(&entry.tally);
     let mut connection = pin!(builder.serve_connection(lane, entry));
     let mut is_registered = false;
     let mut is_finishing = false;
@@ -191,14 +192,20 @@ pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Ent
             pulse.waker.register(context.waker());
         }
         loop {
-            // An error concerns this connection only, and its client knows better than we do.
-            if connection.as_mut().poll(context).is_ready() {
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                // What hyper could not even parse, it refused by itself and no handler counted. Any other error
+                // concerns this connection only, and its client knows better than we do.
+                if ended.is_err_and(|error| error.is_parse()) {
+                    tally.count(Outcome::Refused(Code::BadRequest));
+                }
                 return Poll::Ready(());
             }
             match pulse.command.load(Relaxed) {
                 CUT => return Poll::Ready(()),
+                // What has come in since the sweep is still answered.
+                IDLE if pulse.working.load(Relaxed) == 0 => return Poll::Ready(()),
                 // Hyper would take a connection that waits for the lane's own claim for an idle one.
-                FINISH if !is_finishing && !pulse.deciding.load(Relaxed) => {
+                IDLE | FINISH if !is_finishing && !pulse.deciding.load(Relaxed) => {
                     is_finishing = true;
                     connection.as_mut().graceful_shutdown();
                 }

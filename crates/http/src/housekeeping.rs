@@ -11,7 +11,6 @@ use tokio::{
 use crate::{app::App, identity::SessionId};
 
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
-const FORGET_EVERY_TICKS: u64 = 1200;
 
 /// Loads the ended sessions and the details of the published sales.
 pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
@@ -41,19 +40,12 @@ pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
 pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let mut ticks = interval(COMPLETE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut tick: u64 = 0;
     loop {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => {}
         }
-        tick += 1;
-        let completed = app.storefront.complete(&app.records).await;
-        let forgotten = match tick % FORGET_EVERY_TICKS {
-            0 => app.records.forget_expired(app.now()).await,
-            _ => Ok(()),
-        };
-        if let Err(error) = completed.and(forgotten) {
+        if let Err(error) = app.storefront.complete(&app.records).await {
             tracing::warn!(%error, "housekeeping has to wait");
         }
     }

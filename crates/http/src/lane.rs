@@ -32,7 +32,7 @@ use tokio::{
 
 pub(crate) use self::answers::Refusals;
 use self::{
-    answers::{DateCache, write_decided},
+    answers::{DateCache, write_decided, write_last_refusal},
     head::{ClaimHead, Head},
 };
 use crate::{
@@ -64,6 +64,8 @@ enum Mode {
     Answering,
     /// All that comes is hyper's.
     HandedOver,
+    /// Nothing more is read: where the next request would begin, nobody knows.
+    Ended,
 }
 
 /// What becomes of the bytes at hand.
@@ -75,6 +77,8 @@ enum Judgement {
     /// A request of this length that hyper shall answer.
     Pass(usize),
     HandOver,
+    /// No request at all.
+    Malformed,
     /// It can't be told yet.
     Wait,
 }
@@ -123,6 +127,7 @@ impl Lane {
         match head::read(bytes) {
             Head::Partial => Judgement::Wait,
             Head::Odd => Judgement::HandOver,
+            Head::Malformed => Judgement::Malformed,
             Head::Plain { length, claim: None, .. } => Judgement::Pass(length),
             Head::Plain { head_length, length, claim: Some(claim) } => {
                 let now = self.app.now();
@@ -203,6 +208,13 @@ impl Lane {
                     self.mode = Mode::Passing(length);
                 }
                 Judgement::HandOver => self.mode = Mode::HandedOver,
+                Judgement::Malformed => {
+                    done = bytes.len();
+                    self.tally.count(Outcome::Refused(Code::BadRequest));
+                    let type_base = &self.app.options.problem_type_base;
+                    write_last_refusal(type_base, self.date.at(self.app.now()), &mut self.answers);
+                    self.mode = Mode::Ended;
+                }
                 Judgement::Wait => {
                     self.pieces += 1;
                     if self.pieces > MAX_PIECES {
@@ -322,6 +334,8 @@ impl Read for Lane {
                     }
                 }
                 Mode::Answering => return lane.poll_early(context),
+                // To hyper it is as if the client had ended.
+                Mode::Ended => return Poll::Ready(Ok(())),
                 Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {
                     if !ready!(lane.poll_fill(context))? {
                         return Poll::Ready(Ok(()));

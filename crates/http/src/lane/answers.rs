@@ -7,7 +7,10 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use hyper::HeaderMap;
+use hyper::{
+    HeaderMap,
+    header::{CONNECTION, HeaderValue},
+};
 use penstock_domain::{Order, Timestamp};
 
 use crate::{
@@ -79,16 +82,33 @@ pub(super) fn write_decided(
         Err(problem) => {
             let mut headers = HeaderMap::new();
             problem.write_headers(&mut headers);
-            answers.extend_from_slice(format!("HTTP/1.1 {}\r\n", problem.code.status()).as_bytes());
-            for (name, value) in &headers {
-                answers.extend_from_slice(
-                    &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat(),
-                );
-            }
-            write_rest(&problem.body(type_base), date, answers);
+            write_problem(problem, &headers, type_base, date, answers);
             Outcome::Refused(problem.code)
         }
     }
+}
+
+/// Refuses what is no request, as the last answer of the connection.
+pub(super) fn write_last_refusal(type_base: &str, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+    let problem = Problem::from(Code::BadRequest);
+    let mut headers = HeaderMap::new();
+    problem.write_headers(&mut headers);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    write_problem(&problem, &headers, type_base, date, answers);
+}
+
+fn write_problem(
+    problem: &Problem,
+    headers: &HeaderMap,
+    type_base: &str,
+    date: &[u8; DATE_BYTES],
+    answers: &mut Vec<u8>,
+) {
+    answers.extend_from_slice(format!("HTTP/1.1 {}\r\n", problem.code.status()).as_bytes());
+    for (name, value) in headers {
+        answers.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    write_rest(&problem.body(type_base), date, answers);
 }
 
 fn write_rest(body: &[u8], date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {

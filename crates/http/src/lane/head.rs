@@ -26,6 +26,8 @@ pub(super) enum Head<'a> {
     /// It is not complete yet.
     Partial,
     Odd,
+    /// It is no HTTP.
+    Malformed,
     Plain {
         head_length: usize,
         /// Of the whole request, its body included.
@@ -40,7 +42,8 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     let head_length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Head::Partial,
-        Err(_) => return Head::Odd,
+        Err(httparse::Error::TooManyHeaders) => return Head::Odd,
+        Err(_) => return Head::Malformed,
     };
     if request.version != Some(1) {
         return Head::Odd;
@@ -233,13 +236,13 @@ mod tests {
             "upgrade: websocket\r\n",
             "connection: close\r\n",
             "connection: keep-alive, upgrade\r\n",
-            "no colon\r\n",
         ] {
             let head = order(&format!("idempotency-key: k\r\n{headers}"));
             assert_eq!(read(head.as_bytes()), Head::Odd, "{headers}");
         }
         assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), Head::Odd);
-        assert_eq!(read(b"NONSENSE\r\n\r\n"), Head::Odd);
+        assert_eq!(read(b"NONSENSE\r\n\r\n"), Head::Malformed);
+        assert_eq!(read(b"GET / HTTP/1.1\r\nno colon\r\n\r\n"), Head::Malformed);
         assert_eq!(read(order(&"a: b\r\n".repeat(40)).as_bytes()), Head::Odd);
     }
 }

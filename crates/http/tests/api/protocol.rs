@@ -166,22 +166,50 @@ fn who_shuts_down_their_side_still_gets_the_answer() {
 #[test]
 fn what_is_no_http_is_refused_and_the_server_goes_on() {
     let shop = Shop::open();
-    for bytes in [
-        b"NONSENSE\r\n\r\n".to_vec(),
-        format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(100_000)).into_bytes(),
-        format!("GET /healthz HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1000)).into_bytes(),
-        b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: x\r\n\r\n".to_vec(),
-        vec![0; 1000],
-    ] {
+    let before = shop.counted("bad_request");
+    let malformed: [&[u8]; 4] = [
+        b"NONSENSE\r\n\r\n",
+        &[0; 1000],
+        b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: x\r\n\r\n",
+        &[b"GET /healthz HTTP/1.1\r\n", "a: b\r\n".repeat(100).as_bytes(), b"\r\n"].concat(),
+    ];
+    for bytes in malformed {
         let mut client = shop.client();
-        // The server may close before everything is sent.
-        let _ = std::io::Write::write_all(&mut client.stream(), &bytes);
-        if let Some(answer) = client.receive(false) {
-            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-            assert!((400..500).contains(&answer.status), "{start}: {answer:?}");
-        }
+        client.send_raw(bytes);
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+        let answer = client.receive(false).unwrap_or_else(|| panic!("{start} is not answered"));
+        assert!((400..500).contains(&answer.status), "{start}: {answer:?}");
     }
+    let mut client = shop.client();
+    client.send_raw(b"NONSENSE\r\n\r\n");
+    client.receive(false).unwrap().problem(400, "bad_request");
+    assert_eq!(shop.counted("bad_request") - before, 5, "each of them is counted");
+    let client = shop.client();
+    // The server may close before everything is sent.
+    let endless = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let _ = std::io::Write::write_all(&mut client.stream(), endless.as_bytes());
     assert_eq!(shop.client().get("/healthz").status, 200);
+}
+
+#[test]
+fn what_follows_a_request_does_not_hold_back_its_answer() {
+    let shop = Shop::open();
+    let sale = shop.sale(5);
+    let token = jwt(&json!({ "sub": "ann", "exp": 4_000_000_000u64 }));
+    let claim = format!(
+        "POST /api/v1/sales/{sale}/orders HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+         connection: close\r\ncontent-type: application/json\r\nidempotency-key: the-same-key\r\n\
+         content-length: 14\r\n\r\n{{\"quantity\":1}}"
+    );
+    for rest in ["\r\n", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"] {
+        let mut client = shop.client();
+        client.send_raw(format!("{claim}{rest}").as_bytes());
+        assert_eq!(client.receive(false).map(|answer| answer.status), Some(201), "{rest:?}");
+    }
+    let mut client = shop.client();
+    let chunked = "POST /api/v1/otp HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    client.send_raw(format!("{chunked}GET /healthz HT").as_bytes());
+    assert!(client.receive(false).is_some(), "half of the next request is there already");
 }
 
 #[test]
