@@ -93,7 +93,7 @@ pub enum ClaimRefusal {
 pub enum PaymentRefusal {
     #[error("no such order")]
     UnknownOrder,
-    /// The hold is over and the sale sells nothing more (closed), or the buyer cancelled: don't charge.
+    /// The buyer has cancelled: don't charge.
     #[error("the hold is over")]
     HoldExpired,
     /// The hold expired and no unit is left for it: what was charged has to go back.

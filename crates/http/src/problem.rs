@@ -100,7 +100,7 @@ impl Code {
             }
             Self::IdempotencyKeyInvalid => "An Idempotency-Key is 1 to 128 visible ASCII characters.",
             Self::IdempotencyKeyReused => "An order with this key and another body was accepted before.",
-            Self::HoldExpired => "The time to pay is over and the units are no longer held. Don't charge.",
+            Self::HoldExpired => "The order was cancelled and its units are no longer held. Don't charge.",
             Self::RefundDue => {
                 "The payment came after the hold expired, and no unit is left. Give the money back."
             }

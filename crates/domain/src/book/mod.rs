@@ -226,11 +226,8 @@ impl Book {
             }
             OrderState::Expired => {
                 let Some(sale) = self.sales.get(&id.sale) else { return Err(PaymentRefusal::UnknownOrder) };
-                let status = sale.status();
-                if status.state(now) == SaleState::Closed {
-                    return Err(PaymentRefusal::HoldExpired);
-                }
-                if quantity > status.available || !sale.within_limit(&order.buyer, quantity) {
+                // Also when the sale is over: it was claimed in time, and nobody else can have the unit now.
+                if quantity > sale.status().available || !sale.within_limit(&order.buyer, quantity) {
                     self.record(Event::RefundDue { order: id }, now, decisions);
                     return Err(PaymentRefusal::RefundDue);
                 }

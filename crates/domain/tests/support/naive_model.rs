@@ -109,13 +109,11 @@ impl NaiveLedger {
         let limit = self.terms_of(id.sale).map_or(0, |t| t.limit_per_buyer);
         let has_unit = order.quantity <= self.available(id.sale)
             && self.owned(id.sale, &order.buyer) + order.quantity <= limit;
-        let closed = self.is_closed(id.sale, now);
         let entry = self.order_mut(id, None).ok_or(PaymentRefusal::UnknownOrder)?;
         match order.state {
             OrderState::Paid => {}
             OrderState::Cancelled => return Err(PaymentRefusal::HoldExpired),
             OrderState::Expired if order.refund_due => return Err(PaymentRefusal::RefundDue),
-            OrderState::Expired if closed => return Err(PaymentRefusal::HoldExpired),
             OrderState::Expired if !has_unit => {
                 entry.refund_due = true;
                 return Err(PaymentRefusal::RefundDue);

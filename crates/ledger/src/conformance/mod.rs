@@ -176,7 +176,7 @@ macro_rules! ledger_conformance_suite {
             a_payment_in_time_makes_a_sale,
             a_late_payment_gets_a_unit_if_there_is_one,
             a_late_payment_without_a_unit_is_refunded_for_good,
-            a_late_payment_in_a_closed_sale_is_refused,
+            a_late_payment_gets_its_unit_even_if_the_sale_is_closed,
             cancelling_returns_the_units_once,
             only_a_hold_can_be_cancelled,
             a_foreign_buyer_finds_nothing,
