@@ -1,5 +1,5 @@
 //! One sale inside the `Book`: counts, orders, and two tables that find an order by buyer and by key.
-//! Written for few bytes an order, because all orders of all running sales are in memory.
+//! Written for few bytes an order, because all orders of all published sales are in memory.
 
 use std::hash::BuildHasher;
 
