@@ -1,8 +1,10 @@
 //! Who may try: the latch that refuses what can't succeed, and limits. No I/O, no clock; sees only the domain.
 
 mod accepted_keys;
+mod keys;
 mod latch;
 mod limits;
 
+pub use keys::KeyRing;
 pub use latch::{Latch, QuickRefusal};
 pub use limits::{AddressKey, KeyedLimit, LimitOptions, TooMany};
