@@ -4,6 +4,7 @@
 mod book;
 mod command;
 mod event;
+mod gate;
 mod ids;
 mod money;
 mod order;
@@ -13,6 +14,7 @@ mod time;
 pub use book::{Book, BookSnapshot, SaleSnapshot, SnapshotOrder};
 pub use command::{CancelRefusal, ClaimRefusal, Command, PaymentRefusal, Reply, SaleRefusal};
 pub use event::{Decision, Event, ReleaseReason};
+pub use gate::{ChallengeKind, GateTerms};
 pub use ids::{AccountId, BuyerId, InvalidId, ItemId, MAX_BUYER_BYTES, OrderId, SaleId};
 pub use money::{Currency, InvalidMoney, MAX_MINOR, Money};
 pub use order::{Claim, InvalidKey, KeyDigest, MAX_KEY_BYTES, Order, OrderState};

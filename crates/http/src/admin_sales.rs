@@ -8,10 +8,11 @@ use axum::{
 };
 use hyper::{StatusCode, header::CONTENT_TYPE};
 use penstock_domain::{
-    ItemId, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleId, SaleRefusal, SaleState, SaleStatus,
+    ChallengeKind, GateTerms, ItemId, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleId, SaleRefusal,
+    SaleState, SaleStatus,
 };
 use penstock_ledger::LedgerError;
-use penstock_records::{GateTerms, Item, SaleRow};
+use penstock_records::{Item, SaleRow};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -27,7 +28,6 @@ use crate::{
 };
 
 const DEFAULT_HOLD_SECONDS: u32 = 900;
-const NO_CHALLENGE: &str = "none";
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -49,34 +49,39 @@ pub(crate) struct SaleRequest {
     gate: Option<GateRequest>,
 }
 
-/// What a buyer has to pass before ordering. This version has no challenge, no waiting room and no pass.
+/// What a buyer has to pass before ordering.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GateRequest {
-    #[schema(example = "none")]
+    /// `none`, `pow` (a proof of work) or `captcha` (a picture to read); normally none.
+    #[schema(example = "pow")]
     challenge: Option<String>,
-    waiting_room: bool,
-    pass_required: bool,
+    /// Whether buyers queue for their turn, those who come before the opening by a fair draw; normally not.
+    waiting_room: Option<bool>,
+    /// Whether an order needs a pass. A challenge or a waiting room makes it so.
+    pass_required: Option<bool>,
 }
 
 impl GateRequest {
-    fn check(&self, complaints: &mut Complaints) {
-        let challenge = self.challenge.as_deref().unwrap_or(NO_CHALLENGE);
+    fn check(&self, complaints: &mut Complaints) -> GateTerms {
+        let challenge = match &self.challenge {
+            None => Some(ChallengeKind::None),
+            Some(name) => ChallengeKind::ALL.into_iter().find(|kind| kind.as_str() == name),
+        };
+        complaints.require(challenge.is_some(), "gate.challenge", "has to be none, pow or captcha");
+        let challenge = challenge.unwrap_or_default();
+        let waiting_room = self.waiting_room.unwrap_or(false);
+        let leads_to_a_pass = challenge != ChallengeKind::None || waiting_room;
         complaints.require(
-            challenge == NO_CHALLENGE,
-            "gate.challenge",
-            "this version has no challenges; use \"none\"",
-        );
-        complaints.require(
-            !self.waiting_room,
-            "gate.waiting_room",
-            "this version has no waiting room; use false",
-        );
-        complaints.require(
-            !self.pass_required,
+            !leads_to_a_pass || self.pass_required != Some(false),
             "gate.pass_required",
-            "this version has no purchase passes; use false",
+            "a challenge or a waiting room leads to a pass: leave it out or use true",
         );
+        GateTerms {
+            challenge,
+            waiting_room,
+            pass_required: leads_to_a_pass || self.pass_required == Some(true),
+        }
     }
 }
 
@@ -108,7 +113,7 @@ impl SaleRequest {
         if let (Some(opens_at), Some(closes_at)) = (opens_at, closes_at) {
             complaints.require(opens_at < closes_at, "closes_at", "has to come after opens_at");
         }
-        self.gate.as_ref().unwrap_or(&GateRequest::default()).check(&mut complaints);
+        let gate = self.gate.as_ref().unwrap_or(&GateRequest::default()).check(&mut complaints);
         complaints.check()?;
         Ok(SaleRow {
             id,
@@ -119,7 +124,7 @@ impl SaleRequest {
             opens_at,
             closes_at,
             hold_seconds,
-            gate: GateTerms { challenge: NO_CHALLENGE.to_owned(), waiting_room: false, pass_required: false },
+            gate,
             published_at: None,
             created_at: now,
         })

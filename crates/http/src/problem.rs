@@ -57,10 +57,15 @@ codes! {
     BadCredentials = "bad_credentials", UNAUTHORIZED, "Phone number and password don't match";
     Forbidden = "forbidden", FORBIDDEN, "You may not do this";
     CrossSite = "cross_site", FORBIDDEN, "The request comes from another site";
+    ChallengeFailed = "challenge_failed", FORBIDDEN, "The challenge is not solved";
+    NotAdmitted = "not_admitted", FORBIDDEN, "It is not your turn";
+    PassRequired = "pass_required", FORBIDDEN, "This sale needs a pass";
+    PassInvalid = "pass_invalid", FORBIDDEN, "The pass is not good for this order";
     NotFound = "not_found", NOT_FOUND, "There is nothing here";
     ItemNotFound = "item_not_found", NOT_FOUND, "There is no such item";
     SaleNotFound = "sale_not_found", NOT_FOUND, "There is no such sale";
     OrderNotFound = "order_not_found", NOT_FOUND, "There is no such order";
+    TicketNotFound = "ticket_not_found", NOT_FOUND, "There is no such ticket";
     DeadLetterNotFound = "dead_letter_not_found", NOT_FOUND, "There is no such dead letter";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This address has no such method";
     SoldOut = "sold_out", CONFLICT, "The sale is sold out";
@@ -68,6 +73,8 @@ codes! {
     NotOpen = "not_open", CONFLICT, "The sale has not opened yet";
     Paused = "paused", CONFLICT, "The sale is paused";
     Closed = "closed", CONFLICT, "The sale is closed";
+    PassesExhausted = "passes_exhausted", CONFLICT, "No more passes for now";
+    NotGated = "not_gated", CONFLICT, "The sale does not ask for this";
     HoldExpired = "hold_expired", CONFLICT, "The hold is over";
     RefundDue = "refund_due", CONFLICT, "The payment has to be refunded";
     AlreadyPaid = "already_paid", CONFLICT, "The order is paid";
@@ -103,6 +110,15 @@ impl Code {
             Self::HoldExpired => "The order was cancelled and its units are no longer held. Don't charge.",
             Self::RefundDue => {
                 "The payment came after the hold expired, and no unit is left. Give the money back."
+            }
+            Self::ChallengeFailed => {
+                "The challenge is unknown, used, expired or not yours, or the answer is wrong. Get a new one."
+            }
+            Self::NotAdmitted => "Wait in the waiting room until your ticket is admitted, and send it along.",
+            Self::PassRequired => "Get one with POST /sales/{id}/pass and send it as Penstock-Pass.",
+            Self::PassInvalid => "It is not yours, not of this sale, expired or damaged. Get a new one.",
+            Self::PassesExhausted => {
+                "As many people as could still buy hold a pass. Try again when some have not used theirs."
             }
             Self::OtpInvalid => "The code is wrong, expired, used or was tried too often. Ask for a new one.",
             Self::Busy => "Try again in a moment.",

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use hyper::header::HeaderValue;
-use penstock_domain::{Money, Order, SaleState, SaleStatus, Timestamp};
-use penstock_records::{Account, GateTerms, Item, SaleRow};
+use penstock_domain::{GateTerms, Money, Order, SaleState, SaleStatus, Timestamp};
+use penstock_records::{Account, Item, SaleRow};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -104,8 +104,9 @@ pub(crate) struct Stock {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Gate)]
 pub(crate) struct GateView {
-    #[schema(example = "none")]
-    challenge: String,
+    /// `none`, `pow` or `captcha`.
+    #[schema(value_type = String, example = "none")]
+    challenge: &'static str,
     waiting_room: bool,
     pass_required: bool,
 }
@@ -113,7 +114,7 @@ pub(crate) struct GateView {
 impl From<&GateTerms> for GateView {
     fn from(gate: &GateTerms) -> Self {
         Self {
-            challenge: gate.challenge.clone(),
+            challenge: gate.challenge.as_str(),
             waiting_room: gate.waiting_room,
             pass_required: gate.pass_required,
         }

@@ -4,9 +4,9 @@
 use std::{error::Error, time::Instant};
 
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Decision, ItemId, KeyDigest, Money, Reply, SaleId, Timestamp,
+    Book, BuyerId, Claim, Command, Decision, GateTerms, ItemId, KeyDigest, Money, Reply, SaleId, Timestamp,
 };
-use penstock_records::{GateTerms, Item, Records, SaleRow, sqlite_url};
+use penstock_records::{Item, Records, SaleRow, sqlite_url};
 
 const STREAM: &str = "ledger";
 

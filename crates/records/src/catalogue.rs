@@ -1,7 +1,6 @@
 //! Items and sales as the merchant wrote them. What is left of a sale's stock, the ledger knows.
 
-use penstock_domain::{ItemId, Money, SaleId, SaleTerms, Timestamp};
-use serde::{Deserialize, Serialize};
+use penstock_domain::{GateTerms, ItemId, Money, SaleId, SaleTerms, Timestamp};
 use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use crate::{
@@ -17,20 +16,6 @@ pub struct Item {
     pub picture: Option<String>,
     pub regular_price: Money,
     pub created_at: Timestamp,
-}
-
-/// What a buyer has to pass before ordering.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GateTerms {
-    pub challenge: String,
-    pub waiting_room: bool,
-    pub pass_required: bool,
-}
-
-impl Default for GateTerms {
-    fn default() -> Self {
-        Self { challenge: "none".to_owned(), waiting_room: false, pass_required: false }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::{path::Path, str::FromStr, time::Duration};
 
 pub use accounts::{Account, CreateAccountError, NewAccount};
 pub use audit::{Audit, AuditReport, Difference, UnitCounts};
-pub use catalogue::{GateTerms, Item, SaleRow};
+pub use catalogue::{Item, SaleRow};
 pub use codes::{CodeCheck, PutCodeError, TRIES_PER_CODE};
 pub use dead_letters::{DeadLetter, RetryError};
 pub use error::RecordsError;

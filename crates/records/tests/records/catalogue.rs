@@ -1,7 +1,7 @@
 //! Items, sales, and the database file itself.
 
-use penstock_domain::{ItemId, Money, SaleId};
-use penstock_records::{GateTerms, Records, RecordsError, sqlite_url};
+use penstock_domain::{ChallengeKind, GateTerms, ItemId, Money, SaleId};
+use penstock_records::{Records, RecordsError, sqlite_url};
 use sqlx::{Connection, Executor};
 
 use crate::shop::{item, moment, open, sale_row};
@@ -47,7 +47,7 @@ async fn a_sale_reads_back_and_is_published_once() {
     records.create_item(&item(1, moment(0))).await.unwrap();
     let mut sale = sale_row(SaleId::from_random(u64::MAX), ItemId::from_random(1), 100, 2);
     sale.opens_at = Some(moment(100));
-    sale.gate = GateTerms { challenge: "pow".into(), waiting_room: true, pass_required: true };
+    sale.gate = GateTerms { challenge: ChallengeKind::Pow, waiting_room: true, pass_required: true };
     records.create_sale(&sale).await.unwrap();
     assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale.clone()));
     assert!(records.sales(true, None, 10).await.unwrap().is_empty());

@@ -1,10 +1,10 @@
 //! A small shop for tests: records in a temporary folder, and a `Book` that makes genuine decisions.
 
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Decision, Event, ItemId, KeyDigest, Money, OrderId, Reply, SaleId,
-    Timestamp,
+    Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Money, OrderId, Reply,
+    SaleId, Timestamp,
 };
-use penstock_records::{AuditReport, GateTerms, Item, Records, SaleRow, SettleError, sqlite_url};
+use penstock_records::{AuditReport, Item, Records, SaleRow, SettleError, sqlite_url};
 use sqlx::{Connection, Executor};
 
 pub(crate) const STREAM: &str = "ledger";

@@ -9,13 +9,15 @@ use std::{
     time::Duration,
 };
 
-use penstock_domain::{BuyerId, Claim, ItemId, KeyDigest, Money, Order, OrderId, SaleId, Timestamp};
+use penstock_domain::{
+    BuyerId, Claim, GateTerms, ItemId, KeyDigest, Money, Order, OrderId, SaleId, Timestamp,
+};
 use penstock_ledger::embedded::STREAM;
 use penstock_ledger::{
     Clock, Ledger, Listener, SaleNews,
     embedded::{self, EmbeddedOptions, OpenError},
 };
-use penstock_records::{AuditReport, GateTerms, Item, Records, SaleRow, sqlite_url};
+use penstock_records::{AuditReport, Item, Records, SaleRow, sqlite_url};
 use penstock_settle::{SettleFigures, SettleOptions, SettleStats, Settlement};
 use sqlx::{Connection, Executor};
 use tokio::{sync::watch, task::JoinHandle};
