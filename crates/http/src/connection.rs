@@ -180,7 +180,7 @@ pub(crate) fn http1() -> http1::Builder {
 /// Serves a connection until the client or we end it.
 pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
-    let lane = Lane::new(stream, Arc::clone(&entry.app), Arc::clone(&entry.tally), Arc::clone(&pulse));
+    let lane = Lane::new(stream, &entry);
     let tally = Arc::clone(&entry.tally);
     let mut connection = pin!(builder.serve_connection(lane, entry));
     let mut is_registered = false;

@@ -72,13 +72,15 @@ impl Entry {
         let app = Arc::clone(&self.app);
         let pending = Pending::new(&self.tally, Group::Claim);
         let pulse = Arc::clone(&self.pulse);
+        let peer = self.peer;
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             // As long as the client owes us the body, the connection counts as idle, which bounds the wait.
             let body = read_frames(body).await;
             let working = pulse.working();
-            let placed =
-                AssertUnwindSafe(orders::place(&app, sale, &parts.headers, body)).catch_unwind().await;
+            let placed = AssertUnwindSafe(orders::place(&app, (sale, peer), &parts.headers, body))
+                .catch_unwind()
+                .await;
             let (reply, outcome) = match placed.unwrap_or_else(|_| Err(panicked())) {
                 Ok(order) => {
                     let body = ReplyBody::Whole(order.into());

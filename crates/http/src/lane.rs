@@ -36,10 +36,11 @@ use self::{
     head::{ClaimHead, Head},
 };
 use crate::{
-    app::App,
+    app::{App, Peer},
     connection::{Pulse, Working},
+    entry::Entry,
     json,
-    orders::{self, Attempt},
+    orders::{self, Attempt, ClaimRequest},
     problem::{Code, Problem},
     storefront::Details,
     tally::{Group, Outcome, Pending, Tally},
@@ -94,6 +95,7 @@ pub(crate) struct Lane {
     stream: TcpStream,
     app: Arc<App>,
     tally: Arc<Tally>,
+    peer: Peer,
     pulse: Arc<Pulse>,
     mode: Mode,
     /// Read and not yet judged or passed on.
@@ -108,12 +110,13 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(stream: TcpStream, app: Arc<App>, tally: Arc<Tally>, pulse: Arc<Pulse>) -> Self {
+    pub(crate) fn new(stream: TcpStream, entry: &Entry) -> Self {
         Self {
             stream,
-            app,
-            tally,
-            pulse,
+            app: Arc::clone(&entry.app),
+            tally: Arc::clone(&entry.tally),
+            peer: entry.peer,
+            pulse: Arc::clone(&entry.pulse),
             mode: Mode::Open,
             pending: Vec::new(),
             pieces: 0,
@@ -153,7 +156,9 @@ impl Lane {
         let authorization = claim.authorization.filter(|_| claim.has_json && !self.pulse.is_finishing())?;
         let identify = || self.app.identity.bearer(authorization, now);
         let read = || json::parse(body);
-        orders::check(&self.app, (claim.sale, claim.key, now), identify, read).ok()
+        let request =
+            ClaimRequest { sale: claim.sale, key: claim.key, now, pass: claim.pass, peer: self.peer };
+        orders::check(&self.app, request, identify, read).ok()
     }
 
     fn decide(&mut self, attempt: Attempt) {

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    app::App,
+    app::{App, Peer},
     entry::{APPLICATION_JSON, CountAs},
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
@@ -30,6 +30,7 @@ use crate::{
 };
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const PENSTOCK_PASS: HeaderName = HeaderName::from_static("penstock-pass");
 
 /// The ledger is asked for so many of a buyer's newest orders; older ones are settled long since.
 const MAX_FROM_LEDGER: u32 = 1_000;
@@ -42,6 +43,17 @@ pub(crate) struct OrderRequest {
     quantity: u32,
 }
 
+/// What a claim asks for, and what comes with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimRequest<'a> {
+    pub(crate) sale: SaleId,
+    pub(crate) key: KeyDigest,
+    pub(crate) now: Timestamp,
+    /// The header `Penstock-Pass`, if it is there exactly once.
+    pub(crate) pass: Option<&'a [u8]>,
+    pub(crate) peer: Peer,
+}
+
 /// A claim that can be put to the ledger.
 pub(crate) struct Attempt {
     claim: Claim,
@@ -51,10 +63,11 @@ pub(crate) struct Attempt {
 /// Checks everything that can be checked without the ledger, the cheapest first.
 pub(crate) fn check(
     app: &App,
-    (sale, key, now): (SaleId, KeyDigest, Timestamp),
+    request: ClaimRequest<'_>,
     identify: impl FnOnce() -> Result<Caller, Problem>,
     read: impl FnOnce() -> Result<OrderRequest, Problem>,
 ) -> Result<Attempt, Problem> {
+    let ClaimRequest { sale, key, now, .. } = request;
     let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
     let latch = shelf.latch().ok_or_else(|| app.missing_sale())?;
     if let Some(refusal) = latch.refuses(key, now) {
@@ -80,7 +93,7 @@ impl Attempt {
 /// Places an order; answers its JSON.
 pub(crate) async fn place(
     app: &App,
-    sale: SaleId,
+    (sale, peer): (SaleId, Peer),
     headers: &HeaderMap,
     body: Result<Bytes, Problem>,
 ) -> Result<Vec<u8>, Problem> {
@@ -92,8 +105,18 @@ pub(crate) async fn place(
         json::expect_json(headers)?;
         json::parse(&body?)
     };
-    let (order, details) = check(app, (sale, key, now), identify, read)?.decide(&app.ledger).await?;
+    let request = ClaimRequest { sale, key, now, pass: only(headers, &PENSTOCK_PASS), peer };
+    let (order, details) = check(app, request, identify, read)?.decide(&app.ledger).await?;
     Ok(details.order_template.body(&order))
+}
+
+/// The value of a header that is there exactly once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value.as_bytes()),
+        _ => None,
+    }
 }
 
 /// Place an order
@@ -107,11 +130,12 @@ pub(crate) async fn place(
 pub(crate) async fn place_order(
     State(app): State<Arc<App>>,
     PathId(sale): PathId<SaleId>,
+    peer: Peer,
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let body = json::read_body(body).await;
-    let order = place(&app, sale, &parts.headers, body).await?;
+    let order = place(&app, (sale, peer), &parts.headers, body).await?;
     let mut response = (StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], order).into_response();
     response.extensions_mut().insert(CountAs(Outcome::Accepted));
     Ok(response)

@@ -19,6 +19,8 @@ pub(super) struct ClaimHead<'a> {
     /// If it is there exactly once.
     pub(super) authorization: Option<&'a [u8]>,
     pub(super) has_json: bool,
+    /// The header `Penstock-Pass`, if it is there exactly once.
+    pub(super) pass: Option<&'a [u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,7 @@ struct Found<'a> {
     key: Once<'a>,
     authorization: Once<'a>,
     content_type: Once<'a>,
+    pass: Once<'a>,
 }
 
 /// A header that should be there once.
@@ -100,6 +103,7 @@ impl<'a> Found<'a> {
             Kind::Key => self.key.take(header.value),
             Kind::Authorization => self.authorization.take(header.value),
             Kind::ContentType => self.content_type.take(header.value),
+            Kind::Pass => self.pass.take(header.value),
             Kind::Connection => return header.value.eq_ignore_ascii_case(b"keep-alive"),
             Kind::Framing => return false,
             Kind::Length => match (self.content_length, digits(header.value)) {
@@ -116,6 +120,7 @@ impl<'a> Found<'a> {
             key: KeyDigest::of(self.key.get()?).ok()?,
             authorization: self.authorization.get(),
             has_json: self.content_type.get().is_some_and(is_json),
+            pass: self.pass.get(),
         })
     }
 }
@@ -124,6 +129,7 @@ enum Kind {
     Key,
     Authorization,
     ContentType,
+    Pass,
     Length,
     Connection,
     /// What changes where the body ends or when it comes.
@@ -136,6 +142,7 @@ fn kind_of(name: &str) -> Kind {
     match name.len() {
         15 if name.eq_ignore_ascii_case("idempotency-key") => Kind::Key,
         13 if name.eq_ignore_ascii_case("authorization") => Kind::Authorization,
+        13 if name.eq_ignore_ascii_case("penstock-pass") => Kind::Pass,
         12 if name.eq_ignore_ascii_case("content-type") => Kind::ContentType,
         14 if name.eq_ignore_ascii_case("content-length") => Kind::Length,
         10 if name.eq_ignore_ascii_case("connection") => Kind::Connection,
@@ -179,13 +186,14 @@ mod tests {
     fn a_claim_is_recognised_with_its_whole_length() {
         let head = order(
             "Idempotency-Key: k\r\nContent-Length: 14\r\nConnection: keep-alive\r\n\
-             Content-Type: application/json\r\nAuthorization: Bearer x\r\n",
+             Content-Type: application/json\r\nAuthorization: Bearer x\r\nPenstock-Pass: psp_x\r\n",
         );
         let claim = ClaimHead {
             sale: SALE.parse().unwrap(),
             key: KeyDigest::of(b"k").unwrap(),
             authorization: Some(b"Bearer x"),
             has_json: true,
+            pass: Some(b"psp_x"),
         };
         let expected = Head::Plain { head_length: head.len(), length: head.len() + 14, claim: Some(claim) };
         assert_eq!(read(head.as_bytes()), expected);
@@ -217,6 +225,8 @@ mod tests {
         assert_eq!(claim_of(&order(twice)).unwrap().authorization, None);
         let twice = "idempotency-key: k\r\ncontent-type: application/json\r\ncontent-type: text/plain\r\n";
         assert!(!claim_of(&order(twice)).unwrap().has_json);
+        let twice = "idempotency-key: k\r\npenstock-pass: psp_a\r\npenstock-pass: psp_b\r\n";
+        assert_eq!(claim_of(&order(twice)).unwrap().pass, None);
     }
 
     #[test]
