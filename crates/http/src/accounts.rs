@@ -113,7 +113,7 @@ pub(crate) async fn create_account(
     let registrant = registrant.ok_or(Code::InvalidRequest)?;
     // Before the code is used up: who is told `busy` can come again with it.
     let turn = app.passwords.turn().await?;
-    let digest = phone::code_digest(&app.options.session_secret, &registrant.phone, &request.otp);
+    let digest = phone::code_digest(&app.options.secrets.borrow().current, &registrant.phone, &request.otp);
     match app.records.take_code(&registrant.phone, &digest, app.now()).await? {
         CodeCheck::Right => {}
         CodeCheck::Wrong | CodeCheck::Void => return Err(Code::OtpInvalid.into()),

@@ -29,6 +29,7 @@ mod phone;
 mod problem;
 mod routes;
 mod sales;
+mod secrets;
 mod server;
 mod sessions;
 mod storefront;
@@ -42,5 +43,6 @@ pub use options::{
     CodeSender, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SendFailed, SettlementView,
 };
 pub use problem::Code;
+pub use secrets::Secrets;
 pub use server::{Server, StartError};
 pub use storefront::Storefront;

@@ -5,6 +5,9 @@ use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use penstock_gate::LimitOptions;
 use penstock_ledger::Clock;
+use tokio::sync::watch;
+
+use crate::secrets::Secrets;
 
 const DAY_SECONDS: u32 = 24 * 3600;
 
@@ -15,8 +18,8 @@ pub struct Options {
     pub workers: usize,
     /// The only way the server learns the time.
     pub clock: Clock,
-    /// Signs session tokens and one-time codes. Whoever has it can sign in as anybody.
-    pub session_secret: [u8; 32],
+    /// Sign sessions, passes, tickets and challenges. A change takes effect at once.
+    pub secrets: watch::Receiver<Secrets>,
     pub session_seconds: u32,
     /// Marks the session cookie `Secure`; for servers that are reached by HTTPS only.
     pub secure_cookies: bool,
@@ -49,12 +52,12 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn new(clock: Clock, session_secret: [u8; 32]) -> Self {
+    pub fn new(clock: Clock, secret: [u8; 32]) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             workers: 0,
             clock,
-            session_secret,
+            secrets: watch::channel(Secrets { current: secret, previous: None }).1,
             session_seconds: 30 * DAY_SECONDS,
             secure_cookies: false,
             admin_token: None,

@@ -39,7 +39,7 @@ pub(crate) async fn request_otp(
     let now = app.now();
     peer.within(&app.otp_by_address, now)?;
     let code = phone::random_code().map_err(|_| Code::Internal)?;
-    let digest = phone::code_digest(&app.options.session_secret, &phone, &code);
+    let digest = phone::code_digest(&app.options.secrets.borrow().current, &phone, &code);
     let codes = app.options.one_time_codes;
     let expires_at = now.plus_seconds(codes.lifetime_seconds);
     app.records

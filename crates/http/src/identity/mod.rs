@@ -5,6 +5,9 @@ mod origin;
 mod revocations;
 mod session;
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use hyper::{
     HeaderMap, Method,
     header::{AUTHORIZATION, COOKIE},
@@ -24,6 +27,7 @@ pub(crate) use self::{
 use crate::{
     options::Options,
     problem::{Code, Problem},
+    secrets::Secrets,
 };
 
 pub(crate) const SESSION_COOKIE: &str = "penstock_session";
@@ -60,7 +64,8 @@ impl Caller {
 }
 
 pub(crate) struct Identity {
-    sessions: SessionSigner,
+    /// The secret's signer first, then that of the secret before it.
+    sessions: ArcSwap<Vec<SessionSigner>>,
     session_seconds: u32,
     admin_token: Option<String>,
     jwt: Option<JwtVerifier>,
@@ -70,13 +75,18 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn new(options: &Options) -> Result<Self, InvalidJwtKey> {
         Ok(Self {
-            sessions: SessionSigner::new(&options.session_secret),
+            sessions: ArcSwap::from_pointee(signers(&options.secrets.borrow())),
             session_seconds: options.session_seconds,
             // An empty token would let in everybody who sends an empty bearer.
             admin_token: options.admin_token.clone().filter(|token| !token.is_empty()),
             jwt: options.jwt.as_ref().map(JwtVerifier::new).transpose()?,
             revocations: Revocations::default(),
         })
+    }
+
+    /// The secret has changed. Sessions that the one before signed go on.
+    pub(crate) fn rekey(&self, secrets: &Secrets) {
+        self.sessions.store(Arc::new(signers(secrets)));
     }
 
     /// Begins a session; answers its token.
@@ -89,7 +99,8 @@ impl Identity {
         let id = SessionId::random().map_err(|_| Problem::from(Code::Internal))?;
         let expires_at = now.plus_seconds(self.session_seconds);
         let session = Session { account, id, issued_at: now, expires_at, admin };
-        Ok((self.sessions.token(&session), session))
+        let token = self.sessions.load().first().map(|signer| signer.token(&session));
+        Ok((token.ok_or(Code::Internal)?, session))
     }
 
     /// Who is asking; 401 if nobody, or nobody we can be sure of.
@@ -132,10 +143,14 @@ impl Identity {
     }
 
     fn verify_session(&self, token: &str, now: Timestamp) -> Option<Session> {
-        let session = self.sessions.verify(token)?;
+        let session = self.sessions.load().iter().find_map(|signer| signer.verify(token))?;
         let valid = now < session.expires_at && !self.revocations.cover(&session);
         valid.then_some(session)
     }
+}
+
+fn signers(secrets: &Secrets) -> Vec<SessionSigner> {
+    [Some(secrets.current), secrets.previous].iter().flatten().map(SessionSigner::new).collect()
 }
 
 fn bearer(authorization: &[u8]) -> Option<&str> {
