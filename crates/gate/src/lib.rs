@@ -4,7 +4,9 @@ mod accepted_keys;
 mod keys;
 mod latch;
 mod limits;
+mod shedding;
 
 pub use keys::KeyRing;
 pub use latch::{Latch, QuickRefusal};
-pub use limits::{AddressKey, KeyedLimit, LimitOptions, TooMany};
+pub use limits::{AddressKey, KeyedLimit, LimitOptions, SingleLimit, TooMany};
+pub use shedding::{InFlight, Shedding, SheddingOptions};

@@ -1,29 +1,36 @@
-//! Token buckets by key, such as the address a request comes from. The number of buckets is bounded, and the
-//! time is handed in.
+//! Token buckets: by key, such as the address a request comes from, or one for all. The memory is bounded, and the
+//! time is handed in. Knows nothing of what it limits.
+//!
+//! The buckets of all keys live in a table of fixed size: sets of four, a key belongs to one set. When a set is
+//! full, a newcomer takes the place of the bucket that has recovered furthest. So nobody is locked out because
+//! others came first, and who is over the limit is the last to be forgotten.
 
 use std::{
     fmt,
-    hash::Hash,
+    hash::{BuildHasher, Hash, RandomState},
+    marker::PhantomData,
+    mem,
     net::IpAddr,
     num::NonZeroU32,
     sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use governor::{
-    Quota, RateLimiter,
-    clock::{Clock, Reference},
+    NotUntil, Quota, RateLimiter,
+    clock::Clock,
     middleware::NoOpMiddleware,
     nanos::Nanos,
-    state::keyed::DashMapStateStore,
+    state::{InMemoryState, NotKeyed, StateStore},
 };
 use penstock_domain::Timestamp;
 
-/// How often it is worth looking for buckets that are full again.
-const SWEEP_EVERY_MILLIS: i64 = 1_000;
+const WAYS: usize = 4;
+/// No bucket takes longer to recover: the arithmetic in nanoseconds has to fit into 64 bits.
+const LONGEST_RECOVERY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOptions {
@@ -31,7 +38,8 @@ pub struct LimitOptions {
     pub burst: NonZeroU32,
     /// Then one more each time this has passed.
     pub one_per: Duration,
-    /// So many keys are told apart. A new key that comes on top is refused until others have recovered.
+    /// About so many keys are told apart, and memory is taken for no more. When more come, those that have
+    /// recovered furthest are forgotten first.
     pub max_keys: usize,
 }
 
@@ -56,9 +64,19 @@ impl AddressKey {
     }
 }
 
-/// Governor's clock, set by whoever asks.
+/// Governor's clock, set by whoever asks. It never goes back.
 #[derive(Clone, Debug, Default)]
 struct HandedTime(Arc<AtomicU64>);
+
+impl HandedTime {
+    fn advance(&self, now: Timestamp) {
+        let nanoseconds = u64::try_from(now.as_millis()).unwrap_or(0).saturating_mul(1_000_000);
+        // Mostly another thread has been here in the same millisecond, and nothing has to be written.
+        if self.0.load(Relaxed) < nanoseconds {
+            self.0.fetch_max(nanoseconds, Relaxed);
+        }
+    }
+}
 
 impl Clock for HandedTime {
     type Instant = Nanos;
@@ -68,51 +86,128 @@ impl Clock for HandedTime {
     }
 }
 
-type Buckets<K> = RateLimiter<K, DashMapStateStore<K>, HandedTime, NoOpMiddleware<Nanos>>;
+fn quota(burst: NonZeroU32, one_per: Duration) -> Quota {
+    // A period of zero has no quota; the shortest there is stands for it.
+    let one_per = one_per.clamp(Duration::from_nanos(1), LONGEST_RECOVERY / burst.get());
+    Quota::with_period(one_per).unwrap_or(Quota::per_second(NonZeroU32::MIN)).allow_burst(burst)
+}
 
+fn too_many(not_until: &NotUntil<Nanos>, now: Nanos) -> TooMany {
+    let wait = not_until.wait_time_from(now);
+    TooMany { retry_after_seconds: u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX) }
+}
+
+/// A bucket's place in the table. An unused one is the same as one that recovered at the beginning of time.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    fingerprint: u64,
+    /// When the bucket will be full again.
+    recovered_at: u64,
+}
+
+type Set = Mutex<[Way; WAYS]>;
+
+/// Where governor keeps the buckets.
+struct Table<K> {
+    sets: Box<[Set]>,
+    /// Seeded at random, so that nobody can aim at the set or the bucket of another.
+    hasher: RandomState,
+    keys: PhantomData<fn(&K)>,
+}
+
+impl<K> Table<K> {
+    fn for_keys(max_keys: usize) -> Self {
+        let sets = (0..max_keys.div_ceil(WAYS).max(1)).map(|_| Set::default()).collect();
+        Self { sets, hasher: RandomState::new(), keys: PhantomData }
+    }
+
+    fn set(&self, fingerprint: u64) -> &Set {
+        let index = (u128::from(fingerprint) * self.sets.len() as u128) >> 64;
+        &self.sets[index as usize]
+    }
+
+    fn bytes(&self) -> usize {
+        mem::size_of_val(&*self.sets)
+    }
+}
+
+impl<K: Hash> StateStore for Table<K> {
+    type Key = K;
+
+    fn measure_and_replace<T, F, E>(&self, key: &K, measure: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let fingerprint = self.hasher.hash_one(key);
+        let mut ways = self.set(fingerprint).lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut place, mut known) = (0, None);
+        for (index, way) in ways.iter().enumerate() {
+            if way.fingerprint == fingerprint {
+                (place, known) = (index, Some(Nanos::new(way.recovered_at)));
+                break;
+            }
+            if way.recovered_at < ways[place].recovered_at {
+                place = index;
+            }
+        }
+        let (outcome, recovered_at) = measure(known)?;
+        ways[place] = Way { fingerprint, recovered_at: recovered_at.as_u64() };
+        Ok(outcome)
+    }
+}
+
+/// A bucket for each key.
 pub struct KeyedLimit<K: Hash + Eq + Clone> {
-    buckets: Buckets<K>,
+    buckets: RateLimiter<K, Table<K>, HandedTime, NoOpMiddleware<Nanos>>,
     time: HandedTime,
-    swept_at: AtomicI64,
-    max_keys: usize,
+    table_bytes: usize,
 }
 
 impl<K: Hash + Eq + Clone> KeyedLimit<K> {
     pub fn new(options: LimitOptions) -> Self {
         let time = HandedTime::default();
-        // A period of zero has no quota; the shortest there is stands for it.
-        let one_per = options.one_per.max(Duration::from_nanos(1));
-        let quota = Quota::with_period(one_per).unwrap_or(Quota::per_second(NonZeroU32::MIN));
-        let buckets = RateLimiter::dashmap_with_clock(quota.allow_burst(options.burst), time.clone());
-        Self { buckets, time, swept_at: AtomicI64::new(i64::MIN), max_keys: options.max_keys }
+        let table = Table::for_keys(options.max_keys);
+        let table_bytes = table.bytes();
+        let buckets = RateLimiter::new(quota(options.burst, options.one_per), table, time.clone());
+        Self { buckets, time, table_bytes }
     }
 
     pub fn check(&self, key: &K, now: Timestamp) -> Result<(), TooMany> {
-        let nanoseconds = u64::try_from(now.as_millis()).unwrap_or(0).saturating_mul(1_000_000);
-        self.time.0.fetch_max(nanoseconds, Relaxed);
-        self.make_room(now)?;
-        self.buckets.check_key(key).map_err(|not_until| {
-            let wait: Duration = not_until.earliest_possible().duration_since(self.time.now()).into();
-            TooMany { retry_after_seconds: u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX) }
-        })
-    }
-
-    fn make_room(&self, now: Timestamp) -> Result<(), TooMany> {
-        if self.buckets.len() < self.max_keys {
-            return Ok(());
-        }
-        let swept_at = self.swept_at.load(Relaxed);
-        let due = now.as_millis().saturating_sub(swept_at) >= SWEEP_EVERY_MILLIS;
-        if due && self.swept_at.compare_exchange(swept_at, now.as_millis(), Relaxed, Relaxed).is_ok() {
-            self.buckets.retain_recent();
-        }
-        if self.buckets.len() < self.max_keys { Ok(()) } else { Err(TooMany { retry_after_seconds: 1 }) }
+        self.time.advance(now);
+        self.buckets.check_key(key).map_err(|not_until| too_many(&not_until, self.time.now()))
     }
 }
 
 impl<K: Hash + Eq + Clone> fmt::Debug for KeyedLimit<K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("KeyedLimit").field("max_keys", &self.max_keys).finish_non_exhaustive()
+        formatter.debug_struct("KeyedLimit").field("table_bytes", &self.table_bytes).finish_non_exhaustive()
+    }
+}
+
+/// One bucket for the whole node. As the time comes in milliseconds, a rate above 1,000 a second needs a burst of
+/// at least a millisecond's worth to be reached.
+pub struct SingleLimit {
+    bucket: RateLimiter<NotKeyed, InMemoryState, HandedTime, NoOpMiddleware<Nanos>>,
+    time: HandedTime,
+}
+
+impl SingleLimit {
+    /// So many at once (`burst`), then one more each time `one_per` has passed.
+    pub fn new(burst: NonZeroU32, one_per: Duration) -> Self {
+        let time = HandedTime::default();
+        let bucket = RateLimiter::direct_with_clock(quota(burst, one_per), time.clone());
+        Self { bucket, time }
+    }
+
+    pub fn check(&self, now: Timestamp) -> Result<(), TooMany> {
+        self.time.advance(now);
+        self.bucket.check().map_err(|not_until| too_many(&not_until, self.time.now()))
+    }
+}
+
+impl fmt::Debug for SingleLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SingleLimit").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 
@@ -143,14 +238,108 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_buckets_is_bounded() {
-        let limit = limit(1, 10);
-        for key in 0..10 {
-            assert_eq!(limit.check(&key, at(0)), Ok(()));
+    fn a_million_addresses_neither_fill_the_memory_nor_lock_a_newcomer_out() {
+        let limit = limit(3, 1_000);
+        for address in 0..1_000_000 {
+            assert_eq!(limit.check(&address, at(0)), Ok(()), "{address}");
         }
-        assert!(limit.check(&10, at(2)).is_err());
-        assert_eq!(limit.check(&10, at(20)), Ok(()), "the others have recovered and are forgotten");
-        assert!(limit.buckets.len() <= 10);
+        assert_eq!(limit.table_bytes, 250 * mem::size_of::<Set>());
+        assert!(limit.table_bytes <= 1_000 * 18, "{} bytes", limit.table_bytes);
+        let newcomer = 1_000_000;
+        for _ in 0..3 {
+            assert_eq!(limit.check(&newcomer, at(0)), Ok(()), "a whole burst, like anybody");
+        }
+        assert!(limit.check(&newcomer, at(0)).is_err());
+    }
+
+    #[test]
+    fn a_heavy_hitter_can_not_hide_among_a_million_addresses() {
+        let limit = limit(3, 1_000);
+        let heavy = u32::MAX;
+        for _ in 0..3 {
+            assert_eq!(limit.check(&heavy, at(0)), Ok(()));
+        }
+        let mut slipped_through = 0;
+        for address in 0..1_000_000_u32 {
+            // The flood lasts 25 seconds, in which two more are due to anybody.
+            let now = at(i64::from(address / 40_000));
+            assert_eq!(limit.check(&address, now), Ok(()));
+            if address % 100 == 0 && limit.check(&heavy, now).is_ok() {
+                slipped_through += 1;
+            }
+        }
+        assert_eq!(slipped_through, 2);
+    }
+
+    #[test]
+    fn who_is_furthest_from_recovery_is_the_last_to_be_forgotten() {
+        let limit = limit(3, WAYS);
+        for (key, times) in [(1, 3), (2, 1), (3, 2), (4, 3)] {
+            for _ in 0..times {
+                assert_eq!(limit.check(&key, at(0)), Ok(()));
+            }
+        }
+        for _ in 0..2 {
+            assert_eq!(limit.check(&5, at(0)), Ok(()), "takes the place of 2");
+        }
+        assert!(limit.check(&1, at(0)).is_err());
+        assert!(limit.check(&4, at(0)).is_err());
+        assert_eq!(limit.check(&3, at(0)), Ok(()));
+        assert!(limit.check(&3, at(0)).is_err(), "its first two were remembered");
+    }
+
+    #[test]
+    fn a_limit_for_no_keys_at_all_still_limits() {
+        let limit = limit(1, 0);
+        assert_eq!(limit.check(&1, at(0)), Ok(()));
+        assert!(limit.check(&1, at(0)).is_err());
+    }
+
+    #[test]
+    fn absurd_settings_overflow_nothing() {
+        for one_per in [Duration::ZERO, Duration::MAX] {
+            for burst in [NonZeroU32::MIN, NonZeroU32::MAX] {
+                let limit = KeyedLimit::new(LimitOptions { burst, one_per, max_keys: 4 });
+                assert_eq!(limit.check(&1, at(0)), Ok(()));
+                assert_eq!(SingleLimit::new(burst, one_per).check(at(0)), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_gives_nothing_away() {
+        let limit = limit(1, 10);
+        assert_eq!(limit.check(&1, at(5)), Ok(()));
+        assert!(limit.check(&1, at(0)).is_err());
+        assert!(limit.check(&1, at(14)).is_err());
+        assert_eq!(limit.check(&1, at(15)), Ok(()));
+    }
+
+    #[test]
+    fn many_threads_share_one_burst() {
+        let limit = KeyedLimit::new(LimitOptions {
+            burst: NonZeroU32::new(1_000).unwrap(),
+            one_per: Duration::from_secs(10),
+            max_keys: 100,
+        });
+        let passed = || (0..1_000).filter(|_| limit.check(&1, at(0)).is_ok()).count();
+        let total: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(passed)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(total, 1_000);
+    }
+
+    #[test]
+    fn a_single_limit_lets_a_burst_through_and_then_a_steady_rate() {
+        let limit = SingleLimit::new(NonZeroU32::new(50).unwrap(), Duration::from_micros(100));
+        let passed_at =
+            |millis| (0..200).filter(|_| limit.check(Timestamp::from_millis(millis)).is_ok()).count();
+        assert_eq!(passed_at(1_000), 50);
+        assert_eq!((1_001..1_101).map(passed_at).sum::<usize>(), 1_000);
+        assert_eq!(passed_at(1_200), 50, "what was left over does not pile up");
+        let refused = limit.check(Timestamp::from_millis(1_200)).unwrap_err();
+        assert_eq!(refused.retry_after_seconds, 1);
     }
 
     #[test]
