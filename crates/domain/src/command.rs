@@ -13,6 +13,8 @@ pub enum Command {
     Resume(SaleId),
     Close(SaleId),
     Claim(Claim),
+    /// A question: what was this claim answered when it was accepted? Unlike `Claim` it never makes an order.
+    Recall(Claim),
     /// A payment for an order was made. `buyer` is who says so; None is a provider or an operator.
     ConfirmPayment {
         order: OrderId,
@@ -43,7 +45,7 @@ pub enum Command {
 pub enum Reply {
     /// To Publish, Restock, Pause, Resume and Close.
     Sale(Result<SaleStatus, SaleRefusal>),
-    /// To Claim.
+    /// To Claim and Recall.
     Verdict(Result<Order, ClaimRefusal>),
     /// To ConfirmPayment.
     Payment(Result<Order, PaymentRefusal>),
@@ -87,6 +89,9 @@ pub enum ClaimRefusal {
     KeyReused,
     #[error("the quantity is zero")]
     InvalidQuantity,
+    /// Only to Recall.
+    #[error("no order was accepted with this key")]
+    NotAccepted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

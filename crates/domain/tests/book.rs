@@ -63,6 +63,14 @@ impl Bench {
         }
     }
 
+    fn recall(&mut self, who: u32, quantity: u32, k: u32, seconds: i64) -> Result<Order, ClaimRefusal> {
+        let claim = Claim { sale: sale(1), buyer: buyer(who), quantity, key: key(k) };
+        match self.run(Command::Recall(claim), at(seconds)) {
+            Reply::Verdict(verdict) => verdict,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn pay(&mut self, order: &Order, seconds: i64) -> Result<Order, PaymentRefusal> {
         match self.run(Command::ConfirmPayment { order: order.id, buyer: None }, at(seconds)) {
             Reply::Payment(answer) => answer,
@@ -101,6 +109,22 @@ fn a_retry_gets_the_first_answer_even_after_payment_and_close() {
     bench.run(Command::Close(sale(1)), at(4));
     assert_eq!(bench.claim(1, 1, 7, 500), Ok(first));
     assert_eq!(bench.claim(1, 2, 7, 500), Err(ClaimRefusal::KeyReused));
+}
+
+#[test]
+fn a_recall_repeats_the_first_answer_and_never_makes_an_order() {
+    let mut bench = Bench::with(terms(5, 5));
+    assert_eq!(bench.recall(1, 1, 7, 1), Err(ClaimRefusal::NotAccepted));
+    assert_eq!(bench.available(), 5);
+    let first = bench.claim(1, 1, 7, 2).unwrap();
+    let decisions = bench.feed.len();
+    assert_eq!(bench.recall(1, 1, 7, 3), Ok(first.clone()));
+    assert_eq!(bench.recall(1, 2, 7, 3), Err(ClaimRefusal::KeyReused));
+    assert_eq!(bench.recall(2, 1, 7, 3), Err(ClaimRefusal::NotAccepted), "another buyer's key");
+    assert_eq!(bench.recall(1, 0, 8, 3), Err(ClaimRefusal::NotAccepted));
+    assert_eq!(bench.recall(1, 1, 8, 500), Err(ClaimRefusal::NotAccepted), "also when it is over");
+    assert_eq!(bench.recall(1, 1, 7, 500), Ok(first));
+    assert_eq!(bench.feed.len(), decisions, "nothing was decided");
 }
 
 #[test]
@@ -214,14 +238,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             SaleTerms { sale: sale(number), units, limit_per_buyer, opens_at, closes_at, hold_seconds }
         },
     );
-    let claim = (sale_id.clone(), 0u32..6, 0u32..5, 0u32..8).prop_map(|(sale, who, quantity, k)| {
-        Command::Claim(Claim { sale, buyer: buyer(who), quantity, key: key(k) })
+    let claim = (sale_id.clone(), 0u32..6, 0u32..5, 0u32..8).prop_map(|(sale, who, quantity, k)| Claim {
+        sale,
+        buyer: buyer(who),
+        quantity,
+        key: key(k),
     });
     let restock = (sale_id.clone(), prop_oneof![9 => 0u32..4, 1 => Just(MAX_UNITS)]);
     let step = prop_oneof![
         3 => (0i64..15).prop_map(Step::Wait),
         2 => publish.prop_map(|terms| Step::Run(Command::Publish(terms))),
-        20 => claim.prop_map(Step::Run),
+        20 => claim.clone().prop_map(|claim| Step::Run(Command::Claim(claim))),
+        5 => claim.prop_map(|claim| Step::Run(Command::Recall(claim))),
         6 => (order.clone(), asker.clone())
             .prop_map(|(order, buyer)| Step::Run(Command::ConfirmPayment { order, buyer })),
         4 => (order, asker).prop_map(|(order, buyer)| Step::Run(Command::Cancel { order, buyer })),
@@ -237,6 +265,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn model_reply(model: &mut NaiveLedger, command: &Command, now: Timestamp) -> Reply {
     match command {
         Command::Claim(claim) => Reply::Verdict(model.claim(claim, now)),
+        Command::Recall(claim) => Reply::Verdict(model.recall(claim)),
         Command::ConfirmPayment { order, buyer } => {
             Reply::Payment(model.confirm_payment(*order, buyer.as_ref(), now))
         }

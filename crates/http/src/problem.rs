@@ -263,6 +263,8 @@ impl Refusal for ClaimRefusal {
             Self::SoldOut => Code::SoldOut.into(),
             Self::KeyReused => Code::IdempotencyKeyReused.into(),
             Self::InvalidQuantity => Problem::invalid_field("quantity", "has to be at least 1"),
+            // Only to a recall, whose refusals never reach a client as they are.
+            Self::NotAccepted => Code::Internal.into(),
         }
     }
 }

@@ -51,10 +51,12 @@ impl Ledger {
     }
 
     pub async fn claim(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
-        match self.ask(Command::Claim(claim)).await? {
-            Reply::Verdict(verdict) => verdict.map_err(LedgerError::Refused),
-            other => Err(unexpected(&other)),
-        }
+        self.ask_verdict(Command::Claim(claim)).await
+    }
+
+    /// The first answer to this claim if it was accepted before; it never makes an order.
+    pub async fn recall(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
+        self.ask_verdict(Command::Recall(claim)).await
     }
 
     /// `buyer` is who says that the order was paid; None is a provider or an operator.
@@ -160,6 +162,13 @@ impl Ledger {
         let mut health = self.shared.health.clone();
         // An error means that the writer is gone: that is what we wait for.
         drop(health.wait_for(|health| *health == Health::Stopped).await);
+    }
+
+    async fn ask_verdict(&self, command: Command) -> Result<Order, LedgerError<ClaimRefusal>> {
+        match self.ask(command).await? {
+            Reply::Verdict(verdict) => verdict.map_err(LedgerError::Refused),
+            other => Err(unexpected(&other)),
+        }
     }
 
     async fn ask_sale(&self, command: Command) -> Result<SaleStatus, LedgerError<SaleRefusal>> {

@@ -55,6 +55,7 @@ impl Book {
             Command::Resume(sale) => Reply::Sale(self.set_paused(sale, false, now, decisions)),
             Command::Close(sale) => Reply::Sale(self.close(sale, now, decisions)),
             Command::Claim(claim) => Reply::Verdict(self.claim(claim, now, decisions)),
+            Command::Recall(claim) => Reply::Verdict(self.recall(&claim)),
             Command::ConfirmPayment { order, buyer } => {
                 Reply::Payment(match self.find(order, buyer.as_ref()) {
                     Some(found) => self.confirm_payment(&found, now, decisions),
@@ -175,6 +176,11 @@ impl Book {
         self.known(sale)
     }
 
+    fn recall(&self, claim: &Claim) -> Result<Order, ClaimRefusal> {
+        let sale = self.sales.get(&claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
+        sale.first_answer(claim).unwrap_or(Err(ClaimRefusal::NotAccepted))
+    }
+
     fn claim(
         &mut self,
         claim: Claim,
@@ -182,8 +188,8 @@ impl Book {
         decisions: &mut Vec<Decision>,
     ) -> Result<Order, ClaimRefusal> {
         let sale = self.sales.get(&claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
-        if let Some(first) = sale.first_answer(&claim.buyer, claim.key) {
-            return if first.quantity == claim.quantity { Ok(first) } else { Err(ClaimRefusal::KeyReused) };
+        if let Some(first) = sale.first_answer(&claim) {
+            return first;
         }
         let status = sale.status();
         match status.state(now) {

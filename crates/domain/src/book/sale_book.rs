@@ -7,7 +7,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::snapshot::{SaleSnapshot, SnapshotOrder};
 use crate::{
-    BuyerId, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleStatus, SaleTerms, Timestamp,
+    BuyerId, Claim, ClaimRefusal, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleStatus,
+    SaleTerms, Timestamp,
 };
 
 /// "No earlier order" in `Record::previous_of_buyer`.
@@ -109,14 +110,18 @@ impl SaleBook {
         })
     }
 
-    /// What the claim with this key was answered when it was accepted, whatever became of the order since.
-    pub(super) fn first_answer(&self, buyer: &BuyerId, key: KeyDigest) -> Option<Order> {
-        let number = *self.by_key.find(self.hash_of_key(buyer, key), |number| {
+    /// What the claim was answered when it was accepted, whatever became of the order since. None if its key is
+    /// new.
+    pub(super) fn first_answer(&self, claim: &Claim) -> Option<Result<Order, ClaimRefusal>> {
+        let number = *self.by_key.find(self.hash_of_key(&claim.buyer, claim.key), |number| {
             let record = &self.records[*number as usize];
-            record.key == key && record.buyer == *buyer
+            record.key == claim.key && record.buyer == claim.buyer
         })?;
         let order = self.order(number)?;
-        Some(Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order })
+        if order.quantity != claim.quantity {
+            return Some(Err(ClaimRefusal::KeyReused));
+        }
+        Some(Ok(Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order }))
     }
 
     pub(super) fn within_limit(&self, buyer: &BuyerId, quantity: u32) -> bool {

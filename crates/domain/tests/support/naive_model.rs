@@ -52,18 +52,25 @@ impl NaiveLedger {
         buyer.is_none_or(|buyer| *buyer == found.buyer).then_some(found)
     }
 
-    pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Order, ClaimRefusal> {
-        let terms = self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
+    /// It can change nothing: it has no more than a look.
+    pub(crate) fn recall(&self, claim: &Claim) -> Result<Order, ClaimRefusal> {
+        self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
         let earlier = self
             .orders
             .iter()
             .find(|o| o.order.id.sale == claim.sale && o.order.buyer == claim.buyer && o.key == claim.key);
-        if let Some(NaiveOrder { order, .. }) = earlier {
-            if order.quantity != claim.quantity {
-                return Err(ClaimRefusal::KeyReused);
-            }
-            let first = Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order.clone() };
-            return Ok(first);
+        let order = &earlier.ok_or(ClaimRefusal::NotAccepted)?.order;
+        if order.quantity != claim.quantity {
+            return Err(ClaimRefusal::KeyReused);
+        }
+        Ok(Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order.clone() })
+    }
+
+    pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Order, ClaimRefusal> {
+        let terms = self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
+        let recalled = self.recall(claim);
+        if recalled != Err(ClaimRefusal::NotAccepted) {
+            return recalled;
         }
         if self.is_closed(claim.sale, now) {
             return Err(ClaimRefusal::Closed);

@@ -21,6 +21,28 @@ pub async fn a_retry_gets_the_first_answer(subject: impl Subject) {
     assert_eq!(counts(stage.ledger.close(sale(1)).await.unwrap()), (2, 0, 1, 1));
 }
 
+pub async fn a_recall_gets_the_first_answer_and_makes_no_order(subject: impl Subject) {
+    let stage = Stage::open(subject).await;
+    stage.publish(sale(1), 2, 2).await;
+    let recall =
+        async |stage: &Stage<_>, quantity| stage.ledger.recall(claim(sale(1), "ann", quantity, "ann")).await;
+    let not_accepted = Err(LedgerError::Refused(ClaimRefusal::NotAccepted));
+    assert_eq!(recall(&stage, 1).await, not_accepted);
+    assert_eq!(counts(stage.status(sale(1)).await), (2, 2, 0, 0));
+    let first = stage.accepted(sale(1), "ann", 1).await;
+    assert_eq!(recall(&stage, 1).await, Ok(first.clone()));
+    assert_eq!(recall(&stage, 2).await, Err(LedgerError::Refused(ClaimRefusal::KeyReused)));
+    let foreign = stage.ledger.recall(claim(sale(1), "bob", 1, "ann")).await;
+    assert_eq!(foreign, not_accepted, "a key belongs to its buyer");
+    let unknown = stage.ledger.recall(claim(sale(2), "ann", 1, "ann")).await;
+    assert_eq!(unknown, Err(LedgerError::Refused(ClaimRefusal::UnknownSale)));
+    stage.ledger.cancel(first.id, None).await.unwrap();
+    stage.ledger.close(sale(1)).await.unwrap();
+    let stage = stage.reopen().await;
+    assert_eq!(recall(&stage, 1).await, Ok(first), "although it is cancelled and closed now");
+    assert_eq!(stage.ledger.feed().state().await.unwrap().sales[0].orders.len(), 1);
+}
+
 pub async fn a_key_with_another_quantity_is_refused(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     stage.publish(sale(1), 9, 9).await;

@@ -157,6 +157,7 @@ macro_rules! ledger_conformance_suite {
     ($make:path) => {
         $crate::ledger_conformance_suite!($make:
             a_retry_gets_the_first_answer,
+            a_recall_gets_the_first_answer_and_makes_no_order,
             a_key_with_another_quantity_is_refused,
             a_key_counts_per_buyer_and_per_sale,
             a_buyer_never_exceeds_the_limit,
