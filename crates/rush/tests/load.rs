@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use penstock_rush::load::{self, Answer, Options, OrderTape, Phase, Script, Tape};
+use penstock_rush::load::{
+    self, Answer, OpenLoop, Options, OrderTape, Phase, Script, SlowOptions, SlowSwarm, Tape,
+};
 
 /// Answers the `n`th request of all connections with whatever `answer(n)` writes; an empty answer hangs up.
 fn serve(answer: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
@@ -146,4 +148,104 @@ fn the_warm_up_is_not_measured_and_nothing_is_cut_off_at_the_end() {
     assert_eq!(outcome.total.answers, sent.load(Ordering::SeqCst));
     assert!(outcome.measured.answers < outcome.total.answers);
     assert!(outcome.per_second(201) > 0.0);
+}
+
+#[test]
+fn an_open_loop_sends_by_its_schedule_and_accounts_for_every_arrival() {
+    let address = serve(|number| match number % 3 {
+        0 => response(201, "{}"),
+        _ => response(503, r#"{"code":"busy"}"#),
+    });
+    let mut options = Options::new(address, 8);
+    options.open_loop = Some(OpenLoop { per_second: 2_000.0, max_waiting: 64 });
+    let outcome = load::run(&options, orders(address, 300).readers(2, false), |_| {}).unwrap();
+    assert_eq!((outcome.total.answers, outcome.total.errors), (300, 0));
+    assert_eq!((outcome.total.status(201), outcome.total.code("busy")), (100, 200));
+    let arrivals = outcome.arrivals;
+    assert_eq!(arrivals.sent, 300);
+    assert_eq!(arrivals.due, arrivals.sent + arrivals.not_sent);
+}
+
+#[test]
+fn who_waits_for_a_connection_is_late_and_waiting_counts_as_latency() {
+    let address = serve(|_| {
+        thread::sleep(Duration::from_millis(5));
+        response(201, "{}")
+    });
+    let mut options = Options::new(address, 1);
+    options.open_loop = Some(OpenLoop { per_second: 10_000.0, max_waiting: 10 });
+    options.measured = Duration::from_millis(100);
+    let outcome = load::run(&options, orders(address, 5_000).readers(1, false), |_| {}).unwrap();
+    let arrivals = outcome.arrivals;
+    // One connection with an answer in 5 ms takes 200 a second at most, so the most were never sent.
+    assert!(arrivals.not_sent > arrivals.sent && arrivals.late > 0, "{arrivals:?}");
+    assert_eq!((outcome.total.answers, arrivals.due), (arrivals.sent, arrivals.sent + arrivals.not_sent));
+    let (latency, service) = (&outcome.total.accepted_latency, &outcome.total.accepted_service);
+    assert!(latency.quantile(0.9) > service.quantile(0.1) * 2, "{latency:?}");
+}
+
+#[test]
+fn answers_that_never_come_are_missing() {
+    let address = serve(|number| if number % 10 == 9 { Vec::new() } else { response(201, "{}") });
+    let mut options = Options::new(address, 4);
+    options.open_loop = Some(OpenLoop { per_second: 5_000.0, max_waiting: 100 });
+    let outcome = load::run(&options, orders(address, 100).readers(1, false), |_| {}).unwrap();
+    let losses = outcome.total.losses;
+    assert_eq!((outcome.total.answers, losses.missing), (90, 10));
+    assert_eq!(losses.closed + losses.resets, 10, "{losses:?}");
+}
+
+/// Says how many bytes of each connection came before it cut it.
+fn cut_after(bytes: usize) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let cut = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&cut);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, count) = (stream.unwrap(), Arc::clone(&count));
+            thread::spawn(move || {
+                if stream.read_exact(&mut vec![0; bytes]).is_ok() {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    (address, cut)
+}
+
+#[test]
+fn slow_connections_come_back_when_they_are_cut() {
+    let (address, cut) = cut_after(1);
+    let options = SlowOptions {
+        address,
+        connections: 20,
+        request: b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        core: None,
+        max_opened: 50,
+    };
+    let swarm = SlowSwarm::start(options).unwrap();
+    while cut.load(Ordering::SeqCst) < 50 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let tally = swarm.stop().unwrap();
+    assert_eq!((tally.opened, tally.failed), (50, 0), "{tally:?}");
+    assert_eq!(tally.bytes_sent, 50, "a byte for each connection: {tally:?}");
+}
+
+#[test]
+fn slow_connections_that_are_left_alone_never_finish_their_request() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let address = serve(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        response(200, "{}")
+    });
+    let request = b"\r\n".to_vec();
+    let swarm = SlowSwarm::start(SlowOptions { address, connections: 3, request, core: None, max_opened: 3 })
+        .unwrap();
+    thread::sleep(Duration::from_millis(2_500));
+    let tally = swarm.stop().unwrap();
+    assert!(tally.opened <= 3 && tally.bytes_sent <= tally.opened, "{tally:?}");
+    assert_eq!(seen.load(Ordering::SeqCst), 0);
 }

@@ -94,7 +94,7 @@ fn sell(
         ensure_only(&outcome, 201)?;
         server.verify(&sale, UNITS.into(), outcome.total.status(201))?;
         server.stop()?;
-        let latency = &outcome.measured.latency;
+        let latency = outcome.measured.latency();
         let run = Run {
             connections,
             per_second: outcome.per_second(201),

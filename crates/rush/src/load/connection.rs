@@ -14,18 +14,33 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// An answer larger than this is not one the generator was made for.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnderWay {
+    pub(super) number: u64,
+    /// When it should have been sent; in a closed loop that is when it was.
+    pub(super) due_at: Instant,
+    pub(super) sent_at: Instant,
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// The request under way: its number and when it was sent.
-    pub(super) under_way: Option<(u64, Instant)>,
+    pub(super) under_way: Option<UnderWay>,
     /// The beginning of an answer that did not come in one piece.
     partial: Vec<u8>,
 }
 
 /// Why a connection can't be used any more.
-#[derive(Debug)]
-pub(super) struct Lost;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The server closed it, and maybe said so in its last answer.
+    Closed,
+    /// The server broke it off, so that an answer may have been lost on the way.
+    Reset,
+    /// It does not speak HTTP as expected, or does not take a whole request.
+    OutOfStep,
+}
 
 impl Connection {
     pub(super) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
@@ -42,12 +57,13 @@ impl Connection {
         let _ = registry.deregister(&mut self.stream);
     }
 
-    pub(super) fn send(&mut self, number: u64, request: &[u8], now: Instant) -> Result<(), Lost> {
-        self.under_way = Some((number, now));
+    pub(super) fn send(&mut self, under_way: UnderWay, request: &[u8]) -> Result<(), Lost> {
+        self.under_way = Some(under_way);
         // The socket is idle, so its buffer takes a whole request; if not, the connection is not worth saving.
         match self.stream.write(request) {
             Ok(written) if written == request.len() => Ok(()),
-            _ => Err(Lost),
+            Ok(_) => Err(Lost::OutOfStep),
+            Err(error) => Err(broken(&error)),
         }
     }
 
@@ -55,18 +71,18 @@ impl Connection {
     pub(super) fn receive<R>(
         &mut self,
         scratch: &mut [u8],
-        whole: impl FnOnce(u64, Instant, &Answer<'_>) -> R,
+        whole: impl FnOnce(UnderWay, &Answer<'_>) -> R,
     ) -> Result<Option<R>, Lost> {
         loop {
             let count = match self.stream.read(scratch) {
-                Ok(0) => return Err(Lost),
+                Ok(0) => return Err(Lost::Closed),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Err(Lost),
+                Err(error) => return Err(broken(&error)),
             };
             // Bytes nobody asked for: the server is out of step.
-            let Some((number, sent_at)) = self.under_way else { return Err(Lost) };
+            let Some(under_way) = self.under_way else { return Err(Lost::OutOfStep) };
             let fresh = scratch.get(..count).unwrap_or_default();
             let joined = !self.partial.is_empty();
             if joined {
@@ -76,10 +92,10 @@ impl Connection {
             match parse(bytes) {
                 Parsed::Whole(answer) if answer.total_bytes == bytes.len() => {
                     self.under_way = None;
-                    let result = whole(number, sent_at, &answer);
+                    let result = whole(under_way, &answer);
                     let closes = answer.closes;
                     self.partial.clear();
-                    return if closes { Err(Lost) } else { Ok(Some(result)) };
+                    return if closes { Err(Lost::Closed) } else { Ok(Some(result)) };
                 }
                 Parsed::Partial if bytes.len() < MAX_ANSWER_BYTES => {
                     if !joined {
@@ -87,8 +103,17 @@ impl Connection {
                     }
                     // The socket may hold more, and an edge-triggered poll won't say so again.
                 }
-                _ => return Err(Lost),
+                _ => return Err(Lost::OutOfStep),
             }
         }
+    }
+}
+
+fn broken(error: &io::Error) -> Lost {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+            Lost::Reset
+        }
+        _ => Lost::OutOfStep,
     }
 }

@@ -1,8 +1,11 @@
-//! A closed-loop HTTP/1.1 generator that costs as little CPU as it can, because it shares the cores of what it
-//! measures. It knows nothing of Penstock: a `Script` hands it ready bytes and sees the answers.
+//! An HTTP/1.1 generator that costs as little CPU as it can, because it shares the cores of what it measures. In a
+//! closed loop each connection sends when its last answer is in; in an open loop requests are due at their times,
+//! whatever the answers do. It knows nothing of Penstock: a `Script` hands it ready bytes and sees the answers.
 
 mod answer;
 mod connection;
+mod schedule;
+mod slow;
 mod tally;
 mod tape;
 mod worker;
@@ -17,8 +20,10 @@ use std::{
 use anyhow::{Context, anyhow};
 
 pub use answer::Answer;
-pub use tally::{Latency, Tally};
-pub use tape::{OrderTape, Tape, TapeReader, token};
+pub use schedule::{Arrivals, OpenLoop};
+pub use slow::{SlowOptions, SlowSwarm, SlowTally};
+pub use tally::{Latency, Losses, Tally};
+pub use tape::{BuyerTape, Call, OrderTape, Tape, TapeReader, token};
 
 /// Where the requests come from and the answers go to. Each thread of a run owns one.
 pub trait Script: Send {
@@ -42,6 +47,8 @@ pub struct Options {
     pub cores: Vec<usize>,
     /// So many lost connections mean that the server is gone: the run ends.
     pub max_errors: u64,
+    /// Requests come by this schedule; `None`: each connection sends when its last answer is in.
+    pub open_loop: Option<OpenLoop>,
 }
 
 impl Options {
@@ -53,6 +60,7 @@ impl Options {
             measured: Duration::from_secs(3600),
             cores: Vec::new(),
             max_errors: 100,
+            open_loop: None,
         }
     }
 }
@@ -65,12 +73,21 @@ pub struct Outcome<S> {
     /// The answers that came between the end of the warm-up and the end of sending.
     pub measured: Tally,
     pub measured_seconds: f64,
+    /// Of an open loop, from the first to the last: each was sent or was not.
+    pub arrivals: Arrivals,
+    /// Those of the measured time.
+    pub measured_arrivals: Arrivals,
     pub scripts: Vec<S>,
 }
 
 impl<S> Outcome<S> {
     pub fn per_second(&self, status: u16) -> f64 {
-        self.measured.status(status) as f64 / self.measured_seconds.max(f64::MIN_POSITIVE)
+        self.rate(self.measured.status(status))
+    }
+
+    /// So many in the measured time, as a rate.
+    pub fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.measured_seconds.max(f64::MIN_POSITIVE)
     }
 }
 
@@ -122,10 +139,9 @@ pub fn run<S: Script>(
     thread::scope(|scope| {
         let mut workers = Vec::with_capacity(threads);
         for (index, script) in scripts.into_iter().enumerate() {
-            let share = options.connections / threads + usize::from(index < options.connections % threads);
-            let core = options.cores.get(index % options.cores.len().max(1)).copied();
+            let seat = worker::Seat { index, threads };
             let phase = &phase;
-            workers.push(scope.spawn(move || worker::run(options, share, core, script, phase)));
+            workers.push(scope.spawn(move || worker::run(options, seat, script, phase)));
         }
         let busy = || workers.iter().any(|worker| !worker.is_finished());
         wait(options.warm_up, busy);
@@ -139,6 +155,8 @@ pub fn run<S: Script>(
 
         let mut total = Tally::default();
         let mut measured = Tally::default();
+        let mut arrivals = Arrivals::default();
+        let mut measured_arrivals = Arrivals::default();
         let mut scripts = Vec::with_capacity(threads);
         let mut ran_dry_at = Vec::with_capacity(threads);
         for worker in workers {
@@ -146,6 +164,8 @@ pub fn run<S: Script>(
             let done = done.context("a generator thread failed")?;
             total.add(&done.total);
             measured.add(&done.measured);
+            arrivals.add(&done.arrivals);
+            measured_arrivals.add(&done.measured_arrivals);
             ran_dry_at.extend(done.ran_dry_at);
             scripts.push(done.script);
         }
@@ -153,7 +173,7 @@ pub fn run<S: Script>(
         if let (true, Some(end)) = (ran_dry_at.len() == threads, ran_dry_at.iter().max()) {
             measured_seconds = measured_seconds.min(end.saturating_duration_since(started).as_secs_f64());
         }
-        Ok(Outcome { total, measured, measured_seconds, scripts })
+        Ok(Outcome { total, measured, measured_seconds, arrivals, measured_arrivals, scripts })
     })
 }
 

@@ -43,25 +43,68 @@ impl Latency {
 /// Problem codes are kept apart up to this many; a server that sends more counts as sending `other`.
 const MAX_CODES: usize = 64;
 
+/// How connections were lost, and what was lost with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Broken off by the server.
+    pub resets: u64,
+    /// Closed by the server without an answer that said so.
+    pub closed: u64,
+    /// Connections that were refused, spoke no HTTP or did not take a whole request.
+    pub other: u64,
+    /// Requests that were sent and never answered.
+    pub missing: u64,
+}
+
+impl Losses {
+    fn add(&mut self, other: &Self) {
+        self.resets += other.resets;
+        self.closed += other.closed;
+        self.other += other.other;
+        self.missing += other.missing;
+    }
+}
+
+/// How long an answer took, seen from the moment its request was due and from the moment it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub(super) since_due: Duration,
+    pub(super) since_sent: Duration,
+}
+
 /// What came back.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub answers: u64,
     /// Connections lost, refused or out of step with HTTP; each leaves at most one request unanswered.
     pub errors: u64,
+    pub losses: Losses,
     statuses: BTreeMap<u16, u64>,
     codes: BTreeMap<String, u64>,
-    pub latency: Latency,
+    /// Of the answers that said yes (2xx), from the moment their requests were due: waiting for a connection counts.
+    pub accepted_latency: Latency,
+    /// The same of all other answers.
+    pub refused_latency: Latency,
+    /// From the moment the requests were sent, so that waiting inside the generator does not count.
+    pub accepted_service: Latency,
+    pub refused_service: Latency,
     /// The last problem body and how often it came since: refusals repeat byte for byte.
     last_problem: Vec<u8>,
     last_problem_count: u64,
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, answer: &Answer<'_>, latency: Duration) {
+    pub(super) fn count(&mut self, answer: &Answer<'_>, took: Took) {
         self.answers += 1;
         *self.statuses.entry(answer.status).or_default() += 1;
-        self.latency.record(latency);
+        let accepted = (200..300).contains(&answer.status);
+        let (latency, service) = if accepted {
+            (&mut self.accepted_latency, &mut self.accepted_service)
+        } else {
+            (&mut self.refused_latency, &mut self.refused_service)
+        };
+        latency.record(took.since_due);
+        service.record(took.since_sent);
         if answer.status >= 400 {
             if self.last_problem != answer.body {
                 self.flush_problem();
@@ -86,13 +129,24 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         self.answers += other.answers;
         self.errors += other.errors;
+        self.losses.add(&other.losses);
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
         for (code, count) in &other.codes {
             *self.codes.entry(code.clone()).or_default() += count;
         }
-        self.latency.add(&other.latency);
+        self.accepted_latency.add(&other.accepted_latency);
+        self.refused_latency.add(&other.refused_latency);
+        self.accepted_service.add(&other.accepted_service);
+        self.refused_service.add(&other.refused_service);
+    }
+
+    /// Of all answers, from the moment their requests were due.
+    pub fn latency(&self) -> Latency {
+        let mut latency = self.accepted_latency.clone();
+        latency.add(&self.refused_latency);
+        latency
     }
 
     pub fn status(&self, status: u16) -> u64 {
@@ -106,11 +160,19 @@ impl Tally {
     pub fn codes(&self) -> &BTreeMap<String, u64> {
         &self.codes
     }
+
+    pub fn code(&self, code: &str) -> u64 {
+        self.codes.get(code).copied().unwrap_or(0)
+    }
 }
 
+/// A scan instead of a parse: refusals of several kinds may take turns, and each change comes here.
 fn problem_code(body: &[u8]) -> Option<String> {
-    let problem: serde_json::Value = serde_json::from_slice(body).ok()?;
-    Some(problem.get("code")?.as_str()?.to_owned())
+    const FIELD: &[u8] = b"\"code\":\"";
+    let start = body.windows(FIELD.len()).position(|window| window == FIELD)? + FIELD.len();
+    let rest = body.get(start..)?;
+    let end = rest.iter().position(|byte| *byte == b'"')?;
+    Some(String::from_utf8_lossy(rest.get(..end)?).into_owned())
 }
 
 #[cfg(test)]
@@ -127,12 +189,30 @@ mod tests {
         for body in
             [br#"{"code":"sold_out"}"#.as_slice(), br#"{"code":"sold_out"}"#, br#"{"code":"busy"}"#, b"?"]
         {
-            tally.count(&problem(body), Duration::from_micros(5));
+            tally.count(&problem(body), took(5, 5));
         }
         tally.flush_problem();
         assert_eq!(tally.status(409), 4);
         let counts: Vec<_> = tally.codes().iter().map(|(code, count)| (code.as_str(), *count)).collect();
         assert_eq!(counts, [("busy", 1), ("none", 1), ("sold_out", 2)]);
+    }
+
+    fn took(since_due: u64, since_sent: u64) -> Took {
+        let (since_due, since_sent) = (Duration::from_micros(since_due), Duration::from_micros(since_sent));
+        Took { since_due, since_sent }
+    }
+
+    #[test]
+    fn the_latencies_of_accepted_and_refused_requests_are_kept_apart() {
+        let mut tally = Tally::default();
+        let accepted = Answer { status: 201, body: b"", total_bytes: 0, closes: false };
+        tally.count(&accepted, took(8_000, 2_000));
+        tally.count(&problem(b"?"), took(400, 100));
+        let microseconds = |latency: &Latency| latency.quantile(0.5).as_micros();
+        assert!((7_990..=8_010).contains(&microseconds(&tally.accepted_latency)));
+        assert!((1_990..=2_010).contains(&microseconds(&tally.accepted_service)));
+        assert!((399..=401).contains(&microseconds(&tally.refused_latency)));
+        assert!((99..=101).contains(&microseconds(&tally.refused_service)));
     }
 
     #[test]

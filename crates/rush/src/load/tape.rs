@@ -88,17 +88,62 @@ pub struct OrderTape<'a> {
 
 impl OrderTape<'_> {
     pub fn build(&self) -> anyhow::Result<Tape> {
+        let path = format!("/api/v1/sales/{}/orders", self.sale);
+        let buyers = BuyerTape {
+            address: self.address,
+            secret: self.secret,
+            first_buyer: self.first_buyer,
+            buyers: u64::MAX,
+            count: self.count,
+        };
+        buyers.build(&Call::order(&path))
+    }
+}
+
+/// What each buyer of a tape asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    /// Further lines of the head, each with its line end.
+    pub headers: &'a str,
+    /// What stands before the request's number in `Idempotency-Key`; `None`: there is no such header.
+    pub key_prefix: Option<&'a str>,
+    /// JSON; empty: no body.
+    pub body: &'a str,
+}
+
+impl<'a> Call<'a> {
+    /// An order of one unit.
+    pub fn order(path: &'a str) -> Self {
+        Self { method: "POST", path, headers: "", key_prefix: Some("rush"), body: r#"{"quantity":1}"# }
+    }
+}
+
+/// The same call by many buyers, each with a token of a shop.
+#[derive(Clone, Copy, Debug)]
+pub struct BuyerTape<'a> {
+    pub address: SocketAddr,
+    pub secret: &'a [u8],
+    pub first_buyer: u64,
+    /// So many buyers take turns.
+    pub buyers: u64,
+    pub count: usize,
+}
+
+impl BuyerTape<'_> {
+    pub fn build(&self, call: &Call<'_>) -> anyhow::Result<Tape> {
         let key = EncodingKey::from_secret(self.secret);
         let header = Header::default();
         let mut bytes = Vec::new();
         let mut request_bytes = 0;
-        for buyer in (self.first_buyer..).take(self.count) {
+        for number in 0..self.count as u64 {
             // Fixed width, so that every token and every request has the same length.
-            let subject = format!("buyer-{buyer:012}");
+            let subject = format!("buyer-{:012}", self.first_buyer + number % self.buyers);
             let claims = Claims { sub: &subject, exp: EXPIRES_AT_SECONDS };
             let token = jsonwebtoken::encode(&header, &claims, &key).context("cannot sign a token")?;
             let start = bytes.len();
-            self.append(&mut bytes, &token, buyer);
+            self.append(&mut bytes, call, &token, self.first_buyer + number);
             if start == 0 {
                 request_bytes = bytes.len();
                 bytes.reserve_exact(request_bytes * (self.count - 1));
@@ -109,18 +154,19 @@ impl OrderTape<'_> {
         Ok(Tape { bytes: Arc::new(bytes), request_bytes })
     }
 
-    fn append(&self, bytes: &mut Vec<u8>, token: &str, buyer: u64) {
-        const BODY: &str = r#"{"quantity":1}"#;
+    fn append(&self, bytes: &mut Vec<u8>, call: &Call<'_>, token: &str, number: u64) {
+        let Call { method, path, headers, key_prefix, body } = *call;
+        let key = key_prefix
+            .map_or_else(String::new, |prefix| format!("Idempotency-Key: {prefix}-{number:012}\r\n"));
+        let content = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let request = format!(
-            "POST /api/v1/sales/{sale}/orders HTTP/1.1\r\n\
+            "{method} {path} HTTP/1.1\r\n\
              Host: {address}\r\n\
              Authorization: Bearer {token}\r\n\
-             Idempotency-Key: rush-{buyer:012}\r\n\
-             Content-Type: application/json\r\n\
-             Content-Length: {length}\r\n\r\n{BODY}",
-            sale = self.sale,
+             {key}{headers}{content}\
+             Content-Length: {length}\r\n\r\n{body}",
             address = self.address,
-            length = BODY.len(),
+            length = body.len(),
         );
         bytes.extend_from_slice(request.as_bytes());
     }
@@ -144,6 +190,18 @@ mod tests {
             assert!(text.contains(&format!("Idempotency-Key: rush-{:012}\r\n", 9 + index)), "{text}");
         }
         assert!(texts[0] != texts[1] && texts[1] != texts[2]);
+    }
+
+    #[test]
+    fn buyers_take_turns_and_a_call_without_body_says_so() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8080));
+        let buyers = BuyerTape { address, secret: b"secret", first_buyer: 0, buyers: 2, count: 3 };
+        let call = Call { method: "POST", path: "/tickets", headers: "X: y\r\n", key_prefix: None, body: "" };
+        let tape = buyers.build(&call).unwrap();
+        assert!(tape.request(0) == tape.request(2) && tape.request(0) != tape.request(1));
+        let text = String::from_utf8_lossy(tape.request(0).unwrap()).into_owned();
+        assert!(text.starts_with("POST /tickets HTTP/1.1\r\n"), "{text}");
+        assert!(text.ends_with("X: y\r\nContent-Length: 0\r\n\r\n"), "{text}");
     }
 
     #[test]

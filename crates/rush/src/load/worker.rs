@@ -1,6 +1,7 @@
 //! One thread of a run: an epoll loop over its connections.
 
 use std::{
+    collections::VecDeque,
     io,
     time::{Duration, Instant},
 };
@@ -8,20 +9,45 @@ use std::{
 use anyhow::Context;
 use mio::{Events, Poll, Token};
 
-use super::{DRAIN_LIMIT, Options, Phase, Script, SharedPhase, Tally, connection::Connection};
+use super::{
+    Arrivals, DRAIN_LIMIT, Options, Phase, Script, SharedPhase, Tally,
+    connection::{Connection, Lost, UnderWay},
+    schedule::{Schedule, count_sent},
+    tally::Took,
+};
 
 const EVENTS: usize = 1024;
 const SCRATCH_BYTES: usize = 16 * 1024;
 /// How late a thread may notice that the phase has changed when no answer comes.
 const POLL_LIMIT: Duration = Duration::from_millis(20);
+/// The kernel's clock for waiting; what is due sooner is spun for.
+const POLL_STEP: Duration = Duration::from_millis(1);
+/// So many answers are read before the loop looks whether requests are due.
+const EVENTS_AT_ONCE: usize = 32;
+
+/// Which of a run's threads this is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) index: usize,
+    pub(super) threads: usize,
+}
 
 #[derive(Debug)]
 pub(super) struct Done<S> {
     pub(super) total: Tally,
     pub(super) measured: Tally,
+    pub(super) arrivals: Arrivals,
+    pub(super) measured_arrivals: Arrivals,
     /// When the last answer came, if the script had no more requests before the time was up.
     pub(super) ran_dry_at: Option<Instant>,
     pub(super) script: S,
+}
+
+/// What is counted apart: the measured time, and the rest.
+#[derive(Default)]
+struct Part {
+    tally: Tally,
+    arrivals: Arrivals,
 }
 
 struct Worker<'a, S> {
@@ -29,11 +55,15 @@ struct Worker<'a, S> {
     phase: &'a SharedPhase,
     poll: Poll,
     connections: Vec<Option<Connection>>,
+    /// Of an open loop: connections without a request, the one that has rested longest first.
+    free: VecDeque<usize>,
+    /// `None` in a closed loop.
+    schedule: Option<Schedule>,
     script: S,
     dry: bool,
-    /// The answers of the warm-up and of draining; `measured` has the others.
-    unmeasured: Tally,
-    measured: Tally,
+    /// The warm-up and the draining; `measured` has the time between them.
+    unmeasured: Part,
+    measured: Part,
     under_way: usize,
     errors: u64,
     last_answer_at: Instant,
@@ -41,33 +71,40 @@ struct Worker<'a, S> {
 
 pub(super) fn run<S: Script>(
     options: &Options,
-    connections: usize,
-    core: Option<usize>,
+    seat: Seat,
     script: S,
     phase: &SharedPhase,
 ) -> anyhow::Result<Done<S>> {
-    if let Some(core) = core {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(core);
-        rustix::thread::sched_setaffinity(None, &set)
-            .with_context(|| format!("cannot stay on core {core}"))?;
+    if let Some(core) = options.cores.get(seat.index % options.cores.len().max(1)) {
+        stay_on(*core)?;
     }
+    let extra = usize::from(seat.index < options.connections % seat.threads);
     let mut worker = Worker {
         options,
         phase,
         poll: Poll::new().context("cannot create a poll")?,
-        connections: Vec::with_capacity(connections),
+        connections: Vec::new(),
+        free: VecDeque::new(),
+        schedule: None,
         script,
         dry: false,
-        unmeasured: Tally::default(),
-        measured: Tally::default(),
+        unmeasured: Part::default(),
+        measured: Part::default(),
         under_way: 0,
         errors: 0,
         last_answer_at: Instant::now(),
     };
-    worker.connect(connections)?;
+    worker.connect(options.connections / seat.threads + extra)?;
+    worker.begin(seat);
     worker.serve()?;
     Ok(worker.done())
+}
+
+/// Keeps the calling thread on one core.
+pub(super) fn stay_on(core: usize) -> anyhow::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot stay on core {core}"))
 }
 
 impl<S: Script> Worker<'_, S> {
@@ -77,29 +114,38 @@ impl<S: Script> Worker<'_, S> {
                 .with_context(|| format!("cannot connect to {}", self.options.address))?;
             self.connections.push(Some(connection));
         }
-        let now = Instant::now();
-        for index in 0..connections {
-            self.send(index, now);
-        }
         Ok(())
+    }
+
+    fn begin(&mut self, seat: Seat) {
+        let now = Instant::now();
+        self.schedule = self.options.open_loop.map(|open| Schedule::new(open, seat.index, seat.threads, now));
+        for index in 0..self.connections.len() {
+            self.rest(index, now);
+        }
     }
 
     fn serve(&mut self) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         let mut scratch = vec![0; SCRATCH_BYTES];
         let mut draining_since = None;
-        while self.under_way > 0 && self.errors <= self.options.max_errors {
-            match self.poll.poll(&mut events, Some(POLL_LIMIT)) {
+        self.arrive();
+        while !self.is_done() {
+            match self.poll.poll(&mut events, Some(self.patience())) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
                 _ => {}
             }
-            for event in &events {
+            for (count, event) in events.iter().enumerate() {
                 self.receive(event.token().0, &mut scratch);
+                if count % EVENTS_AT_ONCE == EVENTS_AT_ONCE - 1 {
+                    self.arrive();
+                }
             }
+            self.arrive();
             if self.phase.get() == Phase::Draining {
                 let since = *draining_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > DRAIN_LIMIT {
-                    self.lose(self.under_way as u64);
+                    self.give_up();
                     break;
                 }
             }
@@ -107,16 +153,62 @@ impl<S: Script> Worker<'_, S> {
         Ok(())
     }
 
+    fn is_done(&self) -> bool {
+        let has_more = self.schedule.is_some() && !self.has_ended();
+        (self.under_way == 0 && !has_more) || self.errors > self.options.max_errors
+    }
+
+    /// How long the poll may wait for answers.
+    fn patience(&self) -> Duration {
+        let Some(schedule) = &self.schedule else { return POLL_LIMIT };
+        let until_next = schedule.until_next(Instant::now());
+        if until_next < POLL_STEP {
+            Duration::ZERO
+        } else {
+            (until_next - POLL_STEP).clamp(POLL_STEP, POLL_LIMIT)
+        }
+    }
+
+    /// Sends what is due by now on free connections; the rest stands in line.
+    fn arrive(&mut self) {
+        let now = Instant::now();
+        let has_ended = self.has_ended();
+        loop {
+            let counts = current(self.phase, &mut self.measured, &mut self.unmeasured);
+            let Some(schedule) = &mut self.schedule else { return };
+            if has_ended {
+                schedule.end(&mut counts.arrivals);
+                return;
+            }
+            let Some(due_at) = schedule.arrive(now, &mut counts.arrivals) else { return };
+            match next_free(&mut self.free, &self.connections) {
+                Some(index) => self.send(index, due_at, now),
+                None => schedule.wait(due_at, &mut counts.arrivals),
+            }
+        }
+    }
+
+    /// The connection has no request under way: it sends the next, or waits for one.
+    fn rest(&mut self, index: usize, now: Instant) {
+        let Some(schedule) = &mut self.schedule else { return self.send(index, now, now) };
+        match schedule.next_waiting() {
+            Some(due_at) => self.send(index, due_at, now),
+            None => self.free.push_back(index),
+        }
+    }
+
     fn receive(&mut self, index: usize, scratch: &mut [u8]) {
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
         let was_under_way = connection.under_way.is_some();
-        let (script, phase) = (&mut self.script, self.phase.get());
-        let tally = if phase == Phase::Measuring { &mut self.measured } else { &mut self.unmeasured };
+        let script = &mut self.script;
+        let part = current(self.phase, &mut self.measured, &mut self.unmeasured);
         let mut answered_at = None;
-        let received = connection.receive(scratch, |number, sent_at, answer| {
+        let received = connection.receive(scratch, |request, answer| {
             let now = Instant::now();
-            tally.count(answer, now.saturating_duration_since(sent_at));
-            script.answered(number, answer);
+            let since = |at| now.saturating_duration_since(at);
+            let took = Took { since_due: since(request.due_at), since_sent: since(request.sent_at) };
+            part.tally.count(answer, took);
+            script.answered(request.number, answer);
             answered_at = Some(now);
         });
         if let Some(now) = answered_at {
@@ -124,66 +216,123 @@ impl<S: Script> Worker<'_, S> {
             self.last_answer_at = now;
         }
         match (received, answered_at) {
-            (Ok(Some(())), Some(now)) => self.send(index, now),
+            (Ok(Some(())), Some(now)) => self.rest(index, now),
             (Ok(_), _) => {}
-            // The server closed after its answer, which is its right, or closed an idle connection.
-            (Err(_), Some(now)) => self.reopen(index, now),
-            (Err(_), None) => {
+            // The server said that it closes after its answer, which is its right.
+            (Err(_), Some(now)) => self.reopen(index, now, true),
+            (Err(lost), None) => {
                 if was_under_way {
                     self.under_way -= 1;
                 }
-                self.lose(1);
-                self.reopen(index, Instant::now());
+                self.lose(lost, was_under_way);
+                self.reopen(index, Instant::now(), was_under_way);
             }
         }
     }
 
-    fn send(&mut self, index: usize, now: Instant) {
-        if self.dry || self.phase.get() == Phase::Draining {
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
-        let Some((number, request)) = self.script.next_request() else {
-            self.dry = true;
+    fn has_ended(&self) -> bool {
+        self.dry || self.phase.get() == Phase::Draining
+    }
+
+    fn send(&mut self, index: usize, due_at: Instant, now: Instant) {
+        let is_open = self.schedule.is_some();
+        let counts = &mut current(self.phase, &mut self.measured, &mut self.unmeasured).arrivals;
+        let connection = self.connections.get_mut(index).and_then(Option::as_mut);
+        let next = match connection {
+            Some(connection) if !self.dry && self.phase.get() != Phase::Draining => {
+                let next = self.script.next_request();
+                self.dry = next.is_none();
+                next.map(|next| (connection, next))
+            }
+            _ => None,
+        };
+        let Some((connection, (number, request))) = next else {
+            counts.not_sent += u64::from(is_open);
             return;
         };
+        if is_open {
+            count_sent(due_at, now, counts);
+        }
         self.under_way += 1;
-        if connection.send(number, request, now).is_err() {
+        if let Err(lost) = connection.send(UnderWay { number, due_at, sent_at: now }, request) {
             self.under_way -= 1;
-            self.lose(1);
-            self.reopen(index, now);
+            self.lose(lost, true);
+            self.reopen(index, now, true);
         }
     }
 
-    fn lose(&mut self, requests: u64) {
-        self.errors += requests;
-        self.unmeasured.errors += requests;
+    /// Counts a lost connection, and the request that was under way on it.
+    fn lose(&mut self, lost: Lost, had_request: bool) {
+        self.errors += 1;
+        let tally = &mut self.unmeasured.tally;
+        tally.errors += 1;
+        match lost {
+            Lost::Closed => tally.losses.closed += 1,
+            Lost::Reset => tally.losses.resets += 1,
+            Lost::OutOfStep => tally.losses.other += 1,
+        }
+        tally.losses.missing += u64::from(had_request);
     }
 
-    /// Replaces a lost connection, unless the server is gone or nothing is left to send.
-    fn reopen(&mut self, index: usize, now: Instant) {
+    /// The answers that are still under way will not come.
+    fn give_up(&mut self) {
+        let missing = self.under_way as u64;
+        self.errors += missing;
+        self.unmeasured.tally.errors += missing;
+        self.unmeasured.tally.losses.missing += missing;
+    }
+
+    /// Replaces a lost connection, unless the server is gone or nothing is left to send. One that had no request
+    /// is among the free ones already.
+    fn reopen(&mut self, index: usize, now: Instant, had_request: bool) {
+        let ends = self.has_ended() || self.errors > self.options.max_errors;
         let Some(slot) = self.connections.get_mut(index) else { return };
         if let Some(old) = slot.take() {
             old.close(self.poll.registry());
         }
-        if self.dry || self.errors > self.options.max_errors || self.phase.get() == Phase::Draining {
+        if ends {
             return;
         }
         match Connection::open(self.options.address, self.poll.registry(), Token(index)) {
             Ok(connection) => {
                 *slot = Some(connection);
-                self.send(index, now);
+                if had_request {
+                    self.rest(index, now);
+                }
             }
-            Err(_) => self.lose(1),
+            Err(_) => self.lose(Lost::OutOfStep, false),
         }
     }
 
     fn done(mut self) -> Done<S> {
-        self.measured.flush_problem();
-        self.unmeasured.flush_problem();
-        let mut total = self.unmeasured;
-        total.add(&self.measured);
+        self.measured.tally.flush_problem();
+        self.unmeasured.tally.flush_problem();
+        let (mut total, mut arrivals) = (self.unmeasured.tally, self.unmeasured.arrivals);
+        total.add(&self.measured.tally);
+        arrivals.add(&self.measured.arrivals);
         let ran_dry_at = self.dry.then_some(self.last_answer_at);
-        Done { total, measured: self.measured, ran_dry_at, script: self.script }
+        Done {
+            total,
+            measured: self.measured.tally,
+            arrivals,
+            measured_arrivals: self.measured.arrivals,
+            ran_dry_at,
+            script: self.script,
+        }
+    }
+}
+
+/// Where the counts of this moment go.
+fn current<'a>(phase: &SharedPhase, measured: &'a mut Part, unmeasured: &'a mut Part) -> &'a mut Part {
+    if phase.get() == Phase::Measuring { measured } else { unmeasured }
+}
+
+/// The connection that has rested longest. Those that could not be opened again are passed over.
+fn next_free(free: &mut VecDeque<usize>, connections: &[Option<Connection>]) -> Option<usize> {
+    loop {
+        let index = free.pop_front()?;
+        if connections.get(index).is_some_and(Option::is_some) {
+            return Some(index);
+        }
     }
 }
