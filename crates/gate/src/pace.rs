@@ -1,0 +1,141 @@
+//! The pace of admission: how fast people may be let in, and how fast they were of late. It knows only counts and
+//! moments.
+
+use std::collections::VecDeque;
+
+use penstock_domain::Timestamp;
+
+/// An admission that had to wait may be made up for, but not by more than this.
+const BURST_SECONDS: f64 = 0.25;
+/// The pace is measured over the last so many milliseconds …
+const WINDOW_MILLIS: i64 = 10_000;
+/// … from notes that are at least so far apart …
+const NOTE_EVERY_MILLIS: i64 = 250;
+/// … and is not known before so much has been seen.
+const MIN_WINDOW_MILLIS: i64 = 1_000;
+/// Longer gaps between two looks than this count as this: a process that slept does not make up for it.
+const MAX_GAP_SECONDS: f64 = 1.0;
+
+/// Tokens for admissions: so many a second, with a small burst, and always at least one at a time.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    per_second: f64,
+    most: f64,
+    saved: f64,
+}
+
+impl Allowance {
+    pub(crate) fn new(per_second: u32) -> Self {
+        let per_second = f64::from(per_second.max(1));
+        let most = (per_second * BURST_SECONDS).max(1.0);
+        Self { per_second, most, saved: most }
+    }
+
+    pub(crate) fn accrue(&mut self, seconds: f64) {
+        let seconds = seconds.clamp(0.0, MAX_GAP_SECONDS);
+        // What one gap brings may be spent whole, so that slow ticks keep the pace, too.
+        let most = self.most.max(self.per_second * seconds);
+        self.saved = (self.saved + seconds * self.per_second).min(most);
+    }
+
+    pub(crate) fn whole(&self) -> u64 {
+        self.saved as u64
+    }
+
+    pub(crate) fn spend(&mut self, count: u64) {
+        self.saved = (self.saved - count as f64).max(0.0);
+    }
+}
+
+/// Measures admissions of the last ten seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    notes: VecDeque<(Timestamp, u64)>,
+}
+
+impl Measured {
+    /// With nobody waiting there is nothing to measure.
+    pub(crate) fn forget(&mut self) {
+        self.notes.clear();
+    }
+
+    /// `admitted` people ever by `now`. Returns how many a second that were lately, if it is known.
+    pub(crate) fn note(&mut self, admitted: u64, now: Timestamp) -> Option<f64> {
+        if self.notes.back().is_none_or(|(noted_at, _)| now.millis_since(*noted_at) >= NOTE_EVERY_MILLIS) {
+            self.notes.push_back((now, admitted));
+        }
+        while self.notes.front().is_some_and(|(noted_at, _)| now.millis_since(*noted_at) > WINDOW_MILLIS) {
+            self.notes.pop_front();
+        }
+        let (since, before) = self.notes.front()?;
+        let (millis, people) = (now.millis_since(*since), admitted.saturating_sub(*before));
+        (millis >= MIN_WINDOW_MILLIS && people > 0).then(|| people as f64 * 1_000.0 / millis as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + millis)
+    }
+
+    fn let_in(allowance: &mut Allowance, ticks: u32, tick_seconds: f64) -> u64 {
+        let mut people = 0;
+        for _ in 0..ticks {
+            allowance.accrue(tick_seconds);
+            let now = allowance.whole();
+            allowance.spend(now);
+            people += now;
+        }
+        people
+    }
+
+    #[test]
+    fn the_pace_is_kept_at_low_and_high_rates_and_at_slow_ticks() {
+        for (per_second, tick_seconds) in
+            [(1, 0.1), (3, 0.1), (7, 0.5), (1_000, 0.1), (1_000, 0.9), (50_000, 0.1)]
+        {
+            let mut allowance = Allowance::new(per_second);
+            let people = let_in(&mut allowance, 600, tick_seconds) as f64;
+            let (expected, burst) =
+                (600.0 * tick_seconds * f64::from(per_second), f64::from(per_second).max(4.0));
+            assert!(people >= expected - 1.0, "{per_second} a second: {people} of {expected}");
+            assert!(people <= expected + burst / 4.0 + 1.0, "{per_second} a second: {people} of {expected}");
+        }
+    }
+
+    #[test]
+    fn who_was_not_let_in_for_long_is_not_made_up_for() {
+        let mut allowance = Allowance::new(100);
+        (0..1_000).for_each(|_| allowance.accrue(0.1));
+        assert_eq!(allowance.whole(), 25);
+        allowance.accrue(3_600.0);
+        assert!(allowance.whole() <= 100, "{allowance:?}");
+    }
+
+    #[test]
+    fn the_pace_is_not_known_before_a_second_has_been_seen_nor_if_nobody_moves() {
+        let mut measured = Measured::default();
+        assert_eq!(measured.note(0, at(0)), None);
+        assert_eq!(measured.note(50, at(900)), None);
+        assert_eq!(measured.note(60, at(1_000)), Some(60.0));
+        assert_eq!((2..12).map(|second| measured.note(60, at(second * 1_000))).last(), Some(None));
+        measured.forget();
+        assert_eq!(measured.note(90, at(12_000)), None);
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_last_ten_seconds_and_takes_little_memory() {
+        let mut measured = Measured::default();
+        let mut admitted = 0;
+        let mut pace = None;
+        for tick in 0..1_000 {
+            admitted += if tick < 500 { 100 } else { 5 };
+            pace = measured.note(admitted, at(tick * 100));
+        }
+        assert!((45.0..=55.0).contains(&pace.unwrap()), "{pace:?}");
+        assert!(measured.notes.len() <= 42, "{}", measured.notes.len());
+    }
+}

@@ -1,0 +1,190 @@
+//! A ticket of the waiting room: a signed number, so that nobody has to be remembered. Its owner can read the
+//! number in it; only we can make one. It knows nothing of places or turns.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use penstock_domain::{BuyerId, SaleId};
+use sha2::{Digest as _, Sha256};
+
+use crate::keys::{KeyRing, Purpose, SIGNATURE_BYTES, Signature};
+
+const BUYER_TAG_BYTES: usize = 8;
+const SEAL_BYTES: usize = BUYER_TAG_BYTES + SIGNATURE_BYTES;
+/// Base 64 without padding.
+const SEAL_CHARACTERS: usize = (SEAL_BYTES * 4).div_ceil(3);
+
+/// Tells buyers apart without naming them: a ticket may be shown to others.
+type BuyerTag = [u8; BUYER_TAG_BYTES];
+type Seal = [u8; SEAL_BYTES];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub number: u64,
+    sale: SaleId,
+    buyer_tag: BuyerTag,
+}
+
+impl Ticket {
+    pub fn belongs_to(&self, buyer: &BuyerId) -> bool {
+        self.buyer_tag == buyer_tag(self.sale, buyer)
+    }
+}
+
+/// `<number>.<buyer tag and signature in base 64>`
+pub fn issue_ticket(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, number: u64) -> String {
+    let tag = buyer_tag(sale, buyer);
+    let mut seal = [0; SEAL_BYTES];
+    seal[..BUYER_TAG_BYTES].copy_from_slice(&tag);
+    seal[BUYER_TAG_BYTES..].copy_from_slice(&keys.sign(Purpose::Ticket, &message(sale, number, &tag).each()));
+    let mut text = number.to_string();
+    text.push('.');
+    URL_SAFE_NO_PAD.encode_string(seal, &mut text);
+    text
+}
+
+/// None: forged, of another sale, or not written exactly as we write it.
+pub fn read_ticket(keys: &KeyRing, sale: SaleId, text: &str) -> Option<Ticket> {
+    let (number, seal) = parse(text)?;
+    let (mut buyer_tag, mut signature): (BuyerTag, Signature) = ([0; BUYER_TAG_BYTES], [0; SIGNATURE_BYTES]);
+    buyer_tag.copy_from_slice(&seal[..BUYER_TAG_BYTES]);
+    signature.copy_from_slice(&seal[BUYER_TAG_BYTES..]);
+    let message = message(sale, number, &buyer_tag);
+    keys.verifies(Purpose::Ticket, &message.each(), &signature).then_some(Ticket { number, sale, buyer_tag })
+}
+
+/// The number of a ticket as anybody can read it, without knowing whether the ticket is genuine.
+pub fn ticket_number(text: &str) -> Option<u64> {
+    parse(text).map(|(number, _)| number)
+}
+
+struct Message {
+    sale: [u8; 8],
+    number: [u8; 8],
+    buyer_tag: BuyerTag,
+}
+
+impl Message {
+    fn each(&self) -> [&[u8]; 3] {
+        [&self.sale, &self.number, &self.buyer_tag]
+    }
+}
+
+fn message(sale: SaleId, number: u64, buyer_tag: &BuyerTag) -> Message {
+    Message { sale: sale.as_u64().to_be_bytes(), number: number.to_be_bytes(), buyer_tag: *buyer_tag }
+}
+
+fn buyer_tag(sale: SaleId, buyer: &BuyerId) -> BuyerTag {
+    let digest = Sha256::new()
+        .chain_update(b"penstock buyer 1")
+        .chain_update(sale.as_u64().to_be_bytes())
+        .chain_update(buyer.as_str())
+        .finalize();
+    let mut tag = [0; BUYER_TAG_BYTES];
+    tag.copy_from_slice(&digest[..BUYER_TAG_BYTES]);
+    tag
+}
+
+/// Takes only the one way to write a ticket, so that two texts are never the same ticket.
+fn parse(text: &str) -> Option<(u64, Seal)> {
+    let (number, seal_text) = text.split_once('.')?;
+    let canonical =
+        number.bytes().all(|byte| byte.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
+    if !canonical || seal_text.len() != SEAL_CHARACTERS {
+        return None;
+    }
+    let mut seal = [0; SEAL_BYTES];
+    // Trailing bits that aren't zero are refused by the decoder.
+    let length = URL_SAFE_NO_PAD.decode_slice(seal_text, &mut seal).ok()?;
+    (length == SEAL_BYTES).then_some((number.parse().ok()?, seal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> KeyRing {
+        KeyRing::new(&[1; 32], None)
+    }
+
+    fn sale() -> SaleId {
+        SaleId::from_random(7)
+    }
+
+    fn buyer(name: &str) -> BuyerId {
+        BuyerId::of_subject(name).unwrap()
+    }
+
+    #[test]
+    fn a_ticket_tells_its_number_and_its_owner() {
+        for number in [0, 1, 9, 10, 1_234_567, u64::MAX] {
+            let text = issue_ticket(&keys(), sale(), &buyer("ada"), number);
+            assert!(text.starts_with(&format!("{number}.")), "{text}");
+            let ticket = read_ticket(&keys(), sale(), &text).unwrap();
+            assert_eq!(ticket.number, number);
+            assert!(ticket.belongs_to(&buyer("ada")));
+            assert!(!ticket.belongs_to(&buyer("bob")));
+            assert_eq!(ticket_number(&text), Some(number));
+        }
+    }
+
+    #[test]
+    fn a_ticket_of_another_sale_or_of_other_keys_is_refused() {
+        let text = issue_ticket(&keys(), sale(), &buyer("ada"), 5);
+        assert_eq!(read_ticket(&keys(), SaleId::from_random(8), &text), None);
+        assert_eq!(read_ticket(&KeyRing::new(&[2; 32], None), sale(), &text), None);
+        assert!(read_ticket(&KeyRing::new(&[2; 32], Some(&[1; 32])), sale(), &text).is_some());
+        assert_eq!(read_ticket(&KeyRing::new(&[3; 32], Some(&[2; 32])), sale(), &text), None);
+    }
+
+    #[test]
+    fn a_pass_is_no_ticket_even_if_it_signs_the_same() {
+        let tag = buyer_tag(sale(), &buyer("ada"));
+        let signature = keys().sign(Purpose::Pass, &message(sale(), 5, &tag).each());
+        let seal = URL_SAFE_NO_PAD.encode([&tag[..], &signature[..]].concat());
+        assert_eq!(read_ticket(&keys(), sale(), &format!("5.{seal}")), None);
+    }
+
+    #[test]
+    fn a_ticket_with_one_bit_changed_is_refused() {
+        let text = issue_ticket(&keys(), sale(), &buyer("ada"), 512);
+        for bit in 0..text.len() * 8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let Ok(forged) = String::from_utf8(bytes) else { continue };
+            assert_eq!(read_ticket(&keys(), sale(), &forged), None, "bit {bit}: {forged}");
+        }
+        for seal_bit in 0..SEAL_BYTES * 8 {
+            let (number, mut seal) = parse(&text).unwrap();
+            seal[seal_bit / 8] ^= 1 << (seal_bit % 8);
+            let forged = format!("{number}.{}", URL_SAFE_NO_PAD.encode(seal));
+            assert_eq!(read_ticket(&keys(), sale(), &forged), None, "bit {seal_bit} of the seal");
+        }
+    }
+
+    #[test]
+    fn a_ticket_can_be_written_in_one_way_only() {
+        let text = issue_ticket(&keys(), sale(), &buyer("ada"), 12);
+        let (_, seal) = text.split_once('.').unwrap();
+        // The last character carries four bits that mean nothing.
+        let (most, _) = seal.split_at(seal.len() - 1);
+        let same_bytes = (b'A'..=b'z').map(char::from).map(|last| format!("12.{most}{last}"));
+        let readable = same_bytes.filter(|text| read_ticket(&keys(), sale(), text).is_some()).count();
+        assert_eq!(readable, 1);
+        for number in ["012", "+12", " 12", "12 ", "1２", "", "-12", "0x0c", "18446744073709551628"] {
+            let other = format!("{number}.{seal}");
+            assert_eq!(read_ticket(&keys(), sale(), &other), None, "{other}");
+            assert_eq!(ticket_number(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_truncated_or_longer_text_is_no_ticket() {
+        let text = issue_ticket(&keys(), sale(), &buyer("ada"), 12);
+        for length in 0..text.len() {
+            assert_eq!(read_ticket(&keys(), sale(), &text[..length]), None, "{length} characters");
+            assert_eq!(ticket_number(&text[..length]), None, "{length} characters");
+        }
+        for tail in ["=", "A", "==", ".", "\n"] {
+            assert_eq!(read_ticket(&keys(), sale(), &format!("{text}{tail}")), None, "{tail:?}");
+        }
+    }
+}

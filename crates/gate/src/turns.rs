@@ -1,0 +1,234 @@
+//! Whose turn it is: the admissions of the last while, as steps of places, and how many of each step have not
+//! taken a pass yet. Places only; it knows no numbers, no sale and no clock.
+
+use std::collections::VecDeque;
+
+use penstock_domain::Timestamp;
+
+/// Admissions that are closer together become one step, so that the number of steps has a bound.
+const MIN_STEP_MILLIS: i64 = 100;
+const STEPS_PER_TURN: i64 = 512;
+/// So much longer than the turn lasts its place is kept, for who asked for a pass at the last moment: his turn must
+/// not be given to another while his pass is being made.
+const GRACE_MILLIS: i64 = 500;
+
+#[derive(Debug)]
+struct Step {
+    began_at: Timestamp,
+    /// The turn of everybody in the step ends here.
+    until: Timestamp,
+    from: u64,
+    to: u64,
+    /// People who may still take a pass and are counted on.
+    pending: u64,
+    /// A bit for each place that has become a pass.
+    taken: Vec<u64>,
+}
+
+impl Step {
+    /// True the first time.
+    fn mark_taken(&mut self, place: u64) -> bool {
+        let offset = place - self.from;
+        let (word, mask) = ((offset / 64) as usize, 1 << (offset % 64));
+        if self.taken.len() <= word {
+            self.taken.resize(word + 1, 0);
+        }
+        let first = self.taken[word] & mask == 0;
+        self.taken[word] |= mask;
+        first
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Turns {
+    steps: VecDeque<Step>,
+    turn_millis: i64,
+    step_millis: i64,
+    pending: u64,
+    /// Turns that became passes since the last `settle`.
+    taken_lately: u64,
+    /// The places below were admitted before a restart and are not counted on.
+    restored: u64,
+}
+
+impl Turns {
+    pub(crate) fn lasting(turn_seconds: u32) -> Self {
+        let turn_millis = i64::from(turn_seconds) * 1_000;
+        let step_millis = MIN_STEP_MILLIS.max(turn_millis / STEPS_PER_TURN);
+        Self { steps: VecDeque::new(), turn_millis, step_millis, pending: 0, taken_lately: 0, restored: 0 }
+    }
+
+    /// The places below `admitted` had their turn before a restart. They get a new one, and nobody counts on them.
+    pub(crate) fn restore(&mut self, admitted: u64, now: Timestamp) {
+        self.restored = admitted;
+        self.admit(0, admitted, 0, now);
+        // What follows is a step of its own.
+        self.steps.iter_mut().for_each(|step| step.began_at = now.plus_millis(-self.step_millis));
+    }
+
+    /// The places `from..to` have their turn; `counted` of them are expected to use it.
+    pub(crate) fn admit(&mut self, from: u64, to: u64, counted: u64, now: Timestamp) {
+        let until = now.plus_millis(self.turn_millis);
+        self.pending += counted;
+        match self.steps.back_mut() {
+            Some(last) if now.millis_since(last.began_at) < self.step_millis => {
+                last.to = to;
+                last.until = until;
+                last.pending += counted;
+            }
+            _ => {
+                let taken = Vec::new();
+                self.steps.push_back(Step { began_at: now, until, from, to, pending: counted, taken });
+            }
+        }
+    }
+
+    /// Forgets the turns that are over. True: since `before`, somebody's turn has ended.
+    pub(crate) fn settle(&mut self, before: Timestamp, now: Timestamp) -> bool {
+        let ended = self.steps.iter().any(|step| step.until > before && step.until <= now);
+        while let Some(step) = self.steps.front()
+            && now.millis_since(step.until) >= GRACE_MILLIS
+        {
+            self.pending -= step.pending;
+            self.steps.pop_front();
+        }
+        self.taken_lately = 0;
+        ended
+    }
+
+    /// The clock was set back by so much: what was to end then ends as much earlier.
+    pub(crate) fn set_back(&mut self, millis: i64) {
+        for step in &mut self.steps {
+            step.began_at = step.began_at.plus_millis(-millis);
+            step.until = step.until.plus_millis(-millis);
+        }
+    }
+
+    /// When the turn of this place ends. None: it is over, or it has not begun.
+    pub(crate) fn until(&self, place: u64, now: Timestamp) -> Option<Timestamp> {
+        let step = self.steps.get(self.index(place)?)?;
+        (now < step.until).then_some(step.until)
+    }
+
+    /// This turn has become a pass. Saying it twice changes nothing.
+    pub(crate) fn taken(&mut self, place: u64) {
+        let Some(step) = self.index(place).and_then(|index| self.steps.get_mut(index)) else { return };
+        if place < self.restored {
+            return;
+        }
+        if step.mark_taken(place) && step.pending > 0 {
+            step.pending -= 1;
+            self.pending -= 1;
+            self.taken_lately += 1;
+        }
+    }
+
+    fn index(&self, place: u64) -> Option<usize> {
+        let index = self.steps.partition_point(|step| step.to <= place);
+        self.steps.get(index).filter(|step| step.from <= place).map(|_| index)
+    }
+
+    /// People who may still take a pass.
+    pub(crate) fn pending(&self) -> u64 {
+        self.pending
+    }
+
+    /// What to count on beside a number of live passes that was taken since the last `settle`, but maybe before
+    /// the latest turns became passes: one of them is rather counted twice than not at all.
+    pub(crate) fn spoken_for(&self) -> u64 {
+        self.pending + self.taken_lately
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + millis)
+    }
+
+    #[test]
+    fn a_turn_lasts_as_long_as_it_should_and_then_makes_room() {
+        let mut turns = Turns::lasting(60);
+        turns.admit(0, 3, 3, at(0));
+        turns.admit(3, 5, 2, at(1_000));
+        assert_eq!(turns.until(2, at(59_999)), Some(at(60_000)));
+        assert_eq!(turns.until(2, at(60_000)), None);
+        assert_eq!(turns.until(3, at(60_000)), Some(at(61_000)));
+        assert_eq!(turns.until(5, at(0)), None);
+        assert!(turns.settle(at(59_900), at(60_000)));
+        assert_eq!(turns.pending(), 5, "a pass may be in the making");
+        assert!(!turns.settle(at(60_000), at(60_000 + GRACE_MILLIS)));
+        assert_eq!(turns.pending(), 2);
+        assert_eq!(turns.until(2, at(0)), None, "a turn that was forgotten is over");
+    }
+
+    #[test]
+    fn a_turn_that_became_a_pass_is_no_longer_pending_and_counts_once() {
+        let mut turns = Turns::lasting(60);
+        turns.admit(0, 100, 100, at(0));
+        for place in [70, 70, 3, 70, 3] {
+            turns.taken(place);
+        }
+        turns.taken(100);
+        assert_eq!((turns.pending(), turns.spoken_for()), (98, 100));
+        turns.settle(at(0), at(100));
+        assert_eq!((turns.pending(), turns.spoken_for()), (98, 98));
+        (0..100).for_each(|place| turns.taken(place));
+        assert_eq!(turns.pending(), 0);
+        turns.settle(at(0), at(100_000));
+        assert_eq!(turns.pending(), 0);
+    }
+
+    #[test]
+    fn who_is_not_counted_on_makes_no_room_by_coming() {
+        let mut turns = Turns::lasting(60);
+        turns.admit(0, 10, 2, at(0));
+        (0..10).for_each(|place| turns.taken(place));
+        assert_eq!(turns.pending(), 0);
+    }
+
+    #[test]
+    fn who_was_admitted_before_a_restart_has_a_new_turn_and_is_not_counted_on() {
+        let mut turns = Turns::lasting(60);
+        turns.restore(1_000_000, at(0));
+        turns.admit(1_000_000, 1_000_002, 2, at(10));
+        assert_eq!(turns.until(0, at(59_999)), Some(at(60_000)));
+        assert_eq!(turns.until(1_000_001, at(0)), Some(at(60_010)));
+        turns.taken(7);
+        assert_eq!(turns.pending(), 2);
+        turns.taken(1_000_001);
+        assert_eq!(turns.pending(), 1);
+        assert_eq!(turns.steps[1].taken.len(), 1, "memory is taken for the counted only");
+    }
+
+    #[test]
+    fn the_number_of_steps_has_a_bound_and_nobody_loses_time_by_it() {
+        for turn_seconds in [1, 120, 3_600, 86_400] {
+            let mut turns = Turns::lasting(turn_seconds);
+            let mut most = 0;
+            let tick_millis = (i64::from(turn_seconds) * 1_000 / 5_000).max(10);
+            for tick in 0..12_000_u64 {
+                let now = at(tick as i64 * tick_millis);
+                turns.settle(now, now);
+                turns.admit(tick, tick + 1, 1, now);
+                assert!(turns.until(tick, now) >= Some(now.plus_seconds(turn_seconds)));
+                most = most.max(turns.steps.len());
+            }
+            assert!(most <= STEPS_PER_TURN as usize + 6, "{most} steps for {turn_seconds} seconds");
+            assert_eq!(turns.pending(), turns.steps.iter().map(|step| step.pending).sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_prolongs_no_turn() {
+        let mut turns = Turns::lasting(60);
+        turns.admit(0, 1, 1, at(3_600_000));
+        turns.set_back(3_600_000);
+        turns.admit(1, 2, 1, at(1_000));
+        assert_eq!(turns.until(0, at(0)), Some(at(60_000)));
+        turns.settle(at(0), at(60_000 + GRACE_MILLIS));
+        assert_eq!(turns.pending(), 1);
+    }
+}
