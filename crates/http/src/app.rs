@@ -1,15 +1,16 @@
 //! Everything the handlers share, and how a handler gets at who is asking.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use penstock_domain::Timestamp;
 use penstock_gate::{AddressKey, KeyedLimit};
 use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    gate::Gate,
     identity::{Caller, Identity, InvalidJwtKey},
     lane::Refusals,
     options::Options,
@@ -28,11 +29,14 @@ pub(crate) struct App {
     pub(crate) otp_by_address: KeyedLimit<AddressKey>,
     pub(crate) sign_in_by_address: KeyedLimit<AddressKey>,
     pub(crate) sign_in_by_phone: KeyedLimit<String>,
+    pub(crate) gate: Gate,
     pub(crate) refusals: Refusals,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) started_at: Timestamp,
     /// One audit at a time: it reads everything.
     pub(crate) auditing: Arc<Semaphore>,
+    /// Becomes true when the server stops.
+    pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) options: Options,
 }
 
@@ -43,8 +47,13 @@ impl App {
         storefront: Arc<Storefront>,
         ledger: Ledger,
         records: Records,
+        stopping: watch::Receiver<bool>,
     ) -> Result<Self, InvalidJwtKey> {
+        let started_at = (options.clock)();
+        let gate = Gate::new(options.gate.clone(), &options.secrets.borrow(), started_at);
         Ok(Self {
+            gate,
+            stopping,
             storefront,
             ledger,
             records,
@@ -55,7 +64,7 @@ impl App {
             sign_in_by_phone: KeyedLimit::new(options.sign_in_by_phone),
             refusals: Refusals::new(&options.problem_type_base),
             tallies: (0..workers).map(|_| Arc::default()).collect(),
-            started_at: (options.clock)(),
+            started_at,
             auditing: Arc::new(Semaphore::new(1)),
             options,
         })
@@ -118,25 +127,5 @@ impl FromRequestParts<Arc<App>> for Admin {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let caller = Caller::from_request_parts(parts, app).await?;
         Self::verify(&caller, app).await
-    }
-}
-
-/// The address a request comes from; None for loopback, which limits don't concern.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
-impl Peer {
-    /// Checks a limit by address.
-    pub(crate) fn within(self, limit: &KeyedLimit<AddressKey>, now: Timestamp) -> Result<(), Problem> {
-        let Some(key) = AddressKey::of(self.0) else { return Ok(()) };
-        Ok(limit.check(&key, now)?)
-    }
-}
-
-impl FromRequestParts<Arc<App>> for Peer {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
-        parts.extensions.get::<Self>().copied().ok_or(Code::Internal.into())
     }
 }

@@ -21,10 +21,11 @@ use penstock_domain::SaleId;
 use tower::Service as _;
 
 use crate::{
-    app::{App, Peer},
+    app::App,
     connection::Pulse,
     json::read_frames,
     orders,
+    peer::{Peer, Remote, X_FORWARDED_FOR},
     problem::{Code, PROBLEM_JSON, Problem},
     tally::{Group, Outcome, Pending, Tally},
 };
@@ -41,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) app: Arc<App>,
     pub(crate) router: Router,
     pub(crate) tally: Arc<Tally>,
-    pub(crate) peer: Peer,
+    pub(crate) remote: Remote,
     pub(crate) pulse: Arc<Pulse>,
 }
 
@@ -68,11 +69,16 @@ pub(crate) fn sale_of_order_path(path: &str) -> Option<SaleId> {
 }
 
 impl Entry {
+    fn peer(&self, headers: &HeaderMap) -> Peer {
+        let forwarded = headers.get_all(X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
+        self.remote.peer(forwarded, &self.app.options.trusted_proxies)
+    }
+
     fn claim(&self, sale: SaleId, request: Request<Incoming>) -> EntryFuture {
         let app = Arc::clone(&self.app);
         let pending = Pending::new(&self.tally, Group::Claim);
         let pulse = Arc::clone(&self.pulse);
-        let peer = self.peer;
+        let peer = self.peer(request.headers());
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             // As long as the client owes us the body, the connection counts as idle, which bounds the wait.
@@ -101,7 +107,8 @@ impl Entry {
         let working = self.pulse.working();
         let mut router = self.router.clone();
         let mut request = request.map(axum::body::Body::new);
-        request.extensions_mut().insert(self.peer);
+        let peer = self.peer(request.headers());
+        request.extensions_mut().insert(peer);
         Box::pin(async move {
             let routed = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
             let (reply, outcome) = match routed {

@@ -33,14 +33,15 @@ use tokio::{
 pub(crate) use self::answers::Refusals;
 use self::{
     answers::{DateCache, write_decided, write_last_refusal},
-    head::{ClaimHead, Head},
+    head::{ClaimHead, Forwarded, Head},
 };
 use crate::{
-    app::{App, Peer},
+    app::App,
     connection::{Pulse, Working},
     entry::Entry,
     json,
     orders::{self, Attempt, ClaimRequest},
+    peer::{Peer, Remote},
     problem::{Code, Problem},
     storefront::Details,
     tally::{Group, Outcome, Pending, Tally},
@@ -95,7 +96,7 @@ pub(crate) struct Lane {
     stream: TcpStream,
     app: Arc<App>,
     tally: Arc<Tally>,
-    peer: Peer,
+    remote: Remote,
     pulse: Arc<Pulse>,
     mode: Mode,
     /// Read and not yet judged or passed on.
@@ -115,7 +116,7 @@ impl Lane {
             stream,
             app: Arc::clone(&entry.app),
             tally: Arc::clone(&entry.tally),
-            peer: entry.peer,
+            remote: entry.remote,
             pulse: Arc::clone(&entry.pulse),
             mode: Mode::Open,
             pending: Vec::new(),
@@ -156,15 +157,25 @@ impl Lane {
         let authorization = claim.authorization.filter(|_| claim.has_json && !self.pulse.is_finishing())?;
         let identify = || self.app.identity.bearer(authorization, now);
         let read = || json::parse(body);
-        let request =
-            ClaimRequest { sale: claim.sale, key: claim.key, now, pass: claim.pass, peer: self.peer };
+        let peer = self.peer(claim)?;
+        let request = ClaimRequest { sale: claim.sale, key: claim.key, now, pass: claim.pass, peer };
         orders::check(&self.app, request, identify, read).ok()
+    }
+
+    /// Where the claim comes from. None: its proxies' headers are hyper's to put together.
+    fn peer(&self, claim: &ClaimHead<'_>) -> Option<Peer> {
+        let forwarded = match (self.remote, claim.forwarded) {
+            (Remote::Proxy(_), Forwarded::Several) => return None,
+            (_, Forwarded::Once(list)) => Some(list),
+            _ => None,
+        };
+        Some(self.remote.peer(forwarded.into_iter(), &self.app.options.trusted_proxies))
     }
 
     fn decide(&mut self, attempt: Attempt) {
         let app = Arc::clone(&self.app);
         let decision = async move {
-            let decided = AssertUnwindSafe(attempt.decide(&app.ledger)).catch_unwind().await;
+            let decided = AssertUnwindSafe(attempt.decide(&app)).catch_unwind().await;
             decided.unwrap_or_else(|_| Err(Code::Internal.into()))
         };
         self.deciding = Some(Deciding {

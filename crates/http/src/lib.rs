@@ -25,6 +25,7 @@ mod orders;
 mod otp;
 mod pages;
 mod passwords;
+mod peer;
 mod phone;
 mod problem;
 mod routes;

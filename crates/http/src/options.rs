@@ -3,11 +3,12 @@
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+use ipnet::IpNet;
 use penstock_gate::LimitOptions;
 use penstock_ledger::Clock;
 use tokio::sync::watch;
 
-use crate::secrets::Secrets;
+use crate::{gate::GateOptions, secrets::Secrets};
 
 const DAY_SECONDS: u32 = 24 * 3600;
 
@@ -41,12 +42,20 @@ pub struct Options {
     pub password_hashes_waiting: usize,
     /// Open connections over all workers; more wait to be accepted.
     pub max_connections: usize,
-    /// How long a connection may go without completing the next request.
+    /// Open connections of one address; one more is closed at once. Loopback and trusted proxies are exempt.
+    pub max_connections_per_address: usize,
+    /// The proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// How long a request may take to arrive, from its first byte to its last.
+    pub request_timeout: Duration,
+    /// How long a connection may go without completing the next request, or without taking our answer.
     pub idle_timeout: Duration,
     /// How long `Server::stop` waits for requests under way.
     pub drain_timeout: Duration,
     /// What is put before a code to make a problem's `type`; `/errors/` is served by this server.
     pub problem_type_base: String,
+    /// Challenges, passes, waiting rooms and limits.
+    pub gate: GateOptions,
     /// How settlement is getting on, for the metrics.
     pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
 }
@@ -70,9 +79,13 @@ impl Options {
             password_hashes_at_once: 0,
             password_hashes_waiting: 64,
             max_connections: 65_536,
+            max_connections_per_address: 1_024,
+            trusted_proxies: Vec::new(),
+            request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             drain_timeout: Duration::from_secs(30),
             problem_type_base: "/errors/".to_owned(),
+            gate: GateOptions::default(),
             settlement: Arc::new(SettlementView::default),
         }
     }

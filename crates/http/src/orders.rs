@@ -1,7 +1,7 @@
 //! Orders: placing, reading, paying and cancelling them. The ledger decides and is asked first; the records
 //! only know what has been settled.
 
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc, time::Instant};
 
 use axum::{
     extract::{Request, State},
@@ -12,19 +12,21 @@ use hyper::{
     HeaderMap, Method, StatusCode,
     header::{CONTENT_TYPE, HeaderName},
 };
-use penstock_domain::{BuyerId, Claim, KeyDigest, Order, OrderId, SaleId, Timestamp};
-use penstock_ledger::Ledger;
+use penstock_domain::{BuyerId, Claim, ClaimRefusal, KeyDigest, Order, OrderId, SaleId, Timestamp};
+use penstock_gate::InFlight;
+use penstock_ledger::LedgerError;
 use penstock_records::OrderRow;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{App, Peer},
+    app::App,
     entry::{APPLICATION_JSON, CountAs},
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
+    peer::Peer,
     problem::{Code, Problem},
-    storefront::Details,
+    storefront::{Details, Shelf},
     tally::Outcome,
     wire::{OrderTemplate, OrderView, Page},
 };
@@ -57,7 +59,11 @@ pub(crate) struct ClaimRequest<'a> {
 /// A claim that can be put to the ledger.
 pub(crate) struct Attempt {
     claim: Claim,
+    shelf: Arc<Shelf>,
     details: Arc<Details>,
+    /// Why nothing new may come of it; an order that was accepted before is still found.
+    only_recall: Option<Problem>,
+    in_flight: InFlight,
 }
 
 /// Checks everything that can be checked without the ledger, the cheapest first.
@@ -74,18 +80,43 @@ pub(crate) fn check(
         return Err(Code::from(refusal).into());
     }
     let details = shelf.details().ok_or(Code::Unavailable)?;
+    app.gate.check_origin(request.peer, now)?;
+    let in_flight = app.gate.enter()?;
     let buyer = identify()?.buyer()?;
+    app.gate.check_buyer(&buyer, now)?;
+    let mut only_recall = None;
+    if details.row.gate.pass_required {
+        only_recall = app.gate.check_pass((sale, &buyer), request.pass, now).err();
+        // Who was accepted with a pass gets the first answer again when the pass is over.
+        if let Some(problem) = only_recall.take_if(|_| !latch.may_have_accepted(key)) {
+            return Err(problem);
+        }
+    }
     let OrderRequest { quantity } = read()?;
     if quantity == 0 {
         return Err(Problem::invalid_field("quantity", "has to be at least 1"));
     }
-    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, details })
+    app.gate.pour(now)?;
+    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, shelf, details, only_recall, in_flight })
 }
 
 impl Attempt {
     /// Lets the ledger decide. Also answers how the order is to be written.
-    pub(crate) async fn decide(self, ledger: &Ledger) -> Result<(Order, Arc<Details>), Problem> {
-        let order = ledger.claim(self.claim).await?;
+    pub(crate) async fn decide(self, app: &App) -> Result<(Order, Arc<Details>), Problem> {
+        let began = Instant::now();
+        let decided = match self.only_recall {
+            None => app.ledger.claim(self.claim).await.map_err(Problem::from),
+            Some(problem) => app.ledger.recall(self.claim).await.map_err(|error| match error {
+                LedgerError::Refused(ClaimRefusal::NotAccepted) => problem,
+                other => other.into(),
+            }),
+        };
+        let now = app.now();
+        self.in_flight.finished(began.elapsed(), now);
+        let order = decided?;
+        if let Some(gate) = self.shelf.gate.get() {
+            gate.head.used(&order.buyer, now);
+        }
         Ok((order, self.details))
     }
 }
@@ -106,7 +137,7 @@ pub(crate) async fn place(
         json::parse(&body?)
     };
     let request = ClaimRequest { sale, key, now, pass: only(headers, &PENSTOCK_PASS), peer };
-    let (order, details) = check(app, request, identify, read)?.decide(&app.ledger).await?;
+    let (order, details) = check(app, request, identify, read)?.decide(app).await?;
     Ok(details.order_template.body(&order))
 }
 
@@ -124,7 +155,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 /// An accepted order is a hold: its units are yours until `pay_before`. Send a new random `Idempotency-Key` with
 /// each order; a retry with the same key gets the first answer again.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/orders", tag = "orders",
-    params(("id" = String, Path, description = "The sale"), ("Idempotency-Key" = String, Header)),
+    params(("id" = String, Path, description = "The sale"), ("Idempotency-Key" = String, Header),
+        ("Penstock-Pass" = Option<String>, Header, description = "Where the sale's gate asks for a pass")),
     request_body = OrderRequest, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = OrderView)))]
 pub(crate) async fn place_order(

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{App, Peer},
+    app::App,
     json::{Complaints, Json},
+    peer::Peer,
     phone,
     problem::{Code, Problem},
 };

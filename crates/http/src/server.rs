@@ -22,12 +22,13 @@ use tokio::{
 };
 
 use crate::{
-    app::{App, Peer},
+    app::App,
     connection::{Connections, http1, serve},
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
     options::Options,
+    peer::Remote,
     routes,
     storefront::Storefront,
 };
@@ -70,12 +71,12 @@ impl Server {
             0 => thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
-        let app =
-            Arc::new(App::new(options, workers, storefront, ledger, records).map_err(StartError::JwtKey)?);
+        let (stopping, stop) = watch::channel(false);
+        let app = App::new(options, workers, storefront, ledger, records, stop.clone());
+        let app = Arc::new(app.map_err(StartError::JwtKey)?);
         housekeeping::load(&app).await?;
         let (address, listeners) = listen(app.options.listen, workers)
             .map_err(|error| StartError::Listen { address: app.options.listen, error })?;
-        let (stopping, stop) = watch::channel(false);
         let router = routes::router(Arc::clone(&app));
         let mut finished = Vec::new();
         for (number, listener) in listeners.into_iter().enumerate() {
@@ -197,7 +198,7 @@ impl Worker {
             app: Arc::clone(&self.app),
             router: self.router.clone(),
             tally: Arc::clone(&self.app.tallies[self.number]),
-            peer: Peer(peer.ip()),
+            remote: Remote::new(peer.ip(), &self.app.options.trusted_proxies),
             pulse: Arc::clone(&listed.pulse),
         };
         tokio::spawn(async move {

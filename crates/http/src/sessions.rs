@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    app::{App, Peer},
+    app::App,
     identity::{Caller, SESSION_COOKIE},
     json::Json,
     passwords::MAX_PASSWORD_BYTES,
+    peer::Peer,
     phone,
     problem::{Code, Problem},
     wire::{AccountView, Rfc3339},

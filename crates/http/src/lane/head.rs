@@ -21,6 +21,15 @@ pub(super) struct ClaimHead<'a> {
     pub(super) has_json: bool,
     /// The header `Penstock-Pass`, if it is there exactly once.
     pub(super) pass: Option<&'a [u8]>,
+    pub(super) forwarded: Forwarded<'a>,
+}
+
+/// What there is of `X-Forwarded-For`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forwarded<'a> {
+    Not,
+    Once(&'a [u8]),
+    Several,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +84,7 @@ struct Found<'a> {
     authorization: Once<'a>,
     content_type: Once<'a>,
     pass: Once<'a>,
+    forwarded: Once<'a>,
 }
 
 /// A header that should be there once.
@@ -104,6 +114,7 @@ impl<'a> Found<'a> {
             Kind::Authorization => self.authorization.take(header.value),
             Kind::ContentType => self.content_type.take(header.value),
             Kind::Pass => self.pass.take(header.value),
+            Kind::Forwarded => self.forwarded.take(header.value),
             Kind::Connection => return header.value.eq_ignore_ascii_case(b"keep-alive"),
             Kind::Framing => return false,
             Kind::Length => match (self.content_length, digits(header.value)) {
@@ -121,6 +132,11 @@ impl<'a> Found<'a> {
             authorization: self.authorization.get(),
             has_json: self.content_type.get().is_some_and(is_json),
             pass: self.pass.get(),
+            forwarded: match self.forwarded.times {
+                0 => Forwarded::Not,
+                1 => Forwarded::Once(self.forwarded.value),
+                _ => Forwarded::Several,
+            },
         })
     }
 }
@@ -130,6 +146,7 @@ enum Kind {
     Authorization,
     ContentType,
     Pass,
+    Forwarded,
     Length,
     Connection,
     /// What changes where the body ends or when it comes.
@@ -141,6 +158,7 @@ fn kind_of(name: &str) -> Kind {
     // By length first: that settles nearly all names.
     match name.len() {
         15 if name.eq_ignore_ascii_case("idempotency-key") => Kind::Key,
+        15 if name.eq_ignore_ascii_case("x-forwarded-for") => Kind::Forwarded,
         13 if name.eq_ignore_ascii_case("authorization") => Kind::Authorization,
         13 if name.eq_ignore_ascii_case("penstock-pass") => Kind::Pass,
         12 if name.eq_ignore_ascii_case("content-type") => Kind::ContentType,
@@ -194,6 +212,7 @@ mod tests {
             authorization: Some(b"Bearer x"),
             has_json: true,
             pass: Some(b"psp_x"),
+            forwarded: Forwarded::Not,
         };
         let expected = Head::Plain { head_length: head.len(), length: head.len() + 14, claim: Some(claim) };
         assert_eq!(read(head.as_bytes()), expected);
@@ -227,6 +246,18 @@ mod tests {
         assert!(!claim_of(&order(twice)).unwrap().has_json);
         let twice = "idempotency-key: k\r\npenstock-pass: psp_a\r\npenstock-pass: psp_b\r\n";
         assert_eq!(claim_of(&order(twice)).unwrap().pass, None);
+    }
+
+    #[test]
+    fn the_list_of_addresses_is_told_from_several_lists() {
+        let forwarded = |headers: &str| {
+            let head = order(&format!("idempotency-key: k\r\n{headers}"));
+            format!("{:?}", claim_of(&head).unwrap().forwarded)
+        };
+        let once = format!("{:?}", Forwarded::Once(b"1.2.3.4, 5.6.7.8"));
+        assert_eq!(forwarded("X-Forwarded-For: 1.2.3.4, 5.6.7.8\r\n"), once);
+        assert_eq!(forwarded("x-forwarded-for: 1.2.3.4\r\nx-forwarded-for: 5.6.7.8\r\n"), "Several");
+        assert_eq!(forwarded(""), "Not");
     }
 
     #[test]

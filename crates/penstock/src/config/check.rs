@@ -6,7 +6,7 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    Config,
+    Config, Networks,
     layers::Layers,
     settings::{Rule, SETTINGS},
 };
@@ -40,6 +40,7 @@ fn text_problem(rule: Rule, text: &str) -> Option<String> {
         Rule::Address if text.parse::<SocketAddr>().is_err() => {
             Some(format!("{text:?} is not an address such as 127.0.0.1:8080"))
         }
+        Rule::Networks => text.parse::<Networks>().err().map(|error| error.to_string()),
         Rule::OneOf(choices) if !choices.contains(&text) => {
             Some(format!("{text:?} is none of {}", choices.join(", ")))
         }

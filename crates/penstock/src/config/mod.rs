@@ -3,6 +3,7 @@
 
 mod check;
 mod layers;
+mod networks;
 mod print;
 mod settings;
 
@@ -16,6 +17,7 @@ use std::{
 use serde::Deserialize;
 
 use layers::{Complaint, Layers, Source};
+pub(crate) use networks::Networks;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +37,9 @@ pub(crate) struct Http {
     pub(crate) listen: SocketAddr,
     pub(crate) workers: usize,
     pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) trusted_proxies: Networks,
+    pub(crate) request_seconds: u64,
     pub(crate) idle_seconds: u64,
     pub(crate) drain_seconds: u64,
     pub(crate) secure_cookies: bool,

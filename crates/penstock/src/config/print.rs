@@ -33,7 +33,7 @@ fn bounds(rule: Rule) -> String {
         Rule::Between(min, max) => format!(" ({min} to {max})"),
         Rule::OneOf(choices) => format!(" ({})", choices.join(", ")),
         Rule::Flag => " (true, false)".to_owned(),
-        Rule::Text | Rule::Secret | Rule::Address | Rule::LogFilter => String::new(),
+        Rule::Text | Rule::Secret | Rule::Address | Rule::Networks | Rule::LogFilter => String::new(),
     }
 }
 

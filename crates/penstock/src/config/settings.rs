@@ -18,6 +18,8 @@ pub(crate) enum Rule {
     /// true or false.
     Flag,
     Address,
+    /// Addresses or networks, separated by commas; may be empty.
+    Networks,
     Between(i64, i64),
     OneOf(&'static [&'static str]),
     /// A filter of the `tracing` crate, such as `info` or `info,penstock_settle=debug`.
@@ -65,6 +67,20 @@ pub(crate) const SETTINGS: &[Setting] = &[
     text("http.listen", "127.0.0.1:8080", Rule::Address, "Where to listen. Port 0 takes any free port."),
     number("http.workers", 0, 0, 1024, "Threads that serve requests; 0 is one for each core."),
     number("http.max_connections", 65_536, 1, 16 * MILLION, "Open connections; more wait to be accepted."),
+    number(
+        "http.max_connections_per_address",
+        1_024,
+        1,
+        16 * MILLION,
+        "Open connections of one address; one more is closed. Loopback and trusted proxies are exempt.",
+    ),
+    text(
+        "http.trusted_proxies",
+        "",
+        Rule::Networks,
+        "Addresses or networks, separated by commas, whose X-Forwarded-For is believed, such as 10.0.0.0/8.",
+    ),
+    number("http.request_seconds", 10, 1, 3600, "How long a request may take to arrive; later is 408."),
     number("http.idle_seconds", 75, 1, 3600, "How long a connection may go without completing a request."),
     number("http.drain_seconds", 30, 0, 3600, "How long a stop waits for requests that are under way."),
     flag("http.secure_cookies", false, "Mark the session cookie Secure: for servers reached by HTTPS only."),

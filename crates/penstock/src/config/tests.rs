@@ -108,6 +108,31 @@ fn values_out_of_bounds_are_refused_together() {
 }
 
 #[test]
+fn trusted_proxies_are_addresses_and_networks() {
+    let proxies = |text: &str| load(&format!("[http]\ntrusted_proxies = \"{text}\"\n"), &[], None);
+    let shown = |text: &str| {
+        let config = proxies(text).unwrap().config;
+        config.http.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(""), Vec::<String>::new());
+    assert_eq!(shown("10.0.0.0/8, 192.0.2.7,2001:db8::/32"), ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32"]);
+    assert_eq!(shown("10.1.2.3/8"), ["10.0.0.0/8"], "the bits of the host don't count");
+    for wrong in ["proxy.example", "10.0.0.0/33", "10.0.0.0/8;192.0.2.7", "10.0.0.1,,10.0.0.2"] {
+        let text = proxies(wrong).unwrap_err().to_string();
+        assert!(text.contains("http.trusted_proxies") && text.contains("such as 10.0.0.0/8"), "{text}");
+    }
+    let text = complaint("", &[("PENSTOCK_HTTP__TRUSTED_PROXIES", "everybody")]);
+    assert!(text.contains("PENSTOCK_HTTP__TRUSTED_PROXIES") && text.contains("\"everybody\""), "{text}");
+}
+
+#[test]
+fn how_long_a_request_may_take_and_how_many_may_connect_have_defaults() {
+    let http = load("", &[], None).unwrap().config.http;
+    assert_eq!((http.request_seconds, http.max_connections_per_address), (10, 1024));
+    assert!(complaint("[http]\nrequest_seconds = 0\n", &[]).contains("has to be 1 to 3600"));
+}
+
+#[test]
 fn limits_that_contradict_each_other_are_refused() {
     let text = complaint("[ledger]\nmax_batch = 10\nmax_queued = 5\n", &[]);
     assert!(text.contains("ledger.max_batch") && text.contains("ledger.max_queued (5)"), "{text}");

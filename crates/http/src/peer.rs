@@ -1,0 +1,160 @@
+//! Where a request comes from: the address at the other end of its connection or, behind a proxy that is
+//! trusted, the address the proxy names. It knows nothing of what the limits do with it.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use hyper::header::HeaderName;
+use ipnet::IpNet;
+use penstock_domain::Timestamp;
+use penstock_gate::{AddressKey, KeyedLimit};
+
+use crate::{
+    app::App,
+    problem::{Code, Problem},
+};
+
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The address a request comes from, as the limits by address take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+impl Peer {
+    /// Checks a limit by address. Limits don't concern loopback.
+    pub(crate) fn within(self, limit: &KeyedLimit<AddressKey>, now: Timestamp) -> Result<(), Problem> {
+        let Some(key) = AddressKey::of(self.0) else { return Ok(()) };
+        Ok(limit.check(&key, now)?)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Peer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().copied().ok_or(Code::Internal.into())
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remote {
+    Client(IpAddr),
+    /// A trusted proxy: its requests come from many.
+    Proxy(IpAddr),
+}
+
+impl Remote {
+    pub(crate) fn new(address: IpAddr, trusted: &[IpNet]) -> Self {
+        let address = address.to_canonical();
+        if is_trusted(address, trusted) { Self::Proxy(address) } else { Self::Client(address) }
+    }
+
+    /// What counts for the number of connections of one address: neither loopback nor proxies do.
+    pub(crate) fn address_key(self) -> Option<AddressKey> {
+        match self {
+            Self::Client(address) => AddressKey::of(address),
+            Self::Proxy(_) => None,
+        }
+    }
+
+    /// Where a request on this connection comes from. `forwarded` are its `X-Forwarded-For` headers in their
+    /// order. Each proxy writes the address it sees at the end, so only the end can be believed: from there, the
+    /// first address that is no proxy of ours is the client's. What stands before it, the client may have made up.
+    pub(crate) fn peer<'a>(
+        self,
+        forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
+        trusted: &[IpNet],
+    ) -> Peer {
+        let proxy = match self {
+            Self::Client(address) => return Peer(address),
+            Self::Proxy(address) => address,
+        };
+        let mut farthest = proxy;
+        for entry in forwarded.flat_map(|header| header.split(|byte| *byte == b',')).rev() {
+            // Who writes something else is no proxy that can be relied on.
+            let Some(address) = parse(entry) else { return Peer(proxy) };
+            farthest = address;
+            if !is_trusted(address, trusted) {
+                break;
+            }
+        }
+        Peer(farthest)
+    }
+}
+
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|net| net.contains(&address))
+}
+
+/// An address, with or without a port: some proxies write it.
+fn parse(entry: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(entry).ok()?.trim();
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|with_port| with_port.ip()));
+    address.ok().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trusted() -> Vec<IpNet> {
+        ["10.0.0.0/8", "2001:db8:aaaa::/48"].map(|net| net.parse().unwrap()).to_vec()
+    }
+
+    fn peer(connection: &str, forwarded: &[&str]) -> String {
+        let remote = Remote::new(connection.parse().unwrap(), &trusted());
+        remote.peer(forwarded.iter().map(|header| header.as_bytes()), &trusted()).0.to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        assert_eq!(peer("203.0.113.9", &["198.51.100.1"]), "203.0.113.9");
+        assert_eq!(peer("10.1.2.3", &["198.51.100.1"]), "198.51.100.1");
+        assert_eq!(peer("::ffff:10.1.2.3", &["198.51.100.1"]), "198.51.100.1", "also as mapped IPv4");
+        assert_eq!(peer("2001:db8:aaaa::1", &["2001:db8:bbbb::7"]), "2001:db8:bbbb::7");
+        assert_eq!(peer("10.1.2.3", &[]), "10.1.2.3");
+    }
+
+    #[test]
+    fn what_the_client_wrote_before_the_proxies_is_not_believed() {
+        assert_eq!(peer("10.1.2.3", &["192.0.2.1, 198.51.100.1"]), "198.51.100.1");
+        assert_eq!(peer("10.1.2.3", &["10.9.9.9, 198.51.100.1, 10.4.4.4"]), "198.51.100.1");
+        assert_eq!(peer("10.1.2.3", &["nonsense, 198.51.100.1"]), "198.51.100.1");
+        assert_eq!(peer("10.1.2.3", &["192.0.2.1", "198.51.100.1,10.4.4.4"]), "198.51.100.1", "one list");
+        assert_eq!(peer("10.1.2.3", &["198.51.100.1", "10.4.4.4"]), "198.51.100.1");
+    }
+
+    #[test]
+    fn who_calls_from_among_the_proxies_is_the_farthest() {
+        assert_eq!(peer("10.1.2.3", &["10.7.7.7, 10.4.4.4"]), "10.7.7.7");
+    }
+
+    #[test]
+    fn a_malformed_list_counts_for_the_proxy_itself() {
+        for list in
+            ["", "unknown", "198.51.100.1,", "198.51.100", "198.51.100.1 x", ", ,", "_hidden, 10.4.4.4"]
+        {
+            assert_eq!(peer("10.1.2.3", &[list]), "10.1.2.3", "{list:?}");
+        }
+    }
+
+    #[test]
+    fn ports_and_brackets_are_left_out() {
+        assert_eq!(peer("10.1.2.3", &["198.51.100.1:4711"]), "198.51.100.1");
+        assert_eq!(peer("10.1.2.3", &["[2001:db8::7]:4711"]), "2001:db8::7");
+        assert_eq!(peer("10.1.2.3", &["[2001:db8::7]"]), "2001:db8::7");
+        assert_eq!(peer("10.1.2.3", &["::ffff:198.51.100.1"]), "198.51.100.1");
+    }
+
+    #[test]
+    fn loopback_and_proxies_may_connect_as_often_as_they_like() {
+        let key = |address: &str| Remote::new(address.parse().unwrap(), &trusted()).address_key();
+        assert_eq!((key("127.0.0.1"), key("10.1.2.3")), (None, None));
+        assert!(key("198.51.100.1").is_some());
+    }
+}
