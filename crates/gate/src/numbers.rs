@@ -78,11 +78,12 @@ impl Numbers {
         self.reserved.fetch_max(reserved.min(CLOSED - 1), Release);
     }
 
-    /// Takes note of the demand of the last `seconds`.
-    pub(crate) fn measure(&self, seconds: f64) {
-        if seconds <= 0.0 {
+    /// Takes note of the demand since the last time.
+    pub(crate) fn measure(&self, millis: u64) {
+        if millis == 0 {
             return;
         }
+        let seconds = millis as f64 / 1_000.0;
         let mut demand = self.demand.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = self.issued().saturating_add(self.refused.load(Relaxed));
         let lately = asked.saturating_sub(demand.asked_before) as f64 / seconds;
@@ -124,7 +125,10 @@ mod tests {
         let taken: Vec<u64> = thread::scope(|scope| {
             let takers: Vec<_> =
                 (0..8).map(|_| scope.spawn(|| (0..4_000).filter_map(|_| numbers.take()).collect())).collect();
-            takers.into_iter().flat_map(|taker| taker.join().unwrap_or_else(|_: _| Vec::new())).collect()
+            takers
+                .into_iter()
+                .flat_map(|taker: thread::ScopedJoinHandle<'_, Vec<u64>>| taker.join().unwrap())
+                .collect()
         });
         assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 32_000);
         assert_eq!(numbers.issued(), 32_000);
@@ -136,11 +140,12 @@ mod tests {
         assert_eq!(numbers.wanted(), 2 * MIN_HEADROOM);
         numbers.reserved_durably(numbers.wanted());
         // 100,000 a second ask; most of them find nothing left.
-        (0..10_000).for_each(|_| drop(numbers.take()));
-        numbers.measure(0.1);
+        let given_out = (0..10_000).filter_map(|_| numbers.take()).count() as u64;
+        assert_eq!(given_out, 2 * MIN_HEADROOM);
+        numbers.measure(100);
         let ahead = numbers.wanted() - numbers.issued();
         assert!(ahead >= 200_000, "only {ahead} numbers ahead");
-        (0..1_000).for_each(|_| numbers.measure(0.1));
+        (0..1_000).for_each(|_| numbers.measure(100));
         numbers.reserved_durably(numbers.issued() + MIN_HEADROOM - 1);
         assert_eq!(numbers.wanted() - numbers.issued(), 2 * MIN_HEADROOM);
     }
@@ -149,7 +154,7 @@ mod tests {
     fn no_rush_reserves_without_bound() {
         let numbers = Numbers::starting_at(0);
         numbers.refused.store(1 << 60, Relaxed);
-        numbers.measure(0.001);
+        numbers.measure(1);
         assert!(numbers.wanted() <= 2 * MAX_HEADROOM);
     }
 

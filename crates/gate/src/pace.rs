@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use penstock_domain::Timestamp;
 
 /// An admission that had to wait may be made up for, but not by more than this.
-const BURST_SECONDS: f64 = 0.25;
+const BURST_MILLIS: u64 = 250;
 /// The pace is measured over the last so many milliseconds …
 const WINDOW_MILLIS: i64 = 10_000;
 /// … from notes that are at least so far apart …
@@ -14,36 +14,40 @@ const NOTE_EVERY_MILLIS: i64 = 250;
 /// … and is not known before so much has been seen.
 const MIN_WINDOW_MILLIS: i64 = 1_000;
 /// Longer gaps between two looks than this count as this: a process that slept does not make up for it.
-const MAX_GAP_SECONDS: f64 = 1.0;
+const MAX_GAP_MILLIS: u64 = 1_000;
+
+/// A person, in the thousandths that a millisecond brings at one person a second: no rounding loses anybody.
+const PERSON: u64 = 1_000;
 
 /// Tokens for admissions: so many a second, with a small burst, and always at least one at a time.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    per_second: f64,
-    most: f64,
-    saved: f64,
+    per_second: u64,
+    burst: u64,
+    saved: u64,
 }
 
 impl Allowance {
     pub(crate) fn new(per_second: u32) -> Self {
-        let per_second = f64::from(per_second.max(1));
-        let most = (per_second * BURST_SECONDS).max(1.0);
-        Self { per_second, most, saved: most }
+        let per_second = u64::from(per_second.max(1));
+        let burst = (per_second * BURST_MILLIS).max(PERSON);
+        Self { per_second, burst, saved: burst }
     }
 
-    pub(crate) fn accrue(&mut self, seconds: f64) {
-        let seconds = seconds.clamp(0.0, MAX_GAP_SECONDS);
-        // What one gap brings may be spent whole, so that slow ticks keep the pace, too.
-        let most = self.most.max(self.per_second * seconds);
-        self.saved = (self.saved + seconds * self.per_second).min(most);
+    pub(crate) fn accrue(&mut self, millis: u64) {
+        let accrued = self.per_second * millis.min(MAX_GAP_MILLIS);
+        // What one gap brings may be spent whole, so that slow ticks keep the pace; parts of a person don't count.
+        let most = self.burst.max(accrued) + (PERSON - 1);
+        self.saved = (self.saved + accrued).min(most);
     }
 
-    pub(crate) fn whole(&self) -> u64 {
-        self.saved as u64
+    /// So many people may be admitted now.
+    pub(crate) fn people(&self) -> u64 {
+        self.saved / PERSON
     }
 
-    pub(crate) fn spend(&mut self, count: u64) {
-        self.saved = (self.saved - count as f64).max(0.0);
+    pub(crate) fn spend(&mut self, people: u64) {
+        self.saved = self.saved.saturating_sub(people.saturating_mul(PERSON));
     }
 }
 
@@ -81,11 +85,11 @@ mod tests {
         Timestamp::from_millis(1_800_000_000_000 + millis)
     }
 
-    fn let_in(allowance: &mut Allowance, ticks: u32, tick_seconds: f64) -> u64 {
+    fn let_in(allowance: &mut Allowance, ticks: u32, tick_millis: u64) -> u64 {
         let mut people = 0;
         for _ in 0..ticks {
-            allowance.accrue(tick_seconds);
-            let now = allowance.whole();
+            allowance.accrue(tick_millis);
+            let now = allowance.people();
             allowance.spend(now);
             people += now;
         }
@@ -94,25 +98,24 @@ mod tests {
 
     #[test]
     fn the_pace_is_kept_at_low_and_high_rates_and_at_slow_ticks() {
-        for (per_second, tick_seconds) in
-            [(1, 0.1), (3, 0.1), (7, 0.5), (1_000, 0.1), (1_000, 0.9), (50_000, 0.1)]
+        for (per_second, tick_millis) in
+            [(1, 100), (3, 100), (7, 500), (1_000, 100), (1_000, 900), (50_000, 100)]
         {
             let mut allowance = Allowance::new(per_second);
-            let people = let_in(&mut allowance, 600, tick_seconds) as f64;
-            let (expected, burst) =
-                (600.0 * tick_seconds * f64::from(per_second), f64::from(per_second).max(4.0));
-            assert!(people >= expected - 1.0, "{per_second} a second: {people} of {expected}");
-            assert!(people <= expected + burst / 4.0 + 1.0, "{per_second} a second: {people} of {expected}");
+            let people = let_in(&mut allowance, 600, tick_millis);
+            let due = 600 * tick_millis * u64::from(per_second) / 1_000;
+            let burst = u64::from(per_second / 4).max(1) + 1;
+            assert!((due..=due + burst).contains(&people), "{per_second} a second: {people} of {due}");
         }
     }
 
     #[test]
     fn who_was_not_let_in_for_long_is_not_made_up_for() {
         let mut allowance = Allowance::new(100);
-        (0..1_000).for_each(|_| allowance.accrue(0.1));
-        assert_eq!(allowance.whole(), 25);
-        allowance.accrue(3_600.0);
-        assert!(allowance.whole() <= 100, "{allowance:?}");
+        (0..1_000).for_each(|_| allowance.accrue(100));
+        assert_eq!(allowance.people(), 25);
+        allowance.accrue(3_600_000);
+        assert!(allowance.people() <= 100, "{allowance:?}");
     }
 
     #[test]

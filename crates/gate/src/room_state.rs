@@ -20,10 +20,8 @@ pub struct RoomState {
     /// The places below had their turn.
     pub admitted: u64,
     /// Numbers below have been given out, except for uncertain ones.
-    #[serde(default)]
     pub issued: u64,
     /// Numbers that were reserved when the process was killed. Few of them, if any, were given out.
-    #[serde(default)]
     pub uncertain: Vec<Uncertain>,
 }
 

@@ -161,9 +161,9 @@ impl WaitingRoom {
     /// accepted in between is then counted twice rather than not at all. True: something people see has changed.
     pub fn tick(&self, status: &SaleStatus, live_passes: u64, now: Timestamp) -> bool {
         let mut admission = self.lock();
-        let seconds = self.pass_time(&mut admission, now);
-        self.numbers.measure(seconds);
-        admission.allowance.accrue(seconds);
+        let millis = self.pass_time(&mut admission, now);
+        self.numbers.measure(millis);
+        admission.allowance.accrue(millis);
         let state = status.state(now);
         let mut changed = admission.seen.replace(state) != Some(state);
         self.freeze(&mut admission, status, state, now);
@@ -178,14 +178,14 @@ impl WaitingRoom {
         changed | admission.turns.settle(before, now)
     }
 
-    /// Seconds since the last tick.
-    fn pass_time(&self, admission: &mut Admission, now: Timestamp) -> f64 {
+    /// Milliseconds since the last tick.
+    fn pass_time(&self, admission: &mut Admission, now: Timestamp) -> u64 {
         let Some(before) = admission.ticked_at else {
             let admitted = self.admitted.load(Relaxed);
             if admitted > 0 {
                 admission.turns.restore(admitted, now);
             }
-            return 0.0;
+            return 0;
         };
         let millis = now.millis_since(before);
         if millis < 0 {
@@ -193,7 +193,7 @@ impl WaitingRoom {
             admission.measured.forget();
             admission.saved_at = None;
         }
-        millis.max(0) as f64 / 1_000.0
+        millis.max(0) as u64
     }
 
     /// Whatever number is given out from the opening on is not early.
@@ -220,7 +220,7 @@ impl WaitingRoom {
         let spoken_for = admission.turns.spoken_for().saturating_add(live_passes);
         let room = u64::from(available).saturating_sub(spoken_for);
         let from = self.admitted.load(Relaxed);
-        let (to, counted) = self.next_places(draw, from, room.min(admission.allowance.whole()));
+        let (to, counted) = self.next_places(draw, from, room.min(admission.allowance.people()));
         if to == from {
             return false;
         }
