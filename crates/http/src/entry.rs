@@ -126,7 +126,7 @@ impl Entry {
 pub(crate) const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The panic itself was logged by the process's hook, with its place.
-fn panicked() -> Problem {
+pub(crate) fn panicked() -> Problem {
     tracing::error!("a handler panicked; the request is answered `internal`");
     Code::Internal.into()
 }

@@ -1,11 +1,11 @@
 //! The fast lane: what a connection reads passes here before hyper sees it. A claim that the latch refuses is
-//! answered on the spot, from bytes that are written already; a claim in good order goes straight to the ledger;
+//! answered on the spot, from bytes that are written already; another plain claim is checked and put to the ledger;
 //! everything else goes on to hyper, one request at a time, so that the lane always knows where the next request
 //! begins.
 //!
 //! A sale that is sold out gets a hundred refused claims for every accepted one. Here one costs a read, a scan
-//! of its head and a write: nothing is allocated, locked or logged. What is wrong with a claim that is not in
-//! good order, hyper's side finds out and says. Whatever is not plain (another version, no
+//! of its head and a write: nothing is allocated, locked or logged. What else is wrong with a plain claim is said
+//! here too. Whatever is not plain (another version, no
 //! length, chunks, expectations, an odd `Connection`) is handed to hyper together with the rest of the
 //! connection, because two parsers that differ on where a request ends are a way to smuggle one.
 
@@ -15,7 +15,7 @@ mod head;
 use std::{
     cell::RefCell,
     io,
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -32,13 +32,13 @@ use tokio::{
 
 pub(crate) use self::answers::Refusals;
 use self::{
-    answers::{DateCache, write_decided, write_last_refusal},
+    answers::{DateCache, write_order},
     head::{ClaimHead, Forwarded, Head},
 };
 use crate::{
     app::App,
     connection::{Pulse, Working},
-    entry::Entry,
+    entry::{Entry, panicked},
     json,
     orders::{self, Attempt, ClaimRequest},
     peer::{Peer, Remote},
@@ -72,8 +72,10 @@ enum Mode {
 
 /// What becomes of the bytes at hand.
 enum Judgement {
-    /// A refused claim of this length.
+    /// A claim of this length that the latch refuses.
     Refuse(usize, Code),
+    /// A claim of this length that is refused for a reason of its own.
+    Object(usize, Problem),
     /// A claim of this length for the ledger.
     Claim(usize, Attempt),
     /// A request of this length that hyper shall answer.
@@ -143,7 +145,8 @@ impl Lane {
                     None => {
                         match bytes.get(head_length..length).and_then(|body| self.attempt(&claim, body, now))
                         {
-                            Some(attempt) => Judgement::Claim(length, attempt),
+                            Some(Ok(attempt)) => Judgement::Claim(length, attempt),
+                            Some(Err(problem)) => Judgement::Object(length, problem),
                             None => Judgement::Pass(length),
                         }
                     }
@@ -152,14 +155,21 @@ impl Lane {
         }
     }
 
-    /// The claim, if it is in good order and there is still time for it.
-    fn attempt(&self, claim: &ClaimHead<'_>, body: &[u8], now: Timestamp) -> Option<Attempt> {
+    /// The claim, or why it is refused. None: it is hyper's, because who asks is told by a cookie, the body is no
+    /// JSON, or there is no time left for it.
+    fn attempt(
+        &self,
+        claim: &ClaimHead<'_>,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Option<Result<Attempt, Problem>> {
         let authorization = claim.authorization.filter(|_| claim.has_json && !self.pulse.is_finishing())?;
         let identify = || self.app.identity.bearer(authorization, now);
         let read = || json::parse(body);
         let peer = self.peer(claim)?;
         let request = ClaimRequest { sale: claim.sale, key: claim.key, now, pass: claim.pass, peer };
-        orders::check(&self.app, request, identify, read).ok()
+        let check = || orders::check(&self.app, request, identify, read);
+        Some(catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Err(panicked())))
     }
 
     /// Where the claim comes from. None: its proxies' headers are hyper's to put together.
@@ -176,7 +186,7 @@ impl Lane {
         let app = Arc::clone(&self.app);
         let decision = async move {
             let decided = AssertUnwindSafe(attempt.decide(&app)).catch_unwind().await;
-            decided.unwrap_or_else(|_| Err(Code::Internal.into()))
+            decided.unwrap_or_else(|_| Err(panicked()))
         };
         self.deciding = Some(Deciding {
             decision: Box::pin(decision),
@@ -189,8 +199,17 @@ impl Lane {
     fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(deciding) = &mut self.deciding else { return Poll::Ready(()) };
         let decided = ready!(deciding.decision.as_mut().poll(context));
-        let type_base = &self.app.options.problem_type_base;
-        let outcome = write_decided(&decided, type_base, self.date.at(self.app.now()), &mut self.answers);
+        let date = self.date.at(self.app.now());
+        let outcome = match &decided {
+            Ok((order, details)) => {
+                write_order(order, details, date, &mut self.answers);
+                Outcome::Accepted
+            }
+            Err(problem) => {
+                self.app.refusals.write_problem(problem, date, &mut self.answers);
+                Outcome::Refused(problem.code)
+            }
+        };
         if let Some(deciding) = self.deciding.take() {
             deciding.pending.answered(outcome);
         }
@@ -212,6 +231,15 @@ impl Lane {
                     self.app.refusals.write(code, date, &mut self.answers);
                     continue;
                 }
+                Judgement::Object(length, problem) => {
+                    done += length;
+                    self.pieces = 0;
+                    self.pulse.beat();
+                    self.tally.count(Outcome::Refused(problem.code));
+                    let date = self.date.at(self.app.now());
+                    self.app.refusals.write_problem(&problem, date, &mut self.answers);
+                    continue;
+                }
                 Judgement::Claim(length, attempt) => {
                     done += length;
                     self.pieces = 0;
@@ -227,8 +255,8 @@ impl Lane {
                 Judgement::Malformed => {
                     done = bytes.len();
                     self.tally.count(Outcome::Refused(Code::BadRequest));
-                    let type_base = &self.app.options.problem_type_base;
-                    write_last_refusal(type_base, self.date.at(self.app.now()), &mut self.answers);
+                    let date = self.date.at(self.app.now());
+                    self.app.refusals.write_last(Code::BadRequest, date, &mut self.answers);
                     self.mode = Mode::Ended;
                 }
                 Judgement::Wait => {

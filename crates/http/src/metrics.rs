@@ -66,8 +66,7 @@ impl Figures {
     }
 
     fn latencies(&self, encoder: &mut DescriptorEncoder) -> Written {
-        let help =
-            "Time from a request's head to its answer, by kind of call; what the latch refuses is not timed";
+        let help = "Time from a request's head to its answer, by kind of call; claims refused without the ledger are not timed";
         let name = "penstock_request_duration_seconds";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for group in Group::ALL {

@@ -46,7 +46,7 @@ impl Outcome {
 /// Calls whose latency is watched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Claims that went to the ledger. Those that the latch refused take microseconds and are not timed.
+    /// Claims that went to the ledger. Those that were refused before take microseconds and are not timed.
     Claim,
     Sales,
     Orders,

@@ -1,9 +1,8 @@
-//! Answers as bytes: those of the latch written once and only given the date of the second, those of the ledger
-//! written around their body.
+//! Answers as bytes: refusals written once and only given the date of the second, orders written around their body.
+//! It does not know why something is refused.
 
 use std::{
     cell::RefCell,
-    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -14,12 +13,12 @@ use hyper::{
 use penstock_domain::{Order, Timestamp};
 
 use crate::{
-    problem::{Code, PROBLEM_JSON, Problem},
+    problem::{Code, Problem},
     storefront::Details,
-    tally::Outcome,
 };
 
 const DATE_BYTES: usize = 29;
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 thread_local! {
     /// A body is written here first, because its length comes before it.
@@ -28,73 +27,73 @@ thread_local! {
 
 /// One answer: what comes before the date, and what comes after it.
 #[derive(Debug)]
-struct Refusal {
-    code: Code,
+struct Canned {
+    problem: Problem,
     before_date: Vec<u8>,
     after_date: Vec<u8>,
 }
 
+/// The refusals of all codes, written ahead.
 #[derive(Debug)]
-pub(crate) struct Refusals([Refusal; 4]);
+pub(crate) struct Refusals {
+    /// In the order of `Code::ALL`.
+    canned: Vec<Canned>,
+    type_base: String,
+}
 
 impl Refusals {
     pub(crate) fn new(type_base: &str) -> Self {
-        let refusal = |code: Code| {
-            let body = Problem::new(code).body(type_base);
-            let before_date = format!(
-                "HTTP/1.1 {}\r\ncontent-type: {}\r\ncontent-length: {}\r\ndate: ",
-                code.status(),
-                PROBLEM_JSON.to_str().unwrap_or_default(),
-                body.len()
-            );
-            Refusal {
-                code,
-                before_date: before_date.into_bytes(),
-                after_date: [b"\r\n\r\n", &*body].concat(),
-            }
+        let can = |code: &Code| {
+            let problem = Problem::new(*code);
+            let mut bytes = Vec::new();
+            write_problem(&problem, &headers_of(&problem), type_base, &[b' '; DATE_BYTES], &mut bytes);
+            let body_bytes = problem.body(type_base).len() + END_OF_HEAD.len();
+            let after_date = bytes.split_off(bytes.len() - body_bytes);
+            bytes.truncate(bytes.len() - DATE_BYTES);
+            Canned { problem, before_date: bytes, after_date }
         };
-        Self([Code::SoldOut, Code::NotOpen, Code::Paused, Code::Closed].map(refusal))
+        Self { canned: Code::ALL.iter().map(can).collect(), type_base: type_base.to_owned() }
     }
 
+    /// Writes the refusal of this code that says nothing more particular.
     pub(super) fn write(&self, code: Code, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
-        let refusal = self.0.iter().find(|refusal| refusal.code == code).unwrap_or(&self.0[0]);
-        answers.extend_from_slice(&refusal.before_date);
+        let canned = &self.canned[code as usize];
+        answers.extend_from_slice(&canned.before_date);
         answers.extend_from_slice(date);
-        answers.extend_from_slice(&refusal.after_date);
+        answers.extend_from_slice(&canned.after_date);
     }
-}
 
-/// Writes the answer to a claim that the ledger decided; answers how it counts.
-pub(super) fn write_decided(
-    decided: &Result<(Order, Arc<Details>), Problem>,
-    type_base: &str,
-    date: &[u8; DATE_BYTES],
-    answers: &mut Vec<u8>,
-) -> Outcome {
-    match decided {
-        Ok((order, details)) => BODY.with_borrow_mut(|body| {
-            body.clear();
-            details.order_template.write(order, body);
-            answers.extend_from_slice(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n");
-            write_rest(body, date, answers);
-            Outcome::Accepted
-        }),
-        Err(problem) => {
-            let mut headers = HeaderMap::new();
-            problem.write_headers(&mut headers);
-            write_problem(problem, &headers, type_base, date, answers);
-            Outcome::Refused(problem.code)
+    pub(super) fn write_problem(&self, problem: &Problem, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+        if *problem == self.canned[problem.code as usize].problem {
+            self.write(problem.code, date, answers);
+        } else {
+            write_problem(problem, &headers_of(problem), &self.type_base, date, answers);
         }
     }
+
+    /// Refuses as the last answer of the connection.
+    pub(super) fn write_last(&self, code: Code, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+        let problem = Problem::new(code);
+        let mut headers = headers_of(&problem);
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        write_problem(&problem, &headers, &self.type_base, date, answers);
+    }
 }
 
-/// Refuses what is no request, as the last answer of the connection.
-pub(super) fn write_last_refusal(type_base: &str, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
-    let problem = Problem::from(Code::BadRequest);
+/// Writes an order that the ledger accepted.
+pub(super) fn write_order(order: &Order, details: &Details, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+    BODY.with_borrow_mut(|body| {
+        body.clear();
+        details.order_template.write(order, body);
+        answers.extend_from_slice(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n");
+        write_rest(body, date, answers);
+    });
+}
+
+fn headers_of(problem: &Problem) -> HeaderMap {
     let mut headers = HeaderMap::new();
     problem.write_headers(&mut headers);
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    write_problem(&problem, &headers, type_base, date, answers);
+    headers
 }
 
 fn write_problem(
@@ -116,7 +115,7 @@ fn write_rest(body: &[u8], date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
     answers.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
     answers.extend_from_slice(b"\r\ndate: ");
     answers.extend_from_slice(date);
-    answers.extend_from_slice(b"\r\n\r\n");
+    answers.extend_from_slice(END_OF_HEAD);
     answers.extend_from_slice(body);
 }
 
@@ -152,14 +151,19 @@ impl DateCache {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_answer_is_complete() {
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_999);
+
+    fn written(write: impl FnOnce(&Refusals, &[u8; DATE_BYTES], &mut Vec<u8>)) -> (String, String) {
         let mut answers = Vec::new();
-        let mut date = DateCache::default();
-        let refusals = Refusals::new("/errors/");
-        refusals.write(Code::Paused, date.at(Timestamp::from_millis(1_800_000_000_999)), &mut answers);
+        write(&Refusals::new("/errors/"), DateCache::default().at(NOW), &mut answers);
         let text = String::from_utf8(answers).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    #[test]
+    fn an_answer_is_complete() {
+        let (head, body) = written(|refusals, date, answers| refusals.write(Code::Paused, date, answers));
         assert_eq!(
             head,
             format!(
@@ -169,5 +173,36 @@ mod tests {
             )
         );
         assert_eq!(body.as_bytes(), Problem::new(Code::Paused).body("/errors/"));
+    }
+
+    #[test]
+    fn what_is_written_ahead_is_what_would_be_written_now() {
+        for code in Code::ALL {
+            let problem = Problem::new(*code);
+            let canned = written(|refusals, date, answers| refusals.write_problem(&problem, date, answers));
+            let fresh = written(|_, date, answers| {
+                write_problem(&problem, &headers_of(&problem), "/errors/", date, answers);
+            });
+            assert_eq!(canned, fresh);
+        }
+    }
+
+    #[test]
+    fn a_refusal_with_particulars_says_them() {
+        let problem = Problem::from(penstock_gate::TooMany { retry_after_seconds: 7 });
+        let (head, body) = written(|refusals, date, answers| refusals.write_problem(&problem, date, answers));
+        assert!(head.contains("\r\nretry-after: 7\r\n"), "{head}");
+        assert!(body.contains("7 seconds"), "{body}");
+        let (head, _) = written(|refusals, date, answers| refusals.write(Code::Busy, date, answers));
+        assert!(head.contains("\r\nretry-after: 1\r\n"), "{head}");
+    }
+
+    #[test]
+    fn the_last_answer_says_that_it_is() {
+        let (head, body) = written(|refusals, date, answers| {
+            refusals.write_last(Code::BadRequest, date, answers);
+        });
+        assert!(head.starts_with("HTTP/1.1 400 ") && head.contains("\r\nconnection: close\r\n"), "{head}");
+        assert!(body.contains("bad_request"), "{body}");
     }
 }
