@@ -20,6 +20,7 @@ use crate::{
     admin_items::parse_money,
     app::{Admin, App},
     entry::APPLICATION_JSON,
+    gate::rooms,
     json::{Complaints, Json, PageQuery, PathId, Query},
     orders::page_response,
     problem::{Code, Problem},
@@ -146,7 +147,7 @@ pub(crate) async fn create_sale(
     let row = request.check(id, item_id, now)?;
     let item = app.records.item(item_id).await?.ok_or_else(no_item)?;
     app.records.create_sale(&row).await?;
-    let body = RenderedSale::new(&row, &item, None, SaleState::Draft).body(now);
+    let body = RenderedSale::new(&row, &item, None, SaleState::Draft, None).body(now);
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
 }
 
@@ -200,7 +201,12 @@ pub(crate) async fn publish_sale(
     let item: Item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
     // The details first: when the ledger tells of the sale, there has to be something to show. The records'
     // mark comes last; if they fail here, publishing again sets it.
-    app.storefront.put(row.clone(), item);
+    let shelf = app.storefront.put(row.clone(), item);
+    // The hash of the draw's seed has to be known before anybody takes a ticket.
+    rooms::open(&app, &shelf).await.map_err(|error| {
+        tracing::error!(%error, sale = %id, "the waiting room can't be opened");
+        Problem::with_detail(Code::Unavailable, "The waiting room can't be opened at the moment.")
+    })?;
     app.ledger.publish(row.terms()).await?;
     if !app.records.mark_published(id, app.now()).await? {
         return Err(Code::SaleNotFound.into());

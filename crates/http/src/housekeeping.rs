@@ -2,18 +2,26 @@
 
 use std::{sync::Arc, time::Duration};
 
+use penstock_domain::{ChallengeKind, SaleState};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 
-use crate::{app::App, identity::SessionId};
+use crate::{
+    app::App,
+    gate::rooms::{self, Complaint},
+    identity::SessionId,
+    storefront::Shelf,
+};
 
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
+/// Painting must not take a whole core from a sale that is under way.
+const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 
-/// Loads the ended sessions and the details of the published sales.
-pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
+/// Loads the ended sessions, the details of the published sales, and their waiting rooms.
+pub(crate) async fn load(app: &Arc<App>) -> Result<(), RecordsError> {
     let now = app.now();
     let revocations = &app.identity.revocations;
     for (session, expires_at) in app.records.revoked_sessions(now).await? {
@@ -33,11 +41,63 @@ pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
             break;
         }
     }
-    app.storefront.load(&app.records).await
+    app.storefront.load(&app.records).await?;
+    rooms::open_missing(app, &Complaint::default()).await;
+    Ok(())
 }
 
-/// Completes the storefront where the ledger told of a sale first, and forgets what has expired.
-pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+/// Everything that goes on beside serving; returns when the server stops and all of it has come to its end.
+pub(crate) async fn run(app: Arc<App>, stop: watch::Receiver<bool>) {
+    tokio::join!(
+        complete(Arc::clone(&app), stop.clone()),
+        take_up_secrets(Arc::clone(&app), stop.clone()),
+        paint(Arc::clone(&app), stop.clone()),
+        rooms::run(Arc::clone(&app), stop.clone()),
+        rooms::save(app, stop),
+    );
+}
+
+/// Takes up a new secret as soon as there is one.
+async fn take_up_secrets(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    let mut secrets = app.options.secrets.clone();
+    let following = async {
+        // An error means that the secret never changes any more.
+        while secrets.changed().await.is_ok() {
+            let secrets = *secrets.borrow_and_update();
+            app.identity.rekey(&secrets);
+            app.gate.rekey(&secrets);
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = following => {}
+    }
+}
+
+/// Draws pictures ahead, as long as a sale wants them, so that no request has to.
+async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let wanted = app.storefront.all().iter().any(|shelf| wants_pictures(&app, shelf));
+        let drawn = wanted && {
+            let app = Arc::clone(&app);
+            tokio::task::spawn_blocking(move || app.gate.pictures.paint_one()).await.unwrap_or(false)
+        };
+        let pause = if drawn { BETWEEN_PICTURES } else { COMPLETE_EVERY };
+        if timeout(pause, stop.wait_for(|stop| *stop)).await.is_ok() {
+            return;
+        }
+    }
+}
+
+fn wants_pictures(app: &App, shelf: &Shelf) -> bool {
+    app.gate.of(shelf).is_some_and(|gate| gate.terms.challenge == ChallengeKind::Captcha)
+        && shelf.status().is_some_and(|status| status.state(app.now()) != SaleState::Closed)
+}
+
+/// Completes the storefront where the ledger told of a sale first, and opens waiting rooms.
+async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    let complaint = Complaint::default();
     let mut ticks = interval(COMPLETE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -48,5 +108,6 @@ pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         if let Err(error) = app.storefront.complete(&app.records).await {
             tracing::warn!(%error, "housekeeping has to wait");
         }
+        rooms::open_missing(&app, &complaint).await;
     }
 }

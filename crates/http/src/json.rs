@@ -36,6 +36,24 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     }
 }
 
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub(crate) struct OptionalJson<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let body = read_body(body).await?;
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        expect_json(&parts.headers)?;
+        parse(&body).map(Self)
+    }
+}
+
 pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
     let is_json = headers.get(CONTENT_TYPE).is_some_and(|value| is_json(value.as_bytes()));
     if is_json { Ok(()) } else { Err(Code::UnsupportedMediaType.into()) }

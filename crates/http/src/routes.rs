@@ -8,9 +8,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     accounts, admin_audit, admin_dead_letters, admin_items, admin_orders, admin_sales,
     app::App,
-    health, items, me, metrics, openapi, orders, otp, pages,
+    challenges, health, items, me, metrics, openapi, orders, otp, pages, passes,
     problem::{Code, Problem},
-    sales, sessions,
+    sales, sessions, tickets,
 };
 
 /// All calls that are part of the contract, with their documentation.
@@ -26,6 +26,11 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(items::get_item))
         .routes(routes!(sales::list_sales))
         .routes(routes!(sales::get_sale))
+        .routes(routes!(challenges::create_challenge))
+        .routes(routes!(tickets::create_ticket))
+        .routes(routes!(tickets::get_ticket))
+        .routes(routes!(tickets::watch_ticket))
+        .routes(routes!(passes::create_pass))
         .routes(routes!(orders::place_order))
         .routes(routes!(orders::list_orders))
         .routes(routes!(orders::get_order))

@@ -82,7 +82,7 @@ async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {
 pub(crate) async fn draft(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
     let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
     let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
-    Ok(RenderedSale::new(&row, &item, None, SaleState::Draft))
+    Ok(RenderedSale::new(&row, &item, None, SaleState::Draft, None))
 }
 
 fn respond(sale: &RenderedSale, headers: &HeaderMap, now: Timestamp) -> Response {

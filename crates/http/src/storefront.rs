@@ -9,11 +9,14 @@ use std::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use penstock_domain::{ItemId, SaleId, SaleStatus, Timestamp};
-use penstock_gate::Latch;
+use penstock_gate::{DrawView, Latch};
 use penstock_ledger::{Listener, SaleNews};
 use penstock_records::{Item, Records, RecordsError, SaleRow};
 
-use crate::wire::{OrderTemplate, RenderedSale};
+use crate::{
+    gate::SaleGate,
+    wire::{OrderTemplate, RenderedSale},
+};
 
 /// How many sales are read from the records at a time.
 const LOAD_PAGE: u32 = 500;
@@ -38,12 +41,20 @@ pub(crate) struct Shelf {
     /// Empty until the ledger has told of the sale.
     latch: OnceLock<Latch>,
     details: ArcSwapOption<Details>,
+    /// Empty until somebody needs it, and for a sale without a gate.
+    pub(crate) gate: OnceLock<SaleGate>,
     rendered: ArcSwapOption<RenderedSale>,
 }
 
 impl Shelf {
     fn new(id: SaleId) -> Self {
-        Self { id, latch: OnceLock::new(), details: ArcSwapOption::empty(), rendered: ArcSwapOption::empty() }
+        Self {
+            id,
+            latch: OnceLock::new(),
+            details: ArcSwapOption::empty(),
+            gate: OnceLock::new(),
+            rendered: ArcSwapOption::empty(),
+        }
     }
 
     /// None until the ledger has told of the sale: then only the ledger can tell.
@@ -59,19 +70,25 @@ impl Shelf {
     pub(crate) fn rendered(&self, now: Timestamp) -> Option<Arc<RenderedSale>> {
         let status = self.latch()?.status();
         let state = status.state(now);
+        let draw = self.draw();
         if let Some(rendered) = self.rendered.load_full()
-            && rendered.shows(status.version, state)
+            && rendered.shows(status.version, state, draw.as_ref())
         {
             return Some(rendered);
         }
         let details = self.details()?;
-        let rendered = Arc::new(RenderedSale::new(&details.row, &details.item, Some(&status), state));
+        let rendered = Arc::new(RenderedSale::new(&details.row, &details.item, Some(&status), state, draw));
         self.rendered.store(Some(Arc::clone(&rendered)));
         // The details may have been replaced between reading them and storing what was made of them.
         if self.details.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &details)) {
             self.rendered.store(None);
         }
         Some(rendered)
+    }
+
+    /// What is published of the draw, if the sale has a waiting room.
+    fn draw(&self) -> Option<DrawView> {
+        self.gate.get()?.room.get().map(|room| room.waiting.draw())
     }
 
     fn put_details(&self, details: Details) {
@@ -116,6 +133,11 @@ impl Storefront {
         self.shelves.load().by_id.get(&sale).and_then(|shelf| shelf.latch()).and_then(ask)
     }
 
+    /// Every sale that was heard of.
+    pub(crate) fn all(&self) -> Vec<Arc<Shelf>> {
+        self.shelves.load().by_id.values().cloned().collect()
+    }
+
     /// The sales that buyers see, newest first.
     pub(crate) fn on_show(&self) -> Vec<Arc<Shelf>> {
         let shelves = self.shelves.load();
@@ -145,8 +167,10 @@ impl Storefront {
     }
 
     /// Puts up what the records know of a sale. Buyers see it once the ledger has it too.
-    pub(crate) fn put(&self, row: SaleRow, item: Item) {
-        self.shelf_or_new(row.id).put_details(Details::new(row, item));
+    pub(crate) fn put(&self, row: SaleRow, item: Item) -> Arc<Shelf> {
+        let shelf = self.shelf_or_new(row.id);
+        shelf.put_details(Details::new(row, item));
+        shelf
     }
 
     /// Shows the changed item wherever it is on sale.

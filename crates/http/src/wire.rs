@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 
 use hyper::header::HeaderValue;
 use penstock_domain::{GateTerms, Money, Order, SaleState, SaleStatus, Timestamp};
+use penstock_gate::{DRAW_ALGORITHM, DrawView};
 use penstock_records::{Account, Item, SaleRow};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 /// A moment in RFC 3339, UTC, with milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rfc3339(pub(crate) Timestamp);
 
 impl std::fmt::Display for Rfc3339 {
@@ -121,6 +123,38 @@ impl From<&GateTerms> for GateView {
     }
 }
 
+/// The fair draw of who came before the opening; see `docs/draw.md`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Draw)]
+pub(crate) struct DrawJson {
+    #[schema(value_type = String)]
+    algorithm: &'static str,
+    /// The SHA-256 of the seed in hexadecimal, known before the opening.
+    seed_sha256: String,
+    /// The seed in hexadecimal, published at the opening.
+    seed: Option<String>,
+    /// How many tickets were drawn, known from the opening on.
+    count: Option<u64>,
+}
+
+impl From<&DrawView> for DrawJson {
+    fn from(draw: &DrawView) -> Self {
+        Self {
+            algorithm: DRAW_ALGORITHM,
+            seed_sha256: hexadecimal(&draw.commitment),
+            seed: draw.seed.as_ref().map(|seed| hexadecimal(seed)),
+            count: draw.count,
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// Some units of an item at a price in a window.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Sale)]
@@ -142,6 +176,8 @@ pub(crate) struct SaleView {
     limit_per_buyer: u32,
     hold_seconds: u32,
     gate: GateView,
+    /// The draw of the waiting room; empty without one.
+    draw: Option<DrawJson>,
     /// The server's clock when it answered; countdowns go by it.
     #[serde(skip)]
     #[schema(value_type = String, format = DateTime)]
@@ -154,13 +190,20 @@ pub(crate) struct SaleView {
 pub(crate) struct RenderedSale {
     version: u64,
     state: SaleState,
+    draw: Option<DrawView>,
     body_start: Vec<u8>,
     pub(crate) etag: HeaderValue,
 }
 
 impl RenderedSale {
     /// `status` is what the ledger says; a draft has none.
-    pub(crate) fn new(row: &SaleRow, item: &Item, status: Option<&SaleStatus>, state: SaleState) -> Self {
+    pub(crate) fn new(
+        row: &SaleRow,
+        item: &Item,
+        status: Option<&SaleStatus>,
+        state: SaleState,
+        draw: Option<DrawView>,
+    ) -> Self {
         let (total, available) =
             status.map_or((row.units, row.units), |status| (status.total, status.available));
         let view = SaleView {
@@ -180,17 +223,18 @@ impl RenderedSale {
             limit_per_buyer: row.limit_per_buyer,
             hold_seconds: row.hold_seconds,
             gate: (&row.gate).into(),
+            draw: draw.as_ref().map(DrawJson::from),
             server_time: (),
         };
         let mut body_start = serde_json::to_vec(&view).unwrap_or_default();
         let etag = entity_tag(&body_start);
         body_start.pop();
         body_start.extend_from_slice(b",\"server_time\":\"");
-        Self { version: status.map_or(0, |status| status.version), state, body_start, etag }
+        Self { version: status.map_or(0, |status| status.version), state, draw, body_start, etag }
     }
 
-    pub(crate) fn shows(&self, version: u64, state: SaleState) -> bool {
-        self.version == version && self.state == state
+    pub(crate) fn shows(&self, version: u64, state: SaleState, draw: Option<&DrawView>) -> bool {
+        self.version == version && self.state == state && self.draw.as_ref() == draw
     }
 
     /// Appends the whole body.
@@ -210,13 +254,8 @@ impl RenderedSale {
 
 /// Weak, because the body differs in `server_time`, which it leaves out.
 fn entity_tag(content: &[u8]) -> HeaderValue {
-    let digest = Sha256::digest(content);
-    let mut text = String::from("W/\"");
-    for byte in &digest[..12] {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push('"');
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("W/\"\""))
+    let digest = hexadecimal(&Sha256::digest(content)[..12]);
+    HeaderValue::try_from(format!("W/\"{digest}\"")).unwrap_or(HeaderValue::from_static("W/\"\""))
 }
 
 /// The part of an order's JSON that all orders of a sale share, written once.

@@ -62,6 +62,22 @@ pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
     output::write("The database of record is up to date.")
 }
 
+/// Replaces the secret in the data folder; a running server takes it up.
+pub(crate) fn rotate_secret(config: &Config, json: bool) -> anyhow::Result<()> {
+    folder::require_readable(&config.data)?;
+    if config.identity.secret.get().is_some() {
+        bail!(
+            "the secret comes from the configuration: make the new one identity.secret (PENSTOCK_SECRET) and the old \
+             one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET), and restart"
+        );
+    }
+    folder::rotate_secret(&config.data)?;
+    if json {
+        return output::json(&json!({ "rotated": true }));
+    }
+    output::write("The secret is replaced. What the one before signed stays good until the next rotation.")
+}
+
 /// An account without the admin role, if the phone number has none yet.
 pub(crate) async fn ensure_account(
     records: &Records,

@@ -113,6 +113,23 @@ pub(crate) enum AdminCommand {
     /// Give an existing account the admin role
     #[command(after_help = "Example:\n  penstock admin promote --phone +8613800000000")]
     Promote(PromoteArgs),
+    /// Replace the secret in the data folder that tokens are signed with
+    #[command(
+        after_help = "A running server takes it up within a second. Sessions, passes and tickets that the secret before \
+        signed stay good until the next rotation; one-time codes that are on their way have to be asked for again. \
+        A secret that comes from the configuration is changed there: identity.secret and identity.previous_secret.\n\n\
+        Example:\n  penstock admin rotate-secret --data ./data"
+    )]
+    RotateSecret(RotateSecretArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateSecretArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::{Context as _, bail};
@@ -13,11 +13,11 @@ use anyhow::{Context as _, bail};
 /// Grows when an older program could not read the folder correctly any more.
 const LAYOUT_VERSION: u32 = 1;
 const SECRET_BYTES: usize = 32;
+const SECRET_FILE: &str = "secret";
 
 /// An open data folder. The lock is held as long as this lives.
 #[derive(Debug)]
 pub(crate) struct DataFolder {
-    path: PathBuf,
     _lock: File,
 }
 
@@ -30,26 +30,58 @@ impl DataFolder {
         let lock = lock(path)?;
         match read_version(path)? {
             Some(_) => {}
-            None => write_durably(path, "VERSION", format!("{LAYOUT_VERSION}\n").as_bytes(), 0o644)?,
+            None => write_durably(path, "VERSION", format!("{LAYOUT_VERSION}\n").as_bytes(), 0o644)
+                .with_context(|| format!("the data folder {} can't be written to", path.display()))?,
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { _lock: lock })
     }
+}
 
-    /// The secret kept in the folder, made on first use and readable by its owner only.
-    pub(crate) fn secret(&self) -> anyhow::Result<String> {
-        let file = self.path.join("secret");
-        match fs::read_to_string(&file) {
-            Ok(text) if text.trim().len() >= SECRET_BYTES => return Ok(text.trim().to_owned()),
-            Ok(_) => bail!("{} is too short to be a secret; delete it to get a new one", file.display()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
+/// The secrets kept in a data folder.
+#[derive(Clone)]
+pub(crate) struct KeptSecrets {
+    pub(crate) current: String,
+    /// The one before the last rotation.
+    pub(crate) previous: Option<String>,
+}
+
+/// The secrets kept in the folder; the first is made on first use. Only their owner can read the file.
+pub(crate) fn secrets(path: &Path) -> anyhow::Result<KeptSecrets> {
+    let file = path.join(SECRET_FILE);
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let current = random_secret()?;
+            keep(path, &current, None)?;
+            return Ok(KeptSecrets { current, previous: None });
         }
-        let mut random = [0u8; SECRET_BYTES];
-        getrandom::fill(&mut random).context("the system gives no random bytes")?;
-        let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        write_durably(&self.path, "secret", secret.as_bytes(), 0o600)?;
-        Ok(secret)
+        Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
+    };
+    let mut secrets = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    match secrets.next() {
+        Some(current) if current.len() >= SECRET_BYTES => {
+            Ok(KeptSecrets { current: current.to_owned(), previous: secrets.next().map(str::to_owned) })
+        }
+        _ => bail!("{} is too short to be a secret; delete it to get a new one", file.display()),
     }
+}
+
+/// Puts a new secret before the old one. A server that runs on the folder takes it up by itself.
+pub(crate) fn rotate_secret(path: &Path) -> anyhow::Result<()> {
+    let old = secrets(path)?.current;
+    keep(path, &random_secret()?, Some(&old))
+}
+
+fn keep(path: &Path, current: &str, previous: Option<&str>) -> anyhow::Result<()> {
+    let text = format!("{current}\n{}", previous.map_or(String::new(), |previous| format!("{previous}\n")));
+    write_durably(path, SECRET_FILE, text.as_bytes(), 0o600)
+        .with_context(|| format!("{} can't be written", path.join(SECRET_FILE).display()))
+}
+
+fn random_secret() -> anyhow::Result<String> {
+    let mut random = [0u8; SECRET_BYTES];
+    getrandom::fill(&mut random).context("the system gives no random bytes")?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Makes sure that `path` is a data folder this version can write to, making one if there is none. A server may
@@ -121,17 +153,13 @@ fn read_version(path: &Path) -> anyhow::Result<Option<u32>> {
 }
 
 /// Writes a whole file or nothing, so that a crash leaves no half of it.
-fn write_durably(folder: &Path, name: &str, content: &[u8], mode: u32) -> anyhow::Result<()> {
-    let target = folder.join(name);
+pub(crate) fn write_durably(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let draft = folder.join(format!("{name}.new"));
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&draft, &target)?;
-        File::open(folder)?.sync_all()
-    };
-    write().with_context(|| format!("{} can't be written", target.display()))
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&draft, folder.join(name))?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -165,11 +193,25 @@ mod tests {
     fn the_secret_is_made_once_and_kept_private() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("deep").join("data");
-        let folder = DataFolder::open(&path).unwrap();
-        let secret = folder.secret().unwrap();
-        assert_eq!(secret.len(), 2 * SECRET_BYTES);
-        assert_eq!(folder.secret().unwrap(), secret);
+        let _folder = DataFolder::open(&path).unwrap();
+        let first = secrets(&path).unwrap();
+        assert_eq!(first.current.len(), 2 * SECRET_BYTES);
+        assert_eq!(secrets(&path).unwrap().current, first.current);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&path), mode(&path.join("secret"))), (0o700, 0o600));
+        assert_eq!((mode(&path), mode(&path.join(SECRET_FILE))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_rotation_keeps_the_secret_before_and_no_more() {
+        let place = tempfile::tempdir().unwrap();
+        let first = secrets(place.path()).unwrap().current;
+        rotate_secret(place.path()).unwrap();
+        let second = secrets(place.path()).unwrap();
+        assert_ne!(second.current, first);
+        assert_eq!(second.previous, Some(first));
+        rotate_secret(place.path()).unwrap();
+        assert_eq!(secrets(place.path()).unwrap().previous, Some(second.current));
+        let mode = fs::metadata(place.path().join(SECRET_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -11,6 +11,8 @@ mod folder;
 mod logging;
 mod options;
 mod output;
+mod rooms;
+mod secrets;
 mod serve;
 mod signals;
 
@@ -65,6 +67,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Admin(AdminCommand::Promote(args)) => {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::promote(&loaded.config, &args))?)
+        }
+        Command::Admin(AdminCommand::RotateSecret(args)) => {
+            let loaded = load(&args.place, None)?;
+            done(admin::rotate_secret(&loaded.config, args.json))
         }
         Command::Config(args) => {
             let loaded = load(&args.place, args.listen.as_deref())?;

@@ -3,22 +3,30 @@
 use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use penstock_gate::LimitOptions;
-use penstock_http::{JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SettlementView};
+use penstock_gate::{LimitOptions, SheddingOptions};
+use penstock_http::{
+    GateOptions, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, Rate, Secrets, SettlementView,
+};
 use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions};
 use penstock_settle::{SettleOptions, SettleStats};
-use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use crate::{
     config::{Config, Identity, Jwt},
-    folder::DataFolder,
+    rooms::RoomFiles,
 };
 
 /// Shorter secrets can be guessed by trying; RFC 7518 asks for as much for HS256.
 const GOOD_SECRET_BYTES: usize = 32;
 const GOOD_TOKEN_BYTES: usize = 16;
+/// What a first burst finds; from then on the limit follows what is measured.
+const INITIAL_IN_FLIGHT: u32 = 1_024;
 
-pub(crate) fn http(config: &Config, folder: &DataFolder, clock: Clock) -> anyhow::Result<Options> {
+pub(crate) fn http(
+    config: &Config,
+    secrets: watch::Receiver<Secrets>,
+    clock: Clock,
+) -> anyhow::Result<Options> {
     let (http, identity) = (&config.http, &config.identity);
     let limits = &identity.limits;
     warn_of_short_secrets(identity);
@@ -30,7 +38,7 @@ pub(crate) fn http(config: &Config, folder: &DataFolder, clock: Clock) -> anyhow
     Ok(Options {
         listen: http.listen,
         workers: http.workers,
-        session_secret: session_secret(identity, folder)?,
+        secrets,
         session_seconds: identity.session_seconds,
         secure_cookies: http.secure_cookies,
         admin_token: identity.admin_token.get().map(str::to_owned),
@@ -53,6 +61,7 @@ pub(crate) fn http(config: &Config, folder: &DataFolder, clock: Clock) -> anyhow
         idle_timeout: Duration::from_secs(http.idle_seconds),
         drain_timeout: Duration::from_secs(http.drain_seconds),
         problem_type_base: http.problem_type_base.clone(),
+        gate: gate(config),
         settlement: Arc::new(SettlementView::default),
         clock,
     })
@@ -61,6 +70,7 @@ pub(crate) fn http(config: &Config, folder: &DataFolder, clock: Clock) -> anyhow
 fn warn_of_short_secrets(identity: &Identity) {
     let secrets = [
         ("identity.secret", &identity.secret, GOOD_SECRET_BYTES),
+        ("identity.previous_secret", &identity.previous_secret, GOOD_SECRET_BYTES),
         ("identity.jwt.secret", &identity.jwt.secret, GOOD_SECRET_BYTES),
         ("identity.admin_token", &identity.admin_token, GOOD_TOKEN_BYTES),
     ];
@@ -71,13 +81,39 @@ fn warn_of_short_secrets(identity: &Identity) {
     }
 }
 
-/// The configured secret or the folder's own, brought to the length that is needed.
-fn session_secret(identity: &Identity, folder: &DataFolder) -> anyhow::Result<[u8; 32]> {
-    let secret = match identity.secret.get() {
-        Some(secret) => secret.to_owned(),
-        None => folder.secret()?,
-    };
-    Ok(Sha256::digest(secret.as_bytes()).into())
+fn gate(config: &Config) -> GateOptions {
+    let (gate, limits) = (&config.gate, &config.gate.limits);
+    let limit =
+        |burst: NonZeroU32, one_per: Duration| LimitOptions { burst, one_per, max_keys: limits.max_keys };
+    let each = |per_second: NonZeroU32| Duration::from_secs(1) / per_second.get();
+    GateOptions {
+        challenge_seconds: gate.challenge_seconds,
+        pow_min_bits: gate.pow_min_bits,
+        pow_max_bits: gate.pow_max_bits,
+        pow_easy_per_second: gate.pow_easy_per_second,
+        max_used_challenges: gate.max_used_challenges,
+        captcha_pool: gate.captcha_pool,
+        pass_seconds: gate.pass_seconds,
+        pass_factor: gate.pass_factor,
+        max_passes: gate.max_passes,
+        turn_seconds: gate.turn_seconds,
+        admissions_per_second: gate.admissions_per_second,
+        room_store: Arc::new(RoomFiles::new(&config.data)),
+        by_buyer: limit(limits.by_buyer_burst, each(limits.by_buyer_per_second)),
+        by_address: limit(limits.by_address_burst, each(limits.by_address_per_second)),
+        tickets_by_buyer: limit(
+            limits.tickets_by_buyer_burst,
+            Duration::from_secs(limits.tickets_by_buyer_every_seconds),
+        ),
+        by_node: Rate { burst: limits.by_node_burst, per_second: limits.by_node_per_second },
+        into_ledger: Rate { burst: limits.into_ledger_burst, per_second: limits.into_ledger_per_second },
+        in_flight: SheddingOptions {
+            min: limits.in_flight_min,
+            max: limits.in_flight_max,
+            initial: INITIAL_IN_FLIGHT,
+            target_latency: Duration::from_millis(limits.target_latency_milliseconds),
+        },
+    }
 }
 
 fn jwt(jwt: &Jwt) -> anyhow::Result<Option<JwtOptions>> {

@@ -13,7 +13,8 @@ use penstock_settle::Settlement;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
-    clock, config::Config, database, demo::Demo, folder::DataFolder, options, output, signals::Signals,
+    clock, config::Config, database, demo::Demo, folder::DataFolder, options, output, secrets,
+    signals::Signals,
 };
 
 /// Settlement finishes its transaction within this or is left; what it did not do, the next start does.
@@ -54,7 +55,11 @@ impl Node {
     async fn start(config: &Config, demo: bool) -> anyhow::Result<Self> {
         let folder = DataFolder::open(&config.data)?;
         let clock = clock::system();
-        let mut http = options::http(config, &folder, clock.clone())?;
+        let (told, secrets) = watch::channel(secrets::load(&config.identity, &config.data)?);
+        if config.identity.secret.get().is_none() {
+            tokio::spawn(secrets::watch_folder(config.data.clone(), told));
+        }
+        let mut http = options::http(config, secrets, clock.clone())?;
         let demo = demo.then(|| Demo::prepare(&mut http)).transpose()?;
         let records = database::open(config).await?;
         let storefront = Storefront::new();

@@ -72,6 +72,25 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
         "ledger.max_batch",
         format!("{} is more than ledger.max_queued ({}) can hold", ledger.max_batch, ledger.max_queued),
     );
+    let gate = &config.gate;
+    require(
+        gate.pow_min_bits <= gate.pow_max_bits,
+        "gate.pow_min_bits",
+        format!("{} is more than gate.pow_max_bits ({})", gate.pow_min_bits, gate.pow_max_bits),
+    );
+    let limits = &gate.limits;
+    require(
+        limits.in_flight_min <= limits.in_flight_max,
+        "gate.limits.in_flight_min",
+        format!("{} is more than gate.limits.in_flight_max ({})", limits.in_flight_min, limits.in_flight_max),
+    );
+    let identity = &config.identity;
+    require(
+        identity.previous_secret.get().is_none() || identity.secret.get().is_some(),
+        "identity.previous_secret",
+        "needs identity.secret: the secret in the data folder is rotated with `penstock admin rotate-secret`"
+            .to_owned(),
+    );
     let jwt = &config.identity.jwt;
     require(
         jwt.secret.get().is_none() || jwt.public_key.as_os_str().is_empty(),

@@ -25,6 +25,7 @@ pub(crate) struct Config {
     pub(crate) data: PathBuf,
     pub(crate) http: Http,
     pub(crate) identity: Identity,
+    pub(crate) gate: Gate,
     pub(crate) ledger: Ledger,
     pub(crate) records: Records,
     pub(crate) settle: Settle,
@@ -50,6 +51,7 @@ pub(crate) struct Http {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
     pub(crate) secret: Secret,
+    pub(crate) previous_secret: Secret,
     pub(crate) admin_token: Secret,
     pub(crate) session_seconds: u32,
     pub(crate) password_hashes_at_once: usize,
@@ -87,6 +89,42 @@ pub(crate) struct Limits {
     pub(crate) sign_ins_by_phone_burst: NonZeroU32,
     pub(crate) sign_ins_by_phone_every_seconds: u64,
     pub(crate) max_keys: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gate {
+    pub(crate) challenge_seconds: u32,
+    pub(crate) pow_min_bits: u8,
+    pub(crate) pow_max_bits: u8,
+    pub(crate) pow_easy_per_second: u32,
+    pub(crate) max_used_challenges: usize,
+    pub(crate) captcha_pool: usize,
+    pub(crate) pass_seconds: u32,
+    pub(crate) pass_factor: u32,
+    pub(crate) max_passes: usize,
+    pub(crate) turn_seconds: u32,
+    pub(crate) admissions_per_second: u32,
+    pub(crate) limits: GateLimits,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GateLimits {
+    pub(crate) by_buyer_burst: NonZeroU32,
+    pub(crate) by_buyer_per_second: NonZeroU32,
+    pub(crate) by_address_burst: NonZeroU32,
+    pub(crate) by_address_per_second: NonZeroU32,
+    pub(crate) tickets_by_buyer_burst: NonZeroU32,
+    pub(crate) tickets_by_buyer_every_seconds: u64,
+    pub(crate) max_keys: usize,
+    pub(crate) by_node_burst: NonZeroU32,
+    pub(crate) by_node_per_second: NonZeroU32,
+    pub(crate) into_ledger_burst: NonZeroU32,
+    pub(crate) into_ledger_per_second: NonZeroU32,
+    pub(crate) in_flight_min: u32,
+    pub(crate) in_flight_max: u32,
+    pub(crate) target_latency_milliseconds: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -94,7 +94,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "identity.secret",
         "",
         Rule::Secret,
-        "Signs session tokens; also PENSTOCK_SECRET. Unset: made once and kept in the data folder.",
+        "Signs sessions, passes and tickets; also PENSTOCK_SECRET. Unset: made once and kept in the data folder.",
+    ),
+    text(
+        "identity.previous_secret",
+        "",
+        Rule::Secret,
+        "The secret before it, whose tokens are still good; also PENSTOCK_PREVIOUS_SECRET.",
     ),
     text(
         "identity.admin_token",
@@ -154,6 +160,103 @@ pub(crate) const SETTINGS: &[Setting] = &[
         100 * MILLION,
         "Addresses or phones a limit remembers.",
     ),
+    number("gate.challenge_seconds", 120, 10, 3600, "How long a challenge is good."),
+    number("gate.pow_min_bits", 14, 1, 32, "Zero bits that a proof of work begins with while it is quiet …"),
+    number("gate.pow_max_bits", 20, 1, 32, "… and when it is not."),
+    number(
+        "gate.pow_easy_per_second",
+        100,
+        1,
+        MILLION,
+        "Challenges a second up to which it is quiet; each doubling adds a bit.",
+    ),
+    number(
+        "gate.max_used_challenges",
+        MILLION,
+        1_000,
+        100 * MILLION,
+        "Used challenges that are remembered until they expire; more are answered 503 busy.",
+    ),
+    number("gate.captcha_pool", 500, 10, 100_000, "Pictures that are drawn ahead, about 5 KB each."),
+    number("gate.pass_seconds", 120, 5, 3600, "How long a pass is good."),
+    number("gate.pass_factor", 5, 1, 1_000, "Passes in people's hands for each unit that is left."),
+    number(
+        "gate.max_passes",
+        MILLION,
+        1_000,
+        100 * MILLION,
+        "Passes of one sale in people's hands, whatever its units; more are answered 503 busy.",
+    ),
+    number("gate.turn_seconds", 60, 5, 3600, "How long an admitted ticket may take to get its pass."),
+    number(
+        "gate.admissions_per_second",
+        1_000,
+        1,
+        MILLION,
+        "Tickets of one sale admitted in a second at most.",
+    ),
+    number(
+        "gate.limits.by_buyer_burst",
+        200,
+        1,
+        MILLION,
+        "Calls at the gate, orders too, by one buyer at once …",
+    ),
+    number("gate.limits.by_buyer_per_second", 20, 1, MILLION, "… and then so many a second; more get 429."),
+    number("gate.limits.by_address_burst", 2_000, 1, MILLION, "The same from one address …"),
+    number("gate.limits.by_address_per_second", 500, 1, MILLION, "… and then so many a second."),
+    number(
+        "gate.limits.tickets_by_buyer_burst",
+        5,
+        1,
+        MILLION,
+        "Tickets of one buyer, each a chance in the draw, at once …",
+    ),
+    number(
+        "gate.limits.tickets_by_buyer_every_seconds",
+        600,
+        1,
+        DAY_SECONDS,
+        "… and then one every so often.",
+    ),
+    number(
+        "gate.limits.max_keys",
+        100_000,
+        1_000,
+        100 * MILLION,
+        "Buyers and addresses a limit tells apart; beyond, who has been quiet longest is forgotten.",
+    ),
+    number("gate.limits.by_node_burst", 50_000, 1, 100 * MILLION, "Calls at the gate by everybody at once …"),
+    number("gate.limits.by_node_per_second", 500_000, 1, 100 * MILLION, "… and then so many a second."),
+    number(
+        "gate.limits.into_ledger_burst",
+        20_000,
+        1,
+        100 * MILLION,
+        "Orders that enter the ledger at once …",
+    ),
+    number(
+        "gate.limits.into_ledger_per_second",
+        200_000,
+        1,
+        100 * MILLION,
+        "… and then so many a second; more get 503 busy.",
+    ),
+    number(
+        "gate.limits.in_flight_min",
+        16,
+        1,
+        MILLION,
+        "Orders being decided at once: the limit never falls below …",
+    ),
+    number("gate.limits.in_flight_max", 32_768, 1, MILLION, "… and never rises above."),
+    number(
+        "gate.limits.target_latency_milliseconds",
+        50,
+        1,
+        60_000,
+        "It falls when deciding takes longer than this, and rises when it doesn't.",
+    ),
     number(
         "ledger.max_queued",
         65_536,
@@ -206,8 +309,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
 ];
 
 /// Variables that do not follow `PENSTOCK_SECTION__NAME`, because people expect them under these names.
-pub(crate) const SHORT_VARIABLES: &[(&str, &str)] =
-    &[("PENSTOCK_ADMIN_TOKEN", "identity.admin_token"), ("PENSTOCK_SECRET", "identity.secret")];
+pub(crate) const SHORT_VARIABLES: &[(&str, &str)] = &[
+    ("PENSTOCK_ADMIN_TOKEN", "identity.admin_token"),
+    ("PENSTOCK_SECRET", "identity.secret"),
+    ("PENSTOCK_PREVIOUS_SECRET", "identity.previous_secret"),
+];
 
 /// What a section is for; printed above it.
 pub(crate) const SECTIONS: &[(&str, &str)] = &[
@@ -216,6 +322,8 @@ pub(crate) const SECTIONS: &[(&str, &str)] = &[
     ("identity.jwt", "A shop with its own users signs them in with its own tokens."),
     ("identity.codes", "One-time codes prove that a phone is the buyer's."),
     ("identity.limits", "Slow down who guesses. Limits per address don't apply to loopback."),
+    ("gate", "Who may try: challenges, passes and waiting rooms, for sales that ask for them."),
+    ("gate.limits", "For all sales. Limits per address don't apply to loopback."),
     ("ledger", "The only authority on stock."),
     ("records", "The SQL system of record."),
     ("settle", "Brings the ledger's decisions into the records, and releases holds that are over."),

@@ -1,0 +1,136 @@
+//! Challenges: a little work or a picture before a pass. They cost us nothing to give out and nothing to remember.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hyper::StatusCode;
+use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleState, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    app::App,
+    identity::Caller,
+    json::{OptionalJson, PathId},
+    peer::Peer,
+    problem::{Code, Problem},
+    wire::Rfc3339,
+};
+
+const ALGORITHM: &str = "sha256";
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ChallengeRequest {
+    /// `pow` to get a proof of work where the sale has a captcha, for who can't see pictures.
+    #[schema(example = "pow")]
+    kind: Option<String>,
+}
+
+/// What is to be solved. The answer goes into `POST …/pass`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Challenge)]
+pub(crate) struct ChallengeView {
+    id: String,
+    /// `pow` or `captcha`.
+    #[schema(value_type = String, example = "pow")]
+    kind: &'static str,
+    /// Of a proof of work, `sha256`: find an answer of at most 64 bytes such that the SHA-256 of `salt` and the
+    /// answer, written one after the other, begins with `difficulty` zero bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "sha256")]
+    algorithm: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    salt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difficulty: Option<u8>,
+    /// Of a captcha: a PNG as a data URL, with five characters to read; capitals don't matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Rfc3339,
+}
+
+/// Get a challenge
+///
+/// It is good for one try, by this buyer, in this sale, until it expires.
+#[utoipa::path(post, path = "/api/v1/sales/{id}/challenge", tag = "gate", params(("id" = String, Path)),
+    request_body = Option<ChallengeRequest>, security(("bearer" = []), ("session" = [])),
+    responses((status = 201, body = ChallengeView)))]
+pub(crate) async fn create_challenge(
+    State(app): State<Arc<App>>,
+    PathId(sale): PathId<SaleId>,
+    peer: Peer,
+    caller: Caller,
+    OptionalJson(request): OptionalJson<ChallengeRequest>,
+) -> Result<(StatusCode, axum::Json<ChallengeView>), Problem> {
+    let now = app.now();
+    app.gate.check_origin(peer, now)?;
+    let buyer = caller.buyer()?;
+    app.gate.check_buyer(&buyer, now)?;
+    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    let terms = shelf.details().ok_or(Code::Unavailable)?.row.gate;
+    match status.state(now) {
+        SaleState::SoldOut => return Err(Code::SoldOut.into()),
+        SaleState::Closed => return Err(Code::Closed.into()),
+        _ => {}
+    }
+    let wants_pow = match request.kind.as_deref() {
+        None => false,
+        Some("pow") => true,
+        Some("captcha") if terms.challenge == ChallengeKind::Captcha => false,
+        Some(_) => return Err(Problem::invalid_field("kind", "has to be pow, or be left out")),
+    };
+    let view = match terms.challenge {
+        ChallengeKind::None => {
+            return Err(Problem::with_detail(Code::NotGated, "The sale has no challenge."));
+        }
+        ChallengeKind::Pow => proof_of_work(&app, sale, &buyer, false, now)?,
+        ChallengeKind::Captcha if wants_pow => proof_of_work(&app, sale, &buyer, true, now)?,
+        ChallengeKind::Captcha => captcha(&app, sale, &buyer, now)?,
+    };
+    Ok((StatusCode::CREATED, axum::Json(view)))
+}
+
+fn random() -> Result<u64, Problem> {
+    getrandom::u64().map_err(|_| Code::Internal.into())
+}
+
+fn proof_of_work(
+    app: &App,
+    sale: SaleId,
+    buyer: &BuyerId,
+    harder: bool,
+    now: Timestamp,
+) -> Result<ChallengeView, Problem> {
+    let challenge =
+        app.gate.challenges.proof_of_work(&app.gate.keys.load(), sale, buyer, harder, random()?, now);
+    Ok(ChallengeView {
+        id: challenge.id,
+        kind: ChallengeKind::Pow.as_str(),
+        algorithm: Some(ALGORITHM),
+        salt: Some(challenge.salt),
+        difficulty: Some(challenge.difficulty),
+        image: None,
+        expires_at: Rfc3339(challenge.expires_at),
+    })
+}
+
+fn captcha(app: &App, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Result<ChallengeView, Problem> {
+    let picture = app.gate.pictures.take(random()?).ok_or_else(|| {
+        Problem::with_detail(Code::Busy, "The first pictures are being drawn. Try again in a moment.")
+    })?;
+    let keys = app.gate.keys.load();
+    let challenge = app.gate.challenges.captcha(&keys, sale, buyer, &picture.answer, random()?, now);
+    Ok(ChallengeView {
+        id: challenge.id,
+        kind: ChallengeKind::Captcha.as_str(),
+        algorithm: None,
+        salt: None,
+        difficulty: None,
+        image: Some(format!("data:image/png;base64,{}", STANDARD.encode(&picture.png))),
+        expires_at: Rfc3339(challenge.expires_at),
+    })
+}

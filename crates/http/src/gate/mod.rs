@@ -1,0 +1,161 @@
+//! The gate as the server runs it: what all requests share, and what each sale has of it. The rules are in the crate
+//! of the same name; here they meet the requests.
+
+mod options;
+pub(crate) mod rooms;
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use penstock_domain::{BuyerId, GateTerms, SaleId, SaleState, Timestamp};
+use penstock_gate::{
+    AddressKey, ChallengeOptions, Challenges, HeadGate, HeadGateOptions, InFlight, KeyRing, KeyedLimit,
+    PassRefusal, Pictures, Shedding, SingleLimit, check_pass,
+};
+
+pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
+use self::rooms::Room;
+use crate::{
+    peer::Peer,
+    problem::{Code, Problem},
+    secrets::Secrets,
+    storefront::Shelf,
+};
+
+pub(crate) struct Gate {
+    pub(crate) keys: ArcSwap<KeyRing>,
+    pub(crate) challenges: Challenges,
+    pub(crate) pictures: Pictures,
+    /// Claims that are being decided.
+    pub(crate) in_flight: Arc<Shedding>,
+    tickets_by_buyer: KeyedLimit<BuyerId>,
+    by_buyer: KeyedLimit<BuyerId>,
+    by_address: KeyedLimit<AddressKey>,
+    by_node: SingleLimit,
+    into_ledger: SingleLimit,
+    pub(crate) options: GateOptions,
+}
+
+impl Gate {
+    pub(crate) fn new(options: GateOptions, secrets: &Secrets, started_at: Timestamp) -> Self {
+        Self {
+            keys: ArcSwap::from_pointee(key_ring(secrets)),
+            challenges: Challenges::new(ChallengeOptions {
+                lifetime_seconds: options.challenge_seconds,
+                min_bits: options.pow_min_bits,
+                max_bits: options.pow_max_bits,
+                easy_per_second: options.pow_easy_per_second,
+                max_used: options.max_used_challenges,
+                started_at,
+            }),
+            pictures: Pictures::new(options.captcha_pool),
+            in_flight: Arc::new(Shedding::new(options.in_flight)),
+            tickets_by_buyer: KeyedLimit::new(options.tickets_by_buyer),
+            by_buyer: KeyedLimit::new(options.by_buyer),
+            by_address: KeyedLimit::new(options.by_address),
+            by_node: SingleLimit::new(options.by_node.burst, options.by_node.one_per()),
+            into_ledger: SingleLimit::new(options.into_ledger.burst, options.into_ledger.one_per()),
+            options,
+        }
+    }
+
+    /// The secret has changed. What the one before signed is still good.
+    pub(crate) fn rekey(&self, secrets: &Secrets) {
+        self.keys.store(Arc::new(key_ring(secrets)));
+    }
+
+    /// The limits that need to know nothing but where a request comes from.
+    pub(crate) fn check_origin(&self, peer: Peer, now: Timestamp) -> Result<(), Problem> {
+        self.by_node.check(now)?;
+        peer.within(&self.by_address, now)
+    }
+
+    pub(crate) fn check_buyer(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
+        Ok(self.by_buyer.check(buyer, now)?)
+    }
+
+    pub(crate) fn check_tickets_of(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
+        Ok(self.tickets_by_buyer.check(buyer, now)?)
+    }
+
+    /// A place among the claims that are being decided.
+    pub(crate) fn enter(&self) -> Result<InFlight, Problem> {
+        self.in_flight.try_enter().ok_or(Code::Busy.into())
+    }
+
+    /// The leaky bucket before the ledger: the last check of all.
+    pub(crate) fn pour(&self, now: Timestamp) -> Result<(), Problem> {
+        self.into_ledger.check(now).map_err(|_| Code::Busy.into())
+    }
+
+    /// What is wrong with the pass of a claim, if anything.
+    pub(crate) fn check_pass(
+        &self,
+        (sale, buyer): (SaleId, &BuyerId),
+        pass: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let pass = pass.ok_or(Code::PassRequired)?;
+        match check_pass(&self.keys.load(), sale, buyer, pass, now) {
+            Ok(_) => Ok(()),
+            Err(PassRefusal::Invalid | PassRefusal::Expired) => Err(Code::PassInvalid.into()),
+        }
+    }
+
+    /// The gate of a sale, if it asks for a pass. It is made when it is first needed.
+    pub(crate) fn of<'a>(&self, shelf: &'a Shelf) -> Option<&'a SaleGate> {
+        if let Some(gate) = shelf.gate.get() {
+            return Some(gate);
+        }
+        let terms = shelf.details()?.row.gate;
+        terms.pass_required.then(|| shelf.gate.get_or_init(|| SaleGate::new(terms, &self.options)))
+    }
+}
+
+fn key_ring(secrets: &Secrets) -> KeyRing {
+    KeyRing::new(&secrets.current, secrets.previous.as_ref())
+}
+
+/// What one sale has of the gate.
+pub(crate) struct SaleGate {
+    pub(crate) terms: GateTerms,
+    pub(crate) head: HeadGate,
+    /// Empty without a waiting room, and until it is loaded.
+    pub(crate) room: OnceLock<Room>,
+}
+
+impl SaleGate {
+    fn new(terms: GateTerms, options: &GateOptions) -> Self {
+        let head = HeadGateOptions {
+            factor: options.pass_factor,
+            pass_seconds: options.pass_seconds,
+            max_live: options.max_passes,
+        };
+        Self { terms, head: HeadGate::new(head), room: OnceLock::new() }
+    }
+
+    /// The waiting room; a sale that has one may still be loading it.
+    pub(crate) fn room(&self) -> Result<&Room, Problem> {
+        if !self.terms.waiting_room {
+            return Err(Problem::with_detail(Code::NotGated, "The sale has no waiting room."));
+        }
+        self.room.get().ok_or_else(|| {
+            Problem::with_detail(
+                Code::Unavailable,
+                "The waiting room is being opened. Try again in a moment.",
+            )
+        })
+    }
+}
+
+/// Why nothing can be bought in this state, if so.
+pub(crate) fn refusal_of(state: SaleState) -> Option<Code> {
+    match state {
+        SaleState::Draft => Some(Code::NotPublished),
+        SaleState::Scheduled => Some(Code::NotOpen),
+        SaleState::Open => None,
+        SaleState::Paused => Some(Code::Paused),
+        SaleState::SoldOut => Some(Code::SoldOut),
+        SaleState::Closed => Some(Code::Closed),
+    }
+}

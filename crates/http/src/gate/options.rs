@@ -1,0 +1,133 @@
+//! What the gate is told by whoever starts the server.
+
+use std::{
+    collections::HashMap,
+    io,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use penstock_domain::SaleId;
+use penstock_gate::{LimitOptions, RoomState, SheddingOptions};
+
+#[derive(Clone)]
+pub struct GateOptions {
+    /// How long a challenge is good.
+    pub challenge_seconds: u32,
+    /// A proof of work begins with so many zero bits while it is quiet,
+    pub pow_min_bits: u8,
+    /// and has never more.
+    pub pow_max_bits: u8,
+    /// Challenges a second up to which it counts as quiet; each doubling adds a bit.
+    pub pow_easy_per_second: u32,
+    /// Used challenges that are remembered; with more, challenges are answered `busy`.
+    pub max_used_challenges: usize,
+    /// Pictures that are drawn ahead.
+    pub captcha_pool: usize,
+    /// How long a pass is good.
+    pub pass_seconds: u32,
+    /// Passes for each unit that is left.
+    pub pass_factor: u32,
+    /// Passes of one sale in people's hands at most, whatever its units.
+    pub max_passes: usize,
+    /// How long an admitted ticket may take to get its pass.
+    pub turn_seconds: u32,
+    /// Tickets of one sale admitted in a second at most.
+    pub admissions_per_second: u32,
+    /// Where waiting rooms outlast the process.
+    pub room_store: Arc<dyn RoomStore>,
+    /// Challenges, tickets, passes and orders of one buyer.
+    pub by_buyer: LimitOptions,
+    /// The same from one address.
+    pub by_address: LimitOptions,
+    /// Tickets of one buyer: each is a chance in the draw.
+    pub tickets_by_buyer: LimitOptions,
+    /// Challenges, tickets, passes and orders of everybody.
+    pub by_node: Rate,
+    /// Claims that enter the ledger: a bucket that leaks at this rate.
+    pub into_ledger: Rate,
+    /// Claims that are being decided at the same time.
+    pub in_flight: SheddingOptions,
+}
+
+/// So many a second, and `burst` at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub burst: NonZeroU32,
+    pub per_second: NonZeroU32,
+}
+
+impl Rate {
+    pub fn one_per(self) -> Duration {
+        Duration::from_secs(1) / self.per_second.get()
+    }
+}
+
+impl Default for GateOptions {
+    fn default() -> Self {
+        Self {
+            challenge_seconds: 120,
+            pow_min_bits: 14,
+            pow_max_bits: 20,
+            pow_easy_per_second: 100,
+            max_used_challenges: 1_000_000,
+            captcha_pool: 500,
+            pass_seconds: 120,
+            pass_factor: 5,
+            max_passes: 1_000_000,
+            turn_seconds: 60,
+            admissions_per_second: 1_000,
+            room_store: Arc::new(RoomsInMemory::default()),
+            by_buyer: limit(200, Duration::from_millis(50)),
+            by_address: limit(2_000, Duration::from_millis(2)),
+            tickets_by_buyer: limit(5, Duration::from_secs(600)),
+            by_node: Rate { burst: count(50_000), per_second: count(500_000) },
+            into_ledger: Rate { burst: count(20_000), per_second: count(200_000) },
+            in_flight: SheddingOptions {
+                min: 16,
+                max: 32_768,
+                initial: 1_024,
+                target_latency: Duration::from_millis(50),
+            },
+        }
+    }
+}
+
+impl std::fmt::Debug for GateOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("GateOptions").field("pass_factor", &self.pass_factor).finish_non_exhaustive()
+    }
+}
+
+fn count(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN)
+}
+
+fn limit(burst: u32, one_per: Duration) -> LimitOptions {
+    LimitOptions { burst: count(burst), one_per, max_keys: 100_000 }
+}
+
+/// Where waiting rooms are kept: their numbers have to outlast the process, so that none is given twice and a draw
+/// is not drawn again. Calls may block.
+pub trait RoomStore: Send + Sync + 'static {
+    fn load(&self, sale: SaleId) -> io::Result<Option<RoomState>>;
+
+    /// Returns when it is durable.
+    fn save(&self, sale: SaleId, state: &RoomState) -> io::Result<()>;
+}
+
+/// Forgets everything when the process ends; for tests.
+#[derive(Debug, Default)]
+pub struct RoomsInMemory(Mutex<HashMap<SaleId, RoomState>>);
+
+impl RoomStore for RoomsInMemory {
+    fn load(&self, sale: SaleId) -> io::Result<Option<RoomState>> {
+        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&sale).cloned())
+    }
+
+    fn save(&self, sale: SaleId, state: &RoomState) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(sale, state.clone());
+        Ok(())
+    }
+}

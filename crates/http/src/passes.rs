@@ -1,0 +1,130 @@
+//! Passes: the signed right to order in one sale. Ticket, challenge and head gate are looked at here, once; the order
+//! then needs one MAC.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use hyper::StatusCode;
+use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleStatus, Timestamp};
+use penstock_gate::{ChallengeRefusal, HeadGateRefusal, TicketState, issue_pass, read_ticket};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{
+    app::App,
+    gate::{SaleGate, refusal_of},
+    identity::Caller,
+    json::{OptionalJson, PathId},
+    peer::Peer,
+    problem::{Code, Problem},
+    wire::Rfc3339,
+};
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PassRequest {
+    /// The id of a solved challenge, where the sale has one.
+    challenge: Option<String>,
+    answer: Option<String>,
+    /// An admitted ticket, where the sale has a waiting room.
+    ticket: Option<String>,
+}
+
+/// The right to order in one sale, for one buyer.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Pass)]
+pub(crate) struct PassView {
+    /// Send it as `Penstock-Pass` with the order.
+    pass: String,
+    #[schema(value_type = String, format = DateTime)]
+    expires_at: Rfc3339,
+}
+
+/// Get a pass
+///
+/// There are only so many for each unit that is left. Asking again while yours is good gives the same one again.
+#[utoipa::path(post, path = "/api/v1/sales/{id}/pass", tag = "gate", params(("id" = String, Path)),
+    request_body = PassRequest, security(("bearer" = []), ("session" = [])),
+    responses((status = 201, body = PassView)))]
+pub(crate) async fn create_pass(
+    State(app): State<Arc<App>>,
+    PathId(sale): PathId<SaleId>,
+    peer: Peer,
+    caller: Caller,
+    OptionalJson(request): OptionalJson<PassRequest>,
+) -> Result<(StatusCode, axum::Json<PassView>), Problem> {
+    let now = app.now();
+    app.gate.check_origin(peer, now)?;
+    let buyer = caller.buyer()?;
+    app.gate.check_buyer(&buyer, now)?;
+    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    if let Some(code) = refusal_of(status.state(now)) {
+        return Err(code.into());
+    }
+    let no_pass = || Problem::with_detail(Code::NotGated, "The sale needs no pass: just order.");
+    let gate = app.gate.of(&shelf).ok_or_else(no_pass)?;
+    // What costs the buyer something is used up last.
+    let number = admitted(&app, gate, (sale, &buyer), &request, &status, now)?;
+    if !gate.head.has_room_for(&buyer, status.available, now) {
+        return Err(Code::PassesExhausted.into());
+    }
+    redeem(&app, gate, (sale, &buyer), &request, now)?;
+    let taken = gate.head.take(&buyer, status.available, now).map_err(|refusal| match refusal {
+        HeadGateRefusal::Exhausted => Code::PassesExhausted,
+        HeadGateRefusal::Full => Code::Busy,
+    })?;
+    if let Some(number) = number {
+        gate.room()?.waiting.pass_taken(number, now);
+    }
+    let pass = issue_pass(&app.gate.keys.load(), sale, &buyer, taken);
+    Ok((StatusCode::CREATED, axum::Json(PassView { pass, expires_at: Rfc3339(taken) })))
+}
+
+/// The number of the ticket whose turn it is; None if there is no waiting room.
+fn admitted(
+    app: &App,
+    gate: &SaleGate,
+    (sale, buyer): (SaleId, &BuyerId),
+    request: &PassRequest,
+    status: &SaleStatus,
+    now: Timestamp,
+) -> Result<Option<u64>, Problem> {
+    if !gate.terms.waiting_room {
+        return Ok(None);
+    }
+    let room = gate.room()?;
+    let ticket = request.ticket.as_deref().ok_or(Code::NotAdmitted)?;
+    let ticket = read_ticket(&app.gate.keys.load(), sale, ticket).ok_or(Code::NotAdmitted)?;
+    if !ticket.belongs_to(buyer) {
+        return Err(Code::NotAdmitted.into());
+    }
+    match room.waiting.standing(ticket.number, status, now).state {
+        TicketState::Admitted { .. } => Ok(Some(ticket.number)),
+        TicketState::Waiting | TicketState::Gone(_) => Err(Code::NotAdmitted.into()),
+    }
+}
+
+/// Uses up the challenge, if the sale has one.
+fn redeem(
+    app: &App,
+    gate: &SaleGate,
+    (sale, buyer): (SaleId, &BuyerId),
+    request: &PassRequest,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    if gate.terms.challenge == ChallengeKind::None {
+        return Ok(());
+    }
+    let (Some(challenge), Some(answer)) = (&request.challenge, &request.answer) else {
+        return Err(Problem::with_detail(
+            Code::ChallengeFailed,
+            "Get a challenge with POST /sales/{id}/challenge and send its id and your answer.",
+        ));
+    };
+    let redeemed = app.gate.challenges.redeem(&app.gate.keys.load(), sale, buyer, challenge, answer, now);
+    redeemed.map_err(|refusal| match refusal {
+        ChallengeRefusal::Failed => Code::ChallengeFailed.into(),
+        ChallengeRefusal::Full => Code::Busy.into(),
+    })
+}

@@ -1,0 +1,249 @@
+//! Tickets: places in a sale's waiting room, and how they are told to who waits.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::{FromRequestParts, RawPathParams, State},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures_util::stream::{self, Stream};
+use hyper::{
+    StatusCode,
+    header::{CACHE_CONTROL, HeaderValue},
+    http::request::Parts,
+};
+use penstock_domain::{SaleId, SaleState};
+use penstock_gate::{GoneReason, Standing, TicketState, issue_ticket, read_ticket};
+use serde::Serialize;
+use tokio::{sync::watch, time::Instant};
+use utoipa::ToSchema;
+
+use crate::{
+    app::App,
+    gate::{SaleGate, rooms::Room},
+    identity::Caller,
+    json::PathId,
+    peer::Peer,
+    problem::{Code, Problem},
+    storefront::Shelf,
+    wire::Rfc3339,
+};
+
+/// A place that only moved up is told at most this often; that it is one's turn, or gone, at once.
+const PLACES_EVERY: Duration = Duration::from_secs(1);
+/// So that proxies don't take a quiet stream for a dead one.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// A place in a waiting room.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = Ticket)]
+pub(crate) struct TicketView {
+    /// A number that is signed. Keep it: it is your place.
+    ticket: String,
+    /// The number in it.
+    number: u64,
+    /// `waiting`, `admitted` or `gone`.
+    #[schema(value_type = String, example = "waiting")]
+    state: &'static str,
+    /// Why it is gone: `sold_out` (it may come back), `turn_over` (take a new ticket) or `closed`.
+    #[schema(value_type = Option<String>)]
+    reason: Option<&'static str>,
+    /// 1 is next. Empty before the draw, and where it does not matter any more.
+    position: Option<u64>,
+    /// By the rate at which people are let in at the moment; empty if that is not known.
+    estimated_wait_seconds: Option<u64>,
+    /// The place in the whole queue, 0 is first; for `penstock draw verify`. Empty before the draw.
+    place: Option<u64>,
+    /// Until then a pass can be had for it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    admitted_until: Option<Rfc3339>,
+}
+
+impl TicketView {
+    fn new(ticket: &str, number: u64, standing: Standing) -> Self {
+        let (state, reason, admitted_until) = match standing.state {
+            TicketState::Waiting => ("waiting", None, None),
+            TicketState::Admitted { until } => ("admitted", None, Some(Rfc3339(until))),
+            TicketState::Gone(GoneReason::SoldOut) => ("gone", Some("sold_out"), None),
+            TicketState::Gone(GoneReason::TurnOver) => ("gone", Some("turn_over"), None),
+            TicketState::Gone(GoneReason::Closed) => ("gone", Some("closed"), None),
+        };
+        Self {
+            ticket: ticket.to_owned(),
+            number,
+            state,
+            reason,
+            position: standing.position,
+            estimated_wait_seconds: standing.estimated_wait_seconds,
+            place: standing.place,
+            admitted_until,
+        }
+    }
+
+    /// Whether somebody who saw `earlier` has to be told at once.
+    fn is_news_after(&self, earlier: &Self) -> bool {
+        (self.state, self.reason) != (earlier.state, earlier.reason) || self.place != earlier.place
+    }
+}
+
+fn room_of<'a>(app: &App, shelf: &'a Shelf) -> Result<&'a Room, Problem> {
+    let none = || Problem::with_detail(Code::NotGated, "The sale has no waiting room.");
+    app.gate.of(shelf).ok_or_else(none).and_then(SaleGate::room)
+}
+
+fn view(app: &App, shelf: &Shelf, ticket: &str, number: u64) -> Result<TicketView, Problem> {
+    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    let standing = room_of(app, shelf)?.waiting.standing(number, &status, app.now());
+    Ok(TicketView::new(ticket, number, standing))
+}
+
+/// Take a ticket
+///
+/// Who comes before the opening is placed by a fair draw at the opening, who comes later queues behind. See
+/// `docs/draw.md` for how anybody can recompute a place.
+#[utoipa::path(post, path = "/api/v1/sales/{id}/tickets", tag = "gate", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = TicketView)))]
+pub(crate) async fn create_ticket(
+    State(app): State<Arc<App>>,
+    PathId(sale): PathId<SaleId>,
+    peer: Peer,
+    caller: Caller,
+) -> Result<(StatusCode, axum::Json<TicketView>), Problem> {
+    let now = app.now();
+    app.gate.check_origin(peer, now)?;
+    let buyer = caller.buyer()?;
+    app.gate.check_buyer(&buyer, now)?;
+    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    let room = room_of(&app, &shelf)?;
+    if status.state(now) == SaleState::Closed {
+        return Err(Code::Closed.into());
+    }
+    app.gate.check_tickets_of(&buyer, now)?;
+    let number = room.waiting.take_number().ok_or(Code::Busy)?;
+    let ticket = issue_ticket(&app.gate.keys.load(), sale, &buyer, number);
+    let standing = room.waiting.standing(number, &status, now);
+    Ok((StatusCode::CREATED, axum::Json(TicketView::new(&ticket, number, standing))))
+}
+
+/// The ticket in the path: its sale, its text and its number.
+pub(crate) struct PathTicket {
+    shelf: Arc<Shelf>,
+    text: String,
+    number: u64,
+}
+
+impl FromRequestParts<Arc<App>> for PathTicket {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let PathId(sale) = PathId::<SaleId>::from_request_parts(parts, app).await?;
+        let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+        room_of(app, &shelf)?;
+        let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Code::TicketNotFound)?;
+        let text = params.iter().find(|(name, _)| *name == "ticket").map(|(_, text)| text.to_owned());
+        let text = text.ok_or(Code::TicketNotFound)?;
+        let ticket = read_ticket(&app.gate.keys.load(), sale, &text).ok_or(Code::TicketNotFound)?;
+        Ok(Self { shelf, number: ticket.number, text })
+    }
+}
+
+/// A ticket's place
+///
+/// Whoever has the ticket may look.
+#[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}", tag = "gate",
+    params(("id" = String, Path), ("ticket" = String, Path)), responses((status = 200, body = TicketView)))]
+pub(crate) async fn get_ticket(
+    State(app): State<Arc<App>>,
+    ticket: PathTicket,
+) -> Result<axum::Json<TicketView>, Problem> {
+    view(&app, &ticket.shelf, &ticket.text, ticket.number).map(axum::Json)
+}
+
+/// A ticket's place, as it changes
+///
+/// Server-sent events; the data of each is the ticket as `GET` shows it.
+#[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}/events", tag = "gate",
+    params(("id" = String, Path), ("ticket" = String, Path)),
+    responses((status = 200, content_type = "text/event-stream", body = TicketView)))]
+pub(crate) async fn watch_ticket(
+    State(app): State<Arc<App>>,
+    ticket: PathTicket,
+) -> Result<Response, Problem> {
+    let changes = room_of(&app, &ticket.shelf)?.changes.subscribe();
+    let watcher = Watcher { stopping: app.stopping.clone(), app, ticket, changes, last: None };
+    let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    // Proxies that buffer would keep the news to themselves.
+    let headers = [
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
+    ];
+    Ok((headers, events).into_response())
+}
+
+const X_ACCEL_BUFFERING: hyper::header::HeaderName =
+    hyper::header::HeaderName::from_static("x-accel-buffering");
+
+struct Watcher {
+    app: Arc<App>,
+    ticket: PathTicket,
+    changes: watch::Receiver<u64>,
+    stopping: watch::Receiver<bool>,
+    /// What was told last, and when.
+    last: Option<(TicketView, Instant)>,
+}
+
+/// Ends when the server stops; a browser then connects again by itself, to whoever serves next.
+fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
+    stream::unfold(watcher, |mut watcher| async move {
+        let event = watcher.next().await?;
+        Some((Ok(event), watcher))
+    })
+}
+
+impl Watcher {
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if *self.stopping.borrow() {
+                return None;
+            }
+            self.changes.mark_unchanged();
+            let view = view(&self.app, &self.ticket.shelf, &self.ticket.text, self.ticket.number).ok()?;
+            match &self.last {
+                Some((last, told_at)) if !view.is_news_after(last) => {
+                    let wait = PLACES_EVERY.saturating_sub(told_at.elapsed());
+                    let moved = view != *last;
+                    if moved && wait.is_zero() {
+                        return self.tell(view);
+                    }
+                    self.change(moved.then_some(wait)).await?;
+                }
+                _ => return self.tell(view),
+            }
+        }
+    }
+
+    /// Waits for news, or until it is time to tell a place that moved.
+    async fn change(&mut self, wait: Option<Duration>) -> Option<()> {
+        let timer = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = self.changes.changed() => changed.ok(),
+            _ = self.stopping.wait_for(|stopping| *stopping) => None,
+            () = timer => Some(()),
+        }
+    }
+
+    fn tell(&mut self, view: TicketView) -> Option<Event> {
+        let event = Event::default().json_data(&view).ok()?;
+        self.last = Some((view, Instant::now()));
+        Some(event)
+    }
+}
