@@ -21,26 +21,52 @@ pub struct Api {
     pub admin_token: String,
 }
 
+/// The terms of a bench's sale: one unit a buyer, no end.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    pub units: u32,
+    /// `None`: open as soon as it is published.
+    pub opens_at: Option<&'static str>,
+    /// What a buyer has to pass before ordering; `None`: nothing.
+    pub gate: Option<Value>,
+}
+
 impl Api {
     /// An item and a published, open sale of it, one unit a buyer; returns the sale's id.
     pub fn open_sale(&self, units: u32) -> anyhow::Result<String> {
+        let id = self.publish(&Offer { units, ..Offer::default() })?;
+        let state = self.sale_state(&id)?;
+        ensure!(state == "open", "the sale is {state} after publishing, not open");
+        Ok(id)
+    }
+
+    /// An item and a published sale of it; returns the sale's id.
+    pub fn publish(&self, offer: &Offer) -> anyhow::Result<String> {
         let price = json!({"amount": "1999.00", "currency": "CNY"});
         let item =
             json!({"title": "Bench", "description": "What is sold in a bench.", "regular_price": price});
         let item = self.call("POST", "/api/v1/admin/items", Some(&item), 201)?;
-        let sale = json!({
+        let mut sale = json!({
             "item_id": text(&item, "id")?,
             "price": price,
-            "units": units,
+            "units": offer.units,
             "limit_per_buyer": 1,
             "hold_seconds": HOLD_SECONDS,
+            "opens_at": offer.opens_at,
         });
+        if let (Some(gate), Some(sale)) = (&offer.gate, sale.as_object_mut()) {
+            sale.insert("gate".to_owned(), gate.clone());
+        }
         let sale = self.call("POST", "/api/v1/admin/sales", Some(&sale), 201)?;
         let id = text(&sale, "id")?;
-        self.call("POST", &format!("/api/v1/admin/sales/{id}/publish"), None, 200)?;
-        let state = self.sale_state(&id)?;
-        ensure!(state == "open", "the sale is {state} after publishing, not open");
+        self.steer(&id, "publish")?;
         Ok(id)
+    }
+
+    /// `publish`, `pause`, `resume` or `close`.
+    pub fn steer(&self, sale: &str, verb: &str) -> anyhow::Result<()> {
+        self.call("POST", &format!("/api/v1/admin/sales/{sale}/{verb}"), None, 200)?;
+        Ok(())
     }
 
     pub fn sale_state(&self, sale: &str) -> anyhow::Result<String> {

@@ -28,10 +28,28 @@ pub fn cpu_seconds(process: u32) -> anyhow::Result<f64> {
 
 /// Memory that the process has in RAM.
 pub fn resident_bytes(process: u32) -> anyhow::Result<u64> {
+    memory(process, "VmRSS:")
+}
+
+/// The most memory that the process ever had in RAM.
+pub fn peak_resident_bytes(process: u32) -> anyhow::Result<u64> {
+    memory(process, "VmHWM:")
+}
+
+fn memory(process: u32, field: &str) -> anyhow::Result<u64> {
     let status = read(&format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("unexpected VmRSS")?;
-    Ok(kilobytes * 1024)
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let line = line.with_context(|| format!("no {field} in /proc/{process}/status"))?;
+    let kilobytes = line.trim().trim_end_matches("kB").trim().parse::<u64>();
+    Ok(kilobytes.with_context(|| format!("unexpected form of {field}"))? * 1024)
+}
+
+/// Lets this process, and those it starts, have as many open files as the system allows it.
+pub fn raise_open_files() -> anyhow::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).context("cannot raise the number of open files")
 }
 
 /// The children of a process that has not threaded its forking, such as nginx's master.
@@ -140,6 +158,7 @@ mod tests {
     fn this_process_has_memory_and_uses_cpu() {
         let this = std::process::id();
         assert!(resident_bytes(this).unwrap() > 100 * 1024);
+        assert!(peak_resident_bytes(this).unwrap() > 100 * 1024);
         let before = cpu_seconds(this).unwrap();
         let mut number = 1u64;
         while cpu_seconds(this).unwrap() < before + 0.02 {

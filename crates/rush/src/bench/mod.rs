@@ -1,11 +1,15 @@
 //! Penstock's figures, each beside the peer it is measured against, on the same cores in the same minutes.
 
+mod cpu;
 mod durable;
 mod html;
 mod memory;
+mod overload;
+mod refusals;
 mod report;
 mod server;
 mod sold_out;
+mod waiting_room;
 
 use std::{
     fs,
@@ -30,6 +34,9 @@ pub enum Name {
     SoldOutCpuUs,
     RecoverySeconds,
     BytesPerOrder,
+    OverloadGoodputRatio,
+    RefusalCpuUs,
+    WaitingRoomBytesPerPerson,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +100,15 @@ pub fn run(options: &Options, terminal: &mut dyn Write) -> anyhow::Result<Report
     }
     if options.wants(Name::RecoverySeconds) || options.wants(Name::BytesPerOrder) {
         memory::measure(&mut bench, &mut report)?;
+    }
+    if options.wants(Name::OverloadGoodputRatio) {
+        overload::measure(&mut bench, &mut report)?;
+    }
+    if options.wants(Name::RefusalCpuUs) {
+        refusals::measure(&mut bench, &mut report)?;
+    }
+    if options.wants(Name::WaitingRoomBytesPerPerson) {
+        waiting_room::measure(&mut bench, &mut report)?;
     }
     report.stamp(&machine);
     Ok(report)

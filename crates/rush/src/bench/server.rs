@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use crate::{
     api::Api,
     host,
-    load::{OrderTape, Outcome, Tape},
+    load::{BuyerTape, Call, OrderTape, Outcome, Tape},
     process::{self, Process},
 };
 
@@ -30,10 +30,21 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(binary: &Path, data: &Path, core: Option<usize>) -> anyhow::Result<Self> {
+        Self::start_with(binary, data, core, &[])
+    }
+
+    /// With settings as variables, such as `PENSTOCK_LEDGER__MAX_BATCH`.
+    pub(super) fn start_with(
+        binary: &Path,
+        data: &Path,
+        core: Option<usize>,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let address = process::free_address()?;
         let mut command = process::command(binary, core);
         command.arg("serve").arg("--listen").arg(address.to_string()).arg("--data").arg(data);
         command.env("PENSTOCK_IDENTITY__JWT__SECRET", SECRET).env("PENSTOCK_ADMIN_TOKEN", ADMIN_TOKEN);
+        command.envs(settings.iter().copied());
         let log = data.with_extension("log");
         let started = Instant::now();
         let mut process = Process::start("penstock", command, &log)?;
@@ -48,6 +59,22 @@ impl Server {
     pub(super) fn orders(&self, sale: &str, first_buyer: u64, count: usize) -> anyhow::Result<Tape> {
         let secret = SECRET.as_bytes();
         OrderTape { address: self.api.address, sale, secret, first_buyer, count }.build()
+    }
+
+    /// `call` by `count` requests of so many buyers, with tokens that the server accepts.
+    pub(super) fn calls(&self, call: &Call<'_>, buyers: u64, count: usize) -> anyhow::Result<Tape> {
+        let secret = SECRET.as_bytes();
+        BuyerTape { address: self.api.address, secret, first_buyer: 0, buyers, count }.build(call)
+    }
+
+    /// The same with tokens that somebody else has signed.
+    pub(super) fn forged_calls(&self, call: &Call<'_>, count: usize) -> anyhow::Result<Tape> {
+        let (address, secret) = (self.api.address, b"not-the-secret-of-this-server-0123456789".as_slice());
+        BuyerTape { address, secret, first_buyer: 0, buyers: u64::MAX, count }.build(call)
+    }
+
+    pub(super) fn peak_resident_bytes(&self) -> anyhow::Result<u64> {
+        host::peak_resident_bytes(self.process.id())
     }
 
     pub(super) fn resident_bytes(&self) -> anyhow::Result<u64> {

@@ -1,21 +1,20 @@
 //! `sold_out_cpu_us`: server CPU for one "sold out", against nginx's for a constant of the same size on the same
 //! core and the same requests.
 
-use std::net::SocketAddr;
-
 use anyhow::{Context, ensure};
 
 use super::{
-    Bench, Figure, Report, median,
+    Bench, Figure, Report,
+    cpu::{CONNECTIONS, Cost, Run, hundredths},
+    median,
     server::{Server, ensure_only, two_cores},
 };
 use crate::{
     host,
-    load::{self, Options, Tape},
+    load::{self, Options},
     peers::nginx::{Nginx, answer_size},
 };
 
-const CONNECTIONS: usize = 64;
 /// Distinct buyers; a run goes through them again and again.
 const BUYERS: usize = 100_000;
 const TARGET_RATIO: f64 = 1.0;
@@ -36,7 +35,13 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let run = |bench: &mut Bench<'_>, name, address, cpu: &dyn Fn() -> anyhow::Result<f64>| {
-            bench.undisturbed(|bench| answer(bench, name, address, &tape, generator_core, cpu))
+            let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
+            let run = Run { name, address, tape: &tape, core: generator_core, warm_up, measured };
+            bench.undisturbed(|_| {
+                let (cost, outcome, line) = run.measure(cpu)?;
+                ensure_only(&outcome, 409)?;
+                Ok((cost, line))
+            })
         };
         ours.push(run(bench, "penstock", server.api.address, &|| server.cpu_seconds())?);
         theirs.push(run(bench, "nginx   ", nginx.address, &|| host::cpu_seconds(nginx.worker))?);
@@ -61,7 +66,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
 }
 
 /// A sale of one unit, which buyer 0 has bought.
-fn sell_out(server: &Server) -> anyhow::Result<String> {
+pub(super) fn sell_out(server: &Server) -> anyhow::Result<String> {
     let sale = server.api.open_sale(1)?;
     let only = server.orders(&sale, 0, 1)?;
     let outcome = load::run(&Options::new(server.api.address, 1), only.readers(1, false), |_| {})?;
@@ -69,47 +74,4 @@ fn sell_out(server: &Server) -> anyhow::Result<String> {
     let state = server.api.sale_state(&sale)?;
     ensure!(state == "sold_out", "the sale is {state} after its only unit was sold");
     Ok(sale)
-}
-
-#[derive(Debug)]
-struct Cost {
-    cpu_us: f64,
-    per_second: f64,
-}
-
-fn answer(
-    bench: &mut Bench<'_>,
-    name: &str,
-    address: SocketAddr,
-    tape: &Tape,
-    core: usize,
-    cpu: &dyn Fn() -> anyhow::Result<f64>,
-) -> anyhow::Result<(Cost, String)> {
-    let mut options = Options::new(address, CONNECTIONS);
-    (options.warm_up, options.measured) = (bench.options.warm_up(), bench.options.measured());
-    options.cores = vec![core];
-    let generator = std::process::id();
-    let mut readings = Vec::new();
-    let outcome = load::run(&options, tape.readers(1, true), |_| {
-        readings.push(cpu().and_then(|server| Ok((server, host::cpu_seconds(generator)?))));
-    })?;
-    ensure_only(&outcome, 409)?;
-    let readings = readings.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let [(server_before, generator_before), (server_after, generator_after)] = readings[..] else {
-        anyhow::bail!("a run has a beginning and an end");
-    };
-    let answers = outcome.measured.answers as f64;
-    let cost =
-        Cost { cpu_us: (server_after - server_before) * 1e6 / answers, per_second: outcome.per_second(409) };
-    let line = format!(
-        "{name}: {:.2} µs of CPU an answer at {:.0} answers/s; the generator takes {:.2} µs",
-        cost.cpu_us,
-        cost.per_second,
-        (generator_after - generator_before) * 1e6 / answers,
-    );
-    Ok((cost, line))
-}
-
-fn hundredths(values: &[f64]) -> Vec<f64> {
-    values.iter().map(|value| (value * 100.0).round() / 100.0).collect()
 }

@@ -1,0 +1,330 @@
+//! `overload_goodput_ratio`: orders accepted a second at ten times the load that the server can take, against the best
+//! it does when nobody asks for more than that.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::{
+    Bench, Figure, Report, median,
+    server::{Server, two_cores},
+};
+use crate::{
+    host,
+    load::{self, OpenLoop, Options, Outcome, SlowOptions, SlowSwarm, SlowTally, TapeReader},
+};
+
+/// The ledger is the bottleneck: every order has its own sync, as with a slow disk.
+const LEDGER_BOUND: &[(&str, &str)] = &[("PENSTOCK_LEDGER__MAX_BATCH", "1")];
+/// The server's own core is the bottleneck.
+const CPU_BOUND: &[(&str, &str)] = &[];
+const BEST_OF: [usize; 3] = [16, 64, 256];
+const CPU_BOUND_BEST_OF: [usize; 3] = [64, 256, 1024];
+const CONNECTIONS: usize = 2_000;
+const SLOW_CONNECTIONS: usize = 5_000;
+/// The load, as a multiple of the best rate.
+const TIMES: f64 = 10.0;
+/// More than one generator can send; what it did send is in the report.
+const MAX_OFFERED_PER_SECOND: f64 = 200_000.0;
+/// What a server on one core may answer in a closed loop, yes or no, to know how many requests a run needs. One that
+/// answers more ends the run a little sooner.
+const LEDGER_BOUND_ANSWERS_PER_SECOND: f64 = 60_000.0;
+const CPU_BOUND_ANSWERS_PER_SECOND: f64 = 120_000.0;
+const UNITS: u32 = 50_000_000;
+const TARGET_RATIO: f64 = 0.9;
+
+/// How the server is started and loaded.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    settings: &'static [(&'static str, &'static str)],
+    answers_per_second: f64,
+    server_core: usize,
+    generator_core: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    Closed { connections: usize },
+    Open { per_second: f64, slow_connections: usize },
+}
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+struct Run {
+    accepted_per_second: f64,
+    offered_per_second: f64,
+    sent_per_second: f64,
+    accepted_p50: Duration,
+    accepted_p99: Duration,
+    accepted_service_p99: Duration,
+    busy_p99: Duration,
+    busy_service_p99: Duration,
+    late_share: f64,
+    not_sent_share: f64,
+    peak_growth_bytes: u64,
+    slow: SlowTally,
+}
+
+pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
+    host::raise_open_files()?;
+    let rounds = if bench.options.quick { 1 } else { 3 };
+    let (server_core, generator_core) = two_cores()?;
+    let answers_per_second = LEDGER_BOUND_ANSWERS_PER_SECOND;
+    let setup = Setup { settings: LEDGER_BOUND, answers_per_second, server_core, generator_core };
+    let seconds = bench.options.measured();
+    bench.say(&format!(
+        "overload_goodput_ratio: a sync for every order, server on core {server_core}, generator on core {generator_core}"
+    ));
+    let (connections, tried) = search(bench, setup, &BEST_OF)?;
+    let (mut best, mut overloaded, mut besieged) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let closed = sell(bench, setup, Load::Closed { connections }, seconds)?;
+        let per_second = TIMES * closed.accepted_per_second;
+        let open = |slow_connections| Load::Open { per_second, slow_connections };
+        overloaded.push(sell(bench, setup, open(0), seconds * 4)?);
+        besieged.push(sell(bench, setup, open(SLOW_CONNECTIONS), seconds * 2)?);
+        best.push(closed);
+    }
+    let steal = bench.take_steal();
+    let loaded_ratios = ratios(&overloaded, &best);
+    let besieged_ratios = ratios(&besieged, &best);
+    let mut figure = Figure::new(median(&loaded_ratios), "of the best")
+        .against("best_rate", 1.0)
+        .at_least(TARGET_RATIO)
+        .detail("best_per_second", middle(&best, |run| run.accepted_per_second).round())
+        .detail("best_connections", connections)
+        .detail("tried", tried)
+        .detail("rounds", thousandths(&loaded_ratios))
+        .detail("connections", CONNECTIONS)
+        .detail("overloaded", summary(&overloaded))
+        .detail("with_slow_connections_ratio", thousandth(median(&besieged_ratios)))
+        .detail("with_slow_connections_rounds", thousandths(&besieged_ratios))
+        .detail("with_slow_connections", summary(&besieged))
+        .detail("steal_percent", (steal * 10.0).round() / 10.0);
+    let answers_per_second = CPU_BOUND_ANSWERS_PER_SECOND;
+    for (name, value) in cpu_bound(bench, Setup { settings: CPU_BOUND, answers_per_second, ..setup })? {
+        figure = figure.detail(name, value);
+    }
+    report.add("overload_goodput_ratio", figure);
+    Ok(())
+}
+
+/// The same when the server's core is what it lacks, as far as one generator on another core can go.
+fn cpu_bound(bench: &mut Bench<'_>, setup: Setup) -> anyhow::Result<Vec<(&'static str, Value)>> {
+    bench.say("overload_goodput_ratio: default settings, as much load as the generator can send");
+    let rounds = if bench.options.quick { 1 } else { 3 };
+    let seconds = bench.options.measured();
+    let (connections, tried) = search(bench, setup, &CPU_BOUND_BEST_OF)?;
+    let (mut best, mut overloaded) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let closed = sell(bench, setup, Load::Closed { connections }, seconds)?;
+        let per_second = (TIMES * closed.accepted_per_second).min(MAX_OFFERED_PER_SECOND);
+        overloaded.push(sell(bench, setup, Load::Open { per_second, slow_connections: 0 }, seconds)?);
+        best.push(closed);
+    }
+    let ratios = ratios(&overloaded, &best);
+    let best_per_second = middle(&best, |run| run.accepted_per_second);
+    let times = middle(&overloaded, |run| run.sent_per_second) / best_per_second;
+    Ok(vec![
+        ("cpu_bound_ratio", thousandth(median(&ratios)).into()),
+        ("cpu_bound_rounds", thousandths(&ratios).into()),
+        ("cpu_bound_best_per_second", best_per_second.round().into()),
+        ("cpu_bound_sent_times_best", thousandth(times).into()),
+        ("cpu_bound_tried", tried.into()),
+        ("cpu_bound_overloaded", summary(&overloaded)),
+        ("cpu_bound_steal_percent", ((bench.take_steal() * 10.0).round() / 10.0).into()),
+    ])
+}
+
+/// The number of connections with which a closed loop sells most.
+fn search(bench: &mut Bench<'_>, setup: Setup, candidates: &[usize]) -> anyhow::Result<(usize, Vec<Value>)> {
+    let mut best = (0, 0.0);
+    let mut tried = Vec::new();
+    for connections in candidates.iter().copied() {
+        let seconds = Duration::from_secs(2);
+        let run = sell(bench, setup, Load::Closed { connections }, seconds)?;
+        tried.push(json!({"connections": connections, "per_second": run.accepted_per_second.round()}));
+        if run.accepted_per_second > best.1 {
+            best = (connections, run.accepted_per_second);
+        }
+    }
+    Ok((best.0, tried))
+}
+
+/// One run on an empty data folder, its outcome checked afterwards.
+fn sell(bench: &mut Bench<'_>, setup: Setup, load: Load, measured: Duration) -> anyhow::Result<Run> {
+    bench.undisturbed(|bench| {
+        let data = bench.fresh_folder("penstock")?;
+        let server =
+            Server::start_with(&bench.options.server, &data, Some(setup.server_core), setup.settings)?;
+        let sale = server.api.open_sale(UNITS)?;
+        let warm_up = bench.options.warm_up();
+        let mut options = load.options(&server);
+        (options.warm_up, options.measured) = (warm_up, measured);
+        options.cores = vec![setup.generator_core];
+        let requests = load.requests_per_second(setup) * (warm_up + measured).as_secs_f64();
+        let tape = server.orders(&sale, 0, requests as usize + options.connections)?;
+        let swarm = load.swarm(tape.request(0), &server, setup.generator_core)?;
+        let before_bytes = server.resident_bytes()?;
+        let outcome = load::run(&options, tape.readers(1, false), |_| {})?;
+        let peak_growth_bytes = server.peak_resident_bytes()?.saturating_sub(before_bytes);
+        let slow = swarm.map_or(Ok(SlowTally::default()), SlowSwarm::stop)?;
+        ensure_told(&outcome)?;
+        server.verify(&sale, UNITS.into(), outcome.total.status(201))?;
+        server.stop()?;
+        let run = Run::of(&outcome, peak_growth_bytes, slow);
+        let line = format!("{}: {}", load.name(), run.line());
+        Ok((run, line))
+    })
+}
+
+/// Fails if a request got no answer, or another than yes and `busy`.
+fn ensure_told(outcome: &Outcome<TapeReader>) -> anyhow::Result<()> {
+    let total = &outcome.total;
+    let told = total.status(201) + total.code("busy");
+    ensure!(
+        total.status(201) > 0 && told == total.answers && total.errors == 0,
+        "expected 201 and busy; got {:?}, codes {:?}, lost {:?}",
+        total.statuses(),
+        total.codes(),
+        total.losses
+    );
+    Ok(())
+}
+
+impl Load {
+    fn options(self, server: &Server) -> Options {
+        let address = server.api.address;
+        match self {
+            Self::Closed { connections } => Options::new(address, connections),
+            Self::Open { per_second, .. } => {
+                let open_loop = Some(OpenLoop { per_second, max_waiting: CONNECTIONS });
+                Options { open_loop, ..Options::new(address, CONNECTIONS) }
+            }
+        }
+    }
+
+    /// How many it can use up.
+    fn requests_per_second(self, setup: Setup) -> f64 {
+        match self {
+            Self::Closed { .. } => setup.answers_per_second,
+            Self::Open { per_second, .. } => per_second,
+        }
+    }
+
+    fn swarm(
+        self,
+        request: Option<&[u8]>,
+        server: &Server,
+        core: usize,
+    ) -> anyhow::Result<Option<SlowSwarm>> {
+        let Self::Open { slow_connections: connections @ 1.., .. } = self else { return Ok(None) };
+        let options = SlowOptions {
+            address: server.api.address,
+            connections,
+            request: request.unwrap_or_default().to_vec(),
+            core: Some(core),
+            max_opened: connections as u64 * 20,
+        };
+        SlowSwarm::start(options).map(Some)
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Closed { connections } => format!("{connections} connections, closed loop"),
+            Self::Open { per_second, slow_connections: 0 } => format!("{per_second:.0} requests/s"),
+            Self::Open { per_second, slow_connections } => {
+                format!("{per_second:.0} requests/s and {slow_connections} slow connections")
+            }
+        }
+    }
+}
+
+impl Run {
+    fn of(outcome: &Outcome<TapeReader>, peak_growth_bytes: u64, slow: SlowTally) -> Self {
+        let (measured, arrivals) = (&outcome.measured, outcome.measured_arrivals);
+        let share = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        // In a closed loop nothing is due before it is sent.
+        let sent = if arrivals.due == 0 { measured.answers } else { arrivals.sent };
+        Self {
+            accepted_per_second: outcome.per_second(201),
+            offered_per_second: outcome.rate(arrivals.due.max(sent)),
+            sent_per_second: outcome.rate(sent),
+            accepted_p50: measured.accepted_latency.quantile(0.5),
+            accepted_p99: measured.accepted_latency.quantile(0.99),
+            accepted_service_p99: measured.accepted_service.quantile(0.99),
+            busy_p99: measured.refused_latency.quantile(0.99),
+            busy_service_p99: measured.refused_service.quantile(0.99),
+            late_share: share(arrivals.late, sent),
+            not_sent_share: share(arrivals.not_sent, arrivals.due),
+            peak_growth_bytes,
+            slow,
+        }
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{:.0} orders/s of {:.0} sent, p99 {:.1} ms, busy p99 {:.1} ms, not sent {:.1} %, {} MiB more; audit ok",
+            self.accepted_per_second,
+            self.sent_per_second,
+            milliseconds(self.accepted_p99),
+            milliseconds(self.busy_p99),
+            self.not_sent_share * 100.0,
+            self.peak_growth_bytes >> 20,
+        )
+    }
+}
+
+/// The middle of each value over the rounds. Every run was checked: no connection was lost, no answer is missing.
+fn summary(runs: &[Run]) -> Value {
+    let value = |of: fn(&Run) -> f64| thousandth(middle(runs, of));
+    let mut summary = json!({
+        "accepted_per_second": value(|run| run.accepted_per_second).round(),
+        "offered_per_second": value(|run| run.offered_per_second).round(),
+        "sent_per_second": value(|run| run.sent_per_second).round(),
+        "accepted_p50_ms": value(|run| milliseconds(run.accepted_p50)),
+        "accepted_p99_ms": value(|run| milliseconds(run.accepted_p99)),
+        "accepted_p99_ms_since_sent": value(|run| milliseconds(run.accepted_service_p99)),
+        "busy_p99_ms": value(|run| milliseconds(run.busy_p99)),
+        "busy_p99_ms_since_sent": value(|run| milliseconds(run.busy_service_p99)),
+        "late_share": value(|run| run.late_share),
+        "not_sent_share": value(|run| run.not_sent_share),
+        "peak_growth_mib": value(|run| run.peak_growth_bytes as f64 / 1_048_576.0).round(),
+        "resets": 0,
+        "answers_missing": 0,
+    });
+    if let (Some(last), Some(fields)) =
+        (runs.last().filter(|run| run.slow.opened > 0), summary.as_object_mut())
+    {
+        let SlowTally { opened, open, bytes_sent, answered, closed, resets, failed } = last.slow;
+        let slow = json!({
+            "opened": opened, "open_at_the_end": open, "bytes_sent": bytes_sent, "answered": answered,
+            "closed": closed, "resets": resets, "failed": failed,
+        });
+        fields.insert("slow_connections".to_owned(), slow);
+    }
+    summary
+}
+
+/// Each loaded run against the best rate of its round.
+fn ratios(loaded: &[Run], best: &[Run]) -> Vec<f64> {
+    let rate = |run: &Run| run.accepted_per_second;
+    loaded.iter().zip(best).map(|(loaded, best)| rate(loaded) / rate(best)).collect()
+}
+
+fn middle(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
+    median(&runs.iter().map(of).collect::<Vec<_>>())
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn thousandth(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn thousandths(values: &[f64]) -> Vec<f64> {
+    values.iter().copied().map(thousandth).collect()
+}

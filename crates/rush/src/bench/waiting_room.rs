@@ -1,0 +1,185 @@
+//! `waiting_room_bytes_per_person`: a million people take a ticket before the opening; what the server grows by for
+//! each of them.
+
+use std::{
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use super::{
+    Bench, Figure, Report,
+    server::{Server, ensure_only},
+};
+use crate::{
+    api::Offer,
+    load::{self, Answer, Call, Options, Script, Tape, TapeReader},
+};
+
+const PEOPLE: u64 = 1_000_000;
+const QUICK_PEOPLE: u64 = 100_000;
+/// They come first and don't count: connections, buffers and the allocator's reserves are there afterwards.
+const EARLY_PEOPLE: u64 = 50_000;
+const CONNECTIONS: usize = 256;
+const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
+const BYTES_LIMIT: f64 = 16.0;
+/// Tickets that are looked at afterwards.
+const LOOKS: usize = 20_000;
+/// The room of a sale that has just been published is being made durable.
+const ROOM_LIMIT: Duration = Duration::from_secs(30);
+const ROOM_POLL: Duration = Duration::from_millis(50);
+
+pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let people = if bench.options.quick { QUICK_PEOPLE } else { PEOPLE };
+    bench.say(&format!(
+        "waiting_room_bytes_per_person: {people} tickets, after {EARLY_PEOPLE} that don't count"
+    ));
+    let data = bench.fresh_folder("penstock")?;
+    let server = Server::start(&bench.options.server, &data, None)?;
+    let gate = json!({"challenge": "none", "waiting_room": true});
+    let sale = server.api.publish(&Offer { units: 1_000, opens_at: Some(FAR_FUTURE), gate: Some(gate) })?;
+    let path = format!("/api/v1/sales/{sale}/tickets");
+    let call = Call { key_prefix: None, body: "", ..Call::order(&path) };
+    let options = Options::new(server.api.address, CONNECTIONS);
+    await_room(
+        &server,
+        &server.calls(&call, u64::MAX, (ROOM_LIMIT.as_millis() / ROOM_POLL.as_millis()) as usize)?,
+    )?;
+    // Half as many again, for those who are told to try again in a moment.
+    let tape = server.calls(&call, u64::MAX, ((EARLY_PEOPLE + people) * 3 / 2) as usize)?;
+    let queue = Queue { reader: tape.readers(1, false).remove(0), left: 0, given: 0, tickets: Vec::new() };
+
+    let (queue, _) = take_tickets(&options, queue, EARLY_PEOPLE)?;
+    let before_bytes = server.resident_bytes()?;
+    let (queue, busy) = take_tickets(&options, queue, people)?;
+    let after_bytes = server.resident_bytes()?;
+    let given = queue.given - EARLY_PEOPLE;
+    let per_person = after_bytes.saturating_sub(before_bytes) as f64 / given as f64;
+    bench.say(&format!(
+        "  resident: {} MiB before, {} MiB after {given} tickets: {per_person:.1} bytes a person; {busy} told to wait",
+        before_bytes >> 20,
+        after_bytes >> 20,
+    ));
+    let looks = bench.undisturbed(|_| look(server.api.address, &path, &queue.tickets))?;
+    server.stop()?;
+    let figure = Figure::new(per_person, "bytes")
+        .limit(BYTES_LIMIT)
+        .detail("people", given)
+        .detail("resident_before_bytes", before_bytes)
+        .detail("resident_after_bytes", after_bytes)
+        .detail("told_to_wait", busy)
+        .detail("look_p50_us", looks.as_micros() as u64)
+        .detail("steal_percent", (bench.take_steal() * 10.0).round() / 10.0);
+    report.add("waiting_room_bytes_per_person", figure);
+    Ok(())
+}
+
+/// Asks until the first ticket is given.
+fn await_room(server: &Server, tape: &Tape) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let mut readers = tape.readers(1, false);
+    while started.elapsed() < ROOM_LIMIT {
+        let one = Queue { reader: readers.remove(0), left: 1, given: 0, tickets: Vec::new() };
+        let outcome = load::run(&Options::new(server.api.address, 1), vec![one], |_| {})?;
+        if outcome.total.status(201) == 1 {
+            return Ok(());
+        }
+        readers.extend(outcome.scripts.into_iter().map(|queue| queue.reader));
+        thread::sleep(ROOM_POLL);
+    }
+    anyhow::bail!("the waiting room does not open within {ROOM_LIMIT:?}")
+}
+
+/// People who come for a ticket; some are told that it is busy, and leave.
+struct Queue {
+    reader: TapeReader,
+    /// So many come yet.
+    left: u64,
+    given: u64,
+    tickets: Vec<String>,
+}
+
+impl Script for Queue {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        self.left = self.left.checked_sub(1)?;
+        self.reader.next_request()
+    }
+
+    fn answered(&mut self, _number: u64, answer: &Answer<'_>) {
+        if answer.status == 201 {
+            self.given += 1;
+            if self.tickets.len() < LOOKS {
+                self.tickets.extend(ticket_in(answer.body));
+            }
+        }
+    }
+}
+
+/// The ticket's text, by a scan: a parse would be the generator's greatest cost.
+fn ticket_in(body: &[u8]) -> Option<String> {
+    let body = std::str::from_utf8(body).ok()?;
+    let (_, rest) = body.split_once("\"ticket\":\"")?;
+    rest.split_once('"').map(|(ticket, _)| ticket.to_owned())
+}
+
+/// Until `people` more have a ticket. Also gives how many were told to come again.
+fn take_tickets(options: &Options, mut queue: Queue, people: u64) -> anyhow::Result<(Queue, u64)> {
+    let goal = queue.given + people;
+    let mut busy = 0;
+    while queue.given < goal {
+        queue.left = goal - queue.given;
+        let mut outcome = load::run(options, vec![queue], |_| {})?;
+        let total = &outcome.total;
+        busy += total.code("busy");
+        ensure!(
+            total.answers > 0 && total.errors == 0 && total.status(201) + total.code("busy") == total.answers,
+            "expected tickets; got {:?}, codes {:?}, {} lost connections",
+            total.statuses(),
+            total.codes(),
+            total.errors
+        );
+        queue = outcome.scripts.pop().context("a run gives its scripts back")?;
+    }
+    Ok((queue, busy))
+}
+
+/// Requests of different lengths, one after the other.
+struct Looks {
+    requests: std::vec::IntoIter<Vec<u8>>,
+    current: Vec<u8>,
+}
+
+impl Script for Looks {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        self.current = self.requests.next()?;
+        Some((0, &self.current))
+    }
+}
+
+/// How long it takes to learn one's place, with one connection that asks for one ticket after the other.
+fn look(address: SocketAddr, path: &str, tickets: &[String]) -> anyhow::Result<(Duration, String)> {
+    ensure!(!tickets.is_empty(), "no answer had a ticket in it");
+    let request =
+        |ticket: &String| format!("GET {path}/{ticket} HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
+    let requests: Vec<Vec<u8>> = tickets.iter().map(request).collect();
+    let script = Looks { requests: requests.into_iter(), current: Vec::new() };
+    let outcome = load::run(&Options::new(address, 1), vec![script], |_| {})?;
+    ensure_only(&outcome, 200)?;
+    let median = outcome.measured.latency().quantile(0.5);
+    let line = format!("a look at one's place takes {} µs, median of {}", median.as_micros(), tickets.len());
+    Ok((median, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_found_in_its_answer() {
+        assert_eq!(ticket_in(br#"{"ticket":"12.abc","number":12}"#).as_deref(), Some("12.abc"));
+        assert_eq!(ticket_in(br#"{"code":"busy"}"#), None);
+    }
+}
