@@ -1,22 +1,34 @@
 //! Who may try: the latch that refuses what can't succeed, and limits. No I/O, no clock; sees only the domain.
 
 mod accepted_keys;
+mod captcha;
+mod challenge;
+mod demand;
 mod draw;
+mod head_gate;
 mod keys;
 mod latch;
 mod limits;
 mod numbers;
 mod pace;
+mod pass;
 mod room_state;
 mod shedding;
 mod ticket;
 mod turns;
+mod used;
 mod waiting_room;
 
+pub use self::captcha::{Picture, Pictures};
+pub use challenge::{
+    CaptchaChallenge, ChallengeOptions, ChallengeRefusal, Challenges, MAX_ANSWER_BYTES, ProofOfWork, solves,
+};
 pub use draw::{DRAW_ALGORITHM, Draw, commitment};
+pub use head_gate::{HeadGate, HeadGateOptions, HeadGateRefusal};
 pub use keys::KeyRing;
 pub use latch::{Latch, QuickRefusal};
 pub use limits::{AddressKey, KeyedLimit, LimitOptions, SingleLimit, TooMany};
+pub use pass::{PassRefusal, check_pass, issue_pass};
 pub use room_state::{RoomState, Uncertain};
 pub use shedding::{InFlight, Shedding, SheddingOptions};
 pub use ticket::{Ticket, issue_ticket, read_ticket, ticket_number};

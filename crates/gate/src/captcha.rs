@@ -1,0 +1,240 @@
+//! Pictures of letters to read, drawn ahead of the rush: drawing one takes longer than everything else at the gate.
+//! It knows nothing of buyers, sales and challenges.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use captcha::{
+    Captcha,
+    filters::{Dots, Grid, Noise, Wave},
+};
+
+/// As many as people read without losing patience.
+const CHARACTERS: u32 = 5;
+/// What a person can't take for something else, even bent: no 0 O 1 I l, 2 Z, 5 S, 6 b, 8 B, 9 g q, C G, D Q, U V u n,
+/// f t, W, r, no small p that looks like D. Sixteen if large and small ones count as one, so a million answers.
+const ALPHABET: &[char] = &[
+    '3', '4', '7', 'A', 'E', 'F', 'H', 'K', 'M', 'N', 'P', 'R', 'T', 'X', 'Y', 'a', 'd', 'e', 'h', 'k', 'm',
+    'x', 'y',
+];
+/// The widest letter is 49 pixels wide, so even five of these fit in with their waves.
+const WIDTH: u32 = 280;
+const HEIGHT: u32 = 100;
+
+/// What it shows, and how.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    pub answer: Arc<str>,
+    pub png: Arc<[u8]>,
+}
+
+/// A pool of pictures. Whoever takes one never waits for one to be drawn.
+#[derive(Debug)]
+pub struct Pictures {
+    capacity: usize,
+    bends: RandomState,
+    pool: Mutex<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    /// Nobody has seen these.
+    fresh: VecDeque<Picture>,
+    /// The oldest first. Better than none in a rush.
+    seen: VecDeque<Picture>,
+    painted: u64,
+}
+
+impl Pictures {
+    /// Draws nothing yet.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, bends: RandomState::new(), pool: Mutex::default() }
+    }
+
+    /// A picture that nobody has seen if there is one, otherwise any. None only while nothing is drawn.
+    pub fn take(&self, random: u64) -> Option<Picture> {
+        let mut pool = self.lock();
+        if let Some(picture) = pool.fresh.pop_front() {
+            pool.seen.push_back(picture.clone());
+            return Some(picture);
+        }
+        let place = random.checked_rem(pool.seen.len() as u64)?;
+        pool.seen.get(place as usize).cloned()
+    }
+
+    /// Draws a picture where one is missing, or in the place of one that was seen. False: there was nothing to do.
+    pub fn paint_one(&self) -> bool {
+        let bends = {
+            let mut pool = self.lock();
+            if pool.fresh.len() >= self.capacity {
+                return false;
+            }
+            pool.painted += 1;
+            self.bends.hash_one(pool.painted)
+        };
+        // Nobody waits at the lock meanwhile.
+        let Some(picture) = paint(bends) else { return false };
+        let mut pool = self.lock();
+        if pool.fresh.len() >= self.capacity {
+            return false;
+        }
+        if pool.fresh.len() + pool.seen.len() >= self.capacity {
+            pool.seen.pop_front();
+        }
+        pool.fresh.push_back(picture);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `bends` is random: the letters are the library's choice, but its waves would always be the same.
+fn paint(bends: u64) -> Option<Picture> {
+    let mut bends = Bends(bends);
+    let grid = Grid::new(bends.between(14, 22) as u32, bends.between(12, 18) as u32);
+    let across = Wave::new(bends.between(12, 24) / 10.0, bends.amplitude(7, 12)).horizontal();
+    let along = Wave::new(bends.between(12, 24) / 10.0, bends.amplitude(5, 9)).vertical();
+    let mut captcha = Captcha::new();
+    captcha.set_chars(ALPHABET).add_chars(CHARACTERS);
+    // The grid is bent along with the letters, so that it can't be taken out line by line.
+    captcha.apply_filter(grid).apply_filter(across).apply_filter(along).view(WIDTH, HEIGHT);
+    // Single pixels are easy to clean away; dots as thick as the letters' strokes are not.
+    captcha.apply_filter(Dots::new(30).min_radius(1).max_radius(3)).apply_filter(Noise::new(0.12));
+    let (answer, png) = captcha.as_tuple()?;
+    Some(Picture { answer: answer.into(), png: png.into() })
+}
+
+/// Random bits, used up from below.
+struct Bends(u64);
+
+impl Bends {
+    fn take(&mut self, choices: u64) -> u64 {
+        let choice = self.0 % choices;
+        self.0 /= choices;
+        choice
+    }
+
+    fn between(&mut self, least: u32, most: u32) -> f64 {
+        f64::from(least) + self.take(u64::from(most - least) + 1) as f64
+    }
+
+    fn amplitude(&mut self, least: u32, most: u32) -> f64 {
+        let sign = if self.take(2) == 0 { 1.0 } else { -1.0 };
+        self.between(least, most) * sign
+    }
+}
+
+/// Leaves out the picture, and the answer too: logs are read by many.
+impl fmt::Debug for Picture {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Picture").field("png_bytes", &self.png.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn painted(count: usize, capacity: usize) -> Pictures {
+        let pictures = Pictures::new(capacity);
+        for _ in 0..count {
+            assert!(pictures.paint_one());
+        }
+        pictures
+    }
+
+    fn png_of(pictures: &Pictures, random: u64) -> Arc<[u8]> {
+        pictures.take(random).unwrap().png
+    }
+
+    #[test]
+    fn a_picture_shows_five_clear_characters() {
+        let pictures = painted(100, 100);
+        for _ in 0..100 {
+            let picture = pictures.take(0).unwrap();
+            assert_eq!(picture.answer.chars().count(), 5);
+            assert!(picture.answer.chars().all(|character| ALPHABET.contains(&character)));
+        }
+    }
+
+    #[test]
+    fn the_widest_and_the_narrowest_letters_fit_into_a_picture() {
+        for letter in ['M', 'e', 'd', 'A'] {
+            let mut captcha = Captcha::new();
+            captcha.set_chars(&[letter]).add_chars(CHARACTERS);
+            let area = captcha.text_area();
+            assert!(area.right - area.left + 2 * 9 <= WIDTH, "{letter}");
+            assert!(area.bottom - area.top + 2 * 12 <= HEIGHT, "{letter}");
+            assert!(captcha.view(WIDTH, HEIGHT).as_png().is_some(), "{letter}");
+        }
+    }
+
+    #[test]
+    fn a_picture_is_a_png_of_the_announced_size() {
+        let png = png_of(&painted(1, 1), 0);
+        assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+        assert_eq!(png[16..20], WIDTH.to_be_bytes());
+        assert_eq!(png[20..24], HEIGHT.to_be_bytes());
+    }
+
+    #[test]
+    fn an_empty_pool_gives_nothing_and_nothing_is_drawn_ahead_of_painting() {
+        assert!(Pictures::new(3).take(0).is_none());
+        let none = Pictures::new(0);
+        assert!(!none.paint_one());
+        assert!(none.take(7).is_none());
+    }
+
+    #[test]
+    fn a_pool_of_fresh_pictures_needs_no_painting() {
+        let pictures = painted(3, 3);
+        assert!(!pictures.paint_one());
+        pictures.take(0);
+        assert!(pictures.paint_one());
+        assert!(!pictures.paint_one());
+    }
+
+    #[test]
+    fn pictures_nobody_has_seen_come_first() {
+        let pictures = painted(3, 3);
+        let first: HashSet<_> = (0..3).map(|_| png_of(&pictures, 0)).collect();
+        assert_eq!(first.len(), 3);
+        assert!(pictures.paint_one());
+        assert!(!first.contains(&png_of(&pictures, 0)));
+    }
+
+    #[test]
+    fn seen_pictures_are_given_at_random_if_there_are_no_fresh_ones() {
+        let pictures = painted(3, 3);
+        let seen: Vec<_> = (0..3).map(|_| png_of(&pictures, 0)).collect();
+        for random in [0, 1, 2, 3, 4, 5, u64::MAX] {
+            assert_eq!(png_of(&pictures, random), seen[(random % 3) as usize]);
+        }
+    }
+
+    #[test]
+    fn the_pool_never_holds_more_than_its_capacity() {
+        let pictures = painted(2, 3);
+        for _ in 0..10 {
+            pictures.take(0);
+            pictures.paint_one();
+            pictures.paint_one();
+            let pool = pictures.lock();
+            assert!(pool.fresh.len() + pool.seen.len() <= 3);
+        }
+    }
+
+    #[test]
+    fn logs_do_not_tell_the_answer() {
+        let picture = Picture { answer: "KdM7x".into(), png: [1, 2, 3].into() };
+        assert_eq!(format!("{picture:?}"), "Picture { png_bytes: 3, .. }");
+    }
+}

@@ -1,0 +1,535 @@
+//! Challenges: a proof of work, or a picture to read. What a challenge is stands, signed, in its id, so that giving
+//! one out costs no memory; only what was redeemed is remembered. It knows no pictures and no passes.
+
+use std::array;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use penstock_domain::{BuyerId, SaleId, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    demand::Demand,
+    keys::{KEY_ID_BYTES, KeyRing, Purpose, SIGNATURE_BYTES, Signature, TAG_BYTES},
+    used::{Marked, Used},
+};
+
+/// No answer is longer.
+pub const MAX_ANSWER_BYTES: usize = 64;
+/// A proof of work that stands in for a captcha has so many bits more.
+const HARDER_BITS: u8 = 2;
+
+const PROOF_OF_WORK: u8 = 1;
+const CAPTCHA: u8 = 2;
+/// Kind, difficulty, nonce, moment of issue.
+const HEAD_BYTES: usize = 1 + 1 + 8 + 8;
+/// A captcha has the MAC of its answer behind that.
+const CAPTCHA_BYTES: usize = HEAD_BYTES + TAG_BYTES;
+const MAX_ID_BYTES: usize = CAPTCHA_BYTES + SIGNATURE_BYTES;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChallengeOptions {
+    /// A challenge is good for this long.
+    pub lifetime_seconds: u32,
+    /// The difficulty in quiet times.
+    pub min_bits: u8,
+    /// The difficulty at most.
+    pub max_bits: u8,
+    /// Up to so many challenges in a second are quiet times. Each doubling costs a bit more.
+    pub easy_per_second: u32,
+    /// So many redeemed challenges are remembered at most.
+    pub max_used: usize,
+    /// What was given out before is refused, because nobody remembers whether it was redeemed.
+    pub started_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChallengeRefusal {
+    /// One word for everything, so that nobody learns from it.
+    #[error("the challenge was not met, is not valid, or was used before")]
+    Failed,
+    #[error("no more redeemed challenges can be remembered at the moment")]
+    Full,
+}
+
+/// Find a text for which `solves(salt, text, difficulty)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProofOfWork {
+    pub id: String,
+    pub salt: String,
+    pub difficulty: u8,
+    pub expires_at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptchaChallenge {
+    pub id: String,
+    pub expires_at: Timestamp,
+}
+
+/// Whether SHA-256 of the salt and the answer, one after the other, starts with so many zero bits.
+pub fn solves(salt: &str, answer: &str, difficulty: u8) -> bool {
+    if answer.len() > MAX_ANSWER_BYTES {
+        return false;
+    }
+    let digest = Sha256::new().chain_update(salt).chain_update(answer).finalize();
+    let zero_bytes = digest.iter().take_while(|byte| **byte == 0).count();
+    let zero_bits = zero_bytes * 8 + digest.get(zero_bytes).map_or(0, |byte| byte.leading_zeros() as usize);
+    zero_bits >= usize::from(difficulty)
+}
+
+#[derive(Debug)]
+pub struct Challenges {
+    options: ChallengeOptions,
+    used: Used,
+    demand: Demand,
+}
+
+impl Challenges {
+    pub fn new(options: ChallengeOptions) -> Self {
+        let used = Used::new(options.lifetime_seconds, options.max_used);
+        Self { options, used, demand: Demand::new(options.started_at) }
+    }
+
+    /// `nonce` is random. `harder` is for those who take this instead of a captcha.
+    pub fn proof_of_work(
+        &self,
+        keys: &KeyRing,
+        sale: SaleId,
+        buyer: &BuyerId,
+        harder: bool,
+        nonce: u64,
+        now: Timestamp,
+    ) -> ProofOfWork {
+        let difficulty = self.difficulty_of(self.demand.count(now));
+        let extra = if harder { HARDER_BITS } else { 0 };
+        let difficulty = difficulty.saturating_add(extra).min(self.options.max_bits);
+        let fields = head(PROOF_OF_WORK, difficulty, nonce, now);
+        let signature = keys.sign(Purpose::Challenge, &message(&bytes_of(sale), &fields, buyer));
+        let expires_at = self.expires_at(now);
+        ProofOfWork { id: encode(&fields, &signature), salt: salt(&signature), difficulty, expires_at }
+    }
+
+    /// `nonce` is random, `answer` is what the picture shows.
+    pub fn captcha(
+        &self,
+        keys: &KeyRing,
+        sale: SaleId,
+        buyer: &BuyerId,
+        answer: &str,
+        nonce: u64,
+        now: Timestamp,
+    ) -> CaptchaChallenge {
+        self.demand.count(now);
+        let head = head(CAPTCHA, 0, nonce, now);
+        let (sale, answer) = (bytes_of(sale), as_compared(answer));
+        let answer_signature = keys.sign(Purpose::CaptchaAnswer, &answer_message(&sale, &head, &answer));
+        let mut fields = [0; CAPTCHA_BYTES];
+        fields[..HEAD_BYTES].copy_from_slice(&head);
+        // The same key signs the whole, so its id need not stand there twice.
+        fields[HEAD_BYTES..].copy_from_slice(&answer_signature[KEY_ID_BYTES..]);
+        let signature = keys.sign(Purpose::Challenge, &message(&sale, &fields, buyer));
+        CaptchaChallenge { id: encode(&fields, &signature), expires_at: self.expires_at(now) }
+    }
+
+    /// A challenge can be redeemed once; a wrong answer uses it up.
+    pub fn redeem(
+        &self,
+        keys: &KeyRing,
+        sale: SaleId,
+        buyer: &BuyerId,
+        id: &str,
+        answer: &str,
+        now: Timestamp,
+    ) -> Result<(), ChallengeRefusal> {
+        let mut buffer = [0; MAX_ID_BYTES];
+        let challenge = Challenge::read(id, &mut buffer).ok_or(ChallengeRefusal::Failed)?;
+        let sale = bytes_of(sale);
+        let message = message(&sale, challenge.fields, buyer);
+        let is_signed = keys.verifies(Purpose::Challenge, &message, challenge.signature);
+        let issued_at = challenge.issued_at;
+        if !is_signed || now >= self.expires_at(issued_at) || issued_at < self.options.started_at {
+            return Err(ChallengeRefusal::Failed);
+        }
+        // Before the answer is looked at, so that nobody tries many answers at the same time.
+        match self.used.mark(challenge.fingerprint(), issued_at, now) {
+            Marked::First => {}
+            Marked::Again => return Err(ChallengeRefusal::Failed),
+            Marked::Full => return Err(ChallengeRefusal::Full),
+        }
+        if challenge.is_met_by(keys, &sale, answer) { Ok(()) } else { Err(ChallengeRefusal::Failed) }
+    }
+
+    /// Of a proof of work that would be given out now.
+    pub fn difficulty(&self, now: Timestamp) -> u8 {
+        self.difficulty_of(self.demand.per_second(now))
+    }
+
+    fn difficulty_of(&self, per_second: f64) -> u8 {
+        let options = &self.options;
+        let times_easy = (per_second / f64::from(options.easy_per_second.max(1))) as u32;
+        let doublings = times_easy.checked_ilog2().unwrap_or(0) as u8;
+        options.min_bits.saturating_add(doublings).min(options.max_bits)
+    }
+
+    fn expires_at(&self, issued_at: Timestamp) -> Timestamp {
+        issued_at.plus_seconds(self.options.lifetime_seconds)
+    }
+}
+
+/// What an id says. Nothing of it counts before the signature is verified.
+struct Challenge<'a> {
+    /// Everything that is signed.
+    fields: &'a [u8],
+    head: &'a [u8; HEAD_BYTES],
+    issued_at: Timestamp,
+    task: Task<'a>,
+    signature: &'a Signature,
+}
+
+enum Task<'a> {
+    ProofOfWork { difficulty: u8 },
+    Captcha { answer_tag: &'a [u8; TAG_BYTES] },
+}
+
+impl<'a> Challenge<'a> {
+    /// There is one way to write an id: spare bits, padding and anything behind it are refused.
+    fn read(id: &str, buffer: &'a mut [u8; MAX_ID_BYTES]) -> Option<Self> {
+        let length = URL_SAFE_NO_PAD.decode_slice(id, buffer).ok()?;
+        let (fields, signature) = buffer[..length].split_last_chunk()?;
+        let (head, rest) = fields.split_first_chunk::<HEAD_BYTES>()?;
+        let [kind, difficulty, ..] = *head;
+        let task = match kind {
+            PROOF_OF_WORK if rest.is_empty() => Task::ProofOfWork { difficulty },
+            CAPTCHA => Task::Captcha { answer_tag: rest.try_into().ok()? },
+            _ => return None,
+        };
+        let issued_at = Timestamp::from_millis(i64::from_be_bytes(*head.last_chunk()?));
+        Some(Self { fields, head, issued_at, task, signature })
+    }
+
+    /// A signature differs from every other, and nobody can choose it.
+    fn fingerprint(&self) -> u64 {
+        u64::from_be_bytes(array::from_fn(|place| self.signature[KEY_ID_BYTES + place]))
+    }
+
+    fn is_met_by(&self, keys: &KeyRing, sale: &[u8; 8], answer: &str) -> bool {
+        match self.task {
+            Task::ProofOfWork { difficulty } => solves(&salt(self.signature), answer, difficulty),
+            Task::Captcha { .. } if answer.len() > MAX_ANSWER_BYTES => false,
+            Task::Captcha { answer_tag } => {
+                let mut answer_signature = *self.signature;
+                answer_signature[KEY_ID_BYTES..].copy_from_slice(answer_tag);
+                let answer = as_compared(answer);
+                let message = answer_message(sale, self.head, &answer);
+                keys.verifies(Purpose::CaptchaAnswer, &message, &answer_signature)
+            }
+        }
+    }
+}
+
+fn head(kind: u8, difficulty: u8, nonce: u64, issued_at: Timestamp) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[0] = kind;
+    head[1] = difficulty;
+    head[2..10].copy_from_slice(&nonce.to_be_bytes());
+    head[10..].copy_from_slice(&issued_at.as_millis().to_be_bytes());
+    head
+}
+
+fn encode(fields: &[u8], signature: &Signature) -> String {
+    let mut bytes = [0; MAX_ID_BYTES];
+    let length = fields.len() + SIGNATURE_BYTES;
+    bytes[..fields.len()].copy_from_slice(fields);
+    bytes[fields.len()..length].copy_from_slice(signature);
+    URL_SAFE_NO_PAD.encode(&bytes[..length])
+}
+
+fn bytes_of(sale: SaleId) -> [u8; 8] {
+    sale.as_u64().to_be_bytes()
+}
+
+/// The first field is the kind, which gives their length, and only the buyer's varies beyond that. So no two
+/// messages are the same bytes.
+fn message<'a>(sale: &'a [u8; 8], fields: &'a [u8], buyer: &'a BuyerId) -> [&'a [u8]; 3] {
+    [sale, fields, buyer.as_str().as_bytes()]
+}
+
+/// The nonce in the head keeps two challenges with the same answer from looking alike.
+fn answer_message<'a>(sale: &'a [u8; 8], head: &'a [u8; HEAD_BYTES], answer: &'a str) -> [&'a [u8]; 3] {
+    [sale, head, answer.as_bytes()]
+}
+
+/// Nobody has to tell large letters from small ones.
+fn as_compared(answer: &str) -> String {
+    answer.trim().to_lowercase()
+}
+
+/// The tag of the signature in hexadecimal digits: nobody knows it before the challenge was given out.
+fn salt(signature: &Signature) -> String {
+    let tag: [u8; TAG_BYTES] = array::from_fn(|place| signature[KEY_ID_BYTES + place]);
+    format!("{:032x}", u128::from_be_bytes(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Barrier,
+            atomic::{AtomicUsize, Ordering::SeqCst},
+        },
+        thread,
+    };
+
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const LIFETIME_SECONDS: u32 = 120;
+    const OPTIONS: ChallengeOptions = ChallengeOptions {
+        lifetime_seconds: LIFETIME_SECONDS,
+        min_bits: 4,
+        max_bits: 10,
+        easy_per_second: 100,
+        max_used: 1_000,
+        started_at: START,
+    };
+    const FAILED: Result<(), ChallengeRefusal> = Err(ChallengeRefusal::Failed);
+
+    fn ring() -> KeyRing {
+        KeyRing::new(&[7; 32], None)
+    }
+
+    fn sale() -> SaleId {
+        SaleId::from_random(42)
+    }
+
+    fn ann() -> BuyerId {
+        BuyerId::from_stored("ann")
+    }
+
+    fn proof_of_work(challenges: &Challenges, nonce: u64) -> ProofOfWork {
+        challenges.proof_of_work(&ring(), sale(), &ann(), false, nonce, START)
+    }
+
+    fn captcha(challenges: &Challenges, nonce: u64) -> CaptchaChallenge {
+        challenges.captcha(&ring(), sale(), &ann(), "KdM7x", nonce, START)
+    }
+
+    fn redeem(challenges: &Challenges, id: &str, answer: &str) -> Result<(), ChallengeRefusal> {
+        challenges.redeem(&ring(), sale(), &ann(), id, answer, START)
+    }
+
+    fn answer_to(work: &ProofOfWork) -> String {
+        let mut answers = (0u32..).map(|number| number.to_string());
+        answers.find(|answer| solves(&work.salt, answer, work.difficulty)).unwrap()
+    }
+
+    fn wrong_answer_to(work: &ProofOfWork) -> String {
+        let mut answers = (0u32..).map(|number| number.to_string());
+        answers.find(|answer| !solves(&work.salt, answer, work.difficulty)).unwrap()
+    }
+
+    #[test]
+    fn a_proof_of_work_is_leading_zero_bits_of_a_hash() {
+        // SHA-256("abc") starts with ba7816bf.
+        assert!(solves("ab", "c", 0));
+        assert!(!solves("ab", "c", 1));
+        let solved = (0..100_000u32).map(|number| number.to_string()).find(|answer| {
+            let digest = Sha256::digest(format!("salt{answer}"));
+            digest[0] == 0 && digest[1] == 0b0000_0001
+        });
+        let answer = solved.unwrap();
+        assert!(solves("salt", &answer, 15));
+        assert!(!solves("salt", &answer, 16));
+        assert!(!solves("", &"x".repeat(MAX_ANSWER_BYTES + 1), 0));
+    }
+
+    #[test]
+    fn a_solved_challenge_is_redeemed_once() {
+        let challenges = Challenges::new(OPTIONS);
+        let work = proof_of_work(&challenges, 1);
+        let answer = answer_to(&work);
+        assert_eq!(work.expires_at, START.plus_seconds(LIFETIME_SECONDS));
+        assert_eq!(redeem(&challenges, &work.id, &answer), Ok(()));
+        assert_eq!(redeem(&challenges, &work.id, &answer), FAILED);
+    }
+
+    #[test]
+    fn a_captcha_is_redeemed_once_whatever_the_case_of_the_letters() {
+        let challenges = Challenges::new(OPTIONS);
+        for (nonce, answer) in ["KdM7x", "kdm7x", "KDM7X", " kDm7X "].into_iter().enumerate() {
+            let captcha = captcha(&challenges, nonce as u64);
+            assert_eq!(redeem(&challenges, &captcha.id, answer), Ok(()), "{answer}");
+            assert_eq!(redeem(&challenges, &captcha.id, answer), FAILED);
+        }
+    }
+
+    #[test]
+    fn a_wrong_answer_uses_the_challenge_up() {
+        let challenges = Challenges::new(OPTIONS);
+        let work = proof_of_work(&challenges, 1);
+        assert_eq!(redeem(&challenges, &work.id, &wrong_answer_to(&work)), FAILED);
+        assert_eq!(redeem(&challenges, &work.id, &answer_to(&work)), FAILED);
+        for (nonce, wrong) in ["", "KdM7", "KdM7xx", "KdM7y", &"k".repeat(10_000)].iter().enumerate() {
+            let captcha = captcha(&challenges, nonce as u64);
+            assert_eq!(redeem(&challenges, &captcha.id, wrong), FAILED, "{wrong}");
+            assert_eq!(redeem(&challenges, &captcha.id, "KdM7x"), FAILED);
+        }
+    }
+
+    #[test]
+    fn every_challenge_is_different() {
+        let challenges = Challenges::new(OPTIONS);
+        let (one, other) = (proof_of_work(&challenges, 1), proof_of_work(&challenges, 2));
+        assert_ne!(one.salt, other.salt);
+        assert_ne!(captcha(&challenges, 1).id, captcha(&challenges, 2).id);
+        let answer = URL_SAFE_NO_PAD.decode(captcha(&challenges, 1).id).unwrap();
+        let same_answer = URL_SAFE_NO_PAD.decode(captcha(&challenges, 2).id).unwrap();
+        assert_ne!(answer[HEAD_BYTES..CAPTCHA_BYTES], same_answer[HEAD_BYTES..CAPTCHA_BYTES]);
+    }
+
+    #[test]
+    fn a_challenge_is_good_for_its_buyer_and_sale_only() {
+        let challenges = Challenges::new(OPTIONS);
+        let (work, captcha) = (proof_of_work(&challenges, 1), captcha(&challenges, 2));
+        let (other_sale, bob) = (SaleId::from_random(43), BuyerId::from_stored("bob"));
+        for (id, answer) in [(&work.id, answer_to(&work).as_str()), (&captcha.id, "KdM7x")] {
+            assert_eq!(challenges.redeem(&ring(), sale(), &bob, id, answer, START), FAILED);
+            assert_eq!(challenges.redeem(&ring(), other_sale, &ann(), id, answer, START), FAILED);
+            assert_eq!(redeem(&challenges, id, answer), Ok(()), "nobody else can use it up");
+        }
+    }
+
+    #[test]
+    fn a_challenge_expires() {
+        let challenges = Challenges::new(OPTIONS);
+        let (first, second) = (captcha(&challenges, 1), captcha(&challenges, 2));
+        let redeem_at = |id, now| challenges.redeem(&ring(), sale(), &ann(), id, "KdM7x", now);
+        assert_eq!(redeem_at(&first.id, first.expires_at), FAILED);
+        assert_eq!(redeem_at(&second.id, second.expires_at.plus_millis(-1)), Ok(()));
+    }
+
+    #[test]
+    fn a_challenge_with_any_bit_flipped_is_refused_and_the_true_one_stays_good() {
+        let challenges = Challenges::new(OPTIONS);
+        let (work, captcha) = (proof_of_work(&challenges, 1), captcha(&challenges, 2));
+        for (id, answer) in [(&work.id, answer_to(&work).as_str()), (&captcha.id, "KdM7x")] {
+            let bytes = URL_SAFE_NO_PAD.decode(id).unwrap();
+            for bit in 0..bytes.len() * 8 {
+                let mut forged = bytes.clone();
+                forged[bit / 8] ^= 1 << (bit % 8);
+                let forged = URL_SAFE_NO_PAD.encode(forged);
+                assert_eq!(redeem(&challenges, &forged, answer), FAILED, "bit {bit}");
+            }
+            for length in 0..id.len() {
+                assert_eq!(redeem(&challenges, &id[..length], answer), FAILED, "length {length}");
+            }
+            for text in [format!("{id}A"), format!("{id}="), format!("{id}{id}"), id.repeat(1_000)] {
+                assert_eq!(redeem(&challenges, &text, answer), FAILED);
+            }
+            assert_eq!(redeem(&challenges, id, answer), Ok(()));
+        }
+    }
+
+    #[test]
+    fn of_a_hundred_who_redeem_a_challenge_at_once_one_succeeds() {
+        const THREADS: usize = 100;
+        let challenges = Challenges::new(OPTIONS);
+        let captcha = captcha(&challenges, 1);
+        let (successes, barrier) = (AtomicUsize::new(0), Barrier::new(THREADS));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    if redeem(&challenges, &captcha.id, "KdM7x").is_ok() {
+                        successes.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(successes.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_restart_refuses_what_was_given_out_before() {
+        let captcha = captcha(&Challenges::new(OPTIONS), 1);
+        let restarted = Challenges::new(ChallengeOptions { started_at: START.plus_millis(1), ..OPTIONS });
+        assert_eq!(
+            restarted.redeem(&ring(), sale(), &ann(), &captcha.id, "KdM7x", START.plus_seconds(1)),
+            FAILED
+        );
+    }
+
+    #[test]
+    fn a_challenge_outlives_one_rotation_of_the_keys_but_not_two() {
+        let (first, second, third) = ([1; 32], [2; 32], [3; 32]);
+        let challenges = Challenges::new(OPTIONS);
+        let old = KeyRing::new(&first, None);
+        let captcha = challenges.captcha(&old, sale(), &ann(), "KdM7x", 1, START);
+        let work = challenges.proof_of_work(&old, sale(), &ann(), false, 2, START);
+        let answer = answer_to(&work);
+        for (id, answer) in [(&captcha.id, "KdM7x"), (&work.id, &answer)] {
+            let redeem = |keys: KeyRing| challenges.redeem(&keys, sale(), &ann(), id, answer, START);
+            assert_eq!(redeem(KeyRing::new(&third, Some(&second))), FAILED);
+            assert_eq!(redeem(KeyRing::new(&second, Some(&first))), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_full_memory_refuses_instead_of_forgetting() {
+        let challenges = Challenges::new(ChallengeOptions { max_used: 2, ..OPTIONS });
+        let captchas: Vec<_> = (0..3).map(|nonce| captcha(&challenges, nonce)).collect();
+        assert_eq!(redeem(&challenges, &captchas[0].id, "KdM7x"), Ok(()));
+        assert_eq!(redeem(&challenges, &captchas[1].id, "KdM7x"), Ok(()));
+        assert_eq!(redeem(&challenges, &captchas[2].id, "KdM7x"), Err(ChallengeRefusal::Full));
+        assert_eq!(redeem(&challenges, &captchas[0].id, "KdM7x"), FAILED);
+    }
+
+    #[test]
+    fn the_difficulty_rises_with_each_doubling_and_falls_again() {
+        let challenges = Challenges::new(OPTIONS);
+        assert_eq!(challenges.difficulty(START), 4);
+        let mut now = START;
+        // Steadily 250, 550, 1,150 and 100,000 in a second; both kinds count.
+        for (per_10_millis, bits) in [(2.5, 5), (5.5, 6), (11.5, 7), (1_000.0, 10)] {
+            let mut due = 0.0;
+            for _ in 0..500 {
+                now = now.plus_millis(10);
+                due += per_10_millis;
+                while due >= 1.0 {
+                    due -= 1.0;
+                    challenges.demand.count(now);
+                }
+            }
+            assert_eq!(challenges.difficulty(now), bits, "{per_10_millis} in 10 ms");
+        }
+        assert_eq!(challenges.difficulty(now.plus_seconds(10)), 4);
+    }
+
+    #[test]
+    fn both_kinds_of_challenges_make_the_next_one_harder() {
+        let by_work = Challenges::new(OPTIONS);
+        let by_captcha = Challenges::new(OPTIONS);
+        for nonce in 0..399 {
+            proof_of_work(&by_work, nonce);
+            captcha(&by_captcha, nonce);
+        }
+        assert_eq!((by_work.difficulty(START), by_captcha.difficulty(START)), (5, 5));
+        assert_eq!(proof_of_work(&by_work, 399).difficulty, 6);
+        captcha(&by_captcha, 399);
+        assert_eq!(by_captcha.difficulty(START), 6);
+    }
+
+    #[test]
+    fn the_alternative_to_a_captcha_is_harder_but_never_beyond_the_most() {
+        let harder =
+            |options| Challenges::new(options).proof_of_work(&ring(), sale(), &ann(), true, 1, START);
+        assert_eq!(harder(OPTIONS).difficulty, 6);
+        assert_eq!(harder(ChallengeOptions { max_bits: 5, ..OPTIONS }).difficulty, 5);
+        let work = harder(OPTIONS);
+        let challenges = Challenges::new(OPTIONS);
+        let easy = (0u32..).map(|number| number.to_string());
+        let mut only_easy =
+            easy.filter(|answer| solves(&work.salt, answer, 4) && !solves(&work.salt, answer, 6));
+        assert_eq!(redeem(&challenges, &work.id, &only_easy.next().unwrap()), FAILED);
+    }
+}

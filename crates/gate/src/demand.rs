@@ -1,0 +1,103 @@
+//! How many of something there are in a second, measured over about the last one. No timer: the measure fades when it
+//! is asked. It does not know what is counted.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use penstock_domain::Timestamp;
+
+/// After this long, what was counted weighs about a third.
+const MEMORY_MILLIS: f64 = 1_000.0;
+/// A clock that is behind by more has stepped back; by less, threads have overtaken each other.
+const STEP_BACK_MILLIS: i64 = 1_000;
+
+#[derive(Debug)]
+pub(crate) struct Demand(Mutex<Measure>);
+
+#[derive(Debug)]
+struct Measure {
+    /// Each counted one weighs 1 at first and fades. For a memory of a second this is the number in a second.
+    level: f64,
+    at: Timestamp,
+}
+
+impl Demand {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self(Mutex::new(Measure { level: 0.0, at: now }))
+    }
+
+    /// Counts one, and gives how many there are in a second.
+    pub(crate) fn count(&self, now: Timestamp) -> f64 {
+        let mut measure = self.faded(now);
+        measure.level += 1.0;
+        measure.level
+    }
+
+    pub(crate) fn per_second(&self, now: Timestamp) -> f64 {
+        self.faded(now).level
+    }
+
+    fn faded(&self, now: Timestamp) -> MutexGuard<'_, Measure> {
+        let mut measure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed_millis = now.millis_since(measure.at);
+        if passed_millis > 0 {
+            measure.level *= (-(passed_millis as f64) / MEMORY_MILLIS).exp();
+            measure.at = now;
+        } else if passed_millis < -STEP_BACK_MILLIS {
+            // Waiting for the old time to come again would stop the fading for that long.
+            measure.at = now;
+        }
+        measure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn count_steadily(demand: &Demand, per_millisecond: u32, from: Timestamp, millis: i64) -> Timestamp {
+        for millisecond in 0..millis {
+            for _ in 0..per_millisecond {
+                demand.count(from.plus_millis(millisecond));
+            }
+        }
+        from.plus_millis(millis)
+    }
+
+    #[test]
+    fn a_steady_stream_is_measured_within_a_few_percent() {
+        let demand = Demand::new(START);
+        let now = count_steadily(&demand, 5, START, 5_000);
+        let measured = demand.per_second(now);
+        assert!((4_850.0..5_150.0).contains(&measured), "{measured}");
+    }
+
+    #[test]
+    fn what_is_over_fades_within_seconds() {
+        let demand = Demand::new(START);
+        let now = count_steadily(&demand, 5, START, 5_000);
+        let measured = demand.per_second(now.plus_seconds(10));
+        assert!(measured < 1.0, "{measured}");
+    }
+
+    #[test]
+    fn threads_that_overtake_each_other_do_not_fade_the_measure() {
+        let demand = Demand::new(START);
+        for _ in 0..1_000 {
+            demand.count(START);
+            demand.count(START.plus_millis(-3));
+        }
+        let measured = demand.per_second(START);
+        assert!(measured > 1_999.0, "{measured}");
+    }
+
+    #[test]
+    fn the_measure_goes_on_fading_after_the_clock_stepped_back() {
+        let demand = Demand::new(START);
+        let now = count_steadily(&demand, 1, START, 2_000).plus_millis(-3_600_000);
+        demand.count(now);
+        let measured = demand.per_second(now.plus_seconds(10));
+        assert!(measured < 1.0, "{measured}");
+    }
+}

@@ -1,0 +1,366 @@
+//! The head gate of one sale: never more live passes than a multiple of the units that are left, so that whoever
+//! holds a pass has a fair chance. It counts; it does not know what a pass looks like, and nobody's turn.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{BuildHasher as _, RandomState},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use penstock_domain::{BuyerId, Timestamp};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadGateOptions {
+    /// So many live passes for each available unit.
+    pub factor: u32,
+    /// A pass is good for this long.
+    pub pass_seconds: u32,
+    /// So many live passes are kept in memory at most.
+    pub max_live: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadGateRefusal {
+    #[error("there are live passes enough for the units that are left")]
+    Exhausted,
+    #[error("no more live passes can be remembered")]
+    Full,
+}
+
+#[derive(Debug)]
+pub struct HeadGate {
+    options: HeadGateOptions,
+    /// Buyers are told apart by 64 bits under a key that nobody knows, which saves their names.
+    hasher: RandomState,
+    passes: Mutex<Passes>,
+}
+
+#[derive(Debug, Default)]
+struct Passes {
+    /// The deadline of each live pass by buyer. A pass that was used or has expired is taken out.
+    live: HashMap<u64, Timestamp>,
+    /// The same passes, the next deadline first, in whatever order they were set: a clock may step back.
+    deadlines: BTreeSet<(Timestamp, u64)>,
+    issued: u64,
+}
+
+impl HeadGate {
+    pub fn new(options: HeadGateOptions) -> Self {
+        Self { options, hasher: RandomState::new(), passes: Mutex::default() }
+    }
+
+    /// Whether `take` would give this buyer a pass now: a look before the costly checks.
+    pub fn has_room_for(&self, buyer: &BuyerId, available: u32, now: Timestamp) -> bool {
+        let passes = self.passes_at(now);
+        passes.live.contains_key(&self.hasher.hash_one(buyer)) || self.room(&passes, available).is_ok()
+    }
+
+    /// The deadline of this buyer's pass: that of the one he has, or of a new one if there is room for it.
+    pub fn take(
+        &self,
+        buyer: &BuyerId,
+        available: u32,
+        now: Timestamp,
+    ) -> Result<Timestamp, HeadGateRefusal> {
+        let mut passes = self.passes_at(now);
+        let buyer = self.hasher.hash_one(buyer);
+        if let Some(deadline) = passes.live.get(&buyer) {
+            return Ok(*deadline);
+        }
+        self.room(&passes, available)?;
+        let deadline = now.plus_seconds(self.options.pass_seconds);
+        // A pass of no duration is never live, and nothing would take it out.
+        if now < deadline {
+            passes.live.insert(buyer, deadline);
+            passes.deadlines.insert((deadline, buyer));
+        }
+        passes.issued += 1;
+        Ok(deadline)
+    }
+
+    /// An order with this buyer's pass was accepted, so the pass no longer stands for somebody who may still come.
+    /// If he has none (it has expired, or this was said before), nothing changes.
+    pub fn used(&self, buyer: &BuyerId, now: Timestamp) {
+        let mut passes = self.passes_at(now);
+        let buyer = self.hasher.hash_one(buyer);
+        if let Some(deadline) = passes.live.remove(&buyer) {
+            passes.deadlines.remove(&(deadline, buyer));
+        }
+    }
+
+    /// Issued, not used, not expired.
+    pub fn live(&self, now: Timestamp) -> u64 {
+        self.passes_at(now).live.len() as u64
+    }
+
+    /// Ever.
+    pub fn issued(&self) -> u64 {
+        self.lock().issued
+    }
+
+    fn room(&self, passes: &Passes, available: u32) -> Result<(), HeadGateRefusal> {
+        let live = passes.live.len();
+        if live as u64 >= u64::from(self.options.factor) * u64::from(available) {
+            Err(HeadGateRefusal::Exhausted)
+        } else if live >= self.options.max_live {
+            Err(HeadGateRefusal::Full)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The passes that are live now. What has expired once stays so, even if the clock steps back.
+    fn passes_at(&self, now: Timestamp) -> MutexGuard<'_, Passes> {
+        let mut passes = self.lock();
+        passes.expire(now);
+        passes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Passes> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Passes {
+    fn expire(&mut self, now: Timestamp) {
+        while let Some((deadline, buyer)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            self.live.remove(&buyer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{
+            Barrier,
+            atomic::{AtomicU32, Ordering::SeqCst},
+        },
+        thread,
+    };
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const PASS_SECONDS: u32 = 10;
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn gate(factor: u32, max_live: usize) -> HeadGate {
+        HeadGate::new(HeadGateOptions { factor, pass_seconds: PASS_SECONDS, max_live })
+    }
+
+    fn buyer(number: usize) -> BuyerId {
+        BuyerId::from_stored(&format!("buyer {number}"))
+    }
+
+    #[test]
+    fn there_are_never_more_live_passes_than_the_factor_allows() {
+        let gate = gate(2, 100);
+        for number in 0..6 {
+            assert!(gate.has_room_for(&buyer(number), 3, START));
+            assert!(gate.take(&buyer(number), 3, START).is_ok());
+        }
+        assert!(!gate.has_room_for(&buyer(6), 3, START));
+        assert_eq!(gate.take(&buyer(6), 3, START), Err(HeadGateRefusal::Exhausted));
+        assert_eq!((gate.live(START), gate.issued()), (6, 6));
+    }
+
+    #[test]
+    fn a_buyer_who_asks_again_gets_the_same_deadline_even_if_nothing_is_left() {
+        let gate = gate(1, 100);
+        let deadline = gate.take(&buyer(0), 1, START).unwrap();
+        let later = START.plus_seconds(1);
+        assert!(gate.has_room_for(&buyer(0), 0, later));
+        assert_eq!(gate.take(&buyer(0), 0, later), Ok(deadline));
+        assert_eq!((gate.live(later), gate.issued()), (1, 1));
+    }
+
+    #[test]
+    fn restocked_and_returned_units_make_room() {
+        let gate = gate(1, 100);
+        assert_eq!(gate.take(&buyer(0), 0, START), Err(HeadGateRefusal::Exhausted));
+        assert!(gate.take(&buyer(0), 1, START).is_ok());
+        assert_eq!(gate.take(&buyer(1), 1, START), Err(HeadGateRefusal::Exhausted));
+        assert!(gate.take(&buyer(1), 2, START).is_ok());
+    }
+
+    #[test]
+    fn an_unused_pass_returns_at_its_deadline() {
+        let gate = gate(1, 100);
+        let deadline = gate.take(&buyer(0), 1, START).unwrap();
+        assert_eq!(deadline, START.plus_seconds(PASS_SECONDS));
+        assert!(!gate.has_room_for(&buyer(1), 1, deadline.plus_millis(-1)));
+        assert_eq!(gate.live(deadline), 0);
+        assert!(gate.take(&buyer(1), 1, deadline).is_ok());
+    }
+
+    #[test]
+    fn a_used_pass_is_no_longer_live_and_using_it_twice_changes_nothing() {
+        let gate = gate(1, 100);
+        gate.take(&buyer(0), 2, START).unwrap();
+        gate.take(&buyer(1), 2, START).unwrap();
+        gate.used(&buyer(0), START);
+        gate.used(&buyer(0), START);
+        gate.used(&buyer(7), START);
+        assert_eq!((gate.live(START), gate.issued()), (1, 2));
+    }
+
+    #[test]
+    fn a_buyer_whose_pass_was_used_takes_room_for_the_next_one() {
+        let gate = gate(1, 100);
+        gate.take(&buyer(0), 1, START).unwrap();
+        gate.used(&buyer(0), START);
+        let later = START.plus_seconds(1);
+        assert_eq!(gate.take(&buyer(0), 1, later), Ok(later.plus_seconds(PASS_SECONDS)));
+        assert_eq!(gate.take(&buyer(1), 1, later), Err(HeadGateRefusal::Exhausted));
+        // The deadline of the first pass does not end the second one.
+        let first_deadline = START.plus_seconds(PASS_SECONDS);
+        assert_eq!(gate.live(first_deadline), 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_is_available() {
+        let gate = gate(1, 3);
+        for number in 0..3 {
+            assert!(gate.take(&buyer(number), u32::MAX, START).is_ok());
+        }
+        assert!(!gate.has_room_for(&buyer(3), u32::MAX, START));
+        assert_eq!(gate.take(&buyer(3), u32::MAX, START), Err(HeadGateRefusal::Full));
+        assert!(gate.take(&buyer(0), u32::MAX, START).is_ok());
+        gate.used(&buyer(0), START);
+        assert!(gate.take(&buyer(3), u32::MAX, START).is_ok());
+        let passes = gate.lock();
+        assert_eq!((passes.live.len(), passes.deadlines.len()), (3, 3));
+    }
+
+    #[test]
+    fn passes_given_after_the_clock_stepped_back_return_at_their_own_deadline() {
+        let gate = gate(1, 100);
+        let earlier = START.plus_millis(-3_600_000);
+        gate.take(&buyer(0), 2, START).unwrap();
+        let deadline = gate.take(&buyer(1), 2, earlier).unwrap();
+        assert_eq!(deadline, earlier.plus_seconds(PASS_SECONDS));
+        assert_eq!(gate.live(deadline), 1);
+        assert_eq!(gate.live(START), 1);
+        assert_eq!(gate.live(START.plus_seconds(PASS_SECONDS)), 0);
+    }
+
+    #[test]
+    fn many_at_once_never_get_more_passes_than_the_factor_allows() {
+        const THREADS: usize = 64;
+        let gate = gate(3, 1_000);
+        let (granted, barrier) = (AtomicU32::new(0), Barrier::new(THREADS));
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (gate, granted, barrier) = (&gate, &granted, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for number in 0..20 {
+                        if gate.take(&buyer(thread * 20 + number), 100, START).is_ok() {
+                            granted.fetch_add(1, SeqCst);
+                        }
+                        assert!(gate.live(START) <= 300);
+                    }
+                });
+            }
+        });
+        assert_eq!(granted.into_inner(), 300);
+        assert_eq!((gate.live(START), gate.issued()), (300, 300));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take(usize),
+        Look(usize),
+        Use(usize),
+        /// Restock, sale or return.
+        Available(u32),
+        /// Now and then the clock steps back.
+        Wait(i64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..12usize).prop_map(Step::Take),
+            2 => (0..12usize).prop_map(Step::Look),
+            4 => (0..12usize).prop_map(Step::Use),
+            2 => (0..5u32).prop_map(Step::Available),
+            4 => (0..6_000i64).prop_map(Step::Wait),
+            1 => (-9_000..0i64).prop_map(Step::Wait),
+        ]
+    }
+
+    /// Every pass ever issued, looked at from the beginning for each question.
+    #[derive(Default)]
+    struct Model {
+        passes: BTreeMap<usize, Vec<(Timestamp, bool)>>,
+        issued: u64,
+    }
+
+    impl Model {
+        fn expire(&mut self, now: Timestamp) {
+            for (deadline, over) in self.passes.values_mut().flatten() {
+                *over |= *deadline <= now;
+            }
+        }
+
+        fn of(&self, buyer: usize) -> Option<Timestamp> {
+            let passes = self.passes.get(&buyer).into_iter().flatten();
+            passes.filter(|(_, over)| !over).map(|(deadline, _)| *deadline).next()
+        }
+
+        fn live(&self) -> u64 {
+            self.passes.values().flatten().filter(|(_, over)| !over).count() as u64
+        }
+
+        fn take(&mut self, buyer: usize, most: u64, now: Timestamp) -> Option<Timestamp> {
+            if let Some(deadline) = self.of(buyer) {
+                return Some(deadline);
+            }
+            let deadline = now.plus_seconds(PASS_SECONDS);
+            (self.live() < most).then(|| {
+                self.passes.entry(buyer).or_default().push((deadline, false));
+                self.issued += 1;
+                deadline
+            })
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_head_gate_does_what_a_naive_one_does(steps in vec(step(), 1..120), factor in 1..4u32) {
+            const MAX_LIVE: usize = 7;
+            let (gate, mut model) = (gate(factor, MAX_LIVE), Model::default());
+            let (mut now, mut available) = (START, 3);
+            for step in steps {
+                let most = u64::from(factor * available).min(MAX_LIVE as u64);
+                model.expire(now);
+                match step {
+                    Step::Take(number) => {
+                        let taken = gate.take(&buyer(number), available, now);
+                        prop_assert_eq!(taken.ok(), model.take(number, most, now));
+                    }
+                    Step::Look(number) => {
+                        let expected = model.of(number).is_some() || model.live() < most;
+                        prop_assert_eq!(gate.has_room_for(&buyer(number), available, now), expected);
+                    }
+                    Step::Use(number) => {
+                        gate.used(&buyer(number), now);
+                        for (_, over) in model.passes.get_mut(&number).into_iter().flatten() {
+                            *over = true;
+                        }
+                    }
+                    Step::Available(units) => available = units,
+                    Step::Wait(millis) => now = now.plus_millis(millis),
+                }
+                model.expire(now);
+                prop_assert_eq!((gate.live(now), gate.issued()), (model.live(), model.issued));
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Which challenges were redeemed, as far back as one could still be good. Bounded, and forgotten wholesale by
+//! generation. It knows fingerprints and moments of issue, not what a challenge is.
+
+use std::{
+    array,
+    collections::HashSet,
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use penstock_domain::Timestamp;
+
+/// Enough that threads rarely meet at one.
+const SHARDS: usize = 64;
+/// Shards are told apart by bits that the hash tables inside don't use to find a place: those use the lowest ones
+/// and the seven highest.
+const SHARD_SHIFT: u32 = 50;
+/// What has expired is remembered for this part of a lifetime longer.
+const GENERATIONS_PER_LIFETIME: i64 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// It had not been used. It is now.
+    First,
+    Again,
+    /// Nothing more can be remembered, so it was not marked.
+    Full,
+}
+
+#[derive(Debug)]
+pub(crate) struct Used {
+    shards: [Mutex<Shard>; SHARDS],
+    remembered: AtomicUsize,
+    max_remembered: usize,
+    lifetime_millis: i64,
+    generation_millis: i64,
+    /// The generation of the moment at which what has expired was last looked for.
+    swept_in: AtomicI64,
+}
+
+#[derive(Debug)]
+struct Shard {
+    /// A handful, in no order.
+    generations: Vec<Generation>,
+    /// This generation and all before were forgotten. A clock that steps back doesn't make them good again.
+    forgotten: i64,
+}
+
+#[derive(Debug)]
+struct Generation {
+    number: i64,
+    /// Eight bytes each; the table around them brings it to 10 to 20.
+    fingerprints: HashSet<u64, BuildHasherDefault<AsItIs>>,
+}
+
+impl Used {
+    pub(crate) fn new(lifetime_seconds: u32, max_remembered: usize) -> Self {
+        let lifetime_millis = i64::from(lifetime_seconds) * 1000;
+        let shard = || Shard { generations: Vec::new(), forgotten: i64::MIN };
+        Self {
+            shards: array::from_fn(|_| Mutex::new(shard())),
+            remembered: AtomicUsize::new(0),
+            max_remembered,
+            lifetime_millis,
+            generation_millis: (lifetime_millis / GENERATIONS_PER_LIFETIME).max(1),
+            swept_in: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    /// Exactly one of all calls with the same fingerprint is the first. `fingerprint` has to be evenly spread, like
+    /// a part of a signature.
+    pub(crate) fn mark(&self, fingerprint: u64, issued_at: Timestamp, now: Timestamp) -> Marked {
+        self.forget_expired(now);
+        let number = self.generation_of(issued_at);
+        let mut shard = lock(&self.shards[(fingerprint >> SHARD_SHIFT) as usize % SHARDS]);
+        if number <= shard.forgotten {
+            return Marked::Again;
+        }
+        let fingerprints = shard.generation(number);
+        if fingerprints.contains(&fingerprint) {
+            return Marked::Again;
+        }
+        let more = |remembered| (remembered < self.max_remembered).then_some(remembered + 1);
+        if self.remembered.fetch_update(Relaxed, Relaxed, more).is_err() {
+            return Marked::Full;
+        }
+        fingerprints.insert(fingerprint);
+        Marked::First
+    }
+
+    /// Looks through everything once in a generation.
+    fn forget_expired(&self, now: Timestamp) {
+        let generation = self.generation_of(now);
+        if self.swept_in.load(Relaxed) == generation || self.swept_in.swap(generation, Relaxed) == generation
+        {
+            return;
+        }
+        // Whatever was issued in a generation before this one has expired.
+        let first_good = self.generation_of(now.plus_millis(-self.lifetime_millis));
+        for shard in &self.shards {
+            let forgotten = lock(shard).forget_before(first_good);
+            self.remembered.fetch_sub(forgotten, Relaxed);
+        }
+    }
+
+    fn generation_of(&self, moment: Timestamp) -> i64 {
+        moment.as_millis().div_euclid(self.generation_millis)
+    }
+}
+
+impl Shard {
+    fn generation(&mut self, number: i64) -> &mut HashSet<u64, BuildHasherDefault<AsItIs>> {
+        let place = self.generations.iter().position(|generation| generation.number == number);
+        let place = place.unwrap_or_else(|| {
+            self.generations.push(Generation { number, fingerprints: HashSet::default() });
+            self.generations.len() - 1
+        });
+        &mut self.generations[place].fingerprints
+    }
+
+    /// How many fingerprints were forgotten.
+    fn forget_before(&mut self, number: i64) -> usize {
+        let mut forgotten = 0;
+        for generation in self.generations.extract_if(.., |generation| generation.number < number) {
+            forgotten += generation.fingerprints.len();
+            self.forgotten = self.forgotten.max(generation.number);
+        }
+        forgotten
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fingerprints are parts of signatures, which nobody can choose: hashing them again gains nothing.
+#[derive(Debug, Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, fingerprint: u64) {
+        self.0 = fingerprint;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME_SECONDS: u32 = 60;
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    /// Evenly spread, as signatures are.
+    fn fingerprint(number: u64) -> u64 {
+        number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn what_is_marked_twice_is_told_apart_until_it_has_expired() {
+        let used = Used::new(LIFETIME_SECONDS, 10);
+        assert_eq!(used.mark(fingerprint(1), START, START), Marked::First);
+        for seconds in 0..LIFETIME_SECONDS {
+            let now = START.plus_seconds(seconds);
+            assert_eq!(used.mark(fingerprint(1), START, now), Marked::Again, "after {seconds} seconds");
+        }
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_what_has_expired_makes_room() {
+        let used = Used::new(LIFETIME_SECONDS, 1000);
+        for number in 0..1000 {
+            assert_eq!(used.mark(fingerprint(number), START, START), Marked::First);
+        }
+        assert_eq!(used.mark(fingerprint(1000), START, START), Marked::Full);
+        assert_eq!(used.mark(fingerprint(0), START, START), Marked::Again);
+        let later = START.plus_seconds(LIFETIME_SECONDS * 5 / 4 + 1);
+        for number in 1000..2000 {
+            assert_eq!(used.mark(fingerprint(number), later, later), Marked::First);
+        }
+        assert_eq!(used.mark(fingerprint(2000), later, later), Marked::Full);
+    }
+
+    #[test]
+    fn a_steady_stream_never_fills_a_memory_that_holds_two_lifetimes_of_it() {
+        let used = Used::new(LIFETIME_SECONDS, 2 * LIFETIME_SECONDS as usize);
+        for second in 0..10 * LIFETIME_SECONDS {
+            let now = START.plus_seconds(second);
+            assert_eq!(used.mark(fingerprint(second.into()), now, now), Marked::First, "second {second}");
+        }
+    }
+
+    #[test]
+    fn what_was_forgotten_stays_used_if_the_clock_steps_back() {
+        let used = Used::new(LIFETIME_SECONDS, 10);
+        assert_eq!(used.mark(fingerprint(1), START, START), Marked::First);
+        let later = START.plus_seconds(100 * LIFETIME_SECONDS);
+        assert_eq!(used.mark(fingerprint(2), later, later), Marked::First);
+        assert_eq!(used.mark(fingerprint(1), START, START), Marked::Again);
+        // And what is issued from then on can be used soon again.
+        let soon = START.plus_seconds(LIFETIME_SECONDS);
+        assert_eq!(used.mark(fingerprint(3), soon, soon), Marked::First);
+    }
+
+    #[test]
+    fn an_entry_takes_at_most_twenty_bytes() {
+        let used = Used::new(LIFETIME_SECONDS, 100_000);
+        for number in 0..100_000 {
+            used.mark(fingerprint(number), START, START);
+        }
+        let mut entries = 0;
+        let mut slots = 0;
+        for shard in &used.shards {
+            for generation in &lock(shard).generations {
+                entries += generation.fingerprints.len();
+                // The table keeps an eighth of its places free, and a byte beside each.
+                slots += generation.fingerprints.capacity() * 8 / 7;
+            }
+        }
+        assert_eq!(entries, 100_000);
+        assert!(slots * (8 + 1) <= entries * 21, "{slots} places for {entries} entries");
+    }
+}
