@@ -4,23 +4,24 @@
 //! It is a chain of split-block Bloom filters. A full layer is followed by a larger one and nothing is ever
 //! removed, so that a reader needs no protection from the writer. A question touches one cache line a layer.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use penstock_domain::{KeyDigest, MAX_UNITS};
+
+use crate::sync::{AtomicU64, OnceLock};
 
 /// 16 bits a key and one bit in each of eight words: about one wrong "maybe" in a thousand.
 const BITS_PER_KEY: usize = 16;
 const WORDS_PER_BLOCK: usize = 8;
 const KEYS_PER_BLOCK: usize = WORDS_PER_BLOCK * 64 / BITS_PER_KEY;
-const FIRST_LAYER_KEYS: usize = 4096;
+/// Exploring every interleaving takes a layer of one block.
+const FIRST_LAYER_KEYS: usize = if cfg!(loom) { KEYS_PER_BLOCK } else { 4096 };
 /// Each new layer is so many times as large as all before it together.
 const GROWTH: usize = 3;
 /// Beyond the last layer's capacity it only says "maybe" more often.
 const LAYERS: usize = 12;
-const _: () = assert!(FIRST_LAYER_KEYS * 4usize.pow(LAYERS as u32 - 1) > 10 * MAX_UNITS as usize);
+const _: () =
+    assert!(cfg!(loom) || FIRST_LAYER_KEYS * 4usize.pow(LAYERS as u32 - 1) > 10 * MAX_UNITS as usize);
 
 /// Odd multipliers that spread 32 bits differently for each word of a block.
 const SALTS: [u32; WORDS_PER_BLOCK] =

@@ -5,17 +5,17 @@
 //! that one has to get its first answer again.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{
-        AtomicU8,
-        Ordering::{Acquire, Release},
-    },
+    Arc, PoisonError,
+    atomic::Ordering::{Acquire, Release},
 };
 
 use arc_swap::ArcSwap;
 use penstock_domain::{KeyDigest, SaleStatus, Timestamp};
 
-use crate::accepted_keys::{AcceptedKeys, Growth};
+use crate::{
+    accepted_keys::{AcceptedKeys, Growth},
+    sync::{AtomicU8, Mutex},
+};
 
 /// What the ledger would answer to any new claim at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,11 @@ impl Latch {
         }
     }
 
+    /// False if no claim with this key was ever accepted. True says little: there may have been one.
+    pub fn may_have_accepted(&self, key: KeyDigest) -> bool {
+        self.accepted.may_contain(key)
+    }
+
     /// The last durable status that was heard of.
     pub fn status(&self) -> SaleStatus {
         **self.status.load()
@@ -152,6 +157,8 @@ mod tests {
         latch.update(status(2, 0), &[key("a")]);
         assert_eq!(latch.refuses(key("a"), at(150)), None);
         assert_eq!(latch.refuses(key("a"), at(250)), None, "even after the end");
+        assert!(latch.may_have_accepted(key("a")));
+        assert!(!latch.may_have_accepted(key("b")));
     }
 
     #[test]
