@@ -20,7 +20,7 @@ use crate::{
     admin_items::parse_money,
     app::{Admin, App},
     entry::APPLICATION_JSON,
-    gate::rooms,
+    gate::{GateFigures, rooms},
     json::{Complaints, Json, PageQuery, PathId, Query},
     orders::page_response,
     problem::{Code, Problem},
@@ -301,6 +301,10 @@ pub(crate) struct SaleStats {
     available: u32,
     held: u32,
     paid: u32,
+    /// Passes in buyers' hands: not used, not expired.
+    passes_live: u64,
+    /// Tickets of the waiting room whose turn has not come.
+    waiting: u64,
     /// Grows with every change.
     version: u64,
     #[schema(value_type = String, format = DateTime)]
@@ -315,11 +319,13 @@ pub(crate) async fn sale_stats(
     _admin: Admin,
     PathId(id): PathId<SaleId>,
 ) -> Result<axum::Json<SaleStats>, Problem> {
-    let Some(status) = app.storefront.shelf(id).and_then(|shelf| shelf.status()) else {
+    let shelf = app.storefront.shelf(id);
+    let Some((shelf, status)) = shelf.and_then(|shelf| shelf.status().map(|status| (shelf, status))) else {
         app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
         return Err(Code::NotPublished.into());
     };
     let now = app.now();
+    let gate = GateFigures::of_sale(&shelf, now);
     Ok(axum::Json(SaleStats {
         sale_id: id.to_string(),
         state: status.state(now).as_str(),
@@ -327,6 +333,8 @@ pub(crate) async fn sale_stats(
         available: status.available,
         held: status.held,
         paid: status.paid,
+        passes_live: gate.passes_live,
+        waiting: gate.waiting,
         version: status.version,
         server_time: Rfc3339(now),
     }))

@@ -17,8 +17,9 @@ use prometheus_client::{
 
 use crate::{
     app::App,
+    gate::GateFigures,
     problem::{Code, Problem},
-    tally::{Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
+    tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
 
 const OPEN_METRICS: HeaderValue =
@@ -45,7 +46,9 @@ impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Written {
         self.requests(&mut encoder)?;
         self.latencies(&mut encoder)?;
+        self.connections(&mut encoder)?;
         self.ledger(&mut encoder)?;
+        self.gate(&mut encoder)?;
         self.settlement(&mut encoder)?;
         let started_seconds = self.0.started_at.as_millis() as f64 / 1000.0;
         let help = "When the server started, in seconds since 1970";
@@ -90,6 +93,45 @@ impl Figures {
         Ok(())
     }
 
+    fn connections(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let tallies = &self.0.tallies;
+        let ended = |end: ConnectionEnd| -> u64 {
+            tallies.iter().map(|tally| tally.connection_ends[end as usize].load(Relaxed)).sum()
+        };
+        // The ends first: what opens in the meantime can't make it less than nothing.
+        let ends = ConnectionEnd::ALL.map(|end| (end, ended(end)));
+        let opened: u64 = tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
+        let open = opened.saturating_sub(ends.iter().map(|(_, count)| count).sum());
+        gauge(encoder, "penstock_connections_open", "Connections that are open", &open)?;
+        let help = "Connections that were accepted and have ended, by how they did: each counts exactly once";
+        let mut family =
+            encoder.encode_descriptor("penstock_connections", help, None, MetricType::Counter)?;
+        for (end, count) in ends {
+            let labels: Labels = [("end", end.as_str().to_owned())];
+            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+        }
+        Ok(())
+    }
+
+    fn connections(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let tallies = &self.0.tallies;
+        let ended = |end: ConnectionEnd| -> u64 {
+            tallies.iter().map(|tally| tally.connection_ends[end as usize].load(Relaxed)).sum()
+        };
+        // The ends first: what opens in the meantime can't make it less than nothing.
+        let ends = ConnectionEnd::ALL.map(|end| (end, ended(end)));
+        let opened: u64 = tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
+        let open = opened.saturating_sub(ends.iter().map(|(_, count)| count).sum());
+        gauge(encoder, "penstock_connections_open", "Connections that are open", &open)?;
+        let help = "Connections that were accepted and have ended, by how they did: each counts exactly once";
+        let mut family = encoder.encode_descriptor("penstock_connections", help, None, MetricType::Counter)?;
+        for (end, count) in ends {
+            let labels: Labels = [("end", end.as_str().to_owned())];
+            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+        }
+        Ok(())
+    }
+
     fn ledger(&self, encoder: &mut DescriptorEncoder) -> Written {
         let stats = self.0.ledger.stats();
         let is_ready = u64::from(self.0.ledger.health() == Health::Ready);
@@ -114,6 +156,31 @@ impl Figures {
             &buckets(&BATCH_SIZE_BOUNDS.map(|bound| bound as f64), &stats.batch_sizes),
             None::<&std::collections::HashMap<usize, Exemplar<Labels, f64>>>,
         )
+    }
+
+    fn gate(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let gate = &self.0.gate;
+        let figures = GateFigures::of(&self.0);
+        let help = "Claims that are being decided";
+        gauge(encoder, "penstock_in_flight", help, &u64::from(gate.in_flight.in_flight()))?;
+        let help = "How many claims may be decided at once; follows the measured latency";
+        gauge(encoder, "penstock_in_flight_limit", help, &u64::from(gate.in_flight.limit()))?;
+        let help = "Zero bits that a proof of work begins with at the moment";
+        let bits = gate.challenges.difficulty(self.0.now());
+        gauge(encoder, "penstock_challenge_difficulty_bits", help, &u64::from(bits))?;
+        counter(
+            encoder,
+            "penstock_passes_issued",
+            "Passes given out, over all sales",
+            figures.passes_issued,
+        )?;
+        let help = "Passes in people's hands: not used, not expired";
+        gauge(encoder, "penstock_passes_live", help, &figures.passes_live)?;
+        counter(encoder, "penstock_tickets", "Tickets given out, over all waiting rooms", figures.tickets)?;
+        let help = "Tickets whose turn has not come, over all waiting rooms";
+        gauge(encoder, "penstock_tickets_waiting", help, &figures.waiting)?;
+        let help = "Tickets whose turn it is and that have no pass yet";
+        gauge(encoder, "penstock_tickets_pending", help, &figures.pending)
     }
 
     fn settlement(&self, encoder: &mut DescriptorEncoder) -> Written {

@@ -16,6 +16,7 @@ use penstock_gate::{
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
 use self::rooms::Room;
 use crate::{
+    app::App,
     peer::Peer,
     problem::{Code, Problem},
     secrets::Secrets,
@@ -145,6 +146,44 @@ impl SaleGate {
                 "The waiting room is being opened. Try again in a moment.",
             )
         })
+    }
+}
+
+/// Who is at the gate, in one sale or in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GateFigures {
+    pub(crate) passes_issued: u64,
+    pub(crate) passes_live: u64,
+    pub(crate) tickets: u64,
+    pub(crate) waiting: u64,
+    pub(crate) pending: u64,
+}
+
+impl GateFigures {
+    pub(crate) fn of(app: &App) -> Self {
+        let now = app.now();
+        app.storefront.all().iter().fold(Self::default(), |sum, shelf| {
+            let one = Self::of_sale(shelf, now);
+            Self {
+                passes_issued: sum.passes_issued + one.passes_issued,
+                passes_live: sum.passes_live + one.passes_live,
+                tickets: sum.tickets + one.tickets,
+                waiting: sum.waiting + one.waiting,
+                pending: sum.pending + one.pending,
+            }
+        })
+    }
+
+    pub(crate) fn of_sale(shelf: &Shelf, now: Timestamp) -> Self {
+        let Some(gate) = shelf.gate.get() else { return Self::default() };
+        let room = gate.room.get().map(|room| room.waiting.figures());
+        Self {
+            passes_issued: gate.head.issued(),
+            passes_live: gate.head.live(now),
+            tickets: room.map_or(0, |room| room.tickets),
+            waiting: room.map_or(0, |room| room.tickets.saturating_sub(room.admitted)),
+            pending: room.map_or(0, |room| room.pending),
+        }
     }
 }
 

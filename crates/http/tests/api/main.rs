@@ -5,6 +5,7 @@
 
 mod accounts;
 mod admin;
+mod gate;
 mod identity;
 mod lane;
 mod operation;
@@ -13,3 +14,4 @@ mod protocol;
 mod recovery;
 mod sales;
 mod support;
+mod waiting;

@@ -129,7 +129,11 @@ impl Shop {
     }
 
     /// Stops everything and opens again on the same folder, as after a restart.
-    pub(crate) fn reopen(mut self) -> Self {
+    pub(crate) fn reopen(self) -> Self {
+        self.reopen_with(|_| {})
+    }
+
+    pub(crate) fn reopen_with(mut self, change: impl FnOnce(&mut Options)) -> Self {
         let server = self.server.take().unwrap();
         self.block_on(async {
             server.stop().await;
@@ -137,7 +141,7 @@ impl Shop {
             self.records.close().await;
         });
         let millis = self.clock.load(Relaxed);
-        Self::open_in(Arc::clone(&self.folder), millis, |_| {})
+        Self::open_in(Arc::clone(&self.folder), millis, change)
     }
 
     pub(crate) fn stop_server(&mut self) {

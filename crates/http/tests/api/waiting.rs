@@ -1,0 +1,323 @@
+//! The waiting room: tickets, the draw, turns, and how people hear of them.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader, Read as _},
+    net::TcpStream,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_gate::Draw;
+use penstock_http::{Options, RoomsInMemory};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::{Answer, Client, Shop, new_key};
+
+/// Ample: the room looks ten times a second.
+const SOON: Duration = Duration::from_secs(10);
+
+fn room(shop: &Shop, units: u32, opens_at: Option<&str>) -> String {
+    shop.published(|sale| {
+        sale["units"] = units.into();
+        sale["opens_at"] = opens_at.into();
+        sale["gate"] = json!({ "waiting_room": true });
+    })
+}
+
+const IN_A_MINUTE: &str = "2027-01-15T08:01:00Z";
+
+fn take(shop: &Shop, sale: &str, buyer: &str) -> Value {
+    let answer = shop.buyer(buyer).post_empty(&format!("/api/v1/sales/{sale}/tickets"));
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("not a text: {value}"))
+}
+
+fn look(shop: &Shop, sale: &str, ticket: &Value) -> Value {
+    let answer = shop.client().get(&format!("/api/v1/sales/{sale}/tickets/{}", text(&ticket["ticket"])));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < SOON, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn until_state(shop: &Shop, sale: &str, ticket: &Value, state: &str) -> Value {
+    until(state, || Some(look(shop, sale, ticket)).filter(|seen| seen["state"] == state))
+}
+
+fn draw(shop: &Shop, sale: &str) -> Value {
+    shop.client().get(&format!("/api/v1/sales/{sale}")).json()["draw"].clone()
+}
+
+fn until_drawn(shop: &Shop, sale: &str) -> Value {
+    until("the draw", || Some(draw(shop, sale)).filter(|draw| !draw["seed"].is_null()))
+}
+
+fn ask_pass(client: &mut Client, sale: &str, ticket: &Value) -> Answer {
+    client.post(&format!("/api/v1/sales/{sale}/pass"), &json!({ "ticket": ticket["ticket"] }))
+}
+
+fn buy(shop: &Shop, sale: &str, buyer: &str, ticket: &Value) -> Answer {
+    let mut client = shop.buyer(buyer);
+    let pass = ask_pass(&mut client, sale, ticket);
+    assert_eq!(pass.status, 201, "{pass:?}");
+    let (key, pass) = (new_key(), pass.json());
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", key.as_str()),
+        ("penstock-pass", text(&pass["pass"])),
+    ];
+    client.request("POST", &format!("/api/v1/sales/{sale}/orders"), &headers, br#"{"quantity":1}"#)
+}
+
+#[test]
+fn who_comes_before_the_opening_is_placed_by_the_draw_and_who_comes_later_queues_behind() {
+    let shop = Shop::open();
+    let sale = room(&shop, 3, Some(IN_A_MINUTE));
+    let committed = draw(&shop, &sale);
+    assert_eq!(committed["algorithm"], "penstock draw 1");
+    assert!(committed["seed"].is_null() && committed["count"].is_null(), "{committed}");
+    let early: Vec<Value> = (0..20).map(|number| take(&shop, &sale, &format!("early-{number}"))).collect();
+    for (number, ticket) in early.iter().enumerate() {
+        assert_eq!(ticket["number"], number);
+        assert_eq!(ticket["state"], "waiting");
+        assert!(ticket["position"].is_null() && ticket["estimated_wait_seconds"].is_null(), "{ticket}");
+    }
+
+    shop.advance_seconds(60);
+    let drawn = until_drawn(&shop, &sale);
+    assert_eq!(drawn["seed_sha256"], committed["seed_sha256"]);
+    assert_eq!(drawn["count"], 20);
+    let seed: Vec<u8> = hex(text(&drawn["seed"]));
+    assert_eq!(hex(text(&drawn["seed_sha256"])), Sha256::digest(&seed).to_vec());
+
+    let expected = Draw::new(&seed.try_into().unwrap(), sale.parse().unwrap(), 20);
+    let places: BTreeSet<u64> = early
+        .iter()
+        .map(|ticket| {
+            let seen = look(&shop, &sale, ticket);
+            let place = seen["place"].as_u64().unwrap();
+            assert_eq!(place, expected.place(ticket["number"].as_u64().unwrap()));
+            place
+        })
+        .collect();
+    assert_eq!(places, (0..20).collect());
+    for number in 20..23 {
+        assert_eq!(take(&shop, &sale, &format!("late-{number}"))["place"], number);
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn never_more_people_are_admitted_than_could_still_buy() {
+    let shop = Shop::open_with(|options| options.gate.admissions_per_second = 1_000);
+    let sale = room(&shop, 3, None);
+    let names: Vec<String> = (0..10).map(|number| format!("buyer-{number}")).collect();
+    let tickets: Vec<Value> = names.iter().map(|name| take(&shop, &sale, name)).collect();
+    let admitted = || -> Vec<usize> {
+        (0..10).filter(|number| look(&shop, &sale, &tickets[*number])["state"] == "admitted").collect()
+    };
+    shop.advance_seconds(1);
+    until("three people admitted", || Some(()).filter(|()| admitted() == [0, 1, 2]));
+    let fourth = look(&shop, &sale, &tickets[3]);
+    assert_eq!((fourth["position"].as_u64(), fourth["state"].as_str()), (Some(1), Some("waiting")));
+    ask_pass(&mut shop.buyer(&names[3]), &sale, &tickets[3]).problem(403, "not_admitted");
+    ask_pass(&mut shop.buyer(&names[3]), &sale, &tickets[0]).problem(403, "not_admitted");
+    ask_pass(&mut shop.buyer(&names[0]), &sale, &json!({ "ticket": "0.forged" }))
+        .problem(403, "not_admitted");
+    ask_pass(&mut shop.buyer(&names[0]), &sale, &json!({})).problem(403, "not_admitted");
+
+    // One buys, one never comes: when his turn is over, the next is let in.
+    assert_eq!(buy(&shop, &sale, &names[1], &tickets[1]).status, 201);
+    shop.advance_seconds(30);
+    assert_eq!(buy(&shop, &sale, &names[0], &tickets[0]).status, 201);
+    shop.advance_seconds(31);
+    let third = until_state(&shop, &sale, &tickets[2], "gone");
+    assert_eq!(third["reason"], "turn_over");
+    until_state(&shop, &sale, &tickets[3], "admitted");
+    assert_eq!(admitted(), [3]);
+    ask_pass(&mut shop.buyer(&names[2]), &sale, &tickets[2]).problem(403, "not_admitted");
+
+    // The last unit: gone for everybody. A unit comes back, and with it the queue.
+    assert_eq!(buy(&shop, &sale, &names[3], &tickets[3]).status, 201);
+    assert_eq!(until_state(&shop, &sale, &tickets[4], "gone")["reason"], "sold_out");
+    let orders = shop.buyer(&names[0]).get("/api/v1/orders").json();
+    let cancel = format!("/api/v1/orders/{}/cancel", text(&orders["data"][0]["id"]));
+    assert_eq!(shop.buyer(&names[0]).post_empty(&cancel).status, 200);
+    shop.advance_seconds(1);
+    until_state(&shop, &sale, &tickets[4], "admitted");
+    assert_eq!(look(&shop, &sale, &tickets[5])["state"], "waiting");
+    shop.steer(&sale, "close");
+    assert_eq!(look(&shop, &sale, &tickets[5])["reason"], "closed");
+}
+
+#[test]
+fn a_ticket_is_good_in_its_sale_only_and_cannot_be_made_up() {
+    let shop = Shop::open();
+    let (sale, other) = (room(&shop, 3, None), room(&shop, 3, None));
+    let ticket = take(&shop, &sale, "ann");
+    let ticket = text(&ticket["ticket"]);
+    let get = |sale: &str, ticket: &str| shop.client().get(&format!("/api/v1/sales/{sale}/tickets/{ticket}"));
+    assert_eq!(get(&sale, ticket).status, 200);
+    get(&other, ticket).problem(404, "ticket_not_found");
+    get(&sale, &format!("1{ticket}")).problem(404, "ticket_not_found");
+    get(&sale, "0.").problem(404, "ticket_not_found");
+    get(&sale, &ticket[..ticket.len() - 1]).problem(404, "ticket_not_found");
+    get(&"0".repeat(13), ticket).problem(404, "sale_not_found");
+    let plain = shop.sale(1);
+    shop.buyer("ann").post_empty(&format!("/api/v1/sales/{plain}/tickets")).problem(409, "not_gated");
+    get(&plain, ticket).problem(409, "not_gated");
+    shop.client().post_empty(&format!("/api/v1/sales/{sale}/tickets")).problem(401, "unauthorized");
+    shop.steer(&sale, "close");
+    shop.buyer("ann").post_empty(&format!("/api/v1/sales/{sale}/tickets")).problem(409, "closed");
+}
+
+#[test]
+fn one_buyer_gets_a_few_tickets_and_not_a_thousand() {
+    let shop = Shop::open();
+    let sale = room(&shop, 3, Some(IN_A_MINUTE));
+    for _ in 0..5 {
+        take(&shop, &sale, "greedy");
+    }
+    let path = format!("/api/v1/sales/{sale}/tickets");
+    shop.buyer("greedy").post_empty(&path).problem(429, "rate_limited");
+    take(&shop, &sale, "modest");
+}
+
+#[test]
+fn a_restart_gives_no_number_twice_and_draws_no_second_time() {
+    let store = Arc::new(RoomsInMemory::default());
+    let with_store = |options: &mut Options| options.gate.room_store = store.clone();
+    let shop = Shop::open_with(with_store);
+    let sale = room(&shop, 3, Some(IN_A_MINUTE));
+    let mut numbers: Vec<u64> = Vec::new();
+    let first = take(&shop, &sale, "ann");
+    numbers.push(first["number"].as_u64().unwrap());
+    let committed = draw(&shop, &sale);
+    let shop = shop.reopen_with(with_store);
+    assert_eq!(draw(&shop, &sale)["seed_sha256"], committed["seed_sha256"]);
+    numbers.push(take(&shop, &sale, "bob")["number"].as_u64().unwrap());
+    assert_eq!(numbers, [0, 1], "an orderly stop skips nothing");
+    shop.advance_seconds(60);
+    let drawn = until_drawn(&shop, &sale);
+    let place = look(&shop, &sale, &first)["place"].clone();
+    let shop = shop.reopen_with(with_store);
+    assert_eq!(until_drawn(&shop, &sale), drawn);
+    assert_eq!(look(&shop, &sale, &first)["place"], place);
+    assert_eq!(take(&shop, &sale, "cid")["number"], 2);
+}
+
+/// Reads server-sent events from a connection of its own.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    fn of(shop: &Shop, sale: &str, ticket: &Value) -> Self {
+        let mut client = shop.client();
+        client.send(
+            "GET",
+            &format!("/api/v1/sales/{sale}/tickets/{}/events", text(&ticket["ticket"])),
+            &[],
+            b"",
+        );
+        let mut stream = BufReader::new(client.stream().try_clone().unwrap());
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(head.contains("content-type: text/event-stream"), "{head}");
+        Self(stream)
+    }
+
+    /// The data of the next event; None at the end.
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return Some(serde_json::from_str(data).unwrap());
+            }
+        }
+    }
+
+    fn until_state(&mut self, state: &str) -> Value {
+        loop {
+            let event = self.next().expect("more events");
+            if event["state"] == state {
+                return event;
+            }
+        }
+    }
+}
+
+#[test]
+fn who_watches_is_told_of_the_turn_of_gone_and_of_back() {
+    let shop = Shop::open();
+    let sale = room(&shop, 1, None);
+    let (ann, bob) = (take(&shop, &sale, "ann"), take(&shop, &sale, "bob"));
+    let mut watching = Events::of(&shop, &sale, &ann);
+    shop.advance_seconds(1);
+    watching.until_state("admitted");
+    let mut waiting = Events::of(&shop, &sale, &bob);
+    assert_eq!(waiting.until_state("waiting")["position"], 1);
+    let order = buy(&shop, &sale, "ann", &ann);
+    assert_eq!(order.status, 201);
+    let sold_at = Instant::now();
+    assert_eq!(waiting.until_state("gone")["reason"], "sold_out");
+    assert!(sold_at.elapsed() < SOON);
+    let cancel = format!("/api/v1/orders/{}/cancel", text(&order.json()["id"]));
+    assert_eq!(shop.buyer("ann").post_empty(&cancel).status, 200);
+    shop.advance_seconds(1);
+    assert!(waiting.until_state("admitted")["admitted_until"].is_string());
+}
+
+#[test]
+fn a_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
+    let mut shop = Shop::open();
+    let sale = room(&shop, 1, None);
+    let ticket = take(&shop, &sale, "ann");
+    let mut watching = Events::of(&shop, &sale, &ticket);
+    assert!(watching.next().is_some());
+    let began = Instant::now();
+    shop.stop_server();
+    assert!(began.elapsed() < SOON, "the drain waited for the stream");
+    let mut rest = Vec::new();
+    watching.0.read_to_end(&mut rest).unwrap();
+}
+
+#[test]
+fn a_stream_that_is_read_lives_longer_than_an_idle_connection() {
+    let shop = Shop::open_with(|options| options.idle_timeout = Duration::from_millis(300));
+    let sale = room(&shop, 1, None);
+    let (_ann, bob) = (take(&shop, &sale, "ann"), take(&shop, &sale, "bob"));
+    let mut watching = Events::of(&shop, &sale, &bob);
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(150));
+        shop.steer(&sale, "pause");
+        shop.steer(&sale, "resume");
+        shop.admin().post(&format!("/api/v1/admin/sales/{sale}/restock"), &json!({ "units": 1 }));
+        shop.advance_seconds(61);
+    }
+    assert!(watching.next().is_some());
+    assert!(matches!(watching.until_state("gone")["reason"].as_str(), Some("turn_over" | "sold_out")));
+}
