@@ -1,4 +1,5 @@
-//! One connection, and the list of all connections of a worker, by which idle ones are cut and all are ended.
+//! One connection, and the list of all connections of a worker, by which slow and idle ones are cut and all are
+//! ended. It does not know what is asked for on them.
 //!
 //! A connection costs nothing while it works: no timer of its own, no channel it has to look at. A sweep of the
 //! whole list, every now and then, does what timers would.
@@ -6,132 +7,101 @@
 use std::{
     collections::HashMap,
     future::{Future as _, poll_fn},
-    pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
-    },
-    task::Poll,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
-use futures_util::task::AtomicWaker;
 use hyper::server::conn::http1;
 use tokio::{net::TcpStream, sync::Notify};
 
-use crate::{entry::Entry, lane::Lane, problem::Code, tally::Outcome};
+use crate::{
+    entry::Entry,
+    lane::Lane,
+    problem::Code,
+    pulse::{Command, Pulse},
+    tally::{ConnectionEnd, Outcome, Tally},
+};
 
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
-const MAX_HEADERS: usize = 64;
-const MAX_HEAD_BYTES: usize = 16 * 1024;
+pub(crate) const MAX_HEADERS: usize = 64;
+pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
 const _: () = assert!(MAX_HEAD_BYTES <= MAX_BUFFER_BYTES);
 
-/// What a connection is told; 0 is to go on. Answer what is under way, then close.
-const FINISH: u8 = 1;
-/// As `FINISH`, and nothing is under way.
-const IDLE: u8 = 2;
-const CUT: u8 = 3;
+const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Signs of life of a connection.
-#[derive(Debug, Default)]
-pub(crate) struct Pulse {
-    beats: AtomicU64,
-    working: AtomicU32,
-    /// Whether the work is the lane's own.
-    deciding: AtomicBool,
-    /// Requests that went to hyper, and answers of it that are complete.
-    passed: AtomicU64,
-    answered: AtomicU64,
-    /// The beats at the last sweep.
-    seen: AtomicU64,
-    command: AtomicU8,
-    waker: AtomicWaker,
+/// How long we wait for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For a request, from its first byte to its last.
+    pub(crate) request: Duration,
+    /// For the next request, or for the client to take our answer.
+    pub(crate) idle: Duration,
 }
 
-impl Pulse {
-    /// A request has begun.
-    pub(crate) fn beat(&self) {
-        self.beats.fetch_add(1, Relaxed);
-    }
-
-    /// A request goes to hyper.
-    pub(crate) fn pass(&self) {
-        self.passed.fetch_add(1, Relaxed);
-    }
-
-    /// Hyper has taken all of an answer.
-    pub(crate) fn answer(&self) {
-        self.answered.fetch_add(1, Relaxed);
-    }
-
-    /// Whether hyper has answered all it was passed.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.answered.load(Relaxed) == self.passed.load(Relaxed)
-    }
-
-    /// As long as the guard lives the connection waits for us, not for the client.
-    pub(crate) fn working(self: &Arc<Self>) -> Working {
-        self.working.fetch_add(1, Relaxed);
-        Working(Arc::clone(self))
-    }
-
-    /// Like `working`, for a claim that hyper doesn't know of and that shutting down has to wait for.
-    pub(crate) fn deciding(self: &Arc<Self>) -> Working {
-        self.deciding.store(true, Relaxed);
-        self.working()
-    }
-
-    pub(crate) fn is_finishing(&self) -> bool {
-        self.command.load(Relaxed) != 0
-    }
-
-    fn tell(&self, command: u8) {
-        self.command.fetch_max(command, Relaxed);
-        self.waker.wake();
-    }
-
-    /// Whether nothing has happened since the last time this was asked.
-    fn is_idle(&self) -> bool {
-        let beats = self.beats.load(Relaxed);
-        self.seen.swap(beats, Relaxed) == beats && self.working.load(Relaxed) == 0
+impl Patience {
+    /// How often to look, so that nobody gets much more time than they should.
+    pub(crate) fn sweep_interval(&self) -> Duration {
+        (self.request.min(self.idle) / 4).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL)
     }
 }
 
+/// A connection and what the last sweeps saw of it.
 #[derive(Debug)]
-pub(crate) struct Working(Arc<Pulse>);
+struct Watched {
+    pulse: Arc<Pulse>,
+    beats: u64,
+    quiet_since: Instant,
+    arrival: Option<u64>,
+    arriving_since: Instant,
+}
 
-impl Drop for Working {
-    fn drop(&mut self) {
-        self.0.beats.fetch_add(1, Relaxed);
-        self.0.working.fetch_sub(1, Relaxed);
-        self.0.deciding.store(false, Relaxed);
+impl Watched {
+    fn look(&mut self, patience: Patience, now: Instant) {
+        let pulse = &self.pulse;
+        if self.beats != pulse.beats() || pulse.is_working() {
+            self.beats = pulse.beats();
+            self.quiet_since = now;
+        } else if now.saturating_duration_since(self.quiet_since) >= patience.idle {
+            pulse.tell(Command::Idle);
+        }
+        if self.arrival != pulse.arrival() {
+            self.arrival = pulse.arrival();
+            self.arriving_since = now;
+        } else if self.arrival.is_some()
+            && now.saturating_duration_since(self.arriving_since) >= patience.request
+        {
+            pulse.give_up_waiting();
+        }
     }
 }
 
 /// The open connections of a worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, Arc<Pulse>>>,
+    open: Mutex<HashMap<u64, Watched>>,
     closed: Notify,
+    tally: Arc<Tally>,
 }
 
 impl Connections {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Pulse>>> {
+    pub(crate) fn new(tally: &Arc<Tally>) -> Arc<Self> {
+        Arc::new(Self { open: Mutex::default(), closed: Notify::new(), tally: Arc::clone(tally) })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Watched>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts the connections that did nothing since the last sweep.
-    pub(crate) fn sweep(&self) {
-        for pulse in self.open().values().filter(|pulse| pulse.is_idle()) {
-            pulse.tell(IDLE);
-        }
+    /// Ends the connections with which we have lost patience.
+    pub(crate) fn sweep(&self, patience: Patience, now: Instant) {
+        self.open().values_mut().for_each(|watched| watched.look(patience, now));
     }
 
-    pub(crate) fn finish_all(&self) {
-        self.open().values().for_each(|pulse| pulse.tell(FINISH));
-    }
-
-    pub(crate) fn cut_all(&self) {
-        self.open().values().for_each(|pulse| pulse.tell(CUT));
+    pub(crate) fn tell_all(&self, command: Command) {
+        self.open().values().for_each(|watched| watched.pulse.tell(command));
     }
 
     /// Waits until all are closed.
@@ -141,16 +111,23 @@ impl Connections {
         }
     }
 
-    pub(crate) fn add(self: &Arc<Self>, number: u64) -> Listed {
+    /// Lists a connection that was accepted.
+    pub(crate) fn add(self: &Arc<Self>, number: u64, now: Instant) -> Listed {
         let pulse: Arc<Pulse> = Arc::default();
-        // So that the first sweep finds it as if it had just spoken.
-        pulse.seen.store(u64::MAX, Relaxed);
-        self.open().insert(number, Arc::clone(&pulse));
+        let watched = Watched {
+            pulse: Arc::clone(&pulse),
+            beats: pulse.beats(),
+            quiet_since: now,
+            arrival: None,
+            arriving_since: now,
+        };
+        self.open().insert(number, watched);
+        self.tally.connection_opened();
         Listed { connections: Arc::clone(self), number, pulse }
     }
 }
 
-/// A place in the list, left when the connection ends.
+/// A place in the list, left when the connection ends. That is where its end is counted, whatever it was.
 #[derive(Debug)]
 pub(crate) struct Listed {
     connections: Arc<Connections>,
@@ -161,6 +138,7 @@ pub(crate) struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.connections.open().remove(&self.number);
+        self.connections.tally.connection_ended(self.pulse.end());
         self.connections.closed.notify_one();
     }
 }
@@ -177,42 +155,178 @@ pub(crate) fn http1() -> http1::Builder {
     builder
 }
 
+/// How serving a connection came to its end.
+enum Served {
+    /// Hyper has done what there was to do.
+    ByHyper(hyper::Result<()>),
+    /// The request did not arrive in time, and nobody has begun to answer it.
+    Late,
+    Cut,
+}
+
 /// Serves a connection until the client or we end it.
 pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
     let lane = Lane::new(stream, &entry);
     let tally = Arc::clone(&entry.tally);
-    let mut connection = pin!(builder.serve_connection(lane, entry));
+    let mut connection = builder.serve_connection(lane, entry);
     let mut is_registered = false;
     let mut is_finishing = false;
-    poll_fn(|context| {
+    let served = poll_fn(|context| {
         // The waker of a spawned task stays the same, so once is enough.
         if !is_registered {
             is_registered = true;
-            pulse.waker.register(context.waker());
+            pulse.register(context.waker());
         }
-        loop {
-            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
-                // What hyper could not even parse, it refused by itself and no handler counted. Any other error
-                // concerns this connection only, and its client knows better than we do.
-                if ended.is_err_and(|error| error.is_parse()) {
-                    tally.count(Outcome::Refused(Code::BadRequest));
-                }
-                return Poll::Ready(());
-            }
-            match pulse.command.load(Relaxed) {
-                CUT => return Poll::Ready(()),
-                // What has come in since the sweep is still answered.
-                IDLE if pulse.working.load(Relaxed) == 0 => return Poll::Ready(()),
-                // Hyper would take a connection that waits for the lane's own claim for an idle one.
-                IDLE | FINISH if !is_finishing && !pulse.deciding.load(Relaxed) => {
-                    is_finishing = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                _ => return Poll::Pending,
-            }
-        }
+        poll_served(&mut connection, &pulse, &mut is_finishing, context)
     })
     .await;
+    match served {
+        // What hyper could not even parse, it refused by itself and no handler counted. Any other error
+        // concerns this connection only, and its client knows better than we do.
+        Served::ByHyper(Err(error)) if error.is_parse() => {
+            tally.count(Outcome::Refused(Code::BadRequest));
+            pulse.end_because(ConnectionEnd::Malformed);
+        }
+        Served::ByHyper(_) => {}
+        Served::Late => {
+            tally.count(Outcome::Refused(Code::RequestTimeout));
+            connection.into_parts().io.refuse_late();
+        }
+        Served::Cut => connection.into_parts().io.abandon(),
+    }
     drop(listed);
+}
+
+fn poll_served(
+    connection: &mut http1::Connection<Lane, Entry>,
+    pulse: &Pulse,
+    is_finishing: &mut bool,
+    context: &mut Context<'_>,
+) -> Poll<Served> {
+    loop {
+        if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
+            return Poll::Ready(Served::ByHyper(ended));
+        }
+        // If a handler waits for the rest, it has just learnt of it and says so itself.
+        if pulse.is_late() && !pulse.is_handling() {
+            pulse.end_because(ConnectionEnd::Slow);
+            return Poll::Ready(Served::Late);
+        }
+        match pulse.command() {
+            Command::Cut => {
+                pulse.end_because(ConnectionEnd::Cut);
+                return Poll::Ready(Served::Cut);
+            }
+            // What has come in since the sweep is still answered.
+            Command::Idle if !pulse.is_working() => {
+                pulse.end_because(ConnectionEnd::Idle);
+                return Poll::Ready(Served::Cut);
+            }
+            // Hyper would take a connection that waits for the lane's own claim for an idle one.
+            command @ (Command::Idle | Command::Finish) if !*is_finishing && !pulse.is_deciding() => {
+                *is_finishing = true;
+                pulse.end_because(match command {
+                    Command::Idle => ConnectionEnd::Idle,
+                    _ => ConnectionEnd::Drained,
+                });
+                Pin::new(&mut *connection).graceful_shutdown();
+            }
+            _ => return Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    const PATIENCE: Patience = Patience { request: Duration::from_secs(10), idle: Duration::from_secs(75) };
+
+    fn connections() -> (Arc<Tally>, Arc<Connections>) {
+        let tally = Arc::default();
+        let connections = Connections::new(&tally);
+        (tally, connections)
+    }
+
+    /// Sweeps every second for so long; `live` is what the connection does in each.
+    fn sweep(connections: &Connections, begin: Instant, seconds: u64, mut live: impl FnMut()) -> Instant {
+        for second in 1..=seconds {
+            live();
+            connections.sweep(PATIENCE, begin + Duration::from_secs(second));
+        }
+        begin + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn who_does_nothing_is_idle_after_a_while() {
+        let (_, connections) = connections();
+        let begin = Instant::now();
+        let listed = connections.add(1, begin);
+        let now = sweep(&connections, begin, 74, || {});
+        assert_eq!(listed.pulse.command(), Command::GoOn);
+        sweep(&connections, now, 1, || {});
+        assert_eq!(listed.pulse.command(), Command::Idle);
+    }
+
+    #[test]
+    fn who_works_or_speaks_is_not_idle() {
+        let (_, connections) = connections();
+        let begin = Instant::now();
+        let (speaking, working) = (connections.add(1, begin), connections.add(2, begin));
+        let _work = working.pulse.working();
+        sweep(&connections, begin, 200, || speaking.pulse.beat());
+        assert_eq!((speaking.pulse.command(), working.pulse.command()), (Command::GoOn, Command::GoOn));
+    }
+
+    #[test]
+    fn a_request_that_comes_bit_by_bit_is_late() {
+        let (_, connections) = connections();
+        let begin = Instant::now();
+        let listed = connections.add(1, begin);
+        let now = sweep(&connections, begin, 10, || listed.pulse.arriving());
+        assert!(!listed.pulse.is_late());
+        sweep(&connections, now, 1, || listed.pulse.arriving());
+        assert!(listed.pulse.is_late());
+        assert_eq!(listed.pulse.command(), Command::GoOn);
+    }
+
+    #[test]
+    fn one_request_after_the_other_is_not_late() {
+        let (_, connections) = connections();
+        let begin = Instant::now();
+        let listed = connections.add(1, begin);
+        sweep(&connections, begin, 60, || {
+            listed.pulse.arrived();
+            listed.pulse.arriving();
+        });
+        assert!(!listed.pulse.is_late());
+    }
+
+    #[test]
+    fn every_connection_is_counted_when_it_opens_and_when_it_ends() {
+        let (tally, connections) = connections();
+        let ended = |end: ConnectionEnd| tally.connection_ends[end as usize].load(Relaxed);
+        let listed: Vec<_> = (0..3).map(|number| connections.add(number, Instant::now())).collect();
+        assert_eq!(tally.connections_opened.load(Relaxed), 3);
+        listed[1].pulse.end_because(ConnectionEnd::Slow);
+        drop(listed);
+        assert_eq!((ended(ConnectionEnd::Client), ended(ConnectionEnd::Slow)), (2, 1));
+        assert!(connections.open().is_empty());
+    }
+
+    #[test]
+    fn sweeps_are_as_frequent_as_the_shortest_patience_asks() {
+        let interval = |request: u64, idle: u64| {
+            let patience =
+                Patience { request: Duration::from_millis(request), idle: Duration::from_millis(idle) };
+            patience.sweep_interval().as_millis()
+        };
+        assert_eq!(interval(10_000, 75_000), 1_000);
+        assert_eq!(interval(300, 75_000), 75);
+        assert_eq!(interval(10_000, 200), 50);
+        assert_eq!(interval(0, 0), 10);
+    }
 }

@@ -22,11 +22,12 @@ use tower::Service as _;
 
 use crate::{
     app::App,
-    connection::Pulse,
-    json::read_frames,
+    arriving::Arriving,
+    json::read_body,
     orders,
     peer::{Peer, Remote, X_FORWARDED_FOR},
     problem::{Code, PROBLEM_JSON, Problem},
+    pulse::Pulse,
     tally::{Group, Outcome, Pending, Tally},
 };
 
@@ -52,7 +53,9 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
     type Future = EntryFuture;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.pulse.beat();
+        self.pulse.call();
+        let pulse = &self.pulse;
+        let request = request.map(|body| Arriving::new(body, pulse));
         match request.method() {
             &Method::POST => match sale_of_order_path(request.uri().path()) {
                 Some(sale) => self.claim(sale, request),
@@ -74,7 +77,7 @@ impl Entry {
         self.remote.peer(forwarded, &self.app.options.trusted_proxies)
     }
 
-    fn claim(&self, sale: SaleId, request: Request<Incoming>) -> EntryFuture {
+    fn claim(&self, sale: SaleId, request: Request<Arriving>) -> EntryFuture {
         let app = Arc::clone(&self.app);
         let pending = Pending::new(&self.tally, Group::Claim);
         let pulse = Arc::clone(&self.pulse);
@@ -82,7 +85,7 @@ impl Entry {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             // As long as the client owes us the body, the connection counts as idle, which bounds the wait.
-            let body = read_frames(body).await;
+            let body = read_body(body).await;
             let working = pulse.working();
             let placed = AssertUnwindSafe(orders::place(&app, (sale, peer), &parts.headers, body))
                 .catch_unwind()
@@ -96,11 +99,11 @@ impl Entry {
             };
             pending.answered(outcome);
             drop(working);
-            Ok(reply.map(|body| Reply { body, _whole: Whole(pulse) }))
+            Ok(reply.map(|body| Reply { body, whole: Whole(pulse) }))
         })
     }
 
-    fn route(&self, request: Request<Incoming>) -> EntryFuture {
+    fn route(&self, request: Request<Arriving>) -> EntryFuture {
         let app = Arc::clone(&self.app);
         let pending = Pending::new(&self.tally, Group::of_path(request.uri().path()));
         let pulse = Arc::clone(&self.pulse);
@@ -118,7 +121,7 @@ impl Entry {
             };
             pending.answered(outcome);
             drop(working);
-            Ok(reply.map(|body| Reply { body, _whole: Whole(pulse) }))
+            Ok(reply.map(|body| Reply { body, whole: Whole(pulse) }))
         })
     }
 }
@@ -198,7 +201,7 @@ pub(crate) enum ReplyBody {
 #[derive(Debug)]
 pub(crate) struct Reply {
     body: ReplyBody,
-    _whole: Whole,
+    whole: Whole,
 }
 
 #[derive(Debug)]
@@ -218,11 +221,17 @@ impl Body for Reply {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        match &mut self.get_mut().body {
+        let reply = self.get_mut();
+        let polled = match &mut reply.body {
             ReplyBody::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             ReplyBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             ReplyBody::Routed(body) => Pin::new(body).poll_frame(context),
+        };
+        if matches!(polled, Poll::Ready(Some(_))) {
+            // A stream of events may go on for hours. It is asked for more only while its client takes it.
+            reply.whole.0.beat();
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

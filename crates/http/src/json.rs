@@ -1,6 +1,6 @@
 //! Reads bodies, paths and queries, and answers what can't be used with a problem that names the field.
 
-use std::{borrow::Cow, future::poll_fn, pin::Pin, str::FromStr, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, future::poll_fn, pin::Pin, str::FromStr, sync::Arc};
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -11,13 +11,13 @@ use serde_json::error::Category;
 
 use crate::{
     app::App,
+    arriving::ArrivalError,
     problem::{Code, FieldError, Problem},
 };
 
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 /// So much more is read and thrown away, so that a client gets to see why it is refused.
 const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 const DEFAULT_PAGE: u32 = 50;
 const MAX_PAGE: u32 = 200;
@@ -68,16 +68,11 @@ pub(crate) fn is_json(content_type: &[u8]) -> bool {
             && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
-/// Reads a whole body of bounded size in bounded time.
-pub(crate) async fn read_body<B: Body<Data = Bytes> + Unpin>(body: B) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(BODY_TIMEOUT, read_frames(body)).await {
-        Ok(read) => read,
-        Err(_) => Err(Problem::with_detail(Code::BadRequest, "The body did not arrive in time.")),
-    }
-}
-
-/// Reads a whole body of bounded size. The caller sees to it that this does not last for ever.
-pub(crate) async fn read_frames<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, Problem> {
+/// Reads a whole body of bounded size. It breaks off by itself when it takes too long to arrive.
+pub(crate) async fn read_body<B>(mut body: B) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
+{
     if body.size_hint().lower() > (MAX_BODY_BYTES + MAX_DISCARDED_BYTES) as u64 {
         return Err(too_large());
     }
@@ -85,9 +80,10 @@ pub(crate) async fn read_frames<B: Body<Data = Bytes> + Unpin>(mut body: B) -> R
     let mut all = BytesMut::new();
     let mut length = 0;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let Ok(frame) = frame else {
-            return Err(Problem::with_detail(Code::BadRequest, "The body broke off."));
-        };
+        let frame = frame.map_err(|error| match ArrivalError::is_late(&error) {
+            true => Problem::from(Code::RequestTimeout),
+            false => Problem::with_detail(Code::BadRequest, "The body broke off."),
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.remaining();
         if length > MAX_BODY_BYTES + MAX_DISCARDED_BYTES {

@@ -37,14 +37,14 @@ use self::{
 };
 use crate::{
     app::App,
-    connection::{Pulse, Working},
     entry::{Entry, panicked},
     json,
     orders::{self, Attempt, ClaimRequest},
     peer::{Peer, Remote},
     problem::{Code, Problem},
+    pulse::{Pulse, Working},
     storefront::Details,
-    tally::{Group, Outcome, Pending, Tally},
+    tally::{ConnectionEnd, Group, Outcome, Pending, Tally},
 };
 
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -81,8 +81,8 @@ enum Judgement {
     /// A request of this length that hyper shall answer.
     Pass(usize),
     HandOver,
-    /// No request at all.
-    Malformed,
+    /// No request that can be taken, and why.
+    Malformed(&'static str),
     /// It can't be told yet.
     Wait,
 }
@@ -109,6 +109,10 @@ pub(crate) struct Lane {
     deciding: Option<Deciding>,
     /// Answers that are not written yet.
     answers: Vec<u8>,
+    /// The client has not taken what we wrote last.
+    is_stalled: bool,
+    /// How many of hyper's answers are out.
+    flushed: u64,
     date: DateCache,
 }
 
@@ -125,6 +129,8 @@ impl Lane {
             pieces: 0,
             deciding: None,
             answers: Vec::new(),
+            is_stalled: false,
+            flushed: 0,
             date: DateCache::default(),
         }
     }
@@ -133,7 +139,7 @@ impl Lane {
         match head::read(bytes) {
             Head::Partial => Judgement::Wait,
             Head::Odd => Judgement::HandOver,
-            Head::Malformed => Judgement::Malformed,
+            Head::Malformed(why) => Judgement::Malformed(why),
             Head::Plain { length, claim: None, .. } => Judgement::Pass(length),
             Head::Plain { head_length, length, claim: Some(claim) } => {
                 let now = self.app.now();
@@ -216,6 +222,39 @@ impl Lane {
         Poll::Ready(())
     }
 
+    /// A request is whole and ours.
+    fn take(&mut self) {
+        self.pieces = 0;
+        self.pulse.arrived();
+        self.pulse.beat();
+    }
+
+    /// Refuses for the last time on this connection.
+    fn end_with(&mut self, problem: &Problem) {
+        self.tally.count(Outcome::Refused(problem.code));
+        let date = self.date.at(self.app.now());
+        self.app.refusals.write_last(problem, date, &mut self.answers);
+    }
+
+    /// Says that the request did not arrive in time, if nothing else is on its way to the client, and closes.
+    pub(crate) fn refuse_late(mut self) {
+        if !self.answers.is_empty() || self.flushed != self.pulse.answered() {
+            return self.abandon();
+        }
+        let date = self.date.at(self.app.now());
+        self.app.refusals.write_last(&Code::RequestTimeout.into(), date, &mut self.answers);
+        // Who does not take it at once does not get it.
+        let _ = self.stream.try_write(&self.answers);
+    }
+
+    /// Closes. A client that does not take what we wrote would keep it in memory for minutes, so it is reset.
+    pub(crate) fn abandon(self) {
+        if self.is_stalled {
+            // If it can't be set, the system gets rid of the connection by its own rules.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+
     /// Takes the claims at the beginning of `bytes`, up to the first that the ledger has to decide; answers how
     /// many bytes they were. The mode tells what is to become of the rest.
     fn take_claims(&mut self, bytes: &[u8]) -> usize {
@@ -224,8 +263,7 @@ impl Lane {
             match self.judge(&bytes[done..]) {
                 Judgement::Refuse(length, code) => {
                     done += length;
-                    self.pieces = 0;
-                    self.pulse.beat();
+                    self.take();
                     self.tally.count(Outcome::Refused(code));
                     let date = self.date.at(self.app.now());
                     self.app.refusals.write(code, date, &mut self.answers);
@@ -233,8 +271,7 @@ impl Lane {
                 }
                 Judgement::Object(length, problem) => {
                     done += length;
-                    self.pieces = 0;
-                    self.pulse.beat();
+                    self.take();
                     self.tally.count(Outcome::Refused(problem.code));
                     let date = self.date.at(self.app.now());
                     self.app.refusals.write_problem(&problem, date, &mut self.answers);
@@ -242,24 +279,32 @@ impl Lane {
                 }
                 Judgement::Claim(length, attempt) => {
                     done += length;
-                    self.pieces = 0;
-                    self.pulse.beat();
+                    self.take();
                     self.decide(attempt);
                 }
                 Judgement::Pass(length) => {
                     self.pieces = 0;
                     self.pulse.pass();
                     self.mode = Mode::Passing(length);
+                    if bytes.len() - done < length {
+                        self.pulse.arriving();
+                    } else {
+                        self.pulse.arrived();
+                    }
                 }
-                Judgement::HandOver => self.mode = Mode::HandedOver,
-                Judgement::Malformed => {
+                Judgement::HandOver => {
+                    self.mode = Mode::HandedOver;
+                    self.pulse.arriving();
+                }
+                Judgement::Malformed(why) => {
                     done = bytes.len();
-                    self.tally.count(Outcome::Refused(Code::BadRequest));
-                    let date = self.date.at(self.app.now());
-                    self.app.refusals.write_last(Code::BadRequest, date, &mut self.answers);
+                    self.take();
+                    self.end_with(&Problem::with_detail(Code::BadRequest, why));
+                    self.pulse.end_because(ConnectionEnd::Malformed);
                     self.mode = Mode::Ended;
                 }
                 Judgement::Wait => {
+                    self.pulse.arriving();
                     self.pieces += 1;
                     if self.pieces > MAX_PIECES {
                         self.mode = Mode::HandedOver;
@@ -282,6 +327,10 @@ impl Lane {
             }
             let done = match self.mode {
                 Mode::Open if self.pending.is_empty() && self.deciding.is_none() => self.take_claims(bytes),
+                Mode::HandedOver if !self.pulse.is_handling() => {
+                    self.pulse.arriving();
+                    0
+                }
                 _ => 0,
             };
             self.pending.extend_from_slice(&bytes[done..]);
@@ -298,11 +347,13 @@ impl Lane {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     self.answers.drain(..written);
+                    self.is_stalled = true;
                     return Poll::Pending;
                 }
             }
         }
         self.answers.clear();
+        self.is_stalled = false;
         Poll::Ready(Ok(()))
     }
 
@@ -334,9 +385,13 @@ impl Lane {
         let mut is_unjudged = !self.pending.is_empty();
         loop {
             if self.deciding.is_some() {
-                // Earlier answers don't wait for this one.
-                ready!(self.poll_write_answers(context))?;
+                // Earlier answers don't wait for this one, nor it for them: who does not read them can't make
+                // us seem to be at work.
+                let written = self.poll_write_answers(context)?;
                 ready!(self.poll_decision(context));
+                if written.is_pending() {
+                    ready!(self.poll_write_answers(context))?;
+                }
                 is_unjudged = !self.pending.is_empty();
             }
             if is_unjudged {
@@ -391,7 +446,12 @@ impl Read for Lane {
                 }
                 Mode::Passing(left) => {
                     let left = left - lane.pass(left, &mut buffer);
-                    lane.mode = if left == 0 { Mode::Answering } else { Mode::Passing(left) };
+                    if left == 0 {
+                        lane.pulse.arrived();
+                        lane.mode = Mode::Answering;
+                    } else {
+                        lane.mode = Mode::Passing(left);
+                    }
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -403,7 +463,9 @@ impl Write for Lane {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let lane = self.get_mut();
         ready!(lane.poll_write_answers(context))?;
-        Pin::new(&mut lane.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut lane.stream).poll_write(context, bytes);
+        lane.is_stalled = polled.is_pending();
+        polled
     }
 
     fn poll_write_vectored(
@@ -413,7 +475,9 @@ impl Write for Lane {
     ) -> Poll<io::Result<usize>> {
         let lane = self.get_mut();
         ready!(lane.poll_write_answers(context))?;
-        Pin::new(&mut lane.stream).poll_write_vectored(context, slices)
+        let polled = Pin::new(&mut lane.stream).poll_write_vectored(context, slices);
+        lane.is_stalled = polled.is_pending();
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -424,6 +488,7 @@ impl Write for Lane {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let lane = self.get_mut();
         ready!(Pin::new(&mut lane.stream).poll_flush(context))?;
+        lane.flushed = lane.pulse.answered();
         if lane.mode == Mode::Answering && lane.pulse.has_answered() {
             lane.mode = Mode::Open;
             if !lane.pending.is_empty() {

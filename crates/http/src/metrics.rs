@@ -113,25 +113,6 @@ impl Figures {
         Ok(())
     }
 
-    fn connections(&self, encoder: &mut DescriptorEncoder) -> Written {
-        let tallies = &self.0.tallies;
-        let ended = |end: ConnectionEnd| -> u64 {
-            tallies.iter().map(|tally| tally.connection_ends[end as usize].load(Relaxed)).sum()
-        };
-        // The ends first: what opens in the meantime can't make it less than nothing.
-        let ends = ConnectionEnd::ALL.map(|end| (end, ended(end)));
-        let opened: u64 = tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
-        let open = opened.saturating_sub(ends.iter().map(|(_, count)| count).sum());
-        gauge(encoder, "penstock_connections_open", "Connections that are open", &open)?;
-        let help = "Connections that were accepted and have ended, by how they did: each counts exactly once";
-        let mut family = encoder.encode_descriptor("penstock_connections", help, None, MetricType::Counter)?;
-        for (end, count) in ends {
-            let labels: Labels = [("end", end.as_str().to_owned())];
-            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
-        }
-        Ok(())
-    }
-
     fn ledger(&self, encoder: &mut DescriptorEncoder) -> Written {
         let stats = self.0.ledger.stats();
         let is_ready = u64::from(self.0.ledger.health() == Health::Ready);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::response::{IntoResponse, Response};
 use hyper::{
     HeaderMap, StatusCode,
-    header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use penstock_domain::{CancelRefusal, ClaimRefusal, PaymentRefusal, SaleRefusal};
 use penstock_gate::{QuickRefusal, TooMany};
@@ -68,6 +68,7 @@ codes! {
     TicketNotFound = "ticket_not_found", NOT_FOUND, "There is no such ticket";
     DeadLetterNotFound = "dead_letter_not_found", NOT_FOUND, "There is no such dead letter";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This address has no such method";
+    RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request did not arrive in time";
     SoldOut = "sold_out", CONFLICT, "The sale is sold out";
     LimitReached = "limit_reached", CONFLICT, "The limit per buyer is reached";
     NotOpen = "not_open", CONFLICT, "The sale has not opened yet";
@@ -96,6 +97,7 @@ impl Code {
     /// What is said when there is nothing more particular to say.
     pub(crate) const fn detail(self) -> &'static str {
         match self {
+            Self::RequestTimeout => "Send the whole request at once, on a new connection.",
             Self::SoldOut => "No unit is left. Units of unpaid orders may come back.",
             Self::NotOpen => "The sale opens later; see opens_at.",
             Self::Paused => "The merchant has paused the sale. Try again later.",
@@ -209,6 +211,10 @@ impl Problem {
         headers.insert(CONTENT_TYPE, PROBLEM_JSON);
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == Code::RequestTimeout {
+            // Where the next request would begin, nobody knows.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if self.code == Code::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"penstock\""));

@@ -23,14 +23,17 @@ use tokio::{
 
 use crate::{
     app::App,
-    connection::{Connections, http1, serve},
+    connection::{Connections, Patience, http1, serve},
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
     options::Options,
     peer::Remote,
+    per_address::PerAddress,
+    pulse::Command,
     routes,
     storefront::Storefront,
+    tally::ConnectionEnd,
 };
 
 const BACKLOG: i32 = 4096;
@@ -78,13 +81,15 @@ impl Server {
         let (address, listeners) = listen(app.options.listen, workers)
             .map_err(|error| StartError::Listen { address: app.options.listen, error })?;
         let router = routes::router(Arc::clone(&app));
+        let per_address = PerAddress::new(app.options.max_connections_per_address);
         let mut finished = Vec::new();
         for (number, listener) in listeners.into_iter().enumerate() {
             let worker = Worker {
                 app: Arc::clone(&app),
                 router: router.clone(),
                 number,
-                connections: Arc::default(),
+                connections: Connections::new(&app.tallies[number]),
+                per_address: Arc::clone(&per_address),
                 permits: Arc::new(Semaphore::new((app.options.max_connections / workers).max(1))),
                 stop: stop.clone(),
             };
@@ -137,6 +142,7 @@ struct Worker {
     router: axum::Router,
     number: usize,
     connections: Arc<Connections>,
+    per_address: Arc<PerAddress>,
     permits: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
 }
@@ -158,7 +164,9 @@ impl Worker {
 
     async fn run(mut self, listener: std::net::TcpListener) -> io::Result<()> {
         let listener = TcpListener::from_std(listener)?;
-        let sweeping = tokio::spawn(sweep(Arc::clone(&self.connections), self.app.options.idle_timeout));
+        let options = &self.app.options;
+        let patience = Patience { request: options.request_timeout, idle: options.idle_timeout };
+        let sweeping = tokio::spawn(sweep(Arc::clone(&self.connections), patience));
         let mut connection_number = 0;
         let mut stop = self.stop.clone();
         loop {
@@ -188,42 +196,50 @@ impl Worker {
                 return sleep(ACCEPT_PAUSE).await;
             }
         };
+        *connection_number += 1;
+        let listed = self.connections.add(*connection_number, Instant::now());
+        let remote = Remote::new(peer.ip(), &self.app.options.trusted_proxies);
+        let Some(place) = self.per_address.enter(remote.address_key()) else {
+            listed.pulse.end_because(ConnectionEnd::Refused);
+            // A reset leaves nothing behind, not even a connection that is being closed. If it can't be had, an
+            // ordinary end will do.
+            let _ = stream.set_zero_linger();
+            return;
+        };
         // Without it an answer might wait for the client's acknowledgement of the one before.
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        *connection_number += 1;
-        let listed = self.connections.add(*connection_number);
         let entry = Entry {
             app: Arc::clone(&self.app),
             router: self.router.clone(),
             tally: Arc::clone(&self.app.tallies[self.number]),
-            remote: Remote::new(peer.ip(), &self.app.options.trusted_proxies),
+            remote,
             pulse: Arc::clone(&listed.pulse),
         };
         tokio::spawn(async move {
             serve(http1(), stream, entry, listed).await;
-            drop(permit);
+            drop((place, permit));
         });
     }
 
     async fn drain(&self) {
         let began = Instant::now();
-        self.connections.finish_all();
+        self.connections.tell_all(Command::Finish);
         if timeout(self.app.options.drain_timeout, self.connections.all_closed()).await.is_err() {
             let waited_seconds = began.elapsed().as_secs();
             tracing::warn!(waited_seconds, "connections that did not finish in time are cut");
-            self.connections.cut_all();
+            self.connections.tell_all(Command::Cut);
             self.connections.all_closed().await;
         }
     }
 }
 
-async fn sweep(connections: Arc<Connections>, idle_timeout: Duration) {
-    let mut ticks = interval(idle_timeout.max(Duration::from_millis(10)));
+async fn sweep(connections: Arc<Connections>, patience: Patience) {
+    let mut ticks = interval(patience.sweep_interval());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        connections.sweep();
+        connections.sweep(patience, Instant::now());
     }
 }

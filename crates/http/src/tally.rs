@@ -43,6 +43,42 @@ impl Outcome {
     }
 }
 
+/// How a connection ended. Every connection that was accepted ends in exactly one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionEnd {
+    /// The client ended it, or asked us to.
+    Client,
+    /// Nothing was asked for a long time, or our answer was not taken.
+    Idle,
+    /// A request did not arrive in time.
+    Slow,
+    /// What came was no request.
+    Malformed,
+    /// Its address has too many.
+    Refused,
+    /// The server stops.
+    Drained,
+    /// The server stops and could wait no longer.
+    Cut,
+}
+
+impl ConnectionEnd {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Client, Self::Idle, Self::Slow, Self::Malformed, Self::Refused, Self::Drained, Self::Cut];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Idle => "idle",
+            Self::Slow => "slow",
+            Self::Malformed => "malformed",
+            Self::Refused => "refused",
+            Self::Drained => "drained",
+            Self::Cut => "cut",
+        }
+    }
+}
+
 /// Calls whose latency is watched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
@@ -108,17 +144,32 @@ impl Latency {
 pub(crate) struct Tally {
     pub(crate) outcomes: [AtomicU64; OUTCOMES],
     pub(crate) latencies: [Latency; Group::ALL.len()],
+    pub(crate) connections_opened: AtomicU64,
+    pub(crate) connection_ends: [AtomicU64; ConnectionEnd::ALL.len()],
 }
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { outcomes: array::from_fn(|_| AtomicU64::new(0)), latencies: Default::default() }
+        Self {
+            outcomes: array::from_fn(|_| AtomicU64::new(0)),
+            latencies: Default::default(),
+            connections_opened: AtomicU64::new(0),
+            connection_ends: Default::default(),
+        }
     }
 }
 
 impl Tally {
     pub(crate) fn count(&self, outcome: Outcome) {
         self.outcomes[outcome.index()].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        self.connections_opened.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn connection_ended(&self, end: ConnectionEnd) {
+        self.connection_ends[end as usize].fetch_add(1, Relaxed);
     }
 }
 

@@ -72,11 +72,10 @@ impl Refusals {
     }
 
     /// Refuses as the last answer of the connection.
-    pub(super) fn write_last(&self, code: Code, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
-        let problem = Problem::new(code);
-        let mut headers = headers_of(&problem);
+    pub(super) fn write_last(&self, problem: &Problem, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+        let mut headers = headers_of(problem);
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        write_problem(&problem, &headers, &self.type_base, date, answers);
+        write_problem(problem, &headers, &self.type_base, date, answers);
     }
 }
 
@@ -200,7 +199,7 @@ mod tests {
     #[test]
     fn the_last_answer_says_that_it_is() {
         let (head, body) = written(|refusals, date, answers| {
-            refusals.write_last(Code::BadRequest, date, answers);
+            refusals.write_last(&Code::BadRequest.into(), date, answers);
         });
         assert!(head.starts_with("HTTP/1.1 400 ") && head.contains("\r\nconnection: close\r\n"), "{head}");
         assert!(body.contains("bad_request"), "{body}");

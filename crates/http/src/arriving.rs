@@ -1,0 +1,87 @@
+//! A request's body on its way to us. It tells the connection when all of it is here, and breaks off when it has
+//! taken too long. It does not know what the body is for.
+
+use std::{
+    error::Error,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+
+use crate::{pulse::Pulse, tally::ConnectionEnd};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArrivalError {
+    #[error("the body did not arrive in time")]
+    Late,
+    #[error(transparent)]
+    Broken(hyper::Error),
+}
+
+impl ArrivalError {
+    /// Whether this is why something failed, however often it was wrapped since.
+    pub(crate) fn is_late(error: &(dyn Error + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if matches!(error.downcast_ref(), Some(Self::Late)) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    body: Incoming,
+    pulse: Arc<Pulse>,
+}
+
+impl Arriving {
+    pub(crate) fn new(body: Incoming, pulse: &Arc<Pulse>) -> Self {
+        if body.is_end_stream() {
+            pulse.arrived();
+        }
+        Self { body, pulse: Arc::clone(pulse) }
+    }
+}
+
+impl Body for Arriving {
+    type Data = Bytes;
+    type Error = ArrivalError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ArrivalError>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.body).poll_frame(context);
+        if polled.is_pending() && this.pulse.is_late() {
+            this.pulse.end_because(ConnectionEnd::Slow);
+            return Poll::Ready(Some(Err(ArrivalError::Late)));
+        }
+        if matches!(polled, Poll::Ready(None)) || this.body.is_end_stream() {
+            this.pulse.arrived();
+        }
+        polled.map_err(ArrivalError::Broken)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Who drops a body does not wait for the rest of it.
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.pulse.arrived();
+    }
+}

@@ -1,0 +1,240 @@
+//! Signs of life of one connection, and what it is told. It knows nothing of sockets or of HTTP.
+//!
+//! The connection's task and the sweep over all connections meet here. Nothing in it waits: a sign is an addition,
+//! a look is a load.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    task::Waker,
+};
+
+use futures_util::task::AtomicWaker;
+
+use crate::tally::ConnectionEnd;
+
+/// What a connection is told. A later one outweighs those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Command {
+    GoOn,
+    /// Answer what is under way, then close.
+    Finish,
+    /// As `Finish`, and nothing is under way.
+    Idle,
+    Cut,
+}
+
+/// Signs of life of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    beats: AtomicU64,
+    working: AtomicU32,
+    /// Whether the work is the lane's own.
+    deciding: AtomicBool,
+    /// Requests that went to hyper whole, requests that hyper brought back to be handled, and answers that hyper
+    /// has taken completely.
+    passed: AtomicU64,
+    called: AtomicU64,
+    answered: AtomicU64,
+    /// Odd while a request is on its way to us; another number for each.
+    arrivals: AtomicU64,
+    is_late: AtomicBool,
+    command: AtomicU8,
+    /// Why we end the connection, if we do: one more than the reason's number.
+    end: AtomicU8,
+    waker: AtomicWaker,
+}
+
+impl Pulse {
+    /// A request has begun to be answered, or a part of an answer is on its way.
+    pub(crate) fn beat(&self) {
+        self.beats.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn beats(&self) -> u64 {
+        self.beats.load(Relaxed)
+    }
+
+    /// A request goes to hyper.
+    pub(crate) fn pass(&self) {
+        self.passed.fetch_add(1, Relaxed);
+    }
+
+    /// Hyper has read the head of a request and wants it answered.
+    pub(crate) fn call(&self) {
+        self.called.fetch_add(1, Relaxed);
+        self.beat();
+    }
+
+    /// Hyper has taken all of an answer.
+    pub(crate) fn answer(&self) {
+        self.answered.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Relaxed)
+    }
+
+    /// Whether hyper has answered all it was passed.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answered() == self.passed.load(Relaxed)
+    }
+
+    /// Whether a request is being handled on hyper's side.
+    pub(crate) fn is_handling(&self) -> bool {
+        self.answered() != self.called.load(Relaxed)
+    }
+
+    /// Some of a request is here and the rest is awaited. That still more of it comes changes nothing: only the
+    /// whole request counts.
+    pub(crate) fn arriving(&self) {
+        let arrivals = self.arrivals.load(Relaxed);
+        self.arrivals.store(arrivals | 1, Relaxed);
+    }
+
+    /// Nothing of the request is awaited any more.
+    pub(crate) fn arrived(&self) {
+        let arrivals = self.arrivals.load(Relaxed);
+        if arrivals % 2 == 1 {
+            self.arrivals.store(arrivals + 1, Relaxed);
+            self.is_late.store(false, Relaxed);
+        }
+    }
+
+    /// The number of the request that is on its way.
+    pub(crate) fn arrival(&self) -> Option<u64> {
+        Some(self.arrivals.load(Relaxed)).filter(|arrivals| arrivals % 2 == 1)
+    }
+
+    /// The request that is on its way is no longer waited for.
+    pub(crate) fn give_up_waiting(&self) {
+        self.is_late.store(true, Relaxed);
+        self.waker.wake();
+    }
+
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late.load(Relaxed)
+    }
+
+    /// As long as the guard lives the connection waits for us, not for the client.
+    pub(crate) fn working(self: &Arc<Self>) -> Working {
+        self.working.fetch_add(1, Relaxed);
+        Working(Arc::clone(self))
+    }
+
+    pub(crate) fn is_working(&self) -> bool {
+        self.working.load(Relaxed) > 0
+    }
+
+    /// Like `working`, for a claim that hyper doesn't know of and that shutting down has to wait for.
+    pub(crate) fn deciding(self: &Arc<Self>) -> Working {
+        self.deciding.store(true, Relaxed);
+        self.working()
+    }
+
+    pub(crate) fn is_deciding(&self) -> bool {
+        self.deciding.load(Relaxed)
+    }
+
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.command() != Command::GoOn
+    }
+
+    pub(crate) fn tell(&self, command: Command) {
+        self.command.fetch_max(command as u8, Relaxed);
+        self.waker.wake();
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        match self.command.load(Relaxed) {
+            0 => Command::GoOn,
+            1 => Command::Finish,
+            2 => Command::Idle,
+            _ => Command::Cut,
+        }
+    }
+
+    /// Says why we end the connection. The first reason counts.
+    pub(crate) fn end_because(&self, end: ConnectionEnd) {
+        // It fails if there is a reason already, which is as it should be.
+        let _ = self.end.compare_exchange(0, end as u8 + 1, Relaxed, Relaxed);
+    }
+
+    /// How the connection ended: by the client, if we had no reason to end it.
+    pub(crate) fn end(&self) -> ConnectionEnd {
+        let reason = usize::from(self.end.load(Relaxed)).checked_sub(1);
+        reason.map_or(ConnectionEnd::Client, |reason| ConnectionEnd::ALL[reason])
+    }
+
+    /// Who is woken when the connection is told something.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Working(Arc<Pulse>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.beat();
+        self.0.working.fetch_sub(1, Relaxed);
+        self.0.deciding.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_of_the_same_request_is_no_new_request() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.arrival(), None);
+        pulse.arriving();
+        let first = pulse.arrival();
+        pulse.arriving();
+        assert_eq!(pulse.arrival(), first);
+        pulse.arrived();
+        pulse.arrived();
+        assert_eq!(pulse.arrival(), None);
+        pulse.arriving();
+        assert!(pulse.arrival() > first);
+    }
+
+    #[test]
+    fn a_request_that_arrives_at_the_last_moment_is_not_late() {
+        let pulse = Pulse::default();
+        pulse.arriving();
+        pulse.give_up_waiting();
+        assert!(pulse.is_late());
+        pulse.arrived();
+        assert!(!pulse.is_late());
+    }
+
+    #[test]
+    fn a_connection_ends_for_the_first_reason() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.end(), ConnectionEnd::Client);
+        for (number, end) in ConnectionEnd::ALL.iter().enumerate() {
+            assert_eq!(*end as usize, number);
+            let pulse = Pulse::default();
+            pulse.end_because(*end);
+            pulse.end_because(ConnectionEnd::Cut);
+            assert_eq!(pulse.end(), *end);
+        }
+    }
+
+    #[test]
+    fn the_strongest_command_holds() {
+        let pulse = Pulse::default();
+        for command in [Command::GoOn, Command::Finish, Command::Idle, Command::Cut] {
+            pulse.tell(command);
+            pulse.tell(Command::GoOn);
+            assert_eq!(pulse.command(), command);
+        }
+    }
+}
