@@ -1,0 +1,161 @@
+//! A crash and an orderly stop: no number twice, the same draw, and nobody is kept out by people who don't exist.
+
+use std::collections::HashSet;
+
+use super::*;
+
+const OPEN: i64 = OPENS_AT_MILLIS;
+
+fn restored(state: RoomState) -> WaitingRoom {
+    let room = WaitingRoom::new(sale(), state, OPTIONS);
+    save(&room);
+    room
+}
+
+/// The state that is durable now; the room is then left alone, as by a crash.
+fn durable(room: &WaitingRoom, millis: i64, status: &SaleStatus) -> RoomState {
+    room.tick(status, 0, at(millis));
+    save(room).unwrap_or_else(|| panic!("there is always something to save a second later"))
+}
+
+#[test]
+fn a_number_is_given_out_only_once_it_is_durably_reserved() {
+    let room = new_room(OPTIONS);
+    assert_eq!(room.take_number(), None);
+    let state = room.unsaved().unwrap();
+    assert!(state.reserved >= 1_024);
+    assert_eq!(room.take_number(), None, "asked for is not durable");
+    room.saved(&state);
+    let given_out = (0..).map_while(|_: u64| room.take_number()).count() as u64;
+    assert_eq!(given_out, state.reserved);
+    assert!(room.unsaved().unwrap().reserved >= state.reserved + 1_024);
+}
+
+#[test]
+fn nothing_is_saved_if_nothing_has_changed_and_counts_once_a_second() {
+    let room = opened_with(10, OPTIONS);
+    assert_eq!(room.unsaved(), None);
+    let mut saves = 0;
+    for step in 1..=100 {
+        take(&room, 1);
+        room.tick(&status(1_000_000), 0, at(OPEN + step * 100));
+        saves += u32::from(save(&room).is_some());
+    }
+    assert!((9..=11).contains(&saves), "{saves} saves in ten seconds");
+    for step in 120..=130 {
+        room.tick(&status(1_000_000), 0, at(OPEN + step * 100));
+        save(&room);
+    }
+    assert_eq!(room.unsaved(), None);
+}
+
+#[test]
+fn a_crash_gives_no_number_twice() {
+    let mut seen = HashSet::new();
+    let mut disk = RoomState::new([7; 32]);
+    for life in 0..20_u64 {
+        let room = WaitingRoom::new(sale(), disk.clone(), OPTIONS);
+        for step in 0..life * 200 {
+            if let Some(number) = room.take_number() {
+                assert!(seen.insert(number), "{number} was given out twice");
+            } else if let Some(state) = room.unsaved() {
+                disk = state;
+                // In some lives the crash comes after the disk has it and before the room hears of it.
+                if step % 7 != 3 {
+                    room.saved(&disk);
+                }
+            }
+        }
+    }
+    assert!(seen.len() > 20_000, "only {} numbers were given out", seen.len());
+}
+
+#[test]
+fn a_crash_keeps_the_draw_and_who_was_admitted() {
+    let room = opened_with(500, OPTIONS);
+    let state = durable(&room, OPEN + 2 * SECOND, &status(100));
+    let places = |room: &WaitingRoom| -> Vec<Option<u64>> {
+        (0..600).map(|number| room.standing(number, &status(100), at(OPEN)).place).collect()
+    };
+    let draw = room.draw();
+    let again = restored(state);
+    assert_eq!(again.draw(), draw);
+    assert_eq!(places(&again), places(&room));
+    assert_eq!(again.figures().admitted, 100);
+    let first = in_order(&again, 500)[0];
+    let later = OPEN + 1_000 * SECOND;
+    assert!(is_admitted(again.standing(first, &status(100), at(later))), "a full new turn");
+    tick(&again, &status(100), 0, later);
+    let until = at(later).plus_seconds(TURN_SECONDS);
+    assert_eq!(again.standing(first, &status(100), at(later)).state, TicketState::Admitted { until });
+    assert_eq!(again.standing(first, &status(100), until).state, TURN_OVER);
+}
+
+#[test]
+fn who_was_admitted_before_a_crash_does_not_block_the_others() {
+    let room = opened_with(500, OPTIONS);
+    let again = restored(durable(&room, OPEN + 2 * SECOND, &status(100)));
+    tick(&again, &status(100), 0, OPEN + 3 * SECOND);
+    assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
+    let order = in_order(&again, 500);
+    again.pass_taken(order[0], at(OPEN + 3 * SECOND));
+    assert_eq!(again.figures().pending, 100, "his place was not counted on, so it makes no room");
+}
+
+#[test]
+fn an_opening_that_was_not_durable_is_made_up_for() {
+    let room = new_room(OPTIONS);
+    take(&room, 10);
+    let state = durable(&room, OPEN - SECOND, &status(5));
+    room.tick(&status(5), 0, at(OPEN));
+    assert_eq!(room.unsaved().unwrap().early, Some(10));
+    let again = restored(state.clone());
+    assert_eq!(again.draw().seed, None);
+    tick(&again, &status(5), 0, OPEN + SECOND);
+    assert_eq!(again.draw().count, Some(state.reserved), "all who may have a ticket take part");
+}
+
+/// Ten units, a hundred people, and a crash that skips a thousand numbers.
+#[test]
+fn numbers_that_a_crash_skipped_keep_nobody_waiting() {
+    let room = new_room(OPTIONS);
+    take(&room, 100);
+    let state = durable(&room, OPEN - SECOND, &status(10));
+    assert!(state.reserved > 1_000);
+    let again = restored(state);
+    tick(&again, &status(10), 0, OPEN);
+    let everybody = |millis: i64| -> usize {
+        (0..100).filter(|number| again.standing(*number, &status(10), at(millis)).position.is_none()).count()
+    };
+    let mut millis = OPEN;
+    for wave in 1..=10 {
+        for _ in 0..20 {
+            millis += 100;
+            tick(&again, &status(10), 0, millis);
+        }
+        assert_eq!(again.figures().pending, 10);
+        assert_eq!(everybody(millis), wave * 10, "ten real people each time");
+        millis += i64::from(TURN_SECONDS) * SECOND;
+        tick(&again, &status(10), 0, millis);
+    }
+}
+
+#[test]
+fn an_orderly_stop_skips_nothing_and_gives_out_nothing_more() {
+    let room = opened_with(500, OPTIONS);
+    tick(&room, &status(100), 0, OPEN + SECOND);
+    let late = take(&room, 7);
+    let state = room.closing_state();
+    assert_eq!((state.reserved, state.early, state.admitted), (507, Some(500), 100));
+    assert_eq!(room.take_number(), None);
+    assert_eq!(room.unsaved(), None, "an older wish must not follow the exact state");
+    let again = restored(state);
+    assert_eq!(take(&again, 1), [late.last().unwrap() + 1]);
+}
+
+#[test]
+fn a_room_says_nothing_of_its_seed_in_the_log() {
+    let state = RoomState::new([171; 32]);
+    let text = format!("{:?} {state:?}", WaitingRoom::new(sale(), state.clone(), OPTIONS));
+    assert!(!text.contains("171") && !text.contains("ab, ab") && text.contains("reserved"), "{text}");
+}
