@@ -38,16 +38,28 @@ impl Merchant {
         sale
     }
 
+    /// Like `publish`, with a change to what is sent, such as a gate or a window.
+    pub fn publish_with(&mut self, offer: Offer, change: impl FnOnce(&mut Value)) -> String {
+        let sale = self.draft_with(offer, change);
+        self.act(&sale, "publish", None);
+        sale
+    }
+
     /// Creates an item and a sale of it that is not published yet.
     pub fn draft(&mut self, offer: Offer) -> String {
+        self.draft_with(offer, |_| {})
+    }
+
+    fn draft_with(&mut self, offer: Offer, change: impl FnOnce(&mut Value)) -> String {
         let item = self.item("A very good phone");
-        let sale = json!({
+        let mut sale = json!({
             "item_id": item,
             "price": { "amount": "1999.00", "currency": "CNY" },
             "units": offer.units,
             "limit_per_buyer": offer.limit_per_buyer,
             "hold_seconds": offer.hold_seconds,
         });
+        change(&mut sale);
         let created = expect(201, self.client.post("/api/v1/admin/sales", &sale));
         id_of(&created)
     }

@@ -37,32 +37,34 @@ pub(crate) async fn open(app: &Arc<App>, shelf: &Arc<Shelf>) -> io::Result<()> {
         return Ok(());
     };
     let store = Arc::clone(&app.gate.options.room_store);
-    let sale = shelf.id;
-    let state = spawn_blocking(move || load_or_create(&*store, sale)).await.map_err(io::Error::other)??;
-    put(app, sale, gate, state);
-    Ok(())
-}
-
-fn load_or_create(store: &dyn RoomStore, sale: SaleId) -> io::Result<RoomState> {
-    if let Some(state) = store.load(sale)? {
-        return Ok(state);
-    }
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(io::Error::other)?;
-    let state = RoomState::new(seed);
-    store.save(sale, &state)?;
-    Ok(state)
-}
-
-fn put(app: &App, sale: SaleId, gate: &SaleGate, state: RoomState) {
     let options = RoomOptions {
         turn_seconds: app.gate.options.turn_seconds,
         admissions_per_second: app.gate.options.admissions_per_second,
     };
-    gate.room.get_or_init(|| Room {
-        waiting: WaitingRoom::new(sale, state, options),
-        changes: watch::Sender::new(0),
-    });
+    let sale = shelf.id;
+    let opened = spawn_blocking(move || load_or_create(&*store, sale, options)).await;
+    let waiting = opened.map_err(io::Error::other)??;
+    gate.room.get_or_init(|| Room { waiting, changes: watch::Sender::new(0) });
+    Ok(())
+}
+
+/// A room with numbers to give out.
+fn load_or_create(store: &dyn RoomStore, sale: SaleId, options: RoomOptions) -> io::Result<WaitingRoom> {
+    let state = match store.load(sale)? {
+        Some(state) => state,
+        None => {
+            let mut seed = [0; 32];
+            getrandom::fill(&mut seed).map_err(io::Error::other)?;
+            RoomState::new(seed)
+        }
+    };
+    let waiting = WaitingRoom::new(sale, state, options);
+    // A new room has a seed to save, any room its first numbers.
+    if let Some(state) = waiting.unsaved() {
+        store.save(sale, &state)?;
+        waiting.saved(&state);
+    }
+    Ok(waiting)
 }
 
 /// Opens the rooms that are not open yet, for example after a restart.
