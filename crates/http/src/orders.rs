@@ -128,6 +128,11 @@ pub(crate) async fn place(
     headers: &HeaderMap,
     body: Result<Bytes, Problem>,
 ) -> Result<Vec<u8>, Problem> {
+    // Of a request that did not arrive in time nothing else is looked at.
+    let body = match body {
+        Err(problem) if problem.code == Code::RequestTimeout => return Err(problem),
+        body => body,
+    };
     let key = headers.get(IDEMPOTENCY_KEY).ok_or(Code::IdempotencyKeyRequired)?;
     let key = KeyDigest::of(key.as_bytes()).map_err(|_| Code::IdempotencyKeyInvalid)?;
     let now = app.now();

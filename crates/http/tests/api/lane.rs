@@ -4,7 +4,7 @@ use std::{net::Shutdown, time::Duration};
 
 use serde_json::json;
 
-use crate::support::{Client, Shop, jwt};
+use crate::support::{ADMIN_TOKEN, Answer, Client, Shop, jwt};
 
 struct Exchange {
     request: String,
@@ -155,9 +155,62 @@ fn the_lane_and_the_ledger_refuse_in_the_same_words() {
     client.send_raw(odd.as_bytes());
     let from_hyper = client.receive(false).unwrap();
     assert_eq!(from_lane.body, from_hyper.body);
-    let names = |answer: &crate::support::Answer| -> Vec<String> {
-        let names = answer.headers.iter().map(|(name, _)| name.clone());
-        names.filter(|name| name != "connection").collect()
-    };
     assert_eq!(names(&from_lane), names(&from_hyper));
+}
+
+fn names(answer: &Answer) -> Vec<String> {
+    let names = answer.headers.iter().map(|(name, _)| name.clone());
+    names.filter(|name| name != "connection").collect()
+}
+
+#[test]
+fn the_lane_refuses_a_claim_as_hyper_would_whatever_is_wrong_with_it() {
+    let shop = Shop::open();
+    let (open, draft) = (shop.sale(5), shop.draft(|_| {}));
+    let paused = shop.sale(5);
+    shop.steer(&paused, "pause");
+    let good = jwt(&json!({ "sub": "ann", "exp": 1_900_000_000 }));
+    let over = jwt(&json!({ "sub": "ann", "exp": 1 }));
+    let one = "{\"quantity\":1}";
+    for (status, sale, token, body) in [
+        (409, &paused, &good, one),
+        (404, &draft, &good, one),
+        (401, &open, &over, one),
+        (401, &open, &"nonsense".to_owned(), one),
+        (403, &open, &ADMIN_TOKEN.to_owned(), one),
+        (400, &open, &good, "{\"quantity\":"),
+        (422, &open, &good, "{\"quantity\":0}"),
+        (422, &open, &good, "{\"quantity\":\"one\"}"),
+        (422, &open, &good, "{\"quantity\":1,\"colour\":2}"),
+        (409, &open, &good, "{\"quantity\":3}"),
+    ] {
+        let path = format!("/api/v1/sales/{sale}/orders");
+        let claim = |more: &[(&str, &str)]| {
+            let headers = [&[("content-type", "application/json"), ("idempotency-key", "k")], more].concat();
+            let mut client = shop.client().with_token(token);
+            client.send("POST", &path, &headers, body.as_bytes());
+            // Only what is answered in order leaves the connection as it was.
+            client.send("GET", "/healthz", &[], b"");
+            let answer = client.receive(false).expect("an answer");
+            (answer, client.receive(false).map(|answer| answer.status))
+        };
+        let (from_lane, then) = claim(&[]);
+        assert_eq!((from_lane.status, then), (status, Some(200)), "{body}: {}", from_lane.text());
+        let (from_hyper, _) = claim(&[("connection", "close")]);
+        assert_eq!(from_lane.text(), from_hyper.text());
+        assert_eq!(names(&from_lane), names(&from_hyper), "{body}");
+    }
+}
+
+#[test]
+fn a_claim_that_the_lane_refuses_counts_once() {
+    let shop = Shop::open_with(|options| options.gate.by_buyer.burst = 2.try_into().unwrap());
+    let sale = shop.sale(5);
+    let mut ann = shop.buyer("ann");
+    let before = shop.counted("invalid_request");
+    ann.order(&sale, 0, "k").problem(422, "invalid_request");
+    ann.buy(&sale);
+    ann.order(&sale, 1, "l").problem(429, "rate_limited");
+    assert_eq!(shop.counted("invalid_request") - before, 1);
+    assert_eq!(shop.counted("rate_limited"), 1);
 }

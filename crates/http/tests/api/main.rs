@@ -5,6 +5,7 @@
 
 mod accounts;
 mod admin;
+mod connections;
 mod gate;
 mod identity;
 mod lane;
