@@ -44,6 +44,9 @@ pub(crate) enum Command {
     /// Bring the database of record to this version's schema
     #[command(after_help = "`serve` does this by itself.\n\nExample:\n  penstock migrate --data ./data")]
     Migrate(MigrateArgs),
+    /// Check the fair draw of a waiting room
+    #[command(subcommand, after_help = "Example:\n  penstock draw verify --sale sale.json --ticket 1234.…")]
+    Draw(DrawCommand),
     /// Print the OpenAPI document of the API
     #[command(after_help = "Example:\n  penstock openapi > openapi.json")]
     Openapi,
@@ -157,6 +160,43 @@ pub(crate) struct PromoteArgs {
     pub(crate) phone: String,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DrawCommand {
+    /// Recompute a ticket's place from the published seed
+    #[command(
+        after_help = "The sale is the answer of GET /api/v1/sales/{id} after the opening. Places are shown from 1, \
+        ticket numbers\ncount from 0. Exits 0 if it verifies, 1 if the seed is not the promised one or not published \
+        yet,\n2 if it can't make sense of what it was given. How the draw works: docs/draw.md.\n\n\
+        Example:\n  curl -s http://127.0.0.1:8080/api/v1/sales/SALE | penstock draw verify --sale - --ticket 1234.…"
+    )]
+    Verify(VerifyDrawArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyDrawArgs {
+    /// The ticket, as the shop gave it
+    #[arg(long, value_name = "TICKET")]
+    pub(crate) ticket: String,
+    /// File with the sale as the API shows it; `-` for stdin
+    #[arg(long, value_name = "FILE", required_unless_present_all = ["seed", "count", "sale_id"])]
+    pub(crate) sale: Option<PathBuf>,
+    /// The published seed, 64 hexadecimal digits, if there is no file
+    #[arg(long, value_name = "HEX", conflicts_with = "sale", requires_all = ["count", "sale_id"])]
+    pub(crate) seed: Option<String>,
+    /// How many tickets were drawn
+    #[arg(long, value_name = "N", conflicts_with = "sale")]
+    pub(crate) count: Option<u64>,
+    /// The id of the sale
+    #[arg(long, value_name = "ID", conflicts_with = "sale")]
+    pub(crate) sale_id: Option<String>,
+    /// The hash that was published before the opening, if you wrote it down
+    #[arg(long, value_name = "HEX")]
+    pub(crate) commitment: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

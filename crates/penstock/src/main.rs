@@ -7,6 +7,7 @@ mod clock;
 mod config;
 mod database;
 mod demo;
+mod draw;
 mod folder;
 mod logging;
 mod options;
@@ -23,7 +24,7 @@ use clap::{CommandFactory as _, Parser as _};
 use penstock_http::InvalidAccount;
 
 use crate::{
-    cli::{AdminCommand, Cli, Command, PlaceArgs},
+    cli::{AdminCommand, Cli, Command, DrawCommand, PlaceArgs},
     config::{ConfigError, Flags, Loaded},
 };
 
@@ -38,8 +39,10 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("penstock: {error:#}");
-        let usage =
-            error.is::<ConfigError>() || error.is::<InvalidAccount>() || error.is::<admin::NoPassword>();
+        let usage = error.is::<ConfigError>()
+            || error.is::<InvalidAccount>()
+            || error.is::<admin::NoPassword>()
+            || error.is::<draw::UnusableDraw>();
         ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
     })
 }
@@ -80,6 +83,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::migrate(&loaded.config, args.json))?)
         }
+        Command::Draw(DrawCommand::Verify(args)) => done(draw::verify(&args)),
         Command::Openapi => done(output::write(&penstock_http::openapi())),
     }
 }
