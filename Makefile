@@ -12,10 +12,11 @@ run: ## build and start a shop with a demo sale that opens in 30 seconds (LISTEN
 	cargo build --release --locked --bin penstock
 	target/release/penstock serve --demo --listen $(LISTEN) --data $(DATA)
 
-test: ## everything: format, lints, unit, property, crash and end-to-end tests
+test: ## everything: format, lints, unit, property, crash and end-to-end tests, every interleaving of the latch
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
+	RUSTFLAGS="--cfg loom" cargo test --locked -p penstock-gate --test latch_interleavings --profile loom --target-dir target/loom
 
 bench: ## measure against MariaDB and nginx on this machine; writes target/bench/report.{json,html}
 	cargo build --release --locked --bin penstock --bin penstock-bench

@@ -9,12 +9,11 @@ use std::sync::{
     atomic::Ordering::{Acquire, Release},
 };
 
-use arc_swap::ArcSwap;
 use penstock_domain::{KeyDigest, SaleStatus, Timestamp};
 
 use crate::{
     accepted_keys::{AcceptedKeys, Growth},
-    sync::{AtomicU8, Mutex},
+    sync::{ArcSwap, AtomicU8, Mutex},
 };
 
 /// What the ledger would answer to any new claim at the moment.
