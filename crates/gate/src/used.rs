@@ -203,6 +203,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_still_good_can_be_used_to_its_last_moment_whatever_else_is_used() {
+        let used = Used::new(LIFETIME_SECONDS, 100_000);
+        for second in 0..LIFETIME_SECONDS {
+            let now = START.plus_seconds(second);
+            for number in 0..1_000 {
+                let fingerprint = fingerprint(u64::from(second) * 1_000 + number);
+                assert_eq!(used.mark(fingerprint, START, now), Marked::First, "second {second}");
+            }
+        }
+        let last_moment = START.plus_seconds(LIFETIME_SECONDS).plus_millis(-1);
+        assert_eq!(used.mark(fingerprint(100_000), START, last_moment), Marked::First);
+        assert_eq!(used.mark(fingerprint(0), START, last_moment), Marked::Again);
+    }
+
+    #[test]
     fn what_was_forgotten_stays_used_if_the_clock_steps_back() {
         let used = Used::new(LIFETIME_SECONDS, 10);
         assert_eq!(used.mark(fingerprint(1), START, START), Marked::First);
