@@ -47,21 +47,19 @@ pub(crate) struct Turns {
     pending: u64,
     /// Turns that became passes since the last `settle`.
     taken_lately: u64,
-    /// The places below were admitted before a restart and are not counted on.
-    restored: u64,
 }
 
 impl Turns {
     pub(crate) fn lasting(turn_seconds: u32) -> Self {
         let turn_millis = i64::from(turn_seconds) * 1_000;
         let step_millis = MIN_STEP_MILLIS.max(turn_millis / STEPS_PER_TURN);
-        Self { steps: VecDeque::new(), turn_millis, step_millis, pending: 0, taken_lately: 0, restored: 0 }
+        Self { steps: VecDeque::new(), turn_millis, step_millis, pending: 0, taken_lately: 0 }
     }
 
-    /// The places below `admitted` had their turn before a restart. They get a new one, and nobody counts on them.
-    pub(crate) fn restore(&mut self, admitted: u64, now: Timestamp) {
-        self.restored = admitted;
-        self.admit(0, admitted, 0, now);
+    /// The places below `admitted` had their turn before a restart. They get a new one; `open` of them are expected to
+    /// use it.
+    pub(crate) fn restore(&mut self, admitted: u64, open: u64, now: Timestamp) {
+        self.admit(0, admitted, open, now);
         // What follows is a step of its own.
         self.steps.iter_mut().for_each(|step| step.began_at = now.plus_millis(-self.step_millis));
     }
@@ -113,9 +111,6 @@ impl Turns {
     /// This turn has become a pass. Saying it twice changes nothing.
     pub(crate) fn taken(&mut self, place: u64) {
         let Some(step) = self.index(place).and_then(|index| self.steps.get_mut(index)) else { return };
-        if place < self.restored {
-            return;
-        }
         if step.mark_taken(place) && step.pending > 0 {
             step.pending -= 1;
             self.pending -= 1;
@@ -190,17 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn who_was_admitted_before_a_restart_has_a_new_turn_and_is_not_counted_on() {
+    fn who_was_admitted_before_a_restart_has_a_new_turn_and_counts_as_far_as_it_was_open() {
         let mut turns = Turns::lasting(60);
-        turns.restore(1_000_000, at(0));
+        turns.restore(1_000_000, 1, at(0));
         turns.admit(1_000_000, 1_000_002, 2, at(10));
         assert_eq!(turns.until(0, at(59_999)), Some(at(60_000)));
         assert_eq!(turns.until(1_000_001, at(0)), Some(at(60_010)));
+        assert_eq!(turns.pending(), 3);
         turns.taken(7);
+        turns.taken(8);
         assert_eq!(turns.pending(), 2);
         turns.taken(1_000_001);
         assert_eq!(turns.pending(), 1);
-        assert_eq!(turns.steps[1].taken.len(), 1, "memory is taken for the counted only");
     }
 
     #[test]

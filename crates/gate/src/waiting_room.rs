@@ -119,13 +119,14 @@ struct Admission {
     seen: Option<SaleState>,
     /// The draw has appeared since the last tick.
     drawn_lately: bool,
+    /// People who could still buy at the last tick, or before a restart: turns and passes that are not over.
+    open: u64,
 }
 
 impl WaitingRoom {
     /// A new room has `RoomState::new(seed)`. A restored one goes on at `reserved`, so that no number is given out
-    /// twice. Those admitted before have a full new turn from the first tick on. Nobody knows which of them have a
-    /// pass already, so they are not counted as pending: they might block the room for a turn for nothing, and the
-    /// limit on live passes holds for them, too.
+    /// twice. Those admitted before have a full new turn from the first tick on, and as many of them are counted on
+    /// as had an open turn or a live pass then.
     pub fn new(sale: SaleId, state: RoomState, options: RoomOptions) -> Self {
         let state = state.restored();
         let draw = state.early.map(|early| Draw::new(&state.seed, sale, early));
@@ -143,6 +144,7 @@ impl WaitingRoom {
                 allowance: Allowance::new(options.admissions_per_second),
                 measured: Measured::default(),
                 frozen: state.early,
+                open: state.open,
                 durable: state,
                 ticked_at: None,
                 saved_at: None,
@@ -175,7 +177,9 @@ impl WaitingRoom {
             changed |= self.measure_pace(&mut admission, now);
         }
         let before = admission.ticked_at.replace(now).unwrap_or(now);
-        changed | admission.turns.settle(before, now)
+        changed |= admission.turns.settle(before, now);
+        admission.open = admission.turns.pending().saturating_add(live_passes);
+        changed
     }
 
     /// Milliseconds since the last tick.
@@ -183,7 +187,7 @@ impl WaitingRoom {
         let Some(before) = admission.ticked_at else {
             let admitted = self.admitted.load(Relaxed);
             if admitted > 0 {
-                admission.turns.restore(admitted, now);
+                admission.turns.restore(admitted, admission.open, now);
             }
             return 0;
         };
@@ -315,6 +319,7 @@ impl WaitingRoom {
             reserved,
             early: admission.frozen,
             admitted: self.admitted.load(Relaxed),
+            open: admission.open,
             issued: self.numbers.issued(),
             uncertain: self.uncertain.clone(),
         }

@@ -92,14 +92,31 @@ fn a_crash_keeps_the_draw_and_who_was_admitted() {
 }
 
 #[test]
-fn who_was_admitted_before_a_crash_does_not_block_the_others() {
+fn who_could_still_buy_before_a_crash_is_counted_on_for_one_more_turn() {
     let room = opened_with(500, OPTIONS);
     let again = restored(durable(&room, OPEN + 2 * SECOND, &status(100)));
-    tick(&again, &status(100), 0, OPEN + 3 * SECOND);
-    assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
+    let now = OPEN + 3 * SECOND;
+    tick(&again, &status(100), 0, now);
+    assert_eq!((again.figures().admitted, again.figures().pending), (100, 100), "not more than could buy");
     let order = in_order(&again, 500);
-    again.pass_taken(order[0], at(OPEN + 3 * SECOND));
-    assert_eq!(again.figures().pending, 100, "his place was not counted on, so it makes no room");
+    again.pass_taken(order[0], at(now));
+    assert_eq!(again.figures().pending, 99);
+    tick(&again, &status(100), 1, now + (i64::from(TURN_SECONDS) + 1) * SECOND);
+    tick(&again, &status(100), 1, now + (i64::from(TURN_SECONDS) + 2) * SECOND);
+    assert_eq!((again.figures().admitted, again.figures().pending), (199, 99), "their turn is over");
+}
+
+#[test]
+fn who_has_bought_before_a_crash_does_not_block_the_others() {
+    let room = opened_with(500, OPTIONS);
+    tick(&room, &status(100), 0, OPEN + SECOND);
+    for number in in_order(&room, 500).into_iter().take(100) {
+        room.pass_taken(number, at(OPEN + SECOND));
+    }
+    // All hundred have ordered, and a hundred units were added.
+    let again = restored(durable(&room, OPEN + 3 * SECOND, &status(0)));
+    tick(&again, &status(100), 0, OPEN + 4 * SECOND);
+    assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
 }
 
 #[test]
