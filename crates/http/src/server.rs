@@ -78,7 +78,7 @@ impl Server {
         let app = App::new(options, workers, storefront, ledger, records, stop.clone());
         let app = Arc::new(app.map_err(StartError::JwtKey)?);
         housekeeping::load(&app).await?;
-        let (address, listeners) = listen(app.options.listen, workers)
+        let (address, listeners) = listen(&app.options, workers)
             .map_err(|error| StartError::Listen { address: app.options.listen, error })?;
         let router = routes::router(Arc::clone(&app));
         let per_address = PerAddress::new(app.options.max_connections_per_address);
@@ -115,13 +115,17 @@ impl Server {
     }
 }
 
-fn listen(address: SocketAddr, listeners: usize) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
+fn listen(options: &Options, listeners: usize) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
     // Ports can be shared even with another process of ours. A socket that doesn't share notices that.
-    let probe = socket(address, false)?;
+    let probe = socket(options.listen, false)?;
     let address = probe.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     drop(probe);
     let open = |_| {
         let socket = socket(address, true)?;
+        // Accepted connections inherit it: a client that has vanished, or never takes what the system has kept for
+        // it, is given up by the system. A stream of small events would not notice for hours.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        socket.set_tcp_user_timeout(Some(options.idle_timeout))?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())
     };

@@ -7,6 +7,7 @@ mod clock;
 mod config;
 mod database;
 mod demo;
+mod descriptors;
 mod draw;
 mod folder;
 mod logging;

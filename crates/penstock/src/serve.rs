@@ -13,7 +13,7 @@ use penstock_settle::Settlement;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
-    clock, config::Config, database, demo::Demo, folder::DataFolder, options, output, secrets,
+    clock, config::Config, database, demo::Demo, descriptors, folder::DataFolder, options, output, secrets,
     signals::Signals,
 };
 
@@ -53,6 +53,7 @@ struct Node {
 impl Node {
     /// Opens the folder and everything in it, and listens. Recovery goes on in the background.
     async fn start(config: &Config, demo: bool) -> anyhow::Result<Self> {
+        descriptors::allow_for(config.http.max_connections);
         let folder = DataFolder::open(&config.data)?;
         let clock = clock::system();
         let (told, secrets) = watch::channel(secrets::load(&config.identity, &config.data)?);
