@@ -7,6 +7,7 @@ mod identity;
 mod merchant;
 mod process;
 mod random;
+mod slow;
 
 pub use auditor::{AuditVerdict, Auditor};
 pub use client::{Answer, Client, Lost};
@@ -14,3 +15,4 @@ pub use identity::{JWT_SECRET, buyer_token, sign};
 pub use merchant::{ADMIN_TOKEN, Merchant, Offer};
 pub use process::{Penstock, Run, Stopped};
 pub use random::{Random, seed_of_the_day};
+pub use slow::SlowConnections;

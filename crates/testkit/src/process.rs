@@ -210,6 +210,18 @@ impl Penstock {
         self.server.as_ref().map(|server| server.child.id())
     }
 
+    /// What the running server has in memory, and the most it ever had.
+    pub fn resident_bytes(&self) -> anyhow::Result<(u64, u64)> {
+        let process = self.process_id().context("the server is not running")?;
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        let bytes = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            kilobytes.map(|kilobytes| kilobytes * 1024).with_context(|| format!("no {field} in {status}"))
+        };
+        Ok((bytes("VmRSS:")?, bytes("VmHWM:")?))
+    }
+
     /// What the running server has logged so far.
     pub fn log(&self) -> String {
         self.server.as_ref().map(|server| server.stderr.text()).unwrap_or_default()

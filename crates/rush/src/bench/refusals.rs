@@ -31,6 +31,11 @@ const MEASURED: Duration = Duration::from_secs(2);
 const GIVEN_BY_THE_GATE: [&str; 8] =
     ["sold_out", "not_open", "paused", "closed", "pass_required", "pass_invalid", "rate_limited", "busy"];
 
+const ONE_CLAIM_A_SECOND: &[(&str, &str)] = &[
+    ("PENSTOCK_GATE__LIMITS__INTO_LEDGER_BURST", "1"),
+    ("PENSTOCK_GATE__LIMITS__INTO_LEDGER_PER_SECOND", "1"),
+];
+
 /// A kind of refusal and requests that get it.
 struct Case {
     code: &'static str,
@@ -42,10 +47,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let (server_core, generator_core) = two_cores()?;
     bench.say(&format!("refusal_cpu_us: server on core {server_core}, generator on core {generator_core}"));
     let mut costs: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
-    let servers: [(&[(&str, &str)], Prepare); 2] = [
-        (&[], refusals_of_sales),
-        (&[("PENSTOCK_GATE__LEDGER_BURST", "1"), ("PENSTOCK_GATE__LEDGER_PER_SECOND", "1")], busy),
-    ];
+    let servers: [(&[(&str, &str)], Prepare); 2] = [(&[], refusals_of_sales), (ONE_CLAIM_A_SECOND, busy)];
     for (settings, prepare) in servers {
         let data = bench.fresh_folder("penstock")?;
         let server = Server::start_with(&bench.options.server, &data, Some(server_core), settings)?;
