@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     host,
-    load::{self, OpenLoop, Options, Outcome, SlowOptions, SlowSwarm, SlowTally, TapeReader},
+    load::{self, Losses, OpenLoop, Options, Outcome, SlowOptions, SlowSwarm, SlowTally, TapeReader},
 };
 
 /// The ledger is the bottleneck: every order has its own sync, as with a slow disk.
@@ -63,45 +63,38 @@ struct Run {
     late_share: f64,
     not_sent_share: f64,
     peak_growth_bytes: u64,
+    losses: Losses,
     slow: SlowTally,
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     host::raise_open_files()?;
-    let rounds = if bench.options.quick { 1 } else { 3 };
     let (server_core, generator_core) = two_cores()?;
     let answers_per_second = LEDGER_BOUND_ANSWERS_PER_SECOND;
     let setup = Setup { settings: LEDGER_BOUND, answers_per_second, server_core, generator_core };
-    let seconds = bench.options.measured();
     bench.say(&format!(
         "overload_goodput_ratio: a sync for every order, server on core {server_core}, generator on core {generator_core}"
     ));
-    let (connections, tried) = search(bench, setup, &BEST_OF)?;
-    let (mut best, mut overloaded, mut besieged) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let closed = sell(bench, setup, Load::Closed { connections }, seconds)?;
-        let per_second = TIMES * closed.accepted_per_second;
-        let open = |slow_connections| Load::Open { per_second, slow_connections };
-        overloaded.push(sell(bench, setup, open(0), seconds * 4)?);
-        besieged.push(sell(bench, setup, open(SLOW_CONNECTIONS), seconds * 2)?);
-        best.push(closed);
-    }
+    let plans = [
+        Plan { slow_connections: 0, times_longer: 4 },
+        Plan { slow_connections: SLOW_CONNECTIONS, times_longer: 2 },
+    ];
+    let (best, [plain, besieged]) = rounds(bench, setup, &BEST_OF, plans)?;
     let steal = bench.take_steal();
-    let loaded_ratios = ratios(&overloaded, &best);
-    let besieged_ratios = ratios(&besieged, &best);
-    let mut figure = Figure::new(median(&loaded_ratios), "of the best")
+    let mut figure = Figure::new(median(&plain.ratios), "of the best")
         .against("best_rate", 1.0)
         .at_least(TARGET_RATIO)
-        .detail("best_per_second", middle(&best, |run| run.accepted_per_second).round())
-        .detail("best_connections", connections)
-        .detail("tried", tried)
-        .detail("rounds", thousandths(&loaded_ratios))
+        .detail("best_per_second", median(&best.per_second).round())
+        .detail("best_rounds", best.per_second.iter().map(|rate| rate.round()).collect::<Vec<_>>())
+        .detail("best_connections", best.connections)
+        .detail("tried", best.tried)
+        .detail("rounds", thousandths(&plain.ratios))
         .detail("connections", CONNECTIONS)
-        .detail("sent_times_best", thousandth(times(&overloaded, &best)))
-        .detail("overloaded", summary(&overloaded))
-        .detail("with_slow_connections_ratio", thousandth(median(&besieged_ratios)))
-        .detail("with_slow_connections_rounds", thousandths(&besieged_ratios))
-        .detail("with_slow_connections", summary(&besieged))
+        .detail("sent_times_best", thousandth(median(&plain.times_sent)))
+        .detail("overloaded", summary(&plain.runs))
+        .detail("with_slow_connections_ratio", thousandth(median(&besieged.ratios)))
+        .detail("with_slow_connections_rounds", thousandths(&besieged.ratios))
+        .detail("with_slow_connections", summary(&besieged.runs))
         .detail("steal_percent", (steal * 10.0).round() / 10.0);
     let answers_per_second = CPU_BOUND_ANSWERS_PER_SECOND;
     for (name, value) in cpu_bound(bench, Setup { settings: CPU_BOUND, answers_per_second, ..setup })? {
@@ -114,31 +107,88 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
 /// The same when the server's core is what it lacks, as far as one generator on another core can go.
 fn cpu_bound(bench: &mut Bench<'_>, setup: Setup) -> anyhow::Result<Vec<(&'static str, Value)>> {
     bench.say("overload_goodput_ratio: default settings, as much load as the generator can send");
-    let rounds = if bench.options.quick { 1 } else { 3 };
-    let seconds = bench.options.measured();
-    let (connections, tried) = search(bench, setup, &CPU_BOUND_BEST_OF)?;
-    let (mut best, mut overloaded) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let closed = sell(bench, setup, Load::Closed { connections }, seconds)?;
-        let per_second = (TIMES * closed.accepted_per_second).min(MAX_OFFERED_PER_SECOND);
-        overloaded.push(sell(bench, setup, Load::Open { per_second, slow_connections: 0 }, seconds)?);
-        best.push(closed);
-    }
-    let ratios = ratios(&overloaded, &best);
-    let best_per_second = middle(&best, |run| run.accepted_per_second);
+    let plans = [Plan { slow_connections: 0, times_longer: 1 }];
+    let (best, [plain]) = rounds(bench, setup, &CPU_BOUND_BEST_OF, plans)?;
     Ok(vec![
-        ("cpu_bound_ratio", thousandth(median(&ratios)).into()),
-        ("cpu_bound_rounds", thousandths(&ratios).into()),
-        ("cpu_bound_best_per_second", best_per_second.round().into()),
-        ("cpu_bound_sent_times_best", thousandth(times(&overloaded, &best)).into()),
-        ("cpu_bound_tried", tried.into()),
-        ("cpu_bound_overloaded", summary(&overloaded)),
+        ("cpu_bound_ratio", thousandth(median(&plain.ratios)).into()),
+        ("cpu_bound_rounds", thousandths(&plain.ratios).into()),
+        ("cpu_bound_best_per_second", median(&best.per_second).round().into()),
+        ("cpu_bound_best_connections", best.connections.into()),
+        ("cpu_bound_sent_times_best", thousandth(median(&plain.times_sent)).into()),
+        ("cpu_bound_tried", best.tried.into()),
+        ("cpu_bound_overloaded", summary(&plain.runs)),
         ("cpu_bound_steal_percent", ((bench.take_steal() * 10.0).round() / 10.0).into()),
     ])
 }
 
-/// The number of connections with which a closed loop sells most.
-fn search(bench: &mut Bench<'_>, setup: Setup, candidates: &[usize]) -> anyhow::Result<(usize, Vec<Value>)> {
+/// A loaded run of each round.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    slow_connections: usize,
+    /// So many times as long as other runs.
+    times_longer: u32,
+}
+
+/// What the loaded runs of one plan came to, each against the better of the closed-loop runs before and after it.
+#[derive(Debug)]
+struct Series {
+    runs: Vec<Run>,
+    ratios: Vec<f64>,
+    times_sent: Vec<f64>,
+}
+
+/// What the server does when nobody asks for more.
+#[derive(Debug)]
+struct Best {
+    connections: usize,
+    per_second: Vec<f64>,
+    tried: Vec<Value>,
+}
+
+/// Every loaded run stands between two closed-loop runs, so that a machine that changes its pace, or was disturbed
+/// for a moment, neither spoils nor flatters the ratio.
+fn rounds<const PLANS: usize>(
+    bench: &mut Bench<'_>,
+    setup: Setup,
+    candidates: &[usize],
+    plans: [Plan; PLANS],
+) -> anyhow::Result<(Best, [Series; PLANS])> {
+    let rounds = if bench.options.quick { 1 } else { 3 };
+    let seconds = bench.options.measured();
+    let (connections, mut highest, tried) = search(bench, setup, candidates)?;
+    let closed = Load::Closed { connections };
+    let mut before = sell(bench, setup, closed, seconds)?.accepted_per_second;
+    let mut best = Best { connections, per_second: vec![before], tried };
+    let mut series = [const { Series::new() }; PLANS];
+    for _ in 0..rounds {
+        for (plan, series) in plans.iter().zip(&mut series) {
+            highest = highest.max(before);
+            let per_second = (TIMES * highest).min(MAX_OFFERED_PER_SECOND);
+            let load = Load::Open { per_second, slow_connections: plan.slow_connections };
+            let run = sell(bench, setup, load, seconds * plan.times_longer)?;
+            let after = sell(bench, setup, closed, seconds)?.accepted_per_second;
+            series.ratios.push(run.accepted_per_second / before.max(after));
+            series.times_sent.push(run.sent_per_second / before.max(after));
+            series.runs.push(run);
+            best.per_second.push(after);
+            before = after;
+        }
+    }
+    Ok((best, series))
+}
+
+impl Series {
+    const fn new() -> Self {
+        Self { runs: Vec::new(), ratios: Vec::new(), times_sent: Vec::new() }
+    }
+}
+
+/// The number of connections with which a closed loop sells most, and how much that is.
+fn search(
+    bench: &mut Bench<'_>,
+    setup: Setup,
+    candidates: &[usize],
+) -> anyhow::Result<(usize, f64, Vec<Value>)> {
     let mut best = (0, 0.0);
     let mut tried = Vec::new();
     for connections in candidates.iter().copied() {
@@ -149,7 +199,7 @@ fn search(bench: &mut Bench<'_>, setup: Setup, candidates: &[usize]) -> anyhow::
             best = (connections, run.accepted_per_second);
         }
     }
-    Ok((best.0, tried))
+    Ok((best.0, best.1, tried))
 }
 
 /// One run on an empty data folder, its outcome checked afterwards.
@@ -259,6 +309,7 @@ impl Run {
             late_share: share(arrivals.late, sent),
             not_sent_share: share(arrivals.not_sent, arrivals.due),
             peak_growth_bytes,
+            losses: outcome.total.losses,
             slow,
         }
     }
@@ -276,7 +327,7 @@ impl Run {
     }
 }
 
-/// The middle of each value over the rounds. Every run was checked: no connection was lost, no answer is missing.
+/// The middle of each value over the rounds, and what was lost in all of them.
 fn summary(runs: &[Run]) -> Value {
     let value = |of: fn(&Run) -> f64| thousandth(middle(runs, of));
     let mut summary = json!({
@@ -291,8 +342,9 @@ fn summary(runs: &[Run]) -> Value {
         "late_share": value(|run| run.late_share),
         "not_sent_share": value(|run| run.not_sent_share),
         "peak_growth_mib": value(|run| run.peak_growth_bytes as f64 / 1_048_576.0).round(),
-        "resets": 0,
-        "answers_missing": 0,
+        "resets": runs.iter().map(|run| run.losses.resets).sum::<u64>(),
+        "closed": runs.iter().map(|run| run.losses.closed).sum::<u64>(),
+        "answers_missing": runs.iter().map(|run| run.losses.missing).sum::<u64>(),
     });
     if let (Some(last), Some(fields)) =
         (runs.last().filter(|run| run.slow.opened > 0), summary.as_object_mut())
@@ -305,18 +357,6 @@ fn summary(runs: &[Run]) -> Value {
         fields.insert("slow_connections".to_owned(), slow);
     }
     summary
-}
-
-/// Each loaded run against the best rate of its round.
-fn ratios(loaded: &[Run], best: &[Run]) -> Vec<f64> {
-    let rate = |run: &Run| run.accepted_per_second;
-    loaded.iter().zip(best).map(|(loaded, best)| rate(loaded) / rate(best)).collect()
-}
-
-/// How much was really sent, as a multiple of the best rate: a server that keeps its connections waiting is never
-/// offered what was planned.
-fn times(loaded: &[Run], best: &[Run]) -> f64 {
-    middle(loaded, |run| run.sent_per_second) / middle(best, |run| run.accepted_per_second)
 }
 
 fn middle(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
