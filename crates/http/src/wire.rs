@@ -176,7 +176,8 @@ pub(crate) struct SaleView {
     limit_per_buyer: u32,
     hold_seconds: u32,
     gate: GateView,
-    /// The draw of the waiting room; empty without one.
+    /// The draw of the waiting room; not there without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     draw: Option<DrawJson>,
     /// The server's clock when it answered; countdowns go by it.
     #[serde(skip)]

@@ -89,9 +89,9 @@ fn a_sale_with_unusable_terms_is_refused() {
         ("price", json!({ "amount": "10000000000.01", "currency": "EUR" })),
         ("item_id", json!("0000000000001")),
         ("item_id", json!("nonsense")),
-        ("gate.challenge", json!({ "challenge": "pow" })),
-        ("gate.waiting_room", json!({ "waiting_room": true })),
-        ("gate.pass_required", json!({ "pass_required": true })),
+        ("gate.challenge", json!({ "challenge": "riddle" })),
+        ("gate.waiting_room", json!({ "waiting_room": "yes" })),
+        ("gate.pass_required", json!({ "challenge": "pow", "pass_required": false })),
         ("gate.colour", json!({ "colour": "red" })),
         ("colour", json!("red")),
     ] {

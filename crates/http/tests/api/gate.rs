@@ -346,7 +346,7 @@ fn a_sale_without_a_challenge_gives_none() {
 #[test]
 fn a_gate_that_makes_no_sense_is_refused() {
     let shop = Shop::open();
-    let mut draft = |gate: Value| {
+    let draft = |gate: Value| {
         let mut request = shop.sale_request();
         request["gate"] = gate;
         shop.admin().post("/api/v1/admin/sales", &request)
