@@ -99,7 +99,8 @@ impl Latch {
 
     /// The last durable status that was heard of.
     pub fn status(&self) -> SaleStatus {
-        **self.status.load()
+        let status: &SaleStatus = &self.status.load();
+        *status
     }
 }
 

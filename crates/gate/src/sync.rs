@@ -38,8 +38,8 @@ mod explored {
             Self(Mutex::new(Arc::new(value)))
         }
 
-        pub(crate) fn load(&self) -> Box<Arc<T>> {
-            Box::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        pub(crate) fn load(&self) -> Arc<T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
         }
 
         pub(crate) fn store(&self, value: Arc<T>) {
