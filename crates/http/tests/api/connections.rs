@@ -175,7 +175,13 @@ fn send_without_reading(client: &TcpStream, request: &str) {
 
 #[test]
 fn who_does_not_read_the_answers_is_cut() {
-    let shop = Shop::open_with(|options| options.idle_timeout = Duration::from_millis(400));
+    let shop = Shop::open_with(|options| {
+        options.idle_timeout = Duration::from_millis(400);
+        // The ledger shall have to do with it, not the limits.
+        options.gate.by_buyer.burst = NonZeroU32::MAX;
+        options.gate.by_node.burst = NonZeroU32::MAX;
+        options.gate.into_ledger.burst = NonZeroU32::MAX;
+    });
     let (open, sold_out) = (shop.sale(1000), shop.sale(1));
     shop.buyer("early").buy(&sold_out);
     let accepted = claim_head(&open, "content-length: 14\r\n") + "{\"quantity\":1}";
