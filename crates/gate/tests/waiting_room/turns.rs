@@ -63,6 +63,7 @@ fn who_does_not_come_makes_room_for_others() {
         assert_eq!(room.standing(*number, &status(10), at(until)).state, TURN_OVER);
     }
     tick(&room, &status(10), 0, until);
+    tick(&room, &status(10), 0, until + 100);
     assert_eq!(room.figures().admitted, 10, "somebody may be taking his pass at this very moment");
     tick(&room, &status(10), 0, until + SECOND);
     tick(&room, &status(10), 0, until + SECOND + 100);
