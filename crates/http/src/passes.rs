@@ -7,7 +7,7 @@ use axum::extract::State;
 use hyper::StatusCode;
 use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleStatus, Timestamp};
 use penstock_gate::{ChallengeRefusal, HeadGateRefusal, TicketState, issue_pass, read_ticket};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
@@ -25,9 +25,24 @@ use crate::{
 pub(crate) struct PassRequest {
     /// The id of a solved challenge, where the sale has one.
     challenge: Option<String>,
+    /// What solves it; a proof of work may be sent as a number, too.
+    #[serde(deserialize_with = "text_or_number")]
     answer: Option<String>,
     /// An admitted ticket, where the sale has a waiting room.
     ticket: Option<String>,
+}
+
+fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a text or a number")]
+    enum Answer {
+        Text(String),
+        Number(u64),
+    }
+    Ok(Option::deserialize(deserializer)?.map(|answer| match answer {
+        Answer::Text(text) => text,
+        Answer::Number(number) => number.to_string(),
+    }))
 }
 
 /// The right to order in one sale, for one buyer.
@@ -122,7 +137,8 @@ fn redeem(
             "Get a challenge with POST /sales/{id}/challenge and send its id and your answer.",
         ));
     };
-    let redeemed = app.gate.challenges.redeem(&app.gate.keys.load(), sale, buyer, challenge, answer, now);
+    let keys = app.gate.keys.load();
+    let redeemed = app.gate.challenges.redeem(&keys, sale, buyer, challenge, answer, now);
     redeemed.map_err(|refusal| match refusal {
         ChallengeRefusal::Failed => Code::ChallengeFailed.into(),
         ChallengeRefusal::Full => Code::Busy.into(),

@@ -236,6 +236,11 @@ fn a_proof_of_work_leads_to_a_pass_once() {
     let pass = answer.json()["pass"].as_str().unwrap().to_owned();
     assert_eq!(order(&mut ann, &sale, &pass, &new_key()).status, 201);
     ask_pass(&mut ann, &sale, &solved).problem(403, "challenge_failed");
+    let next = challenge(&mut ann, &sale);
+    let number: u64 = solve(&next).parse().unwrap();
+    let as_number = json!({ "challenge": next["id"], "answer": number });
+    assert_eq!(ask_pass(&mut ann, &sale, &as_number).status, 201, "a number will do");
+    ask_pass(&mut ann, &sale, &json!({ "challenge": next["id"], "answer": [1] })).names_field("answer");
 }
 
 #[test]
