@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 /// At least so many numbers are ready to be given out.
-pub(crate) const MIN_HEADROOM: u64 = 1_024;
+pub(crate) const MIN_HEADROOM: u64 = 8_192;
 /// Beyond this a faster rush is told to wait for the next reservation.
 const MAX_HEADROOM: u64 = 1 << 20;
 const HEADROOM_SECONDS: f64 = 2.0;
@@ -139,12 +139,12 @@ mod tests {
         let numbers = Numbers::starting_at(0);
         assert_eq!(numbers.wanted(), 2 * MIN_HEADROOM);
         numbers.reserved_durably(numbers.wanted());
-        // 100,000 a second ask; most of them find nothing left.
-        let given_out = (0..10_000).filter_map(|_| numbers.take()).count() as u64;
+        // 1,000,000 a second ask; most of them find nothing left.
+        let given_out = (0..100_000).filter_map(|_| numbers.take()).count() as u64;
         assert_eq!(given_out, 2 * MIN_HEADROOM);
         numbers.measure(100);
         let ahead = numbers.wanted() - numbers.issued();
-        assert!(ahead >= 200_000, "only {ahead} numbers ahead");
+        assert!(ahead >= 2_000_000, "only {ahead} numbers ahead");
         (0..1_000).for_each(|_| numbers.measure(100));
         numbers.reserved_durably(numbers.issued() + MIN_HEADROOM - 1);
         assert_eq!(numbers.wanted() - numbers.issued(), 2 * MIN_HEADROOM);

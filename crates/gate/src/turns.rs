@@ -94,11 +94,11 @@ impl Turns {
         ended
     }
 
-    /// The clock was set back by so much: what was to end then ends as much earlier.
-    pub(crate) fn set_back(&mut self, millis: i64) {
+    /// Moves all turns: later, because nobody could use the time, or earlier, because the clock was set back.
+    pub(crate) fn shift(&mut self, millis: i64) {
         for step in &mut self.steps {
-            step.began_at = step.began_at.plus_millis(-millis);
-            step.until = step.until.plus_millis(-millis);
+            step.began_at = step.began_at.plus_millis(millis);
+            step.until = step.until.plus_millis(millis);
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn a_clock_that_is_set_back_prolongs_no_turn() {
         let mut turns = Turns::lasting(60);
         turns.admit(0, 1, 1, at(3_600_000));
-        turns.set_back(3_600_000);
+        turns.shift(-3_600_000);
         turns.admit(1, 2, 1, at(1_000));
         assert_eq!(turns.until(0, at(0)), Some(at(60_000)));
         turns.settle(at(0), at(60_000 + GRACE_MILLIS));

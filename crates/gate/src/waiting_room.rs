@@ -169,6 +169,10 @@ impl WaitingRoom {
         let state = status.state(now);
         let mut changed = admission.seen.replace(state) != Some(state);
         self.freeze(&mut admission, status, state, now);
+        if state == SaleState::Paused {
+            // Nobody can use their turn, so nobody loses any of it.
+            admission.turns.shift(i64::try_from(millis).unwrap_or(0));
+        }
         changed |= std::mem::take(&mut admission.drawn_lately);
         if let Some(draw) = self.draw.get() {
             if state == SaleState::Open {
@@ -193,7 +197,7 @@ impl WaitingRoom {
         };
         let millis = now.millis_since(before);
         if millis < 0 {
-            admission.turns.set_back(-millis);
+            admission.turns.shift(millis);
             admission.measured.forget();
             admission.saved_at = None;
         }

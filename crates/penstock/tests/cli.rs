@@ -25,19 +25,22 @@ fn data(penstock: &Penstock) -> String {
 fn without_an_argument_it_prints_help() {
     let run = penstock().run(&[]).unwrap();
     assert_eq!(code(&run), 0, "{}", run.stderr);
-    for command in ["serve", "audit", "admin", "config", "migrate", "openapi", "Example"] {
+    for command in ["serve", "audit", "admin", "draw", "config", "migrate", "openapi", "Example"] {
         assert!(run.stdout.contains(command), "{command} is missing in:\n{}", run.stdout);
     }
 }
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 11] = [
         &["serve"],
         &["audit"],
         &["admin"],
         &["admin", "create"],
         &["admin", "promote"],
+        &["admin", "rotate-secret"],
+        &["draw"],
+        &["draw", "verify"],
         &["config"],
         &["migrate"],
         &["openapi"],

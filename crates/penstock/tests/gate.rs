@@ -204,7 +204,7 @@ fn second_opinion(sale: &str, draw: &Value, tickets: &[(String, Value)]) -> Vec<
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("python3 is needed to check the draw a second time; install it");
+        .unwrap_or_else(|error| panic!("python3 is needed to check the draw a second time: {error}"));
     let numbers: Vec<&Value> = tickets.iter().map(|(_, ticket)| &ticket["number"]).collect();
     let question = json!({ "seed": draw["seed"], "sale": sale, "count": draw["count"], "numbers": numbers });
     writeln!(python.stdin.take().unwrap(), "{question}").unwrap();

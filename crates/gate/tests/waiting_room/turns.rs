@@ -147,3 +147,20 @@ fn a_clock_that_is_set_back_does_not_stop_the_room() {
     tick(&room, &status(10), 0, OPEN + SECOND + TURN_MILLIS + SECOND + 100);
     assert_eq!(room.figures().admitted, 20);
 }
+
+#[test]
+fn a_pause_takes_nothing_of_anybodys_turn() {
+    let room = opened_with(100, OPTIONS);
+    tick(&room, &status(10), 0, OPEN + SECOND);
+    let first = in_order(&room, 100)[0];
+    let paused = SaleStatus { paused: true, ..status(10) };
+    let mut millis = OPEN + SECOND;
+    for _ in 0..2 * TURN_MILLIS / 100 {
+        millis += 100;
+        tick(&room, &paused, 0, millis);
+    }
+    let until = at(millis).plus_seconds(TURN_SECONDS);
+    assert_eq!(room.standing(first, &status(10), at(millis)).state, TicketState::Admitted { until });
+    tick(&room, &status(10), 0, millis + TURN_MILLIS);
+    assert_eq!(room.standing(first, &status(10), at(millis + TURN_MILLIS)).state, TURN_OVER);
+}
