@@ -12,6 +12,7 @@ use std::{
 use futures_util::FutureExt as _;
 use penstock_ledger::Ledger;
 use penstock_records::{Records, RecordsError};
+use rustix::process::setpriority_process;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::TcpListener,
@@ -37,6 +38,8 @@ use crate::{
 };
 
 const BACKLOG: i32 = 4096;
+/// Workers let the ledger's writer go first: refusing a flood must not keep it from what was let in.
+const NICENESS: i32 = 5;
 /// How long a worker waits when it can't accept, for example because there are no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -156,6 +159,9 @@ impl Worker {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (finished, is_finished) = oneshot::channel();
         thread::Builder::new().name(format!("http-{}", self.number)).spawn(move || {
+            if let Err(error) = setpriority_process(None, NICENESS) {
+                tracing::warn!(%error, "the priority of a worker could not be set");
+            }
             let served = runtime.block_on(self.run(listener));
             if let Err(error) = served {
                 tracing::error!(%error, "a worker could not serve");

@@ -21,7 +21,7 @@ const LEDGER_BOUND: &[(&str, &str)] = &[("PENSTOCK_LEDGER__MAX_BATCH", "1")];
 const CPU_BOUND: &[(&str, &str)] = &[];
 const BEST_OF: [usize; 3] = [16, 64, 256];
 const CPU_BOUND_BEST_OF: [usize; 3] = [64, 256, 1024];
-const CONNECTIONS: usize = 2_000;
+const CONNECTIONS: usize = 800;
 const SLOW_CONNECTIONS: usize = 5_000;
 /// The load, as a multiple of the best rate.
 const TIMES: f64 = 10.0;
