@@ -60,6 +60,13 @@ impl Numbers {
         None
     }
 
+    /// Whether `take` would give a number now. Who hears that it would not is sent away, and so is part of the demand.
+    pub(crate) fn has_any(&self) -> bool {
+        let has_any = self.next.load(Relaxed) < self.reserved.load(Acquire);
+        self.refused.fetch_add(u64::from(!has_any), Relaxed);
+        has_any
+    }
+
     /// How many numbers were given out. Whatever is given out later is not below.
     pub(crate) fn issued(&self) -> u64 {
         self.next.load(Acquire) & !CLOSED
@@ -111,9 +118,12 @@ mod tests {
     fn a_number_is_given_out_only_if_it_is_reserved() {
         let numbers = Numbers::starting_at(5);
         assert_eq!(numbers.take(), None);
+        assert!(!numbers.has_any());
         numbers.reserved_durably(7);
+        assert!(numbers.has_any());
         assert_eq!([numbers.take(), numbers.take(), numbers.take()], [Some(5), Some(6), None]);
         numbers.reserved_durably(6);
+        assert!(!numbers.has_any());
         assert_eq!(numbers.take(), None, "an old reservation takes nothing back and gives nothing");
         assert_eq!(numbers.issued(), 7);
     }
@@ -151,6 +161,14 @@ mod tests {
     }
 
     #[test]
+    fn who_is_sent_away_before_asking_for_a_number_is_provided_for_too() {
+        let numbers = Numbers::starting_at(0);
+        assert!((0..100_000).all(|_| !numbers.has_any()));
+        numbers.measure(100);
+        assert!(numbers.wanted() >= 2_000_000, "only {}", numbers.wanted());
+    }
+
+    #[test]
     fn no_rush_reserves_without_bound() {
         let numbers = Numbers::starting_at(0);
         numbers.refused.store(1 << 60, Relaxed);
@@ -171,6 +189,7 @@ mod tests {
             (taker.join().unwrap(), said)
         });
         assert_eq!(given, said);
+        assert!(!numbers.has_any());
         assert_eq!(numbers.take(), None);
         assert_eq!(numbers.issued(), said);
     }

@@ -37,6 +37,11 @@ impl Step {
         self.taken[word] |= mask;
         first
     }
+
+    fn is_taken(&self, place: u64) -> bool {
+        let offset = place - self.from;
+        self.taken.get((offset / 64) as usize).is_some_and(|word| word & (1 << (offset % 64)) != 0)
+    }
 }
 
 #[derive(Debug)]
@@ -108,14 +113,20 @@ impl Turns {
         (now < step.until).then_some(step.until)
     }
 
-    /// This turn has become a pass. Saying it twice changes nothing.
-    pub(crate) fn taken(&mut self, place: u64) {
+    /// This turn has become a pass. `was_counted`: it was one of those who were expected to come. Saying it twice
+    /// changes nothing.
+    pub(crate) fn taken(&mut self, place: u64, was_counted: bool) {
         let Some(step) = self.index(place).and_then(|index| self.steps.get_mut(index)) else { return };
-        if step.mark_taken(place) && step.pending > 0 {
+        if step.mark_taken(place) && was_counted && step.pending > 0 {
             step.pending -= 1;
             self.pending -= 1;
             self.taken_lately += 1;
         }
+    }
+
+    /// This turn has become a pass already. A turn that was forgotten because it is over is not known any more.
+    pub(crate) fn is_taken(&self, place: u64) -> bool {
+        self.index(place).and_then(|index| self.steps.get(index)).is_some_and(|step| step.is_taken(place))
     }
 
     fn index(&self, place: u64) -> Option<usize> {
@@ -164,13 +175,15 @@ mod tests {
         let mut turns = Turns::lasting(60);
         turns.admit(0, 100, 100, at(0));
         for place in [70, 70, 3, 70, 3] {
-            turns.taken(place);
+            turns.taken(place, true);
+            assert!(turns.is_taken(place));
         }
-        turns.taken(100);
+        turns.taken(100, true);
+        assert!([2, 4, 69, 71, 99, 100].iter().all(|place| !turns.is_taken(*place)));
         assert_eq!((turns.pending(), turns.spoken_for()), (98, 100));
         turns.settle(at(0), at(100));
         assert_eq!((turns.pending(), turns.spoken_for()), (98, 98));
-        (0..100).for_each(|place| turns.taken(place));
+        (0..100).for_each(|place| turns.taken(place, true));
         assert_eq!(turns.pending(), 0);
         turns.settle(at(0), at(100_000));
         assert_eq!(turns.pending(), 0);
@@ -180,7 +193,7 @@ mod tests {
     fn who_is_not_counted_on_makes_no_room_by_coming() {
         let mut turns = Turns::lasting(60);
         turns.admit(0, 10, 2, at(0));
-        (0..10).for_each(|place| turns.taken(place));
+        (0..10).for_each(|place| turns.taken(place, true));
         assert_eq!(turns.pending(), 0);
     }
 
@@ -192,10 +205,10 @@ mod tests {
         assert_eq!(turns.until(0, at(59_999)), Some(at(60_000)));
         assert_eq!(turns.until(1_000_001, at(0)), Some(at(60_010)));
         assert_eq!(turns.pending(), 3);
-        turns.taken(7);
-        turns.taken(8);
+        turns.taken(7, true);
+        turns.taken(8, true);
         assert_eq!(turns.pending(), 2);
-        turns.taken(1_000_001);
+        turns.taken(1_000_001, true);
         assert_eq!(turns.pending(), 1);
     }
 

@@ -159,6 +159,11 @@ impl WaitingRoom {
         self.numbers.take()
     }
 
+    /// A number could be given out now: a look before anything is spent on asking for one.
+    pub fn has_numbers(&self) -> bool {
+        self.numbers.has_any()
+    }
+
     /// To be called about every 100 milliseconds. `live_passes` has to be read before `status`: an order that is
     /// accepted in between is then counted twice rather than not at all. True: something people see has changed.
     pub fn tick(&self, status: &SaleStatus, live_passes: u64, now: Timestamp) -> bool {
@@ -329,8 +334,18 @@ impl WaitingRoom {
         }
     }
 
+    /// The place of a number in the order of the room. Once there, it never changes, so that who watches a ticket
+    /// has to compute it only once. None: not drawn yet.
+    pub fn place(&self, number: u64) -> Option<u64> {
+        self.draw.get().map(|draw| draw.place(number))
+    }
+
     pub fn standing(&self, number: u64, status: &SaleStatus, now: Timestamp) -> Standing {
-        let place = self.draw.get().map(|draw| draw.place(number));
+        self.standing_at(self.place(number), status, now)
+    }
+
+    /// Of the ticket that has this place.
+    pub fn standing_at(&self, place: Option<u64>, status: &SaleStatus, now: Timestamp) -> Standing {
         let opened = status.terms.opens_at.is_none_or(|opens_at| now >= opens_at);
         let waiting =
             Standing { state: TicketState::Waiting, place, position: None, estimated_wait_seconds: None };
@@ -368,11 +383,14 @@ impl WaitingRoom {
 
     /// This ticket's turn has become a pass, so it is no longer pending. To be called after the pass was counted as
     /// live, so that it is counted all the time. Calling it twice changes nothing.
-    pub fn pass_taken(&self, number: u64, _now: Timestamp) {
-        let Some(draw) = self.draw.get() else { return };
-        if !self.is_uncertain(number) {
-            self.lock().turns.taken(draw.place(number));
-        }
+    pub fn pass_taken(&self, number: u64) {
+        let Some(place) = self.place(number) else { return };
+        self.lock().turns.taken(place, !self.is_uncertain(number));
+    }
+
+    /// This ticket's turn has become a pass already. It is known as long as the turn lasts.
+    pub fn has_taken(&self, number: u64) -> bool {
+        self.place(number).is_some_and(|place| self.lock().turns.is_taken(place))
     }
 
     /// Seed and count are told after the opening, once it is durable how many take part.

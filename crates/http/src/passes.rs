@@ -90,7 +90,7 @@ pub(crate) async fn create_pass(
         HeadGateRefusal::Full => Code::Busy,
     })?;
     if let Some(number) = number {
-        gate.room()?.waiting.pass_taken(number, now);
+        gate.room()?.waiting.pass_taken(number);
     }
     let pass = issue_pass(&app.gate.keys.load(), sale, &buyer, taken);
     Ok((StatusCode::CREATED, axum::Json(PassView { pass, expires_at: Rfc3339(taken) })))

@@ -16,6 +16,8 @@ fn before_the_opening_everybody_waits_without_a_place() {
     take(&room, 10);
     tick(&room, &status(5), 0, OPENS_AT_MILLIS - 1);
     let standing = room.standing(3, &status(5), at(OPENS_AT_MILLIS - 1));
+    assert_eq!(room.place(3), None);
+    assert_eq!(room.standing_at(None, &status(5), at(OPENS_AT_MILLIS - 1)), standing);
     let waiting = TicketState::Waiting;
     assert_eq!(
         standing,
@@ -54,6 +56,8 @@ fn everybody_who_waited_gets_the_place_of_the_draw_and_late_comers_queue_behind(
     }
     for number in take(&room, 500) {
         let standing = room.standing(number, &status(5), now);
+        assert_eq!(room.place(number), standing.place);
+        assert_eq!(room.standing_at(standing.place, &status(5), now), standing);
         assert_eq!((standing.place, standing.position), (Some(number), Some(number + 1)));
     }
 }

@@ -25,9 +25,12 @@ fn a_number_is_given_out_only_once_it_is_durably_reserved() {
     let state = room.unsaved().unwrap();
     assert!(state.reserved >= 1_024);
     assert_eq!(room.take_number(), None, "asked for is not durable");
+    assert!(!room.has_numbers());
     room.saved(&state);
+    assert!(room.has_numbers());
     let given_out = (0..).map_while(|_: u64| room.take_number()).count() as u64;
     assert_eq!(given_out, state.reserved);
+    assert!(!room.has_numbers());
     assert!(room.unsaved().unwrap().reserved >= state.reserved + 1_024);
 }
 
@@ -99,7 +102,7 @@ fn who_could_still_buy_before_a_crash_is_counted_on_for_one_more_turn() {
     tick(&again, &status(100), 0, now);
     assert_eq!((again.figures().admitted, again.figures().pending), (100, 100), "not more than could buy");
     let order = in_order(&again, 500);
-    again.pass_taken(order[0], at(now));
+    again.pass_taken(order[0]);
     assert_eq!(again.figures().pending, 99);
     tick(&again, &status(100), 1, now + (i64::from(TURN_SECONDS) + 1) * SECOND);
     tick(&again, &status(100), 1, now + (i64::from(TURN_SECONDS) + 2) * SECOND);
@@ -111,7 +114,7 @@ fn who_has_bought_before_a_crash_does_not_block_the_others() {
     let room = opened_with(500, OPTIONS);
     tick(&room, &status(100), 0, OPEN + SECOND);
     for number in in_order(&room, 500).into_iter().take(100) {
-        room.pass_taken(number, at(OPEN + SECOND));
+        room.pass_taken(number);
     }
     // All hundred have ordered, and a hundred units were added.
     let again = restored(durable(&room, OPEN + 3 * SECOND, &status(0)));
@@ -130,6 +133,23 @@ fn an_opening_that_was_not_durable_is_made_up_for() {
     assert_eq!(again.draw().seed, None);
     tick(&again, &status(5), 0, OPEN + SECOND);
     assert_eq!(again.draw().count, Some(state.reserved), "all who may have a ticket take part");
+}
+
+/// A number that was given out just before the crash, when nobody could count on it any more.
+#[test]
+fn who_comes_with_an_uncertain_number_can_take_one_pass() {
+    let room = new_room(OPTIONS);
+    let state = durable(&room, OPEN - SECOND, &status(10));
+    let last = take(&room, 100)[99];
+    let again = restored(state);
+    tick(&again, &status(10), 0, OPEN);
+    for step in 1..=50 {
+        tick(&again, &status(10), 0, OPEN + step * 100);
+    }
+    assert!(is_admitted(again.standing(last, &status(10), at(OPEN + 5 * SECOND))));
+    assert!(!again.has_taken(last));
+    again.pass_taken(last);
+    assert!(again.has_taken(last));
 }
 
 /// Ten units, a hundred people, and a crash that skips a thousand numbers.

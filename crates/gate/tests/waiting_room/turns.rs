@@ -39,9 +39,12 @@ fn a_pass_that_was_taken_is_counted_all_the_time_and_an_order_makes_no_room() {
     tick(&room, &status(10), 0, OPEN + SECOND);
     let order = in_order(&room, 100);
     for number in &order[..4] {
-        room.pass_taken(*number, at(OPEN + SECOND));
-        room.pass_taken(*number, at(OPEN + SECOND));
+        assert!(!room.has_taken(*number));
+        room.pass_taken(*number);
+        room.pass_taken(*number);
+        assert!(room.has_taken(*number));
     }
+    assert!(!room.has_taken(order[4]) && !room.has_taken(order[10]), "they have taken nothing");
     // The live passes may have been counted just before these four were taken.
     tick(&room, &status(10), 0, OPEN + 2 * SECOND);
     assert_eq!((room.figures().admitted, room.figures().pending), (10, 6));
