@@ -14,6 +14,7 @@ mod pace;
 mod pass;
 mod room_state;
 mod shedding;
+mod steady_time;
 mod sync;
 mod ticket;
 mod turns;

@@ -12,10 +12,7 @@ use std::{
     mem,
     net::IpAddr,
     num::NonZeroU32,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -28,7 +25,10 @@ use governor::{
 };
 use penstock_domain::Timestamp;
 
+use crate::steady_time::SteadyTime;
+
 const WAYS: usize = 4;
+const NANOS_PER_MILLI: u64 = 1_000_000;
 /// No bucket takes longer to recover: the arithmetic in nanoseconds has to fit into 64 bits.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -64,17 +64,13 @@ impl AddressKey {
     }
 }
 
-/// Governor's clock, set by whoever asks. It never goes back.
+/// Governor's clock, set by whoever asks.
 #[derive(Clone, Debug, Default)]
-struct HandedTime(Arc<AtomicU64>);
+struct HandedTime(Arc<SteadyTime>);
 
 impl HandedTime {
     fn advance(&self, now: Timestamp) {
-        let nanoseconds = u64::try_from(now.as_millis()).unwrap_or(0).saturating_mul(1_000_000);
-        // Mostly another thread has been here in the same millisecond, and nothing has to be written.
-        if self.0.load(Relaxed) < nanoseconds {
-            self.0.fetch_max(nanoseconds, Relaxed);
-        }
+        self.0.advance(now);
     }
 }
 
@@ -82,7 +78,7 @@ impl Clock for HandedTime {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
-        Nanos::new(self.0.load(Relaxed))
+        Nanos::new(self.0.latest_millis().saturating_mul(NANOS_PER_MILLI))
     }
 }
 
@@ -311,8 +307,27 @@ mod tests {
         let limit = limit(1, 10);
         assert_eq!(limit.check(&1, at(5)), Ok(()));
         assert!(limit.check(&1, at(0)).is_err());
-        assert!(limit.check(&1, at(14)).is_err());
-        assert_eq!(limit.check(&1, at(15)), Ok(()));
+        assert!(limit.check(&1, at(9)).is_err());
+        assert_eq!(limit.check(&1, at(10)), Ok(()));
+    }
+
+    #[test]
+    fn buckets_recover_as_before_while_the_clock_is_set_back_again_and_again() {
+        let by_key = limit(1, 10);
+        let single = SingleLimit::new(NonZeroU32::MIN, Duration::from_secs(10));
+        for step in 0..10 {
+            let hours_back = -3_600 * step;
+            assert_eq!(by_key.check(&1, at(hours_back + 10)), Ok(()), "step {step}");
+            assert_eq!(single.check(at(hours_back + 10)), Ok(()), "step {step}");
+            // The next step back finds this moment, and goes on from it.
+            for seconds in [10, 15, 19] {
+                assert!(by_key.check(&1, at(hours_back + seconds)).is_err(), "step {step}");
+                assert!(single.check(at(hours_back + seconds)).is_err(), "step {step}");
+            }
+            let next_back = hours_back - 3_600;
+            assert!(by_key.check(&1, at(next_back + 9)).is_err(), "step {step}");
+            assert!(single.check(at(next_back + 9)).is_err(), "step {step}");
+        }
     }
 
     #[test]
