@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     demand::Demand,
-    keys::{KEY_ID_BYTES, KeyRing, Purpose, SIGNATURE_BYTES, Signature, TAG_BYTES},
+    keys::{KEY_ID_BYTES, KeyRing, Purpose, SIGNATURE_BYTES, Signature, TAG_BYTES, sale_bytes},
     used::{Marked, Used},
 };
 
@@ -104,7 +104,7 @@ impl Challenges {
         let extra = if harder { HARDER_BITS } else { 0 };
         let difficulty = difficulty.saturating_add(extra).min(self.options.max_bits);
         let fields = head(PROOF_OF_WORK, difficulty, nonce, now);
-        let signature = keys.sign(Purpose::Challenge, &message(&bytes_of(sale), &fields, buyer));
+        let signature = keys.sign(Purpose::Challenge, &message(&sale_bytes(sale), &fields, buyer));
         let expires_at = self.expires_at(now);
         ProofOfWork { id: encode(&fields, &signature), salt: salt(&signature), difficulty, expires_at }
     }
@@ -121,7 +121,7 @@ impl Challenges {
     ) -> CaptchaChallenge {
         self.demand.count(now);
         let head = head(CAPTCHA, 0, nonce, now);
-        let (sale, answer) = (bytes_of(sale), as_compared(answer));
+        let (sale, answer) = (sale_bytes(sale), as_compared(answer));
         let answer_signature = keys.sign(Purpose::CaptchaAnswer, &answer_message(&sale, &head, &answer));
         let mut fields = [0; CAPTCHA_BYTES];
         fields[..HEAD_BYTES].copy_from_slice(&head);
@@ -143,7 +143,7 @@ impl Challenges {
     ) -> Result<(), ChallengeRefusal> {
         let mut buffer = [0; MAX_ID_BYTES];
         let challenge = Challenge::read(id, &mut buffer).ok_or(ChallengeRefusal::Failed)?;
-        let sale = bytes_of(sale);
+        let sale = sale_bytes(sale);
         let message = message(&sale, challenge.fields, buyer);
         let is_signed = keys.verifies(Purpose::Challenge, &message, challenge.signature);
         let issued_at = challenge.issued_at;
@@ -242,10 +242,6 @@ fn encode(fields: &[u8], signature: &Signature) -> String {
     bytes[..fields.len()].copy_from_slice(fields);
     bytes[fields.len()..length].copy_from_slice(signature);
     URL_SAFE_NO_PAD.encode(&bytes[..length])
-}
-
-fn bytes_of(sale: SaleId) -> [u8; 8] {
-    sale.as_u64().to_be_bytes()
 }
 
 /// The first field is the kind, which gives their length, and only the buyer's varies beyond that. So no two

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use penstock_domain::SaleId;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -26,6 +27,11 @@ const PURPOSES: [(Purpose, &[u8]); 4] = [
     (Purpose::Pass, b"penstock pass 1"),
     (Purpose::Ticket, b"penstock ticket 1"),
 ];
+
+/// How a sale stands in everything that is signed.
+pub(crate) fn sale_bytes(sale: SaleId) -> [u8; 8] {
+    sale.as_u64().to_be_bytes()
+}
 
 /// Which key signed, and what it made of the message.
 pub(crate) type Signature = [u8; SIGNATURE_BYTES];

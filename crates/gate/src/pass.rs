@@ -4,7 +4,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use penstock_domain::{BuyerId, SaleId, Timestamp};
 
-use crate::keys::{KeyRing, Purpose, SIGNATURE_BYTES, Signature};
+use crate::keys::{KeyRing, Purpose, SIGNATURE_BYTES, Signature, sale_bytes};
 
 const PREFIX: &str = "psp_";
 const DEADLINE_BYTES: usize = 8;
@@ -57,10 +57,6 @@ fn read(text: &[u8]) -> Option<([u8; DEADLINE_BYTES], Signature)> {
     let length = URL_SAFE_NO_PAD.decode_slice(encoded, &mut pass).ok()?;
     let (deadline, signature) = pass[..length].split_first_chunk()?;
     Some((*deadline, signature.try_into().ok()?))
-}
-
-fn sale_bytes(sale: SaleId) -> [u8; 8] {
-    sale.as_u64().to_be_bytes()
 }
 
 /// Only the last part varies in length, so that no two messages are the same bytes.

@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use penstock_domain::{BuyerId, SaleId};
 use sha2::{Digest as _, Sha256};
 
-use crate::keys::{KeyRing, Purpose, SIGNATURE_BYTES, Signature};
+use crate::keys::{KeyRing, Purpose, SIGNATURE_BYTES, Signature, sale_bytes};
 
 const BUYER_TAG_BYTES: usize = 8;
 const SEAL_BYTES: usize = BUYER_TAG_BYTES + SIGNATURE_BYTES;
@@ -69,13 +69,13 @@ impl Message {
 }
 
 fn message(sale: SaleId, number: u64, buyer_tag: &BuyerTag) -> Message {
-    Message { sale: sale.as_u64().to_be_bytes(), number: number.to_be_bytes(), buyer_tag: *buyer_tag }
+    Message { sale: sale_bytes(sale), number: number.to_be_bytes(), buyer_tag: *buyer_tag }
 }
 
 fn buyer_tag(sale: SaleId, buyer: &BuyerId) -> BuyerTag {
     let digest = Sha256::new()
         .chain_update(b"penstock buyer 1")
-        .chain_update(sale.as_u64().to_be_bytes())
+        .chain_update(sale_bytes(sale))
         .chain_update(buyer.as_str())
         .finalize();
     let mut tag = [0; BUYER_TAG_BYTES];
