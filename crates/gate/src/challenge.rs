@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     demand::Demand,
     keys::{KEY_ID_BYTES, KeyRing, Purpose, SIGNATURE_BYTES, Signature, TAG_BYTES, sale_bytes},
+    steady_time::SteadyTime,
     used::{Marked, Used},
 };
 
@@ -38,8 +39,9 @@ pub struct ChallengeOptions {
     pub easy_per_second: u32,
     /// So many redeemed challenges are remembered at most.
     pub max_used: usize,
-    /// What was given out before is refused, because nobody remembers whether it was redeemed.
-    pub started_at: Timestamp,
+    /// Drawn at random in each life of the process. What was given out in another life is refused, because nobody
+    /// remembers whether it was redeemed.
+    pub instance: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +82,10 @@ pub fn solves(salt: &str, answer: &str, difficulty: u8) -> bool {
 #[derive(Debug)]
 pub struct Challenges {
     options: ChallengeOptions,
+    instance: [u8; 8],
+    /// Moments in ids, of demand and of what was redeemed are of this time. If the clock is set back, nothing becomes
+    /// good again, and nothing new is taken for old.
+    time: SteadyTime,
     used: Used,
     demand: Demand,
 }
@@ -87,7 +93,8 @@ pub struct Challenges {
 impl Challenges {
     pub fn new(options: ChallengeOptions) -> Self {
         let used = Used::new(options.lifetime_seconds, options.max_used);
-        Self { options, used, demand: Demand::new(options.started_at) }
+        let instance = options.instance.to_be_bytes();
+        Self { options, instance, time: SteadyTime::default(), used, demand: Demand::new() }
     }
 
     /// `nonce` is random. `harder` is for those who take this instead of a captcha.
@@ -100,11 +107,12 @@ impl Challenges {
         nonce: u64,
         now: Timestamp,
     ) -> ProofOfWork {
-        let difficulty = self.difficulty_of(self.demand.count(now));
+        let issued_at = self.time.advance(now);
+        let difficulty = self.difficulty_of(self.demand.count(issued_at));
         let extra = if harder { HARDER_BITS } else { 0 };
         let difficulty = difficulty.saturating_add(extra).min(self.options.max_bits);
-        let fields = head(PROOF_OF_WORK, difficulty, nonce, now);
-        let signature = keys.sign(Purpose::Challenge, &message(&sale_bytes(sale), &fields, buyer));
+        let fields = head(PROOF_OF_WORK, difficulty, nonce, issued_at);
+        let signature = keys.sign(Purpose::Challenge, &self.message(&sale_bytes(sale), &fields, buyer));
         let expires_at = self.expires_at(now);
         ProofOfWork { id: encode(&fields, &signature), salt: salt(&signature), difficulty, expires_at }
     }
@@ -119,15 +127,16 @@ impl Challenges {
         nonce: u64,
         now: Timestamp,
     ) -> CaptchaChallenge {
-        self.demand.count(now);
-        let head = head(CAPTCHA, 0, nonce, now);
+        let issued_at = self.time.advance(now);
+        self.demand.count(issued_at);
+        let head = head(CAPTCHA, 0, nonce, issued_at);
         let (sale, answer) = (sale_bytes(sale), as_compared(answer));
         let answer_signature = keys.sign(Purpose::CaptchaAnswer, &answer_message(&sale, &head, &answer));
         let mut fields = [0; CAPTCHA_BYTES];
         fields[..HEAD_BYTES].copy_from_slice(&head);
         // The same key signs the whole, so its id need not stand there twice.
         fields[HEAD_BYTES..].copy_from_slice(&answer_signature[KEY_ID_BYTES..]);
-        let signature = keys.sign(Purpose::Challenge, &message(&sale, &fields, buyer));
+        let signature = keys.sign(Purpose::Challenge, &self.message(&sale, &fields, buyer));
         CaptchaChallenge { id: encode(&fields, &signature), expires_at: self.expires_at(now) }
     }
 
@@ -144,10 +153,10 @@ impl Challenges {
         let mut buffer = [0; MAX_ID_BYTES];
         let challenge = Challenge::read(id, &mut buffer).ok_or(ChallengeRefusal::Failed)?;
         let sale = sale_bytes(sale);
-        let message = message(&sale, challenge.fields, buyer);
+        let message = self.message(&sale, challenge.fields, buyer);
         let is_signed = keys.verifies(Purpose::Challenge, &message, challenge.signature);
-        let issued_at = challenge.issued_at;
-        if !is_signed || now >= self.expires_at(issued_at) || issued_at < self.options.started_at {
+        let (issued_at, now) = (challenge.issued_at, self.time.advance(now));
+        if !is_signed || now >= self.expires_at(issued_at) {
             return Err(ChallengeRefusal::Failed);
         }
         // Before the answer is looked at, so that nobody tries many answers at the same time.
@@ -161,7 +170,7 @@ impl Challenges {
 
     /// Of a proof of work that would be given out now.
     pub fn difficulty(&self, now: Timestamp) -> u8 {
-        self.difficulty_of(self.demand.per_second(now))
+        self.difficulty_of(self.demand.per_second(self.time.advance(now)))
     }
 
     fn difficulty_of(&self, per_second: f64) -> u8 {
@@ -173,6 +182,12 @@ impl Challenges {
 
     fn expires_at(&self, issued_at: Timestamp) -> Timestamp {
         issued_at.plus_seconds(self.options.lifetime_seconds)
+    }
+
+    /// The first field is the kind, which gives their length, and only the buyer's varies beyond that. So no two
+    /// messages are the same bytes.
+    fn message<'a>(&'a self, sale: &'a [u8; 8], fields: &'a [u8], buyer: &'a BuyerId) -> [&'a [u8]; 4] {
+        [sale, &self.instance, fields, buyer.as_str().as_bytes()]
     }
 }
 
@@ -244,12 +259,6 @@ fn encode(fields: &[u8], signature: &Signature) -> String {
     URL_SAFE_NO_PAD.encode(&bytes[..length])
 }
 
-/// The first field is the kind, which gives their length, and only the buyer's varies beyond that. So no two
-/// messages are the same bytes.
-fn message<'a>(sale: &'a [u8; 8], fields: &'a [u8], buyer: &'a BuyerId) -> [&'a [u8]; 3] {
-    [sale, fields, buyer.as_str().as_bytes()]
-}
-
 /// The nonce in the head keeps two challenges with the same answer from looking alike.
 fn answer_message<'a>(sale: &'a [u8; 8], head: &'a [u8; HEAD_BYTES], answer: &'a str) -> [&'a [u8]; 3] {
     [sale, head, answer.as_bytes()]
@@ -286,7 +295,7 @@ mod tests {
         max_bits: 10,
         easy_per_second: 100,
         max_used: 1_000,
-        started_at: START,
+        instance: 5,
     };
     const FAILED: Result<(), ChallengeRefusal> = Err(ChallengeRefusal::Failed);
 
@@ -401,8 +410,8 @@ mod tests {
         let challenges = Challenges::new(OPTIONS);
         let (first, second) = (captcha(&challenges, 1), captcha(&challenges, 2));
         let redeem_at = |id, now| challenges.redeem(&ring(), sale(), &ann(), id, "KdM7x", now);
-        assert_eq!(redeem_at(&first.id, first.expires_at), FAILED);
-        assert_eq!(redeem_at(&second.id, second.expires_at.plus_millis(-1)), Ok(()));
+        assert_eq!(redeem_at(&first.id, first.expires_at.plus_millis(-1)), Ok(()));
+        assert_eq!(redeem_at(&second.id, second.expires_at), FAILED);
     }
 
     #[test]
@@ -448,12 +457,42 @@ mod tests {
 
     #[test]
     fn a_restart_refuses_what_was_given_out_before() {
-        let captcha = captcha(&Challenges::new(OPTIONS), 1);
-        let restarted = Challenges::new(ChallengeOptions { started_at: START.plus_millis(1), ..OPTIONS });
-        assert_eq!(
-            restarted.redeem(&ring(), sale(), &ann(), &captcha.id, "KdM7x", START.plus_seconds(1)),
-            FAILED
-        );
+        let before = Challenges::new(OPTIONS);
+        let (captcha, work) = (captcha(&before, 1), proof_of_work(&before, 2));
+        let answer = answer_to(&work);
+        // Whatever the clock says after the restart, also the very same moment or an earlier one.
+        for now in [START, START.plus_seconds(1), START.plus_millis(-3_600_000)] {
+            let restarted = Challenges::new(ChallengeOptions { instance: 6, ..OPTIONS });
+            for (id, answer) in [(&captcha.id, "KdM7x"), (&work.id, &answer)] {
+                assert_eq!(restarted.redeem(&ring(), sale(), &ann(), id, answer, now), FAILED);
+            }
+        }
+        assert_eq!(redeem(&before, &captcha.id, "KdM7x"), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_refuses_nothing_new_and_makes_nothing_good_again() {
+        let challenges = Challenges::new(OPTIONS);
+        let ask_at = |nonce, now| challenges.captcha(&ring(), sale(), &ann(), "KdM7x", nonce, now);
+        let redeem_at = |id: &str, now| challenges.redeem(&ring(), sale(), &ann(), id, "KdM7x", now);
+        // A steady stream, so that what was redeemed at first is forgotten already.
+        let mut now = START;
+        let mut redeemed = Vec::new();
+        for nonce in 0..400 {
+            now = START.plus_seconds(nonce as u32);
+            let captcha = ask_at(nonce, now);
+            assert_eq!(redeem_at(&captcha.id, now), Ok(()));
+            redeemed.push((captcha.id, now));
+        }
+        let (unused, back) = (ask_at(400, now), now.plus_millis(-3_600_000));
+        let fresh = ask_at(401, back);
+        assert_eq!(fresh.expires_at, back.plus_seconds(LIFETIME_SECONDS));
+        assert_eq!(redeem_at(&fresh.id, back), Ok(()));
+        for (id, used_at) in &redeemed {
+            assert_eq!(redeem_at(id, back), FAILED);
+            assert_eq!(redeem_at(id, used_at.plus_millis(-3_600_000)), FAILED);
+        }
+        assert_eq!(redeem_at(&unused.id, back.plus_seconds(LIFETIME_SECONDS)), FAILED, "it still expires");
     }
 
     #[test]

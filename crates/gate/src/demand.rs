@@ -21,8 +21,9 @@ struct Measure {
 }
 
 impl Demand {
-    pub(crate) fn new(now: Timestamp) -> Self {
-        Self(Mutex::new(Measure { level: 0.0, at: now }))
+    pub(crate) fn new() -> Self {
+        // Before any moment that can be handed in.
+        Self(Mutex::new(Measure { level: 0.0, at: Timestamp::from_millis(i64::MIN) }))
     }
 
     /// Counts one, and gives how many there are in a second.
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_steady_stream_is_measured_within_a_few_percent() {
-        let demand = Demand::new(START);
+        let demand = Demand::new();
         let now = count_steadily(&demand, 5, START, 5_000);
         let measured = demand.per_second(now);
         assert!((4_850.0..5_150.0).contains(&measured), "{measured}");
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_is_over_fades_within_seconds() {
-        let demand = Demand::new(START);
+        let demand = Demand::new();
         let now = count_steadily(&demand, 5, START, 5_000);
         let measured = demand.per_second(now.plus_seconds(10));
         assert!(measured < 1.0, "{measured}");
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn threads_that_overtake_each_other_do_not_fade_the_measure() {
-        let demand = Demand::new(START);
+        let demand = Demand::new();
         for _ in 0..1_000 {
             demand.count(START);
             demand.count(START.plus_millis(-3));
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_measure_goes_on_fading_after_the_clock_stepped_back() {
-        let demand = Demand::new(START);
+        let demand = Demand::new();
         let now = count_steadily(&demand, 1, START, 2_000).plus_millis(-3_600_000);
         demand.count(now);
         let measured = demand.per_second(now.plus_seconds(10));

@@ -47,7 +47,7 @@ impl Gate {
                 max_bits: options.pow_max_bits,
                 easy_per_second: options.pow_easy_per_second,
                 max_used: options.max_used_challenges,
-                started_at,
+                instance: getrandom::u64().unwrap_or(started_at.as_millis() as u64),
             }),
             pictures: Pictures::new(options.captcha_pool),
             in_flight: Arc::new(Shedding::new(options.in_flight)),
