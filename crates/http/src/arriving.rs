@@ -45,6 +45,9 @@ impl Arriving {
     pub(crate) fn new(body: Incoming, pulse: &Arc<Pulse>) -> Self {
         if body.is_end_stream() {
             pulse.arrived();
+        } else {
+            // The lane has not seen it begin if hyper read its head together with the request before.
+            pulse.arriving();
         }
         Self { body, pulse: Arc::clone(pulse) }
     }

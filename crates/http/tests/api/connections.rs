@@ -133,6 +133,28 @@ fn a_second_request_has_no_more_time_than_the_first() {
     expect_ended(&shop, "slow", 4);
 }
 
+/// Hyper has read the second head together with the first request, so nothing of it ever passes the lane.
+#[test]
+fn a_body_that_never_comes_is_not_waited_for_even_if_its_head_came_with_another_request() {
+    let shop = impatient_shop();
+    let sale = shop.sale(5);
+    let odd = "POST /nowhere HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    let otp = "POST /api/v1/otp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let heads = [
+        format!("{otp}content-length: 1000\r\n\r\n"),
+        format!("{otp}transfer-encoding: chunked\r\n\r\n"),
+        claim_head(&sale, "content-length: 1000\r\n"),
+    ];
+    for (number, head) in (1..).zip(heads) {
+        let mut client = shop.client();
+        client.send_raw(format!("{odd}{head}").as_bytes());
+        assert_eq!(client.receive(false).map(|answer| answer.status), Some(404), "{head}");
+        client.receive(false).unwrap_or_else(|| panic!("no answer: {head}")).problem(408, "request_timeout");
+        assert!(client.receive(false).is_none(), "the connection is over: {head}");
+        expect_ended(&shop, "slow", number);
+    }
+}
+
 #[test]
 fn who_asks_in_one_piece_is_not_disturbed_by_who_does_not() {
     let shop = impatient_shop();
