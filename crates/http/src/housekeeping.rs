@@ -1,24 +1,32 @@
 //! What the server loads before it serves, and what it does beside serving.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use penstock_domain::{ChallengeKind, SaleState};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{MissedTickBehavior, interval},
 };
 
 use crate::{
     app::App,
     gate::rooms::{self, Complaint},
     identity::SessionId,
+    niceness::let_others_go_first,
     storefront::Shelf,
 };
 
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
+/// Pictures are drawn with what the workers leave.
+const PAINTER_NICENESS: i32 = 15;
 
 /// Loads the ended sessions, the details of the published sales, and their waiting rooms.
 pub(crate) async fn load(app: &Arc<App>) -> Result<(), RecordsError> {
@@ -75,18 +83,31 @@ async fn take_up_secrets(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Draws pictures ahead, as long as a sale wants them, so that no request has to.
+/// Draws pictures ahead, as long as a sale wants them, so that no request has to. The painter has a thread of its own,
+/// because priorities belong to threads. Nobody waits for it to end: it holds nothing that a stop needs.
 async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
-    loop {
-        let wanted = app.storefront.all().iter().any(|shelf| wants_pictures(&app, shelf));
-        let drawn = wanted && {
-            let app = Arc::clone(&app);
-            tokio::task::spawn_blocking(move || app.gate.pictures.paint_one()).await.unwrap_or(false)
-        };
-        let pause = if drawn { BETWEEN_PICTURES } else { COMPLETE_EVERY };
-        if timeout(pause, stop.wait_for(|stop| *stop)).await.is_ok() {
-            return;
+    let stopping = stop.clone();
+    match thread::Builder::new().name("painter".to_owned()).spawn(move || paint_until(&app, &stopping)) {
+        Ok(painter) => {
+            // An error means that the server was dropped.
+            let _ = stop.wait_for(|stop| *stop).await;
+            painter.thread().unpark();
         }
+        Err(error) => {
+            tracing::error!(%error, "there is no thread to draw pictures; captchas are answered `busy`")
+        }
+    }
+}
+
+fn paint_until(app: &App, stop: &watch::Receiver<bool>) {
+    let_others_go_first(PAINTER_NICENESS);
+    // That it can't be asked means that the server was dropped.
+    while !*stop.borrow() && stop.has_changed().is_ok() {
+        let wanted = app.storefront.all().iter().any(|shelf| wants_pictures(app, shelf));
+        // The panic itself was logged by the process's hook. The next picture is another one.
+        let drawn =
+            wanted && catch_unwind(AssertUnwindSafe(|| app.gate.pictures.paint_one())).unwrap_or(false);
+        thread::park_timeout(if drawn { BETWEEN_PICTURES } else { COMPLETE_EVERY });
     }
 }
 

@@ -22,6 +22,7 @@ mod json;
 mod lane;
 mod me;
 mod metrics;
+mod niceness;
 mod openapi;
 mod options;
 mod orders;

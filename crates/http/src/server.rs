@@ -12,7 +12,6 @@ use std::{
 use futures_util::FutureExt as _;
 use penstock_ledger::Ledger;
 use penstock_records::{Records, RecordsError};
-use rustix::process::setpriority_process;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::TcpListener,
@@ -28,6 +27,7 @@ use crate::{
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
+    niceness::let_others_go_first,
     options::Options,
     peer::Remote,
     per_address::PerAddress,
@@ -159,9 +159,7 @@ impl Worker {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (finished, is_finished) = oneshot::channel();
         thread::Builder::new().name(format!("http-{}", self.number)).spawn(move || {
-            if let Err(error) = setpriority_process(None, NICENESS) {
-                tracing::warn!(%error, "the priority of a worker could not be set");
-            }
+            let_others_go_first(NICENESS);
             let served = runtime.block_on(self.run(listener));
             if let Err(error) = served {
                 tracing::error!(%error, "a worker could not serve");
