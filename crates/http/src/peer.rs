@@ -3,7 +3,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use axum::{extract::FromRequestParts, http::request::Parts};
@@ -61,16 +61,27 @@ impl Remote {
         }
     }
 
+    /// Whether nothing on this connection is limited by address. If what comes on it was forwarded, that is hardly
+    /// what the operator wants.
+    fn is_exempt(self) -> bool {
+        matches!(self, Self::Client(address) if AddressKey::of(address).is_none())
+    }
+
     /// Where a request on this connection comes from. `forwarded` are its `X-Forwarded-For` headers in their
     /// order. Each proxy writes the address it sees at the end, so only the end can be believed: from there, the
     /// first address that is no proxy of ours is the client's. What stands before it, the client may have made up.
     pub(crate) fn peer<'a>(
         self,
-        forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
+        mut forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
         trusted: &[IpNet],
     ) -> Peer {
         let proxy = match self {
-            Self::Client(address) => return Peer(address),
+            Self::Client(address) => {
+                if self.is_exempt() && forwarded.next().is_some() {
+                    warn_of_unnamed_proxy();
+                }
+                return Peer(address);
+            }
             Self::Proxy(address) => address,
         };
         let mut farthest = proxy;
@@ -84,6 +95,17 @@ impl Remote {
         }
         Peer(farthest)
     }
+}
+
+/// Says once that the limits by address are off for all who come through a proxy on this machine.
+fn warn_of_unnamed_proxy() {
+    static WARNED: Once = Once::new();
+    WARNED.call_once(|| {
+        tracing::warn!(
+            "requests from this machine carry X-Forwarded-For, but http.trusted_proxies does not name it: as loopback is \
+             exempt, limits by address don't apply to anybody who comes through that proxy"
+        );
+    });
 }
 
 fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
@@ -149,6 +171,18 @@ mod tests {
         assert_eq!(peer("10.1.2.3", &["[2001:db8::7]:4711"]), "2001:db8::7");
         assert_eq!(peer("10.1.2.3", &["[2001:db8::7]"]), "2001:db8::7");
         assert_eq!(peer("10.1.2.3", &["::ffff:198.51.100.1"]), "198.51.100.1");
+    }
+
+    #[test]
+    fn who_comes_from_this_machine_and_is_not_trusted_escapes_the_limits_by_address() {
+        let is_exempt =
+            |address: &str, trusted: &[IpNet]| Remote::new(address.parse().unwrap(), trusted).is_exempt();
+        assert!(is_exempt("127.0.0.1", &trusted()) && is_exempt("::1", &trusted()));
+        assert!(
+            !is_exempt("127.0.0.1", &["127.0.0.0/8".parse().unwrap()]),
+            "a trusted proxy names its clients"
+        );
+        assert!(!is_exempt("198.51.100.1", &trusted()) && !is_exempt("10.1.2.3", &trusted()));
     }
 
     #[test]
