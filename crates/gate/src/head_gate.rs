@@ -55,6 +55,11 @@ impl HeadGate {
         passes.live.contains_key(&self.hasher.hash_one(buyer)) || self.room(&passes, available).is_ok()
     }
 
+    /// Whether this buyer has a pass that is neither used nor over.
+    pub fn has_live(&self, buyer: &BuyerId, now: Timestamp) -> bool {
+        self.passes_at(now).live.contains_key(&self.hasher.hash_one(buyer))
+    }
+
     /// The deadline of this buyer's pass: that of the one he has, or of a new one if there is room for it.
     pub fn take(
         &self,
