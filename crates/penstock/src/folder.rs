@@ -45,29 +45,50 @@ pub(crate) struct KeptSecrets {
     pub(crate) previous: Option<String>,
 }
 
-/// The secrets kept in the folder; the first is made on first use. Only their owner can read the file.
+/// The secrets kept in the folder; the first is made on first use. Only their owner can read the file. It is for the
+/// start of a server: one that runs has secrets already.
+pub(crate) fn secrets_or_new(path: &Path) -> anyhow::Result<KeptSecrets> {
+    if let Some(kept) = find_secrets(path)? {
+        return Ok(kept);
+    }
+    let current = random_secret()?;
+    keep(path, &current, None)?;
+    Ok(KeptSecrets { current, previous: None })
+}
+
+/// The secrets kept in the folder. That there are none is an error.
 pub(crate) fn secrets(path: &Path) -> anyhow::Result<KeptSecrets> {
+    let file = path.join(SECRET_FILE);
+    find_secrets(path)?.with_context(|| {
+        format!("{} is missing: put it back from a copy; without it the next start makes a new one, and all that was \
+                 signed so far is void", file.display())
+    })
+}
+
+fn find_secrets(path: &Path) -> anyhow::Result<Option<KeptSecrets>> {
     let file = path.join(SECRET_FILE);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let current = random_secret()?;
-            keep(path, &current, None)?;
-            return Ok(KeptSecrets { current, previous: None });
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
     };
     let mut secrets = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match secrets.next() {
         Some(current) if current.len() >= SECRET_BYTES => {
-            Ok(KeptSecrets { current: current.to_owned(), previous: secrets.next().map(str::to_owned) })
+            let (current, previous) = (current.to_owned(), secrets.next().map(str::to_owned));
+            Ok(Some(KeptSecrets { current, previous }))
         }
-        _ => bail!("{} is too short to be a secret; delete it to get a new one", file.display()),
+        _ => bail!(
+            "{} is too short to be a secret: put it back from a copy, or delete it while no server runs; then the next \
+             start makes a new one, and all that was signed so far is void",
+            file.display()
+        ),
     }
 }
 
 /// Puts a new secret before the old one. A server that runs on the folder takes it up by itself.
 pub(crate) fn rotate_secret(path: &Path) -> anyhow::Result<()> {
+    // With another one in its place, a server that runs would forget the one it signs with.
     let old = secrets(path)?.current;
     keep(path, &random_secret()?, Some(&old))
 }
@@ -194,24 +215,35 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("deep").join("data");
         let _folder = DataFolder::open(&path).unwrap();
-        let first = secrets(&path).unwrap();
+        let first = secrets_or_new(&path).unwrap();
         assert_eq!(first.current.len(), 2 * SECRET_BYTES);
+        assert_eq!(secrets_or_new(&path).unwrap().current, first.current);
         assert_eq!(secrets(&path).unwrap().current, first.current);
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join(SECRET_FILE))), (0o700, 0o600));
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_is_not_rotated() {
+        let place = tempfile::tempdir().unwrap();
+        let refusal = rotate_secret(place.path()).unwrap_err().to_string();
+        assert!(refusal.contains("is missing"), "{refusal}");
+        assert!(!place.path().join(SECRET_FILE).exists());
     }
 
     #[test]
     fn a_rotation_keeps_the_secret_before_and_no_more() {
         let place = tempfile::tempdir().unwrap();
-        let first = secrets(place.path()).unwrap().current;
+        let first = secrets_or_new(place.path()).unwrap().current;
         rotate_secret(place.path()).unwrap();
         let second = secrets(place.path()).unwrap();
         assert_ne!(second.current, first);
         assert_eq!(second.previous, Some(first));
         rotate_secret(place.path()).unwrap();
         assert_eq!(secrets(place.path()).unwrap().previous, Some(second.current));
-        let mode = fs::metadata(place.path().join(SECRET_FILE)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode(&place.path().join(SECRET_FILE)), 0o600);
     }
 }
