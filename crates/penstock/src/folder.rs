@@ -14,6 +14,7 @@ use anyhow::{Context as _, bail};
 const LAYOUT_VERSION: u32 = 1;
 const SECRET_BYTES: usize = 32;
 const SECRET_FILE: &str = "secret";
+pub(crate) const ROOMS_FOLDER: &str = "rooms";
 
 /// An open data folder. The lock is held as long as this lives.
 #[derive(Debug)]
@@ -33,8 +34,17 @@ impl DataFolder {
             None => write_durably(path, "VERSION", format!("{LAYOUT_VERSION}\n").as_bytes(), 0o644)
                 .with_context(|| format!("the data folder {} can't be written to", path.display()))?,
         }
+        make_rooms(path)
+            .with_context(|| format!("{} can't be created", path.join(ROOMS_FOLDER).display()))?;
         Ok(Self { _lock: lock })
     }
+}
+
+/// Makes the folder of the waiting rooms, and makes that durable: a room that is synced in a folder which a power cut
+/// takes away is lost all the same.
+fn make_rooms(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.join(ROOMS_FOLDER))?;
+    File::open(path)?.sync_all()
 }
 
 /// The secrets kept in a data folder.
@@ -224,6 +234,14 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn an_open_folder_has_a_place_for_waiting_rooms_that_nobody_else_can_read() {
+        let place = tempfile::tempdir().unwrap();
+        drop(DataFolder::open(place.path()).unwrap());
+        assert_eq!(mode(&place.path().join(ROOMS_FOLDER)), 0o700);
+        DataFolder::open(place.path()).unwrap();
     }
 
     #[test]

@@ -12,6 +12,7 @@ use penstock_http::RoomStore;
 
 use crate::folder;
 
+/// The folder is there, and durable, since the data folder was opened.
 #[derive(Debug)]
 pub(crate) struct RoomFiles {
     folder: PathBuf,
@@ -19,7 +20,7 @@ pub(crate) struct RoomFiles {
 
 impl RoomFiles {
     pub(crate) fn new(data: &Path) -> Self {
-        Self { folder: data.join("rooms") }
+        Self { folder: data.join(folder::ROOMS_FOLDER) }
     }
 
     fn name(sale: SaleId) -> String {
@@ -37,7 +38,6 @@ impl RoomStore for RoomFiles {
     }
 
     fn save(&self, sale: SaleId, state: &RoomState) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
         folder::write_durably(&self.folder, &Self::name(sale), &serde_json::to_vec(state)?, 0o600)
     }
 }
@@ -45,10 +45,12 @@ impl RoomStore for RoomFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::DataFolder;
 
     #[test]
     fn a_room_reads_back_as_written() {
         let place = tempfile::tempdir().unwrap();
+        let _folder = DataFolder::open(place.path()).unwrap();
         let rooms = RoomFiles::new(place.path());
         let (sale, other) = (SaleId::from_random(1), SaleId::from_random(2));
         assert_eq!(rooms.load(sale).unwrap(), None);
@@ -61,10 +63,11 @@ mod tests {
     #[test]
     fn a_damaged_room_is_an_error_and_not_a_new_room() {
         let place = tempfile::tempdir().unwrap();
+        let _folder = DataFolder::open(place.path()).unwrap();
         let rooms = RoomFiles::new(place.path());
         let sale = SaleId::from_random(1);
         rooms.save(sale, &RoomState::new([9; 32])).unwrap();
-        fs::write(place.path().join("rooms").join(RoomFiles::name(sale)), "{").unwrap();
+        fs::write(rooms.folder.join(RoomFiles::name(sale)), "{").unwrap();
         assert!(rooms.load(sale).is_err());
     }
 }
