@@ -22,6 +22,9 @@ pub struct RoomState {
     /// So many of those could still buy: they had a turn or a pass that was not over.
     #[serde(default)]
     pub open: u64,
+    /// From this place up to `admitted`, turns were not over.
+    #[serde(default)]
+    pub open_from: u64,
     /// Numbers below have been given out, except for uncertain ones.
     pub issued: u64,
     /// Numbers that were reserved when the process was killed. Few of them, if any, were given out.
@@ -38,7 +41,16 @@ pub struct Uncertain {
 impl RoomState {
     /// A new room, decided by 32 random bytes.
     pub fn new(seed: [u8; 32]) -> Self {
-        Self { seed, reserved: 0, early: None, admitted: 0, open: 0, issued: 0, uncertain: Vec::new() }
+        Self {
+            seed,
+            reserved: 0,
+            early: None,
+            admitted: 0,
+            open: 0,
+            open_from: 0,
+            issued: 0,
+            uncertain: Vec::new(),
+        }
     }
 
     /// After a restart: numbers go on at `reserved`, and what lies between is uncertain. After an orderly stop
@@ -63,6 +75,7 @@ impl fmt::Debug for RoomState {
             .field("early", &self.early)
             .field("admitted", &self.admitted)
             .field("open", &self.open)
+            .field("open_from", &self.open_from)
             .field("issued", &self.issued)
             .field("uncertain", &self.uncertain)
             .finish_non_exhaustive()

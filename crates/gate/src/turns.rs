@@ -1,7 +1,7 @@
 //! Whose turn it is: the admissions of the last while, as steps of places, and how many of each step have not
 //! taken a pass yet. Places only; it knows no numbers, no sale and no clock.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use penstock_domain::Timestamp;
 
@@ -17,6 +17,8 @@ struct Step {
     began_at: Timestamp,
     /// The turn of everybody in the step ends here.
     until: Timestamp,
+    /// Those who are pending are counted on until here.
+    kept_until: Timestamp,
     from: u64,
     to: u64,
     /// People who may still take a pass and are counted on.
@@ -61,27 +63,32 @@ impl Turns {
         Self { steps: VecDeque::new(), turn_millis, step_millis, pending: 0, taken_lately: 0 }
     }
 
-    /// The places below `admitted` had their turn before a restart. They get a new one; `open` of them are expected to
-    /// use it.
-    pub(crate) fn restore(&mut self, admitted: u64, open: u64, now: Timestamp) {
-        self.admit(0, admitted, open, now);
-        // What follows is a step of its own.
-        self.steps.iter_mut().for_each(|step| step.began_at = now.plus_millis(-self.step_millis));
+    /// These places had their turn when the process ended. They get a new one. `open` people, who had a turn or a pass
+    /// then, are counted on until the new turn is over and no pass from before is good any more.
+    pub(crate) fn restore(&mut self, places: Range<u64>, open: u64, pass_seconds: u32, now: Timestamp) {
+        self.admit(places.start, places.end, open, now);
+        for step in &mut self.steps {
+            step.kept_until = step.kept_until.max(now.plus_seconds(pass_seconds));
+            // What follows is a step of its own.
+            step.began_at = now.plus_millis(-self.step_millis);
+        }
     }
 
     /// The places `from..to` have their turn; `counted` of them are expected to use it.
     pub(crate) fn admit(&mut self, from: u64, to: u64, counted: u64, now: Timestamp) {
         let until = now.plus_millis(self.turn_millis);
+        let kept_until = until.plus_millis(GRACE_MILLIS);
         self.pending += counted;
         match self.steps.back_mut() {
             Some(last) if now.millis_since(last.began_at) < self.step_millis => {
                 last.to = to;
                 last.until = until;
+                last.kept_until = kept_until;
                 last.pending += counted;
             }
             _ => {
-                let taken = Vec::new();
-                self.steps.push_back(Step { began_at: now, until, from, to, pending: counted, taken });
+                let (pending, taken) = (counted, Vec::new());
+                self.steps.push_back(Step { began_at: now, until, kept_until, from, to, pending, taken });
             }
         }
     }
@@ -89,12 +96,9 @@ impl Turns {
     /// Forgets the turns that are over. True: since `before`, somebody's turn has ended.
     pub(crate) fn settle(&mut self, before: Timestamp, now: Timestamp) -> bool {
         let ended = self.steps.iter().any(|step| step.until > before && step.until <= now);
-        while let Some(step) = self.steps.front()
-            && now.millis_since(step.until) >= GRACE_MILLIS
-        {
-            self.pending -= step.pending;
-            self.steps.pop_front();
-        }
+        // Not only the first: what was restored may be kept longer than what came after.
+        self.steps.retain(|step| now < step.kept_until);
+        self.pending = self.steps.iter().map(|step| step.pending).sum();
         self.taken_lately = 0;
         ended
     }
@@ -104,7 +108,13 @@ impl Turns {
         for step in &mut self.steps {
             step.began_at = step.began_at.plus_millis(millis);
             step.until = step.until.plus_millis(millis);
+            step.kept_until = step.kept_until.plus_millis(millis);
         }
+    }
+
+    /// From this place on, turns were not over at this moment. None: all were.
+    pub(crate) fn first_open(&self, now: Timestamp) -> Option<u64> {
+        self.steps.iter().find(|step| now < step.until).map(|step| step.from)
     }
 
     /// When the turn of this place ends. None: it is over, or it has not begun.
@@ -200,9 +210,10 @@ mod tests {
     #[test]
     fn who_was_admitted_before_a_restart_has_a_new_turn_and_counts_as_far_as_it_was_open() {
         let mut turns = Turns::lasting(60);
-        turns.restore(1_000_000, 1, at(0));
+        turns.restore(5..1_000_000, 1, 0, at(0));
         turns.admit(1_000_000, 1_000_002, 2, at(10));
-        assert_eq!(turns.until(0, at(59_999)), Some(at(60_000)));
+        assert_eq!(turns.until(5, at(59_999)), Some(at(60_000)));
+        assert_eq!(turns.until(4, at(0)), None, "this turn was over before");
         assert_eq!(turns.until(1_000_001, at(0)), Some(at(60_010)));
         assert_eq!(turns.pending(), 3);
         turns.taken(7, true);
@@ -210,6 +221,34 @@ mod tests {
         assert_eq!(turns.pending(), 2);
         turns.taken(1_000_001, true);
         assert_eq!(turns.pending(), 1);
+    }
+
+    #[test]
+    fn who_was_restored_is_counted_on_as_long_as_an_old_pass_may_be_good_and_what_came_after_is_not() {
+        let mut turns = Turns::lasting(60);
+        turns.restore(5..10, 7, 300, at(0));
+        turns.admit(10, 12, 2, at(10));
+        assert_eq!(turns.first_open(at(0)), Some(5));
+        assert_eq!((turns.until(5, at(60_000)), turns.first_open(at(60_000))), (None, Some(10)));
+        turns.settle(at(60_000), at(61_000));
+        assert_eq!((turns.pending(), turns.first_open(at(61_000))), (7, None));
+        turns.admit(12, 13, 1, at(61_000));
+        assert_eq!(turns.until(12, at(61_000)), Some(at(121_000)));
+        turns.settle(at(61_000), at(299_999));
+        assert_eq!(turns.pending(), 7);
+        turns.settle(at(299_999), at(300_000));
+        assert_eq!(turns.pending(), 0);
+    }
+
+    #[test]
+    fn passes_of_those_whose_turn_was_over_are_counted_on_without_a_turn() {
+        let mut turns = Turns::lasting(60);
+        turns.restore(10..10, 3, 300, at(0));
+        turns.admit(10, 12, 2, at(0));
+        assert_eq!(turns.pending(), 5);
+        assert_eq!((turns.until(9, at(0)), turns.until(10, at(0))), (None, Some(at(60_000))));
+        turns.taken(10, true);
+        assert_eq!(turns.pending(), 4);
     }
 
     #[test]

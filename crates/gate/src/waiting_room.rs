@@ -32,6 +32,8 @@ const UNKNOWN: u64 = f64::NAN.to_bits();
 pub struct RoomOptions {
     /// How long somebody whose turn has come may take to ask for a pass.
     pub turn_seconds: u32,
+    /// How long a pass is good. Passes from before a restart are counted on for so long.
+    pub pass_seconds: u32,
     /// At most so many people are admitted each second; 0 is taken for 1.
     pub admissions_per_second: u32,
 }
@@ -125,8 +127,8 @@ struct Admission {
 
 impl WaitingRoom {
     /// A new room has `RoomState::new(seed)`. A restored one goes on at `reserved`, so that no number is given out
-    /// twice. Those admitted before have a full new turn from the first tick on, and as many of them are counted on
-    /// as had an open turn or a live pass then.
+    /// twice. Those whose turn was not over have a full new one from the first tick on, and as many people are counted
+    /// on as had an open turn or a live pass then.
     pub fn new(sale: SaleId, state: RoomState, options: RoomOptions) -> Self {
         let state = state.restored();
         let draw = state.early.map(|early| Draw::new(&state.seed, sale, early));
@@ -196,7 +198,8 @@ impl WaitingRoom {
         let Some(before) = admission.ticked_at else {
             let admitted = self.admitted.load(Relaxed);
             if admitted > 0 {
-                admission.turns.restore(admitted, admission.open, now);
+                let places = admission.durable.open_from.min(admitted)..admitted;
+                admission.turns.restore(places, admission.open, self.options.pass_seconds, now);
             }
             return 0;
         };
@@ -323,12 +326,19 @@ impl WaitingRoom {
     }
 
     fn state(&self, admission: &Admission, reserved: u64) -> RoomState {
+        let admitted = self.admitted.load(Relaxed);
+        let open_from = match admission.ticked_at {
+            Some(ticked_at) => admission.turns.first_open(ticked_at).unwrap_or(admitted),
+            // The new turns of those who were restored have not begun.
+            None => admission.durable.open_from,
+        };
         RoomState {
             seed: self.seed.0,
             reserved,
             early: admission.frozen,
-            admitted: self.admitted.load(Relaxed),
+            admitted,
             open: admission.open,
+            open_from,
             issued: self.numbers.issued(),
             uncertain: self.uncertain.clone(),
         }
@@ -376,7 +386,7 @@ impl WaitingRoom {
             admission.turns.until(place, now)
         } else {
             // Just restored: the new turn begins with the first tick.
-            Some(now.plus_seconds(self.options.turn_seconds))
+            (place >= admission.durable.open_from).then(|| now.plus_seconds(self.options.turn_seconds))
         };
         until.map_or(TicketState::Gone(GoneReason::TurnOver), |until| TicketState::Admitted { until })
     }

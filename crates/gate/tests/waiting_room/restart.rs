@@ -6,8 +6,16 @@ use super::*;
 
 const OPEN: i64 = OPENS_AT_MILLIS;
 
+/// A pass lasts much longer than a turn.
+const LONG_PASSES: RoomOptions = RoomOptions { pass_seconds: 10 * TURN_SECONDS, ..OPTIONS };
+const TURN_MILLIS: i64 = TURN_SECONDS as i64 * SECOND;
+
 fn restored(state: RoomState) -> WaitingRoom {
-    let room = WaitingRoom::new(sale(), state, OPTIONS);
+    restored_with(state, OPTIONS)
+}
+
+fn restored_with(state: RoomState, options: RoomOptions) -> WaitingRoom {
+    let room = WaitingRoom::new(sale(), state, options);
     save(&room);
     room
 }
@@ -120,6 +128,83 @@ fn who_has_bought_before_a_crash_does_not_block_the_others() {
     let again = restored(durable(&room, OPEN + 3 * SECOND, &status(0)));
     tick(&again, &status(100), 0, OPEN + 4 * SECOND);
     assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
+}
+
+#[test]
+fn whose_turn_was_over_before_a_restart_has_no_new_one() {
+    let room = opened_with(500, OPTIONS);
+    let order = in_order(&room, 500);
+    let state_of = |room: &WaitingRoom, place: usize, millis: i64| {
+        room.standing(order[place], &status(100), at(millis)).state
+    };
+    tick(&room, &status(100), 0, OPEN + SECOND);
+    let mut now = OPEN + TURN_MILLIS + 2 * SECOND;
+    tick(&room, &status(100), 0, now);
+    let state = durable(&room, now + SECOND, &status(100));
+    assert_eq!((state.admitted, state.open_from), (200, 100));
+    // Twice, the second time before the first tick.
+    let again = restored(restored(state).closing_state());
+    now += 1_000 * SECOND;
+    for tick_first in [false, true] {
+        if tick_first {
+            tick(&again, &status(100), 0, now);
+        }
+        for place in [0, 99] {
+            assert_eq!(state_of(&again, place, now), TURN_OVER, "place {place}");
+        }
+        let until = at(now + TURN_MILLIS);
+        for place in [100, 199] {
+            assert_eq!(state_of(&again, place, now), TicketState::Admitted { until }, "place {place}");
+        }
+    }
+    // The new turns end, and then nobody has one who was admitted so far.
+    tick(&again, &status(100), 100, now + TURN_MILLIS + SECOND);
+    let last = again.closing_state();
+    assert_eq!((last.admitted, last.open_from), (200, 200));
+    let last = restored(last);
+    tick(&last, &status(100), 100, now + 1_000 * SECOND);
+    assert_eq!(state_of(&last, 199, now + 1_000 * SECOND), TURN_OVER);
+}
+
+#[test]
+fn a_pass_from_before_a_restart_is_counted_on_as_long_as_it_may_be_good() {
+    let room = opened_with(500, LONG_PASSES);
+    tick(&room, &status(100), 0, OPEN + SECOND);
+    let order = in_order(&room, 500);
+    order[..100].iter().for_each(|number| room.pass_taken(*number));
+    room.tick(&status(100), 100, at(OPEN + 2 * SECOND));
+    let again = restored_with(room.closing_state(), LONG_PASSES);
+    let now = OPEN + 3 * SECOND;
+    let passes_end = now + 10 * TURN_MILLIS;
+    for millis in [now, now + TURN_MILLIS, now + 2 * TURN_MILLIS, passes_end - 1] {
+        tick(&again, &status(100), 0, millis);
+        assert_eq!(
+            (again.figures().admitted, again.figures().pending),
+            (100, 100),
+            "not more than could buy"
+        );
+    }
+    let state = again.standing(order[0], &status(100), at(now + TURN_MILLIS)).state;
+    assert_eq!(state, TURN_OVER, "the turn itself is no longer than any");
+    tick(&again, &status(100), 0, passes_end);
+    tick(&again, &status(100), 0, passes_end + 100);
+    assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
+}
+
+#[test]
+fn a_pass_outlives_a_restart_even_if_no_turn_does() {
+    let room = opened_with(500, LONG_PASSES);
+    tick(&room, &status(100), 0, OPEN + SECOND);
+    in_order(&room, 500)[..100].iter().for_each(|number| room.pass_taken(*number));
+    room.tick(&status(100), 100, at(OPEN + TURN_MILLIS + 2 * SECOND));
+    let state = room.closing_state();
+    assert_eq!((state.admitted, state.open, state.open_from), (100, 100, 100));
+    let again = restored_with(state, LONG_PASSES);
+    let now = OPEN + TURN_MILLIS + 3 * SECOND;
+    tick(&again, &status(100), 0, now);
+    assert_eq!((again.figures().admitted, again.figures().pending), (100, 100));
+    tick(&again, &status(130), 0, now + 100);
+    assert_eq!(again.figures().admitted, 130, "units that were added are for the next");
 }
 
 #[test]

@@ -4,8 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PASS_SECONDS: u32 = 20;
-
 #[derive(Clone, Debug)]
 enum Happening {
     Arrive(u64),
@@ -51,7 +49,7 @@ struct Shop {
 
 impl Shop {
     fn new() -> Self {
-        let options = RoomOptions { turn_seconds: TURN_SECONDS, admissions_per_second: 10 };
+        let options = RoomOptions { admissions_per_second: 10, ..OPTIONS };
         Self {
             room: new_room(options),
             status: status(15),

@@ -39,6 +39,7 @@ pub(crate) async fn open(app: &Arc<App>, shelf: &Arc<Shelf>) -> io::Result<()> {
     let store = Arc::clone(&app.gate.options.room_store);
     let options = RoomOptions {
         turn_seconds: app.gate.options.turn_seconds,
+        pass_seconds: app.gate.options.pass_seconds,
         admissions_per_second: app.gate.options.admissions_per_second,
     };
     let sale = shelf.id;
