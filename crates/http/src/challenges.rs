@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
+    gate::Reason,
     identity::Caller,
     json::{OptionalJson, PathId},
     peer::Peer,
@@ -119,9 +120,8 @@ fn proof_of_work(
 }
 
 fn captcha(app: &App, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Result<ChallengeView, Problem> {
-    let picture = app.gate.pictures.take(random()?).ok_or_else(|| {
-        Problem::with_detail(Code::Busy, "The first pictures are being drawn. Try again in a moment.")
-    })?;
+    let picture = app.gate.pictures.take(random()?);
+    let picture = picture.ok_or_else(|| app.gate.turned_away.because(Reason::Pictures))?;
     let keys = app.gate.keys.load();
     let challenge = app.gate.challenges.captcha(&keys, sale, buyer, &picture.answer, random()?, now);
     Ok(ChallengeView {

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     app::App,
-    gate::rooms::{self, Complaint},
+    gate::rooms::{self, Complaints},
     identity::SessionId,
     niceness::let_others_go_first,
     storefront::Shelf,
@@ -50,7 +50,7 @@ pub(crate) async fn load(app: &Arc<App>) -> Result<(), RecordsError> {
         }
     }
     app.storefront.load(&app.records).await?;
-    rooms::open_missing(app, &Complaint::default()).await;
+    rooms::load_missing(app, &Complaints::default()).await;
     Ok(())
 }
 
@@ -118,7 +118,7 @@ fn wants_pictures(app: &App, shelf: &Shelf) -> bool {
 
 /// Completes the storefront where the ledger told of a sale first, and opens waiting rooms.
 async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
-    let complaint = Complaint::default();
+    let complaints = Complaints::default();
     let mut ticks = interval(COMPLETE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -129,6 +129,6 @@ async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         if let Err(error) = app.storefront.complete(&app.records).await {
             tracing::warn!(%error, "housekeeping has to wait");
         }
-        rooms::open_missing(&app, &complaint).await;
+        rooms::load_missing(&app, &complaints).await;
     }
 }

@@ -17,7 +17,7 @@ use prometheus_client::{
 
 use crate::{
     app::App,
-    gate::GateFigures,
+    gate::{GateFigures, Reason},
     problem::{Code, Problem},
     tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
@@ -146,6 +146,14 @@ impl Figures {
         gauge(encoder, "penstock_in_flight", help, &u64::from(gate.in_flight.in_flight()))?;
         let help = "How many claims may be decided at once; follows the measured latency";
         gauge(encoder, "penstock_in_flight_limit", help, &u64::from(gate.in_flight.limit()))?;
+        let help = "Requests that the gate turned away, by reason; `penstock_requests` has them by code";
+        let mut family =
+            encoder.encode_descriptor("penstock_gate_refusals", help, None, MetricType::Counter)?;
+        for reason in Reason::ALL {
+            let labels: Labels = [("reason", reason.as_str().to_owned())];
+            let count = gate.turned_away.read(*reason);
+            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+        }
         let help = "Zero bits that a proof of work begins with at the moment";
         let bits = gate.challenges.difficulty(self.0.now());
         gauge(encoder, "penstock_challenge_difficulty_bits", help, &u64::from(bits))?;

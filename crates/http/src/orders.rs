@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     entry::{APPLICATION_JSON, CountAs},
+    gate::Reason,
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
     peer::Peer,
@@ -64,6 +65,7 @@ pub(crate) struct Attempt {
     /// Why nothing new may come of it; an order that was accepted before is still found.
     only_recall: Option<Problem>,
     in_flight: InFlight,
+    now: Timestamp,
 }
 
 /// Checks everything that can be checked without the ledger, the cheapest first.
@@ -97,13 +99,14 @@ pub(crate) fn check(
         return Err(Problem::invalid_field("quantity", "has to be at least 1"));
     }
     app.gate.pour(now)?;
-    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, shelf, details, only_recall, in_flight })
+    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, shelf, details, only_recall, in_flight, now })
 }
 
 impl Attempt {
     /// Lets the ledger decide. Also answers how the order is to be written.
     pub(crate) async fn decide(self, app: &App) -> Result<(Order, Arc<Details>), Problem> {
         let began = Instant::now();
+        let may_be_new = self.only_recall.is_none();
         let decided = match self.only_recall {
             None => app.ledger.claim(self.claim).await.map_err(Problem::from),
             Some(problem) => app.ledger.recall(self.claim).await.map_err(|error| match error {
@@ -113,11 +116,15 @@ impl Attempt {
         };
         let now = app.now();
         self.in_flight.finished(began.elapsed(), now);
-        let order = decided?;
-        if let Some(gate) = self.shelf.gate.get() {
-            gate.head.used(&order.buyer, now);
+        match (&decided, self.shelf.gate.get()) {
+            // Its pass makes room for the next. A retry of an earlier order has nothing to do with the pass of now.
+            (Ok(order), Some(gate)) if may_be_new && order.created_at >= self.now => {
+                gate.head.used(&order.buyer, now);
+            }
+            (Err(problem), _) if problem.code == Code::Busy => app.gate.turned_away.count(Reason::Queue),
+            _ => {}
         }
-        Ok((order, self.details))
+        Ok((decided?, self.details))
     }
 }
 

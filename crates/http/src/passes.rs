@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{SaleGate, refusal_of},
+    gate::{Reason, SaleGate, refusal_of},
     identity::Caller,
     json::{OptionalJson, PathId},
     peer::Peer,
@@ -86,8 +86,8 @@ pub(crate) async fn create_pass(
     }
     redeem(&app, gate, (sale, &buyer), &request, now)?;
     let taken = gate.head.take(&buyer, status.available, now).map_err(|refusal| match refusal {
-        HeadGateRefusal::Exhausted => Code::PassesExhausted,
-        HeadGateRefusal::Full => Code::Busy,
+        HeadGateRefusal::Exhausted => Code::PassesExhausted.into(),
+        HeadGateRefusal::Full => app.gate.turned_away.because(Reason::LivePasses),
     })?;
     if let Some(number) = number {
         gate.room()?.waiting.pass_taken(number);
@@ -115,6 +115,12 @@ fn admitted(
         return Err(Code::NotAdmitted.into());
     }
     match room.waiting.standing(ticket.number, status, now).state {
+        // One turn is one pass: who has used it up takes a new ticket.
+        TicketState::Admitted { .. }
+            if room.waiting.has_taken(ticket.number) && !gate.head.has_live(buyer, now) =>
+        {
+            Err(Problem::with_detail(Code::NotAdmitted, "This turn was used. Take a new ticket."))
+        }
         TicketState::Admitted { .. } => Ok(Some(ticket.number)),
         TicketState::Waiting | TicketState::Gone(_) => Err(Code::NotAdmitted.into()),
     }
@@ -141,6 +147,6 @@ fn redeem(
     let redeemed = app.gate.challenges.redeem(&keys, sale, buyer, challenge, answer, now);
     redeemed.map_err(|refusal| match refusal {
         ChallengeRefusal::Failed => Code::ChallengeFailed.into(),
-        ChallengeRefusal::Full => Code::Busy.into(),
+        ChallengeRefusal::Full => app.gate.turned_away.because(Reason::UsedChallenges),
     })
 }

@@ -12,7 +12,7 @@ use axum::{
 use futures_util::stream::{self, Stream};
 use hyper::{
     StatusCode,
-    header::{CACHE_CONTROL, HeaderValue},
+    header::{CACHE_CONTROL, HeaderName, HeaderValue},
     http::request::Parts,
 };
 use penstock_domain::{SaleId, SaleState};
@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{SaleGate, rooms::Room},
+    gate::{Reason, SaleGate, rooms::Room},
     identity::Caller,
     json::PathId,
     peer::Peer,
@@ -38,7 +38,7 @@ const PLACES_EVERY: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// A place in a waiting room.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Ticket)]
 pub(crate) struct TicketView {
     /// A number that is signed. Keep it: it is your place.
@@ -82,11 +82,6 @@ impl TicketView {
             admitted_until,
         }
     }
-
-    /// Whether somebody who saw `earlier` has to be told at once.
-    fn is_news_after(&self, earlier: &Self) -> bool {
-        (self.state, self.reason) != (earlier.state, earlier.reason) || self.place != earlier.place
-    }
 }
 
 fn room_of<'a>(app: &App, shelf: &'a Shelf) -> Result<&'a Room, Problem> {
@@ -122,8 +117,13 @@ pub(crate) async fn create_ticket(
     if status.state(now) == SaleState::Closed {
         return Err(Code::Closed.into());
     }
-    app.gate.check_tickets_of(&buyer, now)?;
-    let number = room.waiting.take_number().ok_or(Code::Busy)?;
+    let no_number = || app.gate.turned_away.because(Reason::Numbers);
+    // Who is told to come back must not have used up one of the few that he may take.
+    if !room.waiting.has_numbers() {
+        return Err(no_number());
+    }
+    app.gate.check_tickets_of(sale, &buyer, now)?;
+    let number = room.waiting.take_number().ok_or_else(no_number)?;
     let ticket = issue_ticket(&app.gate.keys.load(), sale, &buyer, number);
     let standing = room.waiting.standing(number, &status, now);
     Ok((StatusCode::CREATED, axum::Json(TicketView::new(&ticket, number, standing))))
@@ -174,8 +174,10 @@ pub(crate) async fn watch_ticket(
     ticket: PathTicket,
 ) -> Result<Response, Problem> {
     let changes = room_of(&app, &ticket.shelf)?.changes.subscribe();
-    let watcher = Watcher { stopping: app.stopping.clone(), app, ticket, changes, last: None };
-    let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    // A stream that says nothing for too long would pass for idle, with us or with a proxy.
+    let heartbeat = HEARTBEAT.min(app.options.idle_timeout / 3);
+    let watcher = Watcher { stopping: app.stopping.clone(), app, ticket, changes, place: None, last: None };
+    let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(heartbeat));
     // Proxies that buffer would keep the news to themselves.
     let headers = [
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -184,16 +186,17 @@ pub(crate) async fn watch_ticket(
     Ok((headers, events).into_response())
 }
 
-const X_ACCEL_BUFFERING: hyper::header::HeaderName =
-    hyper::header::HeaderName::from_static("x-accel-buffering");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 struct Watcher {
     app: Arc<App>,
     ticket: PathTicket,
     changes: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
+    /// Never changes once it is drawn, and there may be many who watch.
+    place: Option<u64>,
     /// What was told last, and when.
-    last: Option<(TicketView, Instant)>,
+    last: Option<(Standing, Instant)>,
 }
 
 /// Ends when the server stops; a browser then connects again by itself, to whoever serves next.
@@ -211,19 +214,26 @@ impl Watcher {
                 return None;
             }
             self.changes.mark_unchanged();
-            let view = view(&self.app, &self.ticket.shelf, &self.ticket.text, self.ticket.number).ok()?;
+            let standing = self.look()?;
             match &self.last {
-                Some((last, told_at)) if !view.is_news_after(last) => {
+                Some((last, told_at)) if !is_news(last, &standing) => {
                     let wait = PLACES_EVERY.saturating_sub(told_at.elapsed());
-                    let moved = view != *last;
+                    let moved = standing != *last;
                     if moved && wait.is_zero() {
-                        return self.tell(view);
+                        return self.tell(standing);
                     }
                     self.change(moved.then_some(wait)).await?;
                 }
-                _ => return self.tell(view),
+                _ => return self.tell(standing),
             }
         }
+    }
+
+    fn look(&mut self) -> Option<Standing> {
+        let status = self.ticket.shelf.status()?;
+        let waiting = &room_of(&self.app, &self.ticket.shelf).ok()?.waiting;
+        self.place = self.place.or_else(|| waiting.place(self.ticket.number));
+        Some(waiting.standing_at(self.place, &status, self.app.now()))
     }
 
     /// Waits for news, or until it is time to tell a place that moved.
@@ -241,9 +251,15 @@ impl Watcher {
         }
     }
 
-    fn tell(&mut self, view: TicketView) -> Option<Event> {
+    fn tell(&mut self, standing: Standing) -> Option<Event> {
+        let view = TicketView::new(&self.ticket.text, self.ticket.number, standing);
         let event = Event::default().json_data(&view).ok()?;
-        self.last = Some((view, Instant::now()));
+        self.last = Some((standing, Instant::now()));
         Some(event)
     }
+}
+
+/// Whether somebody who saw `earlier` has to be told at once.
+fn is_news(earlier: &Standing, now: &Standing) -> bool {
+    earlier.state != now.state || earlier.place != now.place
 }

@@ -2,6 +2,7 @@
 //! of the same name; here they meet the requests.
 
 mod options;
+mod reasons;
 pub(crate) mod rooms;
 
 use std::sync::{Arc, OnceLock};
@@ -12,8 +13,10 @@ use penstock_gate::{
     AddressKey, ChallengeOptions, Challenges, HeadGate, HeadGateOptions, InFlight, KeyRing, KeyedLimit,
     PassRefusal, Pictures, Shedding, SingleLimit, check_pass,
 };
+use tokio::sync::Mutex;
 
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
+pub(crate) use self::reasons::{Reason, TurnedAway};
 use self::rooms::Room;
 use crate::{
     app::App,
@@ -29,7 +32,10 @@ pub(crate) struct Gate {
     pub(crate) pictures: Pictures,
     /// Claims that are being decided.
     pub(crate) in_flight: Arc<Shedding>,
-    tickets_by_buyer: KeyedLimit<BuyerId>,
+    pub(crate) turned_away: TurnedAway,
+    /// Held by who opens a waiting room: a second seed must not be made beside the first.
+    opening: Mutex<()>,
+    tickets_by_buyer: KeyedLimit<(SaleId, BuyerId)>,
     by_buyer: KeyedLimit<BuyerId>,
     by_address: KeyedLimit<AddressKey>,
     by_node: SingleLimit,
@@ -51,6 +57,8 @@ impl Gate {
             }),
             pictures: Pictures::new(options.captcha_pool),
             in_flight: Arc::new(Shedding::new(options.in_flight)),
+            turned_away: TurnedAway::default(),
+            opening: Mutex::default(),
             tickets_by_buyer: KeyedLimit::new(options.tickets_by_buyer),
             by_buyer: KeyedLimit::new(options.by_buyer),
             by_address: KeyedLimit::new(options.by_address),
@@ -67,26 +75,37 @@ impl Gate {
 
     /// The limits that need to know nothing but where a request comes from.
     pub(crate) fn check_origin(&self, peer: Peer, now: Timestamp) -> Result<(), Problem> {
-        self.by_node.check(now)?;
-        peer.within(&self.by_address, now)
+        // The address first: what one address has too much of must not count against everybody.
+        self.counted(Reason::Address, peer.within(&self.by_address, now))?;
+        self.counted(Reason::Node, self.by_node.check(now).map_err(Problem::from))
     }
 
     pub(crate) fn check_buyer(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
-        Ok(self.by_buyer.check(buyer, now)?)
+        self.counted(Reason::Buyer, self.by_buyer.check(buyer, now).map_err(Problem::from))
     }
 
-    pub(crate) fn check_tickets_of(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
-        Ok(self.tickets_by_buyer.check(buyer, now)?)
+    pub(crate) fn check_tickets_of(
+        &self,
+        sale: SaleId,
+        buyer: &BuyerId,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let checked = self.tickets_by_buyer.check(&(sale, buyer.clone()), now);
+        self.counted(Reason::Tickets, checked.map_err(Problem::from))
+    }
+
+    fn counted(&self, reason: Reason, checked: Result<(), Problem>) -> Result<(), Problem> {
+        checked.inspect_err(|_| self.turned_away.count(reason))
     }
 
     /// A place among the claims that are being decided.
     pub(crate) fn enter(&self) -> Result<InFlight, Problem> {
-        self.in_flight.try_enter().ok_or(Code::Busy.into())
+        self.in_flight.try_enter().ok_or_else(|| self.turned_away.because(Reason::InFlight))
     }
 
     /// The leaky bucket before the ledger: the last check of all.
     pub(crate) fn pour(&self, now: Timestamp) -> Result<(), Problem> {
-        self.into_ledger.check(now).map_err(|_| Code::Busy.into())
+        self.into_ledger.check(now).map_err(|_| self.turned_away.because(Reason::IntoLedger))
     }
 
     /// What is wrong with the pass of a claim, if anything.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use penstock_domain::SaleId;
-use penstock_gate::{LimitOptions, RoomState, SheddingOptions};
+use penstock_gate::{LimitOptions, RoomOptions, RoomState, SheddingOptions};
 
 #[derive(Clone)]
 pub struct GateOptions {
@@ -49,6 +49,16 @@ pub struct GateOptions {
     pub into_ledger: Rate,
     /// Claims that are being decided at the same time.
     pub in_flight: SheddingOptions,
+}
+
+impl GateOptions {
+    pub(crate) fn room(&self) -> RoomOptions {
+        RoomOptions {
+            turn_seconds: self.turn_seconds,
+            pass_seconds: self.pass_seconds,
+            admissions_per_second: self.admissions_per_second,
+        }
+    }
 }
 
 /// So many a second, and `burst` at once.

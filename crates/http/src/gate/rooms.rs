@@ -2,13 +2,14 @@
 //! everybody who watches.
 
 use std::{
+    collections::HashMap,
     io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use penstock_domain::{SaleId, Timestamp};
-use penstock_gate::{RoomOptions, RoomState, WaitingRoom};
+use penstock_domain::{SaleId, SaleState, Timestamp};
+use penstock_gate::{RoomState, WaitingRoom};
 use tokio::{
     sync::watch,
     task::spawn_blocking,
@@ -30,50 +31,56 @@ pub(crate) struct Room {
     pub(crate) changes: watch::Sender<u64>,
 }
 
-/// The room of a sale that is being published, durable with its seed before anybody sees the sale.
-pub(crate) async fn open(app: &Arc<App>, shelf: &Arc<Shelf>) -> io::Result<()> {
-    let Some(gate) = app.gate.of(shelf).filter(|gate| gate.terms.waiting_room && gate.room.get().is_none())
-    else {
+/// Opens the room of a sale that is being published: durable with its seed before anybody sees the sale, and with
+/// numbers to give out.
+pub(crate) async fn open(app: &App, shelf: &Shelf) -> io::Result<()> {
+    load(app, shelf).await?;
+    if let Some(room) = shelf.gate.get().and_then(|gate| gate.room.get())
+        && let Some(state) = room.waiting.unsaved()
+    {
+        save_state(app, shelf.id, state.clone()).await?;
+        room.waiting.saved(&state);
+    }
+    Ok(())
+}
+
+/// Brings a room into memory; a new one gets its seed.
+async fn load(app: &App, shelf: &Shelf) -> io::Result<()> {
+    let is_missing = |gate: &&SaleGate| gate.terms.waiting_room && gate.room.get().is_none();
+    if app.gate.of(shelf).filter(is_missing).is_none() {
         return Ok(());
-    };
+    }
+    let _opening = app.gate.opening.lock().await;
+    // Somebody else may have opened it meanwhile.
+    let Some(gate) = app.gate.of(shelf).filter(is_missing) else { return Ok(()) };
     let store = Arc::clone(&app.gate.options.room_store);
-    let options = RoomOptions {
-        turn_seconds: app.gate.options.turn_seconds,
-        pass_seconds: app.gate.options.pass_seconds,
-        admissions_per_second: app.gate.options.admissions_per_second,
-    };
     let sale = shelf.id;
-    let opened = spawn_blocking(move || load_or_create(&*store, sale, options)).await;
-    let waiting = opened.map_err(io::Error::other)??;
+    let state = spawn_blocking(move || load_or_create(&*store, sale)).await.map_err(io::Error::other)??;
+    let waiting = WaitingRoom::new(sale, state, app.gate.options.room());
     gate.room.get_or_init(|| Room { waiting, changes: watch::Sender::new(0) });
     Ok(())
 }
 
-/// A room with numbers to give out.
-fn load_or_create(store: &dyn RoomStore, sale: SaleId, options: RoomOptions) -> io::Result<WaitingRoom> {
-    let state = match store.load(sale)? {
-        Some(state) => state,
-        None => {
-            let mut seed = [0; 32];
-            getrandom::fill(&mut seed).map_err(io::Error::other)?;
-            RoomState::new(seed)
-        }
-    };
-    let waiting = WaitingRoom::new(sale, state, options);
-    // A new room has a seed to save, any room its first numbers.
-    if let Some(state) = waiting.unsaved() {
-        store.save(sale, &state)?;
-        waiting.saved(&state);
+fn load_or_create(store: &dyn RoomStore, sale: SaleId) -> io::Result<RoomState> {
+    if let Some(state) = store.load(sale)? {
+        return Ok(state);
     }
-    Ok(waiting)
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    let state = RoomState::new(seed);
+    store.save(sale, &state)?;
+    Ok(state)
 }
 
-/// Opens the rooms that are not open yet, for example after a restart.
-pub(crate) async fn open_missing(app: &Arc<App>, complaint: &Complaint) {
+async fn save_state(app: &App, sale: SaleId, state: RoomState) -> io::Result<()> {
+    let store = Arc::clone(&app.gate.options.room_store);
+    spawn_blocking(move || store.save(sale, &state)).await.map_err(io::Error::other)?
+}
+
+/// Loads the rooms that are not there yet, for example after a restart.
+pub(crate) async fn load_missing(app: &App, complaints: &Complaints) {
     for shelf in app.storefront.all() {
-        if let Err(error) = open(app, &shelf).await {
-            complaint.raise(format!("the waiting room of sale {} can't be opened: {error}", shelf.id));
-        }
+        complaints.note(shelf.id, "opened", load(app, &shelf).await);
     }
 }
 
@@ -112,7 +119,7 @@ fn for_each_room(app: &App, mut visit: impl FnMut(&Arc<Shelf>, &SaleGate, &Room)
 
 /// Makes durable what the rooms have to remember, until the server stops; then once more, exactly.
 pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
-    let complaint = Complaint::default();
+    let complaints = Complaints::default();
     let mut ticks = interval(SAVE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -120,13 +127,20 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
             _ = stop.wait_for(|stop| *stop) => true,
             _ = ticks.tick() => false,
         };
+        let now = app.now();
         let mut unsaved = Vec::new();
         for_each_room(&app, |shelf, _, room| {
+            // Nobody takes a ticket of a sale that is over, and of one that the ledger has not told of yet.
+            let is_on = shelf.status().is_some_and(|status| status.state(now) != SaleState::Closed);
             let state = if stopping { Some(room.waiting.closing_state()) } else { room.waiting.unsaved() };
-            unsaved.extend(state.map(|state| (Arc::clone(shelf), state)));
+            unsaved.extend(state.filter(|_| is_on).map(|state| (Arc::clone(shelf), state)));
         });
         for (shelf, state) in unsaved {
-            save_one(&app, &shelf, state, &complaint).await;
+            let saved = save_state(&app, shelf.id, state.clone()).await;
+            if let (Ok(()), Some(room)) = (&saved, shelf.gate.get().and_then(|gate| gate.room.get())) {
+                room.waiting.saved(&state);
+            }
+            complaints.note(shelf.id, "saved", saved);
         }
         if stopping {
             return;
@@ -134,36 +148,22 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-async fn save_one(app: &App, shelf: &Shelf, state: RoomState, complaint: &Complaint) {
-    let store = Arc::clone(&app.gate.options.room_store);
-    let (sale, written) = (shelf.id, state.clone());
-    let saved = spawn_blocking(move || store.save(sale, &written)).await;
-    match saved.unwrap_or_else(|error| Err(io::Error::other(error))) {
-        Ok(()) => {
-            complaint.settle();
-            if let Some(room) = shelf.gate.get().and_then(|gate| gate.room.get()) {
-                room.waiting.saved(&state);
-                room.changes.send_modify(|changes| *changes += 1);
+/// What is wrong with rooms at the moment: said once each, not twenty times a second.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(Mutex<HashMap<SaleId, String>>);
+
+impl Complaints {
+    fn note(&self, sale: SaleId, what: &str, outcome: io::Result<()>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(()) => drop(known.remove(&sale)),
+            Err(error) => {
+                let problem = error.to_string();
+                if known.get(&sale) != Some(&problem) {
+                    tracing::error!(%sale, problem, "a waiting room can't be {what}");
+                    known.insert(sale, problem);
+                }
             }
         }
-        Err(error) => complaint.raise(format!("the waiting room of sale {sale} can't be saved: {error}")),
-    }
-}
-
-/// Something that is wrong for a while: said once, not twenty times a second.
-#[derive(Debug, Default)]
-pub(crate) struct Complaint(Mutex<Option<String>>);
-
-impl Complaint {
-    fn raise(&self, problem: String) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.as_ref() != Some(&problem) {
-            tracing::error!(problem, "a waiting room has to wait");
-            *known = Some(problem);
-        }
-    }
-
-    fn settle(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -8,7 +8,7 @@ use penstock_http::Secrets;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::support::{Answer, Client, START, Shop, new_key};
+use crate::support::{Answer, Client, START, Shop, new_key, until};
 
 const PASS_SECONDS: i64 = 120;
 
@@ -421,16 +421,61 @@ fn changing_the_secret_breaks_nothing_that_is_in_peoples_hands() {
     assert!(signed_with(1, &old));
 
     rotate.send(secrets(2, Some(1))).unwrap();
-    let new = (0..100).map(|_| pass(&mut ann, &sale)).find(|new| *new != old);
-    assert!(signed_with(2, &new.expect("the new secret signs")));
+    let new = until("the new secret signs", || Some(pass(&mut ann, &sale)).filter(|new| *new != old));
+    assert!(signed_with(2, &new));
     assert_eq!(order(&mut ann, &sale, &old, &new_key()).status, 201);
     assert_eq!(account.get("/api/v1/me").status, 200);
 
     rotate.send(secrets(3, Some(2))).unwrap();
-    let ended = (0..200).any(|_| {
-        thread::sleep(Duration::from_millis(10));
-        account.get("/api/v1/me").status == 401
+    until("two rotations end what the first secret signed", || {
+        Some(()).filter(|()| account.get("/api/v1/me").status == 401)
     });
-    assert!(ended, "two rotations end what the first secret signed");
     order(&mut ann, &sale, &old, &new_key()).problem(403, "pass_invalid");
+}
+
+#[test]
+fn a_retry_of_an_earlier_order_does_not_use_the_pass_of_now() {
+    let shop = Shop::open();
+    let sale = with_pass(&shop, 10);
+    let mut ann = shop.buyer("ann");
+    let live = || {
+        let stats = shop.admin().get(&format!("/api/v1/admin/sales/{sale}/stats")).json();
+        stats["passes_live"].as_u64().unwrap()
+    };
+    let (first_pass, key) = (pass(&mut ann, &sale), new_key());
+    assert_eq!(live(), 1);
+    assert_eq!(order(&mut ann, &sale, &first_pass, &key).status, 201);
+    assert_eq!(live(), 0, "it is used");
+    shop.advance_seconds(1);
+    let second_pass = pass(&mut ann, &sale);
+    assert_eq!(live(), 1);
+    assert_eq!(order(&mut ann, &sale, &second_pass, &key).status, 201, "a retry");
+    assert_eq!(live(), 1, "the second pass can still be used");
+}
+
+/// Orders as if by way of a proxy on this machine, from the address given.
+fn order_from(shop: &Shop, sale: &str, buyer: &str, address: &str) -> Answer {
+    let key = new_key();
+    let headers =
+        [("content-type", "application/json"), ("idempotency-key", &*key), ("x-forwarded-for", address)];
+    let path = format!("/api/v1/sales/{sale}/orders");
+    shop.buyer(buyer).request("POST", &path, &headers, br#"{"quantity":1}"#)
+}
+
+#[test]
+fn an_address_that_has_too_much_takes_nothing_from_the_others() {
+    let shop = Shop::open_with(|options| {
+        options.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+        options.gate.by_address.burst = 2.try_into().unwrap();
+        options.gate.by_node.burst = 5.try_into().unwrap();
+    });
+    let sale = shop.sale(100);
+    for number in 0..20 {
+        let answer = order_from(&shop, &sale, &format!("flood-{number}"), "192.0.2.1");
+        assert_eq!(answer.status, if number < 2 { 201 } else { 429 }, "{number}");
+    }
+    assert_eq!(order_from(&shop, &sale, "ann", "192.0.2.2").status, 201);
+    let metrics = shop.client().get("/metrics").text();
+    assert!(metrics.contains("penstock_gate_refusals_total{reason=\"address\"} 18"), "{metrics}");
+    assert!(metrics.contains("penstock_gate_refusals_total{reason=\"node\"} 0"), "{metrics}");
 }

@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::BoxFuture;
@@ -39,6 +39,21 @@ impl Outbox {
 
     pub(crate) fn count(&self) -> usize {
         self.0.lock().unwrap().len()
+    }
+}
+
+/// Ample for everything that happens ten times a second; a timeout is a failure, not a measurement.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// Looks again and again until there is something to see.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < SOON, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -2,22 +2,20 @@
 
 use std::{
     collections::BTreeSet,
-    io::{BufRead as _, BufReader, Read as _},
+    io::{self, BufRead as _, BufReader, Read as _},
     net::TcpStream,
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use penstock_gate::Draw;
-use penstock_http::{Options, RoomsInMemory};
+use penstock_domain::SaleId;
+use penstock_gate::{Draw, RoomState};
+use penstock_http::{Options, RoomStore, RoomsInMemory};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{Answer, Client, Shop, new_key};
-
-/// Ample: the room looks ten times a second.
-const SOON: Duration = Duration::from_secs(10);
+use crate::support::{Answer, Client, SOON, Shop, new_key, until};
 
 fn room(shop: &Shop, units: u32, opens_at: Option<&str>) -> String {
     shop.published(|sale| {
@@ -43,17 +41,6 @@ fn look(shop: &Shop, sale: &str, ticket: &Value) -> Value {
     let answer = shop.client().get(&format!("/api/v1/sales/{sale}/tickets/{}", text(&ticket["ticket"])));
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(began.elapsed() < SOON, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn until_state(shop: &Shop, sale: &str, ticket: &Value, state: &str) -> Value {
@@ -147,6 +134,7 @@ fn never_more_people_are_admitted_than_could_still_buy() {
 
     // One buys, one never comes: when his turn is over, the next is let in.
     assert_eq!(buy(&shop, &sale, &names[1], &tickets[1]).status, 201);
+    ask_pass(&mut shop.buyer(&names[1]), &sale, &tickets[1]).problem(403, "not_admitted");
     shop.advance_seconds(30);
     assert_eq!(buy(&shop, &sale, &names[0], &tickets[0]).status, 201);
     shop.advance_seconds(31);
@@ -223,6 +211,36 @@ fn a_restart_gives_no_number_twice_and_draws_no_second_time() {
     assert_eq!(until_drawn(&shop, &sale), drawn);
     assert_eq!(look(&shop, &sale, &first)["place"], place);
     assert_eq!(take(&shop, &sale, "cid")["number"], 2);
+}
+
+/// A store that takes its time.
+#[derive(Default)]
+struct SlowStore(RoomsInMemory);
+
+impl RoomStore for SlowStore {
+    fn load(&self, sale: SaleId) -> io::Result<Option<RoomState>> {
+        let state = self.0.load(sale);
+        thread::sleep(Duration::from_millis(700));
+        state
+    }
+
+    fn save(&self, sale: SaleId, state: &RoomState) -> io::Result<()> {
+        self.0.save(sale, state)
+    }
+}
+
+#[test]
+fn a_room_that_is_opened_twice_at_once_has_one_seed() {
+    let store = Arc::new(SlowStore::default());
+    let shop = Shop::open_with(|options| options.gate.room_store = store.clone());
+    let sale = shop.draft(|sale| sale["gate"] = json!({ "waiting_room": true }));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| shop.steer(&sale, "publish"));
+        }
+    });
+    let kept = store.0.load(sale.parse().unwrap()).unwrap().unwrap();
+    assert_eq!(hex(text(&draw(&shop, &sale)["seed_sha256"])), Sha256::digest(kept.seed).to_vec());
 }
 
 /// Reads server-sent events from a connection of its own.
