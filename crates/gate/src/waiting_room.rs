@@ -23,6 +23,9 @@ use crate::{
 
 /// Counts that may be a little old after a crash are made durable no more often than this.
 const SAVE_COUNTS_EVERY_MILLIS: i64 = 1_000;
+/// When so many more tickets have been given out, that is made durable at once: after a crash nobody could tell them
+/// from numbers that were only reserved.
+const MAX_UNSAVED_TICKETS: u64 = 64;
 /// Places of uncertain numbers are passed over for nothing, but not without end in one tick.
 const MAX_PLACES_LOOKED_AT: u64 = 1_024;
 /// The stored form of a pace that is not known.
@@ -288,8 +291,8 @@ impl WaitingRoom {
         Some(f64::from_bits(self.pace.load(Relaxed))).filter(|pace| pace.is_finite() && *pace > 0.0)
     }
 
-    /// What has to be made durable next, if anything. Reservations and the opening are asked for at once; other
-    /// counts, which may be a little old after a crash, once a second.
+    /// What has to be made durable next, if anything. Reservations, the opening and many new tickets are asked for at
+    /// once; other counts, which may be a little old after a crash, once a second.
     pub fn unsaved(&self) -> Option<RoomState> {
         if self.numbers.is_closed() {
             return None;
@@ -297,7 +300,9 @@ impl WaitingRoom {
         let admission = self.lock();
         let wanted = self.state(&admission, self.numbers.wanted());
         let durable = &admission.durable;
-        let urgent = wanted.reserved != durable.reserved || wanted.early != durable.early;
+        let urgent = wanted.reserved != durable.reserved
+            || wanted.early != durable.early
+            || wanted.issued.saturating_sub(durable.issued) > MAX_UNSAVED_TICKETS;
         let due = match (admission.ticked_at, admission.saved_at) {
             (Some(ticked_at), Some(saved_at)) => ticked_at.millis_since(saved_at) >= SAVE_COUNTS_EVERY_MILLIS,
             (ticked_at, None) => ticked_at.is_some(),
