@@ -3,16 +3,16 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use penstock_domain::{BuyerId, SaleId};
-use sha2::{Digest as _, Sha256};
 
-use crate::keys::{KeyRing, Purpose, SIGNATURE_BYTES, Signature, sale_bytes};
+use crate::keys::{KEY_ID_BYTES, KeyRing, Purpose, SIGNATURE_BYTES, Signature, sale_bytes};
 
 const BUYER_TAG_BYTES: usize = 8;
 const SEAL_BYTES: usize = BUYER_TAG_BYTES + SIGNATURE_BYTES;
 /// Base 64 without padding.
 const SEAL_CHARACTERS: usize = (SEAL_BYTES * 4).div_ceil(3);
 
-/// Tells buyers apart without naming them: a ticket may be shown to others.
+/// Tells buyers apart without naming them: a ticket may be shown to others, who can't try out who its buyer may be,
+/// because only we can make a tag.
 type BuyerTag = [u8; BUYER_TAG_BYTES];
 type Seal = [u8; SEAL_BYTES];
 
@@ -20,18 +20,22 @@ type Seal = [u8; SEAL_BYTES];
 pub struct Ticket {
     pub number: u64,
     sale: SaleId,
+    /// Of the key that made both the tag and the signature.
+    key_id: [u8; KEY_ID_BYTES],
     buyer_tag: BuyerTag,
 }
 
 impl Ticket {
-    pub fn belongs_to(&self, buyer: &BuyerId) -> bool {
-        self.buyer_tag == buyer_tag(self.sale, buyer)
+    /// `keys` are those the ticket was read with.
+    pub fn belongs_to(&self, keys: &KeyRing, buyer: &BuyerId) -> bool {
+        let message: [&[u8]; 2] = [&sale_bytes(self.sale), buyer.as_str().as_bytes()];
+        keys.verifies_start(Purpose::BuyerTag, &message, &self.key_id, &self.buyer_tag)
     }
 }
 
 /// `<number>.<buyer tag and signature in base 64>`
 pub fn issue_ticket(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, number: u64) -> String {
-    let tag = buyer_tag(sale, buyer);
+    let tag = buyer_tag(keys, sale, buyer);
     let mut seal = [0; SEAL_BYTES];
     seal[..BUYER_TAG_BYTES].copy_from_slice(&tag);
     seal[BUYER_TAG_BYTES..].copy_from_slice(&keys.sign(Purpose::Ticket, &message(sale, number, &tag).each()));
@@ -47,8 +51,11 @@ pub fn read_ticket(keys: &KeyRing, sale: SaleId, text: &str) -> Option<Ticket> {
     let (mut buyer_tag, mut signature): (BuyerTag, Signature) = ([0; BUYER_TAG_BYTES], [0; SIGNATURE_BYTES]);
     buyer_tag.copy_from_slice(&seal[..BUYER_TAG_BYTES]);
     signature.copy_from_slice(&seal[BUYER_TAG_BYTES..]);
+    let mut key_id = [0; KEY_ID_BYTES];
+    key_id.copy_from_slice(&signature[..KEY_ID_BYTES]);
     let message = message(sale, number, &buyer_tag);
-    keys.verifies(Purpose::Ticket, &message.each(), &signature).then_some(Ticket { number, sale, buyer_tag })
+    let is_signed = keys.verifies(Purpose::Ticket, &message.each(), &signature);
+    is_signed.then_some(Ticket { number, sale, key_id, buyer_tag })
 }
 
 /// The number of a ticket as anybody can read it, without knowing whether the ticket is genuine.
@@ -72,14 +79,11 @@ fn message(sale: SaleId, number: u64, buyer_tag: &BuyerTag) -> Message {
     Message { sale: sale_bytes(sale), number: number.to_be_bytes(), buyer_tag: *buyer_tag }
 }
 
-fn buyer_tag(sale: SaleId, buyer: &BuyerId) -> BuyerTag {
-    let digest = Sha256::new()
-        .chain_update(b"penstock buyer 1")
-        .chain_update(sale_bytes(sale))
-        .chain_update(buyer.as_str())
-        .finalize();
+fn buyer_tag(keys: &KeyRing, sale: SaleId, buyer: &BuyerId) -> BuyerTag {
+    let signature = keys.sign(Purpose::BuyerTag, &[&sale_bytes(sale), buyer.as_str().as_bytes()]);
     let mut tag = [0; BUYER_TAG_BYTES];
-    tag.copy_from_slice(&digest[..BUYER_TAG_BYTES]);
+    // The same key signs the ticket, so its id need not stand there twice.
+    tag.copy_from_slice(&signature[KEY_ID_BYTES..KEY_ID_BYTES + BUYER_TAG_BYTES]);
     tag
 }
 
@@ -120,8 +124,8 @@ mod tests {
             assert!(text.starts_with(&format!("{number}.")), "{text}");
             let ticket = read_ticket(&keys(), sale(), &text).unwrap();
             assert_eq!(ticket.number, number);
-            assert!(ticket.belongs_to(&buyer("ada")));
-            assert!(!ticket.belongs_to(&buyer("bob")));
+            assert!(ticket.belongs_to(&keys(), &buyer("ada")));
+            assert!(!ticket.belongs_to(&keys(), &buyer("bob")));
             assert_eq!(ticket_number(&text), Some(number));
         }
     }
@@ -136,8 +140,34 @@ mod tests {
     }
 
     #[test]
+    fn a_ticket_belongs_to_its_buyer_across_a_rotation_of_the_keys() {
+        let text = issue_ticket(&keys(), sale(), &buyer("ada"), 5);
+        let rotated = KeyRing::new(&[2; 32], Some(&[1; 32]));
+        let ticket = read_ticket(&rotated, sale(), &text).unwrap();
+        assert!(ticket.belongs_to(&rotated, &buyer("ada")));
+        assert!(!ticket.belongs_to(&rotated, &buyer("bob")));
+        assert!(!ticket.belongs_to(&KeyRing::new(&[3; 32], Some(&[2; 32])), &buyer("ada")));
+    }
+
+    #[test]
+    fn without_our_keys_nobody_can_try_out_whose_a_ticket_is() {
+        let seal_of = |secret: u8, sale: SaleId| {
+            let text = issue_ticket(&KeyRing::new(&[secret; 32], None), sale, &buyer("ada"), 5);
+            parse(&text).unwrap().1
+        };
+        let tag_of = |secret, sale| -> BuyerTag { *seal_of(secret, sale).first_chunk().unwrap() };
+        assert_eq!(tag_of(1, sale()), tag_of(1, sale()));
+        assert_ne!(tag_of(1, sale()), tag_of(2, sale()), "the tag depends on the secret");
+        assert_ne!(
+            tag_of(1, sale()),
+            tag_of(1, SaleId::from_random(8)),
+            "nobody is followed from sale to sale"
+        );
+    }
+
+    #[test]
     fn a_pass_is_no_ticket_even_if_it_signs_the_same() {
-        let tag = buyer_tag(sale(), &buyer("ada"));
+        let tag = buyer_tag(&keys(), sale(), &buyer("ada"));
         let signature = keys().sign(Purpose::Pass, &message(sale(), 5, &tag).each());
         let seal = URL_SAFE_NO_PAD.encode([&tag[..], &signature[..]].concat());
         assert_eq!(read_ticket(&keys(), sale(), &format!("5.{seal}")), None);

@@ -110,8 +110,9 @@ fn admitted(
     }
     let room = gate.room()?;
     let ticket = request.ticket.as_deref().ok_or(Code::NotAdmitted)?;
-    let ticket = read_ticket(&app.gate.keys.load(), sale, ticket).ok_or(Code::NotAdmitted)?;
-    if !ticket.belongs_to(buyer) {
+    let keys = app.gate.keys.load();
+    let ticket = read_ticket(&keys, sale, ticket).ok_or(Code::NotAdmitted)?;
+    if !ticket.belongs_to(&keys, buyer) {
         return Err(Code::NotAdmitted.into());
     }
     match room.waiting.standing(ticket.number, status, now).state {
