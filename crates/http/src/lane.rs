@@ -1,13 +1,12 @@
 //! The fast lane: what a connection reads passes here before hyper sees it. A claim that the latch refuses is
-//! answered on the spot, from bytes that are written already; another plain claim is checked and put to the ledger;
-//! everything else goes on to hyper, one request at a time, so that the lane always knows where the next request
-//! begins.
+//! answered on the spot, from bytes that are written already; another plain claim is checked, and refused or put to
+//! the ledger; everything else goes on to hyper, one request at a time, so that the lane always knows where the next
+//! request begins.
 //!
 //! A sale that is sold out gets a hundred refused claims for every accepted one. Here one costs a read, a scan
-//! of its head and a write: nothing is allocated, locked or logged. What else is wrong with a plain claim is said
-//! here too. Whatever is not plain (another version, no
-//! length, chunks, expectations, an odd `Connection`) is handed to hyper together with the rest of the
-//! connection, because two parsers that differ on where a request ends are a way to smuggle one.
+//! of its head and a write: nothing is allocated, locked or logged. Whatever is not plain (another version, no
+//! length, chunks, expectations, an odd `Connection`) is handed to hyper together with the rest of the connection,
+//! because two parsers that differ on where a request ends are a way to smuggle one.
 
 mod answers;
 mod head;
