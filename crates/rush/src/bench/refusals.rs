@@ -176,10 +176,13 @@ fn at_the_passes(server: &Server) -> anyhow::Result<Vec<Case>> {
         let path = format!("/api/v1/sales/{sale}/pass");
         case(server, code, &Call { key_prefix: None, body, ..Call::order(&path) })
     };
-    let solved = json!({"challenge": "A".repeat(64), "answer": "12345"}).to_string();
+    // Forged, but in good form, so that their signatures are checked: that is what costs. A ticket is a number and 28
+    // bytes in base 64. A proof of work is 38 bytes, and its first is 1.
+    let ticket = json!({"ticket": format!("0.{}", "A".repeat(38))}).to_string();
+    let solved = json!({"challenge": format!("AQ{}", "A".repeat(49)), "answer": "12345"}).to_string();
     Ok(vec![
         pass("passes_exhausted", &one_unit, "{}")?,
-        pass("not_admitted", &with_room, "{}")?,
+        pass("not_admitted", &with_room, &ticket)?,
         pass("challenge_failed", &with_challenge, &solved)?,
     ])
 }

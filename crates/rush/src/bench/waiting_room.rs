@@ -1,11 +1,7 @@
 //! `waiting_room_bytes_per_person`: a million people take a ticket before the opening; what the server grows by for
 //! each of them.
 
-use std::{
-    net::SocketAddr,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -16,7 +12,7 @@ use super::{
 };
 use crate::{
     api::Offer,
-    load::{self, Answer, Call, Options, Script, Tape, TapeReader},
+    load::{self, Answer, Call, Options, Script, TapeReader},
 };
 
 const PEOPLE: u64 = 1_000_000;
@@ -28,9 +24,6 @@ const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
 const BYTES_LIMIT: f64 = 16.0;
 /// Tickets that are looked at afterwards.
 const LOOKS: usize = 20_000;
-/// The room of a sale that has just been published is being made durable.
-const ROOM_LIMIT: Duration = Duration::from_secs(30);
-const ROOM_POLL: Duration = Duration::from_millis(50);
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let people = if bench.options.quick { QUICK_PEOPLE } else { PEOPLE };
@@ -44,10 +37,6 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let path = format!("/api/v1/sales/{sale}/tickets");
     let call = Call { key_prefix: None, body: "", ..Call::order(&path) };
     let options = Options::new(server.api.address, CONNECTIONS);
-    await_room(
-        &server,
-        &server.calls(&call, u64::MAX, (ROOM_LIMIT.as_millis() / ROOM_POLL.as_millis()) as usize)?,
-    )?;
     // Half as many again, for those who are told to try again in a moment.
     let tape = server.calls(&call, u64::MAX, ((EARLY_PEOPLE + people) * 3 / 2) as usize)?;
     let queue = Queue { reader: tape.readers(1, false).remove(0), left: 0, given: 0, tickets: Vec::new() };
@@ -75,22 +64,6 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         .detail("steal_percent", (bench.take_steal() * 10.0).round() / 10.0);
     report.add("waiting_room_bytes_per_person", figure);
     Ok(())
-}
-
-/// Asks until the first ticket is given.
-fn await_room(server: &Server, tape: &Tape) -> anyhow::Result<()> {
-    let started = Instant::now();
-    let mut readers = tape.readers(1, false);
-    while started.elapsed() < ROOM_LIMIT {
-        let one = Queue { reader: readers.remove(0), left: 1, given: 0, tickets: Vec::new() };
-        let outcome = load::run(&Options::new(server.api.address, 1), vec![one], |_| {})?;
-        if outcome.total.status(201) == 1 {
-            return Ok(());
-        }
-        readers.extend(outcome.scripts.into_iter().map(|queue| queue.reader));
-        thread::sleep(ROOM_POLL);
-    }
-    anyhow::bail!("the waiting room does not open within {ROOM_LIMIT:?}")
 }
 
 /// People who come for a ticket; some are told that it is busy, and leave.
