@@ -50,7 +50,7 @@ pub(crate) async fn load(app: &Arc<App>) -> Result<(), RecordsError> {
         }
     }
     app.storefront.load(&app.records).await?;
-    rooms::load_missing(app, &Complaints::default()).await;
+    rooms::open_missing(app, &Complaints::default()).await;
     Ok(())
 }
 
@@ -129,6 +129,6 @@ async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         if let Err(error) = app.storefront.complete(&app.records).await {
             tracing::warn!(%error, "housekeeping has to wait");
         }
-        rooms::load_missing(&app, &complaints).await;
+        rooms::open_missing(&app, &complaints).await;
     }
 }

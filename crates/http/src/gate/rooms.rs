@@ -77,10 +77,27 @@ async fn save_state(app: &App, sale: SaleId, state: RoomState) -> io::Result<()>
     spawn_blocking(move || store.save(sale, &state)).await.map_err(io::Error::other)?
 }
 
-/// Loads the rooms that are not there yet, for example after a restart.
-pub(crate) async fn load_missing(app: &App, complaints: &Complaints) {
+/// Brings the rooms that are not there yet into memory, for example after a restart. A sale that is over only shows its
+/// draw.
+pub(crate) async fn open_missing(app: &App, complaints: &Complaints) {
+    let now = app.now();
     for shelf in app.storefront.all() {
-        complaints.note(shelf.id, "opened", load(app, &shelf).await);
+        let is_there = shelf.gate.get().is_some_and(|gate| gate.room.get().is_some());
+        if !is_there {
+            let opened = if is_over(&shelf, now) { load(app, &shelf).await } else { open(app, &shelf).await };
+            complaints.note(shelf.id, "opened", opened);
+        }
+    }
+}
+
+/// Whether nobody takes a ticket any more. The ledger may not have told of the sale yet; then its terms tell.
+fn is_over(shelf: &Shelf, now: Timestamp) -> bool {
+    match shelf.status() {
+        Some(status) => status.state(now) == SaleState::Closed,
+        None => {
+            let closes_at = shelf.details().and_then(|details| details.row.closes_at);
+            closes_at.is_some_and(|closes_at| now >= closes_at)
+        }
     }
 }
 
@@ -130,10 +147,11 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         let now = app.now();
         let mut unsaved = Vec::new();
         for_each_room(&app, |shelf, _, room| {
-            // Nobody takes a ticket of a sale that is over, and of one that the ledger has not told of yet.
-            let is_on = shelf.status().is_some_and(|status| status.state(now) != SaleState::Closed);
+            if is_over(shelf, now) {
+                return;
+            }
             let state = if stopping { Some(room.waiting.closing_state()) } else { room.waiting.unsaved() };
-            unsaved.extend(state.filter(|_| is_on).map(|state| (Arc::clone(shelf), state)));
+            unsaved.extend(state.map(|state| (Arc::clone(shelf), state)));
         });
         for (shelf, state) in unsaved {
             let saved = save_state(&app, shelf.id, state.clone()).await;
