@@ -37,6 +37,7 @@ use self::{
 use crate::{
     app::App,
     entry::{Entry, panicked},
+    gate::Reason,
     json,
     orders::{self, Attempt, ClaimRequest},
     peer::{Peer, Remote},
@@ -142,11 +143,10 @@ impl Lane {
             Head::Plain { length, claim: None, .. } => Judgement::Pass(length),
             Head::Plain { head_length, length, claim: Some(claim) } => {
                 let now = self.app.now();
-                let refuses = |latch: &Latch| latch.refuses(claim.key, now);
-                match self.app.storefront.with_latch(claim.sale, refuses) {
+                match self.refuses(&claim, now) {
                     // Its body has to be in before the next request begins.
                     Some(_) if bytes.len() < length => Judgement::Wait,
-                    Some(refusal) => Judgement::Refuse(length, refusal.into()),
+                    Some(code) => Judgement::Refuse(length, code),
                     None => {
                         match bytes.get(head_length..length).and_then(|body| self.attempt(&claim, body, now))
                         {
@@ -158,6 +158,13 @@ impl Lane {
                 }
             }
         }
+    }
+
+    /// What can be said without looking at who asks.
+    fn refuses(&self, claim: &ClaimHead<'_>, now: Timestamp) -> Option<Code> {
+        let refuses = |latch: &Latch| latch.refuses(claim.key, now);
+        let refusal = self.app.storefront.with_latch(claim.sale, refuses).map(Code::from);
+        refusal.or_else(|| self.app.gate.in_flight.is_full().then_some(Code::Busy))
     }
 
     /// The claim, or why it is refused. None: it is hyper's, because who asks is told by a cookie, the body is no
@@ -261,6 +268,9 @@ impl Lane {
         while done < bytes.len() {
             match self.judge(&bytes[done..]) {
                 Judgement::Refuse(length, code) => {
+                    if code == Code::Busy {
+                        self.app.gate.turned_away.count(Reason::InFlight);
+                    }
                     done += length;
                     self.take();
                     self.tally.count(Outcome::Refused(code));
