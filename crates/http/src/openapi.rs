@@ -25,6 +25,7 @@ use crate::{entry::APPLICATION_JSON, identity::SESSION_COOKIE, problem::Code, ro
     ),
     tags(
         (name = "sales", description = "What is on sale"),
+        (name = "gate", description = "Challenges, the waiting room and passes, where a sale asks for them"),
         (name = "orders", description = "Buying"),
         (name = "items", description = "Products"),
         (name = "accounts", description = "Registering and signing in"),
