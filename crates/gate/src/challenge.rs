@@ -1,15 +1,17 @@
 //! Challenges: a proof of work, or a picture to read. What a challenge is stands, signed, in its id, so that giving
-//! one out costs no memory; only what was redeemed is remembered. It knows no pictures and no passes.
+//! one out costs no memory; only what was redeemed is remembered. It knows no pictures and no passes; how an id is written, `challenge_id` knows.
 
 use std::array;
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use penstock_domain::{BuyerId, SaleId, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    challenge_id::{
+        CAPTCHA, CAPTCHA_BYTES, Challenge, HEAD_BYTES, MAX_ID_BYTES, PROOF_OF_WORK, Task, encode, head,
+    },
     demand::Demand,
-    keys::{KEY_ID_BYTES, KeyRing, Purpose, SIGNATURE_BYTES, Signature, TAG_BYTES, sale_bytes},
+    keys::{KEY_ID_BYTES, KeyRing, Purpose, Signature, TAG_BYTES, sale_bytes},
     steady_time::SteadyTime,
     used::{Marked, Used},
 };
@@ -18,14 +20,6 @@ use crate::{
 pub const MAX_ANSWER_BYTES: usize = 64;
 /// A proof of work that stands in for a captcha has so many bits more.
 const HARDER_BITS: u8 = 2;
-
-const PROOF_OF_WORK: u8 = 1;
-const CAPTCHA: u8 = 2;
-/// Kind, difficulty, nonce, moment of issue.
-const HEAD_BYTES: usize = 1 + 1 + 8 + 8;
-/// A captcha has the MAC of its answer behind that.
-const CAPTCHA_BYTES: usize = HEAD_BYTES + TAG_BYTES;
-const MAX_ID_BYTES: usize = CAPTCHA_BYTES + SIGNATURE_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChallengeOptions {
@@ -165,7 +159,7 @@ impl Challenges {
             Marked::Again => return Err(ChallengeRefusal::Failed),
             Marked::Full => return Err(ChallengeRefusal::Full),
         }
-        if challenge.is_met_by(keys, &sale, answer) { Ok(()) } else { Err(ChallengeRefusal::Failed) }
+        if is_met(&challenge, keys, &sale, answer) { Ok(()) } else { Err(ChallengeRefusal::Failed) }
     }
 
     /// Of a proof of work that would be given out now.
@@ -191,72 +185,18 @@ impl Challenges {
     }
 }
 
-/// What an id says. Nothing of it counts before the signature is verified.
-struct Challenge<'a> {
-    /// Everything that is signed.
-    fields: &'a [u8],
-    head: &'a [u8; HEAD_BYTES],
-    issued_at: Timestamp,
-    task: Task<'a>,
-    signature: &'a Signature,
-}
-
-enum Task<'a> {
-    ProofOfWork { difficulty: u8 },
-    Captcha { answer_tag: &'a [u8; TAG_BYTES] },
-}
-
-impl<'a> Challenge<'a> {
-    /// There is one way to write an id: spare bits, padding and anything behind it are refused.
-    fn read(id: &str, buffer: &'a mut [u8; MAX_ID_BYTES]) -> Option<Self> {
-        let length = URL_SAFE_NO_PAD.decode_slice(id, buffer).ok()?;
-        let (fields, signature) = buffer[..length].split_last_chunk()?;
-        let (head, rest) = fields.split_first_chunk::<HEAD_BYTES>()?;
-        let [kind, difficulty, ..] = *head;
-        let task = match kind {
-            PROOF_OF_WORK if rest.is_empty() => Task::ProofOfWork { difficulty },
-            CAPTCHA => Task::Captcha { answer_tag: rest.try_into().ok()? },
-            _ => return None,
-        };
-        let issued_at = Timestamp::from_millis(i64::from_be_bytes(*head.last_chunk()?));
-        Some(Self { fields, head, issued_at, task, signature })
-    }
-
-    /// A signature differs from every other, and nobody can choose it.
-    fn fingerprint(&self) -> u64 {
-        u64::from_be_bytes(array::from_fn(|place| self.signature[KEY_ID_BYTES + place]))
-    }
-
-    fn is_met_by(&self, keys: &KeyRing, sale: &[u8; 8], answer: &str) -> bool {
-        match self.task {
-            Task::ProofOfWork { difficulty } => solves(&salt(self.signature), answer, difficulty),
-            Task::Captcha { .. } if answer.len() > MAX_ANSWER_BYTES => false,
-            Task::Captcha { answer_tag } => {
-                let mut answer_signature = *self.signature;
-                answer_signature[KEY_ID_BYTES..].copy_from_slice(answer_tag);
-                let answer = as_compared(answer);
-                let message = answer_message(sale, self.head, &answer);
-                keys.verifies(Purpose::CaptchaAnswer, &message, &answer_signature)
-            }
+fn is_met(challenge: &Challenge<'_>, keys: &KeyRing, sale: &[u8; 8], answer: &str) -> bool {
+    match challenge.task {
+        Task::ProofOfWork { difficulty } => solves(&salt(challenge.signature), answer, difficulty),
+        Task::Captcha { .. } if answer.len() > MAX_ANSWER_BYTES => false,
+        Task::Captcha { answer_tag } => {
+            let mut answer_signature = *challenge.signature;
+            answer_signature[KEY_ID_BYTES..].copy_from_slice(answer_tag);
+            let answer = as_compared(answer);
+            let message = answer_message(sale, challenge.head, &answer);
+            keys.verifies(Purpose::CaptchaAnswer, &message, &answer_signature)
         }
     }
-}
-
-fn head(kind: u8, difficulty: u8, nonce: u64, issued_at: Timestamp) -> [u8; HEAD_BYTES] {
-    let mut head = [0; HEAD_BYTES];
-    head[0] = kind;
-    head[1] = difficulty;
-    head[2..10].copy_from_slice(&nonce.to_be_bytes());
-    head[10..].copy_from_slice(&issued_at.as_millis().to_be_bytes());
-    head
-}
-
-fn encode(fields: &[u8], signature: &Signature) -> String {
-    let mut bytes = [0; MAX_ID_BYTES];
-    let length = fields.len() + SIGNATURE_BYTES;
-    bytes[..fields.len()].copy_from_slice(fields);
-    bytes[fields.len()..length].copy_from_slice(signature);
-    URL_SAFE_NO_PAD.encode(&bytes[..length])
 }
 
 /// The nonce in the head keeps two challenges with the same answer from looking alike.
@@ -277,6 +217,7 @@ fn salt(signature: &Signature) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     use std::{
         sync::{
             Barrier,

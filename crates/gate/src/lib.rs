@@ -3,6 +3,7 @@
 mod accepted_keys;
 mod captcha;
 mod challenge;
+mod challenge_id;
 mod demand;
 mod draw;
 mod head_gate;

@@ -11,10 +11,8 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::Reason,
-    identity::Caller,
-    json::{OptionalJson, PathId},
-    peer::Peer,
+    gate::{Reason, Visit},
+    json::OptionalJson,
     problem::{Code, Problem},
     wire::Rfc3339,
 };
@@ -61,17 +59,10 @@ pub(crate) struct ChallengeView {
     responses((status = 201, body = ChallengeView)))]
 pub(crate) async fn create_challenge(
     State(app): State<Arc<App>>,
-    PathId(sale): PathId<SaleId>,
-    peer: Peer,
-    caller: Caller,
+    Visit { now, buyer, shelf, status }: Visit,
     OptionalJson(request): OptionalJson<ChallengeRequest>,
 ) -> Result<(StatusCode, axum::Json<ChallengeView>), Problem> {
-    let now = app.now();
-    app.gate.check_origin(peer, now)?;
-    let buyer = caller.buyer()?;
-    app.gate.check_buyer(&buyer, now)?;
-    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
-    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    let sale = shelf.id;
     let terms = shelf.details().ok_or(Code::Unavailable)?.row.gate;
     match status.state(now) {
         SaleState::SoldOut => return Err(Code::SoldOut.into()),

@@ -12,10 +12,8 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{Reason, SaleGate, refusal_of},
-    identity::Caller,
-    json::{OptionalJson, PathId},
-    peer::Peer,
+    gate::{Reason, SaleGate, Visit, refusal_of},
+    json::OptionalJson,
     problem::{Code, Problem},
     wire::Rfc3339,
 };
@@ -63,17 +61,10 @@ pub(crate) struct PassView {
     responses((status = 201, body = PassView)))]
 pub(crate) async fn create_pass(
     State(app): State<Arc<App>>,
-    PathId(sale): PathId<SaleId>,
-    peer: Peer,
-    caller: Caller,
+    Visit { now, buyer, shelf, status }: Visit,
     OptionalJson(request): OptionalJson<PassRequest>,
 ) -> Result<(StatusCode, axum::Json<PassView>), Problem> {
-    let now = app.now();
-    app.gate.check_origin(peer, now)?;
-    let buyer = caller.buyer()?;
-    app.gate.check_buyer(&buyer, now)?;
-    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
-    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    let sale = shelf.id;
     if let Some(code) = refusal_of(status.state(now)) {
         return Err(code.into());
     }

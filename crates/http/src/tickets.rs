@@ -23,10 +23,8 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{Reason, SaleGate, rooms::Room},
-    identity::Caller,
+    gate::{Reason, SaleGate, Visit, rooms::Room},
     json::PathId,
-    peer::Peer,
     problem::{Code, Problem},
     storefront::Shelf,
     wire::Rfc3339,
@@ -103,16 +101,9 @@ fn view(app: &App, shelf: &Shelf, ticket: &str, number: u64) -> Result<TicketVie
     security(("bearer" = []), ("session" = [])), responses((status = 201, body = TicketView)))]
 pub(crate) async fn create_ticket(
     State(app): State<Arc<App>>,
-    PathId(sale): PathId<SaleId>,
-    peer: Peer,
-    caller: Caller,
+    Visit { now, buyer, shelf, status }: Visit,
 ) -> Result<(StatusCode, axum::Json<TicketView>), Problem> {
-    let now = app.now();
-    app.gate.check_origin(peer, now)?;
-    let buyer = caller.buyer()?;
-    app.gate.check_buyer(&buyer, now)?;
-    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
-    let status = shelf.status().ok_or_else(|| app.missing_sale())?;
+    let sale = shelf.id;
     let room = room_of(&app, &shelf)?;
     if status.state(now) == SaleState::Closed {
         return Err(Code::Closed.into());

@@ -4,6 +4,7 @@
 mod options;
 mod reasons;
 pub(crate) mod rooms;
+mod visit;
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +19,7 @@ use tokio::sync::Mutex;
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
 pub(crate) use self::reasons::{Reason, TurnedAway};
 use self::rooms::Room;
+pub(crate) use self::visit::Visit;
 use crate::{
     app::App,
     peer::Peer,
