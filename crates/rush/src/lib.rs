@@ -6,3 +6,5 @@ pub mod host;
 pub mod load;
 pub mod peers;
 pub mod process;
+pub mod report;
+pub mod scenario;

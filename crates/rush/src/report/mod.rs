@@ -1,0 +1,183 @@
+//! What a rehearsal found out, as data: the live progress and the final report. How it is shown is next door.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A look at a run under way.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Seconds since the opening; negative before it.
+    pub since_opening_seconds: f64,
+    pub buyers: u64,
+    /// Buyers and bots who have come so far.
+    pub came: u64,
+    /// Got a pass, or were let into the sale by the waiting room.
+    pub admitted: u64,
+    pub units: u64,
+    /// Units that buyers hold or have paid, as far as their own answers tell.
+    pub sold: u64,
+    /// Refusals of orders by problem code.
+    pub refused: BTreeMap<String, u64>,
+    pub requests: u64,
+    /// Of order requests, from the moment they were due.
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub sold_out_after_seconds: Option<f64>,
+    /// Requests under way, and buyers who wait for a free connection.
+    pub under_way: u64,
+    pub waiting: u64,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub scenario: String,
+    pub about: String,
+    pub url: String,
+    pub sale: String,
+    pub started_at: String,
+    pub seed: u64,
+    pub units: u64,
+    pub limit_per_buyer: u64,
+    pub people: People,
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    pub requests: u64,
+    pub requests_per_second: f64,
+    /// From the first order request to the last answer to one.
+    pub order_requests: u64,
+    pub order_requests_per_second: f64,
+    pub opening: Opening,
+    pub orders: Orders,
+    /// Answers to order requests that were refusals, by problem code.
+    pub refused: BTreeMap<String, u64>,
+    /// The same of bots.
+    pub bots_refused: BTreeMap<String, u64>,
+    /// By what was asked for: `page`, `sign_in`, `ticket`, `challenge`, `pass`, `order`, `pay`, `cancel`.
+    pub latency: BTreeMap<String, Quantiles>,
+    pub histogram: Vec<Bar>,
+    pub slice_ms: u64,
+    pub timeline: Vec<Slice>,
+    pub generator: Generator,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct People {
+    pub buyers: u64,
+    pub bots: u64,
+    /// Those who really came within the time.
+    pub came: u64,
+    /// Those who were let in: who got a pass, where there are passes.
+    pub admitted: u64,
+    /// People (not bots) who got at least one unit, and bots who did.
+    pub served: u64,
+    pub bots_served: u64,
+    /// Gave up after being told "busy" or "too many requests" too often.
+    pub gave_up: u64,
+}
+
+/// How the moment went; counted from the opening.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Opening {
+    /// When the answer that sold the last unit came; `None` if units were left.
+    pub stock_gone_after_seconds: Option<f64>,
+    /// When everybody had a first yes or no to their order.
+    pub everybody_answered_after_seconds: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Orders {
+    pub accepted: u64,
+    pub units: u64,
+    pub paid: u64,
+    pub paid_late: u64,
+    /// Paid after the hold was over and nothing was left: the money goes back.
+    pub refunds: u64,
+    pub cancelled: u64,
+    pub walked_away: u64,
+    /// Requests that were sent again with the same key, for whatever reason.
+    pub repeated: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    pub count: u64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+}
+
+/// Order requests that took more than the bar before and at most this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bar {
+    pub up_to_ms: f64,
+    pub count: u64,
+}
+
+/// One slice of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Its beginning, from the opening; negative before it.
+    pub at_ms: i64,
+    /// People who came, and bots.
+    pub came: u64,
+    pub requests: u64,
+    /// Order requests that were due in this slice.
+    pub orders_due: u64,
+    /// Units accepted.
+    pub sold: u64,
+    pub admitted: u64,
+    /// Refusals of orders, by code.
+    pub refused: BTreeMap<String, u64>,
+    /// Of the orders answered in this slice.
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// How the generator itself did: whoever measures has to be measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    pub threads: u64,
+    pub connections: u64,
+    /// Of one core for each thread.
+    pub busy_percent: f64,
+    /// Requests sent more than 5 ms after they were due although a connection was free.
+    pub late_percent: f64,
+    /// Requests that had to wait for a free connection.
+    pub waited_for_connection_percent: f64,
+    pub connections_lost: u64,
+    /// Seconds that proofs of work waited for the generator's CPU.
+    pub solving_waited_seconds: f64,
+    /// Of the machine, taken by its host.
+    pub steal_percent: Option<f64>,
+    /// Why the figures say more about the generator than about the server; `None` if they don't.
+    pub bottleneck: Option<String>,
+}
+
+/// What must all be 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub oversold: u64,
+    pub lost: u64,
+    pub duplicated: u64,
+    pub over_limit: u64,
+    pub unanswered: u64,
+    /// What the server's own audit said: `None` if it could not be asked.
+    pub audit: Option<bool>,
+    /// One sentence for each thing that is wrong.
+    pub findings: Vec<String>,
+    /// What was compared, in words.
+    pub checked: Vec<String>,
+}
+
+impl Verdict {
+    pub fn is_clean(&self) -> bool {
+        let counts = [self.oversold, self.lost, self.duplicated, self.over_limit, self.unanswered];
+        counts.iter().all(|count| *count == 0) && self.audit != Some(false)
+    }
+}
