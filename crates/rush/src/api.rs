@@ -1,37 +1,104 @@
-//! The few calls of the public API that a bench needs beside orders. Blocking, one connection a call.
+//! The calls of the public API that a bench or a rehearsal needs around its load: setting a sale up, looking at what
+//! became of it. Blocking, keeps its connections; not for load.
 
 use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, ToSocketAddrs},
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
+use ureq::{
+    Agent,
+    http::{Request, Uri},
+};
 
 /// An audit of a million orders takes its time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 /// Long enough that no hold expires during a bench.
 const HOLD_SECONDS: u32 = 24 * 3600;
 
-/// Penstock's API as its administrator.
+/// A Penstock somewhere, and who we are to it.
 #[derive(Clone, Debug)]
 pub struct Api {
     pub address: SocketAddr,
+    /// Name and port, as the `Host` header wants them.
+    pub host: String,
+    /// What administrators' calls are made with; empty: there won't be any.
     pub admin_token: String,
+    agent: Agent,
 }
 
-/// The terms of a bench's sale: one unit a buyer, no end.
-#[derive(Clone, Debug, Default)]
+/// An answer, whatever it says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub status: u16,
+    /// Null if the body is not JSON.
+    pub body: Value,
+}
+
+/// The terms of a sale: one unit a buyer and no end, unless said otherwise.
+#[derive(Clone, Debug)]
 pub struct Offer {
+    pub title: String,
     pub units: u32,
+    pub limit_per_buyer: u32,
+    pub hold_seconds: u32,
     /// `None`: open as soon as it is published.
-    pub opens_at: Option<&'static str>,
+    pub opens_at: Option<String>,
     /// What a buyer has to pass before ordering; `None`: nothing.
     pub gate: Option<Value>,
 }
 
+impl Default for Offer {
+    fn default() -> Self {
+        Self {
+            title: "Bench".to_owned(),
+            units: 0,
+            limit_per_buyer: 1,
+            hold_seconds: HOLD_SECONDS,
+            opens_at: None,
+            gate: None,
+        }
+    }
+}
+
 impl Api {
+    pub fn new(address: SocketAddr, admin_token: &str) -> Self {
+        Self::named(address, address.to_string(), admin_token)
+    }
+
+    /// The Penstock at `url`, such as `http://127.0.0.1:8080`.
+    pub fn at(url: &str, admin_token: &str) -> anyhow::Result<Self> {
+        let uri: Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => bail!("{url}: https is not spoken here; point at a node, or at the proxy's plain port"),
+            _ => bail!("{url:?} is not a URL; one looks like http://127.0.0.1:8080"),
+        }
+        ensure!(
+            matches!(uri.path(), "" | "/") && uri.query().is_none(),
+            "{url}: give the server's address alone, without a path"
+        );
+        let name = uri.host().with_context(|| format!("{url} names no host"))?;
+        let port = uri.port_u16().unwrap_or(80);
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let resolved = (bare, port).to_socket_addrs().with_context(|| format!("cannot find {name}"))?;
+        let address = resolved.into_iter().next().with_context(|| format!("{name} has no address"))?;
+        let host = uri.port_u16().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+        Ok(Self::named(address, host, admin_token))
+    }
+
+    fn named(address: SocketAddr, host: String, admin_token: &str) -> Self {
+        let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER_LIMIT));
+        let agent = config.proxy(None).build().new_agent();
+        Self { address, host, admin_token: admin_token.to_owned(), agent }
+    }
+
+    pub fn is_admin(&self) -> bool {
+        !self.admin_token.is_empty()
+    }
+
     /// An item and a published, open sale of it, one unit a buyer; returns the sale's id.
     pub fn open_sale(&self, units: u32) -> anyhow::Result<String> {
         let id = self.publish(&Offer { units, ..Offer::default() })?;
@@ -44,14 +111,14 @@ impl Api {
     pub fn publish(&self, offer: &Offer) -> anyhow::Result<String> {
         let price = json!({"amount": "1999.00", "currency": "CNY"});
         let item =
-            json!({"title": "Bench", "description": "What is sold in a bench.", "regular_price": price});
+            json!({"title": offer.title, "description": "What is sold in a rehearsal.", "regular_price": price});
         let item = self.call("POST", "/api/v1/admin/items", Some(&item), 201)?;
         let mut sale = json!({
             "item_id": text(&item, "id")?,
             "price": price,
             "units": offer.units,
-            "limit_per_buyer": 1,
-            "hold_seconds": HOLD_SECONDS,
+            "limit_per_buyer": offer.limit_per_buyer,
+            "hold_seconds": offer.hold_seconds,
             "opens_at": offer.opens_at,
         });
         if let (Some(gate), Some(sale)) = (&offer.gate, sale.as_object_mut()) {
@@ -78,7 +145,7 @@ impl Api {
         sale.pointer("/stock/available").and_then(Value::as_u64).context("a sale without stock.available")
     }
 
-    fn sale(&self, sale: &str) -> anyhow::Result<Value> {
+    pub fn sale(&self, sale: &str) -> anyhow::Result<Value> {
         self.call("GET", &format!("/api/v1/sales/{sale}"), None, 200)
     }
 
@@ -89,50 +156,87 @@ impl Api {
         Ok(())
     }
 
-    fn call(&self, method: &str, path: &str, body: Option<&Value>, expected: u16) -> anyhow::Result<Value> {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let content = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
-             {content}Content-Length: {}\r\n\r\n{body}",
-            self.address,
-            self.admin_token,
-            body.len(),
-        );
-        let exchange = exchange(self.address, request.as_bytes());
-        let (status, body) = exchange.with_context(|| format!("{method} {path}"))?;
-        if status != expected {
-            bail!("{method} {path} answered {status}: {}", String::from_utf8_lossy(&body));
+    /// A call by the administrator, if there is one, that has to be answered with `expected`.
+    pub fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        expected: u16,
+    ) -> anyhow::Result<Value> {
+        let token = self.is_admin().then_some(self.admin_token.as_str());
+        let reply = self.ask(method, path, token, body)?;
+        if reply.status != expected {
+            bail!("{method} {path} was answered {}", reply.in_words());
         }
-        serde_json::from_slice(&body).with_context(|| format!("{method} {path} did not answer with JSON"))
+        ensure!(reply.body != Value::Null, "{method} {path} was not answered with JSON");
+        Ok(reply.body)
+    }
+
+    /// A call by whoever has `token`, whatever the answer.
+    pub fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        let asked = || format!("{method} {path} at {}", self.address);
+        let mut request =
+            Request::builder().method(method).uri(format!("http://{}{path}", self.address)).header("host", &self.host);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let bytes = body.map(Value::to_string).unwrap_or_default();
+        let request = request.body(bytes).with_context(asked)?;
+        let mut response = self.agent.run(request).with_context(asked)?;
+        let status = response.status().as_u16();
+        let text = response.body_mut().read_to_string().with_context(asked)?;
+        Ok(Reply { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) })
     }
 }
 
-fn text(value: &Value, field: &str) -> anyhow::Result<String> {
+impl Reply {
+    /// Status, code and detail, as far as there are any.
+    pub fn in_words(&self) -> String {
+        let field = |name: &str| self.body.get(name).and_then(Value::as_str).unwrap_or_default();
+        match (field("code"), field("detail")) {
+            ("", _) => self.status.to_string(),
+            (code, "") => format!("{} {code}", self.status),
+            (code, detail) => format!("{} {code}: {detail}", self.status),
+        }
+    }
+}
+
+pub fn text(value: &Value, field: &str) -> anyhow::Result<String> {
     let text = value.get(field).and_then(Value::as_str);
     Ok(text.with_context(|| format!("no {field} in {value}"))?.to_owned())
 }
 
-/// Sends `request` on a connection of its own and returns the answer's status and body.
-pub fn exchange(address: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Vec<u8>)> {
-    let bytes = exchange_raw(address, request)?;
-    let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut response = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(head_bytes) = response.parse(&bytes).context("not an HTTP answer")? else {
-        bail!("the connection ended within the answer's head");
-    };
-    let chunked = response.headers.iter().any(|header| header.name.eq_ignore_ascii_case("transfer-encoding"));
-    ensure!(!chunked, "a chunked answer, which this client does not read");
-    let status = response.code.context("an answer without a status")?;
-    Ok((status, bytes.get(head_bytes..).unwrap_or_default().to_vec()))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The bytes of the answer as they came. The request has to ask the server to close the connection.
-fn exchange_raw(address: SocketAddr, request: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-    stream.write_all(request)?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    #[test]
+    fn a_url_is_a_host_and_a_port() {
+        let api = Api::at("http://127.0.0.1:8080/", "").unwrap();
+        assert_eq!((api.address.to_string(), api.host.as_str()), ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080"));
+        assert_eq!(Api::at("http://127.0.0.1", "").unwrap().address.port(), 80);
+        assert_eq!(Api::at("http://[::1]:81", "").unwrap().address.to_string(), "[::1]:81");
+    }
+
+    #[test]
+    fn what_is_not_a_url_is_named() {
+        for (url, complaint) in [
+            ("127.0.0.1:8080", "looks like http://"),
+            ("https://shop.example", "https is not spoken"),
+            ("http://127.0.0.1/api/v1", "without a path"),
+        ] {
+            let error = format!("{:#}", Api::at(url, "").unwrap_err());
+            assert!(error.contains(complaint), "{url}: {error}");
+        }
+    }
 }

@@ -126,7 +126,7 @@ fn case(server: &Server, code: &'static str, call: &Call<'_>) -> anyhow::Result<
 /// What the state of the sale refuses.
 fn by_state(server: &Server) -> anyhow::Result<Vec<Case>> {
     let open = Offer { units: UNITS, ..Offer::default() };
-    let scheduled = Offer { opens_at: Some(FAR_FUTURE), ..open.clone() };
+    let scheduled = Offer { opens_at: Some(FAR_FUTURE.to_owned()), ..open.clone() };
     let steered =
         |verb| server.api.publish(&open).and_then(|sale| server.api.steer(&sale, verb).map(|()| sale));
     let sales = [

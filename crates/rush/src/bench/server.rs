@@ -51,7 +51,7 @@ impl Server {
         let ready =
             |line: &str| line.split_once(READY)?.1.trim().trim_end_matches('/').parse::<SocketAddr>().ok();
         let (address, at) = process.wait_for_line(START_LIMIT, ready)?;
-        let api = Api { address, admin_token: ADMIN_TOKEN.to_owned() };
+        let api = Api::new(address, ADMIN_TOKEN);
         Ok(Self { process, api, ready_after: at - started })
     }
 

@@ -33,7 +33,9 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let data = bench.fresh_folder("penstock")?;
     let server = Server::start(&bench.options.server, &data, None)?;
     let gate = json!({"challenge": "none", "waiting_room": true});
-    let sale = server.api.publish(&Offer { units: 1_000, opens_at: Some(FAR_FUTURE), gate: Some(gate) })?;
+    let offer =
+        Offer { units: 1_000, opens_at: Some(FAR_FUTURE.to_owned()), gate: Some(gate), ..Offer::default() };
+    let sale = server.api.publish(&offer)?;
     let path = format!("/api/v1/sales/{sale}/tickets");
     let call = Call { key_prefix: None, body: "", ..Call::order(&path) };
     let options = Options::new(server.api.address, CONNECTIONS);
