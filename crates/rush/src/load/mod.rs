@@ -8,6 +8,7 @@ mod schedule;
 mod slow;
 mod tally;
 mod tape;
+mod token;
 mod worker;
 
 use std::{
@@ -23,7 +24,8 @@ pub use answer::Answer;
 pub use schedule::{Arrivals, OpenLoop};
 pub use slow::{SlowOptions, SlowSwarm, SlowTally};
 pub use tally::{Latency, Losses, Tally};
-pub use tape::{BuyerTape, Call, OrderTape, Tape, TapeReader, token};
+pub use tape::{BuyerTape, Call, OrderTape, Tape, TapeReader};
+pub use token::{TokenSigner, token};
 
 /// Where the requests come from and the answers go to. Each thread of a run owns one.
 pub trait Script: Send {

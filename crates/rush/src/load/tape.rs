@@ -2,27 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use anyhow::{Context, ensure};
-use jsonwebtoken::{EncodingKey, Header};
-use serde::Serialize;
-
-use super::Script;
-
-/// Far in the future, so that no clock is needed: a bench's tokens die with its server's secret.
-const EXPIRES_AT_SECONDS: u64 = 4_102_444_800;
-
-#[derive(Serialize)]
-struct Claims<'a> {
-    sub: &'a str,
-    exp: u64,
-}
-
-/// A shop's JWT for `buyer`, signed with HS256.
-pub fn token(secret: &[u8], buyer: &str) -> anyhow::Result<String> {
-    let claims = Claims { sub: buyer, exp: EXPIRES_AT_SECONDS };
-    jsonwebtoken::encode(&Header::default(), &claims, &EncodingKey::from_secret(secret))
-        .context("cannot sign a token")
-}
+use anyhow::ensure;
+use super::{Script, TokenSigner};
 
 /// Requests of one length, one after the other.
 #[derive(Clone, Debug)]
@@ -133,15 +114,13 @@ pub struct BuyerTape<'a> {
 
 impl BuyerTape<'_> {
     pub fn build(&self, call: &Call<'_>) -> anyhow::Result<Tape> {
-        let key = EncodingKey::from_secret(self.secret);
-        let header = Header::default();
+        let signer = TokenSigner::lasting(self.secret);
         let mut bytes = Vec::new();
         let mut request_bytes = 0;
         for number in 0..self.count as u64 {
             // Fixed width, so that every token and every request has the same length.
             let subject = format!("buyer-{:012}", self.first_buyer + number % self.buyers);
-            let claims = Claims { sub: &subject, exp: EXPIRES_AT_SECONDS };
-            let token = jsonwebtoken::encode(&header, &claims, &key).context("cannot sign a token")?;
+            let token = signer.token(&subject)?;
             let start = bytes.len();
             self.append(&mut bytes, call, &token, self.first_buyer + number);
             if start == 0 {
