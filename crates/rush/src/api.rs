@@ -149,6 +149,15 @@ impl Api {
         self.call("GET", &format!("/api/v1/sales/{sale}"), None, 200)
     }
 
+    /// What the server calls now, from the head of an answer.
+    pub fn date(&self) -> anyhow::Result<String> {
+        let url = format!("http://{}/healthz", self.address);
+        let request = Request::builder().uri(&url).header("host", &self.host).body(()).context("a request")?;
+        let response = self.agent.run(request).with_context(|| format!("cannot reach {url}"))?;
+        let date = response.headers().get("date").and_then(|date| date.to_str().ok());
+        Ok(date.context("an answer without a date")?.to_owned())
+    }
+
     /// Fails unless ledger and records add up.
     pub fn audit(&self) -> anyhow::Result<()> {
         let report = self.call("GET", "/api/v1/admin/audit", None, 200)?;

@@ -1,7 +1,7 @@
 //! A rehearsal as a file: what is on sale, who comes, when, and what they do. Parsed and checked here, so that
 //! everybody behind it can trust the numbers.
 
-use std::{fmt, fs, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -139,16 +139,6 @@ fn fifteen_minutes() -> u32 {
 
 fn five() -> f64 {
     5.0
-}
-
-impl fmt::Display for Challenge {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::None => "none",
-            Self::Pow => "pow",
-            Self::Captcha => "captcha",
-        })
-    }
 }
 
 impl Scenario {

@@ -1,0 +1,228 @@
+//! A whole rehearsal: finds or publishes the sale, lets the crowd in, judges what came of it. Speaks only the public
+//! API; what is shown meanwhile, its caller decides.
+
+mod opening;
+mod sign_up;
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Api, Offer, text},
+    crowd::{self, Gate, Identity, Outcome, Plan},
+    host::Steal,
+    load::TokenSigner,
+    report::{Progress, Report, Verdict},
+    scenario::{self, Challenge, Scenario},
+    verdict::{self, Evidence},
+};
+
+use opening::ServerClock;
+
+#[derive(Debug)]
+pub struct Options {
+    pub url: String,
+    /// Lets us publish the sale and ask for the audit.
+    pub admin_token: String,
+    /// A sale that exists; `None`: one is published for the rehearsal, or, without an admin token, the first one
+    /// that is open or will be.
+    pub sale: Option<String>,
+    /// Signs the buyers' tokens as the shop does; `None`: the buyers sign up for accounts.
+    pub tokens: Option<Arc<TokenSigner>>,
+    pub scenario: Scenario,
+    pub threads: usize,
+    pub seed: u64,
+}
+
+/// What goes on, for whoever watches.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// A line worth keeping.
+    Says(String),
+    Progress(&'a Progress),
+}
+
+/// The sale that is rehearsed.
+struct Sale {
+    id: String,
+    is_ours: bool,
+    terms: Value,
+}
+
+pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<Report> {
+    let scenario = &options.scenario;
+    scenario.check()?;
+    scenario::check_threads(options.threads)?;
+    let api = Api::at(&options.url, &options.admin_token)?;
+    let identity = identity(&api, options, &mut tell)?;
+    let sale = find_or_publish(&api, options)?;
+    let clock = ServerClock::read(&api, &sale.id)?;
+    let plan = plan(&api, options, &sale, &clock, identity)?;
+    tell(News::Says(introduction(&sale, &plan)));
+    let steal = Steal::start().ok();
+    let mut outcome = crowd::run(&plan, |progress| tell(News::Progress(progress)))?;
+    outcome.generator.steal_percent = steal.and_then(|steal| steal.percent().ok());
+    tell(News::Says("Everybody has gone home; comparing promises with orders.".to_owned()));
+    let limit_per_buyer = number(&sale.terms, "/limit_per_buyer")?;
+    let evidence = Evidence {
+        sale: &sale.id,
+        limit_per_buyer,
+        promised: &outcome.promised,
+        doubtful: &outcome.doubtful,
+        contradictions: &outcome.contradictions,
+        is_ours_alone: sale.is_ours,
+    };
+    let verdict = verdict::judge(&api, &evidence).context("the outcome can't be checked")?;
+    if sale.is_ours {
+        // A rehearsal is no offer: nobody should buy what is left of it.
+        api.steer(&sale.id, "close").context("the rehearsed sale can't be closed")?;
+    }
+    report(options, &sale, &clock, limit_per_buyer, outcome, verdict)
+}
+
+/// Who the buyers are. With accounts they are all signed up before anybody comes.
+fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> anyhow::Result<Identity> {
+    match &options.tokens {
+        Some(signer) => {
+            let token = signer.token("penstock-rush")?;
+            let reply = api.ask("GET", "/api/v1/me", Some(&token), None)?;
+            ensure!(
+                reply.status != 401,
+                "{} does not accept the buyers' tokens: is the JWT secret the server's identity.jwt.secret?",
+                options.url
+            );
+            ensure!(reply.status == 200, "GET /api/v1/me was answered {}", reply.in_words());
+            Ok(Identity::Jwt { signer: Arc::clone(signer), prefix: format!("rush-{:x}-", options.seed) })
+        }
+        None => sign_up::accounts(api, options, tell).map(Identity::Accounts),
+    }
+}
+
+fn find_or_publish(api: &Api, options: &Options) -> anyhow::Result<Sale> {
+    if let Some(id) = &options.sale {
+        let terms = api.sale(id).with_context(|| format!("the sale {id} can't be read"))?;
+        return usable(id.clone(), terms);
+    }
+    if api.is_admin() {
+        return publish(api, &options.scenario);
+    }
+    let sales = api.call("GET", "/api/v1/sales?limit=100", None, 200)?;
+    let sales = sales.get("data").and_then(Value::as_array).cloned().unwrap_or_default();
+    let on = |sale: &&Value| matches!(text(sale, "state").as_deref(), Ok("open" | "scheduled"));
+    let Some(terms) = sales.iter().find(on) else {
+        bail!(
+            "{} has no sale that is open or will be; name one with --sale, or give PENSTOCK_ADMIN_TOKEN so that one can \
+             be published",
+            options.url
+        );
+    };
+    usable(text(terms, "id")?, terms.clone())
+}
+
+fn usable(id: String, terms: Value) -> anyhow::Result<Sale> {
+    let state = text(&terms, "state")?;
+    ensure!(
+        matches!(state.as_str(), "open" | "scheduled"),
+        "the sale {id} is {state}; a rehearsal needs one that is open or scheduled"
+    );
+    Ok(Sale { id, is_ours: false, terms })
+}
+
+fn publish(api: &Api, scenario: &Scenario) -> anyhow::Result<Sale> {
+    let terms = &scenario.sale;
+    let opens_in = SignedDuration::try_from_secs_f64(terms.opens_in_seconds).context("opens_in_seconds")?;
+    let opens_at = opening::server_date(api)?.checked_add(opens_in).context("the opening is too far away")?;
+    let gated = terms.challenge != Challenge::None || terms.waiting_room;
+    let offer = Offer {
+        title: format!("Rehearsal: {}", scenario.name),
+        units: terms.units,
+        limit_per_buyer: terms.limit_per_buyer,
+        hold_seconds: terms.hold_seconds,
+        opens_at: Some(opens_at.to_string()),
+        gate: gated.then(|| json!({"challenge": terms.challenge, "waiting_room": terms.waiting_room})),
+    };
+    let id = api.publish(&offer).context("the sale can't be published")?;
+    let terms = api.sale(&id)?;
+    Ok(Sale { id, is_ours: true, terms })
+}
+
+fn plan(
+    api: &Api,
+    options: &Options,
+    sale: &Sale,
+    clock: &ServerClock,
+    identity: Identity,
+) -> anyhow::Result<Plan> {
+    let Scenario { crowd, arrivals, mix, .. } = options.scenario.clone();
+    let flag = |pointer: &str| sale.terms.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
+    let challenge = sale.terms.pointer("/gate/challenge").and_then(Value::as_str);
+    Ok(Plan {
+        address: api.address,
+        host: api.host.clone(),
+        sale: sale.id.clone(),
+        opens_at: clock.opening(&sale.terms)?,
+        units: number(&sale.terms, "/stock/available")?,
+        hold_seconds: u32::try_from(number(&sale.terms, "/hold_seconds")?)?,
+        gate: Gate {
+            challenge: challenge.is_some_and(|kind| kind != "none"),
+            waiting_room: flag("/gate/waiting_room"),
+            pass_required: flag("/gate/pass_required"),
+        },
+        identity,
+        quantity: 1,
+        crowd,
+        arrivals,
+        mix,
+        threads: options.threads,
+        seed: options.seed,
+    })
+}
+
+fn number(terms: &Value, pointer: &str) -> anyhow::Result<u64> {
+    terms.pointer(pointer).and_then(Value::as_u64).with_context(|| format!("a sale without {pointer}: {terms}"))
+}
+
+fn introduction(sale: &Sale, plan: &Plan) -> String {
+    let whose = if sale.is_ours { "published for this rehearsal" } else { "as it is" };
+    format!("Sale {} ({whose}): {} units, {} buyers.", sale.id, plan.units, plan.crowd.buyers)
+}
+
+fn report(
+    options: &Options,
+    sale: &Sale,
+    clock: &ServerClock,
+    limit_per_buyer: u64,
+    outcome: Outcome,
+    verdict: Verdict,
+) -> anyhow::Result<Report> {
+    Ok(Report {
+        scenario: options.scenario.name.clone(),
+        about: options.scenario.about.clone(),
+        url: options.url.clone(),
+        sale: sale.id.clone(),
+        started_at: clock.read_at(),
+        seed: options.seed,
+        units: number(&sale.terms, "/stock/total")?,
+        limit_per_buyer,
+        people: outcome.people,
+        seconds: outcome.seconds,
+        requests: outcome.requests,
+        requests_per_second: outcome.requests as f64 / outcome.seconds.max(f64::MIN_POSITIVE),
+        order_requests: outcome.order_requests,
+        order_requests_per_second: outcome.order_requests as f64
+            / outcome.order_seconds.max(f64::MIN_POSITIVE),
+        opening: outcome.opening,
+        orders: outcome.orders,
+        refused: outcome.refused,
+        bots_refused: outcome.bots_refused,
+        latency: outcome.latency,
+        histogram: outcome.histogram,
+        slice_ms: outcome.slice_ms,
+        timeline: outcome.timeline,
+        generator: outcome.generator,
+        verdict,
+    })
+}

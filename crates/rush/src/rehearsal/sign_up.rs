@@ -1,0 +1,106 @@
+//! Accounts for the buyers, made through the API as people make them: a one-time code, a name, a password.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{anyhow, bail, ensure};
+use serde_json::{Value, json};
+
+use super::{News, Options};
+use crate::{
+    api::{Api, Reply},
+    crowd::Account,
+};
+
+/// A password takes its server tens of milliseconds of CPU, so that more would keep everybody waiting.
+const MAX_ACCOUNTS: u64 = 5_000;
+const AT_ONCE: usize = 8;
+const PASSWORD: &str = "penstock-rehearsal";
+/// No country has this code, so that nobody's phone rings.
+const COUNTRY: &str = "+999";
+const MAX_TRIES: u32 = 20;
+const TELL_EVERY: Duration = Duration::from_secs(2);
+
+/// One account for each buyer. Those that an earlier rehearsal with the same seed made are taken again.
+pub(super) fn accounts(
+    api: &Api,
+    options: &Options,
+    tell: &mut impl FnMut(News<'_>),
+) -> anyhow::Result<Arc<[Account]>> {
+    let buyers = options.scenario.crowd.buyers;
+    ensure!(
+        buyers <= MAX_ACCOUNTS,
+        "{buyers} buyers would need as many accounts, and {MAX_ACCOUNTS} is the most that is signed up; give the JWT \
+         secret of the server (PENSTOCK_IDENTITY__JWT__SECRET), so that buyers come with tokens of a shop"
+    );
+    let account = |number| Account {
+        phone: format!("{COUNTRY}{:04}{number:07}", options.seed % 10_000),
+        password: PASSWORD.to_owned(),
+    };
+    let accounts: Arc<[Account]> = (0..buyers).map(account).collect();
+    let made = AtomicUsize::new(0);
+    let part = accounts.len().div_ceil(AT_ONCE).max(1);
+    thread::scope(|scope| {
+        let sign_up = |accounts: &[Account]| -> anyhow::Result<()> {
+            for account in accounts {
+                sign_up(api, account)?;
+                made.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let workers: Vec<_> =
+            accounts.chunks(part).map(|accounts| scope.spawn(move || sign_up(accounts))).collect();
+        let mut told_at = Instant::now();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            thread::sleep(Duration::from_millis(20));
+            if told_at.elapsed() >= TELL_EVERY {
+                told_at = Instant::now();
+                tell(News::Says(format!("Signing up: {} of {buyers}.", made.load(Ordering::Relaxed))));
+            }
+        }
+        for worker in workers {
+            worker.join().map_err(|_| anyhow!("a thread that signs up panicked"))??;
+        }
+        Ok(Arc::clone(&accounts))
+    })
+}
+
+fn sign_up(api: &Api, account: &Account) -> anyhow::Result<()> {
+    let phone = &account.phone;
+    // Who has an account needs no code: codes are few for a phone.
+    let credentials = json!({"phone": phone, "password": account.password});
+    if patiently(api, "/api/v1/sessions", &credentials)?.status == 201 {
+        return Ok(());
+    }
+    let reply = patiently(api, "/api/v1/otp", &json!({"phone": phone}))?;
+    ensure!(reply.status == 202, "POST /api/v1/otp was answered {}", reply.in_words());
+    let Some(code) = reply.body.get("code").and_then(Value::as_str) else {
+        bail!(
+            "the server sends one-time codes to phones, which simulated buyers don't have. Give its JWT secret \
+             (PENSTOCK_IDENTITY__JWT__SECRET), or rehearse on a server with identity.codes_in_answers = true"
+        );
+    };
+    let person = json!({"phone": phone, "otp": code, "name": "Rehearsal", "password": account.password});
+    let reply = patiently(api, "/api/v1/accounts", &person)?;
+    ensure!(reply.status == 201, "POST /api/v1/accounts was answered {}", reply.in_words());
+    Ok(())
+}
+
+/// Waits and asks again while the server is busy.
+fn patiently(api: &Api, path: &str, body: &Value) -> anyhow::Result<Reply> {
+    let mut reply = api.ask("POST", path, None, Some(body))?;
+    for _ in 0..MAX_TRIES {
+        if !matches!(reply.status, 429 | 503) {
+            break;
+        }
+        thread::sleep(Duration::from_secs(1));
+        reply = api.ask("POST", path, None, Some(body))?;
+    }
+    Ok(reply)
+}

@@ -1,0 +1,339 @@
+//! After a run: were all promises kept? Compares what the buyers were told with what the API says now. It believes
+//! neither the generator's counters nor the server's.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::Value;
+
+use crate::{
+    api::Api,
+    crowd::{Doubtful, End, Promised},
+    report::Verdict,
+};
+
+/// Buyers whose orders are read at the same time.
+const READERS: usize = 8;
+/// Units move while we look (a hold expires); then we look again.
+const MAX_LOOKS: u32 = 10;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(300);
+/// Reading is refused under load now and then, as any request is.
+const MAX_TRIES: u32 = 10;
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// More sentences help nobody.
+const MAX_FINDINGS: usize = 20;
+
+/// What the buyers of a run were told.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    pub sale: &'a str,
+    pub limit_per_buyer: u64,
+    pub promised: &'a [Promised],
+    /// Orders that were never answered: the server may have accepted them or not.
+    pub doubtful: &'a [Doubtful],
+    /// Answers that named another order for a key than the answer before.
+    pub contradictions: &'a [String],
+    /// Nobody else buys in this sale, so that every unit can be accounted for.
+    pub is_ours_alone: bool,
+}
+
+/// An order as the API shows it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Order {
+    id: String,
+    state: String,
+    quantity: u64,
+}
+
+impl Order {
+    fn is_live(&self) -> bool {
+        matches!(self.state.as_str(), "held" | "paid")
+    }
+}
+
+/// One look at the sale and at the orders of everybody who was promised something.
+struct Look {
+    units: u64,
+    available: u64,
+    /// By token: one for each buyer.
+    orders: HashMap<String, Vec<Order>>,
+}
+
+pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Verdict> {
+    let look = look_until_still(api, evidence)?;
+    let mut verdict = compare(evidence, &look);
+    if api.is_admin() {
+        let reply = api.ask("GET", "/api/v1/admin/audit", Some(&api.admin_token), None)?;
+        let ok = reply.body.get("ok").and_then(Value::as_bool);
+        match ok {
+            Some(true) => {}
+            Some(false) => verdict.findings.push(format!("The server's audit does not add up: {}", reply.body)),
+            None => bail!("the server's audit was answered {}", reply.in_words()),
+        }
+        verdict.audit = ok;
+        verdict.checked.push("the server's own audit of ledger, stock log and orders".to_owned());
+    }
+    verdict.findings.truncate(MAX_FINDINGS);
+    Ok(verdict)
+}
+
+fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> {
+    let mut buyers: Vec<&str> = evidence.promised.iter().map(|promise| promise.token.as_str()).collect();
+    buyers.extend(evidence.doubtful.iter().map(|doubtful| doubtful.token.as_str()));
+    buyers.sort_unstable();
+    buyers.dedup();
+    for _ in 0..MAX_LOOKS {
+        let (_, before) = stock(api, evidence.sale)?;
+        let orders = read_orders(api, evidence.sale, &buyers)?;
+        let (units, available) = stock(api, evidence.sale)?;
+        if before == available {
+            return Ok(Look { units, available, orders });
+        }
+        thread::sleep(LOOK_AGAIN_AFTER);
+    }
+    bail!("the sale's stock does not come to rest: somebody else is buying")
+}
+
+fn stock(api: &Api, sale: &str) -> anyhow::Result<(u64, u64)> {
+    let sale = api.sale(sale)?;
+    let number = |pointer| sale.pointer(pointer).and_then(Value::as_u64);
+    let both = number("/stock/total").zip(number("/stock/available"));
+    both.with_context(|| format!("a sale without stock: {sale}"))
+}
+
+fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap<String, Vec<Order>>> {
+    let part = buyers.len().div_ceil(READERS).max(1);
+    thread::scope(|scope| {
+        let read = |tokens: &[&str]| -> anyhow::Result<Vec<(String, Vec<Order>)>> {
+            tokens.iter().map(|token| Ok(((*token).to_owned(), orders_of(api, sale, token)?))).collect()
+        };
+        let readers: Vec<_> = buyers.chunks(part).map(|tokens| scope.spawn(move || read(tokens))).collect();
+        let mut orders = HashMap::with_capacity(buyers.len());
+        for reader in readers {
+            orders.extend(reader.join().map_err(|_| anyhow!("a reader of orders panicked"))??);
+        }
+        Ok(orders)
+    })
+}
+
+/// All orders of one buyer in the sale.
+fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<Order>> {
+    let mut orders = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = patiently(api, &format!("/api/v1/orders?limit=100{after}"), token)?;
+        for order in page.get("data").and_then(Value::as_array).into_iter().flatten() {
+            let text = |field: &str| order.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+            if text("sale_id") == sale {
+                let quantity = order.get("quantity").and_then(Value::as_u64).unwrap_or_default();
+                orders.push(Order { id: text("id"), state: text("state"), quantity });
+            }
+        }
+        match page.get("next").and_then(Value::as_str) {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(orders),
+        }
+    }
+}
+
+/// Reads what has to be there; `busy` and a broken connection are no answer.
+fn patiently(api: &Api, path: &str, token: &str) -> anyhow::Result<Value> {
+    let mut trouble = anyhow!("never asked");
+    for _ in 0..MAX_TRIES {
+        match api.ask("GET", path, Some(token), None) {
+            Ok(reply) if reply.status == 200 => return Ok(reply.body),
+            Ok(reply) if matches!(reply.status, 429 | 503) => {
+                trouble = anyhow!("GET {path} was answered {}", reply.in_words());
+            }
+            Ok(reply) => bail!("GET {path} was answered {}", reply.in_words()),
+            Err(error) => trouble = error,
+        }
+        thread::sleep(TRY_AGAIN_AFTER);
+    }
+    Err(trouble)
+}
+
+fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
+    let mut verdict = Verdict::default();
+    kept_promises(evidence, look, &mut verdict);
+    nobody_twice(evidence, look, &mut verdict);
+    within_limits(evidence, look, &mut verdict);
+    units_conserved(evidence, look, &mut verdict);
+    verdict.unanswered = evidence.doubtful.len() as u64;
+    if verdict.unanswered > 0 {
+        verdict.findings.push(format!("{} orders were never answered.", verdict.unanswered));
+    }
+    verdict
+}
+
+/// Every order that was answered "yes" is there, as it was left.
+fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+    for promise in evidence.promised {
+        let orders = look.orders.get(&promise.token).map(Vec::as_slice).unwrap_or_default();
+        let Some(order) = orders.iter().find(|order| order.id == promise.order) else {
+            verdict.lost += 1;
+            verdict.findings.push(format!("Order {} was accepted and is not there any more.", promise.order));
+            continue;
+        };
+        let may_be: &[&str] = match promise.end {
+            End::Paid | End::PaidLate => &["paid"],
+            End::Cancelled => &["cancelled"],
+            End::Refund => &["expired", "cancelled"],
+            End::WalkedAway => &["held", "expired"],
+            End::Unknown => &["held", "paid", "expired", "cancelled"],
+        };
+        let state = order.state.as_str();
+        if !may_be.contains(&state) || order.quantity != u64::from(promise.quantity) {
+            verdict.lost += 1;
+            verdict.findings.push(format!(
+                "Order {} of {} units ended as {:?} for its buyer and is {} of {} units now.",
+                promise.order, promise.quantity, promise.end, state, order.quantity
+            ));
+        }
+    }
+    verdict.checked.push(format!("the orders of all {} buyers who got one", look.orders.len()));
+}
+
+/// No key has two orders, no order two buyers, and nobody has an order that was not asked for.
+fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+    verdict.duplicated += evidence.contradictions.len() as u64;
+    verdict.findings.extend(evidence.contradictions.iter().cloned());
+    let mut owners: HashMap<&str, (&str, &str)> = HashMap::new();
+    for promise in evidence.promised {
+        let owner = (promise.token.as_str(), promise.key.as_str());
+        if *owners.entry(&promise.order).or_insert(owner) != owner {
+            verdict.duplicated += 1;
+            verdict.findings.push(format!("Order {} was promised twice.", promise.order));
+        }
+    }
+    let mut in_doubt: BTreeMap<&str, usize> = BTreeMap::new();
+    for doubtful in evidence.doubtful {
+        *in_doubt.entry(&doubtful.token).or_default() += 1;
+    }
+    let promised: HashSet<&str> = evidence.promised.iter().map(|promise| promise.order.as_str()).collect();
+    for (token, orders) in &look.orders {
+        let unknown: Vec<_> = orders.iter().filter(|order| !promised.contains(order.id.as_str())).collect();
+        // A request whose answer was lost may have been accepted.
+        let allowed = in_doubt.get(token.as_str()).copied().unwrap_or(0);
+        for order in unknown.iter().skip(allowed) {
+            verdict.duplicated += 1;
+            verdict.findings.push(format!("Order {} is there, and nobody was told of it.", order.id));
+        }
+    }
+}
+
+fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+    for orders in look.orders.values() {
+        let live: u64 = orders.iter().filter(|order| order.is_live()).map(|order| order.quantity).sum();
+        let over = live.saturating_sub(evidence.limit_per_buyer);
+        if over > 0 {
+            verdict.over_limit += over;
+            verdict.findings.push(format!("A buyer has {live} units; {} is the limit.", evidence.limit_per_buyer));
+        }
+    }
+}
+
+fn units_conserved(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+    let live: u64 =
+        look.orders.values().flatten().filter(|order| order.is_live()).map(|order| order.quantity).sum();
+    let Look { units, available, .. } = *look;
+    let accounted = live + available;
+    if accounted > units {
+        verdict.oversold += accounted - units;
+        verdict.findings.push(format!(
+            "{live} units are held or paid and {available} are on offer, but only {units} were published."
+        ));
+    } else if evidence.is_ours_alone && accounted < units {
+        verdict.lost += units - accounted;
+        verdict.findings.push(format!(
+            "Of {units} units {live} are held or paid and {available} on offer; the rest is nowhere."
+        ));
+    }
+    verdict.checked.push(format!("units: {units} published, {live} held or paid, {available} on offer"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn promise(buyer: u64, order: &str, end: End) -> Promised {
+        let (token, key) = (format!("token-{buyer}"), format!("key-{order}"));
+        Promised { buyer, token, key, order: order.to_owned(), quantity: 1, end }
+    }
+
+    fn order(id: &str, state: &str) -> Order {
+        Order { id: id.to_owned(), state: state.to_owned(), quantity: 1 }
+    }
+
+    fn look(available: u64, orders: &[(u64, &[Order])]) -> Look {
+        let orders = orders.iter().map(|(buyer, orders)| (format!("token-{buyer}"), orders.to_vec()));
+        Look { units: 3, available, orders: orders.collect() }
+    }
+
+    fn judged(promised: &[Promised], doubtful: &[Doubtful], look: &Look) -> [u64; 5] {
+        let evidence = Evidence {
+            sale: "s",
+            limit_per_buyer: 1,
+            promised,
+            doubtful,
+            contradictions: &[],
+            is_ours_alone: true,
+        };
+        let verdict = compare(&evidence, look);
+        let counts =
+            [verdict.oversold, verdict.lost, verdict.duplicated, verdict.over_limit, verdict.unanswered];
+        assert_eq!(verdict.is_clean(), counts == [0; 5]);
+        assert_eq!(verdict.is_clean(), verdict.findings.is_empty(), "{:?}", verdict.findings);
+        counts
+    }
+
+    #[test]
+    fn kept_promises_are_clean() {
+        let promised = [promise(1, "a", End::Paid), promise(2, "b", End::WalkedAway)];
+        let held = look(1, &[(1, &[order("a", "paid")]), (2, &[order("b", "held")])]);
+        assert_eq!(judged(&promised, &[], &held), [0; 5]);
+        let expired = look(2, &[(1, &[order("a", "paid")]), (2, &[order("b", "expired")])]);
+        assert_eq!(judged(&promised, &[], &expired), [0; 5]);
+    }
+
+    #[test]
+    fn an_order_that_vanished_or_was_taken_back_is_lost() {
+        let promised = [promise(1, "a", End::Paid)];
+        assert_eq!(judged(&promised, &[], &look(3, &[(1, &[])])), [0, 1, 0, 0, 0]);
+        assert_eq!(judged(&promised, &[], &look(3, &[(1, &[order("a", "expired")])])), [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn more_units_than_were_published_are_oversold_and_fewer_are_lost() {
+        let promised = [promise(1, "a", End::Paid), promise(2, "b", End::Paid)];
+        let orders: [(u64, &[Order]); 2] = [(1, &[order("a", "paid")]), (2, &[order("b", "paid")])];
+        assert_eq!(judged(&promised, &[], &look(2, &orders)), [1, 0, 0, 0, 0]);
+        assert_eq!(judged(&promised, &[], &look(0, &orders)), [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_second_order_is_a_duplicate_and_over_the_limit() {
+        let promised = [promise(1, "a", End::Paid)];
+        let twice = look(1, &[(1, &[order("a", "paid"), order("b", "held")])]);
+        assert_eq!(judged(&promised, &[], &twice), [0, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn one_order_for_two_buyers_is_a_duplicate() {
+        let promised = [promise(1, "a", End::Paid), promise(2, "a", End::Unknown)];
+        let both = look(2, &[(1, &[order("a", "paid")])]);
+        let [_, _, duplicated, _, _] = judged(&promised, &[], &both);
+        assert_eq!(duplicated, 1);
+    }
+
+    #[test]
+    fn an_unanswered_order_may_have_been_accepted_but_counts_as_unanswered() {
+        let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
+        assert_eq!(judged(&[], &doubtful, &look(2, &[(1, &[order("a", "held")])])), [0, 0, 0, 0, 1]);
+        assert_eq!(judged(&[], &doubtful, &look(3, &[(1, &[])])), [0, 0, 0, 0, 1]);
+    }
+}
