@@ -47,6 +47,13 @@ pub(crate) enum Command {
     /// Check the fair draw of a waiting room
     #[command(subcommand, after_help = "Example:\n  penstock draw verify --sale sale.json --ticket 1234.…")]
     Draw(DrawCommand),
+    /// Print tokens of simulated buyers, one a line, for load tools that can't sign
+    #[command(
+        after_help = "They are JWTs (HS256) of the buyers load-000000000001, load-000000000002, … They are good at every server \
+        that has the\nsame identity.jwt.secret, so keep them as secret as it is. Load tools: deploy/load.\n\n\
+        Example:\n  penstock tokens --buyers 10000 --config penstock.toml > tokens.csv"
+    )]
+    Tokens(TokensArgs),
     /// Print the OpenAPI document of the API
     #[command(after_help = "Example:\n  penstock openapi > openapi.json")]
     Openapi,
@@ -163,6 +170,25 @@ pub(crate) struct PromoteArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokensArgs {
+    /// How many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) buyers: u64,
+    /// The number of the first buyer, so that a later run brings others
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) first: u64,
+    /// How long they are good
+    #[arg(long, value_name = "S", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) valid_seconds: u64,
+    /// What the server has as identity.jwt.secret [default: what is configured here]
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) jwt_secret: Option<String>,
+    /// Configuration file (TOML) of the server; variables such as PENSTOCK_IDENTITY__JWT__SECRET count too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

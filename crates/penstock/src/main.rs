@@ -17,6 +17,7 @@ mod rooms;
 mod secrets;
 mod serve;
 mod signals;
+mod tokens;
 
 use std::{future::Future, process::ExitCode};
 
@@ -43,7 +44,8 @@ fn main() -> ExitCode {
         let usage = error.is::<ConfigError>()
             || error.is::<InvalidAccount>()
             || error.is::<admin::NoPassword>()
-            || error.is::<draw::UnusableDraw>();
+            || error.is::<draw::UnusableDraw>()
+            || error.is::<tokens::CannotSign>();
         ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
     })
 }
@@ -85,6 +87,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             done(block_on(admin::migrate(&loaded.config, args.json))?)
         }
         Command::Draw(DrawCommand::Verify(args)) => done(draw::verify(&args)),
+        Command::Tokens(args) => {
+            let flags = Flags { config: args.config.as_deref(), ..Flags::default() };
+            done(tokens::print(&Loaded::from_process(flags)?.config.identity.jwt, &args))
+        }
         Command::Openapi => done(output::write(&penstock_http::openapi())),
     }
 }

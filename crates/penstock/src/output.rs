@@ -1,8 +1,10 @@
 //! Results go to stdout, and nothing else does.
 
-use std::io::{self, Write as _, stdout};
+use std::io::{self, BufWriter, Write as _, stdout};
 
 use anyhow::Context as _;
+
+const CANNOT_WRITE: &str = "stdout can't be written";
 
 /// Writes `text` and makes sure that it ends with a line's end and has left.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
@@ -12,7 +14,22 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     match written.and_then(|()| stdout.flush()) {
         // Whoever read us has seen enough, as in `penstock config | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("stdout can't be written"),
+        other => other.context(CANNOT_WRITE),
+    }
+}
+
+/// Writes lines as they come, for results that are too many for the memory. Ends early when nobody reads on.
+pub(crate) fn lines(lines: impl Iterator<Item = anyhow::Result<String>>) -> anyhow::Result<()> {
+    let mut stdout = BufWriter::new(stdout().lock());
+    for line in lines {
+        match writeln!(stdout, "{}", line?) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            other => other.context(CANNOT_WRITE)?,
+        }
+    }
+    match stdout.flush() {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context(CANNOT_WRITE),
     }
 }
 

@@ -25,14 +25,14 @@ fn data(penstock: &Penstock) -> String {
 fn without_an_argument_it_prints_help() {
     let run = penstock().run(&[]).unwrap();
     assert_eq!(code(&run), 0, "{}", run.stderr);
-    for command in ["serve", "audit", "admin", "draw", "config", "migrate", "openapi", "Example"] {
+    for command in ["serve", "audit", "admin", "draw", "config", "migrate", "tokens", "openapi", "Example"] {
         assert!(run.stdout.contains(command), "{command} is missing in:\n{}", run.stdout);
     }
 }
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 12] = [
         &["serve"],
         &["audit"],
         &["admin"],
@@ -43,6 +43,7 @@ fn every_command_has_help_with_an_example() {
         &["draw", "verify"],
         &["config"],
         &["migrate"],
+        &["tokens"],
         &["openapi"],
     ];
     for command in commands {

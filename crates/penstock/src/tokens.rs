@@ -1,0 +1,36 @@
+//! `penstock tokens`: tokens of simulated buyers, for load tools that can't sign.
+
+use penstock_rush::load::TokenSigner;
+
+use crate::{cli::TokensArgs, clock, config::Jwt, output};
+
+/// Nothing here can sign what the server would believe.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CannotSign {
+    #[error(
+        "there is no secret to sign with: say what the server has as identity.jwt.secret, by --jwt-secret, \
+         PENSTOCK_IDENTITY__JWT__SECRET or --config"
+    )]
+    NoSecret,
+    #[error(
+        "identity.jwt.public_key can check a shop's tokens but not sign them: have the shop sign them, or rehearse \
+         with a server that has identity.jwt.secret instead"
+    )]
+    OnlyPublicKey,
+}
+
+pub(crate) fn print(jwt: &Jwt, args: &TokensArgs) -> anyhow::Result<()> {
+    let secret = match (args.jwt_secret.as_deref().filter(|secret| !secret.is_empty()), jwt.secret.get()) {
+        (Some(secret), _) | (None, Some(secret)) => secret,
+        (None, None) if !jwt.public_key.as_os_str().is_empty() => {
+            return Err(CannotSign::OnlyPublicKey.into());
+        }
+        (None, None) => return Err(CannotSign::NoSecret.into()),
+    };
+    let now_seconds = u64::try_from(clock::now().as_millis() / 1_000).unwrap_or_default();
+    let given = |text: &String| if text.is_empty() { None } else { Some(text.clone()) };
+    let signer = TokenSigner::new(secret.as_bytes(), now_seconds.saturating_add(args.valid_seconds))
+        .with_parties(given(&jwt.issuer), given(&jwt.audience));
+    let buyers = args.first..args.first.saturating_add(args.buyers);
+    output::lines(buyers.map(|number| signer.token(&format!("load-{number:012}"))))
+}
