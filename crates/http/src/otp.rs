@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use hyper::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
@@ -22,17 +25,25 @@ pub(crate) struct OtpRequest {
     phone: String,
 }
 
+/// Only in rehearsals and demos, where the setting `identity.codes_in_answers` is on
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OtpAnswer {
+    #[schema(example = "123456")]
+    code: String,
+}
+
 /// Ask for a one-time code
 ///
 /// The answer is the same whether or not the number has an account. The code has six digits, lives five minutes
-/// and can be tried five times.
+/// and can be tried five times. In a rehearsal or a demo (`identity.codes_in_answers`) the answer tells the code;
+/// otherwise it has no body.
 #[utoipa::path(post, path = "/api/v1/otp", tag = "accounts", request_body = OtpRequest,
-    responses((status = 202, description = "The code is on its way")))]
+    responses((status = 202, description = "The code is on its way", body = Option<OtpAnswer>)))]
 pub(crate) async fn request_otp(
     State(app): State<Arc<App>>,
     peer: Peer,
     Json(request): Json<OtpRequest>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let mut complaints = Complaints::default();
     let phone = complaints.take("phone", phone::parse(&request.phone));
     complaints.check()?;
@@ -50,5 +61,10 @@ pub(crate) async fn request_otp(
         tracing::warn!(%error, "a one-time code was not sent");
         Problem::with_detail(Code::Unavailable, "The code can't be sent at the moment.")
     })?;
-    Ok(StatusCode::ACCEPTED)
+    let answer = if app.options.codes_in_answers {
+        (StatusCode::ACCEPTED, axum::Json(OtpAnswer { code })).into_response()
+    } else {
+        StatusCode::ACCEPTED.into_response()
+    };
+    Ok(answer)
 }

@@ -49,6 +49,7 @@ pub(crate) fn http(
             window_seconds: identity.codes.window_seconds,
         },
         code_sender: Arc::new(LogSender),
+        codes_in_answers: identity.codes_in_answers,
         otp_by_address: limit(limits.codes_by_address_burst, limits.codes_by_address_every_seconds),
         sign_in_by_address: limit(limits.sign_ins_by_address_burst, limits.sign_ins_by_address_every_seconds),
         sign_in_by_phone: limit(limits.sign_ins_by_phone_burst, limits.sign_ins_by_phone_every_seconds),

@@ -62,6 +62,12 @@ impl Node {
         }
         let mut http = options::http(config, secrets, clock.clone())?;
         let demo = demo.then(|| Demo::prepare(&mut http)).transpose()?;
+        if http.codes_in_answers {
+            tracing::warn!(
+                setting = "identity.codes_in_answers",
+                "one-time codes are told to whoever asks, so any phone can be signed up; fine for a rehearsal or a demo only"
+            );
+        }
         let records = database::open(config).await?;
         let storefront = Storefront::new();
         let ledger = embedded::open(options::ledger(config), clock.clone(), storefront.clone())?;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use penstock_testkit::{Answer, Penstock};
+use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
@@ -112,4 +113,22 @@ fn the_printed_lines_buy_the_demo_item() {
     assert_ne!(anew["SALE"], variables["SALE"]);
     let sale = curl(&penstock, look, &anew);
     assert_eq!(sale.json()["state"], "scheduled", "{}", sale.text());
+}
+
+#[test]
+fn a_newcomer_signs_up_at_the_demo_without_a_phone() {
+    let mut penstock = Penstock::new(BINARY).with_argument("--demo");
+    penstock.start().unwrap();
+    assert!(penstock.log().contains("identity.codes_in_answers"), "nobody is warned:\n{}", penstock.log());
+    let mut client = penstock.client();
+    let asked = client.post("/api/v1/otp", &json!({ "phone": "+8613900000001" })).unwrap();
+    assert_eq!(asked.status, 202, "{}", asked.text());
+    let newcomer = json!({
+        "phone": "+8613900000001", "otp": asked.json()["code"], "name": "Newcomer", "password": "a good password",
+    });
+    let account = client.post("/api/v1/accounts", &newcomer).unwrap();
+    assert_eq!(account.status, 201, "{}", account.text());
+    let credentials = json!({ "phone": "+8613900000001", "password": "a good password" });
+    let session = client.post("/api/v1/sessions", &credentials).unwrap();
+    assert_eq!(session.status, 201, "{}", session.text());
 }

@@ -155,6 +155,22 @@ fn a_code_works_once_for_its_own_phone_and_not_for_long() {
 }
 
 #[test]
+fn only_a_rehearsal_tells_the_code_to_whoever_asks() {
+    let shop = Shop::open();
+    let asked = shop.client().post("/api/v1/otp", &json!({ "phone": PHONE }));
+    assert_eq!((asked.status, asked.body.len()), (202, 0), "a real shop sends it to the phone only");
+
+    let rehearsal = Shop::open_with(|options| options.codes_in_answers = true);
+    let mut client = rehearsal.client();
+    let asked = client.post("/api/v1/otp", &json!({ "phone": PHONE }));
+    assert_eq!(asked.status, 202);
+    assert_eq!(asked.json(), json!({ "code": rehearsal.outbox.last_code(PHONE) }));
+    let code = asked.json()["code"].clone();
+    let request = json!({ "phone": PHONE, "otp": code, "name": "Ann", "password": PASSWORD });
+    assert_eq!(client.post("/api/v1/accounts", &request).status, 201);
+}
+
+#[test]
 fn only_who_proved_the_phone_learns_that_it_is_taken() {
     let shop = Shop::open();
     shop.account(PHONE, PASSWORD);

@@ -56,6 +56,7 @@ pub(crate) struct Identity {
     pub(crate) session_seconds: u32,
     pub(crate) password_hashes_at_once: usize,
     pub(crate) password_hashes_waiting: usize,
+    pub(crate) codes_in_answers: bool,
     pub(crate) jwt: Jwt,
     pub(crate) codes: Codes,
     pub(crate) limits: Limits,

@@ -123,6 +123,11 @@ pub(crate) const SETTINGS: &[Setting] = &[
         65_536,
         "Sign-ins that may wait for it; more get 503 busy.",
     ),
+    flag(
+        "identity.codes_in_answers",
+        false,
+        "Tell whoever asks for a one-time code the code, so that any phone can be signed up: for rehearsals and demos only.",
+    ),
     text(
         "identity.jwt.secret",
         "",
