@@ -1,8 +1,21 @@
 //! What a rehearsal found out, as data: the live progress and the final report. How it is shown is next door.
 
+mod chart;
+mod html;
+mod live;
+pub(crate) mod page;
+mod plots;
+mod text;
+mod timeline;
+mod words;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use html::html;
+pub use live::Live;
+pub use text::text;
 
 /// A look at a run under way.
 #[derive(Clone, Debug, Default, PartialEq)]

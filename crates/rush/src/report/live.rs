@@ -1,0 +1,254 @@
+//! A run as it goes, on a terminal's standard error. Where nobody looks, nothing is written at all.
+
+use std::collections::VecDeque;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::{
+    Progress,
+    words::{self, counted, duration, thousands},
+};
+
+const DRAWS_A_SECOND: u8 = 20;
+/// The rate that is shown is the mean of this time.
+const RATE_SECONDS: f64 = 1.0;
+
+/// The display. It goes away with its value, also when the run ends with an error, and leaves the terminal as it was.
+#[derive(Debug)]
+pub struct Live {
+    display: MultiProgress,
+    headline: ProgressBar,
+    came: ProgressBar,
+    sold: ProgressBar,
+    lines: [ProgressBar; 3],
+    title: String,
+    rate: Rate,
+}
+
+impl Live {
+    /// Invisible, or with a standard error that is no terminal, it does nothing.
+    pub fn start(title: &str, visible: bool) -> Self {
+        let target = if visible {
+            ProgressDrawTarget::stderr_with_hz(DRAWS_A_SECOND)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        Self::on(target, title)
+    }
+
+    fn on(target: ProgressDrawTarget, title: &str) -> Self {
+        let display = MultiProgress::with_draw_target(target);
+        let row = |template: &str, name: &'static str| {
+            // A template of ours that indicatif does not understand shows as a plain bar; a test looks at it.
+            let style =
+                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = ProgressBar::no_length().with_style(style.progress_chars("━╸─")).with_prefix(name);
+            display.add(bar)
+        };
+        let line = "{prefix:>9.dim}  {wide_msg}";
+        let headline = row("{wide_msg:.bold}", "");
+        let came = row("{prefix:>9.dim}  {bar:32.blue/dim} {msg}", "came");
+        let sold = row("{prefix:>9.dim}  {bar:32.green/dim} {msg}", "sold");
+        let lines = ["orders", "requests", "refused"].map(|name| row(line, name));
+        Self { headline, came, sold, lines, title: title.to_owned(), rate: Rate::default(), display }
+    }
+
+    /// Draws the run as it is now. May be called as often as one likes.
+    pub fn show(&mut self, progress: &Progress) {
+        let rate = self.rate.after(progress);
+        if self.display.is_hidden() {
+            return;
+        }
+        self.headline.set_message(format!("{}: {}", self.title, moment(progress)));
+        let bars = [
+            (&self.came, progress.came, progress.buyers, people(progress)),
+            (&self.sold, progress.sold, progress.units, stock(progress)),
+        ];
+        for (bar, position, length, message) in bars {
+            bar.set_length(length.max(1));
+            bar.set_position(position.min(length));
+            bar.set_message(message);
+        }
+        let lines = [orders(progress), requests(progress, rate), refused(progress)];
+        for (line, message) in self.lines.iter().zip(lines) {
+            line.set_message(message);
+        }
+    }
+
+    /// A line that stays, above the display.
+    pub fn say(&self, line: &str) {
+        // A terminal that went away is no reason to stop.
+        let _ = self.display.println(line);
+    }
+
+    /// Takes the display away; what was said stays.
+    pub fn finish(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.display.clear();
+    }
+}
+
+fn moment(progress: &Progress) -> String {
+    let seconds = progress.since_opening_seconds;
+    match progress.sold_out_after_seconds {
+        Some(after) => format!("sold out after {}, open for {seconds:.1} s", duration(after)),
+        None if seconds < 0.0 => format!("opens in {:.1} s", -seconds),
+        None => format!("open for {seconds:.1} s"),
+    }
+}
+
+fn people(progress: &Progress) -> String {
+    let admitted = if progress.admitted > 0 {
+        format!(", {} let in", thousands(progress.admitted))
+    } else {
+        String::new()
+    };
+    format!("{} of {}{admitted}", thousands(progress.came), thousands(progress.buyers))
+}
+
+fn stock(progress: &Progress) -> String {
+    format!("{} of {}", thousands(progress.sold), counted(progress.units, "unit"))
+}
+
+fn orders(progress: &Progress) -> String {
+    if progress.p99_ms > 0.0 {
+        let [half, most] = [progress.p50_ms, progress.p99_ms].map(|ms| duration(ms / 1000.0));
+        format!("half answered within {half}, 99 % within {most}")
+    } else {
+        "none answered yet".to_owned()
+    }
+}
+
+fn requests(progress: &Progress, rate: f64) -> String {
+    format!(
+        "{}, {}/s, {} under way, {} wait for a connection",
+        thousands(progress.requests),
+        thousands(rate.round() as u64),
+        thousands(progress.under_way),
+        thousands(progress.waiting)
+    )
+}
+
+fn refused(progress: &Progress) -> String {
+    let (codes, rest) = words::most_frequent(&progress.refused, words::MAX_REASONS);
+    let mut parts: Vec<_> =
+        codes.iter().map(|(code, count)| format!("{} {}", thousands(*count), words::reason(code))).collect();
+    if rest > 0 {
+        parts.push(format!("{} for other reasons", thousands(rest)));
+    }
+    if parts.is_empty() { "none".to_owned() } else { parts.join(" · ") }
+}
+
+/// Requests a second over the last while. It reads no clock: the run's own time is in each look.
+#[derive(Debug, Default)]
+struct Rate {
+    looks: VecDeque<(f64, u64)>,
+}
+
+impl Rate {
+    fn after(&mut self, progress: &Progress) -> f64 {
+        let now = progress.since_opening_seconds;
+        self.looks.push_back((now, progress.requests));
+        // The oldest look is just about so long ago; there are never more than fit into that time.
+        while self.looks.get(1).is_some_and(|(at, _)| now - at >= RATE_SECONDS) {
+            self.looks.pop_front();
+        }
+        match self.looks.front() {
+            Some((at, requests)) if now > *at => {
+                progress.requests.saturating_sub(*requests) as f64 / (now - at)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::InMemoryTerm;
+
+    use super::*;
+
+    fn progress() -> Progress {
+        Progress {
+            since_opening_seconds: 0.4,
+            buyers: 30_000,
+            came: 30_000,
+            units: 200,
+            sold: 120,
+            refused: [("sold_out".to_owned(), 1200), ("busy".to_owned(), 7)].into(),
+            requests: 61_000,
+            p50_ms: 42.0,
+            p99_ms: 180.0,
+            ..Progress::default()
+        }
+    }
+
+    fn drawn(progress: &Progress) -> (InMemoryTerm, Live) {
+        let terminal = InMemoryTerm::new(12, 100);
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
+        let mut live = Live::on(target, "classic");
+        live.show(progress);
+        (terminal, live)
+    }
+
+    #[test]
+    fn the_display_says_how_it_goes() {
+        let (terminal, live) = drawn(&progress());
+        live.say("the server restarted");
+        // What the limit on drawing left out is drawn now.
+        live.lines.iter().for_each(ProgressBar::tick);
+        let screen = terminal.contents();
+        for text in [
+            "the server restarted",
+            "classic: open for 0.4 s",
+            "30,000 of 30,000",
+            "120 of 200 units",
+            "99 % within 180 ms",
+            "1,200 nothing was left · 7 the server was busy",
+        ] {
+            assert!(screen.contains(text), "{text:?} is not in\n{screen}");
+        }
+    }
+
+    #[test]
+    fn before_and_after_the_moment_it_says_so() {
+        assert_eq!(moment(&Progress { since_opening_seconds: -3.21, ..progress() }), "opens in 3.2 s");
+        let gone = Progress { sold_out_after_seconds: Some(0.31), ..progress() };
+        assert_eq!(moment(&gone), "sold out after 310 ms, open for 0.4 s");
+    }
+
+    #[test]
+    fn the_end_leaves_only_what_was_said() {
+        let (terminal, live) = drawn(&progress());
+        live.say("sale published");
+        live.finish();
+        assert_eq!(terminal.contents(), "sale published");
+    }
+
+    #[test]
+    fn invisible_it_draws_nothing() {
+        let mut live = Live::start("classic", false);
+        live.show(&progress());
+        live.say("nobody reads this");
+        assert!(live.display.is_hidden());
+        assert!(live.headline.message().is_empty());
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_second() {
+        let mut rate = Rate::default();
+        let look = |since_opening_seconds, requests| Progress {
+            since_opening_seconds,
+            requests,
+            ..Progress::default()
+        };
+        assert_eq!(rate.after(&look(-1.0, 0)), 0.0);
+        assert_eq!(rate.after(&look(0.0, 1000)), 1000.0);
+        assert_eq!(rate.after(&look(1.0, 1000)), 0.0);
+    }
+}

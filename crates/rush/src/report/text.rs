@@ -1,0 +1,159 @@
+//! The report for a terminal: on one screen, in words, the verdict last because that is where the eye is.
+
+use std::fmt::Write;
+
+use super::{
+    Quantiles, Report, Verdict,
+    words::{self, counted, duration, rounded, thousands},
+};
+
+/// Everything fits on one screen of 30 lines: when there are findings, they take the place of details.
+const MAX_FINDINGS: usize = 3;
+
+/// The summary, without colours: it may go into a file.
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let details = if report.verdict.findings.is_empty() { 5 } else { 3 };
+    head(&mut text, report);
+    people(&mut text, report);
+    refused(&mut text, report, details - 1);
+    latency(&mut text, report, details);
+    generator(&mut text, report);
+    verdict(&mut text, &report.verdict);
+    text
+}
+
+// Writing into a String does not fail, here and below.
+fn head(text: &mut String, report: &Report) {
+    let _ = writeln!(text, "{}: {}", report.scenario, report.about);
+    let _ = writeln!(
+        text,
+        "Sale {} at {}, {}, {}, seed {}.\n",
+        report.sale,
+        report.url,
+        report.started_at,
+        duration(report.seconds),
+        report.seed
+    );
+}
+
+fn people(text: &mut String, report: &Report) {
+    let (people, orders) = (&report.people, &report.orders);
+    let units = counted(report.units, "unit");
+    let gone = match report.opening.stock_gone_after_seconds {
+        Some(seconds) => format!("The {units} were gone {} after the opening", duration(seconds)),
+        None => format!("Of {units} {} were sold and the rest was left", thousands(orders.units)),
+    };
+    let answered = match report.opening.everybody_answered_after_seconds {
+        Some(seconds) => format!("everybody had a yes or a no after {}", duration(seconds)),
+        None => "NOT everybody got a yes or a no".to_owned(),
+    };
+    let _ = writeln!(text, "{gone}; {answered}.");
+    let _ = writeln!(
+        text,
+        "{} of {} people came, {} were let in, {} got a unit, {} gave up.",
+        thousands(people.came),
+        thousands(people.buyers),
+        thousands(people.admitted),
+        thousands(people.served),
+        thousands(people.gave_up)
+    );
+    let late = if orders.paid_late > 0 {
+        format!(
+            ", {} paid too late ({} to be refunded)",
+            thousands(orders.paid_late),
+            thousands(orders.refunds)
+        )
+    } else {
+        String::new()
+    };
+    let _ = writeln!(
+        text,
+        "Of {} {} were paid{late}, {} cancelled, {} left unpaid.",
+        counted(orders.accepted, "order"),
+        thousands(orders.paid),
+        thousands(orders.cancelled),
+        thousands(orders.walked_away)
+    );
+    if people.bots > 0 {
+        let (most, _) = words::most_frequent(&report.bots_refused, 1);
+        let mostly = most
+            .first()
+            .map_or_else(String::new, |(code, _)| format!(", mostly because {}", words::reason(code)));
+        let _ = writeln!(
+            text,
+            "{} came besides, {} got a unit; they were refused {} times{mostly}.",
+            counted(people.bots, "bot"),
+            thousands(people.bots_served),
+            thousands(report.bots_refused.values().sum()),
+        );
+    }
+}
+
+fn refused(text: &mut String, report: &Report, most: usize) {
+    let (codes, rest) = words::most_frequent(&report.refused, most);
+    let _ = writeln!(text, "\n{:<40}{:>12}", "refused because", "times");
+    for (code, count) in codes {
+        let _ = writeln!(text, "  {:<38}{:>12}", words::reason(code), thousands(count));
+    }
+    if rest > 0 {
+        let _ = writeln!(text, "  {:<38}{:>12}", "other reasons", thousands(rest));
+    }
+}
+
+fn latency(text: &mut String, report: &Report, most: usize) {
+    let _ = writeln!(
+        text,
+        "\n{:<28}{:>12}{:>10}{:>10}{:>10}{:>10}",
+        "answered within, in ms", "requests", "50 %", "99 %", "99.9 %", "all"
+    );
+    for (kind, quantiles) in most_telling(words::in_order(&report.latency), most) {
+        let _ = write!(text, "  {:<26}{:>12}", words::request(kind), thousands(quantiles.count));
+        for time_ms in [quantiles.p50_ms, quantiles.p99_ms, quantiles.p999_ms, quantiles.max_ms] {
+            let _ = write!(text, "{:>10}", rounded(time_ms));
+        }
+        text.push('\n');
+    }
+}
+
+/// Those that a buyer waits for most, in the order they had.
+fn most_telling(kinds: Vec<(&str, Quantiles)>, most: usize) -> Vec<(&str, Quantiles)> {
+    const TELLING: [&str; 5] = ["order", "pay", "page", "pass", "ticket"];
+    let place = |kind: &str| TELLING.iter().position(|name| *name == kind).unwrap_or(TELLING.len());
+    let mut places: Vec<_> = kinds.iter().map(|(kind, _)| place(kind)).collect();
+    places.sort_unstable();
+    let last = places.get(most.saturating_sub(1)).copied().unwrap_or(usize::MAX);
+    kinds.into_iter().filter(|(kind, _)| place(kind) <= last).take(most).collect()
+}
+
+fn generator(text: &mut String, report: &Report) {
+    let generator = &report.generator;
+    let trust = generator.bottleneck.as_ref().map_or_else(
+        || "the generator kept up".to_owned(),
+        |bottleneck| format!("READ THE TIMES WITH CARE: {}", bottleneck.trim_end_matches('.')),
+    );
+    let _ = writeln!(
+        text,
+        "{}, {}/s, from {} over {}, {} % busy: {trust}.",
+        counted(report.requests, "request"),
+        rounded(report.requests_per_second),
+        counted(generator.threads, "thread"),
+        counted(generator.connections, "connection"),
+        rounded(generator.busy_percent),
+    );
+}
+
+fn verdict(text: &mut String, verdict: &Verdict) {
+    text.push('\n');
+    for (name, _, count) in words::counts(verdict) {
+        let _ = writeln!(text, "  {name:<20}{:>12}", thousands(count));
+    }
+    let _ = writeln!(text, "{}", words::verdict(verdict));
+    for finding in verdict.findings.iter().take(MAX_FINDINGS) {
+        let _ = writeln!(text, "- {finding}");
+    }
+    let more = verdict.findings.len().saturating_sub(MAX_FINDINGS);
+    if more > 0 {
+        let _ = writeln!(text, "… and {more} more findings");
+    }
+}

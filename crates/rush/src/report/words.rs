@@ -1,0 +1,197 @@
+//! Numbers, times and reasons as people read them.
+
+use std::collections::BTreeMap;
+
+use super::{Quantiles, Verdict};
+
+/// More reasons than this are put together as "other reasons".
+pub(super) const MAX_REASONS: usize = 5;
+
+/// Why an order was refused, for somebody who has never seen a problem code.
+pub(super) fn reason(code: &str) -> String {
+    let words = match code {
+        "sold_out" => "nothing was left",
+        "limit_reached" => "had as many as one buyer may have",
+        "not_open" => "the sale was not open yet",
+        "paused" => "the sale was paused",
+        "closed" => "the sale was over",
+        "busy" => "the server was busy",
+        "rate_limited" => "too many requests",
+        "pass_required" => "came without a pass",
+        "pass_invalid" => "the pass was not good",
+        "passes_exhausted" => "all passes were given out",
+        "challenge_failed" => "the challenge was not solved",
+        "not_admitted" => "the turn had not come yet",
+        "unauthorized" => "not signed in",
+        "forbidden" => "not allowed",
+        "idempotency_key_reused" => "the key was used for another order",
+        "internal" => "the server failed",
+        "unavailable" => "the server could not decide",
+        _ => return code.replace('_', " "),
+    };
+    words.to_owned()
+}
+
+/// The kinds of requests in the order in which a buyer makes them.
+const REQUESTS: [(&str, &str); 8] = [
+    ("sign_in", "sign in"),
+    ("page", "look at the sale"),
+    ("ticket", "take or show a ticket"),
+    ("challenge", "get a challenge"),
+    ("pass", "get a pass"),
+    ("order", "order"),
+    ("pay", "pay"),
+    ("cancel", "cancel"),
+];
+
+pub(super) fn request(kind: &str) -> String {
+    let known = REQUESTS.iter().find(|(name, _)| *name == kind);
+    known.map_or_else(|| kind.replace('_', " "), |(_, words)| (*words).to_owned())
+}
+
+/// What was asked for at all, in the order in which a buyer does it.
+pub(super) fn in_order(latency: &BTreeMap<String, Quantiles>) -> Vec<(&str, Quantiles)> {
+    let place = |kind: &str| REQUESTS.iter().position(|(name, _)| *name == kind).unwrap_or(usize::MAX);
+    let mut sorted: Vec<_> = latency.iter().map(|(kind, quantiles)| (kind.as_str(), *quantiles)).collect();
+    sorted.retain(|(_, quantiles)| quantiles.count > 0);
+    sorted.sort_by_key(|(kind, _)| place(kind));
+    sorted
+}
+
+/// What must be 0, and what it would mean if it were not.
+pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5] {
+    [
+        ("oversold", "units promised that were never there", verdict.oversold),
+        ("lost", "orders that were promised and can't be found", verdict.lost),
+        ("duplicated", "orders made twice from one press", verdict.duplicated),
+        ("over the limit", "units beyond what one buyer may have", verdict.over_limit),
+        ("unanswered", "orders that never got a yes or a no", verdict.unanswered),
+    ]
+}
+
+/// The verdict as a sentence.
+pub(super) fn verdict(verdict: &Verdict) -> String {
+    if verdict.is_clean() {
+        let books = match verdict.audit {
+            Some(_) => "The server's own books say the same.",
+            None => "The server's own books could not be asked.",
+        };
+        return format!(
+            "Nobody was promised a unit that isn't there, nobody lost an order, got it twice or got more than the \
+             limit, and nobody was left without an answer. {books}"
+        );
+    }
+    let mut wrong: Vec<_> = counts(verdict)
+        .into_iter()
+        .filter(|(_, _, count)| *count > 0)
+        .map(|(name, _, count)| format!("{} {name}", thousands(count)))
+        .collect();
+    if verdict.audit == Some(false) {
+        wrong.push("the server's own books don't add up".to_owned());
+    }
+    format!("It does NOT hold: {}.", wrong.join(", "))
+}
+
+/// A page without any address to call is easier to trust.
+pub(super) fn without_scheme(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
+/// The codes with the most refusals, the most frequent first, and how many refusals had another.
+pub(super) fn most_frequent(refused: &BTreeMap<String, u64>, most: usize) -> (Vec<(&str, u64)>, u64) {
+    let mut sorted: Vec<_> = refused.iter().map(|(code, count)| (code.as_str(), *count)).collect();
+    sorted.retain(|(_, count)| *count > 0);
+    // Equal counts stay in the order of their codes.
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let rest = sorted.iter().skip(most).map(|(_, count)| count).sum();
+    sorted.truncate(most);
+    (sorted, rest)
+}
+
+/// 30000 as "30,000".
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A value that is measured, not counted: three digits say enough, and large numbers get their commas.
+pub(crate) fn rounded(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        "–".to_owned()
+    } else if size >= 1000.0 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        format!("{sign}{}", thousands(size.round() as u64))
+    } else {
+        let places = match size {
+            _ if size >= 100.0 => 0,
+            _ if size >= 10.0 => 1,
+            _ if size >= 0.1 => 2,
+            _ => 3,
+        };
+        let text = format!("{value:.places$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    }
+}
+
+/// A length of time in the unit that suits it.
+pub(super) fn duration(seconds: f64) -> String {
+    let size = seconds.abs();
+    if size < 1.0 {
+        format!("{} ms", rounded(seconds * 1000.0))
+    } else if size < 120.0 {
+        format!("{} s", rounded(seconds))
+    } else {
+        let whole = size.round() as u64;
+        format!("{} min {} s", thousands(whole / 60), whole % 60)
+    }
+}
+
+/// "1 unit", "2 units".
+pub(super) fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", thousands(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(10_000_000), "10,000,000");
+        assert_eq!(rounded(31.25), "31.2");
+        assert_eq!(rounded(0.5), "0.5");
+        assert_eq!(rounded(100.0), "100");
+        assert_eq!(rounded(-12_345.6), "-12,346");
+        assert_eq!(rounded(f64::NAN), "–");
+        assert_eq!(duration(0.31), "310 ms");
+        assert_eq!(duration(2.5), "2.5 s");
+        assert_eq!(duration(125.0), "2 min 5 s");
+        assert_eq!(counted(1, "unit"), "1 unit");
+        assert_eq!(counted(2000, "unit"), "2,000 units");
+    }
+
+    #[test]
+    fn the_most_frequent_reasons_come_first_and_the_others_are_counted() {
+        let refused = [("busy", 3), ("closed", 0), ("not_open", 1), ("paused", 1), ("sold_out", 9)];
+        let refused = refused.map(|(code, count)| (code.to_owned(), count)).into();
+        let (first, rest) = most_frequent(&refused, 2);
+        assert_eq!(first, [("sold_out", 9), ("busy", 3)]);
+        assert_eq!(rest, 2);
+    }
+
+    #[test]
+    fn an_unknown_code_is_shown_as_it_is() {
+        assert_eq!(reason("out_of_cheese"), "out of cheese");
+    }
+}
