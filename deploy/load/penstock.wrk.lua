@@ -73,7 +73,10 @@ end
 
 function response(status, headers, body)
   wait_milliseconds = 0
-  if status == 429 or status == 503 then
+  if not tokens[buyer] then
+    -- There are more threads than buyers.
+    next_buyer()
+  elseif status == 429 or status == 503 then
     put_off = put_off + 1
     wait_milliseconds = 1000 * (tonumber(headers["retry-after"] or headers["Retry-After"]) or 1)
   elseif step == "look" and status == 200 then
