@@ -9,7 +9,7 @@ use axum::{
 use hyper::{StatusCode, header::CONTENT_TYPE};
 use penstock_domain::{
     ChallengeKind, GateTerms, ItemId, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleId, SaleRefusal,
-    SaleState, SaleStatus,
+    SaleState, SaleStatus, Timestamp,
 };
 use penstock_ledger::LedgerError;
 use penstock_records::{Item, SaleRow};
@@ -87,7 +87,7 @@ impl GateRequest {
 }
 
 impl SaleRequest {
-    fn check(&self, id: SaleId, item: ItemId, now: penstock_domain::Timestamp) -> Result<SaleRow, Problem> {
+    fn check(&self, id: SaleId, item: ItemId, now: Timestamp) -> Result<SaleRow, Problem> {
         let mut complaints = Complaints::default();
         let price = parse_money(&mut complaints, "price", &self.price);
         complaints.require(
@@ -169,21 +169,21 @@ pub(crate) async fn list_sales(
     let now = app.now();
     let mut bodies = Vec::with_capacity(rows.len());
     for row in rows {
-        bodies.push(show(&app, row.id).await?.body(now));
+        bodies.push(body_of(&app, row.id, now).await?);
     }
     Ok(page_response(&bodies, next))
 }
 
 /// The sale as it is on show, or as the draft it is.
-async fn show(app: &App, id: SaleId) -> Result<Arc<RenderedSale>, Problem> {
-    match app.storefront.shelf(id).and_then(|shelf| shelf.rendered(app.now())) {
-        Some(sale) => Ok(sale),
-        None => sales::draft(app, id).await.map(Arc::new),
+async fn body_of(app: &App, id: SaleId, now: Timestamp) -> Result<Vec<u8>, Problem> {
+    match app.storefront.with_sale(id, now, |sale| sale.body(now)) {
+        Some(body) => Ok(body),
+        None => Ok(sales::draft(app, id).await?.body(now)),
     }
 }
 
 async fn respond(app: &App, id: SaleId) -> Result<Response, Problem> {
-    let body = show(app, id).await?.body(app.now());
+    let body = body_of(app, id, app.now()).await?;
     Ok(([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
 }
 

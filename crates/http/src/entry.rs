@@ -35,6 +35,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountAs(pub(crate) Outcome);
 
+const SALES: &str = "/api/v1/sales/";
+
 type EntryFuture = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
 
 /// The service of one connection.
@@ -68,7 +70,12 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
 
 /// The sale, if this is the path of its orders. Odd spellings of it go through the router.
 pub(crate) fn sale_of_order_path(path: &str) -> Option<SaleId> {
-    path.strip_prefix("/api/v1/sales/")?.strip_suffix("/orders")?.parse().ok()
+    path.strip_prefix(SALES)?.strip_suffix("/orders")?.parse().ok()
+}
+
+/// The sale, if this is its path.
+pub(crate) fn sale_of_path(path: &str) -> Option<SaleId> {
+    path.strip_prefix(SALES)?.parse().ok()
 }
 
 impl Entry {

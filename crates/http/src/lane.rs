@@ -1,7 +1,7 @@
 //! The fast lane: what a connection reads passes here before hyper sees it. A claim that the latch refuses is
-//! answered on the spot, from bytes that are written already; another plain claim is checked, and refused or put to
-//! the ledger; everything else goes on to hyper, one request at a time, so that the lane always knows where the next
-//! request begins.
+//! answered on the spot, from bytes that are written already, and so is who asks for a sale; another plain claim is
+//! checked, and refused or put to the ledger; everything else goes on to hyper, one request at a time, so that the lane
+//! always knows where the next request begins.
 //!
 //! A sale that is sold out gets a hundred refused claims for every accepted one. Here one costs a read, a scan
 //! of its head and a write: nothing is allocated, locked or logged. Whatever is not plain (another version, no
@@ -31,8 +31,8 @@ use tokio::{
 
 pub(crate) use self::answers::Refusals;
 use self::{
-    answers::{DateCache, write_order},
-    head::{ClaimHead, Forwarded, Head},
+    answers::{DateCache, write_not_modified, write_order, write_sale},
+    head::{Call, ClaimHead, Forwarded, Head, SaleHead},
 };
 use crate::{
     app::App,
@@ -45,6 +45,7 @@ use crate::{
     pulse::{Pulse, Working},
     storefront::Details,
     tally::{ConnectionEnd, Group, Outcome, Pending, Tally},
+    wire::RenderedSale,
 };
 
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -78,6 +79,8 @@ enum Judgement {
     Object(usize, Problem),
     /// A claim of this length for the ledger.
     Claim(usize, Attempt),
+    /// A request of this length that was answered with a sale.
+    Shown(usize),
     /// A request of this length that hyper shall answer.
     Pass(usize),
     HandOver,
@@ -135,13 +138,16 @@ impl Lane {
         }
     }
 
-    fn judge(&self, bytes: &[u8]) -> Judgement {
+    fn judge(&mut self, bytes: &[u8]) -> Judgement {
         match head::read(bytes) {
             Head::Partial => Judgement::Wait,
             Head::Odd => Judgement::HandOver,
             Head::Malformed(why) => Judgement::Malformed(why),
-            Head::Plain { length, claim: None, .. } => Judgement::Pass(length),
-            Head::Plain { head_length, length, claim: Some(claim) } => {
+            Head::Plain { length, call: Call::Sale(asked), .. } if self.show(asked) => {
+                Judgement::Shown(length)
+            }
+            Head::Plain { length, call: Call::Sale(_) | Call::Other, .. } => Judgement::Pass(length),
+            Head::Plain { head_length, length, call: Call::Claim(claim) } => {
                 let now = self.app.now();
                 match self.refuses(&claim, now) {
                     // Its body has to be in before the next request begins.
@@ -158,6 +164,26 @@ impl Lane {
                 }
             }
         }
+    }
+
+    /// Answers with the sale. False: it is not on show to everybody, or hyper has to say that the connection ends.
+    fn show(&mut self, asked: SaleHead<'_>) -> bool {
+        if self.pulse.is_finishing() {
+            return false;
+        }
+        let now = self.app.now();
+        let write = |sale: &RenderedSale| {
+            let pending = Pending::new(&self.tally, Group::Sales);
+            let date = self.date.at(now);
+            if asked.known.is_some_and(|known| sale.is_known(known)) {
+                write_not_modified(sale, date, &mut self.answers);
+                pending.answered(Outcome::NotModified);
+            } else {
+                write_sale(sale, now, date, &mut self.answers);
+                pending.answered(Outcome::Ok);
+            }
+        };
+        self.app.storefront.with_sale(asked.sale, now, write).is_some()
     }
 
     /// What can be said without looking at who asks.
@@ -261,9 +287,9 @@ impl Lane {
         }
     }
 
-    /// Takes the claims at the beginning of `bytes`, up to the first that the ledger has to decide; answers how
-    /// many bytes they were. The mode tells what is to become of the rest.
-    fn take_claims(&mut self, bytes: &[u8]) -> usize {
+    /// Takes the requests at the beginning of `bytes` that are ours, up to the first that the ledger has to decide;
+    /// answers how many bytes they were. The mode tells what is to become of the rest.
+    fn take_requests(&mut self, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
             match self.judge(&bytes[done..]) {
@@ -284,6 +310,11 @@ impl Lane {
                     self.tally.count(Outcome::Refused(problem.code));
                     let date = self.date.at(self.app.now());
                     self.app.refusals.write_problem(&problem, date, &mut self.answers);
+                    continue;
+                }
+                Judgement::Shown(length) => {
+                    done += length;
+                    self.take();
                     continue;
                 }
                 Judgement::Claim(length, attempt) => {
@@ -335,7 +366,7 @@ impl Lane {
                 return Poll::Ready(Ok(false));
             }
             let done = match self.mode {
-                Mode::Open if self.pending.is_empty() && self.deciding.is_none() => self.take_claims(bytes),
+                Mode::Open if self.pending.is_empty() && self.deciding.is_none() => self.take_requests(bytes),
                 Mode::HandedOver if !self.pulse.is_handling() => {
                     self.pulse.arriving();
                     0
@@ -405,7 +436,7 @@ impl Lane {
             }
             if is_unjudged {
                 let pending = std::mem::take(&mut self.pending);
-                let done = self.take_claims(&pending);
+                let done = self.take_requests(&pending);
                 self.pending = pending;
                 self.pending.drain(..done);
             }

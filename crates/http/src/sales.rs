@@ -1,4 +1,5 @@
-//! Sales as buyers see them: from memory, serialised once per change.
+//! Sales as buyers see them: from memory, serialised once per change. A plain request for one sale is answered by the
+//! lane; here is the list, and what is not plain.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// Caches may keep it but have to ask whether it is still true.
-const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+pub(crate) const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// All published sales
 ///
@@ -45,7 +46,7 @@ pub(crate) async fn list_sales(
     let has_more = shelves.len() > start + limit;
     let next = shown.last().filter(|_| has_more).map(|shelf| shelf.id.to_string());
     let bodies: Vec<Vec<u8>> =
-        shown.iter().filter_map(|shelf| shelf.rendered(now)).map(|sale| sale.body(now)).collect();
+        shown.iter().filter_map(|shelf| shelf.with_rendered(now, |sale| sale.body(now))).collect();
     Ok(page_response(&bodies, next))
 }
 
@@ -60,8 +61,8 @@ pub(crate) async fn get_sale(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let now = app.now();
-    if let Some(sale) = app.storefront.shelf(id).and_then(|shelf| shelf.rendered(now)) {
-        return Ok(respond(&sale, &headers, now));
+    if let Some(shown) = app.storefront.with_sale(id, now, |sale| respond(sale, &headers, now)) {
+        return Ok(shown);
     }
     let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
     if names_somebody && is_admin(&app, &headers, now).await {
@@ -87,20 +88,8 @@ pub(crate) async fn draft(app: &App, id: SaleId) -> Result<RenderedSale, Problem
 
 fn respond(sale: &RenderedSale, headers: &HeaderMap, now: Timestamp) -> Response {
     let caching = [(ETAG, sale.etag.clone()), (CACHE_CONTROL, REVALIDATE)];
-    if matches_entity_tag(headers, &sale.etag) {
+    if headers.get_all(IF_NONE_MATCH).iter().any(|known| sale.is_known(known.as_bytes())) {
         return (StatusCode::NOT_MODIFIED, caching).into_response();
     }
     ([(CONTENT_TYPE, APPLICATION_JSON)], caching, sale.body(now)).into_response()
-}
-
-/// Compares weakly, as RFC 9110 asks for `If-None-Match`.
-fn matches_entity_tag(headers: &HeaderMap, etag: &HeaderValue) -> bool {
-    let opaque = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
-    let wanted = opaque(etag.as_bytes());
-    headers.get_all(IF_NONE_MATCH).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(
-        |tag| {
-            let tag = tag.trim_ascii();
-            tag == b"*" || opaque(tag) == wanted
-        },
-    )
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use penstock_domain::{ItemId, SaleId, SaleStatus, Timestamp};
+use penstock_domain::{ItemId, SaleId, SaleState, SaleStatus, Timestamp};
 use penstock_gate::{DrawView, Latch};
 use penstock_ledger::{Listener, SaleNews};
 use penstock_records::{Item, Records, RecordsError, SaleRow};
@@ -66,18 +66,27 @@ impl Shelf {
         self.details.load_full()
     }
 
-    /// The sale as the API shows it, serialised anew only when something changed.
-    pub(crate) fn rendered(&self, now: Timestamp) -> Option<Arc<RenderedSale>> {
+    /// Shows the sale as the API shows it, serialised anew only when something changed. None: there is nothing to show.
+    pub(crate) fn with_rendered<T>(&self, now: Timestamp, see: impl FnOnce(&RenderedSale) -> T) -> Option<T> {
         let status = self.latch()?.status();
         let state = status.state(now);
         let draw = self.draw();
-        if let Some(rendered) = self.rendered.load_full()
-            && rendered.shows(status.version, state, draw.as_ref())
-        {
-            return Some(rendered);
+        // No reference is counted: all cores would share the count.
+        let rendered = self.rendered.load();
+        match rendered.as_ref().filter(|rendered| rendered.shows(status.version, state, draw.as_ref())) {
+            Some(rendered) => Some(see(rendered)),
+            None => self.render(&status, state, draw).map(|rendered| see(&rendered)),
         }
+    }
+
+    fn render(
+        &self,
+        status: &SaleStatus,
+        state: SaleState,
+        draw: Option<DrawView>,
+    ) -> Option<Arc<RenderedSale>> {
         let details = self.details()?;
-        let rendered = Arc::new(RenderedSale::new(&details.row, &details.item, Some(&status), state, draw));
+        let rendered = Arc::new(RenderedSale::new(&details.row, &details.item, Some(status), state, draw));
         self.rendered.store(Some(Arc::clone(&rendered)));
         // The details may have been replaced between reading them and storing what was made of them.
         if self.details.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &details)) {
@@ -131,6 +140,16 @@ impl Storefront {
     /// Asks the sale's latch without touching a reference count that all cores share.
     pub(crate) fn with_latch<T>(&self, sale: SaleId, ask: impl FnOnce(&Latch) -> Option<T>) -> Option<T> {
         self.shelves.load().by_id.get(&sale).and_then(|shelf| shelf.latch()).and_then(ask)
+    }
+
+    /// Shows a sale that is on show.
+    pub(crate) fn with_sale<T>(
+        &self,
+        sale: SaleId,
+        now: Timestamp,
+        see: impl FnOnce(&RenderedSale) -> T,
+    ) -> Option<T> {
+        self.shelves.load().by_id.get(&sale)?.with_rendered(now, see)
     }
 
     /// Every sale that was heard of.

@@ -251,6 +251,19 @@ impl RenderedSale {
         self.write(now, &mut body);
         body
     }
+
+    /// Whether `If-None-Match` names it. Compares weakly, as RFC 9110 asks.
+    pub(crate) fn is_known(&self, if_none_match: &[u8]) -> bool {
+        if_none_match
+            .split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii)
+            .any(|tag| tag == b"*" || opaque(tag) == opaque(self.etag.as_bytes()))
+    }
+}
+
+/// An entity tag without the sign that it is weak.
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// Weak, because the body differs in `server_time`, which it leaves out.

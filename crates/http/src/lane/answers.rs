@@ -1,5 +1,5 @@
-//! Answers as bytes: refusals written once and only given the date of the second, orders written around their body.
-//! It does not know why something is refused.
+//! Answers as bytes: refusals written once and only given the date of the second, orders and sales written around
+//! their body. It does not know why something is refused.
 
 use std::{
     cell::RefCell,
@@ -14,7 +14,9 @@ use penstock_domain::{Order, Timestamp};
 
 use crate::{
     problem::{Code, Problem},
+    sales::REVALIDATE,
     storefront::Details,
+    wire::RenderedSale,
 };
 
 const DATE_BYTES: usize = 29;
@@ -89,6 +91,37 @@ pub(super) fn write_order(order: &Order, details: &Details, date: &[u8; DATE_BYT
     });
 }
 
+/// Writes a sale as it is at `now`.
+pub(super) fn write_sale(
+    sale: &RenderedSale,
+    now: Timestamp,
+    date: &[u8; DATE_BYTES],
+    answers: &mut Vec<u8>,
+) {
+    BODY.with_borrow_mut(|body| {
+        body.clear();
+        sale.write(now, body);
+        answers.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+        write_caching(sale, answers);
+        write_rest(body, date, answers);
+    });
+}
+
+/// Says that the sale is as the client has it.
+pub(super) fn write_not_modified(sale: &RenderedSale, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+    answers.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
+    write_caching(sale, answers);
+    write_date(date, answers);
+}
+
+fn write_caching(sale: &RenderedSale, answers: &mut Vec<u8>) {
+    answers.extend_from_slice(b"etag: ");
+    answers.extend_from_slice(sale.etag.as_bytes());
+    answers.extend_from_slice(b"\r\ncache-control: ");
+    answers.extend_from_slice(REVALIDATE.as_bytes());
+    answers.extend_from_slice(b"\r\n");
+}
+
 fn headers_of(problem: &Problem) -> HeaderMap {
     let mut headers = HeaderMap::new();
     problem.write_headers(&mut headers);
@@ -112,10 +145,16 @@ fn write_problem(
 fn write_rest(body: &[u8], date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
     answers.extend_from_slice(b"content-length: ");
     answers.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
-    answers.extend_from_slice(b"\r\ndate: ");
+    answers.extend_from_slice(b"\r\n");
+    write_date(date, answers);
+    answers.extend_from_slice(body);
+}
+
+/// The last header, and the end of the head.
+fn write_date(date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
+    answers.extend_from_slice(b"date: ");
     answers.extend_from_slice(date);
     answers.extend_from_slice(END_OF_HEAD);
-    answers.extend_from_slice(body);
 }
 
 /// The date as HTTP writes it, written anew once a second.

@@ -1,5 +1,5 @@
-//! Finds out where a request ends and whether it is a claim. Anything that is not plain is `Odd`: only hyper may
-//! say what it means.
+//! Finds out where a request ends and whether it is a claim or asks for a sale. Anything that is not plain is `Odd`:
+//! only hyper may say what it means.
 
 use std::mem::MaybeUninit;
 
@@ -7,7 +7,7 @@ use penstock_domain::{KeyDigest, SaleId};
 
 use crate::{
     connection::{MAX_HEAD_BYTES, MAX_HEADERS},
-    entry::sale_of_order_path,
+    entry::{sale_of_order_path, sale_of_path},
     json::{MAX_BODY_BYTES, is_json},
 };
 
@@ -32,6 +32,22 @@ pub(super) enum Forwarded<'a> {
     Several,
 }
 
+/// A call of `GET /api/v1/sales/{id}` without a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SaleHead<'a> {
+    pub(super) sale: SaleId,
+    /// The header `If-None-Match`.
+    pub(super) known: Option<&'a [u8]>,
+}
+
+/// What is asked for, as far as the lane cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call<'a> {
+    Claim(ClaimHead<'a>),
+    Sale(SaleHead<'a>),
+    Other,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head<'a> {
     /// It is not complete yet.
@@ -43,7 +59,7 @@ pub(super) enum Head<'a> {
         head_length: usize,
         /// Of the whole request, its body included.
         length: usize,
-        claim: Option<ClaimHead<'a>>,
+        call: Call<'a>,
     },
 }
 
@@ -70,11 +86,12 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     if body_length > MAX_BODY_BYTES {
         return Head::Odd;
     }
-    let claim = match request.method {
-        Some("POST") => request.path.and_then(sale_of_order_path).and_then(|sale| found.claim(sale)),
+    let call = match (request.method, request.path) {
+        (Some("POST"), Some(path)) => sale_of_order_path(path).and_then(|sale| found.claim(sale)),
+        (Some("GET"), Some(path)) => sale_of_path(path).and_then(|sale| found.sale(sale)),
         _ => None,
     };
-    Head::Plain { head_length, length: head_length + body_length, claim }
+    Head::Plain { head_length, length: head_length + body_length, call: call.unwrap_or(Call::Other) }
 }
 
 /// The headers that count here.
@@ -86,6 +103,7 @@ struct Found<'a> {
     content_type: Once<'a>,
     pass: Once<'a>,
     forwarded: Once<'a>,
+    known: Once<'a>,
 }
 
 /// A header that should be there once.
@@ -116,6 +134,7 @@ impl<'a> Found<'a> {
             Kind::ContentType => self.content_type.take(header.value),
             Kind::Pass => self.pass.take(header.value),
             Kind::Forwarded => self.forwarded.take(header.value),
+            Kind::Known => self.known.take(header.value),
             Kind::Connection if header.value.eq_ignore_ascii_case(b"keep-alive") => {}
             Kind::Connection | Kind::Framing => return Err(Head::Odd),
             Kind::Length => match (self.content_length, digits(header.value)) {
@@ -126,8 +145,8 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    fn claim(&self, sale: SaleId) -> Option<ClaimHead<'a>> {
-        Some(ClaimHead {
+    fn claim(&self, sale: SaleId) -> Option<Call<'a>> {
+        Some(Call::Claim(ClaimHead {
             sale,
             key: KeyDigest::of(self.key.get()?).ok()?,
             authorization: self.authorization.get(),
@@ -138,7 +157,12 @@ impl<'a> Found<'a> {
                 1 => Forwarded::Once(self.forwarded.value),
                 _ => Forwarded::Several,
             },
-        })
+        }))
+    }
+
+    fn sale(&self, sale: SaleId) -> Option<Call<'a>> {
+        let is_usual = self.content_length.unwrap_or(0) == 0 && self.known.times <= 1;
+        is_usual.then(|| Call::Sale(SaleHead { sale, known: self.known.get() }))
     }
 }
 
@@ -148,6 +172,8 @@ enum Kind {
     ContentType,
     Pass,
     Forwarded,
+    /// `If-None-Match`: what the client has already.
+    Known,
     Length,
     Connection,
     /// What changes where the body ends or when it comes.
@@ -160,6 +186,7 @@ fn kind_of(name: &str) -> Kind {
     match name.len() {
         15 if name.eq_ignore_ascii_case("idempotency-key") => Kind::Key,
         15 if name.eq_ignore_ascii_case("x-forwarded-for") => Kind::Forwarded,
+        13 if name.eq_ignore_ascii_case("if-none-match") => Kind::Known,
         13 if name.eq_ignore_ascii_case("authorization") => Kind::Authorization,
         13 if name.eq_ignore_ascii_case("penstock-pass") => Kind::Pass,
         12 if name.eq_ignore_ascii_case("content-type") => Kind::ContentType,
@@ -197,7 +224,8 @@ mod tests {
 
     fn claim_of(head: &str) -> Option<ClaimHead<'_>> {
         match read(head.as_bytes()) {
-            Head::Plain { claim, .. } => claim,
+            Head::Plain { call: Call::Claim(claim), .. } => Some(claim),
+            Head::Plain { .. } => None,
             other => panic!("{other:?}: {head}"),
         }
     }
@@ -216,7 +244,8 @@ mod tests {
             pass: Some(b"psp_x"),
             forwarded: Forwarded::Not,
         };
-        let expected = Head::Plain { head_length: head.len(), length: head.len() + 14, claim: Some(claim) };
+        let call = Call::Claim(claim);
+        let expected = Head::Plain { head_length: head.len(), length: head.len() + 14, call };
         assert_eq!(read(head.as_bytes()), expected);
         assert_eq!(read(format!("{head}{{\"quantity\":1}}GET / HT").as_bytes()), expected);
         for cut in 0..head.len() {
@@ -238,6 +267,38 @@ mod tests {
         ] {
             assert_eq!(claim_of(&order(headers)), None, "{headers}");
         }
+    }
+
+    fn sale_of(line: &str, headers: &str) -> Option<String> {
+        match read(request(line, headers).as_bytes()) {
+            Head::Plain { call: Call::Sale(SaleHead { sale, known }), .. } => {
+                assert_eq!(sale.to_string(), SALE);
+                Some(String::from_utf8(known.unwrap_or_default().to_vec()).unwrap())
+            }
+            Head::Plain { call: Call::Other, .. } => None,
+            other => panic!("{other:?}: {line}"),
+        }
+    }
+
+    #[test]
+    fn who_asks_for_a_sale_is_recognised_with_what_they_have() {
+        let line = format!("GET /api/v1/sales/{SALE}");
+        assert_eq!(sale_of(&line, "accept: */*\r\n").as_deref(), Some(""));
+        assert_eq!(sale_of(&line, "content-length: 0\r\n").as_deref(), Some(""));
+        assert_eq!(sale_of(&line, "If-None-Match: W/\"a\"\r\n").as_deref(), Some("W/\"a\""));
+    }
+
+    #[test]
+    fn who_asks_for_a_sale_in_an_unusual_way_is_passed_on() {
+        let line = format!("GET /api/v1/sales/{SALE}");
+        assert_eq!(sale_of(&line, "if-none-match: \"a\"\r\nif-none-match: \"b\"\r\n"), None);
+        assert_eq!(sale_of(&line, "content-length: 1\r\n"), None);
+        assert_eq!(sale_of(&line.replace("GET", "HEAD"), ""), None);
+        for rest in ["/", "?", "?x=1", "/tickets/x"] {
+            assert_eq!(sale_of(&format!("{line}{rest}"), ""), None, "{rest}");
+        }
+        assert_eq!(sale_of("GET /api/v1/sales/x", ""), None);
+        assert_eq!(sale_of("GET /api/v1/sales", ""), None);
     }
 
     #[test]

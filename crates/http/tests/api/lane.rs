@@ -48,6 +48,8 @@ fn mixture(sold_out: &str, open: &str) -> Vec<Exchange> {
         claim(400, sold_out, "two words", "{\"quantity\":1}"),
         claim(409, sold_out, "e", "{\"quantity\":1}"),
         exchange(304, &format!("GET /api/v1/sales/{open}"), ""),
+        exchange(200, &format!("GET /api/v1/sales/{sold_out}"), ""),
+        exchange(200, &format!("HEAD /api/v1/sales/{sold_out}"), ""),
         claim(409, sold_out, "f", &"x".repeat(5_000)),
         chunked,
         claim(409, sold_out, "g", "{\"quantity\":1}"),
@@ -213,4 +215,74 @@ fn a_claim_that_the_lane_refuses_counts_once() {
     ann.order(&sale, 1, "l").problem(429, "rate_limited");
     assert_eq!(shop.counted("invalid_request") - before, 1);
     assert_eq!(shop.counted("rate_limited"), 1);
+}
+
+/// The lane writes the date by the clock of the test, hyper by the machine's.
+const DATE_OF_THE_LANE: &str = "Fri, 15 Jan 2027 08:00:00 GMT";
+
+/// Asks on a connection of its own.
+fn ask(shop: &Shop, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut client = shop.client();
+    client.send("GET", path, headers, b"");
+    client.receive(false).expect("an answer")
+}
+
+/// All but what differs between two moments or says that the connection ends.
+fn lasting(answer: &Answer) -> Vec<(String, String)> {
+    let headers = answer.headers.iter().filter(|(name, _)| name != "date" && name != "connection");
+    headers.cloned().collect()
+}
+
+#[test]
+fn the_lane_shows_a_sale_as_hyper_would() {
+    let shop = Shop::open();
+    let (open, sold_out, paused) = (shop.sale(5), shop.sale(1), shop.sale(5));
+    shop.buyer("early").buy(&sold_out);
+    shop.steer(&paused, "pause");
+    let scheduled = shop.published(|sale| sale["opens_at"] = "2027-01-15T09:00:00Z".into());
+    let (draft, unknown) = (shop.draft(|_| {}), "0000000000001".to_owned());
+    for (status, sale) in
+        [(200, open), (200, sold_out), (200, paused), (200, scheduled), (404, draft), (404, unknown)]
+    {
+        let path = format!("/api/v1/sales/{sale}");
+        let etag = ask(&shop, &path, &[]).header("etag").map_or("none".to_owned(), str::to_owned);
+        let again = if status == 200 { 304 } else { status };
+        let listed = format!("\"other\", {etag}");
+        for (status, known) in [
+            (status, "\"other\""),
+            (again, &*etag),
+            (again, etag.trim_start_matches("W/")),
+            (again, &listed),
+            (again, "*"),
+        ] {
+            let from_lane = ask(&shop, &path, &[("if-none-match", known)]);
+            let from_hyper = ask(&shop, &path, &[("if-none-match", known), ("connection", "close")]);
+            assert_eq!((from_lane.status, from_hyper.status), (status, status), "{sale} {known}");
+            let is_shown = status != 404;
+            assert_eq!(from_lane.header("date") == Some(DATE_OF_THE_LANE), is_shown, "{sale} {known}");
+            assert_ne!(from_hyper.header("date"), Some(DATE_OF_THE_LANE));
+            assert_eq!(from_lane.text(), from_hyper.text());
+            assert_eq!(lasting(&from_lane), lasting(&from_hyper));
+            assert_eq!(names(&from_lane), names(&from_hyper));
+        }
+    }
+}
+
+#[test]
+fn a_sale_that_the_lane_shows_counts_as_one_that_hyper_shows() {
+    let shop = Shop::open();
+    let path = format!("/api/v1/sales/{}", shop.sale(5));
+    let timed = || {
+        let text = shop.client().get("/metrics").text();
+        let count = "penstock_request_duration_seconds_count{group=\"sales\"} ";
+        text.lines().find_map(|line| line.strip_prefix(count)).unwrap().parse::<u64>().unwrap()
+    };
+    for headers in [[("accept", "*/*")], [("connection", "close")]] {
+        let before = (shop.counted("ok"), shop.counted("not_modified"), timed());
+        ask(&shop, &path, &headers);
+        ask(&shop, &path, &[headers[0], ("if-none-match", "*")]);
+        // Reading the metrics is two requests that end well.
+        let after = (shop.counted("ok"), shop.counted("not_modified"), timed());
+        assert_eq!((after.0 - before.0, after.1 - before.1, after.2 - before.2), (4, 1, 2), "{headers:?}");
+    }
 }
