@@ -22,6 +22,8 @@ const FONT_PIXELS: f64 = 13.0 * 1.24;
 pub(super) enum Layer {
     /// A filled outline.
     Area(Colour, Vec<(f64, f64)>),
+    /// The same, but so faint that lines can be seen through it.
+    Shade(Colour, Vec<(f64, f64)>),
     Line(Colour, Vec<(f64, f64)>),
     Dots(Colour, Vec<(f64, f64)>),
     /// A dashed line across, with its name.
@@ -33,7 +35,6 @@ pub(super) enum Layer {
 pub(super) struct Mark {
     pub(super) at: f64,
     pub(super) label: String,
-    pub(super) colour: Colour,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +48,7 @@ pub(super) struct Plot {
     pub(super) y_most: f64,
     pub(super) y_words: fn(&f64) -> String,
     pub(super) layers: Vec<Layer>,
+    /// In the order of time.
     pub(super) marks: Vec<Mark>,
 }
 
@@ -61,13 +63,15 @@ struct Size {
 
 const SIZES: [Size; 2] = [
     Size { class: "wide", width: 830, height: 270, x_labels: 10, y_labels: 5 },
-    Size { class: "narrow", width: 340, height: 230, x_labels: 5, y_labels: 4 },
+    Size { class: "narrow", width: 340, height: 230, x_labels: 5, y_labels: 5 },
 ];
 
 /// Plotters measures text by guessing, and names of values are short: a fixed margin looks calmer.
 const Y_LABELS_WIDTH: u32 = 58;
 const X_LABELS_HEIGHT: u32 = 24;
 const MARK_HEIGHT: i32 = 16;
+const MARK_GAP: i32 = 5;
+const MARK_CHARACTER_WIDTH: f64 = 7.5;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Chart<'a, 'b, X> = ChartContext<
@@ -91,7 +95,8 @@ impl Plot {
         {
             let area = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
             if self.x_is_logarithmic {
-                self.draw(&area, size, self.x.clone().log_scale())?;
+                let ticks = round_numbers(&self.x, size.x_labels);
+                self.draw(&area, size, self.x.clone().log_scale().with_key_points(ticks))?;
             } else {
                 self.draw(&area, size, self.x.clone())?;
             }
@@ -133,10 +138,7 @@ impl Plot {
         for layer in &self.layers {
             self.draw_layer::<X>(area, &mut chart, layer)?;
         }
-        for (row, mark) in self.marks.iter().enumerate() {
-            self.draw_mark::<X>(area, &mut chart, mark, i32::try_from(row)?)?;
-        }
-        Ok(())
+        self.draw_marks::<X>(area, &chart)
     }
 
     fn draw_layer<X>(
@@ -151,6 +153,9 @@ impl Plot {
         match layer {
             Layer::Area(fill, points) => {
                 chart.draw_series([Polygon::new(points.clone(), colour(*fill).filled())])?;
+            }
+            Layer::Shade(fill, points) => {
+                chart.draw_series([Polygon::new(points.clone(), colour(*fill).mix(0.25).filled())])?;
             }
             Layer::Line(stroke, points) => {
                 let style = colour(*stroke).stroke_width(2 * SCALE);
@@ -173,31 +178,49 @@ impl Plot {
         Ok(())
     }
 
-    fn draw_mark<X>(
-        &self,
-        area: &Area<'_>,
-        chart: &mut Chart<'_, '_, X>,
-        mark: &Mark,
-        row: i32,
-    ) -> anyhow::Result<()>
+    /// Names stand to the right of their lines, from top to bottom, or if the last has no room there to the left,
+    /// from bottom to top: either way no line runs through a name.
+    fn draw_marks<X>(&self, area: &Area<'_>, chart: &Chart<'_, '_, X>) -> anyhow::Result<()>
     where
         X: AsRangedCoord<Value = f64>,
     {
-        if !self.x.contains(&mark.at) {
-            return Ok(());
-        }
-        let (x, bottom) = chart.backend_coord(&(mark.at, 0.0));
         let scale = SCALE as i32;
-        let top = (row * MARK_HEIGHT + 4) * scale;
-        let line = colour(mark.colour).stroke_width(3);
-        area.draw(&PathElement::new([(x, top), (x, bottom)], line))?;
-        // The name stands on the side that has more room.
-        let middle = (self.x.start + self.x.end) / 2.0;
-        let (side, gap) = if mark.at < middle { (HPos::Left, 5 * scale) } else { (HPos::Right, -5 * scale) };
-        let style = font(mark.colour).pos(Pos::new(side, VPos::Top));
-        area.draw(&Text::new(mark.label.clone(), (x + gap, top - 2 * scale), style))?;
+        let right_edge = i32::try_from(area.dim_in_pixel().0)?;
+        let mut marks = Vec::new();
+        for mark in self.marks.iter().filter(|mark| self.x.contains(&mark.at)) {
+            marks.push((chart.backend_coord(&(mark.at, 0.0)), mark));
+        }
+        let fits = |x: i32, mark: &Mark| {
+            let width = mark.label.chars().count() as f64 * MARK_CHARACTER_WIDTH;
+            x + (width as i32 + MARK_GAP) * scale < right_edge
+        };
+        let to_the_right = marks.last().is_none_or(|((x, _), mark)| fits(*x, mark));
+        if !to_the_right {
+            marks.reverse();
+        }
+        let (side, gap) = if to_the_right { (HPos::Left, MARK_GAP) } else { (HPos::Right, -MARK_GAP) };
+        let style = font(INK).pos(Pos::new(side, VPos::Top));
+        let mut top = 4 * scale;
+        for ((x, bottom), mark) in marks {
+            let line = colour(INK).stroke_width(3);
+            area.draw(&PathElement::new([(x, top), (x, bottom)], line))?;
+            let place = (x + gap * scale, top - 2 * scale);
+            area.draw(&Text::new(mark.label.as_str(), place, style.clone()))?;
+            top += MARK_HEIGHT * scale;
+        }
         Ok(())
     }
+}
+
+/// 1, 2, 5, 10, 20 and so on; where that is too much, 1, 10 and so on.
+fn round_numbers(range: &Range<f64>, most: usize) -> Vec<f64> {
+    let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+    let numbers = |steps: &[f64]| -> Vec<f64> {
+        let all = powers.clone().flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+        all.filter(|number| range.contains(number)).collect()
+    };
+    let fine = numbers(&[1.0, 2.0, 5.0]);
+    if fine.len() <= most { fine } else { numbers(&[1.0]) }
 }
 
 fn colour(colour: Colour) -> RGBColor {

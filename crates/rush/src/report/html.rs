@@ -54,8 +54,9 @@ fn verdict(body: &mut String, verdict: &Verdict) {
     };
     let _ = write!(
         body,
-        "<div class=\"notice {class}\"><h2>{title}</h2><p>{}</p>",
-        escape(&words::verdict(verdict))
+        "<div class=\"notice {class}\"><h2>{title}</h2><p>{} {}</p>",
+        escape(&words::verdict(verdict)),
+        escape(words::books(verdict).unwrap_or_default())
     );
     if !verdict.findings.is_empty() {
         body.push_str("<ul>");
@@ -69,24 +70,22 @@ fn verdict(body: &mut String, verdict: &Verdict) {
 
 fn cards(body: &mut String, report: &Report) {
     let order = report.latency.get("order").copied().unwrap_or_default();
-    let gone = report.opening.stock_gone_after_seconds;
-    let answered = report.opening.everybody_answered_after_seconds;
+    let units = counted(report.units, "unit");
+    let gone = match report.opening.stock_gone_after_seconds {
+        Some(seconds) => (duration(seconds), format!("after the opening all {units} were gone")),
+        None => (thousands(report.orders.units), format!("of {units} were sold")),
+    };
+    let answered = match report.opening.everybody_answered_after_seconds {
+        Some(seconds) => (duration(seconds), "after the opening everybody had a yes or a no".to_owned()),
+        None => ("Not all".to_owned(), "got a yes or a no".to_owned()),
+    };
     let cards = [
-        (thousands(report.people.came), "people came".to_owned()),
-        (
-            gone.map_or_else(|| "never".to_owned(), duration),
-            format!("after the opening all {} were gone", counted(report.units, "unit")),
-        ),
+        (thousands(report.people.came), format!("{} came", words::crowd(report))),
+        gone,
         (thousands(report.people.served), "people got a unit".to_owned()),
-        (
-            answered.map_or_else(|| "never".to_owned(), duration),
-            "after the opening everybody had a yes or a no".to_owned(),
-        ),
-        (
-            duration(order.p99_ms / 1000.0),
-            "or less was the wait for an answer for 99 of 100 orders".to_owned(),
-        ),
-        (rounded(report.order_requests_per_second), "orders a second were answered".to_owned()),
+        answered,
+        (duration(order.p99_ms / 1000.0), "was enough to answer 99 of 100 orders".to_owned()),
+        (rounded(report.order_requests_per_second), "orders were answered a second".to_owned()),
     ];
     body.push_str("<ul class=\"cards\">");
     for (number, words) in cards {
@@ -225,7 +224,7 @@ fn facts(body: &mut String, report: &Report) {
          measured too: how the run was made, and how the generator itself did.</p><dl class=\"facts\">",
     );
     for (name, value) in facts {
-        let _ = write!(body, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+        let _ = write!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
     }
     body.push_str("</dl></section>");
 }

@@ -47,8 +47,8 @@ impl Live {
         };
         let line = "{prefix:>9.dim}  {wide_msg}";
         let headline = row("{wide_msg:.bold}", "");
-        let came = row("{prefix:>9.dim}  {bar:32.blue/dim} {msg}", "came");
-        let sold = row("{prefix:>9.dim}  {bar:32.green/dim} {msg}", "sold");
+        let came = row("{prefix:>9.dim}  {bar:32.blue/dim} {wide_msg}", "came");
+        let sold = row("{prefix:>9.dim}  {bar:32.green/dim} {wide_msg}", "sold");
         let lines = ["orders", "requests", "refused"].map(|name| row(line, name));
         Self { headline, came, sold, lines, title: title.to_owned(), rate: Rate::default(), display }
     }
@@ -108,7 +108,9 @@ fn people(progress: &Progress) -> String {
     } else {
         String::new()
     };
-    format!("{} of {}{admitted}", thousands(progress.came), thousands(progress.buyers))
+    // Bots come besides: then more come than there are buyers.
+    let all = progress.buyers.max(progress.came);
+    format!("{} of {}{admitted}", thousands(progress.came), thousands(all))
 }
 
 fn stock(progress: &Progress) -> String {

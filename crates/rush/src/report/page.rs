@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::rounded;
+pub(crate) use super::words::rounded;
 
 /// A colour as it is written into a page, and what takes its place where the reader likes it dark. CSS is stronger
 /// than an attribute, so a drawing needs to know only the first.

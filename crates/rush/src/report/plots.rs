@@ -24,20 +24,24 @@ pub(super) struct Section {
 }
 
 pub(super) fn all(report: &Report) -> anyhow::Result<Vec<Section>> {
-    let whole = timeline::whole(report);
-    let close_up = timeline::close_up(report);
-    let about_part = if close_up == whole {
-        String::new()
-    } else {
-        let seconds = (close_up.end - close_up.start) as f64 / 1000.0;
-        format!(" Shown are the {} in which nearly all orders came.", duration(seconds))
+    let (timeline, slice_ms) = (&report.timeline, report.slice_ms);
+    let whole = timeline::whole(timeline, slice_ms);
+    let orders = timeline::close_up(timeline, slice_ms, |slice| timeline::answers(slice) + slice.orders_due);
+    let sold = timeline::close_up(timeline, slice_ms, |slice| slice.sold);
+    let about = |part: &Range<i64>, what: &str| {
+        if *part == whole {
+            return String::new();
+        }
+        let seconds = (part.end - part.start) as f64 / 1000.0;
+        format!(" Shown are the {} in which nearly all {what}.", duration(seconds))
     };
-    let course = timeline::stretches(report, &close_up);
+    let about_orders = about(&orders, "orders came");
+    let course = timeline::stretches(timeline, slice_ms, &orders);
     Ok(vec![
-        demand(report, &timeline::stretches(report, &whole))?,
-        stock(report, &course, &about_part)?,
-        outcomes(report, &course, &about_part)?,
-        waiting(report, &course, &about_part)?,
+        demand(report, &timeline::stretches(timeline, slice_ms, &whole))?,
+        stock(report, &timeline::stretches(timeline, slice_ms, &sold), &about(&sold, "units were sold"))?,
+        outcomes(report, &course, &about_orders)?,
+        waiting(report, &course, &about_orders)?,
         histogram(report)?,
         reasons(report),
     ])
@@ -56,7 +60,7 @@ fn demand(report: &Report, stretches: &[Stretch]) -> anyhow::Result<Section> {
         vec![Layer::Line(GREY, came), Layer::Line(BLUE, due)],
     );
     let legend = [
-        (GREY, "people who have come so far".to_owned()),
+        (GREY, format!("{} who have come so far", words::crowd(report))),
         (BLUE, "orders they wanted to place so far".to_owned()),
     ];
     Ok(Section {
@@ -83,9 +87,12 @@ fn stock(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Re
     for (_, units) in &mut sold {
         *units += sold_before as f64;
     }
+    if let Some(gone) = report.opening.stock_gone_after_seconds {
+        reach_at(&mut sold, gone, report.units as f64);
+    }
     let most = highest(&sold).max(report.units as f64);
     let level = Layer::Level(report.units as f64, counted(report.units, "unit"));
-    let layers = vec![Layer::Area(GREEN, down_to_zero(&sold)), level];
+    let layers = vec![Layer::Shade(GREEN, down_to_zero(&sold)), level, Layer::Line(GREEN, sold)];
     let plot = over_time(report, stretches, "Units sold, over time".to_owned(), most * 1.12, layers);
     Ok(Section {
         id: "stock",
@@ -136,7 +143,7 @@ fn waiting(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::
         (BLUE, |stretch: &Stretch| stretch.p50_ms),
     ] {
         let mut dots = Vec::new();
-        for run in stretches.split(|stretch| !stretch.has_answers()).filter(|run| !run.is_empty()) {
+        for run in stretches.split(|stretch| stretch.answers == 0).filter(|run| !run.is_empty()) {
             let points: Vec<_> = run.iter().map(|stretch| (middle(stretch), height(stretch))).collect();
             most = most.max(highest(&points));
             // A line of one point would not be seen.
@@ -194,7 +201,8 @@ fn histogram(report: &Report) -> anyhow::Result<Section> {
     Ok(Section {
         id: "histogram",
         title: "All orders by their time to the answer",
-        sentence: "How many orders took how long; each step to the right is ten times as long.".to_owned(),
+        sentence: "How many orders took how long, on a scale with room for the quick and for the slow."
+            .to_owned(),
         drawing: plot.svg()?,
     })
 }
@@ -226,11 +234,19 @@ fn reasons(report: &Report) -> Section {
     Section { id: "reasons", title: "Why orders were refused", sentence, drawing: page::bars(&bars) }
 }
 
+/// The last unit went within a stretch, and it is known when: the line bends there.
+fn reach_at(points: &mut Vec<(f64, f64)>, at: f64, height: f64) {
+    let index = points.partition_point(|(x, _)| *x < at);
+    if points.get(index).is_some_and(|(x, y)| *x > at && *y == height) {
+        points.insert(index, (at, height));
+    }
+}
+
 /// A plot over time, with the moments that matter.
 fn over_time(report: &Report, stretches: &[Stretch], label: String, most: f64, layers: Vec<Layer>) -> Plot {
-    let mut marks = vec![Mark { at: 0.0, label: "opening".to_owned(), colour: INK }];
+    let mut marks = vec![Mark { at: 0.0, label: "opening".to_owned() }];
     if let Some(gone) = report.opening.stock_gone_after_seconds {
-        marks.push(Mark { at: gone, label: format!("stock gone, {}", duration(gone)), colour: RED });
+        marks.push(Mark { at: gone, label: format!("stock gone, {}", duration(gone)) });
     }
     Plot {
         label,
@@ -338,5 +354,41 @@ fn short(count: f64) -> String {
         format!("{}k", rounded(count / 1e3))
     } else {
         rounded(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_stock_bends_when_the_last_unit_goes() {
+        let mut points = vec![(0.0, 0.0), (0.1, 120.0), (0.2, 200.0), (0.3, 200.0)];
+        reach_at(&mut points, 0.16, 200.0);
+        assert_eq!(points, [(0.0, 0.0), (0.1, 120.0), (0.16, 200.0), (0.2, 200.0), (0.3, 200.0)]);
+        // Units that were sold again make the line go on; then nothing is known better.
+        let mut more = vec![(0.0, 0.0), (0.1, 230.0)];
+        reach_at(&mut more, 0.05, 200.0);
+        assert_eq!(more, [(0.0, 0.0), (0.1, 230.0)]);
+    }
+
+    #[test]
+    fn no_two_reasons_have_the_same_colour() {
+        let codes = ["sold_out", "pass_invalid", "not_admitted", "rate_limited", "new"];
+        let colours = colours_of(&codes);
+        for (index, colour) in colours.iter().enumerate() {
+            assert!(!colours.iter().skip(index + 1).any(|other| other == colour), "{}", codes[index]);
+        }
+    }
+
+    #[test]
+    fn layers_lie_on_top_of_each_other() {
+        let stretch = Stretch { to_seconds: 1.0, ..Stretch::default() };
+        let (layers, most) = stacked(&[stretch], vec![(GREEN, vec![2.0]), (GREY, vec![5.0])]);
+        assert_eq!(most, 7.0);
+        assert!(matches!(
+            layers.last(),
+            Some(Layer::Area(_, outline)) if *outline == [(0.0, 7.0), (1.0, 7.0), (1.0, 2.0), (0.0, 2.0)]
+        ));
     }
 }

@@ -20,7 +20,7 @@ pub fn text(report: &Report) -> String {
     latency(&mut text, report, details);
     generator(&mut text, report);
     verdict(&mut text, &report.verdict);
-    text
+    words::printable(&text)
 }
 
 // Writing into a String does not fail, here and below.
@@ -42,7 +42,7 @@ fn people(text: &mut String, report: &Report) {
     let units = counted(report.units, "unit");
     let gone = match report.opening.stock_gone_after_seconds {
         Some(seconds) => format!("The {units} were gone {} after the opening", duration(seconds)),
-        None => format!("Of {units} {} were sold and the rest was left", thousands(orders.units)),
+        None => format!("Of {units} {} were sold", thousands(orders.units)),
     };
     let answered = match report.opening.everybody_answered_after_seconds {
         Some(seconds) => format!("everybody had a yes or a no after {}", duration(seconds)),
@@ -51,9 +51,10 @@ fn people(text: &mut String, report: &Report) {
     let _ = writeln!(text, "{gone}; {answered}.");
     let _ = writeln!(
         text,
-        "{} of {} people came, {} were let in, {} got a unit, {} gave up.",
+        "{} of {} {} came, {} were let in, {} got a unit, {} gave up.",
         thousands(people.came),
-        thousands(people.buyers),
+        thousands(people.buyers + people.bots),
+        words::crowd(report),
         thousands(people.admitted),
         thousands(people.served),
         thousands(people.gave_up)
@@ -77,9 +78,8 @@ fn people(text: &mut String, report: &Report) {
     );
     if people.bots > 0 {
         let (most, _) = words::most_frequent(&report.bots_refused, 1);
-        let mostly = most
-            .first()
-            .map_or_else(String::new, |(code, _)| format!(", mostly because {}", words::reason(code)));
+        let mostly =
+            most.first().map_or_else(String::new, |(code, _)| format!(", mostly: {}", words::reason(code)));
         let _ = writeln!(
             text,
             "{} came besides, {} got a unit; they were refused {} times{mostly}.",
@@ -149,6 +149,9 @@ fn verdict(text: &mut String, verdict: &Verdict) {
         let _ = writeln!(text, "  {name:<20}{:>12}", thousands(count));
     }
     let _ = writeln!(text, "{}", words::verdict(verdict));
+    if let Some(books) = words::books(verdict) {
+        let _ = writeln!(text, "{books}");
+    }
     for finding in verdict.findings.iter().take(MAX_FINDINGS) {
         let _ = writeln!(text, "- {finding}");
     }

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::{Report, Slice};
+use super::Slice;
 
 /// More stretches than this can't be told apart on a screen.
 const MAX_STRETCHES: i64 = 160;
-/// This part of all orders may lie outside of a close-up, at each end.
+/// This part of what is counted may lie outside of a close-up, at each end.
 const OUTSIDE: f64 = 0.002;
 /// A close-up has to be worth it: at most this part of the whole.
 const MAX_CLOSE_UP: f64 = 0.6;
@@ -26,14 +26,10 @@ pub(super) struct Stretch {
     pub(super) p50_ms: f64,
     /// The worst slice's.
     pub(super) p99_ms: f64,
-    answers: u64,
+    pub(super) answers: u64,
 }
 
 impl Stretch {
-    pub(super) fn has_answers(&self) -> bool {
-        self.answers > 0
-    }
-
     fn add(&mut self, slice: &Slice) {
         self.came += slice.came;
         self.orders_due += slice.orders_due;
@@ -52,31 +48,30 @@ impl Stretch {
 }
 
 /// The orders that were answered in a slice; a slice in which nothing was sold or refused has no latency to show.
-fn answers(slice: &Slice) -> u64 {
+pub(super) fn answers(slice: &Slice) -> u64 {
     slice.sold + slice.refused.values().sum::<u64>()
 }
 
 /// The whole run, in milliseconds from the opening.
-pub(super) fn whole(report: &Report) -> Range<i64> {
-    let width_ms = slice_ms(report);
-    let from = report.timeline.iter().map(|slice| slice.at_ms).min().unwrap_or(0);
-    let to = report.timeline.iter().map(|slice| slice.at_ms).max().unwrap_or(0);
+pub(super) fn whole(timeline: &[Slice], slice_ms: u64) -> Range<i64> {
+    let width_ms = width(slice_ms);
+    let from = timeline.iter().map(|slice| slice.at_ms).min().unwrap_or(0);
+    let to = timeline.iter().map(|slice| slice.at_ms).max().unwrap_or(0);
     from..to + width_ms
 }
 
-/// Where nearly all orders are, with some room around; the whole run if that is not much less.
-pub(super) fn close_up(report: &Report) -> Range<i64> {
-    let whole = whole(report);
-    let width_ms = slice_ms(report);
-    let mut slices: Vec<_> =
-        report.timeline.iter().map(|slice| (slice.at_ms, answers(slice) + slice.orders_due)).collect();
+/// Where nearly all is that `count` counts, with some room around; the whole run if that is not much less.
+pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice) -> u64) -> Range<i64> {
+    let whole = whole(timeline, slice_ms);
+    let width_ms = width(slice_ms);
+    let mut slices: Vec<_> = timeline.iter().map(|slice| (slice.at_ms, count(slice))).collect();
     slices.sort_unstable();
-    let all: u64 = slices.iter().map(|(_, orders)| orders).sum();
+    let all: u64 = slices.iter().map(|(_, counted)| counted).sum();
     let few = (all as f64 * OUTSIDE) as u64;
     let mut seen = 0;
     let (mut from, mut to) = (None, whole.end);
-    for (at_ms, orders) in slices {
-        seen += orders;
+    for (at_ms, counted) in slices {
+        seen += counted;
         if seen > few && from.is_none() {
             from = Some(at_ms);
         }
@@ -94,11 +89,10 @@ pub(super) fn close_up(report: &Report) -> Range<i64> {
 }
 
 /// The stretches of a part of the run, all of the same length and without a gap between them.
-pub(super) fn stretches(report: &Report, part: &Range<i64>) -> Vec<Stretch> {
-    let width_ms = slice_ms(report);
+pub(super) fn stretches(timeline: &[Slice], slice_ms: u64, part: &Range<i64>) -> Vec<Stretch> {
+    let width_ms = width(slice_ms);
     let slices = ((part.end - part.start) / width_ms).max(1);
-    let stretch_ms = slices.div_euclid(MAX_STRETCHES).max(0) * width_ms;
-    let stretch_ms = if slices % MAX_STRETCHES == 0 { stretch_ms } else { stretch_ms + width_ms };
+    let stretch_ms = (slices + MAX_STRETCHES - 1) / MAX_STRETCHES * width_ms;
     let count = (part.end - part.start + stretch_ms - 1) / stretch_ms;
     let mut stretches: Vec<_> = (0..count)
         .map(|index| Stretch {
@@ -107,7 +101,7 @@ pub(super) fn stretches(report: &Report, part: &Range<i64>) -> Vec<Stretch> {
             ..Stretch::default()
         })
         .collect();
-    for slice in report.timeline.iter().filter(|slice| part.contains(&slice.at_ms)) {
+    for slice in timeline.iter().filter(|slice| part.contains(&slice.at_ms)) {
         let index = usize::try_from((slice.at_ms - part.start) / stretch_ms).unwrap_or(usize::MAX);
         if let Some(stretch) = stretches.get_mut(index) {
             stretch.add(slice);
@@ -117,6 +111,51 @@ pub(super) fn stretches(report: &Report, part: &Range<i64>) -> Vec<Stretch> {
 }
 
 /// A report from elsewhere could say 0.
-fn slice_ms(report: &Report) -> i64 {
-    i64::try_from(report.slice_ms).unwrap_or(i64::MAX).clamp(1, 3_600_000)
+fn width(slice_ms: u64) -> i64 {
+    i64::try_from(slice_ms).unwrap_or(i64::MAX).clamp(1, 3_600_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(at_ms: i64, sold: u64) -> Slice {
+        Slice { at_ms, sold, p50_ms: sold as f64, p99_ms: 2.0 * sold as f64, ..Slice::default() }
+    }
+
+    #[test]
+    fn a_close_up_shows_the_moment_and_some_room_around_it() {
+        let timeline: Vec<_> = (-100..100).map(|at| slice(at * 100, u64::from(at == 3) * 200)).collect();
+        assert_eq!(whole(&timeline, 100), -10_000..10_000);
+        assert_eq!(close_up(&timeline, 100, |slice| slice.sold), 200..1_600);
+    }
+
+    #[test]
+    fn without_a_moment_the_whole_run_is_shown() {
+        let timeline: Vec<_> = (0..100).map(|at| slice(at * 100, 7)).collect();
+        assert_eq!(close_up(&timeline, 100, |slice| slice.sold), 0..10_000);
+        assert_eq!(close_up(&timeline, 100, |slice| slice.came), 0..10_000);
+        assert_eq!(close_up(&[], 0, |slice| slice.sold), 0..1);
+    }
+
+    #[test]
+    fn thinning_out_loses_nothing() {
+        let timeline: Vec<_> = (0..3_000).map(|at| slice(at * 100, at as u64 % 7)).collect();
+        let stretches = stretches(&timeline, 100, &whole(&timeline, 100));
+        assert!(stretches.len() <= 160, "{}", stretches.len());
+        let sold: u64 = stretches.iter().map(|stretch| stretch.sold).sum();
+        assert_eq!(sold, timeline.iter().map(|slice| slice.sold).sum::<u64>());
+        for pair in stretches.windows(2) {
+            assert_eq!(pair[0].to_seconds, pair[1].from_seconds);
+        }
+    }
+
+    #[test]
+    fn a_stretch_has_the_mean_of_the_medians_and_the_worst_of_the_rest() {
+        let mut stretch = Stretch::default();
+        for slice in [slice(0, 10), slice(100, 0), slice(200, 30)] {
+            stretch.add(&slice);
+        }
+        assert_eq!((stretch.p50_ms, stretch.p99_ms), (25.0, 60.0));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Quantiles, Verdict};
+use super::{Quantiles, Report, Verdict};
 
 /// More reasons than this are put together as "other reasons".
 pub(super) const MAX_REASONS: usize = 5;
@@ -27,7 +27,8 @@ pub(super) fn reason(code: &str) -> String {
         "idempotency_key_reused" => "the key was used for another order",
         "internal" => "the server failed",
         "unavailable" => "the server could not decide",
-        _ => return code.replace('_', " "),
+        // Whatever a server sends as a code must not move the cursor.
+        _ => return printable(&code.replace('_', " ")),
     };
     words.to_owned()
 }
@@ -72,14 +73,9 @@ pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5
 /// The verdict as a sentence.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     if verdict.is_clean() {
-        let books = match verdict.audit {
-            Some(_) => "The server's own books say the same.",
-            None => "The server's own books could not be asked.",
-        };
-        return format!(
-            "Nobody was promised a unit that isn't there, nobody lost an order, got it twice or got more than the \
-             limit, and nobody was left without an answer. {books}"
-        );
+        return "Nobody was promised a unit that isn't there, and nobody lost one, got one twice, got too many, \
+                or got no answer."
+            .to_owned();
     }
     let mut wrong: Vec<_> = counts(verdict)
         .into_iter()
@@ -92,9 +88,27 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
     format!("It does NOT hold: {}.", wrong.join(", "))
 }
 
+/// What the server itself says to a verdict that is clean.
+pub(super) fn books(verdict: &Verdict) -> Option<&'static str> {
+    verdict.is_clean().then_some(match verdict.audit {
+        Some(_) => "The server's own books say the same.",
+        None => "The server's own books could not be asked.",
+    })
+}
+
+/// Who came: bots are counted among them, where there are any.
+pub(super) fn crowd(report: &Report) -> &'static str {
+    if report.people.bots > 0 { "people and bots" } else { "people" }
+}
+
 /// A page without any address to call is easier to trust.
 pub(super) fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
+}
+
+/// Text from elsewhere for a terminal: only lines may break, everything else that would control it is shown as a dot.
+pub(super) fn printable(text: &str) -> String {
+    text.replace(|character: char| character.is_control() && character != '\n', "·")
 }
 
 /// The codes with the most refusals, the most frequent first, and how many refusals had another.
@@ -193,5 +207,6 @@ mod tests {
     #[test]
     fn an_unknown_code_is_shown_as_it_is() {
         assert_eq!(reason("out_of_cheese"), "out of cheese");
+        assert_eq!(reason("\u{1b}[2J"), "·[2J");
     }
 }

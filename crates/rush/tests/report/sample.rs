@@ -168,7 +168,7 @@ pub(crate) fn broken() -> Report {
     let reasons =
         ["sold_out", "busy", "rate_limited", "pass_invalid", "not_admitted", "not_open", "<b>new</b>"];
     let mut report = thirty_thousand();
-    report.scenario = "bots & <script>alert(1)</script>".to_owned();
+    report.scenario = "bots & <script>alert(1)</script>\u{1b}[2J".to_owned();
     report.people.bots = 2_000;
     report.people.bots_served = 3;
     report.bots_refused = bots_refused;
