@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod bench;
+pub mod crowd;
 pub mod host;
 pub mod load;
 pub mod peers;

@@ -9,6 +9,8 @@ pub struct Answer<'a> {
     pub total_bytes: usize,
     /// The server closes the connection after this answer.
     pub closes: bool,
+    /// How long the server asks to wait.
+    pub retry_after_seconds: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +35,12 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     let Some(status) = response.code else { return Parsed::Unreadable };
     let mut body_bytes = if status == 204 || status == 304 { Some(0) } else { None };
     let mut closes = false;
+    let mut retry_after_seconds = None;
     for header in response.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
-            body_bytes = std::str::from_utf8(header.value).ok().and_then(|text| text.trim().parse().ok());
+            body_bytes = number(header.value);
+        } else if header.name.eq_ignore_ascii_case("retry-after") {
+            retry_after_seconds = number(header.value);
         } else if header.name.eq_ignore_ascii_case("connection") {
             closes = header.value.eq_ignore_ascii_case(b"close");
         }
@@ -44,9 +49,13 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
         return Parsed::Unreadable;
     };
     match bytes.get(head_bytes..end) {
-        Some(body) => Parsed::Whole(Answer { status, body, total_bytes: end, closes }),
+        Some(body) => Parsed::Whole(Answer { status, body, total_bytes: end, closes, retry_after_seconds }),
         None => Parsed::Partial,
     }
+}
+
+fn number<T: std::str::FromStr>(value: &[u8]) -> Option<T> {
+    std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -59,7 +68,13 @@ mod tests {
         for end in 0..bytes.len() {
             assert_eq!(parse(&bytes[..end]), Parsed::Partial, "{end}");
         }
-        let answer = Answer { status: 409, body: b"body", total_bytes: bytes.len(), closes: false };
+        let answer = Answer {
+            status: 409,
+            body: b"body",
+            total_bytes: bytes.len(),
+            closes: false,
+            retry_after_seconds: None,
+        };
         assert_eq!(parse(bytes), Parsed::Whole(answer));
     }
 
@@ -68,6 +83,13 @@ mod tests {
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Parsed::Unreadable);
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), Parsed::Unreadable);
         assert_eq!(parse(b"SSH-2.0-OpenSSH\r\n"), Parsed::Unreadable);
+    }
+
+    #[test]
+    fn an_answer_may_ask_to_wait() {
+        let bytes = b"HTTP/1.1 503 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n";
+        let Parsed::Whole(answer) = parse(bytes) else { panic!("not whole") };
+        assert_eq!(answer.retry_after_seconds, Some(7));
     }
 
     #[test]

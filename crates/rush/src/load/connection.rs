@@ -2,11 +2,13 @@
 
 use std::{
     io::{self, Read, Write},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
 use mio::{Interest, Registry, Token, net::TcpStream};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::answer::{Answer, Parsed, parse};
 
@@ -14,26 +16,30 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// An answer larger than this is not one the generator was made for.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
+/// A connection that is not there at once is on its way.
+const IN_PROGRESS: i32 = Errno::INPROGRESS.raw_os_error();
+
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
-    pub(super) number: u64,
+pub(crate) struct UnderWay {
+    pub(crate) number: u64,
     /// When it should have been sent; in a closed loop that is when it was.
-    pub(super) due_at: Instant,
-    pub(super) sent_at: Instant,
+    pub(crate) due_at: Instant,
+    pub(crate) sent_at: Instant,
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection<U = UnderWay> {
     stream: TcpStream,
-    pub(super) under_way: Option<UnderWay>,
+    /// What is known about the request that waits for its answer.
+    pub(crate) under_way: Option<U>,
     /// The beginning of an answer that did not come in one piece.
     partial: Vec<u8>,
 }
 
 /// Why a connection can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(crate) enum Lost {
     /// The server closed it, and maybe said so in its last answer.
     Closed,
     /// The server broke it off, so that an answer may have been lost on the way.
@@ -42,8 +48,8 @@ pub(super) enum Lost {
     OutOfStep,
 }
 
-impl Connection {
-    pub(super) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
+impl<U: Copy> Connection<U> {
+    pub(crate) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
         let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -52,12 +58,46 @@ impl Connection {
         Ok(Self { stream, under_way: None, partial: Vec::new() })
     }
 
-    pub(super) fn close(mut self, registry: &Registry) {
+    /// Begins to connect, from a given address of this machine if there is one. `connected` tells when it is done.
+    pub(crate) fn begin(
+        address: SocketAddr,
+        source: Option<IpAddr>,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        if let Some(source) = source {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(IN_PROGRESS) => return Err(error),
+            _ => {}
+        }
+        let mut stream = TcpStream::from_std(socket.into());
+        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Self { stream, under_way: None, partial: Vec::new() })
+    }
+
+    /// Whether a connection that was begun can be used by now.
+    pub(crate) fn connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn close(mut self, registry: &Registry) {
         // Dropping the socket removes it from the poll too, so a failure here changes nothing.
         let _ = registry.deregister(&mut self.stream);
     }
 
-    pub(super) fn send(&mut self, under_way: UnderWay, request: &[u8]) -> Result<(), Lost> {
+    pub(crate) fn send(&mut self, under_way: U, request: &[u8]) -> Result<(), Lost> {
         self.under_way = Some(under_way);
         // The socket is idle, so its buffer takes a whole request; if not, the connection is not worth saving.
         match self.stream.write(request) {
@@ -68,10 +108,10 @@ impl Connection {
     }
 
     /// Reads what has come. `whole` is called once, when the answer to the request under way is complete.
-    pub(super) fn receive<R>(
+    pub(crate) fn receive<R>(
         &mut self,
         scratch: &mut [u8],
-        whole: impl FnOnce(UnderWay, &Answer<'_>) -> R,
+        whole: impl FnOnce(U, &Answer<'_>) -> R,
     ) -> Result<Option<R>, Lost> {
         loop {
             let count = match self.stream.read(scratch) {

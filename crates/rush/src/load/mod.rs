@@ -21,6 +21,7 @@ use std::{
 use anyhow::{Context, anyhow};
 
 pub use answer::Answer;
+pub(crate) use connection::Connection;
 pub use schedule::{Arrivals, OpenLoop};
 pub use slow::{SlowOptions, SlowSwarm, SlowTally};
 pub use tally::{Latency, Losses, Tally};

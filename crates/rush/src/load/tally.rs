@@ -22,13 +22,13 @@ impl Default for Latency {
 }
 
 impl Latency {
-    fn record(&mut self, latency: Duration) {
+    pub(crate) fn record(&mut self, latency: Duration) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
             // Both have the same bounds, so nothing can be out of range.
             let _ = histogram.add(other);
@@ -37,6 +37,20 @@ impl Latency {
 
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.0.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile)))
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, Histogram::len)
+    }
+
+    pub(crate) fn max(&self) -> Duration {
+        Duration::from_nanos(self.0.as_ref().map_or(0, Histogram::max))
+    }
+
+    /// Each latency that was recorded, and how often.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let values = self.0.iter().flat_map(Histogram::iter_recorded);
+        values.map(|value| (Duration::from_nanos(value.value_iterated_to()), value.count_at_value()))
     }
 }
 
@@ -180,7 +194,7 @@ mod tests {
     use super::*;
 
     fn problem(body: &[u8]) -> Answer<'_> {
-        Answer { status: 409, body, total_bytes: body.len(), closes: false }
+        Answer { status: 409, body, total_bytes: body.len(), closes: false, retry_after_seconds: None }
     }
 
     #[test]
@@ -205,7 +219,7 @@ mod tests {
     #[test]
     fn the_latencies_of_accepted_and_refused_requests_are_kept_apart() {
         let mut tally = Tally::default();
-        let accepted = Answer { status: 201, body: b"", total_bytes: 0, closes: false };
+        let accepted = Answer { status: 201, body: b"", total_bytes: 0, closes: false, retry_after_seconds: None };
         tally.count(&accepted, took(8_000, 2_000));
         tally.count(&problem(b"?"), took(400, 100));
         let microseconds = |latency: &Latency| latency.quantile(0.5).as_micros();

@@ -1,0 +1,112 @@
+//! What buyers read out of answers. Refusals are known by their codes; only a yes has something to parse.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::codes::Code;
+
+/// An answer as a buyer sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply<'a> {
+    pub(super) status: u16,
+    pub(super) code: Code,
+    pub(super) retry_after_seconds: Option<u32>,
+    pub(super) body: &'a [u8],
+}
+
+impl Reply<'_> {
+    pub(super) fn is_yes(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// To be asked again later, whatever it was.
+    pub(super) fn asks_for_patience(&self) -> bool {
+        matches!(self.status, 408 | 429 | 500..)
+    }
+
+    /// An order may have been accepted although the answer is no yes: only "busy" promises that nothing was done.
+    pub(super) fn leaves_doubt(&self) -> bool {
+        self.status >= 500 && self.code != Code::BUSY
+    }
+}
+
+/// A proof of work to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Puzzle {
+    pub(super) salt: String,
+    pub(super) difficulty: u8,
+}
+
+/// Where a ticket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Waiting,
+    Admitted,
+    SoldOut,
+    TurnOver,
+    Closed,
+}
+
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
+    serde_json::from_slice(body).ok()
+}
+
+pub(super) fn session(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Session {
+        token: String,
+    }
+    parse::<Session>(body).map(|session| session.token)
+}
+
+pub(super) fn place(body: &[u8]) -> Option<(String, Place)> {
+    #[derive(Deserialize)]
+    struct Ticket<'a> {
+        ticket: String,
+        #[serde(borrow)]
+        state: Cow<'a, str>,
+        #[serde(borrow)]
+        reason: Option<Cow<'a, str>>,
+    }
+    let ticket: Ticket<'_> = parse(body)?;
+    let place = match (&*ticket.state, ticket.reason.as_deref()) {
+        ("waiting", _) => Place::Waiting,
+        ("admitted", _) => Place::Admitted,
+        ("gone", Some("sold_out")) => Place::SoldOut,
+        ("gone", Some("turn_over")) => Place::TurnOver,
+        ("gone", _) => Place::Closed,
+        _ => return None,
+    };
+    Some((ticket.ticket, place))
+}
+
+/// The id of a challenge, and what is to be solved.
+pub(super) fn puzzle(body: &[u8]) -> Option<(String, Puzzle)> {
+    #[derive(Deserialize)]
+    struct Challenge {
+        id: String,
+        salt: String,
+        difficulty: u8,
+    }
+    let Challenge { id, salt, difficulty } = parse(body)?;
+    Some((id, Puzzle { salt, difficulty }))
+}
+
+pub(super) fn pass(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Pass {
+        pass: String,
+    }
+    parse::<Pass>(body).map(|pass| pass.pass)
+}
+
+/// The id and the quantity of an order.
+pub(super) fn order(body: &[u8]) -> Option<(String, u32)> {
+    #[derive(Deserialize)]
+    struct Order {
+        id: String,
+        quantity: u32,
+    }
+    parse::<Order>(body).map(|order| (order.id, order.quantity))
+}

@@ -1,0 +1,570 @@
+//! One buyer as a machine: it is told what happened and when, and says what it does next. It sends nothing itself and
+//! reads no clock.
+
+mod bot;
+mod purchase;
+
+use std::io::Write as _;
+
+use fastrand::Rng;
+
+use super::{
+    Moment,
+    answers::{self, Place, Puzzle, Reply},
+    codes::Code,
+    findings::{End, Findings},
+    terms::{Terms, Who},
+};
+
+/// "Busy" and "too many requests" are heeded so often before one gives up.
+const MAX_TRIES: u32 = 20;
+/// The same request is sent again so often when no answer came.
+const MAX_BREAKS: u32 = 5;
+/// After a break one waits about so long, and twice as long after each further one: servers take time to restart.
+const BREAK_SECONDS: f64 = 0.2;
+/// A pass or a turn that was lost on the way is got anew so often.
+const MAX_RENEWALS: u32 = 2;
+/// Where nobody says how long to wait.
+const RETRY_SECONDS: f64 = 1.0;
+/// A sale that is not open yet by the server's clock may be so any moment.
+const NOT_OPEN_SECONDS: [f64; 2] = [0.05, 2.0];
+/// How often one looks whether it is one's turn, and how often long before the opening.
+const PLACE_SECONDS: [f64; 2] = [1.0, 2.0];
+const EARLY_PLACE_SECONDS: [f64; 2] = [20.0, 30.0];
+/// A challenge is solved ahead of the opening, but not so early that it is over by then.
+const CHALLENGE_AHEAD_SECONDS: f64 = 60.0;
+
+/// What a buyer asks of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    SignIn,
+    Look,
+    Ticket,
+    /// Where the ticket stands.
+    Place,
+    Challenge,
+    Pass,
+    Order,
+    Pay,
+    Cancel,
+}
+
+impl Call {
+    pub(super) fn names_buyer(self) -> bool {
+        !matches!(self, Self::SignIn | Self::Look | Self::Place)
+    }
+
+    pub(super) fn is_post(self) -> bool {
+        !matches!(self, Self::Look | Self::Place)
+    }
+}
+
+/// What a buyer sees of the world, and where it writes down what it found out.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    pub(super) now: Moment,
+    pub(super) terms: &'a Terms,
+    pub(super) findings: &'a mut Findings,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event<'a> {
+    Came,
+    /// The time waited for is over.
+    Woke,
+    Answered(&'a Reply<'a>),
+    /// The connection broke, or nothing came for too long.
+    Unanswered,
+    Solved(u64),
+}
+
+/// What the buyer does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Send(Call),
+    /// The same on two connections at once.
+    SendTwice(Call),
+    Wait(Moment),
+    Solve(Puzzle),
+    /// Another answer is still to come.
+    Listen,
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    #[default]
+    Coming,
+    /// A request is due or under way.
+    Asking(Call),
+    WaitingForOpening,
+    Solving,
+    /// A bot between two attempts.
+    Attacking,
+}
+
+/// Which bot one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Role {
+    #[default]
+    Person,
+    /// Orders without a pass or with a made-up one, and hands in made-up answers.
+    Skips,
+    /// Orders back to back, whatever it is told.
+    Hammers,
+    /// Gets one pass honestly and uses it for all it can think of.
+    Replays,
+}
+
+#[derive(Debug)]
+pub(super) struct Buyer {
+    pub(super) who: Who,
+    pub(super) role: Role,
+    pub(super) state: State,
+    pub(super) token: String,
+    pub(super) ticket: String,
+    pub(super) challenge: String,
+    pub(super) answer: u64,
+    pub(super) pass: String,
+    /// The id of the order that was accepted under the present key; empty if none was.
+    pub(super) order: String,
+    random: Rng,
+    /// Somebody has come and not left yet.
+    pub(super) is_here: bool,
+    in_burst: bool,
+    press_at: Moment,
+    /// Answers to the present request that are still to come.
+    awaited: u32,
+    tries: u32,
+    breaks: u32,
+    renewals: u32,
+    returns: u32,
+    /// Orders begun, each with a key of its own.
+    orders: u32,
+    sent_with_key: u32,
+    /// An order under this key may have been accepted without our knowing.
+    in_doubt: bool,
+    had_answer: bool,
+    has_unit: bool,
+    pays_late: bool,
+    /// Where the order is among the findings.
+    promised: usize,
+    /// Attempts that a bot has left.
+    attempts: u32,
+}
+
+impl Default for Buyer {
+    fn default() -> Self {
+        Self {
+            who: Who::default(),
+            role: Role::default(),
+            state: State::default(),
+            token: String::new(),
+            ticket: String::new(),
+            challenge: String::new(),
+            answer: 0,
+            pass: String::new(),
+            order: String::new(),
+            random: Rng::with_seed(0),
+            is_here: false,
+            in_burst: false,
+            press_at: Moment::OPENING,
+            awaited: 0,
+            tries: 0,
+            breaks: 0,
+            renewals: 0,
+            returns: 0,
+            orders: 0,
+            sent_with_key: 0,
+            in_doubt: false,
+            had_answer: false,
+            has_unit: false,
+            pays_late: false,
+            promised: 0,
+            attempts: 0,
+        }
+    }
+}
+
+impl Buyer {
+    /// Makes somebody new of this one, and keeps its buffers.
+    pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &Terms) {
+        let mut random = Rng::with_seed(seed_of(who, terms.seed));
+        let finger_seconds = random.f64() * terms.burst_seconds;
+        let press_at = if in_burst { Moment::from_seconds(finger_seconds) } else { Moment::OPENING };
+        let emptied = |text: &mut String| {
+            text.clear();
+            std::mem::take(text)
+        };
+        *self = Self {
+            who,
+            role: Role::of(who),
+            token: emptied(&mut self.token),
+            ticket: emptied(&mut self.ticket),
+            challenge: emptied(&mut self.challenge),
+            pass: emptied(&mut self.pass),
+            order: emptied(&mut self.order),
+            random,
+            is_here: true,
+            in_burst,
+            press_at,
+            ..Self::default()
+        };
+        terms.write_token(who, &mut self.token);
+    }
+
+    /// The key of the present order.
+    pub(super) fn write_key(&self, seed: u64, key: &mut Vec<u8>) {
+        let kind = if self.who.is_bot { "b" } else { "p" };
+        // Writing into memory does not fail.
+        let _ = write!(key, "rush-{seed:x}-{kind}{}-{}", self.who.number, self.orders);
+    }
+
+    fn key(&self, seed: u64) -> String {
+        let mut key = Vec::new();
+        self.write_key(seed, &mut key);
+        String::from_utf8(key).unwrap_or_default()
+    }
+
+    pub(super) fn step(&mut self, event: Event<'_>, scene: &mut Scene<'_>) -> Next {
+        match (event, self.state) {
+            (Event::Came, _) => self.come(scene),
+            (Event::Woke, State::Asking(call)) => self.ask(call, scene),
+            (Event::Woke, State::Attacking) => self.attack(scene),
+            (Event::Woke, _) => self.enter(scene),
+            (Event::Solved(answer), _) => {
+                self.answer = answer;
+                self.ask_at(self.press_at, Call::Pass, scene)
+            }
+            (Event::Answered(reply), State::Asking(call)) => self.answered(call, reply, scene),
+            (Event::Unanswered, State::Asking(call)) => self.unanswered(call, scene),
+            // Nothing was asked, so that nothing can be answered.
+            (Event::Answered(_) | Event::Unanswered, _) => Next::Listen,
+        }
+    }
+
+    /// A new request: what was counted for the last one starts again.
+    fn begin(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+        (self.tries, self.breaks) = (0, 0);
+        self.ask(call, scene)
+    }
+
+    fn ask(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+        self.state = State::Asking(call);
+        self.awaited = 1;
+        if call == Call::Order {
+            scene.findings.repeated += u64::from(self.sent_with_key > 0);
+            self.sent_with_key += 1;
+        }
+        if matches!(call, Call::Pay | Call::Cancel) {
+            scene.findings.set_end(self.promised, End::Unknown);
+        }
+        Next::Send(call)
+    }
+
+    fn ask_at(&mut self, at: Moment, call: Call, scene: &mut Scene<'_>) -> Next {
+        if at <= scene.now {
+            return self.begin(call, scene);
+        }
+        (self.tries, self.breaks) = (0, 0);
+        self.state = State::Asking(call);
+        Next::Wait(at)
+    }
+
+    fn between(&mut self, [least, most]: [f64; 2]) -> f64 {
+        least + self.random.f64() * (most - least)
+    }
+
+    fn come(&mut self, scene: &mut Scene<'_>) -> Next {
+        if scene.terms.signs_in(self.who) {
+            return self.begin(Call::SignIn, scene);
+        }
+        self.look_around(scene)
+    }
+
+    fn look_around(&mut self, scene: &mut Scene<'_>) -> Next {
+        if !self.who.is_bot && self.random.f64() < scene.terms.mix.looks {
+            return self.begin(Call::Look, scene);
+        }
+        self.prepare(scene)
+    }
+
+    /// What can be done before the opening.
+    fn prepare(&mut self, scene: &mut Scene<'_>) -> Next {
+        let is_early = self.in_burst && scene.now < self.press_at;
+        let is_honest = matches!(self.role, Role::Person | Role::Replays);
+        if !is_early || (is_honest && scene.terms.gate.waiting_room) {
+            return self.enter(scene);
+        }
+        if is_honest && scene.terms.gate.challenge {
+            let ahead_seconds = CHALLENGE_AHEAD_SECONDS * (1.0 - self.random.f64() / 2.0);
+            return self.ask_at(Moment::OPENING.plus_seconds(-ahead_seconds), Call::Challenge, scene);
+        }
+        self.state = State::WaitingForOpening;
+        Next::Wait(self.press_at)
+    }
+
+    /// The way to the order begins.
+    fn enter(&mut self, scene: &mut Scene<'_>) -> Next {
+        match self.role {
+            Role::Skips | Role::Hammers => self.attack(scene),
+            Role::Person | Role::Replays if scene.terms.gate.waiting_room && self.ticket.is_empty() => {
+                self.begin(Call::Ticket, scene)
+            }
+            Role::Person | Role::Replays => self.pass_gate(scene),
+        }
+    }
+
+    fn pass_gate(&mut self, scene: &mut Scene<'_>) -> Next {
+        if scene.terms.gate.challenge {
+            return self.begin(Call::Challenge, scene);
+        }
+        if scene.terms.gate.pass_required {
+            return self.begin(Call::Pass, scene);
+        }
+        self.press(scene)
+    }
+
+    fn press(&mut self, scene: &mut Scene<'_>) -> Next {
+        if self.role != Role::Person {
+            return self.attack(scene);
+        }
+        let is_first = self.sent_with_key == 0 && self.returns == 0;
+        let next = self.begin(Call::Order, scene);
+        if is_first && self.random.f64() < scene.terms.mix.double_clicks {
+            self.awaited = 2;
+            self.sent_with_key += 1;
+            scene.findings.repeated += 1;
+            return Next::SendTwice(Call::Order);
+        }
+        next
+    }
+
+    fn answered(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+        self.awaited = self.awaited.saturating_sub(1);
+        if call == Call::Order {
+            return self.ordered(reply, scene);
+        }
+        if !reply.is_yes() {
+            return self.refused(call, reply, scene);
+        }
+        match call {
+            Call::SignIn => match answers::session(reply.body) {
+                Some(token) => {
+                    self.token.push_str(&token);
+                    self.look_around(scene)
+                }
+                None => self.leave(scene),
+            },
+            Call::Look => self.prepare(scene),
+            Call::Ticket | Call::Place => self.told_place(reply, scene),
+            Call::Challenge => match answers::puzzle(reply.body) {
+                Some((challenge, puzzle)) => {
+                    self.challenge = challenge;
+                    self.state = State::Solving;
+                    Next::Solve(puzzle)
+                }
+                None => self.leave(scene),
+            },
+            Call::Pass => match answers::pass(reply.body) {
+                Some(pass) => {
+                    self.pass = pass;
+                    self.admit(scene);
+                    self.press(scene)
+                }
+                None => self.leave(scene),
+            },
+            Call::Pay | Call::Cancel => self.settled(call, scene),
+            Call::Order => Next::Listen,
+        }
+    }
+
+    fn admit(&mut self, scene: &mut Scene<'_>) {
+        scene.findings.admitted += 1;
+        scene.findings.fresh.admitted += 1;
+    }
+
+    fn told_place(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+        let Some((ticket, place)) = answers::place(reply.body) else { return self.leave(scene) };
+        self.ticket = ticket;
+        match place {
+            Place::Waiting => {
+                let far = scene.now.plus_seconds(EARLY_PLACE_SECONDS[1]) < Moment::OPENING;
+                let at = if scene.now < Moment::OPENING && !far {
+                    Moment::OPENING.plus_seconds(self.random.f64())
+                } else {
+                    scene.now.plus_seconds(self.between(if far {
+                        EARLY_PLACE_SECONDS
+                    } else {
+                        PLACE_SECONDS
+                    }))
+                };
+                self.ask_at(at, Call::Place, scene)
+            }
+            Place::Admitted => {
+                if !scene.terms.gate.pass_required {
+                    self.admit(scene);
+                }
+                self.pass_gate(scene)
+            }
+            Place::SoldOut => {
+                self.state = State::Asking(Call::Place);
+                self.told_sold_out(scene)
+            }
+            Place::TurnOver => self.renew(Call::Ticket, scene),
+            Place::Closed => self.turned_away(scene),
+        }
+    }
+
+    /// Gets anew what is not good any more, unless that has happened too often.
+    fn renew(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+        self.renewals += 1;
+        if self.renewals > MAX_RENEWALS {
+            return self.turned_away(scene);
+        }
+        self.pass.clear();
+        if call == Call::Ticket {
+            self.ticket.clear();
+        }
+        self.begin(call, scene)
+    }
+
+    fn first_answer(&mut self, scene: &mut Scene<'_>) {
+        if !self.had_answer && !self.who.is_bot {
+            scene.findings.first_answer(scene.now);
+        }
+        self.had_answer = true;
+    }
+
+    fn refused(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+        if call == Call::Look {
+            // A page that can't be seen keeps nobody from buying.
+            return self.prepare(scene);
+        }
+        if self.attempts > 0 && call == Call::Pass {
+            return self.attempted(scene);
+        }
+        if reply.asks_for_patience() {
+            let seconds = reply.retry_after_seconds.map_or(RETRY_SECONDS, f64::from);
+            let jitter_seconds = self.random.f64() * (seconds / 2.0).max(RETRY_SECONDS / 4.0);
+            return self.try_again(call, scene.now.plus_seconds(seconds + jitter_seconds), scene);
+        }
+        match (reply.code, call) {
+            (Code::REFUND_DUE | Code::HOLD_EXPIRED, Call::Pay | Call::Cancel) => {
+                self.too_late(call, reply.code, scene)
+            }
+            (_, Call::Pay | Call::Cancel) => self.after_order(scene),
+            (Code::SOLD_OUT, _) => self.told_sold_out(scene),
+            (Code::NOT_OPEN | Code::PAUSED, _) => {
+                let [least, most] = NOT_OPEN_SECONDS;
+                let seconds = (least * f64::from(1_u32 << self.tries.min(10))).min(most);
+                let seconds = seconds * (0.5 + self.random.f64());
+                self.try_again(call, scene.now.plus_seconds(seconds), scene)
+            }
+            (Code::PASSES_EXHAUSTED, Call::Pass) => {
+                let at = scene.now.plus_seconds(self.between(PLACE_SECONDS));
+                self.try_again(call, at, scene)
+            }
+            (Code::CHALLENGE_FAILED, Call::Pass) => self.renew(Call::Challenge, scene),
+            (Code::NOT_ADMITTED, Call::Pass) | (Code::TICKET_NOT_FOUND, Call::Place) => {
+                self.renew(Call::Ticket, scene)
+            }
+            (Code::PASS_INVALID | Code::PASS_REQUIRED, Call::Order) if scene.terms.gate.challenge => {
+                self.renew(Call::Challenge, scene)
+            }
+            (Code::PASS_INVALID | Code::PASS_REQUIRED, Call::Order) => self.renew(Call::Pass, scene),
+            _ => self.turned_away(scene),
+        }
+    }
+
+    /// "Busy", "too many requests" and the like.
+    fn try_again(&mut self, call: Call, at: Moment, scene: &mut Scene<'_>) -> Next {
+        self.tries += 1;
+        if self.tries > MAX_TRIES {
+            scene.findings.gave_up += u64::from(!self.who.is_bot);
+            return self.give_up(call, scene);
+        }
+        self.state = State::Asking(call);
+        Next::Wait(at.max(scene.now))
+    }
+
+    fn give_up(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+        if matches!(call, Call::Pay | Call::Cancel) {
+            return self.after_order(scene);
+        }
+        self.leave(scene)
+    }
+
+    fn unanswered(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+        self.awaited = self.awaited.saturating_sub(1);
+        self.in_doubt |= call == Call::Order && self.order.is_empty();
+        if self.awaited > 0 {
+            return Next::Listen;
+        }
+        if call == Call::Order && self.role != Role::Person {
+            return self.attempted(scene);
+        }
+        if call == Call::Order && !self.order.is_empty() {
+            return self.decide(scene);
+        }
+        self.breaks += 1;
+        if self.breaks > MAX_BREAKS {
+            scene.findings.unanswered += 1;
+            if call == Call::Look {
+                return self.prepare(scene);
+            }
+            return self.give_up(call, scene);
+        }
+        self.state = State::Asking(call);
+        let seconds = BREAK_SECONDS * f64::from(1_u32 << (self.breaks - 1)) * (0.5 + self.random.f64());
+        Next::Wait(scene.now.plus_seconds(seconds))
+    }
+
+    /// The server is gone and the run ends here.
+    pub(super) fn abandon(&mut self, scene: &mut Scene<'_>) {
+        scene.findings.unanswered += 1;
+        self.leave(scene);
+    }
+
+    fn told_sold_out(&mut self, scene: &mut Scene<'_>) -> Next {
+        self.first_answer(scene);
+        if self.returns >= scene.terms.mix.comes_back {
+            return self.leave(scene);
+        }
+        self.returns += 1;
+        (self.tries, self.breaks, self.renewals) = (0, 0, 0);
+        self.new_order();
+        let seconds = scene.terms.mix.comes_back_after_seconds * (0.8 + 0.4 * self.random.f64());
+        Next::Wait(scene.now.plus_seconds(seconds))
+    }
+
+    /// What comes next is another order, with another key.
+    fn new_order(&mut self) {
+        self.orders += 1;
+        self.sent_with_key = 0;
+        self.in_doubt = false;
+        self.order.clear();
+    }
+
+    /// A final no.
+    fn turned_away(&mut self, scene: &mut Scene<'_>) -> Next {
+        self.first_answer(scene);
+        self.leave(scene)
+    }
+
+    fn leave(&mut self, scene: &mut Scene<'_>) -> Next {
+        if self.in_doubt {
+            self.doubt(scene);
+        }
+        scene.findings.left_unanswered += u64::from(!self.had_answer && !self.who.is_bot);
+        Next::Leave
+    }
+}
+
+fn seed_of(who: Who, seed: u64) -> u64 {
+    // Neighbours must not have similar lives; the generator mixes its seed only a little.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let number = who.number.wrapping_mul(2).wrapping_add(u64::from(who.is_bot));
+    seed.wrapping_add(number.wrapping_add(1).wrapping_mul(SPREAD))
+}

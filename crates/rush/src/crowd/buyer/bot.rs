@@ -1,0 +1,100 @@
+//! What bots do where a person would press the button once. They take turns at three ways of cheating; up to the
+//! button the honest part of their way is a buyer's.
+
+use super::{Buyer, Call, Next, Role, Scene, State, Who};
+
+/// Each way of skipping the gate, so often.
+const SKIPS: u32 = 9;
+const SKIPS_SECONDS: [f64; 2] = [0.1, 0.3];
+const HAMMERS: std::ops::RangeInclusive<u32> = 20..=50;
+/// Orders with one pass; the last few of them under another bot's name.
+const REPLAYS: u32 = 12;
+const REPLAYS_AS_ANOTHER: u32 = 2;
+const MADE_UP_PASS: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const MADE_UP_CHALLENGE: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+impl Role {
+    pub(super) fn of(who: Who) -> Self {
+        match (who.is_bot, who.number % 3) {
+            (false, _) => Self::Person,
+            (true, 0) => Self::Skips,
+            (true, 1) => Self::Hammers,
+            (true, _) => Self::Replays,
+        }
+    }
+}
+
+impl Buyer {
+    /// In whose name the present order is sent.
+    pub(super) fn who_orders(&self) -> Who {
+        Who { number: self.who.number + u64::from(self.is_another()), ..self.who }
+    }
+
+    fn is_another(&self) -> bool {
+        self.role == Role::Replays && (1..=REPLAYS_AS_ANOTHER).contains(&self.attempts)
+    }
+
+    /// The next attempt; the first one sets how many there will be.
+    pub(super) fn attack(&mut self, scene: &mut Scene<'_>) -> Next {
+        let left = match (self.attempts, self.role) {
+            (0, Role::Person) => 0,
+            (0, Role::Skips) => SKIPS,
+            (0, Role::Hammers) => self.random.u32(HAMMERS),
+            (0, Role::Replays) => REPLAYS,
+            (attempts, _) => attempts - 1,
+        };
+        self.attempts = left;
+        if left == 0 {
+            return self.leave(scene);
+        }
+        self.new_order();
+        match self.role {
+            Role::Skips => self.skip(scene),
+            Role::Replays => {
+                if self.is_another() {
+                    let another = self.who_orders();
+                    scene.terms.write_token(another, &mut self.token);
+                }
+                self.begin(Call::Order, scene)
+            }
+            Role::Person | Role::Hammers => self.begin(Call::Order, scene),
+        }
+    }
+
+    fn skip(&mut self, scene: &mut Scene<'_>) -> Next {
+        self.pass.clear();
+        match self.attempts % 3 {
+            0 => self.begin(Call::Order, scene),
+            1 => {
+                self.pass.push_str(MADE_UP_PASS);
+                self.begin(Call::Order, scene)
+            }
+            _ if scene.terms.gate.pass_required => {
+                MADE_UP_CHALLENGE.clone_into(&mut self.challenge);
+                self.answer = self.random.u64(..);
+                self.begin(Call::Pass, scene)
+            }
+            _ => self.begin(Call::Order, scene),
+        }
+    }
+
+    /// An attempt to order was answered, or never will be.
+    pub(super) fn attempted(&mut self, scene: &mut Scene<'_>) -> Next {
+        if self.in_doubt {
+            self.doubt(scene);
+        }
+        let got_one = !self.order.is_empty();
+        if got_one && self.random.bool() {
+            return self.begin(Call::Pay, scene);
+        }
+        if got_one {
+            let over_at = scene.now.plus_seconds(scene.terms.hold_seconds);
+            scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.promised)));
+        }
+        if self.role == Role::Skips {
+            self.state = State::Attacking;
+            return Next::Wait(scene.now.plus_seconds(self.between(SKIPS_SECONDS)));
+        }
+        self.attack(scene)
+    }
+}

@@ -1,0 +1,129 @@
+//! What a buyer makes of the answer to an order, and what becomes of an accepted one.
+
+use super::{
+    super::{
+        answers::{self, Reply},
+        codes::Code,
+        findings::{Doubtful, End, Promised},
+    },
+    Buyer, Call, Next, Role, Scene,
+};
+
+/// Who pays late pays so long after the hold is over.
+const LATE_SECONDS: [f64; 2] = [0.2, 1.0];
+
+impl Buyer {
+    pub(super) fn ordered(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+        if reply.is_yes() {
+            self.accept(reply, scene);
+        } else if reply.leaves_doubt() {
+            self.in_doubt = true;
+        } else if !reply.asks_for_patience() {
+            // Whatever was sent under this key before, it was not accepted.
+            self.in_doubt = false;
+        }
+        if self.awaited > 0 {
+            return Next::Listen;
+        }
+        match (self.order.is_empty(), self.role) {
+            (false, Role::Person) => self.decide(scene),
+            (true, Role::Person) => self.refused(Call::Order, reply, scene),
+            _ => self.attempted(scene),
+        }
+    }
+
+    fn accept(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
+        let Some((id, quantity)) = answers::order(reply.body) else {
+            self.in_doubt = true;
+            return;
+        };
+        self.in_doubt = false;
+        if self.order == id {
+            return;
+        }
+        let key = self.key(scene.terms.seed);
+        if self.order.is_empty() {
+            self.order = id.clone();
+            self.promised = scene.findings.promised.len();
+        } else {
+            let contradiction = format!("The key {key} was answered with {} and with {id}.", self.order);
+            scene.findings.contradictions.push(contradiction);
+        }
+        let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
+        let promised = Promised { buyer, token, key, order: id, quantity, end: End::WalkedAway };
+        scene.findings.promise(promised, self.who.is_bot, !self.has_unit);
+        self.has_unit = true;
+        self.first_answer(scene);
+    }
+
+    /// Got one: pays, pays late, cancels or walks away.
+    pub(super) fn decide(&mut self, scene: &mut Scene<'_>) -> Next {
+        let terms = scene.terms;
+        let mix = &terms.mix;
+        let roll = self.random.f64();
+        let thinks_seconds = self.between(mix.thinks_seconds);
+        if roll < mix.pays {
+            return self.ask_at(scene.now.plus_seconds(thinks_seconds), Call::Pay, scene);
+        }
+        if roll < mix.pays + mix.cancels {
+            return self.ask_at(scene.now.plus_seconds(thinks_seconds), Call::Cancel, scene);
+        }
+        let over_at = scene.now.plus_seconds(scene.terms.hold_seconds);
+        scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.promised)));
+        if roll < mix.pays + mix.cancels + mix.pays_late {
+            self.pays_late = true;
+            let late_seconds = self.between(LATE_SECONDS);
+            return self.ask_at(over_at.plus_seconds(late_seconds), Call::Pay, scene);
+        }
+        self.leave(scene)
+    }
+
+    /// A payment or a cancellation was carried out.
+    pub(super) fn settled(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+        let quantity = i64::from(scene.findings.quantity(self.promised));
+        let end = match (call, self.pays_late) {
+            (Call::Cancel, _) => {
+                scene.findings.fresh.held -= quantity;
+                End::Cancelled
+            }
+            (_, true) => {
+                scene.findings.fresh.held += quantity;
+                End::PaidLate
+            }
+            (_, false) => End::Paid,
+        };
+        scene.findings.set_end(self.promised, end);
+        self.after_order(scene)
+    }
+
+    /// The order is over and done with.
+    pub(super) fn after_order(&mut self, scene: &mut Scene<'_>) -> Next {
+        match self.role {
+            Role::Person => self.leave(scene),
+            _ => self.attack(scene),
+        }
+    }
+
+    pub(super) fn too_late(&mut self, call: Call, code: Code, scene: &mut Scene<'_>) -> Next {
+        let end = match (code, call) {
+            (Code::REFUND_DUE, _) => End::Refund,
+            // It had expired before it could be cancelled.
+            (_, Call::Cancel) => End::WalkedAway,
+            _ => End::Unknown,
+        };
+        scene.findings.set_end(self.promised, end);
+        if !self.pays_late {
+            scene.findings.fresh.held -= i64::from(scene.findings.quantity(self.promised));
+        }
+        self.after_order(scene)
+    }
+
+    pub(super) fn doubt(&mut self, scene: &mut Scene<'_>) {
+        self.in_doubt = false;
+        // Nothing is accepted from somebody whose token is made up.
+        if scene.terms.is_known(self.who) {
+            let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
+            scene.findings.doubtful.push(Doubtful { buyer, token, key: self.key(scene.terms.seed) });
+        }
+    }
+}

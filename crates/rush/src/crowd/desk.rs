@@ -1,0 +1,174 @@
+//! The buyers of one thread who are here, and what they have found out. It does no I/O: the event loop brings it
+//! answers and takes its decisions away.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::load::Answer;
+
+use super::{
+    Moment,
+    answers::Reply,
+    arrivals::Arrival,
+    buyer::{Buyer, Call, Event, Next, Scene},
+    codes::{Code, Names, Reader},
+    findings::Findings,
+    pool::UnderWay,
+    tally::Tally,
+    terms::Terms,
+    timeline::Timeline,
+};
+
+/// What all threads know of the stock.
+#[derive(Debug)]
+pub(super) struct Stock {
+    units: i64,
+    /// Units in buyers' hands.
+    held: AtomicI64,
+    /// When there were no more for the first time, in nanoseconds from the opening.
+    gone_at: AtomicI64,
+}
+
+impl Stock {
+    pub(super) fn new(units: u64) -> Self {
+        let units = i64::try_from(units).unwrap_or(i64::MAX);
+        Self { units, held: AtomicI64::new(0), gone_at: AtomicI64::new(i64::MAX) }
+    }
+
+    fn change(&self, units: i64, now: Moment) {
+        if self.held.fetch_add(units, Ordering::Relaxed) + units >= self.units {
+            self.gone_at.fetch_min(now.0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn held(&self) -> u64 {
+        u64::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    pub(super) fn gone_at(&self) -> Option<Moment> {
+        let gone_at = self.gone_at.load(Ordering::Relaxed);
+        (gone_at != i64::MAX).then_some(Moment(gone_at))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    terms: &'a Terms,
+    stock: &'a Stock,
+    buyers: Vec<Buyer>,
+    vacant: Vec<u32>,
+    codes: Reader,
+    pub(super) findings: Findings,
+    pub(super) timeline: Timeline,
+    pub(super) tally: Tally,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(terms: &'a Terms, stock: &'a Stock, names: Names, starts_at: Moment) -> Self {
+        Self {
+            terms,
+            stock,
+            buyers: Vec::new(),
+            vacant: Vec::new(),
+            codes: Reader::new(names),
+            findings: Findings::default(),
+            timeline: Timeline::new(starts_at),
+            tally: Tally::default(),
+        }
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.buyers.len() - self.vacant.len()
+    }
+
+    pub(super) fn buyer(&self, buyer: u32) -> Option<&Buyer> {
+        self.buyers.get(buyer as usize)
+    }
+
+    /// Somebody comes; the place is one that somebody has left, if there is one.
+    pub(super) fn welcome(&mut self, arrival: &Arrival, now: Moment) -> u32 {
+        self.tally.came += 1;
+        self.timeline.at(now).came += 1;
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.buyers.push(Buyer::default());
+            u32::try_from(self.buyers.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(buyer) = self.buyers.get_mut(place as usize) {
+            buyer.become_new(arrival.who, arrival.in_burst, self.terms);
+        }
+        place
+    }
+
+    pub(super) fn dismiss(&mut self, buyer: u32) {
+        if let Some(left) = self.buyers.get_mut(buyer as usize) {
+            left.is_here = false;
+            self.vacant.push(buyer);
+        }
+    }
+
+    pub(super) fn step(&mut self, buyer: u32, event: Event<'_>, now: Moment) -> Next {
+        let Some(buyer) = self.buyers.get_mut(buyer as usize) else { return Next::Listen };
+        let next = buyer.step(event, &mut Scene { now, terms: self.terms, findings: &mut self.findings });
+        self.share(now);
+        next
+    }
+
+    /// Tells the others what has changed.
+    fn share(&mut self, now: Moment) {
+        let fresh = std::mem::take(&mut self.findings.fresh);
+        if fresh.held != 0 {
+            self.stock.change(fresh.held, now);
+        }
+        if fresh.sold + fresh.admitted > 0 {
+            let slice = self.timeline.at(now);
+            slice.sold += fresh.sold;
+            slice.admitted += fresh.admitted;
+        }
+    }
+
+    pub(super) fn sent(&mut self, call: Call, due_at: Moment, now: Moment, waited: bool) {
+        self.tally.sent(call, due_at, now, waited);
+        self.timeline.at(now).requests += 1;
+        if call == Call::Order {
+            self.timeline.at(due_at).orders_due += 1;
+        }
+    }
+
+    pub(super) fn answered(&mut self, under_way: UnderWay, answer: &Answer<'_>, now: Moment) -> Next {
+        let UnderWay { buyer, call, due_at, .. } = under_way;
+        let is_bot = self.buyer(buyer).is_some_and(|buyer| buyer.who.is_bot);
+        let latency = now.since(due_at);
+        self.tally.answered(call, is_bot, latency, now);
+        let mut code = Code::NONE;
+        if answer.status >= 400 {
+            code = self.codes.read(answer.body);
+            self.tally.refused(call, is_bot, code, now);
+        }
+        if call == Call::Order && !is_bot {
+            self.timeline.record(now, latency);
+            if answer.status >= 400 {
+                self.timeline.at(now).refuse(code);
+            }
+        }
+        let reply = Reply {
+            status: answer.status,
+            code,
+            retry_after_seconds: answer.retry_after_seconds,
+            body: answer.body,
+        };
+        self.step(buyer, Event::Answered(&reply), now)
+    }
+
+    /// Holds that nobody will pay end.
+    pub(super) fn expire(&mut self, now: Moment) {
+        self.findings.expire(now);
+        self.share(now);
+    }
+
+    /// Sends everybody home who is still here.
+    pub(super) fn abandon(&mut self, now: Moment) {
+        let mut scene = Scene { now, terms: self.terms, findings: &mut self.findings };
+        for buyer in self.buyers.iter_mut().filter(|buyer| buyer.is_here) {
+            buyer.abandon(&mut scene);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A crowd of simulated buyers: it comes, looks, waits for the opening, presses, pays or walks away, as a scenario
+//! says. It speaks only the public API and remembers every promise it was given.
+
+mod alarm;
+mod answers;
+mod arrivals;
+mod buyer;
+mod codes;
+mod desk;
+mod findings;
+mod moment;
+mod pool;
+mod request;
+mod solver;
+mod summary;
+mod tally;
+mod terms;
+mod timeline;
+mod worker;
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow};
+use mio::{Poll, Waker};
+
+use crate::{load::Latency, report::Progress, scenario};
+
+pub use findings::{Doubtful, End, Promised};
+pub use summary::Outcome;
+pub use terms::{Account, Gate, Identity};
+
+use arrivals::Schedule;
+use codes::{Counts, Names};
+use desk::{Desk, Stock};
+use moment::{Clock, Moment};
+use pool::Pool;
+use request::Writer;
+use solver::{Outbox, Solvers};
+use terms::{Terms, Who};
+use worker::{Seat, Snapshot};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How often whoever watches is told.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// What a crowd is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Plain HTTP/1.1.
+    pub address: SocketAddr,
+    /// For the header `Host`.
+    pub host: String,
+    pub sale: String,
+    /// By our clock; may be past. Then the run counts from its start.
+    pub opens_at: Instant,
+    /// On offer.
+    pub units: u64,
+    pub hold_seconds: u32,
+    pub gate: Gate,
+    pub identity: Identity,
+    /// Units that an order asks for.
+    pub quantity: u32,
+    pub crowd: scenario::Crowd,
+    pub arrivals: scenario::Arrivals,
+    pub mix: scenario::Mix,
+    pub threads: usize,
+    /// The same seed lets the same people do the same; it is part of their keys, too.
+    pub seed: u64,
+}
+
+impl Plan {
+    fn terms(&self) -> Terms {
+        Terms {
+            gate: self.gate,
+            mix: self.mix.clone(),
+            hold_seconds: f64::from(self.hold_seconds),
+            burst_seconds: self.arrivals.burst_seconds,
+            buyers: self.crowd.buyers,
+            seed: self.seed,
+            identity: self.identity.clone(),
+        }
+    }
+
+    /// As many connections as were asked for, as are useful, and as there may be.
+    fn connections(&self) -> usize {
+        let people = self.crowd.buyers + arrivals::bots_of(&self.crowd);
+        let people = usize::try_from(people).unwrap_or(usize::MAX);
+        let wanted = if self.crowd.connections == 0 { people } else { self.crowd.connections };
+        pool::allowed_connections(wanted.min(MAX_CONNECTIONS)).max(self.threads)
+    }
+}
+
+/// More than a client's ports and memory are good for.
+const MAX_CONNECTIONS: usize = 60_000;
+
+/// Lets the crowd in and waits until the last one has left. `watch` is called on this thread, some ten times a second.
+pub fn run(plan: &Plan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<Outcome> {
+    scenario::check_threads(plan.threads)?;
+    // Whether there is a server at all is better known before anybody comes.
+    TcpStream::connect_timeout(&plan.address, CONNECT_LIMIT)
+        .with_context(|| format!("cannot connect to {}", plan.address))?;
+    let (terms, stock, names) = (plan.terms(), Stock::new(plan.units), Names::new());
+    let clock = Clock::new(plan.opens_at.max(Instant::now()));
+    let snapshots: Vec<Mutex<Snapshot>> = (0..plan.threads).map(|_| Mutex::default()).collect();
+    thread::scope(|scope| {
+        let solvers = plan.gate.challenge.then(|| Solvers::start(scope));
+        let room = Room { clock, terms: &terms, stock: &stock, names: &names, solvers };
+        let seats = seats(plan, &room, &snapshots)?;
+        // The solvers end when the last thread that could ask them has.
+        drop(room);
+        let workers: Vec<_> = seats.into_iter().map(|seat| scope.spawn(move || worker::run(seat))).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            thread::sleep(WATCH_EVERY);
+            watch(&progress(plan, clock, &stock, &names, &snapshots));
+        }
+        let mut done = Vec::with_capacity(workers.len());
+        for worker in workers {
+            let worker = worker.join().map_err(|_| anyhow!("a thread of the crowd panicked"))?;
+            done.push(worker.context("a thread of the crowd failed")?);
+        }
+        Ok(summary::summarise(plan, done, &stock, &names))
+    })
+}
+
+/// What the threads of a run share.
+struct Room<'a> {
+    clock: Clock,
+    terms: &'a Terms,
+    stock: &'a Stock,
+    names: &'a Names,
+    solvers: Option<Solvers>,
+}
+
+fn seats<'a>(
+    plan: &Plan,
+    room: &Room<'a>,
+    snapshots: &'a [Mutex<Snapshot>],
+) -> anyhow::Result<Vec<Seat<'a>>> {
+    let connections = plan.connections();
+    let mut first = 0;
+    let mut seats = Vec::with_capacity(plan.threads);
+    for (index, snapshot) in snapshots.iter().enumerate() {
+        let share = connections / plan.threads + usize::from(index < connections % plan.threads);
+        seats.push(seat(plan, room, snapshot, index, (first, share))?);
+        first += share;
+    }
+    Ok(seats)
+}
+
+fn seat<'a>(
+    plan: &Plan,
+    room: &Room<'a>,
+    snapshot: &'a Mutex<Snapshot>,
+    index: usize,
+    (first_connection, connections): (usize, usize),
+) -> anyhow::Result<Seat<'a>> {
+    let now = room.clock.now();
+    let poll = Poll::new().context("cannot create a poll")?;
+    let waker = Waker::new(poll.registry(), worker::WAKER).context("cannot create a waker")?;
+    let outbox = Outbox::new(waker);
+    let seat = (index as u64, plan.threads as u64);
+    Ok(Seat {
+        clock: room.clock,
+        terms: room.terms,
+        desk: Desk::new(room.terms, room.stock, room.names.clone(), now),
+        pool: Pool::new(plan.address, first_connection, connections, now),
+        schedule: Schedule::new(&plan.crowd, &plan.arrivals, -now.seconds(), seat),
+        writer: Writer::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
+        solver: room.solvers.as_ref().map(|solvers| solvers.handle(outbox)),
+        poll,
+        snapshot,
+    })
+}
+
+fn progress(
+    plan: &Plan,
+    clock: Clock,
+    stock: &Stock,
+    names: &Names,
+    snapshots: &[Mutex<Snapshot>],
+) -> Progress {
+    let mut progress = Progress {
+        since_opening_seconds: clock.now().seconds(),
+        buyers: plan.crowd.buyers,
+        units: plan.units,
+        sold: stock.held(),
+        sold_out_after_seconds: stock.gone_at().map(Moment::seconds),
+        ..Progress::default()
+    };
+    let (mut refused, mut latency) = (Counts::default(), Latency::default());
+    for snapshot in snapshots {
+        let snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.came += snapshot.came;
+        progress.admitted += snapshot.admitted;
+        progress.requests += snapshot.requests;
+        progress.under_way += snapshot.under_way;
+        progress.waiting += snapshot.waiting;
+        refused.add(&snapshot.refused);
+        latency.add(&snapshot.order_latency);
+    }
+    progress.refused = names.named(&refused);
+    progress.p50_ms = tally::milliseconds(latency.quantile(0.5));
+    progress.p99_ms = tally::milliseconds(latency.quantile(0.99));
+    progress
+}

@@ -1,0 +1,214 @@
+//! The keep-alive connections of one thread: opened a few at a time, lent out, replaced when they are lost.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use mio::{Registry, Token};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::load::Connection;
+
+use super::{Moment, buyer::Call};
+
+/// So many connections of a thread are being opened at a time: a server's backlog is not endless.
+const MAX_CONNECTING: usize = 128;
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// After a failure nothing is opened for a moment.
+const BACKOFF_SECONDS: f64 = 0.1;
+/// A connection that is closed sooner was not wanted.
+const YOUNG: Duration = Duration::from_secs(1);
+/// An address has some 28,000 ports for connections to one server.
+const CONNECTIONS_PER_SOURCE: usize = 10_000;
+/// Files that are open for other reasons.
+const OTHER_FILES: u64 = 200;
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnderWay {
+    pub(super) buyer: u32,
+    pub(super) call: Call,
+    pub(super) due_at: Moment,
+    pub(super) sent_at: Moment,
+}
+
+pub(super) type BuyersConnection = Connection<UnderWay>;
+
+#[derive(Debug)]
+struct Slot {
+    connection: Option<BuyersConnection>,
+    is_open: bool,
+    since: Moment,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    address: SocketAddr,
+    /// The number of this pool's first connection among those of all threads.
+    first: usize,
+    slots: Vec<Slot>,
+    /// May contain some that are busy or lost by now.
+    free: VecDeque<usize>,
+    to_open: VecDeque<usize>,
+    connecting: usize,
+    open: usize,
+    /// Not before this moment.
+    open_next_at: Moment,
+    last_open_at: Moment,
+}
+
+/// How many connections this process may have; raises its limit if it has to and can.
+pub(super) fn allowed_connections(wanted: usize) -> usize {
+    let wanted_files = wanted as u64 + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    if allowed(limit.current) < wanted_files {
+        let hard = allowed(limit.maximum).max(wanted_files);
+        let raised = Rlimit { current: Some(wanted_files), maximum: limit.maximum.map(|_| hard) };
+        // Only root may go beyond the hard limit; everybody else goes up to it.
+        if setrlimit(Resource::Nofile, raised).is_err() {
+            let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        }
+    }
+    let files = allowed(getrlimit(Resource::Nofile).current).saturating_sub(OTHER_FILES);
+    wanted.min(usize::try_from(files).unwrap_or(usize::MAX)).max(1)
+}
+
+impl Pool {
+    pub(super) fn new(address: SocketAddr, first: usize, connections: usize, now: Moment) -> Self {
+        let slot = |_| Slot { connection: None, is_open: false, since: now };
+        Self {
+            address,
+            first,
+            slots: (0..connections).map(slot).collect(),
+            free: VecDeque::with_capacity(connections),
+            to_open: (0..connections).collect(),
+            connecting: 0,
+            open: 0,
+            open_next_at: now,
+            last_open_at: now,
+        }
+    }
+
+    /// The target of loopback sees as many addresses as it takes to have enough ports.
+    fn source(&self, index: usize) -> Option<IpAddr> {
+        let IpAddr::V4(address) = self.address.ip() else { return None };
+        let host = u8::try_from((self.first + index) / CONNECTIONS_PER_SOURCE + 1).ok()?;
+        address.is_loopback().then_some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)))
+    }
+
+    /// Begins to open what is not open, a bounded number at a time.
+    pub(super) fn open_some(&mut self, registry: &Registry, now: Moment) {
+        while self.connecting < MAX_CONNECTING && now >= self.open_next_at {
+            let Some(index) = self.to_open.pop_front() else { return };
+            let begun = BuyersConnection::begin(self.address, self.source(index), registry, Token(index));
+            let Some(slot) = self.slots.get_mut(index) else { return };
+            match begun {
+                Ok(connection) => {
+                    *slot = Slot { connection: Some(connection), is_open: false, since: now };
+                    self.connecting += 1;
+                }
+                Err(_) => {
+                    self.to_open.push_back(index);
+                    self.open_next_at = now.plus_seconds(BACKOFF_SECONDS);
+                }
+            }
+        }
+    }
+
+    /// When connections may be opened again, if some are to be.
+    pub(super) fn opens_next_at(&self) -> Option<Moment> {
+        (!self.to_open.is_empty() && self.connecting < MAX_CONNECTING).then_some(self.open_next_at)
+    }
+
+    /// A connection that was being opened has news: whether it can be used now. Errors mean that it is lost.
+    pub(super) fn check(&mut self, index: usize, now: Moment) -> io::Result<bool> {
+        let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
+        let Some(connection) = &slot.connection else { return Ok(false) };
+        if slot.is_open {
+            return Ok(true);
+        }
+        if connection.connected()? {
+            (slot.is_open, slot.since) = (true, now);
+            self.connecting = self.connecting.saturating_sub(1);
+            self.open += 1;
+            self.last_open_at = now;
+            self.free.push_back(index);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    pub(super) fn is_open(&self, index: usize) -> bool {
+        self.slots.get(index).is_some_and(|slot| slot.is_open)
+    }
+
+    pub(super) fn get(&mut self, index: usize) -> Option<&mut BuyersConnection> {
+        self.slots.get_mut(index).and_then(|slot| slot.connection.as_mut())
+    }
+
+    /// A connection without a request: the one that has rested longest.
+    pub(super) fn take_free(&mut self) -> Option<usize> {
+        loop {
+            let index = self.free.pop_front()?;
+            let slot = self.slots.get(index)?;
+            let is_idle = slot.connection.as_ref().is_some_and(|connection| connection.under_way.is_none());
+            if slot.is_open && is_idle {
+                return Some(index);
+            }
+        }
+    }
+
+    pub(super) fn give_back(&mut self, index: usize) {
+        self.free.push_back(index);
+    }
+
+    /// It was taken and not needed: it is the next again.
+    pub(super) fn put_back(&mut self, index: usize) {
+        self.free.push_front(index);
+    }
+
+    /// Closes a connection and has it opened again; hands over what was under way on it.
+    pub(super) fn lose(&mut self, index: usize, registry: &Registry, now: Moment) -> Option<UnderWay> {
+        let slot = self.slots.get_mut(index)?;
+        let mut connection = slot.connection.take()?;
+        let under_way = connection.under_way.take();
+        connection.close(registry);
+        if slot.is_open {
+            self.open = self.open.saturating_sub(1);
+            self.last_open_at = now;
+        } else {
+            self.connecting = self.connecting.saturating_sub(1);
+        }
+        if !slot.is_open || (under_way.is_none() && now.since(slot.since) < YOUNG) {
+            self.open_next_at = now.plus_seconds(BACKOFF_SECONDS);
+        }
+        slot.is_open = false;
+        self.to_open.push_back(index);
+        under_way
+    }
+
+    /// Connections that have waited too long: for an answer, or to be opened at all.
+    pub(super) fn overdue(&self, now: Moment, answer_limit: Duration) -> Vec<usize> {
+        let is_overdue = |slot: &Slot| match (&slot.connection, slot.is_open) {
+            (Some(connection), true) => {
+                connection.under_way.is_some_and(|under_way| now.since(under_way.sent_at) > answer_limit)
+            }
+            (Some(_), false) => now.since(slot.since) > CONNECT_LIMIT,
+            (None, _) => false,
+        };
+        self.slots.iter().enumerate().filter(|(_, slot)| is_overdue(slot)).map(|(index, _)| index).collect()
+    }
+
+    /// No connection could be had for so long.
+    pub(super) fn deserted_for(&self, now: Moment) -> Duration {
+        if self.open > 0 { Duration::ZERO } else { now.since(self.last_open_at) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+}

@@ -1,0 +1,137 @@
+//! Writes the requests of buyers into one reused buffer. Knows HTTP and the API's addresses, not what comes of them.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use super::{
+    buyer::{Buyer, Call},
+    terms::Terms,
+};
+
+/// Bots share so many addresses.
+const BOT_ADDRESSES: u64 = 16;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    host: String,
+    /// `/api/v1/sales/ID`.
+    sale: String,
+    order_body: String,
+    forwarded_addresses: bool,
+    body: Vec<u8>,
+    request: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct SignInBody<'a> {
+    phone: &'a str,
+    password: &'a str,
+}
+
+#[derive(Serialize)]
+struct PassBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    challenge: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ticket: Option<&'a str>,
+}
+
+impl Writer {
+    pub(super) fn new(host: &str, sale: &str, quantity: u32, forwarded_addresses: bool) -> Self {
+        Self {
+            host: host.to_owned(),
+            sale: format!("/api/v1/sales/{sale}"),
+            order_body: format!(r#"{{"quantity":{quantity}}}"#),
+            forwarded_addresses,
+            body: Vec::new(),
+            request: Vec::new(),
+        }
+    }
+
+    /// The bytes of `call` as `buyer` sends it.
+    pub(super) fn write(&mut self, buyer: &Buyer, call: Call, terms: &Terms) -> &[u8] {
+        self.write_body(buyer, call, terms);
+        let Self { host, sale, body, request, .. } = self;
+        request.clear();
+        // Writing into memory does not fail.
+        let _ = match call {
+            Call::SignIn => write!(request, "POST /api/v1/sessions"),
+            Call::Look => write!(request, "GET {sale}"),
+            Call::Ticket => write!(request, "POST {sale}/tickets"),
+            Call::Place => write!(request, "GET {sale}/tickets/{}", buyer.ticket),
+            Call::Challenge => write!(request, "POST {sale}/challenge"),
+            Call::Pass => write!(request, "POST {sale}/pass"),
+            Call::Order => {
+                request.extend_from_slice(b"POST ");
+                request.extend_from_slice(sale.as_bytes());
+                request.write_all(b"/orders")
+            }
+            Call::Pay => write!(request, "POST /api/v1/orders/{}/pay", buyer.order),
+            Call::Cancel => write!(request, "POST /api/v1/orders/{}/cancel", buyer.order),
+        };
+        request.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        request.extend_from_slice(host.as_bytes());
+        if call.names_buyer() {
+            request.extend_from_slice(b"\r\nAuthorization: Bearer ");
+            request.extend_from_slice(buyer.token.as_bytes());
+        }
+        if call == Call::Order {
+            request.extend_from_slice(b"\r\nIdempotency-Key: ");
+            buyer.write_key(terms.seed, request);
+            if !buyer.pass.is_empty() {
+                request.extend_from_slice(b"\r\nPenstock-Pass: ");
+                request.extend_from_slice(buyer.pass.as_bytes());
+            }
+        }
+        if self.forwarded_addresses {
+            let [a, b, c, d] = address_of(buyer);
+            let _ = write!(request, "\r\nX-Forwarded-For: {a}.{b}.{c}.{d}");
+        }
+        if !body.is_empty() {
+            request.extend_from_slice(b"\r\nContent-Type: application/json");
+        }
+        if call.is_post() {
+            let _ = write!(request, "\r\nContent-Length: {}", body.len());
+        }
+        request.extend_from_slice(b"\r\n\r\n");
+        request.extend_from_slice(body);
+        request
+    }
+
+    fn write_body(&mut self, buyer: &Buyer, call: Call, terms: &Terms) {
+        self.body.clear();
+        match call {
+            Call::Order => self.body.extend_from_slice(self.order_body.as_bytes()),
+            Call::Challenge => self.body.extend_from_slice(br#"{"kind":"pow"}"#),
+            Call::Pass => {
+                let has_challenge = !buyer.challenge.is_empty();
+                let body = PassBody {
+                    challenge: has_challenge.then_some(buyer.challenge.as_str()),
+                    answer: has_challenge.then(|| buyer.answer.to_string()),
+                    ticket: (!buyer.ticket.is_empty()).then_some(buyer.ticket.as_str()),
+                };
+                let _ = serde_json::to_writer(&mut self.body, &body);
+            }
+            Call::SignIn => {
+                if let Some(account) = terms.account(buyer.who) {
+                    let body = SignInBody { phone: &account.phone, password: &account.password };
+                    let _ = serde_json::to_writer(&mut self.body, &body);
+                }
+            }
+            Call::Look | Call::Ticket | Call::Place | Call::Pay | Call::Cancel => {}
+        }
+    }
+}
+
+/// People have an address each, as far as there are enough; bots share a few.
+fn address_of(buyer: &Buyer) -> [u8; 4] {
+    if buyer.who.is_bot {
+        let [.., last] = (buyer.who.number % BOT_ADDRESSES).to_be_bytes();
+        return [172, 16, 0, last];
+    }
+    let [.., b, c, d] = buyer.who.number.to_be_bytes();
+    [10, b, c, d]
+}

@@ -1,0 +1,228 @@
+//! What one thread has counted: requests, refusals, latencies, and how well the thread itself kept up.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    load::Latency,
+    report::{Bar, Quantiles},
+};
+
+use super::{
+    Moment,
+    buyer::Call,
+    codes::{Code, Counts},
+};
+
+/// What latencies are kept apart by.
+const KINDS: [&str; 8] = ["page", "sign_in", "ticket", "challenge", "pass", "order", "pay", "cancel"];
+const ORDER: usize = 5;
+/// A request that leaves later than this after it was due is late.
+const LATE_AFTER: Duration = Duration::from_millis(5);
+/// The upper ends of a decade's bars.
+const BARS: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
+
+fn kind(call: Call) -> usize {
+    match call {
+        Call::Look => 0,
+        Call::SignIn => 1,
+        Call::Ticket | Call::Place => 2,
+        Call::Challenge => 3,
+        Call::Pass => 4,
+        Call::Order => ORDER,
+        Call::Pay => 6,
+        Call::Cancel => 7,
+    }
+}
+
+/// From the first of something to the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    first: Option<Moment>,
+    last: Option<Moment>,
+}
+
+impl Span {
+    fn begin(&mut self, at: Moment) {
+        if self.first.is_none_or(|first| at < first) {
+            self.first = Some(at);
+        }
+    }
+
+    fn end(&mut self, at: Moment) {
+        self.last = self.last.max(Some(at));
+    }
+
+    fn add(&mut self, other: Self) {
+        if let Some(first) = other.first {
+            self.begin(first);
+        }
+        self.last = self.last.max(other.last);
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        let both = self.first.zip(self.last);
+        both.map_or(0.0, |(first, last)| last.since(first).as_secs_f64())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) came: u64,
+    pub(super) requests: u64,
+    pub(super) order_requests: u64,
+    pub(super) all: Span,
+    pub(super) orders: Span,
+    /// Answers to orders of people.
+    pub(super) refused: Counts,
+    /// Answers to whatever bots tried to get by cheating: orders and passes.
+    pub(super) bots_refused: Counts,
+    pub(super) first_sold_out_at: Option<Moment>,
+    /// Of people only: what a bot's hammering takes nobody feels.
+    latency: [Latency; KINDS.len()],
+    pub(super) late: u64,
+    pub(super) waited_for_connection: u64,
+    pub(super) connections_lost: u64,
+    pub(super) solving_waited: Duration,
+    pub(super) solved: u64,
+    /// CPU time of the thread, and the time it took; from the opening on.
+    pub(super) busy: Duration,
+    pub(super) took: Duration,
+}
+
+impl Tally {
+    pub(super) fn sent(&mut self, call: Call, due_at: Moment, now: Moment, waited: bool) {
+        self.requests += 1;
+        self.all.begin(now);
+        if call == Call::Order {
+            self.order_requests += 1;
+            self.orders.begin(now);
+        }
+        self.late += u64::from(!waited && now.since(due_at) > LATE_AFTER);
+    }
+
+    pub(super) fn answered(&mut self, call: Call, is_bot: bool, latency: Duration, now: Moment) {
+        self.all.end(now);
+        if call == Call::Order {
+            self.orders.end(now);
+        }
+        if let (false, Some(of_kind)) = (is_bot, self.latency.get_mut(kind(call))) {
+            of_kind.record(latency);
+        }
+    }
+
+    pub(super) fn refused(&mut self, call: Call, is_bot: bool, code: Code, now: Moment) {
+        match (call, is_bot) {
+            (Call::Order, false) => self.refused.count(code),
+            (Call::Order | Call::Pass, true) => self.bots_refused.count(code),
+            _ => {}
+        }
+        if call == Call::Order && code == Code::SOLD_OUT && self.first_sold_out_at.is_none() {
+            self.first_sold_out_at = Some(now);
+        }
+    }
+
+    pub(super) fn order_latency(&self) -> &Latency {
+        let [.., order, _, _] = &self.latency;
+        order
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.came += other.came;
+        self.requests += other.requests;
+        self.order_requests += other.order_requests;
+        self.all.add(other.all);
+        self.orders.add(other.orders);
+        self.refused.add(&other.refused);
+        self.bots_refused.add(&other.bots_refused);
+        let first = self.first_sold_out_at.into_iter().chain(other.first_sold_out_at).min();
+        self.first_sold_out_at = first;
+        for (latency, others) in self.latency.iter_mut().zip(&other.latency) {
+            latency.add(others);
+        }
+        self.late += other.late;
+        self.waited_for_connection += other.waited_for_connection;
+        self.connections_lost += other.connections_lost;
+        self.solving_waited += other.solving_waited;
+        self.solved += other.solved;
+        self.busy += other.busy;
+        self.took += other.took;
+    }
+
+    pub(super) fn latencies(&self) -> BTreeMap<String, Quantiles> {
+        let asked = KINDS.iter().zip(&self.latency).filter(|(_, latency)| latency.count() > 0);
+        asked.map(|(name, latency)| ((*name).to_owned(), quantiles(latency))).collect()
+    }
+
+    /// Bars of growing width; empty ones at both ends are left out.
+    pub(super) fn histogram(&self) -> Vec<Bar> {
+        let ends = (-2..=4).flat_map(|power| BARS.iter().map(move |bar| bar * 10_f64.powi(power)));
+        let mut bars: Vec<_> = ends.map(|up_to_ms| Bar { up_to_ms, count: 0 }).collect();
+        for (latency, count) in self.order_latency().recorded() {
+            let milliseconds = milliseconds(latency);
+            let position = bars.partition_point(|bar| bar.up_to_ms < milliseconds).min(bars.len() - 1);
+            if let Some(bar) = bars.get_mut(position) {
+                bar.count += count;
+            }
+        }
+        let is_empty = |bar: &Bar| bar.count == 0;
+        while bars.pop_if(|bar| is_empty(bar)).is_some() {}
+        let first = bars.iter().position(|bar| !is_empty(bar)).unwrap_or(0);
+        bars.split_off(first)
+    }
+}
+
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn quantiles(latency: &Latency) -> Quantiles {
+    let at = |quantile| milliseconds(latency.quantile(quantile));
+    Quantiles {
+        count: latency.count(),
+        p50_ms: at(0.5),
+        p90_ms: at(0.9),
+        p99_ms: at(0.99),
+        p999_ms: at(0.999),
+        max_ms: milliseconds(latency.max()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_an_order_is_called_so() {
+        assert_eq!(KINDS[kind(Call::Order)], "order");
+        assert_eq!(KINDS[kind(Call::Cancel)], "cancel");
+        let mut tally = Tally::default();
+        tally.answered(Call::Order, false, Duration::from_millis(4), Moment(1));
+        assert_eq!(tally.order_latency().count(), 1);
+        assert_eq!(tally.latencies()["order"].count, 1);
+    }
+
+    #[test]
+    fn bars_hold_every_order_of_people() {
+        let mut tally = Tally::default();
+        for (microseconds, is_bot) in
+            [(900, false), (1_000, false), (1_400, false), (4_000, false), (9, true)]
+        {
+            tally.answered(Call::Order, is_bot, Duration::from_micros(microseconds), Moment(1));
+        }
+        let bars: Vec<_> = tally.histogram().iter().map(|bar| (bar.up_to_ms, bar.count)).collect();
+        assert_eq!(bars.iter().map(|(_, count)| count).sum::<u64>(), 4);
+        assert_eq!(bars.first().unwrap().1 + bars[1].1 + bars[2].1, 3);
+        assert_eq!(*bars.last().unwrap(), (5.0, 1));
+    }
+
+    #[test]
+    fn a_request_that_waited_for_a_connection_is_not_late() {
+        let mut tally = Tally::default();
+        let due_at = Moment::OPENING;
+        tally.sent(Call::Order, due_at, due_at.plus_seconds(0.1), true);
+        tally.sent(Call::Order, due_at, due_at.plus_seconds(0.004), false);
+        assert_eq!(tally.late, 0);
+        tally.sent(Call::Look, due_at, due_at.plus_seconds(0.006), false);
+        assert_eq!((tally.late, tally.requests, tally.order_requests), (1, 3, 2));
+    }
+}

@@ -1,0 +1,88 @@
+//! What every buyer of a run knows: the sale's rules, the habits of the crowd, and who one is.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use crate::{load::TokenSigner, scenario::Mix};
+
+/// Somebody of the crowd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Who {
+    /// People and bots are counted apart.
+    pub(crate) number: u64,
+    pub(crate) is_bot: bool,
+}
+
+/// What has to be passed before ordering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    pub challenge: bool,
+    pub waiting_room: bool,
+    pub pass_required: bool,
+}
+
+/// How buyers show who they are.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// With tokens of a shop, for subjects that begin with `prefix`.
+    Jwt { signer: Arc<TokenSigner>, prefix: String },
+    /// With a session each, one account for each buyer. Bots have none.
+    Accounts(Arc<[Account]>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub phone: String,
+    pub password: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) gate: Gate,
+    pub(super) mix: Mix,
+    pub(super) hold_seconds: f64,
+    pub(super) burst_seconds: f64,
+    pub(super) buyers: u64,
+    pub(super) seed: u64,
+    pub(super) identity: Identity,
+}
+
+impl Terms {
+    /// Whether `who` has to sign in first.
+    pub(super) fn signs_in(&self, who: Who) -> bool {
+        matches!(self.identity, Identity::Accounts(_)) && !who.is_bot
+    }
+
+    /// Whether the server can accept anything from `who` at all.
+    pub(super) fn is_known(&self, who: Who) -> bool {
+        matches!(self.identity, Identity::Jwt { .. }) || !who.is_bot
+    }
+
+    /// The token `who` comes with; empty if it has to be got by signing in.
+    pub(super) fn write_token(&self, who: Who, token: &mut String) {
+        token.clear();
+        let bot = if who.is_bot { "bot" } else { "" };
+        match &self.identity {
+            Identity::Jwt { signer, prefix } => {
+                // Signing a short text with a key that is there does not fail; without a token the server says no.
+                if let Ok(signed) = signer.token(&format!("{prefix}{bot}{}", who.number)) {
+                    token.push_str(&signed);
+                }
+            }
+            Identity::Accounts(_) if who.is_bot => {
+                let _ = write!(token, "forged-{}", who.number);
+            }
+            Identity::Accounts(_) => {}
+        }
+    }
+
+    pub(super) fn account(&self, who: Who) -> Option<&Account> {
+        let Identity::Accounts(accounts) = &self.identity else { return None };
+        let count = u64::try_from(accounts.len()).ok().filter(|count| *count > 0)?;
+        accounts.get(usize::try_from(who.number % count).ok()?)
+    }
+
+    /// The number under which `who` is reported.
+    pub(super) fn reported(&self, who: Who) -> u64 {
+        if who.is_bot { self.buyers + who.number } else { who.number }
+    }
+}

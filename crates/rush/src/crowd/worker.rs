@@ -1,0 +1,385 @@
+//! One thread of a run: an event loop that carries requests and answers between its buyers and its connections.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque, binary_heap::PeekMut},
+    io,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use mio::{Events, Poll, Token};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::load::Latency;
+
+use super::{
+    Clock, Moment,
+    alarm::Alarm,
+    arrivals::{Arrival, Schedule},
+    buyer::{Call, Event, Next},
+    codes::Counts,
+    desk::Desk,
+    findings::Findings,
+    pool::{Pool, UnderWay},
+    request::Writer,
+    solver::Handle,
+    tally::Tally,
+    terms::Terms,
+    timeline::Timeline,
+};
+
+pub(super) const WAKER: Token = Token(usize::MAX - 1);
+const ALARM: Token = Token(usize::MAX - 2);
+const EVENTS: usize = 1_024;
+const SCRATCH_BYTES: usize = 32 * 1024;
+/// So many requests are sent, or answers read, before it is the others' turn.
+const AT_ONCE: usize = 32;
+/// How often a thread tells how it is going.
+const TELL_SECONDS: f64 = 0.1;
+/// How often it looks for answers that don't come, and how long it waits for one.
+const SWEEP_SECONDS: f64 = 1.0;
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// A server that takes no connection for so long is gone.
+const GONE_AFTER: Duration = Duration::from_secs(60);
+/// In a closed loop nobody more comes while so many of a thread are still here, waiting for something.
+const MAX_LIVE: usize = 100_000;
+
+/// How a thread is doing, for who watches.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) came: u64,
+    pub(super) admitted: u64,
+    pub(super) requests: u64,
+    pub(super) refused: Counts,
+    pub(super) order_latency: Latency,
+    pub(super) under_way: u64,
+    pub(super) waiting: u64,
+}
+
+/// What a thread leaves behind.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) findings: Findings,
+    pub(super) timeline: Timeline,
+    pub(super) tally: Tally,
+    pub(super) connections: usize,
+}
+
+/// A request that waits for a free connection.
+#[derive(Clone, Copy, Debug)]
+struct InLine {
+    buyer: u32,
+    call: Call,
+    due_at: Moment,
+}
+
+/// What a thread starts with.
+pub(super) struct Seat<'a> {
+    pub(super) clock: Clock,
+    pub(super) terms: &'a Terms,
+    pub(super) desk: Desk<'a>,
+    pub(super) pool: Pool,
+    pub(super) schedule: Schedule,
+    pub(super) writer: Writer,
+    pub(super) solver: Option<Handle>,
+    pub(super) poll: Poll,
+    pub(super) snapshot: &'a Mutex<Snapshot>,
+}
+
+struct Worker<'a> {
+    seat: Seat<'a>,
+    alarm: Alarm,
+    timers: BinaryHeap<Reverse<(Moment, u32)>>,
+    line: VecDeque<InLine>,
+    /// Requests whose connections broke, and whose buyers don't know yet.
+    broken: Vec<u32>,
+    under_way: u64,
+    tell_at: Moment,
+    sweep_at: Moment,
+    /// CPU time and moment of the opening.
+    busy_since: Option<(Duration, Moment)>,
+}
+
+pub(super) fn run(seat: Seat<'_>) -> anyhow::Result<Done> {
+    let alarm = Alarm::new(seat.poll.registry(), ALARM)?;
+    let now = seat.clock.now();
+    let mut worker = Worker {
+        seat,
+        alarm,
+        timers: BinaryHeap::new(),
+        line: VecDeque::new(),
+        broken: Vec::new(),
+        under_way: 0,
+        tell_at: now,
+        sweep_at: now,
+        busy_since: None,
+    };
+    worker.serve()?;
+    Ok(worker.done())
+}
+
+/// CPU time of the calling thread.
+fn cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+impl Worker<'_> {
+    fn serve(&mut self) -> anyhow::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        loop {
+            let now = self.seat.clock.now();
+            let has_more_due = self.work(now);
+            self.pump(now);
+            self.seat.pool.open_some(self.seat.poll.registry(), now);
+            self.take_solved(now);
+            self.look_after(now);
+            if self.is_over(now) {
+                return Ok(());
+            }
+            let patience = if has_more_due { Duration::ZERO } else { self.patience(now)? };
+            match self.seat.poll.poll(&mut events, Some(patience)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(error).context("cannot wait for answers");
+                }
+                _ => {}
+            }
+            for (count, event) in events.iter().enumerate() {
+                match event.token() {
+                    WAKER => {}
+                    ALARM => self.alarm.rang(),
+                    Token(index) => self.hear(index, &mut scratch),
+                }
+                if count % AT_ONCE == AT_ONCE - 1 {
+                    let now = self.seat.clock.now();
+                    self.work(now);
+                }
+            }
+        }
+    }
+
+    fn is_over(&mut self, now: Moment) -> bool {
+        if self.seat.pool.deserted_for(now) > GONE_AFTER {
+            self.seat.desk.abandon(now);
+            return true;
+        }
+        self.seat.desk.live() == 0 && !self.seat.schedule.has_more(now)
+    }
+
+    /// How long the poll may wait. What is due sooner than it can tell, the alarm tells.
+    fn patience(&mut self, now: Moment) -> anyhow::Result<Duration> {
+        let Seat { schedule, pool, .. } = &self.seat;
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let next = [timer, schedule.next_at(), schedule.begins_at(now), pool.opens_next_at()];
+        let next = next.into_iter().flatten().chain([self.tell_at]).min().unwrap_or(now);
+        if next <= now {
+            return Ok(Duration::ZERO);
+        }
+        self.alarm.set(next, now)?;
+        // The alarm ends it; this is only in case it does not.
+        Ok(Duration::from_secs_f64(SWEEP_SECONDS))
+    }
+
+    /// Does what is due by now, a bounded part of it; tells whether there is more.
+    fn work(&mut self, now: Moment) -> bool {
+        self.seat.desk.expire(now);
+        for _ in 0..AT_ONCE {
+            if let Some((at, buyer)) = self.next_timer(now) {
+                let next = self.seat.desk.step(buyer, Event::Woke, now);
+                self.follow(buyer, next, at, now);
+            } else if let Some(arrival) = self.seat.schedule.arrive(now) {
+                self.welcome(&arrival, now);
+            } else {
+                self.mend(now);
+                return false;
+            }
+        }
+        self.mend(now);
+        true
+    }
+
+    /// The earliest timer, if it is due.
+    fn next_timer(&mut self, now: Moment) -> Option<(Moment, u32)> {
+        let earliest = self.timers.peek_mut()?;
+        (earliest.0.0 <= now).then(|| PeekMut::pop(earliest).0)
+    }
+
+    fn welcome(&mut self, arrival: &Arrival, now: Moment) {
+        let buyer = self.seat.desk.welcome(arrival, now);
+        let next = self.seat.desk.step(buyer, Event::Came, now);
+        self.follow(buyer, next, arrival.at, now);
+    }
+
+    /// Does what a buyer wants, which was due at `due_at`.
+    fn follow(&mut self, buyer: u32, next: Next, due_at: Moment, now: Moment) {
+        match next {
+            Next::Send(call) => self.send(InLine { buyer, call, due_at }, now),
+            Next::SendTwice(call) => {
+                self.send(InLine { buyer, call, due_at }, now);
+                self.send(InLine { buyer, call, due_at }, now);
+            }
+            Next::Wait(at) => self.timers.push(Reverse((at, buyer))),
+            Next::Solve(puzzle) => match &mut self.seat.solver {
+                Some(solver) => solver.solve(buyer, puzzle),
+                None => self.seat.desk.dismiss(buyer),
+            },
+            Next::Listen => {}
+            Next::Leave => self.seat.desk.dismiss(buyer),
+        }
+    }
+
+    fn send(&mut self, request: InLine, now: Moment) {
+        let free = if self.line.is_empty() { self.seat.pool.take_free() } else { None };
+        match free {
+            Some(index) => self.transmit(index, request, now, false),
+            None => {
+                self.seat.desk.tally.waited_for_connection += 1;
+                self.line.push_back(request);
+            }
+        }
+    }
+
+    fn transmit(&mut self, index: usize, request: InLine, now: Moment, waited: bool) {
+        let InLine { buyer, call, due_at } = request;
+        let Seat { pool, desk, writer, terms, .. } = &mut self.seat;
+        let (Some(connection), Some(sender)) = (pool.get(index), desk.buyer(buyer)) else { return };
+        let bytes = writer.write(sender, call, terms);
+        let sent = connection.send(UnderWay { buyer, call, due_at, sent_at: now }, bytes);
+        desk.sent(call, due_at, now, waited);
+        self.under_way += 1;
+        if sent.is_err() {
+            self.lose(index, now);
+        }
+    }
+
+    /// A connection is lost, and maybe a request with it.
+    fn lose(&mut self, index: usize, now: Moment) {
+        let Seat { pool, desk, poll, .. } = &mut self.seat;
+        if let Some(under_way) = pool.lose(index, poll.registry(), now) {
+            desk.tally.connections_lost += 1;
+            self.under_way -= 1;
+            self.broken.push(under_way.buyer);
+        }
+    }
+
+    /// Tells buyers that no answer will come.
+    fn mend(&mut self, now: Moment) {
+        while let Some(buyer) = self.broken.pop() {
+            let next = self.seat.desk.step(buyer, Event::Unanswered, now);
+            self.follow(buyer, next, now, now);
+        }
+    }
+
+    /// Gives free connections to those who stand in line; in a closed loop newcomers take what is left.
+    fn pump(&mut self, now: Moment) {
+        while let Some(index) = self.seat.pool.take_free() {
+            if let Some(request) = self.line.pop_front() {
+                self.transmit(index, request, now, true);
+                continue;
+            }
+            self.seat.pool.put_back(index);
+            if self.seat.desk.live() >= MAX_LIVE {
+                return;
+            }
+            let Some(arrival) = self.seat.schedule.arrive_freely(now) else { return };
+            self.welcome(&arrival, now);
+        }
+    }
+
+    /// A connection has something to say.
+    fn hear(&mut self, index: usize, scratch: &mut [u8]) {
+        let Seat { pool, desk, clock, .. } = &mut self.seat;
+        match pool.is_open(index) {
+            true => {}
+            false => return self.check(index),
+        }
+        let Some(connection) = pool.get(index) else { return };
+        let mut heard = None;
+        let received = connection.receive(scratch, |under_way, answer| {
+            let now = clock.now();
+            heard = Some((under_way.buyer, desk.answered(under_way, answer, now), now));
+        });
+        match (received, heard) {
+            (Ok(_), None) => {}
+            (Err(_), None) => {
+                let now = self.seat.clock.now();
+                self.lose(index, now);
+            }
+            (received, Some((buyer, next, now))) => {
+                self.under_way -= 1;
+                match received {
+                    Ok(_) => self.seat.pool.give_back(index),
+                    // The server said that it closes after its answer, which is its right.
+                    Err(_) => self.lose(index, now),
+                }
+                self.follow(buyer, next, now, now);
+                self.pump(now);
+            }
+        }
+    }
+
+    /// A connection that is being opened has news.
+    fn check(&mut self, index: usize) {
+        let now = self.seat.clock.now();
+        match self.seat.pool.check(index, now) {
+            Ok(true) => self.pump(now),
+            Ok(false) => {}
+            Err(_) => self.lose(index, now),
+        }
+    }
+
+    fn take_solved(&mut self, now: Moment) {
+        let Some(solver) = &mut self.seat.solver else { return };
+        for solved in solver.take() {
+            let tally = &mut self.seat.desk.tally;
+            tally.solved += 1;
+            tally.solving_waited += solved.waited;
+            let next = self.seat.desk.step(solved.buyer, Event::Solved(solved.answer), now);
+            self.follow(solved.buyer, next, now, now);
+        }
+    }
+
+    /// What is done now and then: telling who watches, and giving up on answers that don't come.
+    fn look_after(&mut self, now: Moment) {
+        if now < self.tell_at {
+            return;
+        }
+        self.tell_at = now.plus_seconds(TELL_SECONDS);
+        if self.busy_since.is_none() && now >= Moment::OPENING {
+            self.busy_since = Some((cpu_time(), now));
+        }
+        self.tell();
+        if now >= self.sweep_at {
+            self.sweep_at = now.plus_seconds(SWEEP_SECONDS);
+            for index in self.seat.pool.overdue(now, ANSWER_LIMIT) {
+                self.lose(index, now);
+            }
+            self.mend(now);
+        }
+    }
+
+    fn tell(&mut self) {
+        let desk = &self.seat.desk;
+        let mut snapshot = self.seat.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.came = desk.tally.came;
+        snapshot.admitted = desk.findings.admitted;
+        snapshot.requests = desk.tally.requests;
+        snapshot.refused.clone_from(&desk.tally.refused);
+        snapshot.order_latency.clone_from(desk.tally.order_latency());
+        snapshot.under_way = self.under_way;
+        snapshot.waiting = self.line.len() as u64;
+    }
+
+    fn done(mut self) -> Done {
+        self.tell();
+        let now = self.seat.clock.now();
+        let Desk { findings, timeline, mut tally, .. } = self.seat.desk;
+        if let Some((busy, since)) = self.busy_since {
+            tally.busy = cpu_time().saturating_sub(busy);
+            tally.took = now.since(since);
+        }
+        Done { findings, timeline, tally, connections: self.seat.pool.len() }
+    }
+}
