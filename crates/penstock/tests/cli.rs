@@ -302,3 +302,40 @@ fn logs_are_json_lines_when_asked_for() {
         assert!(entry["message"].is_string() && entry["level"].is_string(), "{line}");
     }
 }
+
+#[test]
+fn tokens_are_of_buyers_whom_the_server_knows_by_number() {
+    let mut shop = penstock();
+    shop.start().unwrap();
+    let tokens = |first: &str| {
+        let run = shop.run(&["tokens", "--buyers", "3", "--first", first]).unwrap();
+        assert_eq!(code(&run), 0, "{}", run.stderr);
+        run.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (first, later) = (tokens("1"), tokens("3"));
+    assert_eq!((first.len(), later.len()), (3, 3));
+    assert_eq!(me(&shop, &first[2]), me(&shop, &later[0]), "both are buyer 3");
+    assert_ne!(me(&shop, &first[0]), me(&shop, &first[1]));
+    // Signed with something else, they are nobody's.
+    let other = ["tokens", "--buyers", "1", "--jwt-secret", "another-secret-of-at-least-32-bytes"];
+    let stranger = shop.run(&other).unwrap().stdout;
+    assert_eq!(shop.client().with_token(stranger.trim()).get("/api/v1/me").unwrap().status, 401);
+}
+
+fn me(shop: &Penstock, token: &str) -> Value {
+    let answer = shop.client().with_token(token).get("/api/v1/me").unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[test]
+fn tokens_without_a_secret_are_a_clear_error() {
+    let unset = penstock().with("PENSTOCK_IDENTITY__JWT__SECRET", "");
+    let run = unset.run(&["tokens", "--buyers", "1"]).unwrap();
+    assert_eq!((code(&run), run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("no secret") && run.stderr.contains("--jwt-secret"), "{}", run.stderr);
+    let public = unset.with("PENSTOCK_IDENTITY__JWT__PUBLIC_KEY", "key.pem");
+    let run = public.run(&["tokens", "--buyers", "1"]).unwrap();
+    assert_eq!((code(&run), run.stdout.as_str()), (2, ""));
+    assert!(run.stderr.contains("not sign them"), "{}", run.stderr);
+}
