@@ -2,8 +2,10 @@
 .DEFAULT_GOAL := help
 LISTEN ?= 127.0.0.1:8080
 DATA ?= data
+URL ?= http://$(LISTEN)
+SCENARIO ?= thirty-thousand-for-two-hundred
 
-.PHONY: help run test bench fmt
+.PHONY: help run rush test bench fmt
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,6 +13,10 @@ help: ## show this list
 run: ## build and start a shop with a demo sale that opens in 30 seconds (LISTEN=…, DATA=…)
 	cargo build --release --locked --bin penstock
 	target/release/penstock serve --demo --listen $(LISTEN) --data $(DATA)
+
+rush: ## send simulated buyers at what `make run` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
+	cargo build --release --locked --bin penstock
+	target/release/penstock rush --url $(URL) --scenario $(SCENARIO) $(if $(wildcard $(DATA)/demo.json),--data $(DATA)) $(ARGS)
 
 test: ## everything: format, lints, unit, property, crash and end-to-end tests, every interleaving of the latch
 	cargo fmt --all --check

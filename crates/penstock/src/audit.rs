@@ -15,17 +15,21 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Prints the report. True: everything adds up.
 pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
-    folder::require_readable(&config.data)?;
-    let records = database::open_to_read(config).await?;
-    let report = look_until_consistent(config, &records).await;
-    records.close().await;
-    let report = report?;
+    let report = report(config).await?;
     if json {
         output::json(&report)?
     } else {
         output::write(&in_words(&report))?
     }
     Ok(report.ok)
+}
+
+pub(crate) async fn report(config: &Config) -> anyhow::Result<AuditReport> {
+    folder::require_readable(&config.data)?;
+    let records = database::open_to_read(config).await?;
+    let report = look_until_consistent(config, &records).await;
+    records.close().await;
+    report
 }
 
 async fn look_until_consistent(config: &Config, records: &Records) -> anyhow::Result<AuditReport> {

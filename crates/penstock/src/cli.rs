@@ -28,6 +28,15 @@ pub(crate) enum Command {
     #[command(after_help = "Reads only; a server may run meanwhile. Exits 0 only if everything adds up.\n\n\
         Example:\n  penstock audit --data ./data")]
     Audit(AuditArgs),
+    /// Rehearse a sale with simulated buyers, and check that every promise was kept
+    #[command(
+        after_help = "Publishes a sale for the rehearsal if PENSTOCK_ADMIN_TOKEN is the server's; buyers come with tokens signed with\n\
+        PENSTOCK_IDENTITY__JWT__SECRET, or sign up. Exits 0 only if nothing was oversold, lost, duplicated, over the limit\n\
+        or unanswered. More: docs/rehearsal.md.\n\n\
+        Examples:\n  penstock rush --url http://127.0.0.1:8080 --buyers 30000 --units 200\n  \
+        penstock rush --url http://127.0.0.1:8080 --scenario unpaid --report rehearsal.html"
+    )]
+    Rush(Box<RushArgs>),
     /// Accounts with the admin role
     #[command(
         subcommand,
@@ -49,8 +58,8 @@ pub(crate) enum Command {
     Draw(DrawCommand),
     /// Print tokens of simulated buyers, one a line, for load tools that can't sign
     #[command(
-        after_help = "They are JWTs (HS256) of the buyers load-000000000001, load-000000000002, … They are good at every server \
-        that has the\nsame identity.jwt.secret, so keep them as secret as it is. Load tools: deploy/load.\n\n\
+        after_help = "They are JWTs (HS256) of the buyers load-000000000001, load-000000000002, … and are good at every \
+        server that has the same identity.jwt.secret. What to do with them: deploy/load/README.md.\n\n\
         Example:\n  penstock tokens --buyers 10000 --config penstock.toml > tokens.csv"
     )]
     Tokens(TokensArgs),
@@ -89,6 +98,82 @@ pub(crate) struct AuditArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RushArgs {
+    /// The server to rehearse on
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: String,
+    /// A sale that exists [default: one is published for the rehearsal]
+    #[arg(long, value_name = "ID")]
+    pub(crate) sale: Option<String>,
+    /// A scenario by name or file; the flags below override it
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) scenario: Option<String>,
+    /// Simulated buyers
+    #[arg(long, value_name = "N")]
+    pub(crate) buyers: Option<u64>,
+    /// Units on sale
+    #[arg(long, value_name = "N")]
+    pub(crate) units: Option<u32>,
+    /// Units a buyer may have
+    #[arg(long, value_name = "N")]
+    pub(crate) limit_per_buyer: Option<u32>,
+    /// Seconds a buyer has to pay
+    #[arg(long, value_name = "S")]
+    pub(crate) hold_seconds: Option<u32>,
+    /// Seconds from publishing to the opening
+    #[arg(long, value_name = "S")]
+    pub(crate) opens_in: Option<f64>,
+    /// What stands before buying: none, pow or captcha
+    #[arg(long, value_name = "KIND")]
+    pub(crate) challenge: Option<String>,
+    /// With a waiting room
+    #[arg(long)]
+    pub(crate) waiting_room: bool,
+    /// Buyers a second from the opening on; 0: as fast as it goes
+    #[arg(long, value_name = "R")]
+    pub(crate) rate: Option<f64>,
+    /// Seconds until the rate has its full height
+    #[arg(long, value_name = "S")]
+    pub(crate) ramp: Option<f64>,
+    /// The share of buyers that waits for the opening and presses at it
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "1")]
+    pub(crate) burst_at_opening: Option<f64>,
+    /// Nobody comes later than this many seconds after the opening
+    #[arg(long, value_name = "S")]
+    pub(crate) duration: Option<f64>,
+    /// Bots that come besides, for each buyer
+    #[arg(long, value_name = "F")]
+    pub(crate) bots: Option<f64>,
+    /// What buyers do, in shares of one: looks, pays, pays_late, cancels, double_clicks; comes_back is a count
+    #[arg(long, value_name = "pays=0.7,…")]
+    pub(crate) mix: Option<String>,
+    /// Connections to share [default: one for each buyer, as far as the system allows]
+    #[arg(long, value_name = "N")]
+    pub(crate) connections: Option<usize>,
+    /// Threads that generate [default: half of the cores]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// The same seed makes the same buyers
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Buyers sign up for accounts, even if there is a JWT secret
+    #[arg(long)]
+    pub(crate) accounts: bool,
+    /// Data folder or configuration of the server, if it is here: it is audited afterwards
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the report as a page with plots
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+    /// No live display
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ mod clock;
 mod config;
 mod database;
 mod demo;
+mod demo_file;
 mod descriptors;
 mod draw;
 mod folder;
@@ -14,6 +15,7 @@ mod logging;
 mod options;
 mod output;
 mod rooms;
+mod rush;
 mod secrets;
 mod serve;
 mod signals;
@@ -45,7 +47,8 @@ fn main() -> ExitCode {
             || error.is::<InvalidAccount>()
             || error.is::<admin::NoPassword>()
             || error.is::<draw::UnusableDraw>()
-            || error.is::<tokens::CannotSign>();
+            || error.is::<tokens::CannotSign>()
+            || error.is::<rush::Misasked>();
         ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
     })
 }
@@ -64,6 +67,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(args) => {
             let loaded = load(&args.place, None)?;
             let clean = block_on(audit::run(&loaded.config, args.json))??;
+            Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
+        }
+        Command::Rush(args) => {
+            let loaded = load(&args.place, None)?;
+            let clean = block_on(rush::run(&loaded.config, &args))??;
             Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
         }
         Command::Admin(AdminCommand::Create(args)) => {

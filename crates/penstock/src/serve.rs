@@ -13,8 +13,8 @@ use penstock_settle::Settlement;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
-    clock, config::Config, database, demo::Demo, descriptors, folder::DataFolder, options, output, secrets,
-    signals::Signals,
+    clock, config::Config, database, demo::Demo, demo_file::DemoFile, descriptors, folder::DataFolder,
+    options, output, secrets, signals::Signals,
 };
 
 /// Settlement finishes its transaction within this or is left; what it did not do, the next start does.
@@ -61,7 +61,12 @@ impl Node {
             tokio::spawn(secrets::watch_folder(config.data.clone(), told));
         }
         let mut http = options::http(config, secrets, clock.clone())?;
-        let demo = demo.then(|| Demo::prepare(&mut http)).transpose()?;
+        let demo = if demo {
+            Some(Demo::prepare(&mut http, &config.data)?)
+        } else {
+            DemoFile::remove(&config.data)?;
+            None
+        };
         if http.codes_in_answers {
             tracing::warn!(
                 setting = "identity.codes_in_answers",

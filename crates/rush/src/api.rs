@@ -73,7 +73,9 @@ impl Api {
         let uri: Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => bail!("{url}: https is not spoken here; point at a node, or at the proxy's plain port"),
+            Some("https") => {
+                bail!("{url}: https is not spoken here; point at a node, or at the proxy's plain port")
+            }
             _ => bail!("{url:?} is not a URL; one looks like http://127.0.0.1:8080"),
         }
         ensure!(
@@ -110,8 +112,7 @@ impl Api {
     /// An item and a published sale of it; returns the sale's id.
     pub fn publish(&self, offer: &Offer) -> anyhow::Result<String> {
         let price = json!({"amount": "1999.00", "currency": "CNY"});
-        let item =
-            json!({"title": offer.title, "description": "What is sold in a rehearsal.", "regular_price": price});
+        let item = json!({"title": offer.title, "description": "What is sold in a rehearsal.", "regular_price": price});
         let item = self.call("POST", "/api/v1/admin/items", Some(&item), 201)?;
         let mut sale = json!({
             "item_id": text(&item, "id")?,
@@ -152,7 +153,8 @@ impl Api {
     /// What the server calls now, from the head of an answer.
     pub fn date(&self) -> anyhow::Result<String> {
         let url = format!("http://{}/healthz", self.address);
-        let request = Request::builder().uri(&url).header("host", &self.host).body(()).context("a request")?;
+        let request =
+            Request::builder().uri(&url).header("host", &self.host).body(()).context("a request")?;
         let response = self.agent.run(request).with_context(|| format!("cannot reach {url}"))?;
         let date = response.headers().get("date").and_then(|date| date.to_str().ok());
         Ok(date.context("an answer without a date")?.to_owned())
@@ -191,8 +193,10 @@ impl Api {
         body: Option<&Value>,
     ) -> anyhow::Result<Reply> {
         let asked = || format!("{method} {path} at {}", self.address);
-        let mut request =
-            Request::builder().method(method).uri(format!("http://{}{path}", self.address)).header("host", &self.host);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address))
+            .header("host", &self.host);
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -232,7 +236,10 @@ mod tests {
     #[test]
     fn a_url_is_a_host_and_a_port() {
         let api = Api::at("http://127.0.0.1:8080/", "").unwrap();
-        assert_eq!((api.address.to_string(), api.host.as_str()), ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080"));
+        assert_eq!(
+            (api.address.to_string(), api.host.as_str()),
+            ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080")
+        );
         assert_eq!(Api::at("http://127.0.0.1", "").unwrap().address.port(), 80);
         assert_eq!(Api::at("http://[::1]:81", "").unwrap().address.to_string(), "[::1]:81");
     }

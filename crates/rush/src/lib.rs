@@ -7,5 +7,7 @@ pub mod host;
 pub mod load;
 pub mod peers;
 pub mod process;
+pub mod rehearsal;
 pub mod report;
 pub mod scenario;
+pub mod verdict;

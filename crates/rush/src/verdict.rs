@@ -37,6 +37,8 @@ pub struct Evidence<'a> {
     pub doubtful: &'a [Doubtful],
     /// Answers that named another order for a key than the answer before.
     pub contradictions: &'a [String],
+    /// Requests of any kind that got no answer, those among them.
+    pub unanswered: u64,
     /// Nobody else buys in this sale, so that every unit can be accounted for.
     pub is_ours_alone: bool,
 }
@@ -71,7 +73,9 @@ pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Verdict> {
         let ok = reply.body.get("ok").and_then(Value::as_bool);
         match ok {
             Some(true) => {}
-            Some(false) => verdict.findings.push(format!("The server's audit does not add up: {}", reply.body)),
+            Some(false) => {
+                verdict.findings.push(format!("The server's audit does not add up: {}", reply.body))
+            }
             None => bail!("the server's audit was answered {}", reply.in_words()),
         }
         verdict.audit = ok;
@@ -163,9 +167,13 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
     nobody_twice(evidence, look, &mut verdict);
     within_limits(evidence, look, &mut verdict);
     units_conserved(evidence, look, &mut verdict);
-    verdict.unanswered = evidence.doubtful.len() as u64;
+    verdict.unanswered = evidence.unanswered.max(evidence.doubtful.len() as u64);
     if verdict.unanswered > 0 {
-        verdict.findings.push(format!("{} orders were never answered.", verdict.unanswered));
+        let orders = evidence.doubtful.len();
+        verdict.findings.push(format!(
+            "{} requests were never answered, {orders} orders among them.",
+            verdict.unanswered
+        ));
     }
     verdict
 }
@@ -232,7 +240,9 @@ fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
         let over = live.saturating_sub(evidence.limit_per_buyer);
         if over > 0 {
             verdict.over_limit += over;
-            verdict.findings.push(format!("A buyer has {live} units; {} is the limit.", evidence.limit_per_buyer));
+            verdict
+                .findings
+                .push(format!("A buyer has {live} units; {} is the limit.", evidence.limit_per_buyer));
         }
     }
 }
@@ -281,6 +291,7 @@ mod tests {
             promised,
             doubtful,
             contradictions: &[],
+            unanswered: 0,
             is_ours_alone: true,
         };
         let verdict = compare(&evidence, look);

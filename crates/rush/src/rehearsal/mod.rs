@@ -73,6 +73,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
         promised: &outcome.promised,
         doubtful: &outcome.doubtful,
         contradictions: &outcome.contradictions,
+        unanswered: outcome.unanswered,
         is_ours_alone: sale.is_ours,
     };
     let verdict = verdict::judge(&api, &evidence).context("the outcome can't be checked")?;
@@ -182,7 +183,10 @@ fn plan(
 }
 
 fn number(terms: &Value, pointer: &str) -> anyhow::Result<u64> {
-    terms.pointer(pointer).and_then(Value::as_u64).with_context(|| format!("a sale without {pointer}: {terms}"))
+    terms
+        .pointer(pointer)
+        .and_then(Value::as_u64)
+        .with_context(|| format!("a sale without {pointer}: {terms}"))
 }
 
 fn introduction(sale: &Sale, plan: &Plan) -> String {

@@ -62,6 +62,7 @@ fn timestamp(terms: &Value, field: &str) -> anyhow::Result<Timestamp> {
 /// The server's time to the second, from the head of an answer.
 pub(super) fn server_date(api: &Api) -> anyhow::Result<Timestamp> {
     let date = api.date()?;
-    let parsed = jiff::fmt::rfc2822::parse(&date).with_context(|| format!("the server's date is {date:?}"))?;
+    let parsed =
+        jiff::fmt::rfc2822::parse(&date).with_context(|| format!("the server's date is {date:?}"))?;
     Ok(parsed.timestamp())
 }

@@ -1,0 +1,45 @@
+//! What a demo leaves in its data folder for `penstock rush` on the same machine: where it is, and how to come in.
+//! Only its owner can read it.
+
+use std::{fs, io, path::Path};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::folder;
+
+const NAME: &str = "demo.json";
+
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct DemoFile {
+    pub(crate) url: String,
+    /// `None`: the operator's own, which is not ours to write down.
+    pub(crate) admin_token: Option<String>,
+    pub(crate) jwt_secret: Option<String>,
+}
+
+impl DemoFile {
+    pub(crate) fn write(&self, data: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        folder::write_durably(data, NAME, text.as_bytes(), 0o600)
+            .with_context(|| format!("{} can't be written", data.join(NAME).display()))
+    }
+
+    /// What the demo at `url` has left in its folder; anything else there is none of a rehearsal's business.
+    pub(crate) fn of(data: &Path, url: &str) -> Option<Self> {
+        let text = fs::read_to_string(data.join(NAME)).ok()?;
+        let file: Self = serde_json::from_str(&text).ok()?;
+        (file.url == url.trim_end_matches('/')).then_some(file)
+    }
+
+    /// A server that is no demo does not know these secrets.
+    pub(crate) fn remove(data: &Path) -> anyhow::Result<()> {
+        let file = data.join(NAME);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("{} can't be removed", file.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

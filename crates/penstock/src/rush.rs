@@ -1,0 +1,178 @@
+//! `penstock rush`: a rehearsal with simulated buyers, its live display, its report, and its verdict as exit code.
+
+use std::{fs, io::IsTerminal as _, path::Path, sync::Arc, thread};
+
+use anyhow::{Context as _, anyhow};
+use penstock_rush::{
+    load::TokenSigner,
+    rehearsal::{self, News},
+    report::{self, Live, Report},
+    scenario::{Challenge, Mix, Scenario},
+};
+
+use crate::{
+    audit,
+    cli::RushArgs,
+    config::{Config, Jwt},
+    demo_file::DemoFile,
+    output,
+};
+
+/// Something about the rehearsal that was asked for makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub(crate) struct Misasked(anyhow::Error);
+
+/// Runs the rehearsal and prints its report. True: all promises were kept.
+pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool> {
+    let options = options(config, args)?;
+    let visible = std::io::stderr().is_terminal() && !args.quiet;
+    let title = options.scenario.name.clone();
+    let rehearsed = tokio::task::spawn_blocking(move || {
+        let mut live = Live::start(&title, visible);
+        let report = rehearsal::run(&options, |news| match news {
+            News::Says(line) => live.say(&line),
+            News::Progress(progress) => live.show(progress),
+        });
+        live.finish();
+        report
+    });
+    let mut report = rehearsed.await.context("the rehearsal has ended by itself")??;
+    if args.place.data.is_some() || args.place.config.is_some() {
+        audit_too(config, &mut report).await?;
+    }
+    if let Some(file) = &args.report {
+        write_page(file, &report)?;
+    }
+    if args.json {
+        output::json(&report)?
+    } else {
+        output::write(&report::text(&report))?
+    }
+    Ok(report.verdict.is_clean())
+}
+
+/// The audit from below: ledger and database themselves, not what the API says of them.
+async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
+    let audit = audit::report(config).await.context("the audit of the data folder failed")?;
+    let verdict = &mut report.verdict;
+    verdict.audit = Some(audit.ok && verdict.audit != Some(false));
+    verdict.checked.push(format!("the audit of {}: {} orders", config.data.display(), audit.orders));
+    if !audit.ok {
+        verdict
+            .findings
+            .push("The audit of the data folder does not add up; see `penstock audit`.".to_owned());
+    }
+    Ok(())
+}
+
+fn write_page(file: &Path, report: &Report) -> anyhow::Result<()> {
+    let page = report::html(report)?;
+    fs::write(file, page).with_context(|| format!("the report can't be written to {}", file.display()))
+}
+
+fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Options> {
+    let scenario = scenario(args).map_err(Misasked)?;
+    let demo = DemoFile::of(&config.data, &args.url);
+    let configured = |secret: Option<&str>| secret.map(str::to_owned);
+    let admin_token = configured(config.identity.admin_token.get())
+        .or_else(|| demo.as_ref().and_then(|demo| demo.admin_token.clone()))
+        .unwrap_or_default();
+    let tokens = if args.accounts { None } else { signer(&config.identity.jwt, demo.as_ref()) };
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => getrandom::u32().context("the system gives no random bytes")?.into(),
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Ok(rehearsal::Options {
+        url: args.url.clone(),
+        admin_token,
+        sale: args.sale.clone(),
+        tokens: tokens.map(Arc::new),
+        scenario,
+        // The other half is for the server, which often is on the same machine.
+        threads: args.threads.unwrap_or((cores / 2).max(1)),
+        seed,
+    })
+}
+
+fn signer(jwt: &Jwt, demo: Option<&DemoFile>) -> Option<TokenSigner> {
+    if let Some(secret) = jwt.secret.get() {
+        let party = |name: &String| (!name.is_empty()).then(|| name.clone());
+        let signer = TokenSigner::lasting(secret.as_bytes());
+        return Some(signer.with_parties(party(&jwt.issuer), party(&jwt.audience)));
+    }
+    demo.and_then(|demo| demo.jwt_secret.as_deref()).map(|secret| TokenSigner::lasting(secret.as_bytes()))
+}
+
+/// The scenario that was named, or a plain one, with what the flags say otherwise.
+fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
+    let mut scenario = match &args.scenario {
+        Some(name) => Scenario::load(name)?,
+        None => {
+            let buyers = args.buyers.context("how many buyers? Give --buyers N, or a --scenario")?;
+            // A sale that exists has its units already.
+            let units = args.units.or_else(|| args.sale.as_ref().map(|_| 1));
+            Scenario::plain(
+                buyers,
+                units.context("how many units? Give --units N, or a --scenario or a --sale")?,
+            )
+        }
+    };
+    let Scenario { sale, crowd, arrivals, mix, .. } = &mut scenario;
+    let replace = |field: &mut f64, flag: Option<f64>| *field = flag.unwrap_or(*field);
+    sale.units = args.units.unwrap_or(sale.units);
+    sale.limit_per_buyer = args.limit_per_buyer.unwrap_or(sale.limit_per_buyer);
+    sale.hold_seconds = args.hold_seconds.unwrap_or(sale.hold_seconds);
+    replace(&mut sale.opens_in_seconds, args.opens_in);
+    if let Some(challenge) = &args.challenge {
+        sale.challenge = read_challenge(challenge)?;
+    }
+    sale.waiting_room |= args.waiting_room;
+    crowd.buyers = args.buyers.unwrap_or(crowd.buyers);
+    crowd.connections = args.connections.unwrap_or(crowd.connections);
+    replace(&mut crowd.bots, args.bots);
+    if args.rate.is_some() && args.scenario.is_none() {
+        // Who asks for a rate means everybody, unless a burst is asked for too.
+        arrivals.burst_at_opening = 0.0;
+    }
+    replace(&mut arrivals.rate, args.rate);
+    replace(&mut arrivals.ramp_seconds, args.ramp);
+    replace(&mut arrivals.burst_at_opening, args.burst_at_opening);
+    replace(&mut arrivals.duration_seconds, args.duration);
+    for part in args.mix.iter().flat_map(|mix| mix.split(',')) {
+        set(mix, part)?;
+    }
+    scenario.check()?;
+    Ok(scenario)
+}
+
+fn read_challenge(text: &str) -> anyhow::Result<Challenge> {
+    match text {
+        "none" => Ok(Challenge::None),
+        "pow" => Ok(Challenge::Pow),
+        "captcha" => Ok(Challenge::Captcha),
+        other => Err(anyhow!("--challenge is none, pow or captcha, not {other:?}")),
+    }
+}
+
+/// One part of `--mix`, such as `pays=0.7`.
+fn set(mix: &mut Mix, part: &str) -> anyhow::Result<()> {
+    let unreadable = || anyhow!("--mix is a list such as pays=0.7,pays_late=0.1,cancels=0.1; not {part:?}");
+    let (name, value) = part.trim().split_once('=').ok_or_else(unreadable)?;
+    let value: f64 = value.trim().parse().map_err(|_| unreadable())?;
+    match name.trim() {
+        "looks" => mix.looks = value,
+        "pays" => mix.pays = value,
+        "pays_late" => mix.pays_late = value,
+        "cancels" => mix.cancels = value,
+        "double_clicks" => mix.double_clicks = value,
+        "comes_back" => mix.comes_back = value as u32,
+        _ => {
+            return Err(anyhow!(
+                "--mix has looks, pays, pays_late, cancels, double_clicks and comes_back, but no {name:?}"
+            ));
+        }
+    }
+    Ok(())
+}
