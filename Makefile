@@ -24,7 +24,7 @@ test: ## everything: format, lints, unit, property, crash and end-to-end tests, 
 	cargo test --workspace --locked
 	RUSTFLAGS="--cfg loom" cargo test --locked -p penstock-gate --test latch_interleavings --profile loom --target-dir target/loom
 
-bench: ## measure against MariaDB and nginx on this machine; writes target/bench/report.{json,html}
+bench: ## measure against MariaDB, Redis and nginx on this machine; writes target/bench/report.{json,html}
 	cargo build --release --locked --bin penstock --bin penstock-bench
 	target/release/penstock-bench --server target/release/penstock
 

@@ -9,7 +9,8 @@ use penstock_rush::{
     load::{self, Options, OrderTape},
     peers::{
         mariadb::{Form, MariaDb},
-        nginx::{Nginx, answer_size},
+        nginx::{Constant, Nginx, answer_size},
+        redis::Redis,
     },
 };
 
@@ -21,8 +22,21 @@ fn mariadb_sells_from_a_hot_row_in_both_forms() {
     let mariadb = MariaDb::install(folder.path()).unwrap();
     for form in [Form::Procedure, Form::Statements] {
         // It checks itself that the units gone are the orders made.
-        let hot_row = mariadb.hot_row(form, SECOND, SECOND).unwrap();
+        let hot_row = mariadb.hot_row(form, None, SECOND, SECOND).unwrap();
         assert!(hot_row.orders_per_second > 0.0, "{hot_row:?}");
+    }
+}
+
+#[test]
+fn redis_decides_claims_by_a_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let redis = Redis::install(folder.path()).unwrap();
+    // The second time on a fresh folder, with the client on a core of its own. It checks itself that the units gone
+    // are the buyers and the orders, and that nearly all claims were accepted.
+    let last_core = host::cores().unwrap().last().copied();
+    for (clients, core) in [(8, None), (50, last_core)] {
+        let claims = redis.claim(clients, core, SECOND).unwrap();
+        assert!(claims.accepted_per_second > 0.0 && claims.p50 > Duration::ZERO, "{claims:?}");
     }
 }
 
@@ -34,7 +48,8 @@ fn nginx_refuses_every_order_with_an_answer_of_the_wanted_size() {
     let tape =
         OrderTape { address, sale: "sale", secret: b"secret", first_buyer: 0, count: 1000 }.build().unwrap();
     let request = tape.request(0).unwrap();
-    let nginx = Nginx::start(folder.path(), core, request, 333).unwrap();
+    let constant = Constant { status: 409, content_type: "application/problem+json", total_bytes: 333 };
+    let nginx = Nginx::start(folder.path(), core, request, constant).unwrap();
     assert_eq!(answer_size(nginx.address, request).unwrap(), 333);
     let outcome = load::run(&Options::new(nginx.address, 8), tape.readers(1, false), |_| {}).unwrap();
     assert_eq!((outcome.total.status(409), outcome.total.errors), (1000, 0));

@@ -2,9 +2,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use super::{Bench, median, places::Apart, server::ensure_only};
 use crate::{
     host,
-    load::{self, Options, Outcome, Tape, TapeReader},
+    load::{self, Options, Outcome, Script},
 };
 
 pub(super) const CONNECTIONS: usize = 64;
@@ -20,8 +21,6 @@ pub(super) struct Cost {
 pub(super) struct Run<'a> {
     pub(super) name: &'a str,
     pub(super) address: SocketAddr,
-    /// Read again and again.
-    pub(super) tape: &'a Tape,
     /// The generator's.
     pub(super) core: usize,
     pub(super) warm_up: Duration,
@@ -29,17 +28,19 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// `cpu` tells how much the server has used so far. Also gives a line that says how it went.
-    pub(super) fn measure(
+    /// `script` has requests without end; `cpu` tells how much the server has used so far. Also gives a line that says
+    /// how it went.
+    pub(super) fn measure<S: Script>(
         &self,
+        script: S,
         cpu: &dyn Fn() -> anyhow::Result<f64>,
-    ) -> anyhow::Result<(Cost, Outcome<TapeReader>, String)> {
+    ) -> anyhow::Result<(Cost, Outcome<S>, String)> {
         let mut options = Options::new(self.address, CONNECTIONS);
         (options.warm_up, options.measured) = (self.warm_up, self.measured);
         options.cores = vec![self.core];
         let generator = std::process::id();
         let mut readings = Vec::new();
-        let outcome = load::run(&options, self.tape.readers(1, true), |_| {
+        let outcome = load::run(&options, vec![script], |_| {
             readings.push(cpu().and_then(|server| Ok((server, host::cpu_seconds(generator)?))));
         })?;
         let readings = readings.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -59,6 +60,69 @@ impl Run<'_> {
             (generator_after - generator_before) * 1e6 / answers,
         );
         Ok((cost, outcome, line))
+    }
+}
+
+/// Who takes part in a comparison, and what it answers.
+pub(super) struct Contender<'a, S> {
+    pub(super) name: &'a str,
+    pub(super) address: SocketAddr,
+    /// Requests without end, anew for each round.
+    pub(super) script: &'a dyn Fn() -> S,
+    /// How much CPU it has used so far, in seconds.
+    pub(super) cpu: &'a dyn Fn() -> anyhow::Result<f64>,
+    /// Of all its answers.
+    pub(super) status: u16,
+}
+
+/// The contenders take turns, `rounds` times.
+pub(super) fn in_turn<S: Script, const CONTENDERS: usize>(
+    bench: &mut Bench<'_>,
+    apart: Apart,
+    rounds: usize,
+    contenders: [Contender<'_, S>; CONTENDERS],
+) -> anyhow::Result<[Costs; CONTENDERS]> {
+    let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
+    let mut costs = [const { Costs(Vec::new()) }; CONTENDERS];
+    for _ in 0..rounds {
+        for (contender, costs) in contenders.iter().zip(&mut costs) {
+            let Contender { name, address, script, cpu, status } = *contender;
+            let run = Run { name, address, core: apart.generator, warm_up, measured };
+            costs.0.push(bench.undisturbed(apart.places(), |_| {
+                let (cost, outcome, line) = run.measure(script(), cpu)?;
+                ensure_only(&outcome, status)?;
+                Ok((cost, line))
+            })?);
+        }
+    }
+    Ok(costs)
+}
+
+/// The same request again and again.
+#[derive(Clone, Debug)]
+pub(super) struct Repeated(pub(super) Vec<u8>);
+
+impl Script for Repeated {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        Some((0, &self.0))
+    }
+}
+
+/// What the rounds of one server took.
+#[derive(Clone, Debug)]
+pub(super) struct Costs(Vec<Cost>);
+
+impl Costs {
+    pub(super) fn cpu_us(&self) -> Vec<f64> {
+        self.0.iter().map(|cost| cost.cpu_us).collect()
+    }
+
+    pub(super) fn median_cpu_us(&self) -> f64 {
+        median(&self.cpu_us())
+    }
+
+    pub(super) fn answers_per_second(&self) -> f64 {
+        median(&self.0.iter().map(|cost| cost.per_second).collect::<Vec<_>>()).round()
     }
 }
 

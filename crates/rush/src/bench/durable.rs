@@ -1,120 +1,74 @@
 //! `durable_orders_per_second`: accepted orders over HTTP, each by another buyer and each answered after a sync,
-//! against MariaDB selling from a hot row.
-
-use std::time::Duration;
-
-use serde_json::json;
+//! against MariaDB selling from a hot row and Redis deciding claims by a script.
 
 use super::{
     Bench, Figure, Report, median,
-    server::{Server, ensure_only},
+    places::Places,
+    selling::{self, Selling, Sold, milliseconds, sell},
 };
-use crate::{
-    load::{self, Options},
-    peers::mariadb::{Form, MariaDb},
+use crate::peers::{
+    mariadb::{Form, MariaDb},
+    redis::Redis,
 };
 
-const CONNECTIONS: [usize; 3] = [64, 256, 1024];
-/// More than any run can sell.
-const UNITS: u32 = 50_000_000;
-/// How many orders a second a tape has to last for, before there is a measurement to go by.
-const FIRST_GUESS_PER_SECOND: f64 = 150_000.0;
+const REDIS_CLIENTS: [usize; 3] = [50, 256, 1000];
 const TARGET_RATIO: f64 = 10.0;
+const PLACES: Places = Places::ANYWHERE;
 
-#[derive(Clone, Debug)]
-struct Run {
-    connections: usize,
-    per_second: f64,
-    p50: Duration,
-    p99: Duration,
+/// The peers' orders a second, by round.
+#[derive(Debug, Default)]
+struct Peers {
+    hot_row: Vec<f64>,
+    hot_row_from_client: Vec<f64>,
+    redis: Vec<f64>,
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let rounds = if bench.options.quick { 1 } else { 3 };
-    let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
-    bench.say("durable_orders_per_second: looking for the best number of connections");
-    let mut guess = FIRST_GUESS_PER_SECOND;
-    let mut best: Option<Run> = None;
-    let mut tried = Vec::new();
-    for connections in CONNECTIONS {
-        let run = sell(bench, connections, warm_up, measured, guess)?;
-        guess = guess.min(run.per_second * 2.0).max(run.per_second * 1.5);
-        tried.push(json!({"connections": connections, "per_second": run.per_second.round()}));
-        if best.as_ref().is_none_or(|best| run.per_second > best.per_second) {
-            best = Some(run);
-        }
-    }
-    let connections = best.map_or(CONNECTIONS[0], |best| best.connections);
-
-    bench.say(&format!(
-        "durable_orders_per_second: {connections} connections against MariaDB with 16 clients"
-    ));
+    bench.say("looking for the best number of connections");
+    let best = selling::search(bench, PLACES)?;
     let mariadb = MariaDb::install(&bench.fresh_folder("mariadb")?)?;
-    let (mut ours, mut theirs, mut from_client) = (Vec::new(), Vec::new(), Vec::new());
+    let redis = Redis::install(&bench.fresh_folder("redis")?)?;
+    let redis_clients = best_clients(bench, &redis)?;
+
+    let connections = best.connections;
+    bench.say(&format!(
+        "{connections} connections against MariaDB with 16 clients and Redis with {redis_clients}"
+    ));
+    let mut ours: Vec<Sold> = Vec::new();
+    let mut peers = Peers::default();
     for _ in 0..rounds {
-        ours.push(sell(bench, connections, warm_up, measured, guess)?);
-        theirs.push(hot_row(bench, &mariadb, Form::Procedure)?);
-        from_client.push(hot_row(bench, &mariadb, Form::Statements)?);
+        let measured = bench.options.measured();
+        ours.push(sell(bench, Selling { places: PLACES, connections, pace: best.pace(), measured })?);
+        peers.hot_row.push(hot_row(bench, &mariadb, Form::Procedure)?);
+        peers.hot_row_from_client.push(hot_row(bench, &mariadb, Form::Statements)?);
+        peers.redis.push(claim(bench, &redis, redis_clients)?);
     }
-    let value = median(&ours.iter().map(|run| run.per_second).collect::<Vec<_>>());
-    let steal = bench.take_steal();
-    let Some(middle) = ours.iter().find(|run| run.per_second == value) else { return Ok(()) };
-    let figure = Figure::new(value, "orders/s")
-        .against("mariadb_hot_row_per_second", median(&theirs))
+    let rates: Vec<f64> = ours.iter().map(|sold| sold.per_second).collect();
+    let value = median(&rates);
+    let Some(middle) = ours.iter().find(|sold| sold.per_second == value) else { return Ok(()) };
+    let figure = Figure::of(&rates, "orders/s")
+        .against("mariadb_hot_row_per_second", median(&peers.hot_row))
         .at_least(TARGET_RATIO)
+        .beside("redis_script_per_second", median(&peers.redis))
+        .detail("redis_ratio", (value / median(&peers.redis) * 100.0).round() / 100.0)
         .detail("connections", connections)
+        .detail("redis_clients", redis_clients)
         .detail("p50_ms", milliseconds(middle.p50))
         .detail("p99_ms", milliseconds(middle.p99))
-        .detail("rounds", rounded(ours.iter().map(|run| run.per_second)))
-        .detail("mariadb_rounds", rounded(theirs.iter().copied()))
-        .detail("mariadb_transaction_sent_from_client_per_second", median(&from_client).round())
-        .detail("tried", tried)
-        .detail("steal_percent", (steal * 10.0).round() / 10.0);
-    report.add("durable_orders_per_second", figure);
+        .detail("rounds", rounded(&rates))
+        .detail("mariadb_rounds", rounded(&peers.hot_row))
+        .detail("mariadb_transaction_sent_from_client_per_second", median(&peers.hot_row_from_client).round())
+        .detail("redis_rounds", rounded(&peers.redis))
+        .detail("tried", best.tried);
+    bench.add(report, "durable_orders_per_second", figure);
     Ok(())
 }
 
-/// One run on an empty data folder, its outcome checked afterwards.
-fn sell(
-    bench: &mut Bench<'_>,
-    connections: usize,
-    warm_up: Duration,
-    measured: Duration,
-    guess_per_second: f64,
-) -> anyhow::Result<Run> {
-    bench.undisturbed(|bench| {
-        let data = bench.fresh_folder("penstock")?;
-        let server = Server::start(&bench.options.server, &data, None)?;
-        let sale = server.api.open_sale(UNITS)?;
-        let seconds = (warm_up + measured).as_secs_f64();
-        let tape = server.orders(&sale, 0, (guess_per_second * seconds) as usize + connections)?;
-        let mut options = Options::new(server.api.address, connections);
-        (options.warm_up, options.measured) = (warm_up, measured);
-        let outcome = load::run(&options, tape.readers(1, false), |_| {})?;
-        ensure_only(&outcome, 201)?;
-        server.verify(&sale, UNITS.into(), outcome.total.status(201))?;
-        server.stop()?;
-        let latency = outcome.measured.latency();
-        let run = Run {
-            connections,
-            per_second: outcome.per_second(201),
-            p50: latency.quantile(0.5),
-            p99: latency.quantile(0.99),
-        };
-        let line = format!(
-            "penstock, {connections} connections: {:.0} orders/s, p50 {:.2} ms, p99 {:.2} ms; {} orders, audit ok",
-            run.per_second,
-            run.p50.as_secs_f64() * 1e3,
-            run.p99.as_secs_f64() * 1e3,
-            outcome.total.status(201),
-        );
-        Ok((run, line))
-    })
-}
-
 fn hot_row(bench: &mut Bench<'_>, mariadb: &MariaDb, form: Form) -> anyhow::Result<f64> {
-    bench.undisturbed(|bench| {
-        let hot_row = mariadb.hot_row(form, bench.options.warm_up(), bench.options.measured())?;
+    bench.undisturbed(PLACES, |bench| {
+        let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
+        let hot_row = mariadb.hot_row(form, PLACES.generator, warm_up, measured)?;
         let name = match form {
             Form::Procedure => "one call",
             Form::Statements => "sent statement by statement",
@@ -124,10 +78,29 @@ fn hot_row(bench: &mut Bench<'_>, mariadb: &MariaDb, form: Form) -> anyhow::Resu
     })
 }
 
-fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e5).round() / 100.0
+/// Redis has the choice that Penstock has.
+fn best_clients(bench: &mut Bench<'_>, redis: &Redis) -> anyhow::Result<usize> {
+    let mut best = (0, 0.0);
+    for clients in REDIS_CLIENTS {
+        let rate = claim(bench, redis, clients)?;
+        if rate > best.1 {
+            best = (clients, rate);
+        }
+    }
+    Ok(best.0)
 }
 
-fn rounded(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    values.map(f64::round).collect()
+fn claim(bench: &mut Bench<'_>, redis: &Redis, clients: usize) -> anyhow::Result<f64> {
+    bench.undisturbed(PLACES, |bench| {
+        let claims = redis.claim(clients, PLACES.generator, bench.options.measured())?;
+        let (rate, p50) = (claims.accepted_per_second, claims.p50.as_secs_f64() * 1e3);
+        Ok((
+            rate,
+            format!("redis, a script for each claim, {clients} clients: {rate:.0} orders/s, p50 {p50:.2} ms"),
+        ))
+    })
+}
+
+fn rounded(values: &[f64]) -> Vec<f64> {
+    values.iter().map(|value| value.round()).collect()
 }

@@ -2,7 +2,8 @@
 //! Penstock takes to sell again after SIGKILL.
 
 use super::{
-    Bench, Figure, Name, Report, median,
+    Bench, Figure, Name, Report,
+    places::Places,
     server::{Server, ensure_only},
 };
 use crate::load::{self, Options};
@@ -18,7 +19,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let orders = if bench.options.quick { QUICK_ORDERS } else { ORDERS };
     // One unit is left, so that the sale is open after the restart too.
     let units = orders + 1;
-    bench.say(&format!("bytes_per_order, recovery_seconds: making {orders} orders"));
+    bench.say(&format!("making {orders} orders"));
     let data = bench.fresh_folder("penstock")?;
     let server = Server::start(&bench.options.server, &data, None)?;
     let sale = server.api.open_sale(units)?;
@@ -31,7 +32,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     drop(tape);
     let per_order = |bytes: u64| bytes.saturating_sub(empty_bytes) as f64 / f64::from(orders);
     bench.say(&format!(
-        "  resident: {} MiB before, {} MiB after: {:.0} bytes an order",
+        "resident: {} MiB before, {} MiB after: {:.0} bytes an order",
         empty_bytes >> 20,
         full_bytes >> 20,
         per_order(full_bytes)
@@ -41,7 +42,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let mut seconds = Vec::new();
     let mut restarted_bytes = 0;
     for restart in 0..RESTARTS {
-        let ready_after = bench.undisturbed(|bench| {
+        let ready_after = bench.undisturbed(Places::ANYWHERE, |bench| {
             let server = Server::start(&bench.options.server, &data, None)?;
             let ready_after = server.ready_after.as_secs_f64();
             let bytes = server.resident_bytes()?;
@@ -56,7 +57,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         })?;
         seconds.push(ready_after);
     }
-    bench.say("  every order is there after the restarts, audit ok");
+    bench.say("every order is there after the restarts, audit ok");
     add(bench, report, orders, &seconds, per_order(full_bytes), per_order(restarted_bytes));
     Ok(())
 }
@@ -69,21 +70,19 @@ fn add(
     bytes_per_order: f64,
     bytes_per_order_after_restart: f64,
 ) {
-    let steal = (bench.take_steal() * 10.0).round() / 10.0;
     if bench.options.wants(Name::RecoverySeconds) {
         let rounds: Vec<f64> = seconds.iter().map(|seconds| (seconds * 1000.0).round() / 1000.0).collect();
-        let figure = Figure::new(median(seconds), "s")
+        let figure = Figure::of(seconds, "s")
             .limit(RECOVERY_LIMIT_SECONDS)
             .detail("orders", orders)
-            .detail("rounds", rounds)
-            .detail("steal_percent", steal);
-        report.add("recovery_seconds", figure);
+            .detail("rounds", rounds);
+        bench.add(report, "recovery_seconds", figure);
     }
     if bench.options.wants(Name::BytesPerOrder) {
-        let figure = Figure::new(bytes_per_order, "bytes")
+        let figure = Figure::of(&[bytes_per_order], "bytes")
             .limit(BYTES_LIMIT)
             .detail("orders", orders)
             .detail("after_restart", bytes_per_order_after_restart.round());
-        report.add("bytes_per_order", figure);
+        bench.add(report, "bytes_per_order", figure);
     }
 }

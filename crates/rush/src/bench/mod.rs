@@ -3,19 +3,25 @@
 mod cpu;
 mod durable;
 mod html;
+mod many_sales;
 mod memory;
+mod order_latency;
 mod overload;
+mod places;
 mod refusals;
+mod rehearsals;
 mod report;
+mod sale_page;
+mod selling;
 mod server;
 mod sold_out;
 mod waiting_room;
 
 use std::{
-    fs,
+    fmt, fs,
     io::Write,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -24,6 +30,8 @@ use tempfile::TempDir;
 
 pub use report::{Figure, Report};
 
+use places::Places;
+
 use crate::host::{self, Machine, Steal};
 
 /// What can be asked for with `--only`.
@@ -31,12 +39,41 @@ use crate::host::{self, Machine, Steal};
 #[value(rename_all = "snake_case")]
 pub enum Name {
     DurableOrdersPerSecond,
+    OrderP99Ms,
     SoldOutCpuUs,
+    SalePageCpuUs,
+    RefusalCpuUs,
+    ManySalesCostRatio,
     RecoverySeconds,
     BytesPerOrder,
     OverloadGoodputRatio,
-    RefusalCpuUs,
     WaitingRoomBytesPerPerson,
+    ThirtyThousandSeconds,
+    TenMillionRequestsPerSecond,
+}
+
+type Measure = fn(&mut Bench<'_>, &mut Report) -> anyhow::Result<()>;
+
+/// In the order in which they are measured; two that come from the same orders stand together.
+const FIGURES: &[(&[Name], Measure)] = &[
+    (&[Name::DurableOrdersPerSecond], durable::measure),
+    (&[Name::OrderP99Ms], order_latency::measure),
+    (&[Name::SoldOutCpuUs], sold_out::measure),
+    (&[Name::SalePageCpuUs], sale_page::measure),
+    (&[Name::RefusalCpuUs], refusals::measure),
+    (&[Name::ManySalesCostRatio], many_sales::measure),
+    (&[Name::RecoverySeconds, Name::BytesPerOrder], memory::measure),
+    (&[Name::OverloadGoodputRatio], overload::measure),
+    (&[Name::WaitingRoomBytesPerPerson], waiting_room::measure),
+    (&[Name::ThirtyThousandSeconds], rehearsals::thirty_thousand),
+    (&[Name::TenMillionRequestsPerSecond], rehearsals::ten_million),
+];
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // No name is hidden, so each has its text.
+        self.to_possible_value().map_or(Ok(()), |value| formatter.write_str(value.get_name()))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -76,7 +113,9 @@ struct Bench<'a> {
     options: &'a Options,
     scratch: TempDir,
     terminal: &'a mut dyn Write,
+    /// Of the runs of this figure.
     worst_steal_percent: f64,
+    places: Option<Places>,
 }
 
 /// Measures what `options` ask for, telling `terminal` how it goes.
@@ -86,29 +125,21 @@ pub fn run(options: &Options, terminal: &mut dyn Write) -> anyhow::Result<Report
     host::ensure_on_disk(&options.folder)?;
     let machine = Machine::look(&options.folder)?;
     let scratch = tempfile::Builder::new().prefix("run-").tempdir_in(&options.folder)?;
-    let mut bench = Bench { options, scratch, terminal, worst_steal_percent: 0.0 };
+    let mut bench = Bench { options, scratch, terminal, worst_steal_percent: 0.0, places: None };
     bench.say(&format!(
         "{} cores of {}, {} GiB, {}, Linux {}, {}",
         machine.cores, machine.cpu, machine.memory_gib, machine.system, machine.kernel, machine.file_system
     ));
     let mut report = Report::default();
-    if options.wants(Name::DurableOrdersPerSecond) {
-        durable::measure(&mut bench, &mut report)?;
-    }
-    if options.wants(Name::SoldOutCpuUs) {
-        sold_out::measure(&mut bench, &mut report)?;
-    }
-    if options.wants(Name::RecoverySeconds) || options.wants(Name::BytesPerOrder) {
-        memory::measure(&mut bench, &mut report)?;
-    }
-    if options.wants(Name::OverloadGoodputRatio) {
-        overload::measure(&mut bench, &mut report)?;
-    }
-    if options.wants(Name::RefusalCpuUs) {
-        refusals::measure(&mut bench, &mut report)?;
-    }
-    if options.wants(Name::WaitingRoomBytesPerPerson) {
-        waiting_room::measure(&mut bench, &mut report)?;
+    let wanted: Vec<_> =
+        FIGURES.iter().filter(|(names, _)| names.iter().any(|name| options.wants(*name))).collect();
+    for (index, (names, measure)) in wanted.iter().enumerate() {
+        let names: Vec<String> = names.iter().map(Name::to_string).collect();
+        (bench.worst_steal_percent, bench.places) = (0.0, None);
+        bench.say(&format!("figure {} of {}: {}", index + 1, wanted.len(), names.join(", ")));
+        let started = Instant::now();
+        measure(&mut bench, &mut report)?;
+        bench.say(&format!("  {:.0} s", started.elapsed().as_secs_f64()));
     }
     report.stamp(&machine);
     Ok(report)
@@ -135,6 +166,7 @@ impl Bench<'_> {
     /// Does `run`, and again if the host took too much of the machine meanwhile. The last result counts.
     fn undisturbed<T>(
         &mut self,
+        places: Places,
         mut run: impl FnMut(&mut Self) -> anyhow::Result<(T, String)>,
     ) -> anyhow::Result<T> {
         let mut repeats = 0;
@@ -146,8 +178,9 @@ impl Bench<'_> {
             let percent = steal.percent()?;
             let again = percent > MAX_STEAL_PERCENT && repeats < MAX_REPEATS;
             let remark = if again { ", too much: once more" } else { "" };
-            self.say(&format!("  {line}  (steal {percent:.1} %{remark})"));
+            self.say(&format!("  {line}  ({places}; steal {percent:.1} %{remark})"));
             if !again {
+                self.places = Some(places);
                 self.worst_steal_percent = self.worst_steal_percent.max(percent);
                 return Ok(result);
             }
@@ -155,9 +188,11 @@ impl Bench<'_> {
         }
     }
 
-    /// The steal of the worst run that counted since the last call.
-    fn take_steal(&mut self) -> f64 {
-        std::mem::take(&mut self.worst_steal_percent)
+    /// Takes a figure into the report, with what its runs have in common.
+    fn add(&mut self, report: &mut Report, name: &'static str, figure: Figure) {
+        let steal = (self.worst_steal_percent * 10.0).round() / 10.0;
+        let places = self.places.map(|places| places.to_string());
+        report.add(name, figure.detail("steal_percent", steal).detail("places", places));
     }
 }
 
@@ -180,6 +215,14 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_has_its_figure() {
+        let measured: Vec<Name> = FIGURES.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        assert_eq!(measured.len(), Name::value_variants().len());
+        assert!(Name::value_variants().iter().all(|name| measured.contains(name)));
+        assert_eq!(Name::OrderP99Ms.to_string(), "order_p99_ms");
+    }
 
     #[test]
     fn the_median_is_the_middle() {

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::{
     Bench, Figure, Report, median,
-    server::{Server, two_cores},
+    places::Apart,
+    server::{Server, ensure_told},
 };
 use crate::{
     host,
@@ -41,8 +41,7 @@ const TARGET_RATIO: f64 = 0.9;
 struct Setup {
     settings: &'static [(&'static str, &'static str)],
     answers_per_second: f64,
-    server_core: usize,
-    generator_core: usize,
+    apart: Apart,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,19 +70,15 @@ struct Run {
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     host::raise_open_files()?;
-    let (server_core, generator_core) = two_cores()?;
     let answers_per_second = LEDGER_BOUND_ANSWERS_PER_SECOND;
-    let setup = Setup { settings: LEDGER_BOUND, answers_per_second, server_core, generator_core };
-    bench.say(&format!(
-        "overload_goodput_ratio: a sync for every order, server on core {server_core}, generator on core {generator_core}"
-    ));
+    let setup = Setup { settings: LEDGER_BOUND, answers_per_second, apart: Apart::look()? };
+    bench.say("a sync for every order");
     let plans = [
         Plan { slow_connections: 0, times_longer: 4 },
         Plan { slow_connections: SLOW_CONNECTIONS, times_longer: 2 },
     ];
     let (best, [plain, besieged]) = rounds(bench, setup, &BEST_OF, plans)?;
-    let steal = bench.take_steal();
-    let mut figure = Figure::new(median(&plain.ratios), "of the best")
+    let mut figure = Figure::of(&plain.ratios, "of the best")
         .against("best_rate", 1.0)
         .at_least(TARGET_RATIO)
         .detail("best_per_second", median(&best.per_second).round())
@@ -96,19 +91,18 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         .detail("overloaded", summary(&plain.runs))
         .detail("with_slow_connections_ratio", thousandth(median(&besieged.ratios)))
         .detail("with_slow_connections_rounds", thousandths(&besieged.ratios))
-        .detail("with_slow_connections", summary(&besieged.runs))
-        .detail("steal_percent", (steal * 10.0).round() / 10.0);
+        .detail("with_slow_connections", summary(&besieged.runs));
     let answers_per_second = CPU_BOUND_ANSWERS_PER_SECOND;
     for (name, value) in cpu_bound(bench, Setup { settings: CPU_BOUND, answers_per_second, ..setup })? {
         figure = figure.detail(name, value);
     }
-    report.add("overload_goodput_ratio", figure);
+    bench.add(report, "overload_goodput_ratio", figure);
     Ok(())
 }
 
 /// The same when the server's core is what it lacks, as far as one generator on another core can go.
 fn cpu_bound(bench: &mut Bench<'_>, setup: Setup) -> anyhow::Result<Vec<(&'static str, Value)>> {
-    bench.say("overload_goodput_ratio: default settings, as much load as the generator can send");
+    bench.say("default settings, as much load as the generator can send");
     let plans = [Plan { slow_connections: 0, times_longer: 1 }];
     let (best, [plain]) = rounds(bench, setup, &CPU_BOUND_BEST_OF, plans)?;
     Ok(vec![
@@ -119,7 +113,6 @@ fn cpu_bound(bench: &mut Bench<'_>, setup: Setup) -> anyhow::Result<Vec<(&'stati
         ("cpu_bound_sent_times_best", thousandth(median(&plain.times_sent)).into()),
         ("cpu_bound_tried", best.tried.into()),
         ("cpu_bound_overloaded", summary(&plain.runs)),
-        ("cpu_bound_steal_percent", ((bench.take_steal() * 10.0).round() / 10.0).into()),
     ])
 }
 
@@ -201,18 +194,18 @@ fn search(bench: &mut Bench<'_>, setup: Setup, candidates: &[usize]) -> anyhow::
 
 /// One run on an empty data folder, its outcome checked afterwards.
 fn sell(bench: &mut Bench<'_>, setup: Setup, load: Load, measured: Duration) -> anyhow::Result<Run> {
-    bench.undisturbed(|bench| {
+    bench.undisturbed(setup.apart.places(), |bench| {
         let data = bench.fresh_folder("penstock")?;
         let server =
-            Server::start_with(&bench.options.server, &data, Some(setup.server_core), setup.settings)?;
+            Server::start_with(&bench.options.server, &data, Some(setup.apart.server), setup.settings)?;
         let sale = server.api.open_sale(UNITS)?;
         let warm_up = bench.options.warm_up();
         let mut options = load.options(&server);
         (options.warm_up, options.measured) = (warm_up, measured);
-        options.cores = vec![setup.generator_core];
+        options.cores = vec![setup.apart.generator];
         let requests = load.requests_per_second(setup) * (warm_up + measured).as_secs_f64();
         let tape = server.orders(&sale, 0, requests as usize + options.connections)?;
-        let swarm = load.swarm(tape.request(0), &server, setup.generator_core)?;
+        let swarm = load.swarm(tape.request(0), &server, setup.apart.generator)?;
         let before_bytes = server.resident_bytes()?;
         let outcome = load::run(&options, tape.readers(1, false), |_| {})?;
         let peak_growth_bytes = server.peak_resident_bytes()?.saturating_sub(before_bytes);
@@ -224,20 +217,6 @@ fn sell(bench: &mut Bench<'_>, setup: Setup, load: Load, measured: Duration) -> 
         let line = format!("{}: {}", load.name(), run.line());
         Ok((run, line))
     })
-}
-
-/// Fails if a request got no answer, or another than yes and `busy`.
-fn ensure_told(outcome: &Outcome<TapeReader>) -> anyhow::Result<()> {
-    let total = &outcome.total;
-    let told = total.status(201) + total.code("busy");
-    ensure!(
-        total.status(201) > 0 && told == total.answers && total.errors == 0,
-        "expected 201 and busy; got {:?}, codes {:?}, lost {:?}",
-        total.statuses(),
-        total.codes(),
-        total.losses
-    );
-    Ok(())
 }
 
 impl Load {

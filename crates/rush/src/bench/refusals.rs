@@ -10,7 +10,8 @@ use super::{
     Bench, Figure, Report,
     cpu::{CONNECTIONS, Run, hundredths},
     median,
-    server::{Server, ensure_only, two_cores},
+    places::Apart,
+    server::{Server, ensure_only},
     sold_out::sell_out,
 };
 use crate::{
@@ -44,16 +45,15 @@ struct Case {
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let rounds = if bench.options.quick { 1 } else { 3 };
-    let (server_core, generator_core) = two_cores()?;
-    bench.say(&format!("refusal_cpu_us: server on core {server_core}, generator on core {generator_core}"));
+    let apart = Apart::look()?;
     let mut costs: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     let servers: [(&[(&str, &str)], Prepare); 2] = [(&[], refusals_of_sales), (ONE_CLAIM_A_SECOND, busy)];
     for (settings, prepare) in servers {
         let data = bench.fresh_folder("penstock")?;
-        let server = Server::start_with(&bench.options.server, &data, Some(server_core), settings)?;
+        let server = Server::start_with(&bench.options.server, &data, Some(apart.server), settings)?;
         let cases = prepare(&server)?;
         for case in cases.iter().cycle().take(cases.len() * rounds) {
-            let cost = bench.undisturbed(|_| refuse(&server, case, generator_core))?;
+            let cost = bench.undisturbed(apart.places(), |_| refuse(&server, case, apart.generator))?;
             costs.entry(case.code).or_default().push(cost);
         }
         server.api.audit()?;
@@ -66,32 +66,26 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
 fn add(bench: &mut Bench<'_>, report: &mut Report, costs: &BTreeMap<&'static str, Vec<f64>>) {
     let by_code: BTreeMap<_, _> = costs.iter().map(|(code, costs)| (*code, median(costs))).collect();
     let of_the_gate = by_code.iter().filter(|(code, _)| GIVEN_BY_THE_GATE.contains(code));
-    let Some((costliest, cost)) = of_the_gate.max_by(|one, other| one.1.total_cmp(other.1)) else { return };
+    let Some((costliest, _)) = of_the_gate.max_by(|one, other| one.1.total_cmp(other.1)) else { return };
     let rounded: BTreeMap<_, _> =
         by_code.iter().map(|(code, cost)| (*code, (cost * 100.0).round() / 100.0)).collect();
     let rounds: BTreeMap<_, _> = costs.iter().map(|(code, costs)| (*code, hundredths(costs))).collect();
-    let figure = Figure::new(*cost, "µs/answer")
+    let figure = Figure::of(costs.get(costliest).map_or(&[], Vec::as_slice), "µs/answer")
         .against("sold_out", by_code.get("sold_out").copied().unwrap_or(f64::NAN))
         .without_target()
         .detail("costliest", *costliest)
         .detail("by_code", json!(rounded))
         .detail("rounds", json!(rounds))
-        .detail("connections", CONNECTIONS)
-        .detail("steal_percent", (bench.take_steal() * 10.0).round() / 10.0);
-    report.add("refusal_cpu_us", figure);
+        .detail("connections", CONNECTIONS);
+    bench.add(report, "refusal_cpu_us", figure);
 }
 
 /// Server CPU of one refusal, in microseconds.
 fn refuse(server: &Server, case: &Case, core: usize) -> anyhow::Result<(f64, String)> {
-    let run = Run {
-        name: case.code,
-        address: server.api.address,
-        tape: &case.tape,
-        core,
-        warm_up: WARM_UP,
-        measured: MEASURED,
-    };
-    let (cost, outcome, line) = run.measure(&|| server.cpu_seconds())?;
+    let run =
+        Run { name: case.code, address: server.api.address, core, warm_up: WARM_UP, measured: MEASURED };
+    let (cost, outcome, line) =
+        run.measure(case.tape.readers(1, true).remove(0), &|| server.cpu_seconds())?;
     let (total, measured) = (&outcome.total, &outcome.measured);
     ensure!(
         total.errors == 0 && measured.code(case.code) as f64 >= PURITY * measured.answers as f64,

@@ -6,14 +6,17 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::html;
+use super::{html, median};
 use crate::host::Machine;
 
 /// One measured value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
+    /// The middle of the rounds.
     pub value: f64,
     pub unit: &'static str,
+    /// The least and the greatest of the rounds.
+    pub spread: [f64; 2],
     /// The peer's value, or the limit that the figure has to stay under.
     pub against: BTreeMap<&'static str, f64>,
     /// `value` divided by what it is against.
@@ -27,11 +30,14 @@ pub struct Figure {
 }
 
 impl Figure {
-    pub(super) fn new(value: f64, unit: &'static str) -> Self {
-        let value = significant(value);
+    /// The median of what some rounds came to.
+    pub(super) fn of(rounds: &[f64], unit: &'static str) -> Self {
+        let least = rounds.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         Self {
-            value,
+            value: significant(median(rounds)),
             unit,
+            spread: [significant(least), significant(greatest)],
             against: BTreeMap::new(),
             ratio: f64::NAN,
             target: String::new(),
@@ -45,6 +51,12 @@ impl Figure {
         let value = significant(value);
         self.ratio = significant(self.value / value);
         self.against.insert(peer, value);
+        self
+    }
+
+    /// A further peer, which the target is not about.
+    pub(super) fn beside(mut self, peer: &'static str, value: f64) -> Self {
+        self.against.insert(peer, significant(value));
         self
     }
 
@@ -73,6 +85,27 @@ impl Figure {
         figure.met = figure.ratio < 1.0;
         figure.target = format!("under {limit} {}", figure.unit);
         figure
+    }
+
+    /// For a figure without a peer: it has to reach `goal`.
+    pub(super) fn goal(self, goal: f64) -> Self {
+        let mut figure = self.against("goal", goal);
+        figure.met = figure.ratio >= 1.0;
+        figure.target = format!("at least {goal} {}", figure.unit);
+        figure
+    }
+
+    /// A second condition; `words` say what it is.
+    pub(super) fn only_if(mut self, holds: bool, words: &str) -> Self {
+        self.met &= holds;
+        self.target = format!("{}, {words}", self.target);
+        self
+    }
+
+    /// One round has no spread.
+    fn spread_in_words(&self) -> String {
+        let [least, greatest] = self.spread;
+        if least == greatest { "-".to_owned() } else { format!("{least} to {greatest}") }
     }
 
     pub(super) fn detail(mut self, name: &'static str, value: impl Into<Value>) -> Self {
@@ -128,7 +161,10 @@ impl Report {
 
     /// The figures as a table for a terminal.
     pub fn table(&self) -> String {
-        let mut table = format!("{:<28} {:>12} {:<10} {:>10}  against\n", "figure", "value", "unit", "ratio");
+        let mut table = format!(
+            "{:<32} {:>9} {:<11} {:>19} {:>8}  against\n",
+            "figure", "median", "unit", "least to greatest", "ratio"
+        );
         for (name, figure) in self.figures() {
             let against: Vec<_> =
                 figure.against.iter().map(|(peer, value)| format!("{peer} {value}")).collect();
@@ -136,9 +172,10 @@ impl Report {
             // Writing into a String does not fail.
             let _ = writeln!(
                 table,
-                "{name:<28} {:>12} {:<10} {:>10}  {} ({}: {met})",
+                "{name:<32} {:>9} {:<11} {:>19} {:>8}  {} ({}: {met})",
                 figure.value,
                 figure.unit,
+                figure.spread_in_words(),
                 figure.ratio,
                 against.join(", "),
                 figure.target,
@@ -154,10 +191,12 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::default();
-        let orders =
-            Figure::new(71_234.56, "orders/s").against("mariadb_hot_row_per_second", 7000.0).at_least(10.0);
+        let orders = Figure::of(&[80_000.0, 71_234.56, 65_000.0], "orders/s")
+            .against("mariadb_hot_row_per_second", 7000.0)
+            .at_least(10.0)
+            .beside("redis_script_per_second", 25_000.0);
         report.add("durable_orders_per_second", orders.detail("p50_ms", 3.5));
-        report.add("recovery_seconds", Figure::new(2.5, "s").limit(2.0));
+        report.add("recovery_seconds", Figure::of(&[2.5], "s").limit(2.0));
         report
     }
 
@@ -168,9 +207,30 @@ mod tests {
         assert_eq!(figure["value"], 71_230.0);
         assert_eq!(figure["unit"], "orders/s");
         assert_eq!(figure["against"]["mariadb_hot_row_per_second"], 7000.0);
+        assert_eq!(figure["against"]["redis_script_per_second"], 25_000.0);
         assert_eq!(figure["ratio"], 10.18);
+        assert_eq!(figure["spread"], serde_json::json!([65_000.0, 80_000.0]));
         assert_eq!(figure["met"], true);
         assert_eq!(json["recovery_seconds"]["met"], false);
+    }
+
+    #[test]
+    fn the_table_shows_the_spread_where_there_is_one() {
+        let table = report().table();
+        assert!(table.contains(" 65000 to 80000 "), "{table}");
+        assert!(table.contains(" - "), "{table}");
+    }
+
+    #[test]
+    fn a_second_condition_counts() {
+        let seconds = || Figure::of(&[0.5], "s").limit(1.0);
+        assert!(seconds().met && seconds().only_if(true, "clean").met);
+        let unclean = seconds().only_if(false, "clean");
+        assert!(!unclean.met);
+        assert_eq!(unclean.target, "under 1 s, clean");
+        assert!(
+            Figure::of(&[5.0], "a second").goal(5.0).met && !Figure::of(&[4.9], "a second").goal(5.0).met
+        );
     }
 
     #[test]

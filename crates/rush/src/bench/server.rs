@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
 use crate::{
     api::Api,
@@ -29,6 +29,10 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// As variables, for the server and for whoever wants to be its administrator or its shop.
+    pub(super) const SECRETS: [(&str, &str); 2] =
+        [("PENSTOCK_IDENTITY__JWT__SECRET", SECRET), ("PENSTOCK_ADMIN_TOKEN", ADMIN_TOKEN)];
+
     pub(super) fn start(binary: &Path, data: &Path, core: Option<usize>) -> anyhow::Result<Self> {
         Self::start_with(binary, data, core, &[])
     }
@@ -43,8 +47,7 @@ impl Server {
         let address = process::free_address()?;
         let mut command = process::command(binary, core);
         command.arg("serve").arg("--listen").arg(address.to_string()).arg("--data").arg(data);
-        command.env("PENSTOCK_IDENTITY__JWT__SECRET", SECRET).env("PENSTOCK_ADMIN_TOKEN", ADMIN_TOKEN);
-        command.envs(settings.iter().copied());
+        command.envs(Self::SECRETS).envs(settings.iter().copied());
         let log = data.with_extension("log");
         let started = Instant::now();
         let mut process = Process::start("penstock", command, &log)?;
@@ -118,9 +121,16 @@ pub(super) fn ensure_only<S>(outcome: &Outcome<S>, status: u16) -> anyhow::Resul
     Ok(())
 }
 
-/// The first and the last core of this machine: one for the server, one for the generator.
-pub(super) fn two_cores() -> anyhow::Result<(usize, usize)> {
-    let cores = host::cores()?;
-    let first = *cores.first().context("no core to run on")?;
-    Ok((first, cores.last().copied().unwrap_or(first)))
+/// Fails if a request got no answer, or another than yes and `busy`.
+pub(super) fn ensure_told<S>(outcome: &Outcome<S>) -> anyhow::Result<()> {
+    let total = &outcome.total;
+    let told = total.status(201) + total.code("busy");
+    ensure!(
+        total.status(201) > 0 && told == total.answers && total.errors == 0,
+        "expected 201 and busy; got {:?}, codes {:?}, lost {:?}",
+        total.statuses(),
+        total.codes(),
+        total.losses
+    );
+    Ok(())
 }

@@ -5,14 +5,14 @@ use anyhow::{Context, ensure};
 
 use super::{
     Bench, Figure, Report,
-    cpu::{CONNECTIONS, Cost, Run, hundredths},
-    median,
-    server::{Server, ensure_only, two_cores},
+    cpu::{CONNECTIONS, Contender, hundredths, in_turn},
+    places::Apart,
+    server::{Server, ensure_only},
 };
 use crate::{
     host,
     load::{self, Options},
-    peers::nginx::{Nginx, answer_size},
+    peers::nginx::{Constant, Nginx, answer_size},
 };
 
 /// Distinct buyers; a run goes through them again and again.
@@ -21,47 +21,47 @@ const TARGET_RATIO: f64 = 1.0;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let rounds = if bench.options.quick { 3 } else { 5 };
-    let (server_core, generator_core) = two_cores()?;
-    bench.say(&format!("sold_out_cpu_us: servers on core {server_core}, generator on core {generator_core}"));
+    let apart = Apart::look()?;
     let data = bench.fresh_folder("penstock")?;
-    let server = Server::start(&bench.options.server, &data, Some(server_core))?;
+    let server = Server::start(&bench.options.server, &data, Some(apart.server))?;
     let sale = sell_out(&server)?;
     let tape = server.orders(&sale, 1, BUYERS)?;
     let request = tape.request(0).context("an empty tape")?;
-    let answer_bytes = answer_size(server.api.address, request)?;
-    let nginx = Nginx::start(&bench.fresh_folder("nginx")?, server_core, request, answer_bytes)?;
-    bench.say(&format!("  both answer {answer_bytes} bytes, head included"));
+    let total_bytes = answer_size(server.api.address, request)?;
+    let constant = Constant { status: 409, content_type: "application/problem+json", total_bytes };
+    let nginx = Nginx::start(&bench.fresh_folder("nginx")?, apart.server, request, constant)?;
+    bench.say(&format!("both answer {total_bytes} bytes, head included"));
 
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let run = |bench: &mut Bench<'_>, name, address, cpu: &dyn Fn() -> anyhow::Result<f64>| {
-            let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
-            let run = Run { name, address, tape: &tape, core: generator_core, warm_up, measured };
-            bench.undisturbed(|_| {
-                let (cost, outcome, line) = run.measure(cpu)?;
-                ensure_only(&outcome, 409)?;
-                Ok((cost, line))
-            })
-        };
-        ours.push(run(bench, "penstock", server.api.address, &|| server.cpu_seconds())?);
-        theirs.push(run(bench, "nginx   ", nginx.address, &|| host::cpu_seconds(nginx.worker))?);
-    }
+    let script = || tape.readers(1, true).remove(0);
+    let contenders = [
+        Contender {
+            name: "penstock",
+            address: server.api.address,
+            script: &script,
+            cpu: &|| server.cpu_seconds(),
+            status: 409,
+        },
+        Contender {
+            name: "nginx   ",
+            address: nginx.address,
+            script: &script,
+            cpu: &|| host::cpu_seconds(nginx.worker),
+            status: 409,
+        },
+    ];
+    let [ours, theirs] = in_turn(bench, apart, rounds, contenders)?;
     server.verify(&sale, 1, 1)?;
     server.stop()?;
-    let per_second =
-        |costs: &[Cost]| median(&costs.iter().map(|cost| cost.per_second).collect::<Vec<_>>()).round();
-    let cpu_us = |costs: &[Cost]| costs.iter().map(|cost| cost.cpu_us).collect::<Vec<_>>();
-    let figure = Figure::new(median(&cpu_us(&ours)), "µs/answer")
-        .against("nginx_constant_cpu_us", median(&cpu_us(&theirs)))
+    let figure = Figure::of(&ours.cpu_us(), "µs/answer")
+        .against("nginx_constant_cpu_us", theirs.median_cpu_us())
         .at_most(TARGET_RATIO)
-        .detail("answer_bytes", answer_bytes)
+        .detail("answer_bytes", total_bytes)
         .detail("connections", CONNECTIONS)
-        .detail("answers_per_second", per_second(&ours))
-        .detail("nginx_answers_per_second", per_second(&theirs))
-        .detail("rounds", hundredths(&cpu_us(&ours)))
-        .detail("nginx_rounds", hundredths(&cpu_us(&theirs)))
-        .detail("steal_percent", (bench.take_steal() * 10.0).round() / 10.0);
-    report.add("sold_out_cpu_us", figure);
+        .detail("answers_per_second", ours.answers_per_second())
+        .detail("nginx_answers_per_second", theirs.answers_per_second())
+        .detail("rounds", hundredths(&ours.cpu_us()))
+        .detail("nginx_rounds", hundredths(&theirs.cpu_us()));
+    bench.add(report, "sold_out_cpu_us", figure);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{
     Bench, Figure, Report,
+    places::Places,
     server::{Server, ensure_only},
 };
 use crate::{
@@ -27,9 +28,7 @@ const LOOKS: usize = 20_000;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let people = if bench.options.quick { QUICK_PEOPLE } else { PEOPLE };
-    bench.say(&format!(
-        "waiting_room_bytes_per_person: {people} tickets, after {EARLY_PEOPLE} that don't count"
-    ));
+    bench.say(&format!("{people} tickets, after {EARLY_PEOPLE} that don't count"));
     let data = bench.fresh_folder("penstock")?;
     let server = Server::start(&bench.options.server, &data, None)?;
     let gate = json!({"challenge": "none", "waiting_room": true});
@@ -50,21 +49,20 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let given = queue.given - EARLY_PEOPLE;
     let per_person = after_bytes.saturating_sub(before_bytes) as f64 / given as f64;
     bench.say(&format!(
-        "  resident: {} MiB before, {} MiB after {given} tickets: {per_person:.1} bytes a person; {busy} told to wait",
+        "resident: {} MiB before, {} MiB after {given} tickets: {per_person:.1} bytes a person; {busy} told to wait",
         before_bytes >> 20,
         after_bytes >> 20,
     ));
-    let looks = bench.undisturbed(|_| look(server.api.address, &path, &queue.tickets))?;
+    let looks = bench.undisturbed(Places::ANYWHERE, |_| look(server.api.address, &path, &queue.tickets))?;
     server.stop()?;
-    let figure = Figure::new(per_person, "bytes")
+    let figure = Figure::of(&[per_person], "bytes")
         .limit(BYTES_LIMIT)
         .detail("people", given)
         .detail("resident_before_bytes", before_bytes)
         .detail("resident_after_bytes", after_bytes)
         .detail("told_to_wait", busy)
-        .detail("look_p50_us", looks.as_micros() as u64)
-        .detail("steal_percent", (bench.take_steal() * 10.0).round() / 10.0);
-    report.add("waiting_room_bytes_per_person", figure);
+        .detail("look_p50_us", looks.as_micros() as u64);
+    bench.add(report, "waiting_room_bytes_per_person", figure);
     Ok(())
 }
 

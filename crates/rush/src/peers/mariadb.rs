@@ -83,23 +83,37 @@ impl MariaDb {
         Ok(server)
     }
 
-    /// Starts the server, sells from a fresh hot row for `time` after a warm-up, checks the result, stops it.
-    pub fn hot_row(&self, form: Form, warm_up: Duration, time: Duration) -> anyhow::Result<HotRow> {
+    /// Starts the server, sells from a fresh hot row for `time` after a warm-up, checks the result, stops it. The
+    /// client keeps to `core`, if there is one.
+    pub fn hot_row(
+        &self,
+        form: Form,
+        core: Option<usize>,
+        warm_up: Duration,
+        time: Duration,
+    ) -> anyhow::Result<HotRow> {
         let server = self.start()?;
-        self.sysbench("prepare", form, 0, time)?;
-        self.sysbench("run", form, 1, warm_up)?;
-        let report = self.sysbench("run", form, 2, time)?;
-        self.sysbench("cleanup", form, 0, time)?;
+        self.sysbench("prepare", form, core, 0, time)?;
+        self.sysbench("run", form, core, 1, warm_up)?;
+        let report = self.sysbench("run", form, core, 2, time)?;
+        self.sysbench("cleanup", form, core, 0, time)?;
         server.stop()?;
         read_report(&report).with_context(|| format!("sysbench reported no hot row:\n{report}"))
     }
 
-    fn sysbench(&self, step: &str, form: Form, round: u32, time: Duration) -> anyhow::Result<String> {
+    fn sysbench(
+        &self,
+        step: &str,
+        form: Form,
+        core: Option<usize>,
+        round: u32,
+        time: Duration,
+    ) -> anyhow::Result<String> {
         let form = match form {
             Form::Procedure => "procedure",
             Form::Statements => "statements",
         };
-        let mut command = Command::new(&self.client);
+        let mut command = process::command(&self.client, core);
         command.args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=mysql", "--percentile=50"]);
         command.arg(format!("--mysql-socket={}", self.socket().display()));
         command.arg(format!("--threads={CLIENTS}"));

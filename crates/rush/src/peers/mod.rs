@@ -2,6 +2,7 @@
 
 pub mod mariadb;
 pub mod nginx;
+pub mod redis;
 
 use std::{
     env,

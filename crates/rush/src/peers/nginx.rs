@@ -23,15 +23,25 @@ pub struct Nginx {
     pub address: SocketAddr,
 }
 
+/// What nginx answers, whatever it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    pub status: u16,
+    pub content_type: &'static str,
+    /// Head and body.
+    pub total_bytes: usize,
+}
+
 impl Nginx {
-    /// An nginx on `core` whose answer to `request` is a 409 of `answer_bytes` in all.
-    pub fn start(folder: &Path, core: usize, request: &[u8], answer_bytes: usize) -> anyhow::Result<Self> {
+    /// An nginx on `core` that answers `request` with `constant`.
+    pub fn start(folder: &Path, core: usize, request: &[u8], constant: Constant) -> anyhow::Result<Self> {
+        let answer_bytes = constant.total_bytes;
         // The length of the head is nginx's affair: ask, then correct the body.
-        let probe = Self::start_with_body(folder, core, FIRST_BODY_BYTES)?;
+        let probe = Self::start_with_body(folder, core, constant, FIRST_BODY_BYTES)?;
         let head_bytes = answer_size(probe.address, request)? - FIRST_BODY_BYTES;
         drop(probe);
         let body_bytes = answer_bytes.saturating_sub(head_bytes);
-        let nginx = Self::start_with_body(folder, core, body_bytes)?;
+        let nginx = Self::start_with_body(folder, core, constant, body_bytes)?;
         let size = answer_size(nginx.address, request)?;
         ensure!(
             size.abs_diff(answer_bytes) <= 1,
@@ -40,13 +50,18 @@ impl Nginx {
         Ok(nginx)
     }
 
-    fn start_with_body(folder: &Path, core: usize, body_bytes: usize) -> anyhow::Result<Self> {
+    fn start_with_body(
+        folder: &Path,
+        core: usize,
+        constant: Constant,
+        body_bytes: usize,
+    ) -> anyhow::Result<Self> {
         let program = require("nginx", "nginx")?;
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let folder = folder.canonicalize()?;
         let address = process::free_address()?;
         let configuration = folder.join("nginx.conf");
-        fs::write(&configuration, configure(&folder, address, body_bytes))?;
+        fs::write(&configuration, configure(&folder, address, constant, body_bytes))?;
         let mut command = process::command(&program, Some(core));
         command.arg("-p").arg(&folder).arg("-c").arg(&configuration).arg("-e").arg(folder.join("error.log"));
         let mut master = Process::start("nginx", command, &folder.join("nginx.log"))?;
@@ -62,8 +77,9 @@ impl Nginx {
     }
 }
 
-fn configure(folder: &Path, address: SocketAddr, body_bytes: usize) -> String {
+fn configure(folder: &Path, address: SocketAddr, constant: Constant, body_bytes: usize) -> String {
     let folder = folder.display();
+    let Constant { status, content_type, .. } = constant;
     let body = "x".repeat(body_bytes);
     format!(
         "daemon off;
@@ -75,7 +91,7 @@ http {{
     server_tokens off;
     keepalive_requests 1000000000;
     keepalive_timeout 1h;
-    default_type application/problem+json;
+    default_type {content_type};
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;
@@ -83,7 +99,7 @@ http {{
     scgi_temp_path {folder}/scgi;
     server {{
         listen {address} backlog=4096;
-        location / {{ return 409 '{body}'; }}
+        location / {{ return {status} '{body}'; }}
     }}
 }}
 "

@@ -1,0 +1,53 @@
+//! `order_p99_ms`: how long accepted orders take while they come at half of the rate that the server can do.
+
+use super::{
+    Bench, Figure, Report, median,
+    places::Apart,
+    selling::{self, Pace, Selling, Sold, milliseconds, sell},
+};
+use crate::host;
+
+/// Enough that no order waits for one.
+const CONNECTIONS: usize = 1024;
+/// Of the best rate.
+const SHARE: f64 = 0.5;
+/// Long enough for what happens only now and then, such as the journal being compacted.
+const TIMES_LONGER: u32 = 2;
+const LIMIT_MS: f64 = 5.0;
+/// Who turns many away has it easy with the rest.
+const BUSY_LIMIT: f64 = 0.001;
+
+pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
+    host::raise_open_files()?;
+    let rounds = if bench.options.quick { 1 } else { 3 };
+    let places = Apart::look()?.places();
+    bench.say("looking for the best rate");
+    let best = selling::search(bench, places)?;
+    let per_second = best.per_second * SHARE;
+    let (connections, measured) = (CONNECTIONS, bench.options.measured() * TIMES_LONGER);
+    let mut runs: Vec<Sold> = Vec::new();
+    for _ in 0..rounds {
+        runs.push(sell(bench, Selling { places, connections, pace: Pace::Open { per_second }, measured })?);
+    }
+    let all = |of: fn(&Sold) -> f64| runs.iter().map(of).collect::<Vec<_>>();
+    let p99_ms = all(|run| milliseconds(run.p99));
+    let thousandth = |share: f64| (share * 1e3).round() / 1e3;
+    let busy_share = median(&all(|run| run.busy_share));
+    let figure = Figure::of(&p99_ms, "ms")
+        .limit(LIMIT_MS)
+        .only_if(busy_share < BUSY_LIMIT, "less than one in a thousand told to come again")
+        .detail("busy_share", thousandth(busy_share))
+        .detail("orders_per_second", median(&all(|run| run.per_second)).round())
+        .detail("best_per_second", best.per_second.round())
+        .detail("best_connections", best.connections)
+        .detail("tried", best.tried)
+        .detail("connections", CONNECTIONS)
+        .detail("p50_ms", median(&all(|run| milliseconds(run.p50))))
+        .detail("p999_ms", median(&all(|run| milliseconds(run.p999))))
+        .detail("rounds", p99_ms)
+        .detail("p999_rounds", all(|run| milliseconds(run.p999)))
+        .detail("late_share", thousandth(median(&all(|run| run.late_share))))
+        .detail("not_sent_share", thousandth(median(&all(|run| run.not_sent_share))));
+    bench.add(report, "order_p99_ms", figure);
+    Ok(())
+}

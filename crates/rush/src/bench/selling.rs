@@ -1,0 +1,167 @@
+//! Runs that sell: orders of one sale, each by another buyer, on an empty data folder, the outcome checked
+//! afterwards.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    Bench,
+    places::Places,
+    server::{Server, ensure_told},
+};
+use crate::load::{self, OpenLoop, Options, Outcome, TapeReader};
+
+/// More than any run can sell.
+const UNITS: u32 = 50_000_000;
+/// How many orders a second a tape has to last for, before there is a measurement to go by.
+const FIRST_GUESS_PER_SECOND: f64 = 150_000.0;
+const CONNECTIONS: [usize; 3] = [64, 256, 1024];
+
+/// How orders come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// Each connection sends its next order when the last is answered; about so many a second are expected.
+    Closed { expected_per_second: f64 },
+    /// They are due at their times, whatever the answers do.
+    Open { per_second: f64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selling {
+    pub(super) places: Places,
+    pub(super) connections: usize,
+    pub(super) pace: Pace,
+    pub(super) measured: Duration,
+}
+
+/// What a run came to. Latencies are those of accepted orders, from the moment they were due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sold {
+    pub(super) per_second: f64,
+    pub(super) p50: Duration,
+    pub(super) p99: Duration,
+    pub(super) p999: Duration,
+    /// Of an open loop: sent more than a millisecond after they were due.
+    pub(super) late_share: f64,
+    pub(super) not_sent_share: f64,
+    /// Of all answers: told to come again.
+    pub(super) busy_share: f64,
+}
+
+/// What a closed loop does at best.
+#[derive(Clone, Debug)]
+pub(super) struct Best {
+    pub(super) connections: usize,
+    pub(super) per_second: f64,
+    pub(super) tried: Vec<Value>,
+}
+
+/// Looks for the number of connections with which a closed loop sells most.
+pub(super) fn search(bench: &mut Bench<'_>, places: Places) -> anyhow::Result<Best> {
+    let measured = bench.options.measured();
+    let mut expected_per_second = FIRST_GUESS_PER_SECOND;
+    let mut best = Best { connections: 0, per_second: 0.0, tried: Vec::new() };
+    for connections in CONNECTIONS {
+        let pace = Pace::Closed { expected_per_second };
+        let per_second = sell(bench, Selling { places, connections, pace, measured })?.per_second;
+        expected_per_second = expected_per_second.min(per_second * 2.0).max(per_second * 1.5);
+        best.tried.push(json!({"connections": connections, "per_second": per_second.round()}));
+        if per_second > best.per_second {
+            (best.connections, best.per_second) = (connections, per_second);
+        }
+    }
+    Ok(best)
+}
+
+impl Best {
+    /// The same once more. A machine may be faster in the next minute, so there are orders to spare.
+    pub(super) fn pace(&self) -> Pace {
+        Pace::Closed { expected_per_second: self.per_second * 1.5 }
+    }
+}
+
+pub(super) fn sell(bench: &mut Bench<'_>, selling: Selling) -> anyhow::Result<Sold> {
+    bench.undisturbed(selling.places, |bench| {
+        let data = bench.fresh_folder("penstock")?;
+        let server = Server::start(&bench.options.server, &data, selling.places.server)?;
+        let sale = server.api.open_sale(UNITS)?;
+        let options = selling.options(&server, bench.options.warm_up());
+        let seconds = (options.warm_up + options.measured).as_secs_f64();
+        let orders = (selling.pace.per_second() * seconds) as usize + selling.connections;
+        let tape = server.orders(&sale, 0, orders)?;
+        let outcome = load::run(&options, tape.readers(1, false), |_| {})?;
+        ensure_told(&outcome)?;
+        server.verify(&sale, UNITS.into(), outcome.total.status(201))?;
+        server.stop()?;
+        let sold = Sold::of(&outcome);
+        let line = format!("{}: {}; audit ok", selling.name(), sold.line());
+        Ok((sold, line))
+    })
+}
+
+impl Pace {
+    fn per_second(self) -> f64 {
+        match self {
+            Self::Closed { expected_per_second } => expected_per_second,
+            Self::Open { per_second } => per_second,
+        }
+    }
+}
+
+impl Selling {
+    fn options(&self, server: &Server, warm_up: Duration) -> Options {
+        let open_loop = match self.pace {
+            Pace::Closed { .. } => None,
+            // Who finds no connection waits in line, however long it gets: nobody is left out of the quantiles.
+            Pace::Open { per_second } => Some(OpenLoop { per_second, max_waiting: usize::MAX }),
+        };
+        let (measured, cores) = (self.measured, self.places.generator_cores());
+        Options { warm_up, measured, cores, open_loop, ..Options::new(server.api.address, self.connections) }
+    }
+
+    fn name(&self) -> String {
+        let connections = self.connections;
+        match self.pace {
+            Pace::Closed { .. } => format!("penstock, {connections} connections"),
+            Pace::Open { per_second } => {
+                format!("penstock, {per_second:.0} orders/s on {connections} connections")
+            }
+        }
+    }
+}
+
+impl Sold {
+    fn of(outcome: &Outcome<TapeReader>) -> Self {
+        let (measured, arrivals) = (&outcome.measured, outcome.measured_arrivals);
+        let latency = &measured.accepted_latency;
+        let share = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        Self {
+            per_second: outcome.per_second(201),
+            p50: latency.quantile(0.5),
+            p99: latency.quantile(0.99),
+            p999: latency.quantile(0.999),
+            late_share: share(arrivals.late, arrivals.sent),
+            not_sent_share: share(arrivals.not_sent, arrivals.due),
+            busy_share: share(measured.code("busy"), measured.answers),
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { per_second, p50, p99, p999, .. } = *self;
+        let milliseconds = |latency: Duration| latency.as_secs_f64() * 1e3;
+        format!(
+            "{per_second:.0} orders/s, p50 {:.2} ms, p99 {:.2} ms, p999 {:.2} ms, late {:.1} %, busy {:.2} %",
+            milliseconds(p50),
+            milliseconds(p99),
+            milliseconds(p999),
+            self.late_share * 100.0,
+            self.busy_share * 100.0,
+        )
+    }
+}
+
+/// To a hundredth.
+pub(super) fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e5).round() / 100.0
+}

@@ -1,0 +1,160 @@
+//! Redis deciding claims by a script: what a shop does that leaves the stock to Redis. A private server on a Unix
+//! socket that syncs its log before it answers; redis-benchmark is the client because it is the cheapest there is.
+
+use std::{
+    fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use tempfile::TempDir;
+
+use super::require;
+use crate::process::{self, Process};
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+const SCRIPT: &str = include_str!("claim.lua");
+const UNITS: u64 = 100_000_000;
+/// Buyers are drawn from so many that hardly one is drawn twice. The client knows no larger number.
+const BUYERS: &str = "2000000000";
+/// Of the claims so many have to be accepted: otherwise it was cheap refusals that were measured.
+const ACCEPTED_SHARE: f64 = 0.99;
+/// They warm the server up and tell how many make up the wanted time, since the client counts claims, not seconds.
+const FIRST_CLAIMS: u64 = 20_000;
+
+/// The programs, and where their data goes; no server runs yet.
+#[derive(Debug)]
+pub struct Redis {
+    folder: PathBuf,
+    server: PathBuf,
+    bench: PathBuf,
+    cli: PathBuf,
+    /// Apart from the data, because the path of a socket must be short.
+    socket_folder: TempDir,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Claims {
+    pub accepted_per_second: f64,
+    pub p50: Duration,
+}
+
+impl Redis {
+    pub fn install(folder: &Path) -> anyhow::Result<Self> {
+        let server = require("redis-server", "redis-server")?;
+        let bench = require("redis-benchmark", "redis-tools")?;
+        let cli = require("redis-cli", "redis-tools")?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let socket_folder = tempfile::Builder::new().prefix("penstock-bench-").tempdir()?;
+        Ok(Self { folder: folder.canonicalize()?, server, bench, cli, socket_folder })
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.socket_folder.path().join("redis.sock")
+    }
+
+    /// On an empty data folder.
+    fn start(&self) -> anyhow::Result<Process> {
+        let data = self.folder.join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
+        }
+        fs::create_dir(&data).with_context(|| format!("cannot create {}", data.display()))?;
+        let mut command = Command::new(&self.server);
+        command.args(["--port", "0"]).arg("--unixsocket").arg(self.socket()).arg("--dir").arg(data);
+        // An answer leaves after the sync of its log. No snapshot and no rewriting of the log slows Redis down.
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        command.args(["--save", "", "--auto-aof-rewrite-percentage", "0"]);
+        command.arg("--logfile").arg(self.folder.join("redis.log"));
+        let mut server = Process::start("Redis", command, &self.folder.join("redis.err"))?;
+        server.wait_until(START_LIMIT, || UnixStream::connect(self.socket()).is_ok())?;
+        Ok(server)
+    }
+
+    /// Starts the server, lets so many clients claim units for about `time` after a warm-up, checks the result,
+    /// stops it. The client keeps to `core`, if there is one.
+    pub fn claim(&self, clients: usize, core: Option<usize>, time: Duration) -> anyhow::Result<Claims> {
+        let server = self.start()?;
+        let script = self.ask(&["SCRIPT", "LOAD", SCRIPT])?;
+        self.ask(&["SET", "stock", &UNITS.to_string()])?;
+        let first = self.run(&script, "early", clients, core, FIRST_CLAIMS)?;
+        let claims = (first.accepted_per_second * time.as_secs_f64()) as u64 + clients as u64;
+        let mut measured = self.run(&script, "buyer", clients, core, claims)?;
+        measured.accepted_per_second *= self.accepted_share(FIRST_CLAIMS + claims)?;
+        server.stop()?;
+        Ok(measured)
+    }
+
+    /// The crowds of two runs have nobody in common: the client may draw the same numbers again.
+    fn run(
+        &self,
+        script: &str,
+        crowd: &str,
+        clients: usize,
+        core: Option<usize>,
+        claims: u64,
+    ) -> anyhow::Result<Claims> {
+        let mut command = process::command(&self.bench, core);
+        command.arg("-s").arg(self.socket()).args(["-r", BUYERS, "--csv"]);
+        command.arg("-c").arg(clients.to_string()).arg("-n").arg(claims.to_string());
+        command
+            .args(["EVALSHA", script, "3", "stock", "buyers", "orders"])
+            .arg(format!("{crowd}-__rand_int__"));
+        let report = process::output(&mut command).context("redis-benchmark failed")?;
+        read_report(&report).with_context(|| format!("redis-benchmark reported no claims:\n{report}"))
+    }
+
+    /// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.
+    fn accepted_share(&self, claims: u64) -> anyhow::Result<f64> {
+        let number = |question: &[&str]| -> anyhow::Result<u64> {
+            let answer = self.ask(question)?;
+            answer.parse().with_context(|| format!("{question:?} was answered {answer:?}"))
+        };
+        let gone = UNITS.saturating_sub(number(&["GET", "stock"])?);
+        let (buyers, orders) = (number(&["SCARD", "buyers"])?, number(&["XLEN", "orders"])?);
+        ensure!(
+            gone == orders && gone == buyers,
+            "{gone} units are gone, but there are {orders} orders and {buyers} buyers"
+        );
+        let share = orders as f64 / claims as f64;
+        ensure!((ACCEPTED_SHARE..=1.0).contains(&share), "{orders} orders were made of {claims} claims");
+        Ok(share)
+    }
+
+    fn ask(&self, question: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.cli);
+        command.arg("-e").arg("-s").arg(self.socket()).args(question);
+        Ok(process::output(&mut command)?.trim().to_owned())
+    }
+}
+
+/// A line of names and a line of values, all in quotes.
+fn read_report(report: &str) -> Option<Claims> {
+    let fields = |line: &str| line.split(',').map(|field| field.trim_matches('"').to_owned()).collect();
+    let mut lines = report.lines().skip_while(|line| !line.starts_with("\"test\"")).map(fields);
+    let (names, values): (Vec<String>, Vec<String>) = (lines.next()?, lines.next()?);
+    let number = |name: &str| -> Option<f64> {
+        values.get(names.iter().position(|field| field == name)?)?.parse().ok()
+    };
+    let p50 = Duration::from_secs_f64(number("p50_latency_ms")? / 1000.0);
+    Some(Claims { accepted_per_second: number("rps")?, p50 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read() {
+        let names = r#""test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms""#;
+        let values = r#""EVALSHA 3d40 3 stock","13296.10","18.660","2.096","17.855","28.639""#;
+        let claims = read_report(&format!("{names}\n{values}\n")).unwrap();
+        assert_eq!(claims.accepted_per_second, 13_296.1);
+        assert_eq!(claims.p50, Duration::from_micros(17_855));
+        assert!(read_report("WARNING: no\n").is_none());
+        assert!(read_report(names).is_none());
+    }
+}
