@@ -1,27 +1,11 @@
-//! The report as one page that needs no other file: bars drawn as inline SVG.
+//! The figures as one page that needs no other file, each as bars beside its peers.
 
 use std::fmt::Write;
 
 use super::{Figure, Report};
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;\
-color:#1c2430;background:#fff}section{border-top:1px solid #d5dbe3;padding:1rem 0}h2{font-size:1.1rem;margin:0}\
-svg{width:100%;height:auto;margin:.5rem 0}text{font:13px system-ui,sans-serif;fill:currentColor}\
-.ours{fill:#1769aa}.theirs{fill:#9aa7b5}.met{color:#18794e}.missed{color:#b3261e}dl{display:grid;\
-grid-template-columns:max-content 1fr;gap:0 1rem;font-size:.85rem;color:#566170}dd{margin:0;overflow-wrap:anywhere}\
-@media(prefers-color-scheme:dark){body{color:#e3e8ee;background:#12161c}section{border-color:#333c47}\
-.met{color:#5bd29b}.missed{color:#ff8a80}dl{color:#9fabb8}}";
-
-const WIDTH: f64 = 700.0;
-const LABEL_HEIGHT: f64 = 18.0;
-const BAR_HEIGHT: f64 = 18.0;
-const ROW_HEIGHT: f64 = LABEL_HEIGHT + BAR_HEIGHT + 8.0;
+use crate::report::page::{self, BLUE, Bar, GREY, escape};
 
 pub(super) fn page(report: &Report) -> String {
-    let mut body = String::new();
-    for (name, figure) in report.figures() {
-        section(&mut body, name, figure);
-    }
     let machine = report.figures().find_map(|(_, figure)| figure.machine.as_ref());
     let machine = machine.map_or_else(String::new, |machine| {
         format!(
@@ -34,56 +18,60 @@ pub(super) fn page(report: &Report) -> String {
             machine.file_system
         )
     });
-    format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>Penstock: figures</title>\
-         <style>{STYLE}</style></head><body><h1>Penstock: figures</h1><p>{}</p>{body}</body></html>\n",
+    let mut body = format!(
+        "<header><h1>Penstock: figures</h1><p class=\"soft\">{}</p><p class=\"small soft\">Each value is the middle \
+         one of its rounds; the thin line goes from the least to the greatest.</p></header>",
         escape(&machine)
-    )
+    );
+    for (name, figure) in report.figures() {
+        section(&mut body, name, figure);
+    }
+    page::page("Penstock: figures", &body)
 }
 
-fn section(page: &mut String, name: &str, figure: &Figure) {
-    let (class, met) = if figure.met { ("met", "met") } else { ("missed", "not met") };
+fn section(body: &mut String, name: &str, figure: &Figure) {
+    let (class, met) = if figure.met { ("good", "met") } else { ("bad", "not met") };
     // Writing into a String does not fail.
     let _ = write!(
-        page,
+        body,
         "<section><h2>{}</h2><p>{} {}, ratio {} <span class=\"{class}\">({}: {met})</span></p>",
         escape(name),
-        figure.value,
+        number(figure.value),
         escape(figure.unit),
-        figure.ratio,
+        number(figure.ratio),
         escape(&figure.target),
     );
-    bars(page, name, figure);
-    page.push_str("<dl>");
+    body.push_str(&page::bars(&bars(figure)));
+    body.push_str("<details><summary>how it was measured</summary><dl class=\"facts\">");
     for (key, value) in &figure.detail {
-        let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(key), escape(&value.to_string()));
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let _ = write!(body, "<div><dt>{}</dt><dd>{}</dd></div>", escape(key), escape(&text));
     }
-    page.push_str("</dl></section>");
+    body.push_str("</dl></details></section>");
 }
 
-fn bars(page: &mut String, name: &str, figure: &Figure) {
-    let peers = figure.against.iter().map(|(peer, value)| (*peer, *value, "theirs"));
-    let rows: Vec<_> = std::iter::once((name, figure.value, "ours")).chain(peers).collect();
-    let longest = rows.iter().map(|(_, value, _)| *value).fold(f64::MIN_POSITIVE, f64::max);
-    let height = ROW_HEIGHT * rows.len() as f64;
-    let _ =
-        write!(page, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">", escape(name));
-    for (index, (label, value, class)) in rows.iter().enumerate() {
-        let top = ROW_HEIGHT * index as f64;
-        let width = (value / longest * WIDTH).max(1.0);
-        let _ = write!(
-            page,
-            "<text x=\"0\" y=\"{:.0}\">{}: {value}</text><rect class=\"{class}\" x=\"0\" y=\"{:.0}\" \
-             width=\"{width:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
-            top + LABEL_HEIGHT - 5.0,
-            escape(label),
-            top + LABEL_HEIGHT,
-        );
-    }
-    page.push_str("</svg>");
+/// A figure is rounded where it is made; large ones get their commas here.
+fn number(value: f64) -> String {
+    if value < 1000.0 { value.to_string() } else { page::rounded(value) }
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// Ours first, then the peers.
+fn bars(figure: &Figure) -> Vec<Bar> {
+    let [least, greatest] = figure.spread;
+    let shown = number(figure.value);
+    let (shown, spread) = if least < greatest {
+        let range = format!("{} to {}", number(least), number(greatest));
+        (format!("{shown} ({range})"), Some(figure.spread))
+    } else {
+        (shown, None)
+    };
+    let ours = Bar { label: "penstock".to_owned(), shown, value: figure.value, spread, colour: BLUE };
+    let peers = figure.against.iter().map(|(peer, value)| Bar {
+        label: (*peer).to_owned(),
+        shown: number(*value),
+        value: *value,
+        spread: None,
+        colour: GREY,
+    });
+    std::iter::once(ours).chain(peers).collect()
 }

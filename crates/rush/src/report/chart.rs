@@ -26,8 +26,8 @@ pub(super) enum Layer {
     Shade(Colour, Vec<(f64, f64)>),
     Line(Colour, Vec<(f64, f64)>),
     Dots(Colour, Vec<(f64, f64)>),
-    /// A dashed line across, with its name.
-    Level(f64, String),
+    /// A dashed line across.
+    Level(f64),
 }
 
 /// A moment, as a line from top to bottom with its name above.
@@ -136,17 +136,12 @@ impl Plot {
             .bold_line_style(colour(GRID).stroke_width(SCALE))
             .draw()?;
         for layer in &self.layers {
-            self.draw_layer::<X>(area, &mut chart, layer)?;
+            self.draw_layer::<X>(&mut chart, layer)?;
         }
         self.draw_marks::<X>(area, &chart)
     }
 
-    fn draw_layer<X>(
-        &self,
-        area: &Area<'_>,
-        chart: &mut Chart<'_, '_, X>,
-        layer: &Layer,
-    ) -> anyhow::Result<()>
+    fn draw_layer<X>(&self, chart: &mut Chart<'_, '_, X>, layer: &Layer) -> anyhow::Result<()>
     where
         X: AsRangedCoord<Value = f64>,
     {
@@ -165,14 +160,11 @@ impl Plot {
                 let style = colour(*fill).filled();
                 chart.draw_series(points.iter().map(|point| Circle::new(*point, 3 * SCALE, style)))?;
             }
-            Layer::Level(y, label) => {
+            Layer::Level(y) => {
                 let ends = [(self.x.start, *y), (self.x.end, *y)];
                 let style = colour(INK).stroke_width(SCALE);
                 let dash = 5 * SCALE;
                 chart.draw_series(DashedLineSeries::new(ends, dash, dash, style))?;
-                let (x_pixels, y_pixels) = chart.backend_coord(&(self.x.end, *y));
-                let style = font(INK).pos(Pos::new(HPos::Right, VPos::Bottom));
-                area.draw(&Text::new(label.clone(), (x_pixels - 4, y_pixels - 4), style))?;
             }
         }
         Ok(())

@@ -91,16 +91,18 @@ fn stock(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Re
         reach_at(&mut sold, gone, report.units as f64);
     }
     let most = highest(&sold).max(report.units as f64);
-    let level = Layer::Level(report.units as f64, counted(report.units, "unit"));
+    let level = Layer::Level(report.units as f64);
     let layers = vec![Layer::Shade(GREEN, down_to_zero(&sold)), level, Layer::Line(GREEN, sold)];
     let plot = over_time(report, stretches, "Units sold, over time".to_owned(), most * 1.12, layers);
+    let legend = [
+        (GREEN, "units sold so far".to_owned()),
+        (INK, format!("the {} on sale", counted(report.units, "unit"))),
+    ];
     Ok(Section {
         id: "stock",
         title: "How the stock went",
-        sentence: format!(
-            "Units sold so far; units that came back unpaid and were sold again count again.{about_part}"
-        ),
-        drawing: plot.svg()?,
+        sentence: format!("Units that came back unpaid and were sold again count again.{about_part}"),
+        drawing: page::legend(&legend) + &plot.svg()?,
     })
 }
 

@@ -13,11 +13,11 @@ const MAX_FINDINGS: usize = 3;
 /// The summary, without colours: it may go into a file.
 pub fn text(report: &Report) -> String {
     let mut text = String::new();
-    let details = if report.verdict.findings.is_empty() { 5 } else { 3 };
+    let (reasons, requests) = if report.verdict.findings.is_empty() { (3, 5) } else { (2, 3) };
     head(&mut text, report);
     people(&mut text, report);
-    refused(&mut text, report, details - 1);
-    latency(&mut text, report, details);
+    refused(&mut text, report, reasons);
+    latency(&mut text, report, requests);
     generator(&mut text, report);
     verdict(&mut text, &report.verdict);
     words::printable(&text)
@@ -51,43 +51,45 @@ fn people(text: &mut String, report: &Report) {
     let _ = writeln!(text, "{gone}; {answered}.");
     let _ = writeln!(
         text,
-        "{} of {} {} came, {} were let in, {} got a unit, {} gave up.",
+        "{} of {} {} came{}, {} got a unit, {} gave up.",
         thousands(people.came),
         thousands(people.buyers + people.bots),
         words::crowd(report),
-        thousands(people.admitted),
+        if_any(people.admitted, "were let in"),
         thousands(people.served),
         thousands(people.gave_up)
     );
-    let late = if orders.paid_late > 0 {
-        format!(
-            ", {} paid too late ({} to be refunded)",
-            thousands(orders.paid_late),
-            thousands(orders.refunds)
-        )
-    } else {
-        String::new()
-    };
     let _ = writeln!(
         text,
-        "Of {} {} were paid{late}, {} cancelled, {} left unpaid.",
+        "Of {} {} were paid{}{}{}, {} left unpaid.",
         counted(orders.accepted, "order"),
         thousands(orders.paid),
-        thousands(orders.cancelled),
+        if_any(orders.paid_late, "paid late"),
+        if_any(orders.refunds, "paid too late and to be refunded"),
+        if_any(orders.cancelled, "cancelled"),
         thousands(orders.walked_away)
     );
     if people.bots > 0 {
-        let (most, _) = words::most_frequent(&report.bots_refused, 1);
-        let mostly =
-            most.first().map_or_else(String::new, |(code, _)| format!(", mostly: {}", words::reason(code)));
-        let _ = writeln!(
-            text,
-            "{} came besides, {} got a unit; they were refused {} times{mostly}.",
-            counted(people.bots, "bot"),
-            thousands(people.bots_served),
-            thousands(report.bots_refused.values().sum()),
-        );
+        bots(text, report);
     }
+}
+
+/// What did not happen is left out.
+fn if_any(count: u64, what: &str) -> String {
+    if count > 0 { format!(", {} {what}", thousands(count)) } else { String::new() }
+}
+
+fn bots(text: &mut String, report: &Report) {
+    let (most, _) = words::most_frequent(&report.bots_refused, 1);
+    let mostly =
+        most.first().map_or_else(String::new, |(code, _)| format!(", mostly: {}", words::reason(code)));
+    let _ = writeln!(
+        text,
+        "{} of the {} got a unit; bots were refused {} times{mostly}.",
+        thousands(report.people.bots_served),
+        counted(report.people.bots, "bot"),
+        thousands(report.bots_refused.values().sum()),
+    );
 }
 
 fn refused(text: &mut String, report: &Report, most: usize) {
@@ -129,12 +131,12 @@ fn most_telling(kinds: Vec<(&str, Quantiles)>, most: usize) -> Vec<(&str, Quanti
 fn generator(text: &mut String, report: &Report) {
     let generator = &report.generator;
     let trust = generator.bottleneck.as_ref().map_or_else(
-        || "the generator kept up".to_owned(),
-        |bottleneck| format!("READ THE TIMES WITH CARE: {}", bottleneck.trim_end_matches('.')),
+        || ": the generator kept up.".to_owned(),
+        |bottleneck| format!(".\nREAD THE TIMES WITH CARE: {bottleneck}"),
     );
     let _ = writeln!(
         text,
-        "{}, {}/s, from {} over {}, {} % busy: {trust}.",
+        "{}, {}/s, from {} over {}, {} % busy{trust}",
         counted(report.requests, "request"),
         rounded(report.requests_per_second),
         counted(generator.threads, "thread"),

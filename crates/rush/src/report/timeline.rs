@@ -60,7 +60,8 @@ pub(super) fn whole(timeline: &[Slice], slice_ms: u64) -> Range<i64> {
     from..to + width_ms
 }
 
-/// Where nearly all is that `count` counts, with some room around; the whole run if that is not much less.
+/// The opening and where nearly all is that `count` counts, with some room around; the whole run if that is not
+/// much less.
 pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice) -> u64) -> Range<i64> {
     let whole = whole(timeline, slice_ms);
     let width_ms = width(slice_ms);
@@ -80,7 +81,7 @@ pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice)
             break;
         }
     }
-    let Some(from) = from else { return whole };
+    let Some(from) = from.map(|from| from.min(0).max(whole.start)) else { return whole };
     let missing = (MIN_CLOSE_UP_SLICES - (to - from) / width_ms).max(0) * width_ms;
     let room = ((to - from) / 8).max(width_ms);
     let close_up = (from - room).max(whole.start)..(to + room + missing).min(whole.end);
@@ -127,7 +128,7 @@ mod tests {
     fn a_close_up_shows_the_moment_and_some_room_around_it() {
         let timeline: Vec<_> = (-100..100).map(|at| slice(at * 100, u64::from(at == 3) * 200)).collect();
         assert_eq!(whole(&timeline, 100), -10_000..10_000);
-        assert_eq!(close_up(&timeline, 100, |slice| slice.sold), 200..1_600);
+        assert_eq!(close_up(&timeline, 100, |slice| slice.sold), -100..1_300);
     }
 
     #[test]

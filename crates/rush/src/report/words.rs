@@ -73,8 +73,7 @@ pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5
 /// The verdict as a sentence.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     if verdict.is_clean() {
-        return "Nobody was promised a unit that isn't there, and nobody lost one, got one twice, got too many, \
-                or got no answer."
+        return "Nobody was promised a unit that isn't there, lost one, got one twice, got too many or no answer."
             .to_owned();
     }
     let mut wrong: Vec<_> = counts(verdict)

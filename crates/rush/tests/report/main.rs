@@ -102,7 +102,8 @@ fn the_summary_of_a_broken_run_says_what_is_wrong() {
         &text,
         &[
             "NOT everybody got a yes or a no",
-            "2,000 bots came besides, 3 got a unit",
+            "3 of the 2,000 bots got a unit; bots were refused 56,626 times, mostly: came without a pass.",
+            "5 paid late, 2 paid too late and to be refunded",
             "READ THE TIMES WITH CARE: 3.1 % of the requests were sent late.",
             "It does NOT hold: 2 oversold, 1,300 unanswered, the server's own books don't add up.",
             "- Order 3 is in nobody's <books>.",
@@ -110,6 +111,13 @@ fn the_summary_of_a_broken_run_says_what_is_wrong() {
         ],
     );
     assert!(!text.contains("Nobody was") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.lines().count() <= 30, "{} lines:\n{text}", text.lines().count());
+}
+
+#[test]
+fn the_fullest_summary_of_a_clean_run_fits_on_a_screen_too() {
+    let text = report::text(&Report { verdict: sample::thirty_thousand().verdict, ..sample::broken() });
+    assert_has(&text, &["other reasons", "get a pass", "Nobody was"]);
     assert!(text.lines().count() <= 30, "{} lines:\n{text}", text.lines().count());
 }
 
