@@ -9,6 +9,9 @@ use crate::{
 };
 
 pub(super) const CONNECTIONS: usize = 64;
+const WARM_UP: Duration = Duration::from_secs(1);
+/// CPU time is steadier than rates are, so that many rounds say more than long ones.
+const MAX_MEASURED: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
@@ -82,12 +85,12 @@ pub(super) fn in_turn<S: Script, const CONTENDERS: usize>(
     rounds: usize,
     contenders: [Contender<'_, S>; CONTENDERS],
 ) -> anyhow::Result<[Costs; CONTENDERS]> {
-    let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
+    let measured = bench.options.measured().min(MAX_MEASURED);
     let mut costs = [const { Costs(Vec::new()) }; CONTENDERS];
     for _ in 0..rounds {
         for (contender, costs) in contenders.iter().zip(&mut costs) {
             let Contender { name, address, script, cpu, status } = *contender;
-            let run = Run { name, address, core: apart.generator, warm_up, measured };
+            let run = Run { name, address, core: apart.generator, warm_up: WARM_UP, measured };
             costs.0.push(bench.undisturbed(apart.places(), |_| {
                 let (cost, outcome, line) = run.measure(script(), cpu)?;
                 ensure_only(&outcome, status)?;
@@ -126,6 +129,10 @@ impl Costs {
     }
 }
 
+pub(super) fn hundredth(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
 pub(super) fn hundredths(values: &[f64]) -> Vec<f64> {
-    values.iter().map(|value| (value * 100.0).round() / 100.0).collect()
+    values.iter().copied().map(hundredth).collect()
 }

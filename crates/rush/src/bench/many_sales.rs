@@ -1,13 +1,13 @@
 //! `many_sales_cost_ratio`: server CPU for an accepted order while a thousand sales are open and orders go to all of
 //! them, against the same with one sale.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, thread, time::Duration};
 
 use anyhow::{Context, ensure};
 
 use super::{
     Bench, Figure, Report,
-    cpu::hundredths,
+    cpu::{hundredth, hundredths},
     median,
     places::Apart,
     server::{Server, ensure_only},
@@ -22,12 +22,16 @@ const CONNECTIONS: usize = 256;
 const UNITS: u32 = 1_000_000;
 const TARGET_RATIO: f64 = 1.2;
 
+/// How long settlement is watched after the orders.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// What one run came to.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     cpu_us: f64,
+    settling_cpu_us: f64,
     per_second: f64,
-    p99: Duration,
+    p99_ms: f64,
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
@@ -39,11 +43,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         one.push(sell(bench, 1, orders)?);
         many.push(sell(bench, SALES, orders)?);
     }
-    let cpu_us = |runs: &[Run]| runs.iter().map(|run| run.cpu_us).collect::<Vec<_>>();
-    let per_second =
-        |runs: &[Run]| median(&runs.iter().map(|run| run.per_second).collect::<Vec<_>>()).round();
-    let p99_ms =
-        |runs: &[Run]| median(&runs.iter().map(|run| run.p99.as_secs_f64() * 1e3).collect::<Vec<_>>());
+    let all = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).collect::<Vec<_>>();
+    let middle = |runs: &[Run], of: fn(&Run) -> f64| hundredth(median(&all(runs, of)));
     // Each round against its own neighbour: the machine may change its pace from one to the next.
     let ratios: Vec<f64> = many.iter().zip(&one).map(|(many, one)| many.cpu_us / one.cpu_us).collect();
     let figure = Figure::of(&ratios, "of one sale")
@@ -52,12 +53,14 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         .detail("sales", SALES)
         .detail("orders", orders)
         .detail("connections", CONNECTIONS)
-        .detail("cpu_us_per_order", hundredths(&cpu_us(&many)))
-        .detail("one_sale_cpu_us_per_order", hundredths(&cpu_us(&one)))
-        .detail("orders_per_second", per_second(&many))
-        .detail("one_sale_orders_per_second", per_second(&one))
-        .detail("p99_ms", hundredths(&[p99_ms(&many)]))
-        .detail("one_sale_p99_ms", hundredths(&[p99_ms(&one)]))
+        .detail("cpu_us_rounds", hundredths(&all(&many, |run| run.cpu_us)))
+        .detail("one_sale_cpu_us_rounds", hundredths(&all(&one, |run| run.cpu_us)))
+        .detail("orders_per_second", middle(&many, |run| run.per_second).round())
+        .detail("one_sale_orders_per_second", middle(&one, |run| run.per_second).round())
+        .detail("p99_ms", middle(&many, |run| run.p99_ms))
+        .detail("one_sale_p99_ms", middle(&one, |run| run.p99_ms))
+        .detail("settling_cpu_us", middle(&many, |run| run.settling_cpu_us))
+        .detail("one_sale_settling_cpu_us", middle(&one, |run| run.settling_cpu_us))
         .detail("rounds", hundredths(&ratios));
     bench.add(report, "many_sales_cost_ratio", figure);
     Ok(())
@@ -78,22 +81,43 @@ fn sell(bench: &mut Bench<'_>, sales: usize, orders: usize) -> anyhow::Result<Ru
         let outcome = load::run(&options, vec![scattered], |_| {})?;
         let cpu_seconds = server.cpu_seconds()? - before_seconds;
         ensure_only(&outcome, 201)?;
-        verify(&server, &sales, outcome.total.status(201))?;
-        server.stop()?;
         let run = Run {
             cpu_us: cpu_seconds * 1e6 / orders as f64,
+            settling_cpu_us: settle(&server)?,
             per_second: outcome.per_second(201),
-            p99: outcome.measured.accepted_latency.quantile(0.99),
+            p99_ms: outcome.measured.accepted_latency.quantile(0.99).as_secs_f64() * 1e3,
         };
+        verify(&server, &sales, outcome.total.status(201))?;
+        server.stop()?;
         let line = format!(
-            "{:>4} sales: {:.2} µs of CPU an order at {:.0} orders/s, p99 {:.2} ms; audit ok",
+            "{:>4} sales: {:.2} µs of CPU an order at {:.0} orders/s, p99 {:.2} ms; settling {:.2} µs; audit ok",
             sales.len(),
             run.cpu_us,
             run.per_second,
-            run.p99.as_secs_f64() * 1e3
+            run.p99_ms,
+            run.settling_cpu_us,
         );
         Ok((run, line))
     })
+}
+
+/// CPU for settling one decision, while nothing else happens. Settlement is paced, so that most is still to be done.
+fn settle(server: &Server) -> anyhow::Result<f64> {
+    let (before_settled, before_seconds) = (settled(server)?, server.cpu_seconds()?);
+    thread::sleep(SETTLING);
+    let cpu_seconds = server.cpu_seconds()? - before_seconds;
+    let decisions = settled(server)? - before_settled;
+    ensure!(decisions > 0, "nothing was settled in {SETTLING:?}");
+    Ok(cpu_seconds * 1e6 / decisions as f64)
+}
+
+/// The last settled decision.
+fn settled(server: &Server) -> anyhow::Result<u64> {
+    let mut metrics =
+        ureq::get(format!("http://{}/metrics", server.api.address)).call().context("no metrics")?;
+    let text = metrics.body_mut().read_to_string()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("penstock_settlement_position "));
+    Ok(value.context("no penstock_settlement_position in the metrics")?.trim().parse::<f64>()? as u64)
 }
 
 /// Fails unless exactly the accepted units are gone from all sales together and the audit is clean.

@@ -28,6 +28,7 @@ const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
 const PURITY: f64 = 0.98;
 const WARM_UP: Duration = Duration::from_millis(300);
 const MEASURED: Duration = Duration::from_secs(2);
+const QUICK_MEASURED: Duration = Duration::from_secs(1);
 /// What the gate gives on the order's way. The rest is decided by the ledger or answered beside that way.
 const GIVEN_BY_THE_GATE: [&str; 8] =
     ["sold_out", "not_open", "paused", "closed", "pass_required", "pass_invalid", "rate_limited", "busy"];
@@ -45,6 +46,7 @@ struct Case {
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let rounds = if bench.options.quick { 1 } else { 3 };
+    let measured = if bench.options.quick { QUICK_MEASURED } else { MEASURED };
     let apart = Apart::look()?;
     let mut costs: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     let servers: [(&[(&str, &str)], Prepare); 2] = [(&[], refusals_of_sales), (ONE_CLAIM_A_SECOND, busy)];
@@ -53,7 +55,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         let server = Server::start_with(&bench.options.server, &data, Some(apart.server), settings)?;
         let cases = prepare(&server)?;
         for case in cases.iter().cycle().take(cases.len() * rounds) {
-            let cost = bench.undisturbed(apart.places(), |_| refuse(&server, case, apart.generator))?;
+            let cost =
+                bench.undisturbed(apart.places(), |_| refuse(&server, case, apart.generator, measured))?;
             costs.entry(case.code).or_default().push(cost);
         }
         server.api.audit()?;
@@ -81,9 +84,8 @@ fn add(bench: &mut Bench<'_>, report: &mut Report, costs: &BTreeMap<&'static str
 }
 
 /// Server CPU of one refusal, in microseconds.
-fn refuse(server: &Server, case: &Case, core: usize) -> anyhow::Result<(f64, String)> {
-    let run =
-        Run { name: case.code, address: server.api.address, core, warm_up: WARM_UP, measured: MEASURED };
+fn refuse(server: &Server, case: &Case, core: usize, measured: Duration) -> anyhow::Result<(f64, String)> {
+    let run = Run { name: case.code, address: server.api.address, core, warm_up: WARM_UP, measured };
     let (cost, outcome, line) =
         run.measure(case.tape.readers(1, true).remove(0), &|| server.cpu_seconds())?;
     let (total, measured) = (&outcome.total, &outcome.measured);

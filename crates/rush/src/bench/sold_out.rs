@@ -20,7 +20,7 @@ const BUYERS: usize = 100_000;
 const TARGET_RATIO: f64 = 1.0;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
-    let rounds = if bench.options.quick { 3 } else { 5 };
+    let rounds = if bench.options.quick { 1 } else { 5 };
     let apart = Apart::look()?;
     let data = bench.fresh_folder("penstock")?;
     let server = Server::start(&bench.options.server, &data, Some(apart.server))?;
