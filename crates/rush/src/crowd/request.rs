@@ -135,3 +135,77 @@ fn address_of(buyer: &Buyer) -> [u8; 4] {
     let [.., b, c, d] = buyer.who.number.to_be_bytes();
     [10, b, c, d]
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        crowd::terms::{Gate, Identity, Who},
+        load::TokenSigner,
+        scenario::Mix,
+    };
+
+    fn terms() -> Terms {
+        let signer = Arc::new(TokenSigner::lasting(b"secret"));
+        Terms {
+            gate: Gate::default(),
+            mix: Mix::default(),
+            hold_seconds: 1.0,
+            burst_seconds: 0.0,
+            buyers: 10,
+            seed: 0xabc,
+            identity: Identity::Jwt { signer, prefix: "test-".to_owned() },
+        }
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    #[test]
+    fn an_order_has_its_token_key_pass_and_body() {
+        let (terms, mut buyer) = (terms(), Buyer::default());
+        buyer.become_new(Who { number: 5, is_bot: false }, false, &terms);
+        buyer.pass.push_str("the-pass");
+        let order = text(Writer::new("shop.example", "s1", 2, false).write(&buyer, Call::Order, &terms));
+        let expected = format!(
+            "POST /api/v1/sales/s1/orders HTTP/1.1\r\nHost: shop.example\r\nAuthorization: Bearer {}\r\n\
+             Idempotency-Key: rush-abc-p5-0\r\nPenstock-Pass: the-pass\r\nContent-Type: application/json\r\n\
+             Content-Length: 14\r\n\r\n{{\"quantity\":2}}",
+            buyer.token
+        );
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn people_have_addresses_of_their_own_and_bots_share_a_few() {
+        let terms = terms();
+        let mut writer = Writer::new("h", "s1", 1, true);
+        let mut address = |number, is_bot| {
+            let mut buyer = Buyer::default();
+            buyer.become_new(Who { number, is_bot }, false, &terms);
+            let look = text(writer.write(&buyer, Call::Look, &terms));
+            assert!(
+                look.starts_with("GET /api/v1/sales/s1 HTTP/1.1\r\n") && look.ends_with("\r\n\r\n"),
+                "{look}"
+            );
+            look.lines().find_map(|line| line.strip_prefix("X-Forwarded-For: ").map(str::to_owned)).unwrap()
+        };
+        assert_eq!(address(258, false), "10.0.1.2");
+        assert_eq!(address(3, true), address(19, true));
+        assert_ne!(address(3, true), address(4, true));
+    }
+
+    #[test]
+    fn a_pass_is_asked_for_with_what_there_is() {
+        let terms = terms();
+        let mut writer = Writer::new("h", "s1", 1, false);
+        let mut buyer = Buyer::default();
+        assert!(text(writer.write(&buyer, Call::Pass, &terms)).ends_with("\r\n\r\n{}"));
+        (buyer.challenge, buyer.answer, buyer.ticket) = ("c".to_owned(), 7, "t".to_owned());
+        let pass = text(writer.write(&buyer, Call::Pass, &terms));
+        assert!(pass.ends_with(r#"{"challenge":"c","answer":"7","ticket":"t"}"#), "{pass}");
+    }
+}

@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn the_latencies_of_accepted_and_refused_requests_are_kept_apart() {
         let mut tally = Tally::default();
-        let accepted = Answer { status: 201, body: b"", total_bytes: 0, closes: false, retry_after_seconds: None };
+        let accepted =
+            Answer { status: 201, body: b"", total_bytes: 0, closes: false, retry_after_seconds: None };
         tally.count(&accepted, took(8_000, 2_000));
         tally.count(&problem(b"?"), took(400, 100));
         let microseconds = |latency: &Latency| latency.quantile(0.5).as_micros();
