@@ -147,7 +147,7 @@ pub(crate) struct RushArgs {
     /// Bots that come besides, for each buyer
     #[arg(long, value_name = "F")]
     pub(crate) bots: Option<f64>,
-    /// What buyers do, in shares of one: looks, pays, pays_late, cancels, double_clicks; comes_back is a count
+    /// What buyers do, in shares of one: looks, pays, pays_late, cancels, presses_early, double_clicks; comes_back is a count
     #[arg(long, value_name = "pays=0.7,…")]
     pub(crate) mix: Option<String>,
     /// Connections to share [default: one for each buyer, as far as the system allows]

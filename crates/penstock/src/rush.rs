@@ -166,11 +166,12 @@ fn set(mix: &mut Mix, part: &str) -> anyhow::Result<()> {
         "pays" => mix.pays = value,
         "pays_late" => mix.pays_late = value,
         "cancels" => mix.cancels = value,
+        "presses_early" => mix.presses_early = value,
         "double_clicks" => mix.double_clicks = value,
         "comes_back" => mix.comes_back = value as u32,
         _ => {
             return Err(anyhow!(
-                "--mix has looks, pays, pays_late, cancels, double_clicks and comes_back, but no {name:?}"
+                "--mix has looks, pays, pays_late, cancels, presses_early, double_clicks and comes_back, but no {name:?}"
             ));
         }
     }

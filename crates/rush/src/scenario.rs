@@ -110,6 +110,8 @@ pub struct Mix {
     pub comes_back: u32,
     /// after so many seconds.
     pub comes_back_after_seconds: f64,
+    /// Of those who wait for the opening: can't wait, and press before it.
+    pub presses_early: f64,
     /// Press the button twice: the same key on two connections at once.
     pub double_clicks: f64,
 }
@@ -124,6 +126,7 @@ impl Default for Mix {
             thinks_seconds: [0.2, 1.5],
             comes_back: 0,
             comes_back_after_seconds: 1.0,
+            presses_early: 0.0,
             double_clicks: 0.0,
         }
     }
@@ -204,6 +207,7 @@ impl Scenario {
             ("mix.pays", mix.pays),
             ("mix.pays_late", mix.pays_late),
             ("mix.cancels", mix.cancels),
+            ("mix.presses_early", mix.presses_early),
             ("mix.double_clicks", mix.double_clicks),
         ] {
             ensure!((0.0..=1.0).contains(&share), "{name} is a share, from 0 to 1, not {share}");

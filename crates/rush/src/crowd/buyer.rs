@@ -3,6 +3,8 @@
 
 mod bot;
 mod purchase;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write as _;
 
@@ -28,6 +30,8 @@ const MAX_RENEWALS: u32 = 2;
 const RETRY_SECONDS: f64 = 1.0;
 /// A sale that is not open yet by the server's clock may be so any moment.
 const NOT_OPEN_SECONDS: [f64; 2] = [0.05, 2.0];
+/// Who can't wait presses so long before the opening at most.
+const MAX_HASTE_SECONDS: f64 = 1.5;
 /// How often one looks whether it is one's turn, and how often long before the opening.
 const PLACE_SECONDS: [f64; 2] = [1.0, 2.0];
 const EARLY_PLACE_SECONDS: [f64; 2] = [20.0, 30.0];
@@ -192,7 +196,12 @@ impl Buyer {
     pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &Terms) {
         let mut random = Rng::with_seed(seed_of(who, terms.seed));
         let finger_seconds = random.f64() * terms.burst_seconds;
-        let press_at = if in_burst { Moment::from_seconds(finger_seconds) } else { Moment::OPENING };
+        let is_hasty = terms.mix.presses_early > 0.0 && random.f64() < terms.mix.presses_early;
+        let press_at = match (in_burst, is_hasty) {
+            (true, true) => Moment::from_seconds(-random.f64() * MAX_HASTE_SECONDS),
+            (true, false) => Moment::from_seconds(finger_seconds),
+            (false, _) => Moment::OPENING,
+        };
         let emptied = |text: &mut String| {
             text.clear();
             std::mem::take(text)
