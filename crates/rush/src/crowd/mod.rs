@@ -186,7 +186,7 @@ fn progress(
 ) -> Progress {
     let mut progress = Progress {
         since_opening_seconds: clock.now().seconds(),
-        buyers: plan.crowd.buyers,
+        buyers: plan.crowd.buyers + arrivals::bots_of(&plan.crowd),
         units: plan.units,
         sold: stock.held(),
         sold_out_after_seconds: stock.gone_at().map(Moment::seconds),

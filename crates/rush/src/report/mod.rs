@@ -22,8 +22,9 @@ pub use text::text;
 pub struct Progress {
     /// Seconds since the opening; negative before it.
     pub since_opening_seconds: f64,
+    /// Buyers and bots who are to come,
     pub buyers: u64,
-    /// Buyers and bots who have come so far.
+    /// and who have come so far.
     pub came: u64,
     /// Got a pass, or were let into the sale by the waiting room.
     pub admitted: u64,
