@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::server::conn::http1;
+use hyper::{rt::Write as _, server::conn::http1};
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
@@ -143,7 +143,7 @@ impl Drop for Listed {
     }
 }
 
-pub(crate) fn http1() -> http1::Builder {
+fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .keep_alive(true)
@@ -157,45 +157,93 @@ pub(crate) fn http1() -> http1::Builder {
 
 /// How serving a connection came to its end.
 enum Served {
-    /// Hyper has done what there was to do.
-    ByHyper(hyper::Result<()>),
+    /// All is done that there was to do.
+    Done(hyper::Result<()>),
     /// The request did not arrive in time, and nobody has begun to answer it.
     Late,
     Cut,
 }
 
+/// What the lane could do without hyper.
+enum Alone {
+    Served(Served),
+    /// A request has come that hyper has to answer.
+    NeedsHyper,
+}
+
+/// What a connection shall do about what it is told.
+enum Obey {
+    GoOn,
+    /// Answer what is under way, then close.
+    Finish,
+    End(Served),
+}
+
 /// Serves a connection until the client or we end it.
-pub(crate) async fn serve(builder: http1::Builder, stream: TcpStream, entry: Entry, listed: Listed) {
+///
+/// Hyper comes in with the first request that is not the lane's own: most connections never need it, and those that
+/// wait for a sale to open take a sixth of the memory without it.
+pub(crate) async fn serve(stream: TcpStream, entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
-    let lane = Lane::new(stream, &entry);
     let tally = Arc::clone(&entry.tally);
-    let mut connection = builder.serve_connection(lane, entry);
-    let mut is_registered = false;
-    let mut is_finishing = false;
-    let served = poll_fn(|context| {
-        // The waker of a spawned task stays the same, so once is enough.
-        if !is_registered {
-            is_registered = true;
-            pulse.register(context.waker());
-        }
-        poll_served(&mut connection, &pulse, &mut is_finishing, context)
+    // The waker of a spawned task stays the same, so once is enough.
+    poll_fn(|context| {
+        pulse.register(context.waker());
+        Poll::Ready(())
     })
     .await;
+    let mut lane = Lane::new(stream, &entry);
+    let mut is_finishing = false;
+    let alone = poll_fn(|context| poll_alone(&mut lane, &pulse, &mut is_finishing, context)).await;
+    let (served, lane) = match alone {
+        Alone::Served(served) => (served, lane),
+        Alone::NeedsHyper => {
+            let mut connection = Box::new(http1().serve_connection(lane, entry));
+            let served =
+                poll_fn(|context| poll_served(&mut connection, &pulse, &mut is_finishing, context)).await;
+            (served, connection.into_parts().io)
+        }
+    };
     match served {
         // What hyper could not even parse, it refused by itself and no handler counted. Any other error
         // concerns this connection only, and its client knows better than we do.
-        Served::ByHyper(Err(error)) if error.is_parse() => {
+        Served::Done(Err(error)) if error.is_parse() => {
             tally.count(Outcome::Refused(Code::BadRequest));
             pulse.end_because(ConnectionEnd::Malformed);
         }
-        Served::ByHyper(_) => {}
+        Served::Done(_) => {}
         Served::Late => {
             tally.count(Outcome::Refused(Code::RequestTimeout));
-            connection.into_parts().io.refuse_late();
+            lane.refuse_late();
         }
-        Served::Cut => connection.into_parts().io.abandon(),
+        Served::Cut => lane.abandon(),
     }
     drop(listed);
+}
+
+fn poll_alone(
+    lane: &mut Lane,
+    pulse: &Pulse,
+    is_finishing: &mut bool,
+    context: &mut Context<'_>,
+) -> Poll<Alone> {
+    if !*is_finishing {
+        match lane.poll_alone(context) {
+            Poll::Ready(Ok(true)) => return Poll::Ready(Alone::NeedsHyper),
+            Poll::Ready(Ok(false)) => *is_finishing = true,
+            Poll::Ready(Err(_)) => return Poll::Ready(Alone::Served(Served::Done(Ok(())))),
+            Poll::Pending => {}
+        }
+    }
+    match obey(pulse, is_finishing) {
+        Obey::End(served) => return Poll::Ready(Alone::Served(served)),
+        Obey::GoOn | Obey::Finish => {}
+    }
+    if *is_finishing {
+        // Whether or not the client sees it: there is nothing more to say.
+        return Pin::new(lane).poll_shutdown(context).map(|_| Alone::Served(Served::Done(Ok(()))));
+    }
+    Poll::Pending
 }
 
 fn poll_served(
@@ -206,34 +254,43 @@ fn poll_served(
 ) -> Poll<Served> {
     loop {
         if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
-            return Poll::Ready(Served::ByHyper(ended));
+            return Poll::Ready(Served::Done(ended));
         }
-        // If a handler waits for the rest, it has just learnt of it and says so itself.
-        if pulse.is_late() && !pulse.is_handling() {
-            pulse.end_because(ConnectionEnd::Slow);
-            return Poll::Ready(Served::Late);
+        match obey(pulse, is_finishing) {
+            Obey::GoOn => return Poll::Pending,
+            Obey::Finish => Pin::new(&mut *connection).graceful_shutdown(),
+            Obey::End(served) => return Poll::Ready(served),
         }
-        match pulse.command() {
-            Command::Cut => {
-                pulse.end_because(ConnectionEnd::Cut);
-                return Poll::Ready(Served::Cut);
-            }
-            // What has come in since the sweep is still answered.
-            Command::Idle if !pulse.is_working() => {
-                pulse.end_because(ConnectionEnd::Idle);
-                return Poll::Ready(Served::Cut);
-            }
-            // Hyper would take a connection that waits for the lane's own claim for an idle one.
-            command @ (Command::Idle | Command::Finish) if !*is_finishing && !pulse.is_deciding() => {
-                *is_finishing = true;
-                pulse.end_because(match command {
-                    Command::Idle => ConnectionEnd::Idle,
-                    _ => ConnectionEnd::Drained,
-                });
-                Pin::new(&mut *connection).graceful_shutdown();
-            }
-            _ => return Poll::Pending,
+    }
+}
+
+/// Looks what the connection is told. `Finish` comes once.
+fn obey(pulse: &Pulse, is_finishing: &mut bool) -> Obey {
+    // If a handler waits for the rest, it has just learnt of it and says so itself.
+    if pulse.is_late() && !pulse.is_handling() {
+        pulse.end_because(ConnectionEnd::Slow);
+        return Obey::End(Served::Late);
+    }
+    match pulse.command() {
+        Command::Cut => {
+            pulse.end_because(ConnectionEnd::Cut);
+            Obey::End(Served::Cut)
         }
+        // What has come in since the sweep is still answered.
+        Command::Idle if !pulse.is_working() => {
+            pulse.end_because(ConnectionEnd::Idle);
+            Obey::End(Served::Cut)
+        }
+        // Hyper would take a connection that waits for the lane's own claim for an idle one.
+        command @ (Command::Idle | Command::Finish) if !*is_finishing && !pulse.is_deciding() => {
+            *is_finishing = true;
+            pulse.end_because(match command {
+                Command::Idle => ConnectionEnd::Idle,
+                _ => ConnectionEnd::Drained,
+            });
+            Obey::Finish
+        }
+        _ => Obey::GoOn,
     }
 }
 

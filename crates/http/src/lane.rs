@@ -12,7 +12,7 @@ mod answers;
 mod head;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -55,6 +55,8 @@ const MAX_PIECES: u32 = 8;
 thread_local! {
     /// Requests are read into it and most are answered from it, so an idle connection holds no buffer.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into());
+    /// Answers are written into it, and most leave at once, so that who waits for nothing holds no room for them.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +239,7 @@ impl Lane {
     fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(deciding) = &mut self.deciding else { return Poll::Ready(()) };
         let decided = ready!(deciding.decision.as_mut().poll(context));
+        self.make_room();
         let date = self.date.at(self.app.now());
         let outcome = match &decided {
             Ok((order, details)) => {
@@ -287,9 +290,27 @@ impl Lane {
         }
     }
 
+    /// Gets room for answers, if there is none.
+    fn make_room(&mut self) {
+        if self.answers.capacity() == 0 {
+            self.answers = SPARE.take();
+        }
+    }
+
+    /// Gives the room back: all answers are written.
+    fn give_room_back(&mut self) {
+        self.answers.clear();
+        if self.answers.capacity() > 0 {
+            let mut room = std::mem::take(&mut self.answers);
+            room.shrink_to(SCRATCH_BYTES);
+            SPARE.set(room);
+        }
+    }
+
     /// Takes the requests at the beginning of `bytes` that are ours, up to the first that the ledger has to decide;
     /// answers how many bytes they were. The mode tells what is to become of the rest.
     fn take_requests(&mut self, bytes: &[u8]) -> usize {
+        self.make_room();
         let mut done = 0;
         while done < bytes.len() {
             match self.judge(&bytes[done..]) {
@@ -392,7 +413,7 @@ impl Lane {
                 }
             }
         }
-        self.answers.clear();
+        self.give_room_back();
         self.is_stalled = false;
         Poll::Ready(Ok(()))
     }
@@ -417,6 +438,12 @@ impl Lane {
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
+    }
+
+    /// Serves without hyper as long as there is nothing for it. False: the connection is at its end.
+    pub(crate) fn poll_alone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let is_for_hyper = ready!(self.poll_open(context))?;
+        Poll::Ready(Ok(is_for_hyper && self.mode != Mode::Ended))
     }
 
     /// One step between two requests. True: there is something for hyper.

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     app::App,
-    connection::{Connections, Patience, http1, serve},
+    connection::{Connections, Patience, serve},
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
@@ -226,7 +226,7 @@ impl Worker {
             pulse: Arc::clone(&listed.pulse),
         };
         tokio::spawn(async move {
-            serve(http1(), stream, entry, listed).await;
+            serve(stream, entry, listed).await;
             drop((place, permit));
         });
     }
