@@ -14,6 +14,10 @@ use crate::{
     SaleState, SaleStatus, SaleTerms, Timestamp,
 };
 
+/// Orders of all sales for which room is made before they come: a thousand large sales must not take the memory of a
+/// thousand million orders, nor spread the orders they do get over so much of it.
+const MAX_IDLE_ROOM: usize = 1 << 22;
+
 /// All published sales with their stock, their orders and their idempotency keys.
 #[derive(Debug)]
 pub struct Book {
@@ -23,11 +27,14 @@ pub struct Book {
     /// The latest time seen. Time never runs backwards here, whatever the caller's clock does, so that a
     /// sale's holds come due in the order of their numbers.
     clock: Timestamp,
+    /// Orders for which the sales have room that is not used yet.
+    idle_room: usize,
 }
 
 impl Default for Book {
     fn default() -> Self {
-        Self { sales: HashMap::new(), position: 0, clock: Timestamp::from_millis(i64::MIN) }
+        let clock = Timestamp::from_millis(i64::MIN);
+        Self { sales: HashMap::new(), position: 0, clock, idle_room: 0 }
     }
 }
 
@@ -89,12 +96,16 @@ impl Book {
         self.position = decision.position;
         self.clock = self.clock.max(decision.at);
         if let Event::Published(terms) = &decision.event {
-            let known = self.sales.insert(terms.sale, SaleBook::new(*terms));
+            let sale = SaleBook::new(*terms, MAX_IDLE_ROOM.saturating_sub(self.idle_room));
+            self.idle_room += sale.idle_room();
+            let known = self.sales.insert(terms.sale, sale);
             assert!(known.is_none(), "{:?} was published twice", terms.sale);
         }
         let sale_id = decision.event.sale();
         let sale = self.sales.get_mut(&sale_id).unwrap_or_else(|| panic!("{sale_id:?} was never published"));
+        self.idle_room -= sale.idle_room();
         sale.apply(&decision.event, decision.at);
+        self.idle_room += sale.idle_room();
         sale.assert_invariants();
     }
 
@@ -285,5 +296,55 @@ impl Book {
 
     fn existing(&self, order: OrderId) -> Order {
         self.find(order, None).unwrap_or_else(|| panic!("{order} was just recorded"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BuyerId, KeyDigest};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn publish(book: &mut Book, number: u64) -> SaleId {
+        let sale = SaleId::from_random(number);
+        let terms = SaleTerms {
+            sale,
+            units: MAX_UNITS,
+            limit_per_buyer: 1,
+            opens_at: None,
+            closes_at: None,
+            hold_seconds: 60,
+        };
+        assert!(matches!(book.execute(Command::Publish(terms), NOW, &mut Vec::new()), Reply::Sale(Ok(_))));
+        sale
+    }
+
+    fn claim(book: &mut Book, sale: SaleId, number: u32) {
+        let name = number.to_string();
+        let buyer = BuyerId::of_subject(&name).unwrap();
+        let key = KeyDigest::of(name.as_bytes()).unwrap();
+        let claim = Command::Claim(Claim { sale, buyer, quantity: 1, key });
+        assert!(matches!(book.execute(claim, NOW, &mut Vec::new()), Reply::Verdict(Ok(_))));
+    }
+
+    #[test]
+    fn many_large_sales_share_the_room_that_is_made_ahead() {
+        let mut book = Book::default();
+        let sales: Vec<SaleId> = (1..=20).map(|number| publish(&mut book, number)).collect();
+        assert_eq!(book.idle_room, MAX_IDLE_ROOM);
+        // A sale that got none sells as well as any other.
+        let last = sales[sales.len() - 1];
+        assert_eq!(book.sales[&last].idle_room(), 0);
+        (0..1_000).for_each(|number| claim(&mut book, last, number));
+        assert_eq!(book.idle_room, MAX_IDLE_ROOM);
+        // Room that is used or given up is there for the next.
+        claim(&mut book, sales[0], 0);
+        assert_eq!(book.idle_room, MAX_IDLE_ROOM - 1);
+        book.execute(Command::Close(sales[0]), NOW, &mut Vec::new());
+        assert!(book.idle_room < MAX_IDLE_ROOM - 1);
+        publish(&mut book, 21);
+        assert_eq!(book.idle_room, MAX_IDLE_ROOM);
+        assert_eq!(Book::from_snapshot(book.snapshot()).idle_room, MAX_IDLE_ROOM);
     }
 }

@@ -13,8 +13,9 @@ use crate::{
 
 /// "No earlier order" in `Record::previous_of_buyer`.
 const NONE: u32 = u32::MAX;
-/// Room made at publishing, so that the tables of an ordinary sale never grow while it sells.
-const MAX_RESERVED_ORDERS: usize = 1 << 20;
+/// Orders of one sale for which room is made at publishing, so that the tables of an ordinary sale never grow while it
+/// sells.
+const MAX_ROOM: usize = 1 << 20;
 /// Up to this many orders a debug build recounts the whole sale after every command.
 const MAX_RECOUNTED_ORDERS: usize = 2048;
 
@@ -55,13 +56,15 @@ pub(super) struct SaleBook {
     by_key: HashTable<u32>,
     /// All holds before this number are over: holds of one sale come due in the order of their numbers.
     first_hold: u32,
+    /// So many orders there was room for from the beginning.
+    room: usize,
     hasher: DefaultHashBuilder,
 }
 
 impl SaleBook {
-    /// A sale with no units; its `Published` event brings them.
-    pub(super) fn new(terms: SaleTerms) -> Self {
-        let room = (terms.units as usize).min(MAX_RESERVED_ORDERS);
+    /// A sale with no units; its `Published` event brings them. It makes room for at most `max_room` orders.
+    pub(super) fn new(terms: SaleTerms, max_room: usize) -> Self {
+        let room = (terms.units as usize).min(MAX_ROOM).min(max_room);
         Self {
             terms,
             total: 0,
@@ -75,6 +78,7 @@ impl SaleBook {
             by_buyer: HashTable::with_capacity(room),
             by_key: HashTable::with_capacity(room),
             first_hold: 0,
+            room,
             hasher: DefaultHashBuilder::default(),
         }
     }
@@ -90,6 +94,11 @@ impl SaleBook {
             closed: self.closed,
             version: self.version,
         }
+    }
+
+    /// Room that was made and may still be used.
+    pub(super) fn idle_room(&self) -> usize {
+        if self.closed { 0 } else { self.room.saturating_sub(self.records.len()) }
     }
 
     pub(super) fn next_number(&self) -> u32 {
@@ -307,12 +316,13 @@ impl SaleBook {
         SaleSnapshot { status: self.status(), orders: orders.collect() }
     }
 
-    pub(super) fn from_snapshot(snapshot: SaleSnapshot) -> Self {
+    pub(super) fn from_snapshot(snapshot: SaleSnapshot, max_idle_room: usize) -> Self {
         let status = snapshot.status;
-        let mut sale = Self::new(status.terms);
-        sale.records.reserve(snapshot.orders.len());
-        sale.by_buyer.reserve(snapshot.orders.len(), |_| 0);
-        sale.by_key.reserve(snapshot.orders.len(), |_| 0);
+        let orders = snapshot.orders.len();
+        let mut sale = Self::new(status.terms, max_idle_room.saturating_add(orders));
+        sale.records.reserve(orders);
+        sale.by_buyer.reserve(orders, |_| 0);
+        sale.by_key.reserve(orders, |_| 0);
         for SnapshotOrder { order, key } in snapshot.orders {
             sale.insert(Record {
                 buyer: order.buyer,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Book, SaleBook};
+use super::{Book, MAX_IDLE_ROOM, SaleBook};
 use crate::{KeyDigest, Order, SaleStatus, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,13 @@ impl Book {
     /// If the snapshot breaks an invariant.
     pub fn from_snapshot(snapshot: BookSnapshot) -> Self {
         let BookSnapshot { position, clock, sales } = snapshot;
-        let sales = sales.into_iter().map(|sale| (sale.status.terms.sale, SaleBook::from_snapshot(sale)));
-        Self { sales: sales.collect(), position, clock }
+        let mut book = Self { position, clock, ..Self::default() };
+        for sale in sales {
+            let id = sale.status.terms.sale;
+            let sale = SaleBook::from_snapshot(sale, MAX_IDLE_ROOM.saturating_sub(book.idle_room));
+            book.idle_room += sale.idle_room();
+            book.sales.insert(id, sale);
+        }
+        book
     }
 }
