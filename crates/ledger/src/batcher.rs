@@ -12,6 +12,7 @@ use tokio::{runtime, sync::watch};
 
 use crate::{
     handle::Ledger,
+    niceness::set_niceness,
     port::{Clock, Committed, Engine, Feed, Health, Listener, SaleNews, Unavailable},
     queue::{Batch, Queue, deliver, refuse},
     stats::Counters,
@@ -19,7 +20,7 @@ use crate::{
 
 /// How long the writer waits before it tries again to bring its engine back.
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(1);
-#[cfg(target_os = "linux")]
+/// Everything waits for the writer, so it goes before whatever shares its core.
 const WRITER_NICENESS: i32 = -5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,18 +53,10 @@ pub fn start<E: Engine>(
     let (health, health_seen) = watch::channel(Health::Recovering);
     let writer = Writer { engine, queue: queue.clone(), counters: counters.clone(), health, clock, listener };
     std::thread::Builder::new().name("ledger-writer".into()).spawn(move || {
-        go_first();
+        set_niceness(WRITER_NICENESS);
         or_abort("the ledger's writer", || runtime.block_on(writer.run()));
     })?;
     Ok(Ledger::new(queue, feed, counters, health_seen))
-}
-
-/// Everything waits for the writer, so it goes before whatever shares its core. Only a privileged process may ask for
-/// that; for others it is as before.
-fn go_first() {
-    // Elsewhere it would be the priority of the whole process.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, WRITER_NICENESS);
 }
 
 /// Runs `work`; if it panics an invariant is broken, and the process ends rather than sell on or hang.

@@ -4,6 +4,7 @@ pub mod batcher;
 pub mod conformance;
 pub mod embedded;
 mod handle;
+mod niceness;
 mod port;
 mod queue;
 mod stats;

@@ -3,36 +3,29 @@
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::Ordering::Relaxed,
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
-    thread::JoinHandle,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use super::{error::JournalError, replay::replay, shared::Shared, snapshot};
-use crate::batcher::or_abort;
+use super::{aside::Aside, error::JournalError, replay::replay, shared::Shared, snapshot};
+use crate::niceness::set_niceness;
 
-/// Ends and joins its thread when it is dropped.
+/// Nobody waits for a snapshot, so those who serve somebody go first.
+const NICENESS: i32 = 15;
+
 #[derive(Debug)]
 pub(super) struct Compactor {
     shared: Arc<Shared>,
-    wake: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    aside: Aside,
 }
 
 impl Compactor {
     pub(super) fn start(shared: Arc<Shared>, compact_after: u64) -> io::Result<Self> {
-        let (wake, woken) = sync_channel(1);
         let work = {
             let shared = shared.clone();
-            move || run(&shared, compact_after, &woken)
+            move || run(&shared, compact_after)
         };
-        let thread = std::thread::Builder::new()
-            .name("ledger-compactor".into())
-            .spawn(move || or_abort("the ledger's compactor", work))?;
-        Ok(Self { shared, wake: Some(wake), thread: Some(thread) })
+        let aside = Aside::start("ledger-compactor", || set_niceness(NICENESS), work)?;
+        Ok(Self { shared, aside })
     }
 
     /// Called by the writer after each commit; it costs two loads.
@@ -40,10 +33,7 @@ impl Compactor {
         if head > self.shared.compact_at.load(Relaxed) {
             // Not again until the compactor has said when.
             self.shared.compact_at.store(u64::MAX, Relaxed);
-            if let Some(wake) = &self.wake {
-                // Full: it is awake already.
-                let _ = wake.try_send(());
-            }
+            self.aside.wake();
         }
     }
 }
@@ -51,11 +41,6 @@ impl Compactor {
 impl Drop for Compactor {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Relaxed);
-        self.wake = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic has ended the process before it got here.
-            drop(thread.join());
-        }
     }
 }
 
@@ -64,22 +49,20 @@ pub(super) fn next_compaction(snapshot_position: u64, snapshot_orders: u64, comp
     snapshot_position.saturating_add(compact_after.max(snapshot_orders))
 }
 
-fn run(shared: &Shared, compact_after: u64, woken: &Receiver<()>) {
-    while woken.recv().is_ok() {
-        let compact_at = match compact(shared) {
-            Ok((position, orders)) => {
-                tracing::info!(position, orders, "wrote a snapshot of the ledger");
-                next_compaction(position, orders, compact_after)
-            }
-            Err(JournalError::Stopping) => return,
-            Err(error) => {
-                // The journal still has everything; try again when it has grown further.
-                tracing::error!(%error, "could not write a snapshot of the ledger");
-                shared.head.load(Relaxed).saturating_add(compact_after)
-            }
-        };
-        shared.compact_at.store(compact_at, Relaxed);
-    }
+fn run(shared: &Shared, compact_after: u64) {
+    let compact_at = match compact(shared) {
+        Ok((position, orders)) => {
+            tracing::info!(position, orders, "wrote a snapshot of the ledger");
+            next_compaction(position, orders, compact_after)
+        }
+        Err(JournalError::Stopping) => return,
+        Err(error) => {
+            // The journal still has everything; try again when it has grown further.
+            tracing::error!(%error, "could not write a snapshot of the ledger");
+            shared.head.load(Relaxed).saturating_add(compact_after)
+        }
+    };
+    shared.compact_at.store(compact_at, Relaxed);
 }
 
 fn compact(shared: &Shared) -> Result<(u64, u64), JournalError> {

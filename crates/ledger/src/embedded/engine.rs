@@ -1,6 +1,7 @@
 //! The embedded engine proper: decide in memory, make durable, tell.
 
 use std::{
+    collections::HashMap,
     fs::File,
     sync::{
         Arc,
@@ -8,9 +9,10 @@ use std::{
     },
 };
 
-use penstock_domain::{Book, Command, Decision, Event, Timestamp};
+use penstock_domain::{Book, Command, Decision, Event, SaleId, Timestamp};
 
 use super::{
+    checkpointer::Checkpointer,
     compactor::{Compactor, next_compaction},
     error::JournalError,
     journal::Journal,
@@ -27,6 +29,7 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 pub(super) struct Embedded {
     pub(super) shared: Arc<Shared>,
     pub(super) compactor: Compactor,
+    pub(super) checkpointer: Checkpointer,
     pub(super) compact_after: u64,
     /// None until the first recovery, and again after a failure.
     pub(super) running: Option<Running>,
@@ -50,6 +53,7 @@ impl Engine for Embedded {
         };
         let committed = running.commit(commands, now, &self.shared)?;
         self.compactor.head_moved(running.book.position());
+        self.checkpointer.committed(&mut running.journal);
         self.running = Some(running);
         Ok(committed)
     }
@@ -102,17 +106,17 @@ impl Running {
 
     fn news_of(&self, decisions: &[Decision]) -> Vec<SaleNews> {
         let mut news: Vec<SaleNews> = Vec::new();
+        let mut places: HashMap<SaleId, usize> = HashMap::new();
         for decision in decisions {
             let sale = decision.event.sale();
-            let known = news.iter().position(|news| news.status.terms.sale == sale);
-            let index = known.unwrap_or_else(|| {
-                if let Some(status) = self.book.status(sale) {
-                    news.push(SaleNews { status, accepted: Vec::new() });
-                }
-                news.len() - 1
-            });
-            if let Event::Held { key, .. } = &decision.event {
-                news[index].accepted.push(*key);
+            let place = *places.entry(sale).or_insert(news.len());
+            if place == news.len()
+                && let Some(status) = self.book.status(sale)
+            {
+                news.push(SaleNews { status, accepted: Vec::new() });
+            }
+            if let (Event::Held { key, .. }, Some(news)) = (&decision.event, news.get_mut(place)) {
+                news.accepted.push(*key);
             }
         }
         news

@@ -10,8 +10,13 @@ use super::error::JournalError;
 /// Grows when an older program could misread the journal.
 pub(super) const VERSION: u32 = 1;
 const FILE_NAME: &str = "journal.db";
-/// Pages of the write-ahead log that are copied into the database together, by the commit that exceeds them.
-const CHECKPOINT_PAGES: u32 = 2_000;
+/// When the write-ahead log has about so many pages, it is copied into the database.
+const CHECKPOINT_PAGES: usize = 2_000;
+/// With so many the commit that exceeds them copies it, whoever waits.
+const MAX_LOG_PAGES: usize = 16 * CHECKPOINT_PAGES;
+const PAGE_BYTES: usize = 4_096;
+/// A commit changes the table's last page, the first of the database and one or the other besides.
+const PAGES_PER_COMMIT: usize = 3;
 /// Free room on disk that a recovery asks for before the ledger sells again.
 const PROBE_BYTES: u32 = 1 << 20;
 /// Records deleted along with one insertion. More than one, so that the journal shrinks while the sale goes on;
@@ -29,6 +34,8 @@ pub(super) struct Journal {
     connection: Connection,
     /// All records up to this position are deleted.
     forgotten: u64,
+    /// About so many pages were written to the log since it was copied.
+    log_pages: usize,
 }
 
 impl Journal {
@@ -39,7 +46,7 @@ impl Journal {
         let version = version(&connection)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.pragma_update(None, "wal_autocheckpoint", MAX_LOG_PAGES as u32)?;
         if version == 0 {
             connection.execute_batch(&format!(
                 "BEGIN;
@@ -49,7 +56,7 @@ impl Journal {
                  COMMIT;"
             ))?;
         }
-        Ok(Self { connection, forgotten: 0 })
+        Ok(Self { connection, forgotten: 0, log_pages: 0 })
     }
 
     /// Makes sure that everything a reader sees is on the disk, and that there is room to go on.
@@ -70,6 +77,7 @@ impl Journal {
 
     /// Appends a record and returns when it is durable. Records up to `forget` may go.
     pub(super) fn append(&mut self, last: u64, record: &[u8], forget: u64) -> Result<(), JournalError> {
+        self.log_pages += record.len() / PAGE_BYTES + PAGES_PER_COMMIT;
         if forget <= self.forgotten {
             return insert(&self.connection, last, record);
         }
@@ -84,6 +92,19 @@ impl Journal {
         if deleted < FORGOTTEN_PER_COMMIT as usize {
             self.forgotten = forget;
         }
+        Ok(())
+    }
+
+    pub(super) fn is_log_long(&self) -> bool {
+        self.log_pages >= CHECKPOINT_PAGES
+    }
+
+    /// Copies into the database what it lacks of the log. If no reader needs the log, the next commit writes where it
+    /// began.
+    pub(super) fn begin_log_afresh(&mut self) -> Result<(), JournalError> {
+        self.log_pages = 0;
+        // That somebody else copies just now, or that a reader is in the way, is no error: there is a next time.
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         Ok(())
     }
 }

@@ -4,6 +4,8 @@
 //! the newest snapshot and the records after it. After a failed write the book in memory is ahead of the disk: it
 //! is thrown away and rebuilt from what is durable. ADR 0002 says why the journal is an SQLite database.
 
+mod aside;
+mod checkpointer;
 mod compactor;
 mod engine;
 mod error;
@@ -28,8 +30,8 @@ use penstock_domain::BookSnapshot;
 pub use error::OpenError;
 
 use self::{
-    compactor::Compactor, engine::Embedded, error::JournalError, feed::JournalFeed, journal::Journal,
-    shared::Shared,
+    checkpointer::Checkpointer, compactor::Compactor, engine::Embedded, error::JournalError,
+    feed::JournalFeed, journal::Journal, shared::Shared,
 };
 use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
 
@@ -70,7 +72,8 @@ pub fn open(
     let shared = Arc::new(Shared { folder: folder.clone(), ..Shared::default() });
     let compactor = Compactor::start(shared.clone(), compact_after).map_err(unusable)?;
     let feed = Arc::new(JournalFeed::new(shared.clone()));
-    let engine = Embedded { shared, compactor, compact_after, running: None, _lock: lock };
+    let checkpointer = Checkpointer::start(folder.clone()).map_err(unusable)?;
+    let engine = Embedded { shared, compactor, checkpointer, compact_after, running: None, _lock: lock };
     batcher::start(engine, feed, batcher, clock, listener).map_err(unusable)
 }
 

@@ -1,0 +1,107 @@
+//! The checkpointer: a thread that copies the journal's write-ahead log into its database while the writer goes on.
+//! The writer only copies what came meanwhile, and then its log begins afresh.
+//!
+//! A commit that copies the whole log by itself keeps all others waiting for as long as the disk takes to write
+//! several megabytes.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU8,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+use super::{aside::Aside, error::JournalError, journal::Journal};
+
+/// The second time it copies what came during the first, so that there is little left for the writer.
+const ROUNDS: usize = 2;
+
+const RESTING: u8 = 0;
+const COPYING: u8 = 1;
+/// The rest is the writer's.
+const COPIED: u8 = 2;
+
+#[derive(Debug)]
+pub(super) struct Checkpointer {
+    state: Arc<AtomicU8>,
+    aside: Aside,
+}
+
+impl Checkpointer {
+    pub(super) fn start(folder: PathBuf) -> io::Result<Self> {
+        let state = Arc::new(AtomicU8::new(RESTING));
+        let seen = Arc::clone(&state);
+        let work = move || {
+            if let Err(error) = copy(&folder) {
+                // The writer copies all of it then, and if it can't either, the log has everything still.
+                tracing::warn!(%error, "the journal's log could not be copied beside the writer");
+            }
+            seen.store(COPIED, Release);
+        };
+        Ok(Self { state, aside: Aside::start("ledger-log", || {}, work)? })
+    }
+
+    /// Called by the writer after each commit; it nearly always costs a load.
+    pub(super) fn committed(&self, journal: &mut Journal) {
+        match self.state.load(Acquire) {
+            RESTING if journal.is_log_long() => {
+                self.state.store(COPYING, Relaxed);
+                self.aside.wake();
+            }
+            COPIED => {
+                if let Err(error) = journal.begin_log_afresh() {
+                    tracing::warn!(%error, "the rest of the journal's log could not be copied");
+                }
+                self.state.store(RESTING, Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn copy(folder: &std::path::Path) -> Result<(), JournalError> {
+    // Opened each time: it costs little beside the copying, and nothing is kept that a failure could have spoiled.
+    let mut journal = Journal::open(folder)?;
+    (0..ROUNDS).try_for_each(|_| journal.begin_log_afresh())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn the_log_begins_afresh_while_the_writer_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        let checkpointer = Checkpointer::start(folder.path().to_owned()).unwrap();
+        let record = vec![7; 100_000];
+        let mut position = 0;
+        let mut commit = |journal: &mut Journal| {
+            position += 1;
+            journal.append(position, &record, 0).unwrap();
+            checkpointer.committed(journal);
+        };
+        while !journal.is_log_long() {
+            commit(&mut journal);
+        }
+        while checkpointer.state.load(Acquire) != COPIED {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let log = || fs::metadata(folder.path().join("journal.db-wal")).unwrap().len();
+        // This one finds it copied; those after it write where the first ones wrote.
+        commit(&mut journal);
+        let length = log();
+        for _ in 0..10 {
+            commit(&mut journal);
+        }
+        assert_eq!(log(), length);
+        assert_eq!(checkpointer.state.load(Acquire), RESTING);
+    }
+}
