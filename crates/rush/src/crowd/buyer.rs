@@ -6,8 +6,6 @@ mod purchase;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
-
 use fastrand::Rng;
 
 use super::{
@@ -121,23 +119,9 @@ pub(super) enum Role {
     Replays,
 }
 
-#[derive(Debug)]
-pub(super) struct Buyer {
-    pub(super) who: Who,
-    pub(super) role: Role,
-    pub(super) state: State,
-    pub(super) token: String,
-    pub(super) ticket: String,
-    pub(super) challenge: String,
-    pub(super) answer: u64,
-    pub(super) pass: String,
-    /// The id of the order that was accepted under the present key; empty if none was.
-    pub(super) order: String,
-    random: Rng,
-    /// Somebody has come and not left yet.
-    pub(super) is_here: bool,
-    in_burst: bool,
-    press_at: Moment,
+/// How it has gone for somebody so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Course {
     /// Answers to the present request that are still to come.
     awaited: u32,
     tries: u32,
@@ -158,6 +142,26 @@ pub(super) struct Buyer {
     attempts: u32,
 }
 
+#[derive(Debug)]
+pub(super) struct Buyer {
+    pub(super) who: Who,
+    pub(super) role: Role,
+    pub(super) state: State,
+    pub(super) token: String,
+    pub(super) ticket: String,
+    pub(super) challenge: String,
+    pub(super) answer: u64,
+    pub(super) pass: String,
+    /// The id of the order that was accepted under the present key; empty if none was.
+    pub(super) order: String,
+    /// Somebody has come and not left yet.
+    pub(super) is_here: bool,
+    random: Rng,
+    in_burst: bool,
+    press_at: Moment,
+    course: Course,
+}
+
 impl Default for Buyer {
     fn default() -> Self {
         Self {
@@ -170,23 +174,11 @@ impl Default for Buyer {
             answer: 0,
             pass: String::new(),
             order: String::new(),
-            random: Rng::with_seed(0),
             is_here: false,
+            random: Rng::with_seed(0),
             in_burst: false,
             press_at: Moment::OPENING,
-            awaited: 0,
-            tries: 0,
-            breaks: 0,
-            renewals: 0,
-            returns: 0,
-            orders: 0,
-            sent_with_key: 0,
-            in_doubt: false,
-            had_answer: false,
-            has_unit: false,
-            pays_late: false,
-            promised: 0,
-            attempts: 0,
+            course: Course::default(),
         }
     }
 }
@@ -194,45 +186,35 @@ impl Default for Buyer {
 impl Buyer {
     /// Makes somebody new of this one, and keeps its buffers.
     pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &Terms) {
-        let mut random = Rng::with_seed(seed_of(who, terms.seed));
-        let finger_seconds = random.f64() * terms.burst_seconds;
-        let is_hasty = terms.mix.presses_early > 0.0 && random.f64() < terms.mix.presses_early;
-        let press_at = match (in_burst, is_hasty) {
-            (true, true) => Moment::from_seconds(-random.f64() * MAX_HASTE_SECONDS),
+        (self.who, self.role, self.state) = (who, Role::of(who), State::default());
+        for text in [&mut self.ticket, &mut self.challenge, &mut self.pass, &mut self.order] {
+            text.clear();
+        }
+        terms.write_token(who, &mut self.token);
+        self.random = Rng::with_seed(seed_of(who, terms.seed));
+        let finger_seconds = self.random.f64() * terms.burst_seconds;
+        let is_hasty = terms.mix.presses_early > 0.0 && self.random.f64() < terms.mix.presses_early;
+        self.press_at = match (in_burst, is_hasty) {
+            (true, true) => Moment::from_seconds(-self.random.f64() * MAX_HASTE_SECONDS),
             (true, false) => Moment::from_seconds(finger_seconds),
             (false, _) => Moment::OPENING,
         };
-        let emptied = |text: &mut String| {
-            text.clear();
-            std::mem::take(text)
-        };
-        *self = Self {
-            who,
-            role: Role::of(who),
-            token: emptied(&mut self.token),
-            ticket: emptied(&mut self.ticket),
-            challenge: emptied(&mut self.challenge),
-            pass: emptied(&mut self.pass),
-            order: emptied(&mut self.order),
-            random,
-            is_here: true,
-            in_burst,
-            press_at,
-            ..Self::default()
-        };
-        terms.write_token(who, &mut self.token);
+        (self.is_here, self.in_burst, self.course) = (true, in_burst, Course::default());
     }
 
     /// The key of the present order.
-    pub(super) fn write_key(&self, seed: u64, key: &mut Vec<u8>) {
-        let kind = if self.who.is_bot { "b" } else { "p" };
-        // Writing into memory does not fail.
-        let _ = write!(key, "rush-{seed:x}-{kind}{}-{}", self.who.number, self.orders);
+    pub(super) fn write_key(&self, terms: &Terms, key: &mut Vec<u8>) {
+        let mut digits = itoa::Buffer::new();
+        key.extend_from_slice(terms.key_prefix.as_bytes());
+        key.push(if self.who.is_bot { b'b' } else { b'p' });
+        key.extend_from_slice(digits.format(self.who.number).as_bytes());
+        key.push(b'-');
+        key.extend_from_slice(digits.format(self.course.orders).as_bytes());
     }
 
-    fn key(&self, seed: u64) -> String {
+    fn key(&self, terms: &Terms) -> String {
         let mut key = Vec::new();
-        self.write_key(seed, &mut key);
+        self.write_key(terms, &mut key);
         String::from_utf8(key).unwrap_or_default()
     }
 
@@ -255,19 +237,19 @@ impl Buyer {
 
     /// A new request: what was counted for the last one starts again.
     fn begin(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
-        (self.tries, self.breaks) = (0, 0);
+        (self.course.tries, self.course.breaks) = (0, 0);
         self.ask(call, scene)
     }
 
     fn ask(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
         self.state = State::Asking(call);
-        self.awaited = 1;
+        self.course.awaited = 1;
         if call == Call::Order {
-            scene.findings.repeated += u64::from(self.sent_with_key > 0);
-            self.sent_with_key += 1;
+            scene.findings.repeated += u64::from(self.course.sent_with_key > 0);
+            self.course.sent_with_key += 1;
         }
         if matches!(call, Call::Pay | Call::Cancel) {
-            scene.findings.set_end(self.promised, End::Unknown);
+            scene.findings.set_end(self.course.promised, End::Unknown);
         }
         Next::Send(call)
     }
@@ -276,7 +258,7 @@ impl Buyer {
         if at <= scene.now {
             return self.begin(call, scene);
         }
-        (self.tries, self.breaks) = (0, 0);
+        (self.course.tries, self.course.breaks) = (0, 0);
         self.state = State::Asking(call);
         Next::Wait(at)
     }
@@ -339,11 +321,11 @@ impl Buyer {
         if self.role != Role::Person {
             return self.attack(scene);
         }
-        let is_first = self.sent_with_key == 0 && self.returns == 0;
+        let is_first = self.course.sent_with_key == 0 && self.course.returns == 0;
         let next = self.begin(Call::Order, scene);
         if is_first && self.random.f64() < scene.terms.mix.double_clicks {
-            self.awaited = 2;
-            self.sent_with_key += 1;
+            self.course.awaited = 2;
+            self.course.sent_with_key += 1;
             scene.findings.repeated += 1;
             return Next::SendTwice(Call::Order);
         }
@@ -351,7 +333,7 @@ impl Buyer {
     }
 
     fn answered(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
-        self.awaited = self.awaited.saturating_sub(1);
+        self.course.awaited = self.course.awaited.saturating_sub(1);
         if call == Call::Order {
             return self.ordered(reply, scene);
         }
@@ -428,8 +410,8 @@ impl Buyer {
 
     /// Gets anew what is not good any more, unless that has happened too often.
     fn renew(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
-        self.renewals += 1;
-        if self.renewals > MAX_RENEWALS {
+        self.course.renewals += 1;
+        if self.course.renewals > MAX_RENEWALS {
             return self.turned_away(scene);
         }
         self.pass.clear();
@@ -440,10 +422,10 @@ impl Buyer {
     }
 
     fn first_answer(&mut self, scene: &mut Scene<'_>) {
-        if !self.had_answer && !self.who.is_bot {
+        if !self.course.had_answer && !self.who.is_bot {
             scene.findings.first_answer(scene.now);
         }
-        self.had_answer = true;
+        self.course.had_answer = true;
     }
 
     fn refused(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
@@ -451,7 +433,7 @@ impl Buyer {
             // A page that can't be seen keeps nobody from buying.
             return self.prepare(scene);
         }
-        if self.attempts > 0 && call == Call::Pass {
+        if self.course.attempts > 0 && call == Call::Pass {
             return self.attempted(scene);
         }
         if reply.asks_for_patience() {
@@ -467,7 +449,7 @@ impl Buyer {
             (Code::SOLD_OUT, _) => self.told_sold_out(scene),
             (Code::NOT_OPEN | Code::PAUSED, _) => {
                 let [least, most] = NOT_OPEN_SECONDS;
-                let seconds = (least * f64::from(1_u32 << self.tries.min(10))).min(most);
+                let seconds = (least * f64::from(1_u32 << self.course.tries.min(10))).min(most);
                 let seconds = seconds * (0.5 + self.random.f64());
                 self.try_again(call, scene.now.plus_seconds(seconds), scene)
             }
@@ -489,8 +471,8 @@ impl Buyer {
 
     /// "Busy", "too many requests" and the like.
     fn try_again(&mut self, call: Call, at: Moment, scene: &mut Scene<'_>) -> Next {
-        self.tries += 1;
-        if self.tries > MAX_TRIES {
+        self.course.tries += 1;
+        if self.course.tries > MAX_TRIES {
             scene.findings.gave_up += u64::from(!self.who.is_bot);
             return self.give_up(call, scene);
         }
@@ -506,9 +488,9 @@ impl Buyer {
     }
 
     fn unanswered(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
-        self.awaited = self.awaited.saturating_sub(1);
-        self.in_doubt |= call == Call::Order && self.order.is_empty();
-        if self.awaited > 0 {
+        self.course.awaited = self.course.awaited.saturating_sub(1);
+        self.course.in_doubt |= call == Call::Order && self.order.is_empty();
+        if self.course.awaited > 0 {
             return Next::Listen;
         }
         if call == Call::Order && self.role != Role::Person {
@@ -517,8 +499,8 @@ impl Buyer {
         if call == Call::Order && !self.order.is_empty() {
             return self.decide(scene);
         }
-        self.breaks += 1;
-        if self.breaks > MAX_BREAKS {
+        self.course.breaks += 1;
+        if self.course.breaks > MAX_BREAKS {
             scene.findings.unanswered += 1;
             if call == Call::Look {
                 return self.prepare(scene);
@@ -526,7 +508,8 @@ impl Buyer {
             return self.give_up(call, scene);
         }
         self.state = State::Asking(call);
-        let seconds = BREAK_SECONDS * f64::from(1_u32 << (self.breaks - 1)) * (0.5 + self.random.f64());
+        let seconds =
+            BREAK_SECONDS * f64::from(1_u32 << (self.course.breaks - 1)) * (0.5 + self.random.f64());
         Next::Wait(scene.now.plus_seconds(seconds))
     }
 
@@ -538,11 +521,11 @@ impl Buyer {
 
     fn told_sold_out(&mut self, scene: &mut Scene<'_>) -> Next {
         self.first_answer(scene);
-        if self.returns >= scene.terms.mix.comes_back {
+        if self.course.returns >= scene.terms.mix.comes_back {
             return self.leave(scene);
         }
-        self.returns += 1;
-        (self.tries, self.breaks, self.renewals) = (0, 0, 0);
+        self.course.returns += 1;
+        (self.course.tries, self.course.breaks, self.course.renewals) = (0, 0, 0);
         self.new_order();
         let seconds = scene.terms.mix.comes_back_after_seconds * (0.8 + 0.4 * self.random.f64());
         Next::Wait(scene.now.plus_seconds(seconds))
@@ -550,9 +533,9 @@ impl Buyer {
 
     /// What comes next is another order, with another key.
     fn new_order(&mut self) {
-        self.orders += 1;
-        self.sent_with_key = 0;
-        self.in_doubt = false;
+        self.course.orders += 1;
+        self.course.sent_with_key = 0;
+        self.course.in_doubt = false;
         self.order.clear();
     }
 
@@ -563,10 +546,10 @@ impl Buyer {
     }
 
     fn leave(&mut self, scene: &mut Scene<'_>) -> Next {
-        if self.in_doubt {
+        if self.course.in_doubt {
             self.doubt(scene);
         }
-        scene.findings.left_unanswered += u64::from(!self.had_answer && !self.who.is_bot);
+        scene.findings.left_unanswered += u64::from(!self.course.had_answer && !self.who.is_bot);
         Next::Leave
     }
 }

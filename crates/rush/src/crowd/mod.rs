@@ -82,6 +82,7 @@ impl Plan {
             burst_seconds: self.arrivals.burst_seconds,
             buyers: self.crowd.buyers,
             seed: self.seed,
+            key_prefix: format!("rush-{:x}-", self.seed),
             identity: self.identity.clone(),
         }
     }

@@ -17,7 +17,8 @@ pub(super) struct Writer {
     host: String,
     /// `/api/v1/sales/ID`.
     sale: String,
-    order_body: String,
+    /// What ends an order, from the end of its last varying line on.
+    order_end: String,
     forwarded_addresses: bool,
     body: Vec<u8>,
     request: Vec<u8>,
@@ -41,10 +42,14 @@ struct PassBody<'a> {
 
 impl Writer {
     pub(super) fn new(host: &str, sale: &str, quantity: u32, forwarded_addresses: bool) -> Self {
+        let order_body = format!(r#"{{"quantity":{quantity}}}"#);
         Self {
             host: host.to_owned(),
             sale: format!("/api/v1/sales/{sale}"),
-            order_body: format!(r#"{{"quantity":{quantity}}}"#),
+            order_end: format!(
+                "\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{order_body}",
+                order_body.len()
+            ),
             forwarded_addresses,
             body: Vec::new(),
             request: Vec::new(),
@@ -80,7 +85,7 @@ impl Writer {
         }
         if call == Call::Order {
             request.extend_from_slice(b"\r\nIdempotency-Key: ");
-            buyer.write_key(terms.seed, request);
+            buyer.write_key(terms, request);
             if !buyer.pass.is_empty() {
                 request.extend_from_slice(b"\r\nPenstock-Pass: ");
                 request.extend_from_slice(buyer.pass.as_bytes());
@@ -89,6 +94,10 @@ impl Writer {
         if self.forwarded_addresses {
             let [a, b, c, d] = address_of(buyer);
             let _ = write!(request, "\r\nX-Forwarded-For: {a}.{b}.{c}.{d}");
+        }
+        if call == Call::Order {
+            request.extend_from_slice(self.order_end.as_bytes());
+            return request;
         }
         if !body.is_empty() {
             request.extend_from_slice(b"\r\nContent-Type: application/json");
@@ -104,7 +113,6 @@ impl Writer {
     fn write_body(&mut self, buyer: &Buyer, call: Call, terms: &Terms) {
         self.body.clear();
         match call {
-            Call::Order => self.body.extend_from_slice(self.order_body.as_bytes()),
             Call::Challenge => self.body.extend_from_slice(br#"{"kind":"pow"}"#),
             Call::Pass => {
                 let has_challenge = !buyer.challenge.is_empty();
@@ -121,7 +129,7 @@ impl Writer {
                     let _ = serde_json::to_writer(&mut self.body, &body);
                 }
             }
-            Call::Look | Call::Ticket | Call::Place | Call::Pay | Call::Cancel => {}
+            Call::Look | Call::Ticket | Call::Place | Call::Order | Call::Pay | Call::Cancel => {}
         }
     }
 }
@@ -156,6 +164,7 @@ mod tests {
             burst_seconds: 0.0,
             buyers: 10,
             seed: 0xabc,
+            key_prefix: "rush-abc-".to_owned(),
             identity: Identity::Jwt { signer, prefix: "test-".to_owned() },
         }
     }

@@ -31,19 +31,19 @@ impl Buyer {
     }
 
     fn is_another(&self) -> bool {
-        self.role == Role::Replays && (1..=REPLAYS_AS_ANOTHER).contains(&self.attempts)
+        self.role == Role::Replays && (1..=REPLAYS_AS_ANOTHER).contains(&self.course.attempts)
     }
 
     /// The next attempt; the first one sets how many there will be.
     pub(super) fn attack(&mut self, scene: &mut Scene<'_>) -> Next {
-        let left = match (self.attempts, self.role) {
+        let left = match (self.course.attempts, self.role) {
             (0, Role::Person) => 0,
             (0, Role::Skips) => SKIPS,
             (0, Role::Hammers) => self.random.u32(HAMMERS),
             (0, Role::Replays) => REPLAYS,
             (attempts, _) => attempts - 1,
         };
-        self.attempts = left;
+        self.course.attempts = left;
         if left == 0 {
             return self.leave(scene);
         }
@@ -63,7 +63,7 @@ impl Buyer {
 
     fn skip(&mut self, scene: &mut Scene<'_>) -> Next {
         self.pass.clear();
-        match self.attempts % 3 {
+        match self.course.attempts % 3 {
             0 => self.begin(Call::Order, scene),
             1 => {
                 self.pass.push_str(MADE_UP_PASS);
@@ -80,7 +80,7 @@ impl Buyer {
 
     /// An attempt to order was answered, or never will be.
     pub(super) fn attempted(&mut self, scene: &mut Scene<'_>) -> Next {
-        if self.in_doubt {
+        if self.course.in_doubt {
             self.doubt(scene);
         }
         let got_one = !self.order.is_empty();
@@ -89,7 +89,7 @@ impl Buyer {
         }
         if got_one {
             let over_at = scene.now.plus_seconds(scene.terms.hold_seconds);
-            scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.promised)));
+            scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.course.promised)));
         }
         if self.role == Role::Skips {
             self.state = State::Attacking;

@@ -17,12 +17,12 @@ impl Buyer {
         if reply.is_yes() {
             self.accept(reply, scene);
         } else if reply.leaves_doubt() {
-            self.in_doubt = true;
+            self.course.in_doubt = true;
         } else if !reply.asks_for_patience() {
             // Whatever was sent under this key before, it was not accepted.
-            self.in_doubt = false;
+            self.course.in_doubt = false;
         }
-        if self.awaited > 0 {
+        if self.course.awaited > 0 {
             return Next::Listen;
         }
         match (self.order.is_empty(), self.role) {
@@ -34,25 +34,25 @@ impl Buyer {
 
     fn accept(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
         let Some((id, quantity)) = answers::order(reply.body) else {
-            self.in_doubt = true;
+            self.course.in_doubt = true;
             return;
         };
-        self.in_doubt = false;
+        self.course.in_doubt = false;
         if self.order == id {
             return;
         }
-        let key = self.key(scene.terms.seed);
+        let key = self.key(scene.terms);
         if self.order.is_empty() {
             self.order = id.clone();
-            self.promised = scene.findings.promised.len();
+            self.course.promised = scene.findings.promised.len();
         } else {
             let contradiction = format!("The key {key} was answered with {} and with {id}.", self.order);
             scene.findings.contradictions.push(contradiction);
         }
         let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
         let promised = Promised { buyer, token, key, order: id, quantity, end: End::WalkedAway };
-        scene.findings.promise(promised, self.who.is_bot, !self.has_unit);
-        self.has_unit = true;
+        scene.findings.promise(promised, self.who.is_bot, !self.course.has_unit);
+        self.course.has_unit = true;
         self.first_answer(scene);
     }
 
@@ -69,9 +69,9 @@ impl Buyer {
             return self.ask_at(scene.now.plus_seconds(thinks_seconds), Call::Cancel, scene);
         }
         let over_at = scene.now.plus_seconds(scene.terms.hold_seconds);
-        scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.promised)));
+        scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.course.promised)));
         if roll < mix.pays + mix.cancels + mix.pays_late {
-            self.pays_late = true;
+            self.course.pays_late = true;
             let late_seconds = self.between(LATE_SECONDS);
             return self.ask_at(over_at.plus_seconds(late_seconds), Call::Pay, scene);
         }
@@ -80,8 +80,8 @@ impl Buyer {
 
     /// A payment or a cancellation was carried out.
     pub(super) fn settled(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
-        let quantity = i64::from(scene.findings.quantity(self.promised));
-        let end = match (call, self.pays_late) {
+        let quantity = i64::from(scene.findings.quantity(self.course.promised));
+        let end = match (call, self.course.pays_late) {
             (Call::Cancel, _) => {
                 scene.findings.fresh.held -= quantity;
                 End::Cancelled
@@ -92,7 +92,7 @@ impl Buyer {
             }
             (_, false) => End::Paid,
         };
-        scene.findings.set_end(self.promised, end);
+        scene.findings.set_end(self.course.promised, end);
         self.after_order(scene)
     }
 
@@ -111,19 +111,19 @@ impl Buyer {
             (_, Call::Cancel) => End::WalkedAway,
             _ => End::Unknown,
         };
-        scene.findings.set_end(self.promised, end);
-        if !self.pays_late {
-            scene.findings.fresh.held -= i64::from(scene.findings.quantity(self.promised));
+        scene.findings.set_end(self.course.promised, end);
+        if !self.course.pays_late {
+            scene.findings.fresh.held -= i64::from(scene.findings.quantity(self.course.promised));
         }
         self.after_order(scene)
     }
 
     pub(super) fn doubt(&mut self, scene: &mut Scene<'_>) {
-        self.in_doubt = false;
+        self.course.in_doubt = false;
         // Nothing is accepted from somebody whose token is made up.
         if scene.terms.is_known(self.who) {
             let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
-            scene.findings.doubtful.push(Doubtful { buyer, token, key: self.key(scene.terms.seed) });
+            scene.findings.doubtful.push(Doubtful { buyer, token, key: self.key(scene.terms) });
         }
     }
 }

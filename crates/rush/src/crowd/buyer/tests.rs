@@ -28,7 +28,16 @@ fn stage(gate: Gate, change: impl FnOnce(&mut Mix)) -> Stage {
     change(&mut mix);
     let identity =
         Identity::Jwt { signer: Arc::new(TokenSigner::lasting(b"secret")), prefix: "test-".to_owned() };
-    let terms = Terms { gate, mix, hold_seconds: 60.0, burst_seconds: 2.0, buyers: 100, seed: 7, identity };
+    let terms = Terms {
+        gate,
+        mix,
+        hold_seconds: 60.0,
+        burst_seconds: 2.0,
+        buyers: 100,
+        seed: 7,
+        key_prefix: "rush-7-".to_owned(),
+        identity,
+    };
     Stage {
         terms,
         findings: Findings::default(),
@@ -81,7 +90,7 @@ impl Stage {
     }
 
     fn key(&self) -> String {
-        self.buyer.key(self.terms.seed)
+        self.buyer.key(&self.terms)
     }
 
     fn end(&self) -> End {
