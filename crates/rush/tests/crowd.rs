@@ -215,6 +215,20 @@ fn a_closed_loop_lets_everybody_come_over_a_few_connections() {
 }
 
 #[test]
+fn a_server_that_closes_after_every_answer_is_served_as_well() {
+    let (address, log) = serve(|_, _| {
+        Does::Answers(409, "Connection: close\r\n", r#"{"status":409,"code":"sold_out"}"#.to_owned())
+    });
+    let mut plan = plan(address, 200);
+    plan.crowd.connections = 4;
+    plan.arrivals = Arrivals::default();
+    let outcome = run(&plan);
+    assert_eq!(orders(&log).len(), 200);
+    assert_eq!((outcome.refused["sold_out"], outcome.generator.connections_lost), (200, 0));
+    assert_eq!(outcome.orders.repeated, 0);
+}
+
+#[test]
 fn a_double_click_that_gets_two_orders_is_noticed() {
     let (address, log) = serve(|seen, orders_before| match seen.is_order() {
         true => order(&format!("o{orders_before}")),

@@ -26,6 +26,8 @@ const BREAK_SECONDS: f64 = 0.2;
 const MAX_RENEWALS: u32 = 2;
 /// Where nobody says how long to wait.
 const RETRY_SECONDS: f64 = 1.0;
+/// Nobody waits longer than this at a time, whatever is asked.
+const MAX_RETRY_SECONDS: f64 = 60.0;
 /// A sale that is not open yet by the server's clock may be so any moment.
 const NOT_OPEN_SECONDS: [f64; 2] = [0.05, 2.0];
 /// Who can't wait presses so long before the opening at most.
@@ -437,7 +439,7 @@ impl Buyer {
             return self.attempted(scene);
         }
         if reply.asks_for_patience() {
-            let seconds = reply.retry_after_seconds.map_or(RETRY_SECONDS, f64::from);
+            let seconds = reply.retry_after_seconds.map_or(RETRY_SECONDS, f64::from).min(MAX_RETRY_SECONDS);
             let jitter_seconds = self.random.f64() * (seconds / 2.0).max(RETRY_SECONDS / 4.0);
             return self.try_again(call, scene.now.plus_seconds(seconds + jitter_seconds), scene);
         }

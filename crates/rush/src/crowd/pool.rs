@@ -17,6 +17,8 @@ use super::{Moment, buyer::Call};
 /// So many connections of a thread are being opened at a time: a server's backlog is not endless.
 const MAX_CONNECTING: usize = 128;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How often more are opened while there is time before the opening.
+const PACE_SECONDS: f64 = 0.01;
 /// After a failure nothing is opened for a moment.
 const BACKOFF_SECONDS: f64 = 0.1;
 /// A connection that is closed sooner was not wanted.
@@ -41,7 +43,10 @@ pub(super) type BuyersConnection = Connection<UnderWay>;
 struct Slot {
     connection: Option<BuyersConnection>,
     is_open: bool,
+    /// Since when it is being opened, or open.
     since: Moment,
+    /// An answer has come over it.
+    has_served: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +60,8 @@ pub(super) struct Pool {
     to_open: VecDeque<usize>,
     connecting: usize,
     open: usize,
+    /// The first are opened at this moment, the last at the other: who has time does not come in one throng.
+    opening: [Moment; 2],
     /// Not before this moment.
     open_next_at: Moment,
     last_open_at: Moment,
@@ -78,8 +85,9 @@ pub(super) fn allowed_connections(wanted: usize) -> usize {
 }
 
 impl Pool {
+    /// All of them are to be open halfway to the opening.
     pub(super) fn new(address: SocketAddr, first: usize, connections: usize, now: Moment) -> Self {
-        let slot = |_| Slot { connection: None, is_open: false, since: now };
+        let slot = |_| Slot { connection: None, is_open: false, since: now, has_served: false };
         Self {
             address,
             first,
@@ -88,6 +96,7 @@ impl Pool {
             to_open: (0..connections).collect(),
             connecting: 0,
             open: 0,
+            opening: [now, Moment(now.0 / 2).max(now)],
             open_next_at: now,
             last_open_at: now,
         }
@@ -100,15 +109,31 @@ impl Pool {
         address.is_loopback().then_some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)))
     }
 
-    /// Begins to open what is not open, a bounded number at a time.
-    pub(super) fn open_some(&mut self, registry: &Registry, now: Moment) {
-        while self.connecting < MAX_CONNECTING && now >= self.open_next_at {
+    /// How many should be open by now.
+    fn wanted(&self, now: Moment) -> usize {
+        let [start, end] = self.opening;
+        if now >= end {
+            return self.slots.len();
+        }
+        let share = now.since(start).as_secs_f64() / end.since(start).as_secs_f64();
+        (self.slots.len() as f64 * share) as usize + 1
+    }
+
+    fn is_behind(&self, now: Moment) -> bool {
+        self.slots.len() - self.to_open.len() < self.wanted(now)
+    }
+
+    /// Begins to open what is not open, a bounded number at a time; without haste if nobody waits for one.
+    pub(super) fn open_some(&mut self, registry: &Registry, now: Moment, has_line: bool) {
+        let may_open = |pool: &Self| pool.connecting < MAX_CONNECTING && now >= pool.open_next_at;
+        while may_open(self) && (has_line || self.is_behind(now)) {
             let Some(index) = self.to_open.pop_front() else { return };
             let begun = BuyersConnection::begin(self.address, self.source(index), registry, Token(index));
             let Some(slot) = self.slots.get_mut(index) else { return };
             match begun {
                 Ok(connection) => {
-                    *slot = Slot { connection: Some(connection), is_open: false, since: now };
+                    *slot =
+                        Slot { connection: Some(connection), is_open: false, since: now, has_served: false };
                     self.connecting += 1;
                 }
                 Err(_) => {
@@ -120,8 +145,10 @@ impl Pool {
     }
 
     /// When connections may be opened again, if some are to be.
-    pub(super) fn opens_next_at(&self) -> Option<Moment> {
-        (!self.to_open.is_empty() && self.connecting < MAX_CONNECTING).then_some(self.open_next_at)
+    pub(super) fn opens_next_at(&self, now: Moment) -> Option<Moment> {
+        let can_open = !self.to_open.is_empty() && self.connecting < MAX_CONNECTING;
+        let paced = if self.is_behind(now) { now } else { now.plus_seconds(PACE_SECONDS) };
+        can_open.then(|| self.open_next_at.max(paced))
     }
 
     /// A connection that was being opened has news: whether it can be used now. Errors mean that it is lost.
@@ -162,7 +189,11 @@ impl Pool {
         }
     }
 
-    pub(super) fn give_back(&mut self, index: usize) {
+    /// An answer has come over a connection.
+    pub(super) fn served(&mut self, index: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.has_served = true;
+        }
         self.free.push_back(index);
     }
 
@@ -183,7 +214,8 @@ impl Pool {
         } else {
             self.connecting = self.connecting.saturating_sub(1);
         }
-        if !slot.is_open || (under_way.is_none() && now.since(slot.since) < YOUNG) {
+        let is_unwanted = !slot.has_served && under_way.is_none() && now.since(slot.since) < YOUNG;
+        if !slot.is_open || is_unwanted {
             self.open_next_at = now.plus_seconds(BACKOFF_SECONDS);
         }
         slot.is_open = false;

@@ -133,7 +133,7 @@ impl Worker<'_> {
             let now = self.seat.clock.now();
             let has_more_due = self.work(now);
             self.pump(now);
-            self.seat.pool.open_some(self.seat.poll.registry(), now);
+            self.seat.pool.open_some(self.seat.poll.registry(), now, !self.line.is_empty());
             self.take_solved(now);
             self.look_after(now);
             if self.is_over(now) {
@@ -172,7 +172,7 @@ impl Worker<'_> {
     fn patience(&mut self, now: Moment) -> anyhow::Result<Duration> {
         let Seat { schedule, pool, .. } = &self.seat;
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let next = [timer, schedule.next_at(), schedule.begins_at(now), pool.opens_next_at()];
+        let next = [timer, schedule.next_at(), schedule.begins_at(now), pool.opens_next_at(now)];
         let next = next.into_iter().flatten().chain([self.tell_at]).min().unwrap_or(now);
         if next <= now {
             return Ok(Duration::ZERO);
@@ -309,10 +309,10 @@ impl Worker<'_> {
             }
             (received, Some((buyer, next, now))) => {
                 self.under_way -= 1;
-                match received {
-                    Ok(_) => self.seat.pool.give_back(index),
+                self.seat.pool.served(index);
+                if received.is_err() {
                     // The server said that it closes after its answer, which is its right.
-                    Err(_) => self.lose(index, now),
+                    self.lose(index, now);
                 }
                 self.follow(buyer, next, now, now);
                 self.pump(now);

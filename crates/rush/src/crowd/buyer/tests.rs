@@ -264,6 +264,21 @@ fn a_sale_that_is_not_open_by_the_servers_clock_is_asked_again_soon() {
 }
 
 #[test]
+fn who_cannot_wait_presses_before_the_opening_and_again_after_it() {
+    let mut stage = stage(Gate::default(), |mix| mix.presses_early = 1.0);
+    let next = stage.come(Who { number: 3, is_bot: false }, true);
+    let (_, mut next) = stage.wait(next);
+    assert!(stage.now < Moment::OPENING);
+    while stage.now < Moment::OPENING {
+        assert_eq!(next, Next::Send(Call::Order));
+        let refused = stage.refuse(409, "not_open");
+        next = stage.wait(refused).1;
+    }
+    assert_eq!(next, Next::Send(Call::Order));
+    assert_eq!(stage.findings.gave_up, 0);
+}
+
+#[test]
 fn a_double_click_has_one_order() {
     let mut stage = stage(Gate::default(), |mix| mix.double_clicks = 1.0);
     assert_eq!(stage.come_late(), Next::SendTwice(Call::Order));
