@@ -19,8 +19,6 @@ use crate::{
 /// Shorter secrets can be guessed by trying; RFC 7518 asks for as much for HS256.
 const GOOD_SECRET_BYTES: usize = 32;
 const GOOD_TOKEN_BYTES: usize = 16;
-/// What a first burst finds; from then on the limit follows what is measured.
-const INITIAL_IN_FLIGHT: u32 = 1_024;
 
 pub(crate) fn http(
     config: &Config,
@@ -111,7 +109,9 @@ fn gate(config: &Config) -> GateOptions {
         in_flight: SheddingOptions {
             min: limits.in_flight_min,
             max: limits.in_flight_max,
-            initial: INITIAL_IN_FLIGHT,
+            // A first burst is let in whole: most of it is refused by the ledger in a moment, which is better than to
+            // be told to come back. A load that lasts brings the limit down within a second.
+            initial: limits.in_flight_max,
             target_latency: Duration::from_millis(limits.target_latency_milliseconds),
         },
     }

@@ -53,7 +53,7 @@ struct Node {
 impl Node {
     /// Opens the folder and everything in it, and listens. Recovery goes on in the background.
     async fn start(config: &Config, demo: bool) -> anyhow::Result<Self> {
-        descriptors::allow_for(config.http.max_connections);
+        let max_connections = descriptors::allow_for(config.http.max_connections);
         let folder = DataFolder::open(&config.data)?;
         let clock = clock::system();
         let (told, secrets) = watch::channel(secrets::load(&config.identity, &config.data)?);
@@ -61,6 +61,7 @@ impl Node {
             tokio::spawn(secrets::watch_folder(config.data.clone(), told));
         }
         let mut http = options::http(config, secrets, clock.clone())?;
+        http.max_connections = max_connections;
         let demo = if demo {
             Some(Demo::prepare(&mut http, &config.data)?)
         } else {

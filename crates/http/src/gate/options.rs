@@ -97,7 +97,7 @@ impl Default for GateOptions {
             in_flight: SheddingOptions {
                 min: 16,
                 max: 32_768,
-                initial: 1_024,
+                initial: 32_768,
                 target_latency: Duration::from_millis(50),
             },
         }
