@@ -1,6 +1,7 @@
 //! Finds proofs of work beside the event loops, so that no request waits for one.
 
 use std::{
+    collections::VecDeque,
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, PoisonError,
@@ -64,7 +65,7 @@ pub(super) struct Handle {
     sender: SyncSender<Job>,
     outbox: Arc<Outbox>,
     /// Puzzles the queue had no room for.
-    backlog: std::collections::VecDeque<Job>,
+    backlog: VecDeque<Job>,
 }
 
 #[derive(Clone)]
@@ -85,7 +86,7 @@ impl Solvers {
     }
 
     pub(super) fn handle(&self, outbox: Arc<Outbox>) -> Handle {
-        Handle { sender: self.sender.clone(), outbox, backlog: std::collections::VecDeque::new() }
+        Handle { sender: self.sender.clone(), outbox, backlog: VecDeque::new() }
     }
 }
 

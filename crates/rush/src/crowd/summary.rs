@@ -10,6 +10,7 @@ use super::{
     desk::Stock,
     findings::{Doubtful, End, Findings, Promised},
     tally::Tally,
+    timeline::Timeline,
     worker::Done,
 };
 
@@ -55,19 +56,16 @@ pub struct Outcome {
 pub(super) fn summarise(plan: &Plan, done: Vec<Done>, stock: &Stock, names: &Names) -> Outcome {
     let mut findings = Findings::default();
     let mut tally = Tally::default();
-    let mut timeline = None;
+    let mut timeline: Option<Timeline> = None;
     let mut connections = 0;
     for done in done {
         findings.add(done.findings);
         tally.add(&done.tally);
         connections += done.connections;
-        timeline = Some(match timeline {
-            None => done.timeline,
-            Some(mut timeline) => {
-                super::timeline::Timeline::add(&mut timeline, done.timeline);
-                timeline
-            }
-        });
+        match &mut timeline {
+            None => timeline = Some(done.timeline),
+            Some(timeline) => timeline.add(done.timeline),
+        }
     }
     let (slice_ms, timeline) = timeline.map(|timeline| timeline.report(names)).unwrap_or_default();
     Outcome {

@@ -155,7 +155,8 @@ impl Tally {
 
     /// Bars of growing width; empty ones at both ends are left out.
     pub(super) fn histogram(&self) -> Vec<Bar> {
-        let ends = (-2..=4).flat_map(|power| BARS.iter().map(move |bar| bar * 10_f64.powi(power)));
+        // Ten microseconds and up; dividing keeps the ends as round as they are written.
+        let ends = (-2..=4).flat_map(|power| BARS.iter().map(move |bar| bar * 1e3 / 10_f64.powi(3 - power)));
         let mut bars: Vec<_> = ends.map(|up_to_ms| Bar { up_to_ms, count: 0 }).collect();
         for (latency, count) in self.order_latency().recorded() {
             let milliseconds = milliseconds(latency);
@@ -172,7 +173,7 @@ impl Tally {
 }
 
 pub(super) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
+    duration.as_nanos() as f64 / 1e6
 }
 
 fn quantiles(latency: &Latency) -> Quantiles {

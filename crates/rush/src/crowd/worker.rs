@@ -291,9 +291,8 @@ impl Worker<'_> {
     /// A connection has something to say.
     fn hear(&mut self, index: usize, scratch: &mut [u8]) {
         let Seat { pool, desk, clock, .. } = &mut self.seat;
-        match pool.is_open(index) {
-            true => {}
-            false => return self.check(index),
+        if !pool.is_open(index) {
+            return self.check(index);
         }
         let Some(connection) = pool.get(index) else { return };
         let mut heard = None;
