@@ -4,7 +4,8 @@
 //!
 //! The limit follows the measured latency, window by window: it is cut when the mean is over the target, and grows
 //! when the target is met and the limit was nearly reached. It doesn't seek the lowest latency: what commits in
-//! groups does more the more is under way, up to the point where the answers come too late.
+//! groups does more the more is under way, up to the point where the answers come too late. When nobody has come for a
+//! while, what was measured is of another rush, and the limit begins again.
 
 use std::{
     sync::{
@@ -37,6 +38,8 @@ pub struct Shedding {
     limit: AtomicU32,
     in_flight: AtomicU32,
     window: Window,
+    /// The window and its samples at the last look for quiet.
+    seen: AtomicU64,
 }
 
 /// What is measured between two decisions. All of it is only a measurement: a sample that comes while the window
@@ -58,7 +61,7 @@ impl Shedding {
         let options = SheddingOptions { min, max: options.max.max(min), ..options };
         Self {
             options,
-            limit: AtomicU32::new(options.initial.clamp(options.min, options.max)),
+            limit: AtomicU32::new(options.first_limit()),
             in_flight: AtomicU32::new(0),
             window: Window {
                 number: AtomicU32::new(0),
@@ -67,6 +70,17 @@ impl Shedding {
                 latency_micros: AtomicU64::new(0),
                 most_in_flight: AtomicU32::new(0),
             },
+            seen: AtomicU64::new(0),
+        }
+    }
+
+    /// To be called now and then: begins again if nobody has come between two calls. The burst of the next sale is not
+    /// to be measured by the end of the last.
+    pub fn begin_again_if_quiet(&self) {
+        let (number, samples) = (self.window.number.load(Relaxed), self.window.samples.load(Relaxed));
+        let seen = u64::from(number) << 32 | u64::from(samples);
+        if self.seen.swap(seen, Relaxed) == seen && self.in_flight() == 0 {
+            self.limit.store(self.options.first_limit(), Relaxed);
         }
     }
 
@@ -133,6 +147,10 @@ impl Window {
 }
 
 impl SheddingOptions {
+    fn first_limit(&self) -> u32 {
+        self.initial.clamp(self.min, self.max)
+    }
+
     fn next_limit(&self, limit: u32, mean_micros: u64, most_in_flight: u32) -> u32 {
         let target_micros = u64::try_from(self.target_latency.as_micros()).unwrap_or(u64::MAX);
         let next = if mean_micros > target_micros {
@@ -372,6 +390,26 @@ mod tests {
         assert_eq!(shedding.limit(), 50);
         window(TARGET * 4, 1_000);
         assert_eq!(shedding.limit(), 25);
+    }
+
+    #[test]
+    fn the_limit_begins_again_only_after_a_quiet_time() {
+        let shedding = shedding(100);
+        let rush = |millis: i64| {
+            for _ in 0..WINDOW_SAMPLES {
+                shedding.try_enter().unwrap().finished(TARGET * 4, Timestamp::from_millis(millis));
+            }
+        };
+        rush(0);
+        rush(1_000);
+        shedding.begin_again_if_quiet();
+        assert_eq!(shedding.limit(), 50, "somebody was here since the last look");
+        let place = shedding.try_enter().unwrap();
+        shedding.begin_again_if_quiet();
+        assert_eq!(shedding.limit(), 50, "somebody is still here");
+        drop(place);
+        shedding.begin_again_if_quiet();
+        assert_eq!(shedding.limit(), 100);
     }
 
     #[test]

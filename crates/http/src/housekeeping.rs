@@ -8,6 +8,7 @@ use std::{
 };
 
 use penstock_domain::{ChallengeKind, SaleState};
+use penstock_ledger::set_niceness;
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
@@ -18,11 +19,12 @@ use crate::{
     app::App,
     gate::rooms::{self, Complaints},
     identity::SessionId,
-    niceness::let_others_go_first,
     storefront::Shelf,
 };
 
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
+/// Longer than clients are told to stay away, so that their coming back is still the same rush.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 /// Pictures are drawn with what the workers leave.
@@ -60,9 +62,21 @@ pub(crate) async fn run(app: Arc<App>, stop: watch::Receiver<bool>) {
         complete(Arc::clone(&app), stop.clone()),
         take_up_secrets(Arc::clone(&app), stop.clone()),
         paint(Arc::clone(&app), stop.clone()),
+        begin_again(Arc::clone(&app), stop.clone()),
         rooms::run(Arc::clone(&app), stop.clone()),
         rooms::save(app, stop),
     );
+}
+
+/// Lets the next rush in whole, whatever was measured in the last.
+async fn begin_again(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    let mut ticks = interval(QUIET_AFTER);
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => app.gate.in_flight.begin_again_if_quiet(),
+        }
+    }
 }
 
 /// Takes up a new secret as soon as there is one.
@@ -100,7 +114,7 @@ async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
 }
 
 fn paint_until(app: &App, stop: &watch::Receiver<bool>) {
-    let_others_go_first(PAINTER_NICENESS);
+    set_niceness(PAINTER_NICENESS);
     // That it can't be asked means that the server was dropped.
     while !*stop.borrow() && stop.has_changed().is_ok() {
         let wanted = app.storefront.all().iter().any(|shelf| wants_pictures(app, shelf));
