@@ -22,7 +22,6 @@ mod json;
 mod lane;
 mod me;
 mod metrics;
-mod niceness;
 mod openapi;
 mod options;
 mod orders;

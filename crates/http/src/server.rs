@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use penstock_ledger::Ledger;
+use penstock_ledger::{Ledger, set_niceness};
 use penstock_records::{Records, RecordsError};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
@@ -27,7 +27,6 @@ use crate::{
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
-    niceness::let_others_go_first,
     options::Options,
     peer::Remote,
     per_address::PerAddress,
@@ -159,7 +158,7 @@ impl Worker {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (finished, is_finished) = oneshot::channel();
         thread::Builder::new().name(format!("http-{}", self.number)).spawn(move || {
-            let_others_go_first(NICENESS);
+            set_niceness(NICENESS);
             let served = runtime.block_on(self.run(listener));
             if let Err(error) = served {
                 tracing::error!(%error, "a worker could not serve");

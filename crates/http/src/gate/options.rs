@@ -95,7 +95,7 @@ impl Default for GateOptions {
             by_node: Rate { burst: count(50_000), per_second: count(500_000) },
             into_ledger: Rate { burst: count(20_000), per_second: count(200_000) },
             in_flight: SheddingOptions {
-                min: 16,
+                min: 64,
                 max: 32_768,
                 initial: 32_768,
                 target_latency: Duration::from_millis(50),

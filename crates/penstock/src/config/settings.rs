@@ -249,7 +249,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     number(
         "gate.limits.in_flight_min",
-        16,
+        64,
         1,
         MILLION,
         "Orders being decided at once: the limit never falls below …",
