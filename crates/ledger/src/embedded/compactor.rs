@@ -49,20 +49,27 @@ pub(super) fn next_compaction(snapshot_position: u64, snapshot_orders: u64, comp
     snapshot_position.saturating_add(compact_after.max(snapshot_orders))
 }
 
+/// Compacts until there is less to replay than pays: the writer may have nothing more to commit, and so nothing that would
+/// wake us again.
 fn run(shared: &Shared, compact_after: u64) {
-    let compact_at = match compact(shared) {
-        Ok((position, orders)) => {
-            tracing::info!(position, orders, "wrote a snapshot of the ledger");
-            next_compaction(position, orders, compact_after)
+    loop {
+        let compact_at = match compact(shared) {
+            Ok((position, orders)) => {
+                tracing::info!(position, orders, "wrote a snapshot of the ledger");
+                next_compaction(position, orders, compact_after)
+            }
+            Err(JournalError::Stopping) => return,
+            Err(error) => {
+                // The journal still has everything; try again when it has grown further.
+                tracing::error!(%error, "could not write a snapshot of the ledger");
+                shared.head.load(Relaxed).saturating_add(compact_after)
+            }
+        };
+        if shared.head.load(Relaxed) <= compact_at {
+            shared.compact_at.store(compact_at, Relaxed);
+            return;
         }
-        Err(JournalError::Stopping) => return,
-        Err(error) => {
-            // The journal still has everything; try again when it has grown further.
-            tracing::error!(%error, "could not write a snapshot of the ledger");
-            shared.head.load(Relaxed).saturating_add(compact_after)
-        }
-    };
-    shared.compact_at.store(compact_at, Relaxed);
+    }
 }
 
 fn compact(shared: &Shared) -> Result<(u64, u64), JournalError> {
