@@ -12,7 +12,10 @@ use super::{
     places::Apart,
     server::{Server, ensure_only},
 };
-use crate::load::{self, Options, Script, Tape, TapeReader};
+use crate::{
+    api::Offer,
+    load::{self, Options, Script, Tape, TapeReader},
+};
 
 const SALES: usize = 1_000;
 const ORDERS: usize = 300_000;
@@ -72,7 +75,8 @@ fn sell(bench: &mut Bench<'_>, sales: usize, orders: usize) -> anyhow::Result<Ru
     bench.undisturbed(apart.places(), |bench| {
         let data = bench.fresh_folder("penstock")?;
         let server = Server::start(&bench.options.server, &data, Some(apart.server))?;
-        let sales = (0..sales).map(|_| server.api.open_sale(UNITS)).collect::<anyhow::Result<Vec<_>>>()?;
+        let offer = Offer { units: UNITS, ..Offer::default() };
+        let sales = (0..sales).map(|_| server.api.publish(&offer)).collect::<anyhow::Result<Vec<_>>>()?;
         let first = sales.first().context("no sale")?;
         let scattered = Scattered::new(server.orders(first, 0, orders)?, &sales)?;
         let mut options = Options::new(server.api.address, CONNECTIONS);
