@@ -1,9 +1,10 @@
 //! The bounded queue between the many that ask and the one that decides: how a batch is formed, and how its
-//! answers get back. It knows neither engines nor time.
+//! answers get back. It knows no engines, and no time but the writer's rest.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::ThreadId,
+    time::Instant,
 };
 
 use penstock_domain::{Command, Reply};
@@ -103,8 +104,9 @@ impl Queue {
         })
     }
 
-    /// Waits for the next batch. None: the queue was stopped and is empty.
-    pub(crate) async fn take(&self) -> Option<Batch> {
+    /// Waits for the next batch, and then until `rest_until`, unless as much has gathered as a batch can take. None: the
+    /// queue was stopped and is empty.
+    pub(crate) async fn take(&self, rest_until: Option<Instant>) -> Option<Batch> {
         let mut woken = false;
         loop {
             {
@@ -119,6 +121,17 @@ impl Queue {
             }
             self.wake.notified().await;
             woken = true;
+            if let Some(until) = rest_until {
+                self.rest(until);
+            }
+        }
+    }
+
+    /// Blocks the writer's thread, which has nothing else to do: a runtime's clock would let it sleep twice as long.
+    fn rest(&self, until: Instant) {
+        let rest = until.saturating_duration_since(Instant::now());
+        if !rest.is_zero() && self.len() < self.max_batch {
+            std::thread::sleep(rest);
         }
     }
 
