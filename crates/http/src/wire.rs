@@ -1,6 +1,6 @@
 //! What the API shows: money, times, items, sales and orders, in the shapes of the contract.
 
-use std::fmt::Write as _;
+use std::{cell::RefCell, fmt::Write as _};
 
 use hyper::header::HeaderValue;
 use penstock_domain::{GateTerms, Money, Order, SaleState, SaleStatus, Timestamp};
@@ -16,9 +16,45 @@ pub(crate) struct Rfc3339(pub(crate) Timestamp);
 
 impl std::fmt::Display for Rfc3339 {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Moments beyond the year 9999 can't be written; parsing lets none in.
-        let moment = jiff::Timestamp::from_millisecond(self.0.as_millis()).unwrap_or(jiff::Timestamp::MAX);
-        write!(formatter, "{moment:.3}")
+        write!(formatter, "{:.3}", self.moment())
+    }
+}
+
+/// Without the fraction of the second.
+const SECOND_BYTES: usize = "2027-01-15T08:00:00".len();
+/// Seconds that are remembered as text. A prime number, so that an order's beginning and its end share a place seldom.
+const REMEMBERED_SECONDS: usize = 61;
+
+thread_local! {
+    static SECONDS: RefCell<[(i64, [u8; SECOND_BYTES]); REMEMBERED_SECONDS]> =
+        const { RefCell::new([(i64::MIN, [0; SECOND_BYTES]); REMEMBERED_SECONDS]) };
+}
+
+impl Rfc3339 {
+    /// Moments beyond the year 9999 can't be written; parsing lets none in.
+    fn moment(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.0.as_millis()).unwrap_or(jiff::Timestamp::MAX)
+    }
+
+    /// Appends it. Thousands of answers have their moments in the same seconds, so only the fractions are written anew.
+    pub(crate) fn write(self, text: &mut Vec<u8>) {
+        let millis = self.moment().as_millisecond();
+        let (second, millis) = (millis.div_euclid(1000), millis.rem_euclid(1000));
+        SECONDS.with_borrow_mut(|seconds| {
+            let place = second.rem_euclid(REMEMBERED_SECONDS as i64) as usize;
+            let Some(known) = seconds.get_mut(place) else { return };
+            if known.0 != second {
+                let whole = self.to_string();
+                match whole.as_bytes().split_first_chunk() {
+                    Some((start, fraction)) if fraction.len() == ".000Z".len() => *known = (second, *start),
+                    // A year that does not have four digits.
+                    _ => return text.extend_from_slice(whole.as_bytes()),
+                }
+            }
+            let digit = |place: i64| b'0' + (millis / place % 10) as u8;
+            text.extend_from_slice(&known.1);
+            text.extend_from_slice(&[b'.', digit(100), digit(10), digit(1), b'Z']);
+        });
     }
 }
 
@@ -240,10 +276,9 @@ impl RenderedSale {
 
     /// Appends the whole body.
     pub(crate) fn write(&self, now: Timestamp, body: &mut Vec<u8>) {
-        use std::io::Write as _;
         body.extend_from_slice(&self.body_start);
-        // Writing into memory can't fail.
-        let _ = write!(body, "{}\"}}", Rfc3339(now));
+        Rfc3339(now).write(body);
+        body.extend_from_slice(b"\"}");
     }
 
     pub(crate) fn body(&self, now: Timestamp) -> Vec<u8> {
@@ -323,12 +358,19 @@ impl OrderTemplate {
         body.extend_from_slice(self.unit_price.times(order.quantity).amount().as_bytes());
         body.extend_from_slice(self.before_state.as_bytes());
         body.extend_from_slice(order.state.as_str().as_bytes());
-        let (created_at, pay_before) = (Rfc3339(order.created_at), Rfc3339(order.pay_before));
-        let _ = write!(body, r#"","created_at":"{created_at}","pay_before":"{pay_before}","paid_at":"#);
-        let _ = match order.paid_at {
-            Some(paid_at) => write!(body, r#""{}"}}"#, Rfc3339(paid_at)),
-            None => body.write_all(b"null}"),
-        };
+        body.extend_from_slice(br#"","created_at":""#);
+        Rfc3339(order.created_at).write(body);
+        body.extend_from_slice(br#"","pay_before":""#);
+        Rfc3339(order.pay_before).write(body);
+        body.extend_from_slice(br#"","paid_at":"#);
+        match order.paid_at {
+            Some(paid_at) => {
+                body.push(b'"');
+                Rfc3339(paid_at).write(body);
+                body.extend_from_slice(b"\"}");
+            }
+            None => body.extend_from_slice(b"null}"),
+        }
     }
 
     pub(crate) fn body(&self, order: &Order) -> Vec<u8> {
@@ -445,6 +487,18 @@ mod tests {
             assert_eq!(view.total.amount, "59.97");
             assert_eq!(view.created_at, "2027-01-15T08:00:00.123Z");
             assert_eq!(view.paid_at.is_some(), paid_at.is_some());
+        }
+    }
+
+    #[test]
+    fn a_moment_is_appended_as_it_is_shown() {
+        let around = |millis: i64| [millis - 1, millis, millis + 1, millis + 999, millis + 61_000];
+        let moments = [0, -62_167_219_200_000, 1_800_000_000_000, 253_402_300_799_000, i64::MAX - 61_000];
+        for millis in moments.into_iter().flat_map(around).chain(moments.into_iter().flat_map(around)) {
+            let moment = Rfc3339(Timestamp::from_millis(millis));
+            let mut text = b">".to_vec();
+            moment.write(&mut text);
+            assert_eq!(String::from_utf8(text).unwrap(), format!(">{moment}"));
         }
     }
 
