@@ -100,6 +100,17 @@ impl Shelf {
         self.gate.get()?.room.get().map(|room| room.waiting.draw())
     }
 
+    fn take_news(&self, SaleNews { status, accepted }: &SaleNews) {
+        let mut is_new = false;
+        let latch = self.latch.get_or_init(|| {
+            is_new = true;
+            Latch::new(*status, accepted)
+        });
+        if !is_new {
+            latch.update(*status, accepted);
+        }
+    }
+
     fn put_details(&self, details: Details) {
         self.details.store(Some(Arc::new(details)));
         self.rendered.store(None);
@@ -252,15 +263,12 @@ impl Storefront {
 
 impl Listener for Storefront {
     fn sales_changed(&self, news: &[SaleNews]) {
-        for SaleNews { status, accepted } in news {
-            let shelf = self.shelf_or_new(status.terms.sale);
-            let mut is_new = false;
-            let latch = shelf.latch.get_or_init(|| {
-                is_new = true;
-                Latch::new(*status, accepted)
-            });
-            if !is_new {
-                latch.update(*status, accepted);
+        // Once for all of them: there may be a thousand, and the writer waits.
+        let shelves = self.shelves.load();
+        for news in news {
+            match shelves.by_id.get(&news.status.terms.sale) {
+                Some(shelf) => shelf.take_news(news),
+                None => self.shelf_or_new(news.status.terms.sale).take_news(news),
             }
         }
     }
