@@ -107,6 +107,9 @@ Paste into another terminal; from the opening on it sells:
   curl -s $URL/api/v1/sales/$SALE/orders -H "Authorization: Bearer $TOKEN" \
     -H "Idempotency-Key: my-first-order" -H "Content-Type: application/json" -d '{{"quantity":1}}'
   curl -s $URL/api/v1/orders -H "Authorization: Bearer $TOKEN"
+
+Or send 30,000 simulated buyers at a sale of 200 units, and see whether every promise is kept:
+  make rush
 "#
         ))
     }
