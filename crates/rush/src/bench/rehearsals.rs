@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::Context;
 
 use super::{Bench, Figure, Report, median, places::Places, server::Server};
-use crate::{host, process, report};
+use crate::{process, report};
 
 const THIRTY_THOUSAND: &str = "thirty-thousand-for-two-hundred";
 const QUICK_THOUSANDS: u64 = 3_000;
@@ -43,6 +43,7 @@ pub(super) fn thirty_thousand(bench: &mut Bench<'_>, report: &mut Report) -> any
         .detail("max_ms", median(&all(|rehearsal| rehearsal.order_latency().max_ms)))
         .detail("p99_rounds", all(|rehearsal| rehearsal.order_latency().p99_ms))
         .detail("buyers", median(&all(|rehearsal| rehearsal.report.people.buyers as f64)))
+        .detail("connections", median(&all(|rehearsal| rehearsal.report.generator.connections as f64)))
         .detail("units", median(&all(|rehearsal| rehearsal.report.units as f64)))
         .detail("server_growth_mib", median(&all(Rehearsal::growth_mib)))
         .detail("rounds", seconds);
@@ -77,7 +78,6 @@ fn with_remarks(figure: Figure, rehearsals: &[Rehearsal]) -> Figure {
 
 /// One rehearsal of a scenario that comes with Penstock, with fewer buyers if it has to be quick.
 fn rehearse(bench: &mut Bench<'_>, scenario: &str, quick_buyers: u64) -> anyhow::Result<Rehearsal> {
-    host::raise_open_files()?;
     bench.undisturbed(PLACES, |bench| {
         let data = bench.fresh_folder("penstock")?;
         let server = Server::start(&bench.options.server, &data, PLACES.server)?;
