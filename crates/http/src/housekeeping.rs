@@ -8,7 +8,7 @@ use std::{
 };
 
 use penstock_domain::{ChallengeKind, SaleState};
-use penstock_ledger::set_niceness;
+use penstock_ledger::{Turn, take_turn};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
@@ -27,8 +27,6 @@ const COMPLETE_EVERY: Duration = Duration::from_millis(500);
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
-/// Pictures are drawn with what the workers leave.
-const PAINTER_NICENESS: i32 = 15;
 
 /// Loads the ended sessions, the details of the published sales, and their waiting rooms.
 pub(crate) async fn load(app: &Arc<App>) -> Result<(), RecordsError> {
@@ -114,7 +112,7 @@ async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
 }
 
 fn paint_until(app: &App, stop: &watch::Receiver<bool>) {
-    set_niceness(PAINTER_NICENESS);
+    take_turn(Turn::Spare);
     // That it can't be asked means that the server was dropped.
     while !*stop.borrow() && stop.has_changed().is_ok() {
         let wanted = app.storefront.all().iter().any(|shelf| wants_pictures(app, shelf));

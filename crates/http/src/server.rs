@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use penstock_ledger::{Ledger, set_niceness};
+use penstock_ledger::{Ledger, Turn, take_turn};
 use penstock_records::{Records, RecordsError};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
@@ -37,8 +37,6 @@ use crate::{
 };
 
 const BACKLOG: i32 = 4096;
-/// Workers let the ledger's writer go first: refusing a flood must not keep it from what was let in.
-const NICENESS: i32 = 5;
 /// How long a worker waits when it can't accept, for example because there are no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -158,7 +156,7 @@ impl Worker {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (finished, is_finished) = oneshot::channel();
         thread::Builder::new().name(format!("http-{}", self.number)).spawn(move || {
-            set_niceness(NICENESS);
+            take_turn(Turn::Serving);
             let served = runtime.block_on(self.run(listener));
             if let Err(error) = served {
                 tracing::error!(%error, "a worker could not serve");

@@ -12,7 +12,7 @@ use tokio::{runtime, sync::watch};
 
 use crate::{
     handle::Ledger,
-    niceness::set_niceness,
+    niceness::{Turn, take_turn},
     port::{Clock, Committed, Engine, Feed, Health, Listener, SaleNews, Unavailable},
     queue::{Batch, Queue, deliver, refuse},
     stats::Counters,
@@ -23,8 +23,6 @@ const RECOVERY_INTERVAL: Duration = Duration::from_secs(1);
 /// While several ask at once, commits begin no closer together than this. A sync takes a fraction of it, and a writer that
 /// begins the next at once makes batches of a few, whose syncs and wakes cost more than all that is decided in them.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(1);
-/// Everything waits for the writer, so it goes before whatever shares its core.
-const WRITER_NICENESS: i32 = -5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatcherOptions {
@@ -56,7 +54,7 @@ pub fn start<E: Engine>(
     let (health, health_seen) = watch::channel(Health::Recovering);
     let writer = Writer { engine, queue: queue.clone(), counters: counters.clone(), health, clock, listener };
     std::thread::Builder::new().name("ledger-writer".into()).spawn(move || {
-        set_niceness(WRITER_NICENESS);
+        take_turn(Turn::Writing);
         or_abort("the ledger's writer", || runtime.block_on(writer.run()));
     })?;
     Ok(Ledger::new(queue, feed, counters, health_seen))

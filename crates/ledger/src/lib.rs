@@ -11,7 +11,7 @@ mod stats;
 
 pub use batcher::BatcherOptions;
 pub use handle::Ledger;
-pub use niceness::set_niceness;
+pub use niceness::{Turn, take_turn};
 pub use port::{
     Clock, Committed, Engine, Feed, Health, LedgerError, Listener, SaleNews, Unavailable, decisions_between,
 };

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use penstock_http::{Server, Storefront};
-use penstock_ledger::{Health, Ledger, embedded, set_niceness};
+use penstock_ledger::{Health, Ledger, Turn, embedded, take_turn};
 use penstock_records::Records;
 use penstock_settle::Settlement;
 use tokio::{sync::watch, task::JoinHandle};
@@ -19,8 +19,6 @@ use crate::{
 
 /// Settlement finishes its transaction within this or is left; what it did not do, the next start does.
 const SETTLEMENT_STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// Settlement and the database let the ledger's writer go first, and take no more than those who serve requests.
-const NICENESS: i32 = 5;
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until a signal asks it to stop and everything that was accepted is answered.
@@ -79,7 +77,7 @@ impl Node {
         let storefront = Storefront::new();
         let ledger = embedded::open(options::ledger(config), clock.clone(), storefront.clone())?;
         // The threads that are started from here on inherit it.
-        set_niceness(NICENESS);
+        take_turn(Turn::Settling);
         let records = database::open(config).await?;
         let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
         http.settlement = options::settlement_view(settlement.stats());

@@ -7,10 +7,7 @@ use std::{
 };
 
 use super::{aside::Aside, error::JournalError, replay::replay, shared::Shared, snapshot};
-use crate::niceness::set_niceness;
-
-/// Nobody waits for a snapshot, so those who serve somebody go first.
-const NICENESS: i32 = 15;
+use crate::niceness::{Turn, take_turn};
 
 #[derive(Debug)]
 pub(super) struct Compactor {
@@ -24,7 +21,7 @@ impl Compactor {
             let shared = shared.clone();
             move || run(&shared, compact_after)
         };
-        let aside = Aside::start("ledger-compactor", || set_niceness(NICENESS), work)?;
+        let aside = Aside::start("ledger-compactor", || take_turn(Turn::Spare), work)?;
         Ok(Self { shared, aside })
     }
 
