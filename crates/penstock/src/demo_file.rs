@@ -4,6 +4,7 @@
 use std::{fs, io, path::Path};
 
 use anyhow::Context as _;
+use penstock_rush::api::Api;
 use serde::{Deserialize, Serialize};
 
 use crate::folder;
@@ -29,7 +30,9 @@ impl DemoFile {
     pub(crate) fn of(data: &Path, url: &str) -> Option<Self> {
         let text = fs::read_to_string(data.join(NAME)).ok()?;
         let file: Self = serde_json::from_str(&text).ok()?;
-        (file.url == url.trim_end_matches('/')).then_some(file)
+        // One server has many names.
+        let address = |url: &str| Api::at(url, "").ok().map(|api| api.address);
+        (address(&file.url)? == address(url)?).then_some(file)
     }
 
     /// A server that is no demo does not know these secrets.

@@ -1,13 +1,19 @@
 //! `penstock rush`: a rehearsal with simulated buyers, its live display, its report, and its verdict as exit code.
 
-use std::{fs, io::IsTerminal as _, path::Path, sync::Arc, thread};
+use std::{
+    fs::File,
+    io::{IsTerminal as _, Write as _},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use penstock_rush::{
+    api::Api,
     load::TokenSigner,
     rehearsal::{self, News},
     report::{self, Live, Report},
-    scenario::{Challenge, Mix, Scenario},
+    scenario::{self, Challenge, Mix, Scenario},
 };
 
 use crate::{
@@ -15,7 +21,7 @@ use crate::{
     cli::RushArgs,
     config::{Config, Jwt},
     demo_file::DemoFile,
-    output,
+    folder, output,
 };
 
 /// Something about the rehearsal that was asked for makes no sense.
@@ -26,35 +32,65 @@ pub(crate) struct Misasked(anyhow::Error);
 /// Runs the rehearsal and prints its report. True: all promises were kept.
 pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool> {
     let options = options(config, args)?;
-    let visible = std::io::stderr().is_terminal() && !args.quiet;
-    let title = options.scenario.name.clone();
-    let rehearsed = tokio::task::spawn_blocking(move || {
-        let mut live = Live::start(&title, visible);
-        let report = rehearsal::run(&options, |news| match news {
-            News::Says(line) => live.say(&line),
-            News::Progress(progress) => live.show(progress),
-        });
-        live.finish();
-        report
-    });
-    let mut report = rehearsed.await.context("the rehearsal has ended by itself")??;
-    if args.place.data.is_some() || args.place.config.is_some() {
-        audit_too(config, &mut report).await?;
+    // What would fail afterwards had better fail before everybody comes.
+    let audited = args.place.data.is_some() || args.place.config.is_some();
+    if audited {
+        folder::require_readable(&config.data)?;
     }
-    if let Some(file) = &args.report {
-        write_page(file, &report)?;
+    let page = args.report.as_ref().map(|file| {
+        File::create(file).with_context(|| format!("the report can't be written to {}", file.display()))
+    });
+    let page = page.transpose()?;
+    let mut report = rehearse(options, args).await?;
+    if audited && let Err(error) = audit_too(config, &mut report).await {
+        report.verdict.unchecked = Some(format!("{error:#}"));
+        report.verdict.findings.push(format!("The data folder can't be audited: {error:#}."));
     }
     if args.json {
         output::json(&report)?
     } else {
         output::write(&report::text(&report))?
     }
+    if let Some(mut page) = page {
+        page.write_all(report::html(&report)?.as_bytes()).context("the report can't be written")?;
+    }
     Ok(report.verdict.is_clean())
+}
+
+/// Shows the rehearsal while it runs. Who interrupts it leaves no sale behind.
+async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Result<Report> {
+    let visible = std::io::stderr().is_terminal() && !args.quiet;
+    let published = Arc::new(Mutex::new(None));
+    let (url, admin_token) = (options.url.clone(), options.admin_token.clone());
+    let heard = Arc::clone(&published);
+    let rehearsed = tokio::task::spawn_blocking(move || {
+        let mut live = Live::start(&options.scenario.name, visible);
+        let report = rehearsal::run(&options, |news| match news {
+            News::Says(line) => live.say(&line),
+            News::Published(sale) => {
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(sale.to_owned());
+            }
+            News::Progress(progress) => live.show(progress),
+        });
+        live.finish();
+        report
+    });
+    tokio::select! {
+        report = rehearsed => report.context("the rehearsal has ended by itself")?,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted.context("signals can't be heard")?;
+            let sale = published.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(sale) = sale else { bail!("interrupted") };
+            let closed = tokio::task::spawn_blocking(move || Api::at(&url, &admin_token)?.steer(&sale, "close"));
+            closed.await?.context("interrupted, and its sale can't be closed")?;
+            bail!("interrupted; its sale is closed")
+        }
+    }
 }
 
 /// The audit from below: ledger and database themselves, not what the API says of them.
 async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
-    let audit = audit::report(config).await.context("the audit of the data folder failed")?;
+    let audit = audit::report(config).await?;
     let verdict = &mut report.verdict;
     verdict.audit = Some(audit.ok && verdict.audit != Some(false));
     verdict.checked.push(format!("the audit of {}: {} orders", config.data.display(), audit.orders));
@@ -66,13 +102,13 @@ async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_page(file: &Path, report: &Report) -> anyhow::Result<()> {
-    let page = report::html(report)?;
-    fs::write(file, page).with_context(|| format!("the report can't be written to {}", file.display()))
-}
-
 fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Options> {
     let scenario = scenario(args).map_err(Misasked)?;
+    Api::at(&args.url, "").map_err(Misasked)?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    // The other half is for the server, which often is on the same machine.
+    let threads = args.threads.unwrap_or((cores / 2).max(1));
+    scenario::check_threads(threads).map_err(Misasked)?;
     let demo = DemoFile::of(&config.data, &args.url);
     let configured = |secret: Option<&str>| secret.map(str::to_owned);
     let admin_token = configured(config.identity.admin_token.get())
@@ -83,15 +119,13 @@ fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Option
         Some(seed) => seed,
         None => getrandom::u32().context("the system gives no random bytes")?.into(),
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
     Ok(rehearsal::Options {
         url: args.url.clone(),
         admin_token,
         sale: args.sale.clone(),
         tokens: tokens.map(Arc::new),
         scenario,
-        // The other half is for the server, which often is on the same machine.
-        threads: args.threads.unwrap_or((cores / 2).max(1)),
+        threads,
         seed,
     })
 }
@@ -107,6 +141,19 @@ fn signer(jwt: &Jwt, demo: Option<&DemoFile>) -> Option<TokenSigner> {
 
 /// The scenario that was named, or a plain one, with what the flags say otherwise.
 fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
+    let terms = [
+        ("--limit-per-buyer", args.limit_per_buyer.is_some()),
+        ("--hold-seconds", args.hold_seconds.is_some()),
+        ("--opens-in", args.opens_in.is_some()),
+        ("--challenge", args.challenge.is_some()),
+        ("--waiting-room", args.waiting_room),
+    ];
+    let given = terms.iter().find(|(_, given)| args.sale.is_some() && *given);
+    ensure!(
+        given.is_none(),
+        "{} is for a new sale; the one that --sale names has its own",
+        given.map_or("", |term| term.0)
+    );
     let mut scenario = match &args.scenario {
         Some(name) => Scenario::load(name)?,
         None => {
@@ -132,6 +179,8 @@ fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
     crowd.buyers = args.buyers.unwrap_or(crowd.buyers);
     crowd.connections = args.connections.unwrap_or(crowd.connections);
     replace(&mut crowd.bots, args.bots);
+    // Bots share addresses, which only shows where people have their own.
+    crowd.forwarded_addresses |= crowd.bots > 0.0;
     if args.rate.is_some() && args.scenario.is_none() {
         // Who asks for a rate means everybody, unless a burst is asked for too.
         arrivals.burst_at_opening = 0.0;
@@ -160,15 +209,19 @@ fn read_challenge(text: &str) -> anyhow::Result<Challenge> {
 fn set(mix: &mut Mix, part: &str) -> anyhow::Result<()> {
     let unreadable = || anyhow!("--mix is a list such as pays=0.7,pays_late=0.1,cancels=0.1; not {part:?}");
     let (name, value) = part.trim().split_once('=').ok_or_else(unreadable)?;
-    let value: f64 = value.trim().parse().map_err(|_| unreadable())?;
-    match name.trim() {
+    let (name, value) = (name.trim(), value.trim());
+    if name == "comes_back" {
+        mix.comes_back = value.parse().map_err(|_| anyhow!("comes_back is a count, not {value:?}"))?;
+        return Ok(());
+    }
+    let value: f64 = value.parse().map_err(|_| unreadable())?;
+    match name {
         "looks" => mix.looks = value,
         "pays" => mix.pays = value,
         "pays_late" => mix.pays_late = value,
         "cancels" => mix.cancels = value,
         "presses_early" => mix.presses_early = value,
         "double_clicks" => mix.double_clicks = value,
-        "comes_back" => mix.comes_back = value as u32,
         _ => {
             return Err(anyhow!(
                 "--mix has looks, pays, pays_late, cancels, presses_early, double_clicks and comes_back, but no {name:?}"

@@ -11,6 +11,7 @@ use std::{
 };
 
 use penstock_testkit::{Merchant, Offer, Penstock, Run};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -46,6 +47,11 @@ fn clean(run: &Run) -> Value {
     }
     assert_eq!(verdict["audit"], true, "{verdict:#}");
     report
+}
+
+fn sales(penstock: &Penstock) -> Vec<Value> {
+    let list = penstock.client().get("/api/v1/sales").unwrap().json();
+    list["data"].as_array().unwrap().clone()
 }
 
 fn number(report: &Value, pointer: &str) -> u64 {
@@ -187,6 +193,25 @@ fn a_killed_server_is_only_a_pause_for_its_buyers() {
     assert!(number(&report, "/generator/connections_lost") > 0, "nobody noticed the kill: {report:#}");
 }
 
+#[test]
+fn who_interrupts_a_rehearsal_leaves_no_sale_behind() {
+    let penstock = shop();
+    let url = format!("http://{}", penstock.address());
+    let mut command = penstock.bare_command();
+    command.args(["rush", "--url", &url, "--buyers", "100", "--units", "10", "--opens-in", "600"]);
+    let rush = command.spawn().unwrap();
+    while sales(&penstock).is_empty() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // It hears of its sale a moment after the shop does.
+    thread::sleep(Duration::from_secs(1));
+    kill_process(Pid::from_raw(rush.id() as i32).unwrap(), Signal::INT).unwrap();
+    let output = rush.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("its sale is closed"), "{said}");
+    assert_eq!(sales(&penstock)[0]["state"], "closed");
+}
+
 /// Passes everything on, but tells one in so many who are refused that they have got one.
 fn lying_proxy(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -250,11 +275,22 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         ("--buyers 5 --units 5 --mix sings=1", "no \"sings\""),
         ("--buyers 5 --units 5 --challenge riddle", "none, pow or captcha"),
         ("--buyers 5 --units 5 --ramp 3", "needs an arrivals.rate"),
+        ("--buyers 5 --units 5 --mix comes_back=-3", "comes_back is a count"),
+        ("--buyers 5 --units 5 --threads 0", "threads have to be"),
+        ("--buyers 5 --sale abc --opens-in 3", "--opens-in is for a new sale"),
     ] {
         let run = rush(&penstock, arguments);
         assert_eq!(run.status.code(), Some(2), "{arguments}: {}", run.stderr);
         assert!(run.stderr.contains(sentence), "{arguments}: {}", run.stderr);
     }
+    let https =
+        penstock.run(&["rush", "--url", "https://localhost", "--buyers", "1", "--units", "1"]).unwrap();
+    assert_eq!(https.status.code(), Some(2));
+    assert!(https.stderr.contains("https is not spoken"), "{}", https.stderr);
+    let unwritable = rush(&penstock, "--buyers 5 --units 5 --report /no/such/folder/page.html");
+    assert_eq!(unwritable.status.code(), Some(1));
+    assert!(unwritable.stderr.contains("/no/such/folder/page.html"), "{}", unwritable.stderr);
+    assert!(sales(&penstock).is_empty(), "nobody came for what could not be written down");
     let unreachable =
         penstock.run(&["rush", "--url", "http://127.0.0.1:1", "--buyers", "1", "--units", "1"]).unwrap();
     assert_eq!(unreachable.status.code(), Some(1));

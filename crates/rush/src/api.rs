@@ -13,6 +13,8 @@ use ureq::{
     http::{Request, Uri},
 };
 
+use crate::report::printable;
+
 /// An audit of a million orders takes its time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 /// Long enough that no hold expires during a bench.
@@ -46,6 +48,8 @@ pub struct Offer {
     pub hold_seconds: u32,
     /// `None`: open as soon as it is published.
     pub opens_at: Option<String>,
+    /// `None`: open until it is closed.
+    pub closes_at: Option<String>,
     /// What a buyer has to pass before ordering; `None`: nothing.
     pub gate: Option<Value>,
 }
@@ -58,6 +62,7 @@ impl Default for Offer {
             limit_per_buyer: 1,
             hold_seconds: HOLD_SECONDS,
             opens_at: None,
+            closes_at: None,
             gate: None,
         }
     }
@@ -121,6 +126,7 @@ impl Api {
             "limit_per_buyer": offer.limit_per_buyer,
             "hold_seconds": offer.hold_seconds,
             "opens_at": offer.opens_at,
+            "closes_at": offer.closes_at,
         });
         if let (Some(gate), Some(sale)) = (&offer.gate, sale.as_object_mut()) {
             sale.insert("gate".to_owned(), gate.clone());
@@ -218,8 +224,9 @@ impl Reply {
         let field = |name: &str| self.body.get(name).and_then(Value::as_str).unwrap_or_default();
         match (field("code"), field("detail")) {
             ("", _) => self.status.to_string(),
-            (code, "") => format!("{} {code}", self.status),
-            (code, detail) => format!("{} {code}: {detail}", self.status),
+            (code, "") => printable(&format!("{} {code}", self.status)),
+            // Whatever a server says, it does not get to move our cursor.
+            (code, detail) => printable(&format!("{} {code}: {detail}", self.status)),
         }
     }
 }

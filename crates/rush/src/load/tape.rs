@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use anyhow::ensure;
 use super::{Script, TokenSigner};
+use anyhow::ensure;
 
 /// Requests of one length, one after the other.
 #[derive(Clone, Debug)]

@@ -42,6 +42,8 @@ pub struct Options {
 pub enum News<'a> {
     /// A line worth keeping.
     Says(String),
+    /// This sale was published for the rehearsal, and is on offer until it is closed.
+    Published(&'a str),
     Progress(&'a Progress),
 }
 
@@ -59,9 +61,30 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     let api = Api::at(&options.url, &options.admin_token)?;
     let identity = identity(&api, options, &mut tell)?;
     let sale = find_or_publish(&api, options)?;
-    let clock = ServerClock::read(&api, &sale.id)?;
-    let plan = plan(&api, options, &sale, &clock, identity)?;
-    tell(News::Says(introduction(&sale, &plan)));
+    if !sale.is_ours {
+        return rehearse(&api, options, &sale, identity, &mut tell);
+    }
+    tell(News::Published(&sale.id));
+    let rehearsed = rehearse(&api, options, &sale, identity, &mut tell);
+    // A rehearsal is no offer: nobody should buy what is left of it, however it ended.
+    let closed = api.steer(&sale.id, "close").context("the rehearsed sale can't be closed");
+    let mut report = rehearsed?;
+    if let Err(error) = closed {
+        report.verdict.findings.push(format!("{error:#}"));
+    }
+    Ok(report)
+}
+
+fn rehearse(
+    api: &Api,
+    options: &Options,
+    sale: &Sale,
+    identity: Identity,
+    tell: &mut impl FnMut(News<'_>),
+) -> anyhow::Result<Report> {
+    let clock = ServerClock::read(api, &sale.id)?;
+    let plan = plan(api, options, sale, &clock, identity)?;
+    tell(News::Says(introduction(sale, &plan)));
     let steal = Steal::start().ok();
     let mut outcome = crowd::run(&plan, |progress| tell(News::Progress(progress)))?;
     outcome.generator.steal_percent = steal.and_then(|steal| steal.percent().ok());
@@ -76,12 +99,13 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
         unanswered: outcome.unanswered,
         is_ours_alone: sale.is_ours,
     };
-    let verdict = verdict::judge(&api, &evidence).context("the outcome can't be checked")?;
-    if sale.is_ours {
-        // A rehearsal is no offer: nobody should buy what is left of it.
-        api.steer(&sale.id, "close").context("the rehearsed sale can't be closed")?;
-    }
-    report(options, &sale, &clock, limit_per_buyer, outcome, verdict)
+    // What was measured is worth a report, even if nobody can say any more whether it was right.
+    let verdict = verdict::judge(api, &evidence).unwrap_or_else(|error| Verdict {
+        unchecked: Some(format!("{error:#}")),
+        findings: vec![format!("The outcome can't be checked: {error:#}.")],
+        ..Verdict::default()
+    });
+    report(options, sale, &clock, limit_per_buyer, outcome, verdict)
 }
 
 /// Who the buyers are. With accounts they are all signed up before anybody comes.
@@ -110,6 +134,12 @@ fn find_or_publish(api: &Api, options: &Options) -> anyhow::Result<Sale> {
     if api.is_admin() {
         return publish(api, &options.scenario);
     }
+    ensure!(
+        api.address.ip().is_loopback(),
+        "which sale? Name one with --sale, or give PENSTOCK_ADMIN_TOKEN so that one can be published; whatever is on sale at {} \
+         is bought only when you say so",
+        options.url
+    );
     let sales = api.call("GET", "/api/v1/sales?limit=100", None, 200)?;
     let sales = sales.get("data").and_then(Value::as_array).cloned().unwrap_or_default();
     let on = |sale: &&Value| matches!(text(sale, "state").as_deref(), Ok("open" | "scheduled"));
@@ -137,17 +167,28 @@ fn publish(api: &Api, scenario: &Scenario) -> anyhow::Result<Sale> {
     let opens_in = SignedDuration::try_from_secs_f64(terms.opens_in_seconds).context("opens_in_seconds")?;
     let opens_at = opening::server_date(api)?.checked_add(opens_in).context("the opening is too far away")?;
     let gated = terms.challenge != Challenge::None || terms.waiting_room;
+    let closes_at = opens_at.checked_add(longest(scenario)?).context("the sale would never close")?;
     let offer = Offer {
         title: format!("Rehearsal: {}", scenario.name),
         units: terms.units,
         limit_per_buyer: terms.limit_per_buyer,
         hold_seconds: terms.hold_seconds,
         opens_at: Some(opens_at.to_string()),
+        closes_at: Some(closes_at.to_string()),
         gate: gated.then(|| json!({"challenge": terms.challenge, "waiting_room": terms.waiting_room})),
     };
     let id = api.publish(&offer).context("the sale can't be published")?;
     let terms = api.sale(&id)?;
     Ok(Sale { id, is_ours: true, terms })
+}
+
+/// Longer than any run: if ours is killed, its sale does not stay on offer for ever.
+fn longest(scenario: &Scenario) -> anyhow::Result<SignedDuration> {
+    const MARGIN_SECONDS: f64 = 6.0 * 3600.0;
+    let Scenario { sale, crowd, arrivals, .. } = scenario;
+    let coming = if arrivals.rate > 0.0 { crowd.buyers as f64 / arrivals.rate } else { 0.0 };
+    let seconds = coming + arrivals.ramp_seconds + f64::from(sale.hold_seconds) + MARGIN_SECONDS;
+    SignedDuration::try_from_secs_f64(seconds).context("the scenario takes too long")
 }
 
 fn plan(
@@ -190,7 +231,7 @@ fn number(terms: &Value, pointer: &str) -> anyhow::Result<u64> {
 }
 
 fn introduction(sale: &Sale, plan: &Plan) -> String {
-    let whose = if sale.is_ours { "published for this rehearsal" } else { "as it is" };
+    let whose = if sale.is_ours { "published for this rehearsal" } else { "as it is, with its own terms" };
     format!("Sale {} ({whose}): {} units, {} buyers.", sale.id, plan.units, plan.crowd.buyers)
 }
 

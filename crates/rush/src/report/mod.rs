@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use html::html;
 pub use live::Live;
 pub use text::text;
+pub(crate) use words::printable;
 
 /// A look at a run under way.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -183,6 +184,8 @@ pub struct Verdict {
     pub unanswered: u64,
     /// What the server's own audit said: `None` if it could not be asked.
     pub audit: Option<bool>,
+    /// Why not everything could be checked, if so. What was not checked is not clean.
+    pub unchecked: Option<String>,
     /// One sentence for each thing that is wrong.
     pub findings: Vec<String>,
     /// What was compared, in words.
@@ -192,6 +195,6 @@ pub struct Verdict {
 impl Verdict {
     pub fn is_clean(&self) -> bool {
         let counts = [self.oversold, self.lost, self.duplicated, self.over_limit, self.unanswered];
-        counts.iter().all(|count| *count == 0) && self.audit != Some(false)
+        counts.iter().all(|count| *count == 0) && self.audit != Some(false) && self.unchecked.is_none()
     }
 }

@@ -106,7 +106,7 @@ pub(super) fn without_scheme(url: &str) -> &str {
 }
 
 /// Text from elsewhere for a terminal: only lines may break, everything else that would control it is shown as a dot.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.replace(|character: char| character.is_control() && character != '\n', "·")
 }
 
