@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, bail};
@@ -18,8 +18,8 @@ use crate::{
 
 /// Buyers whose orders are read at the same time.
 const READERS: usize = 8;
-/// Units move while we look (a hold expires); then we look again.
-const MAX_LOOKS: u32 = 10;
+/// Units move while we look (a hold expires); then we look again, until all holds are over, but not for ever.
+const MAX_LOOKING_SECONDS: u64 = 60;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(300);
 /// Reading is refused under load now and then, as any request is.
 const MAX_TRIES: u32 = 10;
@@ -35,9 +35,9 @@ pub struct Evidence<'a> {
     pub promised: &'a [Promised],
     /// Orders that were never answered: the server may have accepted them or not.
     pub doubtful: &'a [Doubtful],
-    /// Answers that named another order for a key than the answer before.
+    /// Answers that named another order for a key than the answer before, or none.
     pub contradictions: &'a [String],
-    /// Requests of any kind that got no answer, those among them.
+    /// Other requests that got no answer.
     pub unanswered: u64,
     /// Nobody else buys in this sale, so that every unit can be accounted for.
     pub is_ours_alone: bool,
@@ -61,6 +61,8 @@ impl Order {
 struct Look {
     units: u64,
     available: u64,
+    /// Units that came or went while the orders were read, until we stopped looking.
+    moved: u64,
     /// By token: one for each buyer.
     orders: HashMap<String, Vec<Order>>,
 }
@@ -69,14 +71,12 @@ pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Verdict> {
     let look = look_until_still(api, evidence)?;
     let mut verdict = compare(evidence, &look);
     if api.is_admin() {
-        let reply = api.ask("GET", "/api/v1/admin/audit", Some(&api.admin_token), None)?;
-        let ok = reply.body.get("ok").and_then(Value::as_bool);
+        let audit = patiently(api, "/api/v1/admin/audit", Some(&api.admin_token))?;
+        let ok = audit.get("ok").and_then(Value::as_bool);
         match ok {
             Some(true) => {}
-            Some(false) => {
-                verdict.findings.push(format!("The server's audit does not add up: {}", reply.body))
-            }
-            None => bail!("the server's audit was answered {}", reply.in_words()),
+            Some(false) => verdict.findings.push(format!("The server's audit does not add up: {audit}")),
+            None => bail!("the server's audit was answered {audit}"),
         }
         verdict.audit = ok;
         verdict.checked.push("the server's own audit of ledger, stock log and orders".to_owned());
@@ -90,23 +90,40 @@ fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> 
     buyers.extend(evidence.doubtful.iter().map(|doubtful| doubtful.token.as_str()));
     buyers.sort_unstable();
     buyers.dedup();
-    for _ in 0..MAX_LOOKS {
-        let (_, before) = stock(api, evidence.sale)?;
+    let began = Instant::now();
+    loop {
+        let before = Stock::read(api, evidence.sale)?;
         let orders = read_orders(api, evidence.sale, &buyers)?;
-        let (units, available) = stock(api, evidence.sale)?;
-        if before == available {
-            return Ok(Look { units, available, orders });
+        let after = Stock::read(api, evidence.sale)?;
+        let moved = before.available.abs_diff(after.available);
+        if moved == 0 || began.elapsed() > after.holds_last() {
+            // What is on offer in both looks can't be anybody's order.
+            let available = before.available.min(after.available);
+            return Ok(Look { units: after.units, available, moved, orders });
         }
         thread::sleep(LOOK_AGAIN_AFTER);
     }
-    bail!("the sale's stock does not come to rest: somebody else is buying")
 }
 
-fn stock(api: &Api, sale: &str) -> anyhow::Result<(u64, u64)> {
-    let sale = api.sale(sale)?;
-    let number = |pointer| sale.pointer(pointer).and_then(Value::as_u64);
-    let both = number("/stock/total").zip(number("/stock/available"));
-    both.with_context(|| format!("a sale without stock: {sale}"))
+struct Stock {
+    units: u64,
+    available: u64,
+    hold_seconds: u64,
+}
+
+impl Stock {
+    fn read(api: &Api, sale: &str) -> anyhow::Result<Self> {
+        let sale = patiently(api, &format!("/api/v1/sales/{sale}"), None)?;
+        let number = |pointer| sale.pointer(pointer).and_then(Value::as_u64);
+        let both = number("/stock/total").zip(number("/stock/available"));
+        let (units, available) = both.with_context(|| format!("a sale without stock: {sale}"))?;
+        Ok(Self { units, available, hold_seconds: number("/hold_seconds").unwrap_or(MAX_LOOKING_SECONDS) })
+    }
+
+    /// After so long nobody of a crowd that has gone home holds anything; a little more for the server to notice.
+    fn holds_last(&self) -> Duration {
+        Duration::from_secs(self.hold_seconds.saturating_add(2).min(MAX_LOOKING_SECONDS))
+    }
 }
 
 fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap<String, Vec<Order>>> {
@@ -129,7 +146,7 @@ fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<Order>> {
     let mut orders = Vec::new();
     let mut after = String::new();
     loop {
-        let page = patiently(api, &format!("/api/v1/orders?limit=100{after}"), token)?;
+        let page = patiently(api, &format!("/api/v1/orders?limit=100{after}"), Some(token))?;
         for order in page.get("data").and_then(Value::as_array).into_iter().flatten() {
             let text = |field: &str| order.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
             if text("sale_id") == sale {
@@ -145,10 +162,10 @@ fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<Order>> {
 }
 
 /// Reads what has to be there; `busy` and a broken connection are no answer.
-fn patiently(api: &Api, path: &str, token: &str) -> anyhow::Result<Value> {
+fn patiently(api: &Api, path: &str, token: Option<&str>) -> anyhow::Result<Value> {
     let mut trouble = anyhow!("never asked");
     for _ in 0..MAX_TRIES {
-        match api.ask("GET", path, Some(token), None) {
+        match api.ask("GET", path, token, None) {
             Ok(reply) if reply.status == 200 => return Ok(reply.body),
             Ok(reply) if matches!(reply.status, 429 | 503) => {
                 trouble = anyhow!("GET {path} was answered {}", reply.in_words());
@@ -167,9 +184,9 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
     nobody_twice(evidence, look, &mut verdict);
     within_limits(evidence, look, &mut verdict);
     units_conserved(evidence, look, &mut verdict);
-    verdict.unanswered = evidence.unanswered.max(evidence.doubtful.len() as u64);
+    let orders = evidence.doubtful.len() as u64;
+    verdict.unanswered = evidence.unanswered + orders;
     if verdict.unanswered > 0 {
-        let orders = evidence.doubtful.len();
         verdict.findings.push(format!(
             "{} requests were never answered, {orders} orders among them.",
             verdict.unanswered
@@ -188,6 +205,14 @@ fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
             continue;
         };
         let may_be: &[&str] = match promise.end {
+            End::Refused => {
+                verdict.lost += 1;
+                verdict.findings.push(format!(
+                    "Order {} was accepted, and the server would not let its buyer pay or cancel it; it is {} now.",
+                    promise.order, order.state
+                ));
+                continue;
+            }
             End::Paid | End::PaidLate => &["paid"],
             End::Cancelled => &["cancelled"],
             End::Refund => &["expired", "cancelled"],
@@ -250,7 +275,19 @@ fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
 fn units_conserved(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
     let live: u64 =
         look.orders.values().flatten().filter(|order| order.is_live()).map(|order| order.quantity).sum();
-    let Look { units, available, .. } = *look;
+    let Look { units, available, moved, .. } = *look;
+    if moved > 0 && !evidence.is_ours_alone {
+        verdict.findings.push(format!(
+            "Somebody else is buying: {moved} units came or went while the orders were read, so that units can't be \
+             accounted for one by one."
+        ));
+    } else if moved > 0 {
+        verdict.lost += moved;
+        verdict.findings.push(format!(
+            "Everybody has gone home and all holds are over, but {moved} units still came or went."
+        ));
+        return;
+    }
     let accounted = live + available;
     if accounted > units {
         verdict.oversold += accounted - units;
@@ -281,7 +318,7 @@ mod tests {
 
     fn look(available: u64, orders: &[(u64, &[Order])]) -> Look {
         let orders = orders.iter().map(|(buyer, orders)| (format!("token-{buyer}"), orders.to_vec()));
-        Look { units: 3, available, orders: orders.collect() }
+        Look { units: 3, available, moved: 0, orders: orders.collect() }
     }
 
     fn judged(promised: &[Promised], doubtful: &[Doubtful], look: &Look) -> [u64; 5] {
@@ -346,5 +383,35 @@ mod tests {
         let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
         assert_eq!(judged(&[], &doubtful, &look(2, &[(1, &[order("a", "held")])])), [0, 0, 0, 0, 1]);
         assert_eq!(judged(&[], &doubtful, &look(3, &[(1, &[])])), [0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn an_order_that_could_not_be_paid_is_lost() {
+        let promised = [promise(1, "a", End::Refused)];
+        assert_eq!(judged(&promised, &[], &look(2, &[(1, &[order("a", "held")])])), [0, 1, 0, 0, 0]);
+        assert_eq!(judged(&promised, &[], &look(3, &[(1, &[order("a", "expired")])])), [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn unanswered_orders_and_other_requests_are_counted_once_each() {
+        let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
+        let evidence = Evidence {
+            sale: "s",
+            limit_per_buyer: 1,
+            promised: &[],
+            doubtful: &doubtful,
+            contradictions: &[],
+            unanswered: 2,
+            is_ours_alone: true,
+        };
+        assert_eq!(compare(&evidence, &look(3, &[(1, &[])])).unanswered, 3);
+    }
+
+    #[test]
+    fn stock_that_moves_when_everybody_has_gone_is_a_finding() {
+        let moving = Look { moved: 1, ..look(1, &[(1, &[order("a", "paid"), order("b", "paid")])]) };
+        let promised = [promise(1, "a", End::Paid), promise(1, "b", End::Paid)];
+        let [_, lost, ..] = judged(&promised, &[], &moving);
+        assert_eq!(lost, 1);
     }
 }

@@ -7,13 +7,15 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use penstock_rush::{
+    api::Api,
     crowd::{self, End, Gate, Identity, Outcome, Plan},
     load::TokenSigner,
     scenario::{Arrivals, Crowd, Mix},
+    verdict::{self, Evidence},
 };
 
 /// A request as the server saw it.
@@ -299,4 +301,92 @@ fn a_server_that_is_not_there_is_an_error() {
     drop(listener);
     let error = crowd::run(&plan(address, 1), |_| {}).unwrap_err().to_string();
     assert!(error.contains("cannot connect"), "{error}");
+}
+
+#[test]
+fn an_accepted_order_that_may_not_be_paid_is_refused() {
+    let (address, _) = serve(|seen, _| match seen.is_order() {
+        true => order("o1"),
+        false => says(409, r#"{"code":"hold_expired"}"#),
+    });
+    let outcome = run(&plan(address, 1));
+    assert_eq!(outcome.promised[0].end, End::Refused);
+    assert_eq!((outcome.orders.paid, outcome.orders.refused), (0, 1));
+}
+
+const STALL: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_stall_before_the_order_is_part_of_its_latency() {
+    let (address, _) = serve(|seen, _| {
+        if !seen.is_order() {
+            thread::sleep(STALL);
+        }
+        sold_out()
+    });
+    let mut plan = plan(address, 3);
+    plan.mix.looks = 1.0;
+    plan.arrivals = Arrivals { burst_at_opening: 0.0, rate: 100.0, ..Arrivals::default() };
+    let outcome = run(&plan);
+    let orders = &outcome.latency["order"];
+    assert_eq!(orders.count, 3);
+    assert!(orders.p50_ms >= STALL.as_secs_f64() * 1e3 * 0.99, "{orders:?}");
+}
+
+#[test]
+fn an_order_that_was_lost_is_late_by_all_it_took() {
+    let (address, _) = serve(|seen, orders_before| match (seen.is_order(), orders_before) {
+        (true, 0) => {
+            thread::sleep(STALL);
+            Does::HangsUp
+        }
+        _ => sold_out(),
+    });
+    let outcome = run(&plan(address, 1));
+    let orders = &outcome.latency["order"];
+    assert_eq!((orders.count, outcome.order_requests), (1, 1), "only the answered one counts");
+    assert!(orders.max_ms >= STALL.as_secs_f64() * 1e3 * 0.99, "{orders:?}");
+}
+
+/// What is judged of a sale of ten units of which one was promised.
+fn evidence(promised: &[crowd::Promised]) -> Evidence<'_> {
+    Evidence {
+        sale: "s1",
+        limit_per_buyer: 1,
+        promised,
+        doubtful: &[],
+        contradictions: &[],
+        unanswered: 0,
+        is_ours_alone: true,
+    }
+}
+
+#[test]
+fn a_verdict_waits_until_the_stock_is_still_and_the_server_has_time() {
+    let looks = Mutex::new(0);
+    let (address, _) = serve(move |_, _| {
+        let mut looks = looks.lock().unwrap();
+        *looks += 1;
+        let available = match *looks {
+            1 => return says(503, r#"{"code":"busy"}"#),
+            2 => 8,
+            3 => 9,
+            _ => 10,
+        };
+        says(200, &format!(r#"{{"stock":{{"total":10,"available":{available}}},"hold_seconds":60}}"#))
+    });
+    let verdict = verdict::judge(&Api::new(address, ""), &evidence(&[])).unwrap();
+    assert!(verdict.is_clean() && verdict.findings.is_empty(), "{verdict:?}");
+}
+
+#[test]
+fn a_stock_that_never_comes_to_rest_is_a_finding_and_no_error() {
+    let looks = Mutex::new(0);
+    let (address, _) = serve(move |_, _| {
+        let mut looks = looks.lock().unwrap();
+        *looks += 1;
+        says(200, &format!(r#"{{"stock":{{"total":10,"available":{}}},"hold_seconds":0}}"#, *looks % 2))
+    });
+    let verdict = verdict::judge(&Api::new(address, ""), &evidence(&[])).unwrap();
+    assert_eq!((verdict.lost, verdict.findings.len()), (1, 1), "{verdict:?}");
 }

@@ -5,12 +5,13 @@ mod bot;
 mod purchase;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use fastrand::Rng;
 
 use super::{
     Moment,
-    answers::{self, Place, Puzzle, Reply},
+    answers::{self, Puzzle, Reply},
     codes::Code,
     findings::{End, Findings},
     terms::{Terms, Who},
@@ -32,9 +33,10 @@ const MAX_RETRY_SECONDS: f64 = 60.0;
 const NOT_OPEN_SECONDS: [f64; 2] = [0.05, 2.0];
 /// Who can't wait presses so long before the opening at most.
 const MAX_HASTE_SECONDS: f64 = 1.5;
-/// How often one looks whether it is one's turn, and how often long before the opening.
+/// How often one looks whether it is one's turn.
 const PLACE_SECONDS: [f64; 2] = [1.0, 2.0];
-const EARLY_PLACE_SECONDS: [f64; 2] = [20.0, 30.0];
+/// A proof of more bits than this takes an hour and more; nobody has that much patience.
+const MAX_DIFFICULTY_BITS: u8 = 32;
 /// A challenge is solved ahead of the opening, but not so early that it is over by then.
 const CHALLENGE_AHEAD_SECONDS: f64 = 60.0;
 
@@ -67,6 +69,8 @@ impl Call {
 #[derive(Debug)]
 pub(super) struct Scene<'a> {
     pub(super) now: Moment,
+    /// When what happens now was to happen: somebody comes or wakes a little late when there is much to do.
+    pub(super) due_at: Moment,
     pub(super) terms: &'a Terms,
     pub(super) findings: &'a mut Findings,
 }
@@ -135,6 +139,11 @@ struct Course {
     sent_with_key: u32,
     /// An order under this key may have been accepted without our knowing.
     in_doubt: bool,
+    /// When the present key was first used: no hold of it can have begun before.
+    key_since: Moment,
+    came_at: Moment,
+    /// The request after this wait is the same one again, and due since it was first.
+    keeps_due: bool,
     had_answer: bool,
     has_unit: bool,
     pays_late: bool,
@@ -158,6 +167,9 @@ pub(super) struct Buyer {
     pub(super) order: String,
     /// Somebody has come and not left yet.
     pub(super) is_here: bool,
+    /// Since when the present request is due. One that follows another without a wait is due since that one was, so
+    /// that a server that stalls can't hide the time in the request before.
+    pub(super) due_at: Moment,
     random: Rng,
     in_burst: bool,
     press_at: Moment,
@@ -177,6 +189,7 @@ impl Default for Buyer {
             pass: String::new(),
             order: String::new(),
             is_here: false,
+            due_at: Moment::OPENING,
             random: Rng::with_seed(0),
             in_burst: false,
             press_at: Moment::OPENING,
@@ -221,6 +234,10 @@ impl Buyer {
     }
 
     pub(super) fn step(&mut self, event: Event<'_>, scene: &mut Scene<'_>) -> Next {
+        if matches!(event, Event::Came | Event::Woke | Event::Solved(_)) {
+            let keeps_due = std::mem::take(&mut self.course.keeps_due);
+            self.due_at = if keeps_due { self.due_at } else { scene.due_at };
+        }
         match (event, self.state) {
             (Event::Came, _) => self.come(scene),
             (Event::Woke, State::Asking(call)) => self.ask(call, scene),
@@ -247,6 +264,9 @@ impl Buyer {
         self.state = State::Asking(call);
         self.course.awaited = 1;
         if call == Call::Order {
+            if self.course.sent_with_key == 0 {
+                self.course.key_since = scene.now;
+            }
             scene.findings.repeated += u64::from(self.course.sent_with_key > 0);
             self.course.sent_with_key += 1;
         }
@@ -258,6 +278,7 @@ impl Buyer {
 
     fn ask_at(&mut self, at: Moment, call: Call, scene: &mut Scene<'_>) -> Next {
         if at <= scene.now {
+            self.due_at = self.due_at.max(at);
             return self.begin(call, scene);
         }
         (self.course.tries, self.course.breaks) = (0, 0);
@@ -270,6 +291,7 @@ impl Buyer {
     }
 
     fn come(&mut self, scene: &mut Scene<'_>) -> Next {
+        self.course.came_at = scene.now;
         if scene.terms.signs_in(self.who) {
             return self.begin(Call::SignIn, scene);
         }
@@ -300,12 +322,20 @@ impl Buyer {
 
     /// The way to the order begins.
     fn enter(&mut self, scene: &mut Scene<'_>) -> Next {
+        self.due_from_press(scene.now);
         match self.role {
             Role::Skips | Role::Hammers => self.attack(scene),
             Role::Person | Role::Replays if scene.terms.gate.waiting_room && self.ticket.is_empty() => {
                 self.begin(Call::Ticket, scene)
             }
             Role::Person | Role::Replays => self.pass_gate(scene),
+        }
+    }
+
+    /// Nothing on the way to the order is due before one wanted to press, however long ago the page was looked at.
+    fn due_from_press(&mut self, now: Moment) {
+        if self.press_at <= now {
+            self.due_at = self.due_at.max(self.press_at);
         }
     }
 
@@ -323,6 +353,7 @@ impl Buyer {
         if self.role != Role::Person {
             return self.attack(scene);
         }
+        self.due_from_press(scene.now);
         let is_first = self.course.sent_with_key == 0 && self.course.returns == 0;
         let next = self.begin(Call::Order, scene);
         if is_first && self.random.f64() < scene.terms.mix.double_clicks {
@@ -353,6 +384,7 @@ impl Buyer {
             Call::Look => self.prepare(scene),
             Call::Ticket | Call::Place => self.told_place(reply, scene),
             Call::Challenge => match answers::puzzle(reply.body) {
+                Some((_, puzzle)) if puzzle.difficulty > MAX_DIFFICULTY_BITS => self.lose_patience(scene),
                 Some((challenge, puzzle)) => {
                     self.challenge = challenge;
                     self.state = State::Solving;
@@ -378,36 +410,10 @@ impl Buyer {
         scene.findings.fresh.admitted += 1;
     }
 
-    fn told_place(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
-        let Some((ticket, place)) = answers::place(reply.body) else { return self.leave(scene) };
-        self.ticket = ticket;
-        match place {
-            Place::Waiting => {
-                let far = scene.now.plus_seconds(EARLY_PLACE_SECONDS[1]) < Moment::OPENING;
-                let at = if scene.now < Moment::OPENING && !far {
-                    Moment::OPENING.plus_seconds(self.random.f64())
-                } else {
-                    scene.now.plus_seconds(self.between(if far {
-                        EARLY_PLACE_SECONDS
-                    } else {
-                        PLACE_SECONDS
-                    }))
-                };
-                self.ask_at(at, Call::Place, scene)
-            }
-            Place::Admitted => {
-                if !scene.terms.gate.pass_required {
-                    self.admit(scene);
-                }
-                self.pass_gate(scene)
-            }
-            Place::SoldOut => {
-                self.state = State::Asking(Call::Place);
-                self.told_sold_out(scene)
-            }
-            Place::TurnOver => self.renew(Call::Ticket, scene),
-            Place::Closed => self.turned_away(scene),
-        }
+    /// Goes home without a yes or a no.
+    fn lose_patience(&mut self, scene: &mut Scene<'_>) -> Next {
+        scene.findings.gave_up += u64::from(!self.who.is_bot);
+        self.leave(scene)
     }
 
     /// Gets anew what is not good any more, unless that has happened too often.
@@ -441,13 +447,16 @@ impl Buyer {
         if reply.asks_for_patience() {
             let seconds = reply.retry_after_seconds.map_or(RETRY_SECONDS, f64::from).min(MAX_RETRY_SECONDS);
             let jitter_seconds = self.random.f64() * (seconds / 2.0).max(RETRY_SECONDS / 4.0);
+            if matches!(call, Call::Pay | Call::Cancel) && self.course.tries >= MAX_TRIES {
+                return self.settled_in_vain(reply, scene);
+            }
             return self.try_again(call, scene.now.plus_seconds(seconds + jitter_seconds), scene);
         }
         match (reply.code, call) {
             (Code::REFUND_DUE | Code::HOLD_EXPIRED, Call::Pay | Call::Cancel) => {
                 self.too_late(call, reply.code, scene)
             }
-            (_, Call::Pay | Call::Cancel) => self.after_order(scene),
+            (_, Call::Pay | Call::Cancel) => self.settled_in_vain(reply, scene),
             (Code::SOLD_OUT, _) => self.told_sold_out(scene),
             (Code::NOT_OPEN | Code::PAUSED, _) => {
                 let [least, most] = NOT_OPEN_SECONDS;
@@ -475,18 +484,10 @@ impl Buyer {
     fn try_again(&mut self, call: Call, at: Moment, scene: &mut Scene<'_>) -> Next {
         self.course.tries += 1;
         if self.course.tries > MAX_TRIES {
-            scene.findings.gave_up += u64::from(!self.who.is_bot);
-            return self.give_up(call, scene);
+            return self.lose_patience(scene);
         }
         self.state = State::Asking(call);
         Next::Wait(at.max(scene.now))
-    }
-
-    fn give_up(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
-        if matches!(call, Call::Pay | Call::Cancel) {
-            return self.after_order(scene);
-        }
-        self.leave(scene)
     }
 
     fn unanswered(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
@@ -503,13 +504,15 @@ impl Buyer {
         }
         self.course.breaks += 1;
         if self.course.breaks > MAX_BREAKS {
-            scene.findings.unanswered += 1;
-            if call == Call::Look {
-                return self.prepare(scene);
-            }
-            return self.give_up(call, scene);
+            // An order is among the doubtful ones when its buyer leaves.
+            scene.findings.unanswered += u64::from(call != Call::Order);
+            return match call {
+                Call::Look => self.prepare(scene),
+                Call::Pay | Call::Cancel => self.after_order(scene),
+                _ => self.leave(scene),
+            };
         }
-        self.state = State::Asking(call);
+        (self.state, self.course.keeps_due) = (State::Asking(call), true);
         let seconds =
             BREAK_SECONDS * f64::from(1_u32 << (self.course.breaks - 1)) * (0.5 + self.random.f64());
         Next::Wait(scene.now.plus_seconds(seconds))
@@ -517,7 +520,7 @@ impl Buyer {
 
     /// The server is gone and the run ends here.
     pub(super) fn abandon(&mut self, scene: &mut Scene<'_>) {
-        scene.findings.unanswered += 1;
+        scene.findings.unanswered += u64::from(!self.course.in_doubt);
         self.leave(scene);
     }
 

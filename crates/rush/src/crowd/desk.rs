@@ -105,9 +105,11 @@ impl<'a> Desk<'a> {
         }
     }
 
-    pub(super) fn step(&mut self, buyer: u32, event: Event<'_>, now: Moment) -> Next {
+    /// Something happens to a buyer that was to happen at `due_at`.
+    pub(super) fn step(&mut self, buyer: u32, event: Event<'_>, due_at: Moment, now: Moment) -> Next {
         let Some(buyer) = self.buyers.get_mut(buyer as usize) else { return Next::Listen };
-        let next = buyer.step(event, &mut Scene { now, terms: self.terms, findings: &mut self.findings });
+        let mut scene = Scene { now, due_at, terms: self.terms, findings: &mut self.findings };
+        let next = buyer.step(event, &mut scene);
         self.share(now);
         next
     }
@@ -125,10 +127,14 @@ impl<'a> Desk<'a> {
         }
     }
 
-    pub(super) fn sent(&mut self, call: Call, due_at: Moment, now: Moment, waited: bool) {
-        self.tally.sent(call, due_at, now, waited);
-        self.timeline.at(now).requests += 1;
+    /// A request has left, which could have done so at `ready_at`.
+    pub(super) fn sent(&mut self, under_way: UnderWay, ready_at: Moment, waited: bool) {
+        let UnderWay { buyer, call, due_at, sent_at } = under_way;
+        self.tally.sent(sent_at);
+        self.timeline.at(sent_at).requests += 1;
         if call == Call::Order {
+            let is_bot = self.buyer(buyer).is_some_and(|buyer| buyer.who.is_bot);
+            self.tally.sent_order(is_bot, sent_at.since(ready_at), sent_at, waited);
             self.timeline.at(due_at).orders_due += 1;
         }
     }
@@ -155,7 +161,7 @@ impl<'a> Desk<'a> {
             retry_after_seconds: answer.retry_after_seconds,
             body: answer.body,
         };
-        self.step(buyer, Event::Answered(&reply), now)
+        self.step(buyer, Event::Answered(&reply), due_at, now)
     }
 
     /// Holds that nobody will pay end.
@@ -166,7 +172,7 @@ impl<'a> Desk<'a> {
 
     /// Sends everybody home who is still here.
     pub(super) fn abandon(&mut self, now: Moment) {
-        let mut scene = Scene { now, terms: self.terms, findings: &mut self.findings };
+        let mut scene = Scene { now, due_at: now, terms: self.terms, findings: &mut self.findings };
         for buyer in self.buyers.iter_mut().filter(|buyer| buyer.is_here) {
             buyer.abandon(&mut scene);
         }

@@ -15,6 +15,8 @@ pub enum End {
     Cancelled,
     /// Neither paid nor cancelled.
     WalkedAway,
+    /// The server would not let its buyer pay or cancel, although it had to.
+    Refused,
     /// A payment or cancellation that was never answered.
     Unknown,
 }
@@ -54,15 +56,17 @@ pub(super) struct Fresh {
 pub(super) struct Findings {
     pub(super) promised: Vec<Promised>,
     pub(super) doubtful: Vec<Doubtful>,
-    /// One sentence for each key that was answered with two orders.
+    /// One sentence for each key that was answered with two orders, or with an order and a refusal.
     pub(super) contradictions: Vec<String>,
     pub(super) admitted: u64,
     pub(super) served: u64,
     pub(super) bots_served: u64,
+    /// Bots among them that never got a pass in an honest way.
+    pub(super) bots_served_by_skipping: u64,
     pub(super) gave_up: u64,
     /// Orders sent again with the same key.
     pub(super) repeated: u64,
-    /// Requests of any kind that were never answered, however often they were sent.
+    /// Requests other than orders that were never answered, however often they were sent.
     pub(super) unanswered: u64,
     /// People who left without a yes or a no.
     pub(super) left_unanswered: u64,
@@ -112,6 +116,7 @@ impl Findings {
         self.admitted += other.admitted;
         self.served += other.served;
         self.bots_served += other.bots_served;
+        self.bots_served_by_skipping += other.bots_served_by_skipping;
         self.gave_up += other.gave_up;
         self.repeated += other.repeated;
         self.unanswered += other.unanswered;

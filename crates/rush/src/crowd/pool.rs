@@ -28,6 +28,8 @@ const YOUNG: Duration = Duration::from_secs(1);
 const CONNECTIONS_PER_SOURCE: usize = 500;
 /// Files that are open for other reasons. A server with the same limit leaves fewer, so that it can take all of ours.
 const OTHER_FILES: u64 = 1_000;
+/// But not more than this part of a low limit.
+const OTHER_FILES_SHARE: u64 = 4;
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +83,13 @@ pub(super) fn allowed_connections(wanted: usize) -> usize {
             let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
         }
     }
-    let files = allowed(getrlimit(Resource::Nofile).current).saturating_sub(OTHER_FILES);
+    let files = usable_files(allowed(getrlimit(Resource::Nofile).current));
     wanted.min(usize::try_from(files).unwrap_or(usize::MAX)).max(1)
+}
+
+/// What a limit leaves for connections.
+fn usable_files(limit: u64) -> u64 {
+    limit.saturating_sub(OTHER_FILES.min(limit / OTHER_FILES_SHARE))
 }
 
 impl Pool {
@@ -243,5 +250,16 @@ impl Pool {
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_limit_leaves_most_files_for_connections() {
+        assert_eq!(usable_files(1_024), 768);
+        assert_eq!(usable_files(60_000), 59_000);
     }
 }

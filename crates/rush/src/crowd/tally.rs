@@ -69,7 +69,8 @@ impl Span {
 pub(super) struct Tally {
     pub(super) came: u64,
     pub(super) requests: u64,
-    pub(super) order_requests: u64,
+    /// Order requests that were answered.
+    pub(super) orders_answered: u64,
     pub(super) all: Span,
     pub(super) orders: Span,
     /// Answers to orders of people.
@@ -79,31 +80,50 @@ pub(super) struct Tally {
     pub(super) first_sold_out_at: Option<Moment>,
     /// Of people only: what a bot's hammering takes nobody feels.
     latency: [Latency; KINDS.len()],
+    /// How long they all took together, from the moment each was due.
+    pub(super) orders_took: Duration,
+    /// Order requests of people, each time one was sent,
+    pub(super) orders_sent: u64,
+    /// those that left late, although a connection was free, and how late they were together,
     pub(super) late: u64,
+    pub(super) late_for: Duration,
+    /// and those that waited for a connection.
     pub(super) waited_for_connection: u64,
     pub(super) connections_lost: u64,
     pub(super) solving_waited: Duration,
     pub(super) solved: u64,
-    /// CPU time of the thread, and the time it took; from the opening on.
-    pub(super) busy: Duration,
+    /// CPU time of the busiest thread in its busiest second, and the time it all took; from the opening on.
+    pub(super) busiest_percent: f64,
     pub(super) took: Duration,
 }
 
 impl Tally {
-    pub(super) fn sent(&mut self, call: Call, due_at: Moment, now: Moment, waited: bool) {
+    pub(super) fn sent(&mut self, now: Moment) {
         self.requests += 1;
         self.all.begin(now);
-        if call == Call::Order {
-            self.order_requests += 1;
-            self.orders.begin(now);
+    }
+
+    /// An order left so long after it could have.
+    pub(super) fn sent_order(&mut self, is_bot: bool, delay: Duration, now: Moment, waited: bool) {
+        self.orders.begin(now);
+        if is_bot {
+            return;
         }
-        self.late += u64::from(!waited && now.since(due_at) > LATE_AFTER);
+        self.orders_sent += 1;
+        if waited {
+            self.waited_for_connection += 1;
+        } else if delay > LATE_AFTER {
+            self.late += 1;
+            self.late_for += delay;
+        }
     }
 
     pub(super) fn answered(&mut self, call: Call, is_bot: bool, latency: Duration, now: Moment) {
         self.all.end(now);
         if call == Call::Order {
+            self.orders_answered += 1;
             self.orders.end(now);
+            self.orders_took += if is_bot { Duration::ZERO } else { latency };
         }
         if let (false, Some(of_kind)) = (is_bot, self.latency.get_mut(kind(call))) {
             of_kind.record(latency);
@@ -129,7 +149,7 @@ impl Tally {
     pub(super) fn add(&mut self, other: &Self) {
         self.came += other.came;
         self.requests += other.requests;
-        self.order_requests += other.order_requests;
+        self.orders_answered += other.orders_answered;
         self.all.add(other.all);
         self.orders.add(other.orders);
         self.refused.add(&other.refused);
@@ -139,13 +159,16 @@ impl Tally {
         for (latency, others) in self.latency.iter_mut().zip(&other.latency) {
             latency.add(others);
         }
+        self.orders_took += other.orders_took;
+        self.orders_sent += other.orders_sent;
         self.late += other.late;
+        self.late_for += other.late_for;
         self.waited_for_connection += other.waited_for_connection;
         self.connections_lost += other.connections_lost;
         self.solving_waited += other.solving_waited;
         self.solved += other.solved;
-        self.busy += other.busy;
-        self.took += other.took;
+        self.busiest_percent = self.busiest_percent.max(other.busiest_percent);
+        self.took = self.took.max(other.took);
     }
 
     pub(super) fn latencies(&self) -> BTreeMap<String, Quantiles> {
@@ -219,11 +242,21 @@ mod tests {
     #[test]
     fn a_request_that_waited_for_a_connection_is_not_late() {
         let mut tally = Tally::default();
-        let due_at = Moment::OPENING;
-        tally.sent(Call::Order, due_at, due_at.plus_seconds(0.1), true);
-        tally.sent(Call::Order, due_at, due_at.plus_seconds(0.004), false);
-        assert_eq!(tally.late, 0);
-        tally.sent(Call::Look, due_at, due_at.plus_seconds(0.006), false);
-        assert_eq!((tally.late, tally.requests, tally.order_requests), (1, 3, 2));
+        let [short, long] = [4, 6].map(Duration::from_millis);
+        tally.sent_order(false, Duration::from_millis(100), Moment(1), true);
+        tally.sent_order(false, short, Moment(1), false);
+        tally.sent_order(true, long, Moment(1), false);
+        assert_eq!((tally.late, tally.waited_for_connection), (0, 1));
+        tally.sent_order(false, long, Moment(1), false);
+        assert_eq!((tally.late, tally.late_for, tally.orders_sent), (1, long, 3));
+    }
+
+    #[test]
+    fn an_order_counts_when_it_is_answered_not_when_it_is_sent() {
+        let mut tally = Tally::default();
+        tally.sent_order(false, Duration::ZERO, Moment(1), false);
+        tally.sent_order(false, Duration::ZERO, Moment(1), false);
+        tally.answered(Call::Order, false, Duration::from_millis(1), Moment(2));
+        assert_eq!(tally.orders_answered, 1);
     }
 }

@@ -40,6 +40,9 @@ const AT_ONCE: usize = 32;
 const TELL_SECONDS: f64 = 0.1;
 /// How often it looks for answers that don't come, and how long it waits for one.
 const SWEEP_SECONDS: f64 = 1.0;
+/// A thread looks so often how busy it was; what is left of a run at its end counts if it is not too short to tell.
+const WINDOW: Duration = Duration::from_secs(1);
+const SHORTEST_WINDOW: Duration = Duration::from_millis(200);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// A server that takes no connection for so long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(60);
@@ -72,7 +75,8 @@ pub(super) struct Done {
 struct InLine {
     buyer: u32,
     call: Call,
-    due_at: Moment,
+    /// Since when nothing but us kept it from leaving.
+    ready_at: Moment,
 }
 
 /// What a thread starts with.
@@ -98,8 +102,9 @@ struct Worker<'a> {
     under_way: u64,
     tell_at: Moment,
     sweep_at: Moment,
-    /// CPU time and moment of the opening.
-    busy_since: Option<(Duration, Moment)>,
+    opened_at: Option<Moment>,
+    /// CPU time at the beginning of the present window, and that moment.
+    window: (Duration, Moment),
 }
 
 pub(super) fn run(seat: Seat<'_>) -> anyhow::Result<Done> {
@@ -114,7 +119,8 @@ pub(super) fn run(seat: Seat<'_>) -> anyhow::Result<Done> {
         under_way: 0,
         tell_at: now,
         sweep_at: now,
-        busy_since: None,
+        opened_at: None,
+        window: (Duration::ZERO, now),
     };
     worker.serve()?;
     Ok(worker.done())
@@ -187,7 +193,7 @@ impl Worker<'_> {
         self.seat.desk.expire(now);
         for _ in 0..AT_ONCE {
             if let Some((at, buyer)) = self.next_timer(now) {
-                let next = self.seat.desk.step(buyer, Event::Woke, now);
+                let next = self.seat.desk.step(buyer, Event::Woke, at, now);
                 self.follow(buyer, next, at, now);
             } else if let Some(arrival) = self.seat.schedule.arrive(now) {
                 self.welcome(&arrival, now);
@@ -208,17 +214,17 @@ impl Worker<'_> {
 
     fn welcome(&mut self, arrival: &Arrival, now: Moment) {
         let buyer = self.seat.desk.welcome(arrival, now);
-        let next = self.seat.desk.step(buyer, Event::Came, now);
+        let next = self.seat.desk.step(buyer, Event::Came, arrival.at, now);
         self.follow(buyer, next, arrival.at, now);
     }
 
-    /// Does what a buyer wants, which was due at `due_at`.
-    fn follow(&mut self, buyer: u32, next: Next, due_at: Moment, now: Moment) {
+    /// Does what a buyer wants, and could have had at `ready_at`.
+    fn follow(&mut self, buyer: u32, next: Next, ready_at: Moment, now: Moment) {
         match next {
-            Next::Send(call) => self.send(InLine { buyer, call, due_at }, now),
+            Next::Send(call) => self.send(InLine { buyer, call, ready_at }, now),
             Next::SendTwice(call) => {
-                self.send(InLine { buyer, call, due_at }, now);
-                self.send(InLine { buyer, call, due_at }, now);
+                self.send(InLine { buyer, call, ready_at }, now);
+                self.send(InLine { buyer, call, ready_at }, now);
             }
             Next::Wait(at) => self.timers.push(Reverse((at, buyer))),
             Next::Solve(puzzle) => match &mut self.seat.solver {
@@ -234,20 +240,18 @@ impl Worker<'_> {
         let free = if self.line.is_empty() { self.seat.pool.take_free() } else { None };
         match free {
             Some(index) => self.transmit(index, request, now, false),
-            None => {
-                self.seat.desk.tally.waited_for_connection += 1;
-                self.line.push_back(request);
-            }
+            None => self.line.push_back(request),
         }
     }
 
     fn transmit(&mut self, index: usize, request: InLine, now: Moment, waited: bool) {
-        let InLine { buyer, call, due_at } = request;
+        let InLine { buyer, call, ready_at } = request;
         let Seat { pool, desk, writer, terms, .. } = &mut self.seat;
         let (Some(connection), Some(sender)) = (pool.get(index), desk.buyer(buyer)) else { return };
         let bytes = writer.write(sender, call, terms);
-        let sent = connection.send(UnderWay { buyer, call, due_at, sent_at: now }, bytes);
-        desk.sent(call, due_at, now, waited);
+        let under_way = UnderWay { buyer, call, due_at: sender.due_at, sent_at: now };
+        let sent = connection.send(under_way, bytes);
+        desk.sent(under_way, ready_at, waited);
         self.under_way += 1;
         if sent.is_err() {
             self.lose(index, now);
@@ -267,7 +271,7 @@ impl Worker<'_> {
     /// Tells buyers that no answer will come.
     fn mend(&mut self, now: Moment) {
         while let Some(buyer) = self.broken.pop() {
-            let next = self.seat.desk.step(buyer, Event::Unanswered, now);
+            let next = self.seat.desk.step(buyer, Event::Unanswered, now, now);
             self.follow(buyer, next, now, now);
         }
     }
@@ -335,7 +339,7 @@ impl Worker<'_> {
             let tally = &mut self.seat.desk.tally;
             tally.solved += 1;
             tally.solving_waited += solved.waited;
-            let next = self.seat.desk.step(solved.buyer, Event::Solved(solved.answer), now);
+            let next = self.seat.desk.step(solved.buyer, Event::Solved(solved.answer), now, now);
             self.follow(solved.buyer, next, now, now);
         }
     }
@@ -346,9 +350,11 @@ impl Worker<'_> {
             return;
         }
         self.tell_at = now.plus_seconds(TELL_SECONDS);
-        if self.busy_since.is_none() && now >= Moment::OPENING {
-            self.busy_since = Some((cpu_time(), now));
+        if self.opened_at.is_none() && now >= Moment::OPENING {
+            self.opened_at = Some(now);
+            self.window = (cpu_time(), now);
         }
+        self.look_at_oneself(now, WINDOW);
         self.tell();
         if now >= self.sweep_at {
             self.sweep_at = now.plus_seconds(SWEEP_SECONDS);
@@ -357,6 +363,20 @@ impl Worker<'_> {
             }
             self.mend(now);
         }
+    }
+
+    /// How busy this thread was in the window that ends now, if that is at least so long.
+    fn look_at_oneself(&mut self, now: Moment, at_least: Duration) {
+        let (cpu_before, since) = self.window;
+        let took = now.since(since);
+        if self.opened_at.is_none() || took < at_least {
+            return;
+        }
+        let cpu = cpu_time();
+        let busy_percent = 100.0 * cpu.saturating_sub(cpu_before).as_secs_f64() / took.as_secs_f64();
+        let tally = &mut self.seat.desk.tally;
+        tally.busiest_percent = tally.busiest_percent.max(busy_percent);
+        self.window = (cpu, now);
     }
 
     fn tell(&mut self) {
@@ -374,11 +394,9 @@ impl Worker<'_> {
     fn done(mut self) -> Done {
         self.tell();
         let now = self.seat.clock.now();
+        self.look_at_oneself(now, SHORTEST_WINDOW);
         let Desk { findings, timeline, mut tally, .. } = self.seat.desk;
-        if let Some((busy, since)) = self.busy_since {
-            tally.busy = cpu_time().saturating_sub(busy);
-            tally.took = now.since(since);
-        }
+        tally.took = self.opened_at.map_or(Duration::ZERO, |since| now.since(since));
         Done { findings, timeline, tally, connections: self.seat.pool.len() }
     }
 }

@@ -60,7 +60,7 @@ pub struct Report {
     pub seconds: f64,
     pub requests: u64,
     pub requests_per_second: f64,
-    /// From the first order request to the last answer to one.
+    /// Order requests that were answered, and how many of them a second, from the first one to the last answer.
     pub order_requests: u64,
     pub order_requests_per_second: f64,
     pub opening: Opening,
@@ -89,7 +89,10 @@ pub struct People {
     /// People (not bots) who got at least one unit, and bots who did.
     pub served: u64,
     pub bots_served: u64,
-    /// Gave up after being told "busy" or "too many requests" too often.
+    /// Bots among them that never got a pass in an honest way: where a challenge is asked for, nobody should.
+    #[serde(default)]
+    pub bots_served_without_challenge: u64,
+    /// Gave up without a yes or a no: told "busy" or "too many requests" too often, or not let in for too long.
     pub gave_up: u64,
 }
 
@@ -112,6 +115,12 @@ pub struct Orders {
     pub refunds: u64,
     pub cancelled: u64,
     pub walked_away: u64,
+    /// Accepted, and then the server would not let the buyer pay or cancel.
+    #[serde(default)]
+    pub refused: u64,
+    /// Whether they were paid or cancelled was never answered.
+    #[serde(default)]
+    pub unknown: u64,
     /// Requests that were sent again with the same key, for whatever reason.
     pub repeated: u64,
 }
@@ -159,11 +168,11 @@ pub struct Slice {
 pub struct Generator {
     pub threads: u64,
     pub connections: u64,
-    /// Of one core for each thread.
+    /// Of a core: the busiest thread in its busiest second.
     pub busy_percent: f64,
-    /// Requests sent more than 5 ms after they were due although a connection was free.
+    /// Orders of people sent more than 5 ms after they could be, although a connection was free.
     pub late_percent: f64,
-    /// Requests that had to wait for a free connection.
+    /// Orders of people that had to wait for a free connection.
     pub waited_for_connection_percent: f64,
     pub connections_lost: u64,
     /// Seconds that proofs of work waited for the generator's CPU.

@@ -61,12 +61,14 @@ fn people(text: &mut String, report: &Report) {
     );
     let _ = writeln!(
         text,
-        "Of {} {} were paid{}{}{}, {} left unpaid.",
+        "Of {} {} were paid{}{}{}{}{}, {} left unpaid.",
         counted(orders.accepted, "order"),
         thousands(orders.paid),
         if_any(orders.paid_late, "paid late"),
         if_any(orders.refunds, "paid too late and to be refunded"),
         if_any(orders.cancelled, "cancelled"),
+        if_any(orders.refused, "could not be paid or cancelled"),
+        if_any(orders.unknown, "ended nobody knows how"),
         thousands(orders.walked_away)
     );
     if people.bots > 0 {
@@ -136,7 +138,7 @@ fn generator(text: &mut String, report: &Report) {
     );
     let _ = writeln!(
         text,
-        "{}, {}/s, from {} over {}, {} % busy{trust}",
+        "{}, {}/s, from {} over {}, at most {} % busy{trust}",
         counted(report.requests, "request"),
         rounded(report.requests_per_second),
         counted(generator.threads, "thread"),

@@ -63,17 +63,18 @@ pub(super) fn in_order(latency: &BTreeMap<String, Quantiles>) -> Vec<(&str, Quan
 pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5] {
     [
         ("oversold", "units promised that were never there", verdict.oversold),
-        ("lost", "orders that were promised and can't be found", verdict.lost),
+        ("lost", "orders that were promised and can't be found or paid", verdict.lost),
         ("duplicated", "orders made twice from one press", verdict.duplicated),
         ("over the limit", "units beyond what one buyer may have", verdict.over_limit),
-        ("unanswered", "orders that never got a yes or a no", verdict.unanswered),
+        ("unanswered", "requests that were never answered", verdict.unanswered),
     ]
 }
 
 /// The verdict as a sentence.
 pub(super) fn verdict(verdict: &Verdict) -> String {
     if verdict.is_clean() {
-        return "Nobody was promised a unit that isn't there, lost one, got one twice, got too many or no answer."
+        return "Nobody was promised a unit that isn't there, lost one, got one twice or too many, and no request was \
+                left without an answer."
             .to_owned();
     }
     let mut wrong: Vec<_> = counts(verdict)

@@ -44,6 +44,8 @@ impl Buyer {
             (attempts, _) => attempts - 1,
         };
         self.course.attempts = left;
+        // A bot presses when it can; nobody waits for it.
+        self.due_at = scene.now;
         if left == 0 {
             return self.leave(scene);
         }

@@ -11,6 +11,8 @@ use super::{
 
 /// Who pays late pays so long after the hold is over.
 const LATE_SECONDS: [f64; 2] = [0.2, 1.0];
+/// A hold may end so much sooner than we reckon: moments are rounded and clocks are set.
+const HOLD_MARGIN_SECONDS: f64 = 2.0;
 
 impl Buyer {
     pub(super) fn ordered(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
@@ -21,6 +23,7 @@ impl Buyer {
         } else if !reply.asks_for_patience() {
             // Whatever was sent under this key before, it was not accepted.
             self.course.in_doubt = false;
+            self.contradict(reply, scene);
         }
         if self.course.awaited > 0 {
             return Next::Listen;
@@ -30,6 +33,18 @@ impl Buyer {
             (true, Role::Person) => self.refused(Call::Order, reply, scene),
             _ => self.attempted(scene),
         }
+    }
+
+    /// A key that has an order can't be refused any more.
+    fn contradict(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
+        // Of two presses at the opening one may have come too early, and its answer may be heard later.
+        if self.order.is_empty() || matches!(reply.code, Code::NOT_OPEN | Code::PAUSED) {
+            return;
+        }
+        let (key, order, status) = (self.key(scene.terms), &self.order, reply.status);
+        let contradiction =
+            format!("The key {key} was answered with {order} and then refused with {status}.");
+        scene.findings.contradictions.push(contradiction);
     }
 
     fn accept(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
@@ -51,6 +66,8 @@ impl Buyer {
         }
         let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
         let promised = Promised { buyer, token, key, order: id, quantity, end: End::WalkedAway };
+        let skips = matches!(self.role, Role::Skips | Role::Hammers);
+        scene.findings.bots_served_by_skipping += u64::from(skips && !self.course.has_unit);
         scene.findings.promise(promised, self.who.is_bot, !self.course.has_unit);
         self.course.has_unit = true;
         self.first_answer(scene);
@@ -104,8 +121,26 @@ impl Buyer {
         }
     }
 
+    /// Whether the hold lasts by any reckoning.
+    fn is_surely_held(&self, scene: &Scene<'_>) -> bool {
+        let lasts_seconds = scene.terms.hold_seconds - HOLD_MARGIN_SECONDS;
+        !self.course.pays_late && scene.now < self.course.key_since.plus_seconds(lasts_seconds)
+    }
+
+    /// A payment or a cancellation was refused for good, or so often that nobody tries again.
+    pub(super) fn settled_in_vain(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+        if reply.status >= 500 {
+            // It may have been carried out: the end stays unknown.
+            scene.findings.unanswered += 1;
+        } else {
+            scene.findings.set_end(self.course.promised, End::Refused);
+        }
+        self.after_order(scene)
+    }
+
     pub(super) fn too_late(&mut self, call: Call, code: Code, scene: &mut Scene<'_>) -> Next {
         let end = match (code, call) {
+            _ if self.is_surely_held(scene) => End::Refused,
             (Code::REFUND_DUE, _) => End::Refund,
             // It had expired before it could be cancelled.
             (_, Call::Cancel) => End::WalkedAway,

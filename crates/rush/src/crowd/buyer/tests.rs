@@ -9,6 +9,7 @@ use super::{
         codes::{Names, Reader},
         terms::{Account, Gate, Identity},
     },
+    waiting::MAX_WAITING_SECONDS,
     *,
 };
 
@@ -60,7 +61,8 @@ impl Stage {
     }
 
     fn step(&mut self, event: Event<'_>) -> Next {
-        let mut scene = Scene { now: self.now, terms: &self.terms, findings: &mut self.findings };
+        let (now, due_at) = (self.now, self.now);
+        let mut scene = Scene { now, due_at, terms: &self.terms, findings: &mut self.findings };
         self.buyer.step(event, &mut scene)
     }
 
@@ -205,7 +207,7 @@ fn an_order_that_is_never_answered_stays_in_doubt() {
     assert_eq!(stage.step(Event::Unanswered), Next::Leave);
     let doubtful = &stage.findings.doubtful[0];
     assert_eq!((doubtful.buyer, &doubtful.key, &doubtful.token), (3, &key, &stage.buyer.token));
-    assert_eq!(stage.findings.unanswered, 1);
+    assert_eq!(stage.findings.unanswered, 0, "it is among the doubtful ones, and counted once");
 }
 
 #[test]
@@ -418,4 +420,144 @@ fn the_same_seed_lets_the_same_buyer_do_the_same() {
     };
     assert_eq!(life(4), life(4));
     assert_ne!(life(4), life(5));
+}
+
+#[test]
+fn a_payment_that_is_refused_while_the_hold_lasts_is_remembered() {
+    for (code, end) in
+        [("hold_expired", End::Refused), ("refund_due", End::Refused), ("nonsense", End::Refused)]
+    {
+        let mut stage = stage(Gate::default(), |_| {});
+        stage.come_late();
+        let next = stage.accept("o1");
+        assert_eq!(stage.wait(next).1, Next::Send(Call::Pay));
+        assert_eq!(stage.refuse(409, code), Next::Leave);
+        assert_eq!(stage.end(), end, "{code}");
+    }
+}
+
+#[test]
+fn who_thinks_longer_than_the_hold_lasts_is_refused_by_right() {
+    let mut stage = stage(Gate::default(), |mix| mix.thinks_seconds = [61.0, 61.0]);
+    stage.come_late();
+    let next = stage.accept("o1");
+    stage.wait(next);
+    stage.refuse(409, "refund_due");
+    assert_eq!(stage.end(), End::Refund);
+}
+
+#[test]
+fn a_payment_that_is_never_let_through_is_refused_or_unanswered() {
+    for (status, end, unanswered) in [(429, End::Refused, 0), (503, End::Unknown, 1)] {
+        let mut stage = stage(Gate::default(), |_| {});
+        stage.come_late();
+        let next = stage.accept("o1");
+        let mut next = stage.wait(next).1;
+        while next != Next::Leave {
+            let refused = stage.refuse(status, "busy");
+            next = if refused == Next::Leave { refused } else { stage.wait(refused).1 };
+        }
+        assert_eq!((stage.end(), stage.findings.unanswered), (end, unanswered), "{status}");
+        assert_eq!(stage.findings.gave_up, 0, "who has got one has not given up");
+    }
+}
+
+#[test]
+fn a_bot_that_may_not_pay_is_a_finding_too() {
+    let mut stage = stage(Gate::default(), |_| {});
+    stage.now = Moment::from_seconds(1.0);
+    stage.come(Who { number: 1, is_bot: true }, false);
+    for number in 0.. {
+        if stage.accept(&format!("o{number}")) == Next::Send(Call::Pay) {
+            break;
+        }
+    }
+    stage.refuse(409, "hold_expired");
+    assert!(stage.findings.promised.iter().any(|promised| promised.end == End::Refused));
+}
+
+#[test]
+fn an_order_and_a_refusal_for_one_key_are_a_contradiction() {
+    let mut stage = stage(Gate::default(), |mix| mix.double_clicks = 1.0);
+    stage.come_late();
+    stage.accept("o1");
+    stage.refuse(409, "sold_out");
+    assert_eq!(stage.findings.contradictions.len(), 1);
+
+    stage.findings = Findings::default();
+    stage.come_late();
+    stage.accept("o1");
+    stage.refuse(429, "rate_limited");
+    assert!(stage.findings.contradictions.is_empty(), "that says nothing of the order");
+}
+
+#[test]
+fn an_order_after_a_look_is_due_since_the_look_was() {
+    let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
+    assert_eq!(stage.come_late(), Next::Send(Call::Look));
+    let came_at = stage.now;
+    stage.now = came_at.plus_seconds(9.0);
+    assert_eq!(stage.answer(200, "{}"), Next::Send(Call::Order));
+    assert_eq!(stage.buyer.due_at, came_at);
+    let next = stage.accept("o1");
+    assert_eq!(stage.wait(next).1, Next::Send(Call::Pay));
+    assert_eq!(stage.buyer.due_at, stage.now, "thinking was the buyer's own choice");
+}
+
+#[test]
+fn nobody_is_due_to_press_before_the_moment_they_chose() {
+    let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
+    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(Call::Look));
+    stage.now = Moment::from_seconds(20.0);
+    assert_eq!(stage.answer(200, "{}"), Next::Send(Call::Order));
+    assert_eq!(stage.buyer.due_at, stage.buyer.press_at);
+}
+
+#[test]
+fn a_request_that_was_lost_stays_due_since_it_was_first() {
+    let mut stage = stage(Gate::default(), |_| {});
+    stage.come_late();
+    let came_at = stage.now;
+    stage.now = came_at.plus_seconds(30.0);
+    let next = stage.step(Event::Unanswered);
+    stage.wait(next);
+    assert_eq!(stage.buyer.due_at, came_at);
+    let next = stage.answer_after(503, r#"{"code":"busy"}"#, Some(4));
+    stage.wait(next);
+    assert_eq!(stage.buyer.due_at, stage.now, "the server asked for this wait");
+}
+
+#[test]
+fn nobody_waits_for_a_turn_for_ever() {
+    let mut stage = stage(EVERYTHING, |_| {});
+    assert_eq!(stage.come_late(), Next::Send(Call::Ticket));
+    let began = stage.now;
+    let body = r#"{"ticket":"t1","state":"waiting"}"#;
+    let mut next = stage.answer(201, body);
+    while next != Next::Leave {
+        assert_eq!(stage.wait(next).1, Next::Send(Call::Place));
+        assert!(stage.now.since(began).as_secs_f64() < MAX_WAITING_SECONDS + 10.0);
+        next = stage.answer(200, body);
+    }
+    assert_eq!((stage.findings.gave_up, stage.findings.left_unanswered), (1, 1));
+}
+
+#[test]
+fn a_challenge_that_nobody_can_solve_is_not_begun() {
+    let mut stage = stage(Gate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
+    assert_eq!(stage.come_late(), Next::Send(Call::Challenge));
+    assert_eq!(stage.answer(201, r#"{"id":"c1","salt":"s","difficulty":33}"#), Next::Leave);
+    assert_eq!(stage.findings.gave_up, 1);
+}
+
+#[test]
+fn bots_that_skip_the_gate_are_counted_apart() {
+    for (number, by_skipping) in [(0, 1), (1, 1), (2, 0)] {
+        let mut stage = stage(Gate::default(), |_| {});
+        stage.now = Moment::from_seconds(1.0);
+        stage.come(Who { number, is_bot: true }, false);
+        stage.accept("o1");
+        let findings = &stage.findings;
+        assert_eq!((findings.bots_served, findings.bots_served_by_skipping), (1, by_skipping), "{number}");
+    }
 }

@@ -1,0 +1,54 @@
+//! What a buyer in the waiting room makes of its place.
+
+use super::{
+    super::{
+        Moment,
+        answers::{self, Place, Reply},
+    },
+    Buyer, Call, Next, PLACE_SECONDS, Scene, State,
+};
+
+/// How often one looks long before the opening.
+const EARLY_PLACE_SECONDS: [f64; 2] = [20.0, 30.0];
+/// Whoever is not let in for so long after coming, and after the opening, goes home.
+pub(super) const MAX_WAITING_SECONDS: f64 = 900.0;
+
+impl Buyer {
+    pub(super) fn told_place(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+        let Some((ticket, place)) = answers::place(reply.body) else { return self.leave(scene) };
+        self.ticket = ticket;
+        match place {
+            Place::Waiting if self.has_waited_too_long(scene.now) => self.lose_patience(scene),
+            Place::Waiting => {
+                let far = scene.now.plus_seconds(EARLY_PLACE_SECONDS[1]) < Moment::OPENING;
+                let at = if scene.now < Moment::OPENING && !far {
+                    Moment::OPENING.plus_seconds(self.random.f64())
+                } else {
+                    scene.now.plus_seconds(self.between(if far {
+                        EARLY_PLACE_SECONDS
+                    } else {
+                        PLACE_SECONDS
+                    }))
+                };
+                self.ask_at(at, Call::Place, scene)
+            }
+            Place::Admitted => {
+                if !scene.terms.gate.pass_required {
+                    self.admit(scene);
+                }
+                self.pass_gate(scene)
+            }
+            Place::SoldOut => {
+                self.state = State::Asking(Call::Place);
+                self.told_sold_out(scene)
+            }
+            Place::TurnOver => self.renew(Call::Ticket, scene),
+            Place::Closed => self.turned_away(scene),
+        }
+    }
+
+    fn has_waited_too_long(&self, now: Moment) -> bool {
+        let since = self.course.came_at.max(Moment::OPENING);
+        now > since.plus_seconds(MAX_WAITING_SECONDS)
+    }
+}
