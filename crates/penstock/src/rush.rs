@@ -63,7 +63,9 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
     let published = Arc::new(Mutex::new(None));
     let (url, admin_token) = (options.url.clone(), options.admin_token.clone());
     let heard = Arc::clone(&published);
-    let rehearsed = tokio::task::spawn_blocking(move || {
+    let (done, rehearsed) = tokio::sync::oneshot::channel();
+    // A thread of its own: the runtime would wait for its end before the process may go.
+    thread::spawn(move || {
         let mut live = Live::start(&options.scenario.name, visible);
         let report = rehearsal::run(&options, |news| match news {
             News::Says(line) => live.say(&line),
@@ -73,7 +75,8 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
             News::Progress(progress) => live.show(progress),
         });
         live.finish();
-        report
+        // Nobody waits for it any more after an interruption.
+        let _ = done.send(report);
     });
     tokio::select! {
         report = rehearsed => report.context("the rehearsal has ended by itself")?,

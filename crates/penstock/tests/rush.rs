@@ -108,6 +108,7 @@ fn bots_get_nothing_by_skipping_the_gate_and_people_get_through_it() {
     let report = clean(&run);
     assert!(number(&report, "/people/served") > 0, "{report:#}");
     assert!(number(&report, "/bots_refused/pass_required") > 0, "{report:#}");
+    assert_eq!(number(&report, "/people/bots_served_without_challenge"), 0, "{report:#}");
 }
 
 #[test]
