@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{IsTerminal as _, Write as _},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -37,9 +38,7 @@ pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool
     if audited {
         folder::require_readable(&config.data)?;
     }
-    let page = args.report.as_ref().map(|file| {
-        File::create(file).with_context(|| format!("the report can't be written to {}", file.display()))
-    });
+    let page = args.report.as_ref().map(|file| File::create(file).with_context(|| unwritable(file)));
     let page = page.transpose()?;
     let mut report = rehearse(options, args).await?;
     if audited && let Err(error) = audit_too(config, &mut report).await {
@@ -51,10 +50,15 @@ pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool
     } else {
         output::write(&report::text(&report))?
     }
-    if let Some(mut page) = page {
-        page.write_all(report::html(&report)?.as_bytes()).context("the report can't be written")?;
+    if let (Some(mut page), Some(file)) = (page, &args.report) {
+        let written = page.write_all(report::html(&report)?.as_bytes());
+        written.with_context(|| unwritable(file))?;
     }
     Ok(report.verdict.is_clean())
+}
+
+fn unwritable(file: &Path) -> String {
+    format!("the report can't be written to {}", file.display())
 }
 
 /// Shows the rehearsal while it runs. Who interrupts it leaves no sale behind.

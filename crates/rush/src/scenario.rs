@@ -174,7 +174,7 @@ impl Scenario {
     pub fn plain(buyers: u64, units: u32) -> Self {
         Self {
             name: "plain".to_owned(),
-            about: format!("{buyers} buyers for {units} units, all of them there at the opening."),
+            about: format!("{buyers} simulated buyers."),
             sale: SaleTerms {
                 units,
                 limit_per_buyer: 1,

@@ -184,6 +184,22 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
     nobody_twice(evidence, look, &mut verdict);
     within_limits(evidence, look, &mut verdict);
     units_conserved(evidence, look, &mut verdict);
+    everybody_answered(evidence, &mut verdict);
+    verdict
+}
+
+/// What the buyers can tell by themselves when the server can't be asked any more.
+pub fn unchecked(evidence: &Evidence<'_>, error: &anyhow::Error) -> Verdict {
+    let mut verdict = Verdict { unchecked: Some(format!("{error:#}")), ..Verdict::default() };
+    verdict.findings.push(format!("The outcome can't be checked: {error:#}."));
+    verdict.duplicated = evidence.contradictions.len() as u64;
+    verdict.findings.extend(evidence.contradictions.iter().cloned());
+    everybody_answered(evidence, &mut verdict);
+    verdict.findings.truncate(MAX_FINDINGS);
+    verdict
+}
+
+fn everybody_answered(evidence: &Evidence<'_>, verdict: &mut Verdict) {
     let orders = evidence.doubtful.len() as u64;
     verdict.unanswered = evidence.unanswered + orders;
     if verdict.unanswered > 0 {
@@ -192,7 +208,6 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
             verdict.unanswered
         ));
     }
-    verdict
 }
 
 /// Every order that was answered "yes" is there, as it was left.
@@ -390,6 +405,23 @@ mod tests {
         let promised = [promise(1, "a", End::Refused)];
         assert_eq!(judged(&promised, &[], &look(2, &[(1, &[order("a", "held")])])), [0, 1, 0, 0, 0]);
         assert_eq!(judged(&promised, &[], &look(3, &[(1, &[order("a", "expired")])])), [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_server_that_can_not_be_asked_is_not_clean_and_hides_no_silence() {
+        let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
+        let evidence = Evidence {
+            sale: "s",
+            limit_per_buyer: 1,
+            promised: &[],
+            doubtful: &doubtful,
+            contradictions: &["Two orders for one key.".to_owned()],
+            unanswered: 2,
+            is_ours_alone: true,
+        };
+        let verdict = unchecked(&evidence, &anyhow!("connection refused"));
+        assert_eq!((verdict.unanswered, verdict.duplicated), (3, 1));
+        assert!(!verdict.is_clean() && verdict.findings[0].contains("connection refused"));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     let closed = api.steer(&sale.id, "close").context("the rehearsed sale can't be closed");
     let mut report = rehearsed?;
     if let Err(error) = closed {
-        report.verdict.findings.push(format!("{error:#}"));
+        report.verdict.findings.push(format!("Left open: {error:#}."));
     }
     Ok(report)
 }
@@ -100,11 +100,8 @@ fn rehearse(
         is_ours_alone: sale.is_ours,
     };
     // What was measured is worth a report, even if nobody can say any more whether it was right.
-    let verdict = verdict::judge(api, &evidence).unwrap_or_else(|error| Verdict {
-        unchecked: Some(format!("{error:#}")),
-        findings: vec![format!("The outcome can't be checked: {error:#}.")],
-        ..Verdict::default()
-    });
+    let verdict =
+        verdict::judge(api, &evidence).unwrap_or_else(|error| verdict::unchecked(&evidence, &error));
     report(options, sale, &clock, limit_per_buyer, outcome, verdict)
 }
 

@@ -85,6 +85,9 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
     if verdict.audit == Some(false) {
         wrong.push("the server's own books don't add up".to_owned());
     }
+    if verdict.unchecked.is_some() {
+        wrong.push("not everything could be checked".to_owned());
+    }
     format!("It does NOT hold: {}.", wrong.join(", "))
 }
 
