@@ -133,6 +133,36 @@ pub fn ensure_on_disk(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The core that hears of it when the disk below `folder` has done something, if it is one core that does.
+pub fn disk_core(folder: &Path) -> anyhow::Result<Option<usize>> {
+    let file_system = file_system(folder)?;
+    let Some((_, device)) = file_system.rsplit_once("/dev/") else { return Ok(None) };
+    // A partition lies in the folder of its disk.
+    let Ok(block) = Path::new("/sys/class/block").join(device).canonicalize() else { return Ok(None) };
+    let driver = block.ancestors().take(2).find_map(|disk| fs::canonicalize(disk.join("device")).ok());
+    let Some(driver) = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()) else {
+        return Ok(None);
+    };
+    Ok(core_of_interrupts(&read("/proc/interrupts")?, driver))
+}
+
+/// The core with at least nine in ten of the interrupts whose names begin with `driver`.
+fn core_of_interrupts(table: &str, driver: &str) -> Option<usize> {
+    let mut rows = table.lines();
+    let cores: Vec<usize> =
+        rows.next()?.split_whitespace().filter_map(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
+    let mut counts = vec![0; cores.len()];
+    for row in
+        rows.filter(|row| row.split_whitespace().next_back().is_some_and(|name| name.starts_with(driver)))
+    {
+        for (sum, count) in counts.iter_mut().zip(row.split_whitespace().skip(1)) {
+            *sum += count.parse::<u64>().unwrap_or_default();
+        }
+    }
+    let (place, most) = counts.iter().enumerate().max_by_key(|(_, count)| **count)?;
+    (*most > 0 && most * 10 >= counts.iter().sum::<u64>() * 9).then_some(cores[place])
+}
+
 /// The type and device of the file system that holds `folder`.
 fn file_system(folder: &Path) -> anyhow::Result<String> {
     let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
@@ -164,6 +194,19 @@ mod tests {
         while cpu_seconds(this).unwrap() < before + 0.02 {
             number = std::hint::black_box(number.wrapping_mul(3));
         }
+    }
+
+    #[test]
+    fn the_disks_core_is_the_one_that_gets_its_interrupts() {
+        let table = "           CPU0       CPU2
+ 36:          7   22964097 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+ 37:      90000          0 PCI-MSIX-0000:00:03.0   0-edge      virtio2-input.0
+ 38:          5          6 PCI-MSIX-0000:00:04.0   0-edge      nvme0q1
+";
+        assert_eq!(core_of_interrupts(table, "virtio1"), Some(2));
+        assert_eq!(core_of_interrupts(table, "virtio2"), Some(0));
+        assert_eq!(core_of_interrupts(table, "nvme0"), None, "both");
+        assert_eq!(core_of_interrupts(table, "nvme1"), None, "no such disk");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `many_sales_cost_ratio`: server CPU for an accepted order while a thousand sales are open and orders go to all of
 //! them, against the same with one sale.
 
-use std::{ops::Range, thread, time::Duration};
+use std::ops::Range;
 
 use anyhow::{Context, ensure};
 
 use super::{
     Bench, Figure, Report,
-    cpu::{hundredth, hundredths},
+    cpu::hundredths,
     median,
     places::Apart,
     server::{Server, ensure_only},
@@ -18,110 +18,98 @@ use crate::{
 };
 
 const SALES: usize = 1_000;
-const ORDERS: usize = 300_000;
-const QUICK_ORDERS: usize = 60_000;
 const CONNECTIONS: usize = 256;
+const ROUNDS: usize = 5;
+/// A machine changes its pace from one second to the next, so that the two servers take turns, each for a fraction of one.
+const TURNS: usize = 6;
+const ORDERS_PER_TURN: usize = 20_000;
 /// More than all orders together, in each sale.
-const UNITS: u32 = 1_000_000;
+const UNITS: u32 = 10_000_000;
 const TARGET_RATIO: f64 = 1.2;
-
-/// How long settlement is watched after the orders.
-const SETTLING: Duration = Duration::from_secs(2);
-
-/// What one run came to.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    cpu_us: f64,
-    settling_cpu_us: f64,
-    per_second: f64,
-    p99_ms: f64,
-}
+/// Settlement is paced, and would be at work in the other's turns.
+const SETTINGS: &[(&str, &str)] =
+    &[("PENSTOCK_SETTLE__BATCH", "1"), ("PENSTOCK_SETTLE__MAX_DECISIONS_PER_SECOND", "1")];
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
-    let rounds = if bench.options.quick { 1 } else { 3 };
-    let orders = if bench.options.quick { QUICK_ORDERS } else { ORDERS };
-    bench.say(&format!("{orders} orders in one sale, and in {SALES}"));
-    let (mut one, mut many) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        one.push(sell(bench, 1, orders)?);
-        many.push(sell(bench, SALES, orders)?);
+    let rounds = if bench.options.quick { 1 } else { ROUNDS };
+    let apart = Apart::look(&bench.options.folder)?;
+    bench.say(&format!("{ORDERS_PER_TURN} orders in one sale, then in {SALES}, {TURNS} times a round"));
+    let mut one = Contestant::start(bench, apart, 1)?;
+    let mut many = Contestant::start(bench, apart, SALES)?;
+    // What is slow only once is not counted.
+    for contestant in [&mut one, &mut many] {
+        contestant.sell(apart)?;
     }
-    let all = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).collect::<Vec<_>>();
-    let middle = |runs: &[Run], of: fn(&Run) -> f64| hundredth(median(&all(runs, of)));
-    // Each round against its own neighbour: the machine may change its pace from one to the next.
-    let ratios: Vec<f64> = many.iter().zip(&one).map(|(many, one)| many.cpu_us / one.cpu_us).collect();
+    let mut costs = Vec::new();
+    for _ in 0..rounds {
+        costs.push(bench.undisturbed(apart.places(), |_| {
+            let (mut one_us, mut many_us) = (Vec::new(), Vec::new());
+            for _ in 0..TURNS {
+                one_us.push(one.sell(apart)?);
+                many_us.push(many.sell(apart)?);
+            }
+            let (one_us, many_us) = (mean(&one_us), mean(&many_us));
+            let line = format!("{many_us:.2} µs of CPU an order in {SALES} sales, {one_us:.2} µs in one");
+            Ok(((one_us, many_us), line))
+        })?);
+    }
+    for contestant in [one, many] {
+        contestant.finish()?;
+    }
+    let all = |of: fn(&(f64, f64)) -> f64| costs.iter().map(of).collect::<Vec<f64>>();
+    let ratios = all(|(one_us, many_us)| many_us / one_us);
     let figure = Figure::of(&ratios, "of one sale")
         .against("one_sale", 1.0)
         .at_most(TARGET_RATIO)
         .detail("sales", SALES)
-        .detail("orders", orders)
+        .detail("orders_per_turn", ORDERS_PER_TURN)
+        .detail("turns", TURNS)
         .detail("connections", CONNECTIONS)
-        .detail("cpu_us_rounds", hundredths(&all(&many, |run| run.cpu_us)))
-        .detail("one_sale_cpu_us_rounds", hundredths(&all(&one, |run| run.cpu_us)))
-        .detail("orders_per_second", middle(&many, |run| run.per_second).round())
-        .detail("one_sale_orders_per_second", middle(&one, |run| run.per_second).round())
-        .detail("p99_ms", middle(&many, |run| run.p99_ms))
-        .detail("one_sale_p99_ms", middle(&one, |run| run.p99_ms))
-        .detail("settling_cpu_us", middle(&many, |run| run.settling_cpu_us))
-        .detail("one_sale_settling_cpu_us", middle(&one, |run| run.settling_cpu_us))
+        .detail("cpu_us", median(&hundredths(&all(|(_, many_us)| *many_us))))
+        .detail("one_sale_cpu_us", median(&hundredths(&all(|(one_us, _)| *one_us))))
         .detail("rounds", hundredths(&ratios));
     bench.add(report, "many_sales_cost_ratio", figure);
     Ok(())
 }
 
-/// One run on an empty data folder, its outcome checked afterwards.
-fn sell(bench: &mut Bench<'_>, sales: usize, orders: usize) -> anyhow::Result<Run> {
-    let apart = Apart::look()?;
-    bench.undisturbed(apart.places(), |bench| {
-        let data = bench.fresh_folder("penstock")?;
-        let server = Server::start(&bench.options.server, &data, Some(apart.server))?;
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// A server that sells while the other has nothing to do.
+struct Contestant {
+    server: Server,
+    sales: Vec<String>,
+    sold: usize,
+}
+
+impl Contestant {
+    fn start(bench: &Bench<'_>, apart: Apart, sales: usize) -> anyhow::Result<Self> {
+        let data = bench.fresh_folder(&format!("penstock-{sales}"))?;
+        let server = Server::start_with(&bench.options.server, &data, Some(apart.server), SETTINGS)?;
         let offer = Offer { units: UNITS, ..Offer::default() };
         let sales = (0..sales).map(|_| server.api.publish(&offer)).collect::<anyhow::Result<Vec<_>>>()?;
-        let first = sales.first().context("no sale")?;
-        let scattered = Scattered::new(server.orders(first, 0, orders)?, &sales)?;
-        let mut options = Options::new(server.api.address, CONNECTIONS);
+        Ok(Self { server, sales, sold: 0 })
+    }
+
+    /// Takes its turn. Microseconds of CPU an order.
+    fn sell(&mut self, apart: Apart) -> anyhow::Result<f64> {
+        let first = self.sales.first().context("no sale")?;
+        let tape = self.server.orders(first, self.sold as u64, ORDERS_PER_TURN)?;
+        let mut options = Options::new(self.server.api.address, CONNECTIONS);
         options.cores = vec![apart.generator];
-        let before_seconds = server.cpu_seconds()?;
-        let outcome = load::run(&options, vec![scattered], |_| {})?;
-        let cpu_seconds = server.cpu_seconds()? - before_seconds;
+        let before_seconds = self.server.cpu_seconds()?;
+        let outcome = load::run(&options, vec![Scattered::new(tape, &self.sales)?], |_| {})?;
+        let cpu_seconds = self.server.cpu_seconds()? - before_seconds;
         ensure_only(&outcome, 201)?;
-        let run = Run {
-            cpu_us: cpu_seconds * 1e6 / orders as f64,
-            settling_cpu_us: settle(&server)?,
-            per_second: outcome.per_second(201),
-            p99_ms: outcome.measured.accepted_latency.quantile(0.99).as_secs_f64() * 1e3,
-        };
-        verify(&server, &sales, outcome.total.status(201))?;
-        server.stop()?;
-        let line = format!(
-            "{:>4} sales: {:.2} µs of CPU an order at {:.0} orders/s, p99 {:.2} ms; settling {:.2} µs; audit ok",
-            sales.len(),
-            run.cpu_us,
-            run.per_second,
-            run.p99_ms,
-            run.settling_cpu_us,
-        );
-        Ok((run, line))
-    })
-}
+        self.sold += ORDERS_PER_TURN;
+        Ok(cpu_seconds * 1e6 / ORDERS_PER_TURN as f64)
+    }
 
-/// CPU for settling one decision, while nothing else happens. Settlement is paced, so that most is still to be done.
-fn settle(server: &Server) -> anyhow::Result<f64> {
-    let (before_settled, before_seconds) = (settled(server)?, server.cpu_seconds()?);
-    thread::sleep(SETTLING);
-    let cpu_seconds = server.cpu_seconds()? - before_seconds;
-    let decisions = settled(server)? - before_settled;
-    ensure!(decisions > 0, "nothing was settled in {SETTLING:?}");
-    Ok(cpu_seconds * 1e6 / decisions as f64)
-}
-
-/// The last settled decision.
-fn settled(server: &Server) -> anyhow::Result<u64> {
-    let mut metrics =
-        ureq::get(format!("http://{}/metrics", server.api.address)).call().context("no metrics")?;
-    let text = metrics.body_mut().read_to_string()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("penstock_settlement_position "));
-    Ok(value.context("no penstock_settlement_position in the metrics")?.trim().parse::<f64>()? as u64)
+    fn finish(self) -> anyhow::Result<()> {
+        verify(&self.server, &self.sales, self.sold as u64)?;
+        self.server.stop()
+    }
 }
 
 /// Fails unless exactly the accepted units are gone from all sales together and the audit is clean.

@@ -167,6 +167,16 @@ impl Bench<'_> {
     fn undisturbed<T>(
         &mut self,
         places: Places,
+        run: impl FnMut(&mut Self) -> anyhow::Result<(T, String)>,
+    ) -> anyhow::Result<T> {
+        self.undisturbed_below(MAX_STEAL_PERCENT, places, run)
+    }
+
+    /// The same for a run that can bear less.
+    fn undisturbed_below<T>(
+        &mut self,
+        max_steal_percent: f64,
+        places: Places,
         mut run: impl FnMut(&mut Self) -> anyhow::Result<(T, String)>,
     ) -> anyhow::Result<T> {
         let mut repeats = 0;
@@ -176,7 +186,7 @@ impl Bench<'_> {
             let steal = Steal::start()?;
             let (result, line) = run(self)?;
             let percent = steal.percent()?;
-            let again = percent > MAX_STEAL_PERCENT && repeats < MAX_REPEATS;
+            let again = percent > max_steal_percent && repeats < MAX_REPEATS;
             let remark = if again { ", too much: once more" } else { "" };
             self.say(&format!("  {line}  ({places}; steal {percent:.1} %{remark})"));
             if !again {

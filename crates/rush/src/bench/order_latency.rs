@@ -19,8 +19,8 @@ const BUSY_LIMIT: f64 = 0.001;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     host::raise_open_files()?;
-    let rounds = if bench.options.quick { 1 } else { 3 };
-    let places = Apart::look()?.places();
+    let rounds = if bench.options.quick { 1 } else { 5 };
+    let places = Apart::look(&bench.options.folder)?.places();
     bench.say("looking for the best rate");
     let best = selling::search(bench, places)?;
     let per_second = best.per_second * SHARE;

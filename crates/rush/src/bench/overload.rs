@@ -71,7 +71,8 @@ struct Run {
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     host::raise_open_files()?;
     let answers_per_second = LEDGER_BOUND_ANSWERS_PER_SECOND;
-    let setup = Setup { settings: LEDGER_BOUND, answers_per_second, apart: Apart::look()? };
+    let setup =
+        Setup { settings: LEDGER_BOUND, answers_per_second, apart: Apart::look(&bench.options.folder)? };
     bench.say("a sync for every order");
     let plans = [
         Plan { slow_connections: 0, times_longer: 4 },

@@ -1,6 +1,6 @@
 //! Which cores the server and the generator of a run keep to, and how a run says so.
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 use anyhow::Context;
 
@@ -13,7 +13,8 @@ pub(super) struct Places {
     pub(super) generator: Option<usize>,
 }
 
-/// The first core for the server and the last for the generator: what one does is not charged to the other.
+/// A core for the server and another for the generator: what one does is not charged to the other. What the kernel does for
+/// the server's disk is the server's: a generator that takes its core away would be measured, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Apart {
     pub(super) server: usize,
@@ -21,10 +22,15 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    pub(super) fn look() -> anyhow::Result<Self> {
-        let cores = host::cores()?;
-        let server = *cores.first().context("no core to run on")?;
-        Ok(Self { server, generator: cores.last().copied().unwrap_or(server) })
+    /// For servers with their data in `folder`.
+    pub(super) fn look(folder: &Path) -> anyhow::Result<Self> {
+        Self::among(&host::cores()?, host::disk_core(folder)?).context("no core to run on")
+    }
+
+    fn among(cores: &[usize], disk: Option<usize>) -> Option<Self> {
+        let server = disk.filter(|core| cores.contains(core)).or(cores.first().copied())?;
+        let generator = cores.iter().rev().copied().find(|core| *core != server).unwrap_or(server);
+        Some(Self { server, generator })
     }
 
     pub(super) fn places(self) -> Places {
@@ -51,6 +57,18 @@ impl fmt::Display for Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_server_is_where_its_disk_is_heard() {
+        let among =
+            |cores: &[usize], disk| Apart::among(cores, disk).map(|apart| (apart.server, apart.generator));
+        assert_eq!(among(&[0, 1], Some(1)), Some((1, 0)));
+        assert_eq!(among(&[0, 1, 2], Some(0)), Some((0, 2)));
+        assert_eq!(among(&[0, 1], None), Some((0, 1)));
+        assert_eq!(among(&[0, 1], Some(7)), Some((0, 1)), "a core we may not use");
+        assert_eq!(among(&[3], Some(3)), Some((3, 3)));
+        assert_eq!(among(&[], None), None);
+    }
 
     #[test]
     fn places_are_said_in_words() {

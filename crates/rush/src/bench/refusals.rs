@@ -47,7 +47,7 @@ struct Case {
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let rounds = if bench.options.quick { 1 } else { 3 };
     let measured = if bench.options.quick { QUICK_MEASURED } else { MEASURED };
-    let apart = Apart::look()?;
+    let apart = Apart::look(&bench.options.folder)?;
     let mut costs: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     let servers: [(&[(&str, &str)], Prepare); 2] = [(&[], refusals_of_sales), (ONE_CLAIM_A_SECOND, busy)];
     for (settings, prepare) in servers {

@@ -19,7 +19,7 @@ const TARGET_RATIO: f64 = 1.2;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let rounds = if bench.options.quick { 1 } else { 5 };
-    let apart = Apart::look()?;
+    let apart = Apart::look(&bench.options.folder)?;
     let data = bench.fresh_folder("penstock")?;
     let server = Server::start(&bench.options.server, &data, Some(apart.server))?;
     let path = format!("/api/v1/sales/{}", server.api.open_sale(UNITS)?);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    Bench,
+    Bench, MAX_STEAL_PERCENT,
     places::Places,
     server::{Server, ensure_told},
 };
@@ -17,6 +17,8 @@ const UNITS: u32 = 50_000_000;
 /// How many orders a second a tape has to last for, before there is a measurement to go by.
 const FIRST_GUESS_PER_SECOND: f64 = 150_000.0;
 const CONNECTIONS: [usize; 3] = [64, 256, 1024];
+/// If the host takes one part in a hundred of the time, the slowest hundredth of the orders tells of the host.
+const MAX_STEAL_PERCENT_OF_QUANTILES: f64 = 0.2;
 
 /// How orders come.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +84,7 @@ impl Best {
 }
 
 pub(super) fn sell(bench: &mut Bench<'_>, selling: Selling) -> anyhow::Result<Sold> {
-    bench.undisturbed(selling.places, |bench| {
+    bench.undisturbed_below(selling.pace.max_steal_percent(), selling.places, |bench| {
         let data = bench.fresh_folder("penstock")?;
         let server = Server::start(&bench.options.server, &data, selling.places.server)?;
         let sale = server.api.open_sale(UNITS)?;
@@ -105,6 +107,13 @@ impl Pace {
         match self {
             Self::Closed { expected_per_second } => expected_per_second,
             Self::Open { per_second } => per_second,
+        }
+    }
+
+    fn max_steal_percent(self) -> f64 {
+        match self {
+            Self::Closed { .. } => MAX_STEAL_PERCENT,
+            Self::Open { .. } => MAX_STEAL_PERCENT_OF_QUANTILES,
         }
     }
 }
