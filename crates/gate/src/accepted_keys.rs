@@ -14,12 +14,12 @@ use crate::sync::{AtomicU64, OnceLock};
 const BITS_PER_KEY: usize = 16;
 const WORDS_PER_BLOCK: usize = 8;
 const KEYS_PER_BLOCK: usize = WORDS_PER_BLOCK * 64 / BITS_PER_KEY;
-/// Exploring every interleaving takes a layer of one block.
-const FIRST_LAYER_KEYS: usize = if cfg!(loom) { KEYS_PER_BLOCK } else { 4096 };
+/// Few, because there may be thousands of sales. Exploring every interleaving takes a layer of one block.
+const FIRST_LAYER_KEYS: usize = if cfg!(loom) { KEYS_PER_BLOCK } else { 512 };
 /// Each new layer is so many times as large as all before it together.
 const GROWTH: usize = 3;
 /// Beyond the last layer's capacity it only says "maybe" more often.
-const LAYERS: usize = 12;
+const LAYERS: usize = 13;
 const _: () =
     assert!(cfg!(loom) || FIRST_LAYER_KEYS * 4usize.pow(LAYERS as u32 - 1) > 10 * MAX_UNITS as usize);
 

@@ -5,7 +5,7 @@
 //! that one has to get its first answer again.
 
 use std::sync::{
-    Arc, PoisonError,
+    PoisonError,
     atomic::Ordering::{Acquire, Release},
 };
 
@@ -13,7 +13,8 @@ use penstock_domain::{KeyDigest, SaleStatus, Timestamp};
 
 use crate::{
     accepted_keys::{AcceptedKeys, Growth},
-    sync::{ArcSwap, AtomicU8, Mutex},
+    latest::Latest,
+    sync::{AtomicU8, Mutex, MutexGuard},
 };
 
 /// What the ledger would answer to any new claim at the moment.
@@ -30,17 +31,19 @@ const SOLD_OUT: u8 = 1;
 const PAUSED: u8 = 2;
 const CLOSED: u8 = 3;
 
+/// What a claim needs comes first, and what is rarely needed last: there may be more sales than a cache has room for.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Latch {
     /// The part of the refusal that does not depend on the time.
     situation: AtomicU8,
     /// The window never changes after publishing.
     opens_at: Timestamp,
     closes_at: Timestamp,
-    accepted: AcceptedKeys,
-    status: ArcSwap<SaleStatus>,
-    /// Held by who brings news; nobody who asks ever waits for it.
+    latest: Latest,
+    /// Held by who brings news; nobody who asks for a unit ever waits for it.
     news: Mutex<Growth>,
+    accepted: AcceptedKeys,
 }
 
 impl Latch {
@@ -49,9 +52,9 @@ impl Latch {
             situation: AtomicU8::new(SELLING),
             opens_at: status.terms.opens_at.unwrap_or(Timestamp::from_millis(i64::MIN)),
             closes_at: status.terms.closes_at.unwrap_or(Timestamp::from_millis(i64::MAX)),
-            accepted: AcceptedKeys::default(),
-            status: ArcSwap::from_pointee(status),
+            latest: Latest::new(&status),
             news: Mutex::default(),
+            accepted: AcceptedKeys::default(),
         };
         latch.update(status, accepted);
         latch
@@ -60,13 +63,13 @@ impl Latch {
     /// Takes news of the sale. Old news can't override newer, whatever order they come in; the keys count
     /// always.
     pub fn update(&self, status: SaleStatus, accepted: &[KeyDigest]) {
-        let mut growth = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut growth = self.lock();
         // The keys first: once the latch refuses, it has to know every claim that was accepted before.
         self.accepted.insert_all(&mut growth, accepted);
-        if status.version < self.status.load().version {
+        if status.version < self.latest.read_locked(&growth).version {
             return;
         }
-        self.status.store(Arc::new(status));
+        self.latest.write(&status, &growth);
         self.situation.store(situation(&status), Release);
     }
 
@@ -99,8 +102,11 @@ impl Latch {
 
     /// The last durable status that was heard of.
     pub fn status(&self) -> SaleStatus {
-        let status: &SaleStatus = &self.status.load();
-        *status
+        self.latest.read().unwrap_or_else(|| self.latest.read_locked(&self.lock()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Growth> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,6 +124,8 @@ fn situation(status: &SaleStatus) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use penstock_domain::{SaleId, SaleState, SaleTerms};
 
     use super::*;

@@ -9,6 +9,7 @@ mod draw;
 mod head_gate;
 mod keys;
 mod latch;
+mod latest;
 mod limits;
 mod numbers;
 mod pace;

@@ -2,50 +2,27 @@
 //! (`cfg(loom)`, tests/latch_interleavings.rs). Knows nothing of what is built on it.
 
 #[cfg(not(loom))]
-pub(crate) use arc_swap::ArcSwap;
-#[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicU8, AtomicU64},
+    Mutex, MutexGuard, OnceLock,
+    atomic::{AtomicU8, AtomicU64, fence},
 };
 
 #[cfg(loom)]
-pub(crate) use self::explored::{ArcSwap, OnceLock};
+pub(crate) use self::explored::OnceLock;
 #[cfg(loom)]
 pub(crate) use loom::sync::{
-    Mutex,
-    atomic::{AtomicU8, AtomicU64},
+    Mutex, MutexGuard,
+    atomic::{AtomicU8, AtomicU64, fence},
 };
 
 #[cfg(loom)]
 mod explored {
-    use std::sync::{Arc, OnceLock as Cell, PoisonError};
+    use std::sync::OnceLock as Cell;
 
-    use loom::sync::{
-        Mutex,
-        atomic::{
-            AtomicBool,
-            Ordering::{Acquire, Release},
-        },
+    use loom::sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
     };
-
-    /// Whoever loads gets what was stored last.
-    #[derive(Debug)]
-    pub(crate) struct ArcSwap<T>(Mutex<Arc<T>>);
-
-    impl<T> ArcSwap<T> {
-        pub(crate) fn from_pointee(value: T) -> Self {
-            Self(Mutex::new(Arc::new(value)))
-        }
-
-        pub(crate) fn load(&self) -> Arc<T> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        }
-
-        pub(crate) fn store(&self, value: Arc<T>) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
-        }
-    }
 
     /// What the standard library promises of its `OnceLock`, in terms loom knows: who sees it set sees all that
     /// was done before it was set, and who doesn't may be late. Set by one thread at a time.

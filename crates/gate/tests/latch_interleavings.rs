@@ -159,3 +159,21 @@ fn after_all_news_have_come_the_newest_counts() {
         },
     );
 }
+
+/// Here the one who asks has a thread of its own and the model's brings the news: the other way round loom does not try a
+/// single mixture.
+#[test]
+fn a_status_is_read_as_it_was_written() {
+    let mut model = loom::model::Builder::new();
+    model.max_branches = 10_000;
+    model.check(|| {
+        let latch = Arc::new(Latch::new(status(1, 1), &[]));
+        let asker = thread::spawn({
+            let latch = latch.clone();
+            move || latch.status()
+        });
+        latch.update(status(2, 4), &[]);
+        let read = asker.join().unwrap();
+        assert!([status(1, 1), status(2, 4)].contains(&read), "{read:?}");
+    });
+}

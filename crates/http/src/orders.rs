@@ -60,8 +60,9 @@ pub(crate) struct ClaimRequest<'a> {
 /// A claim that can be put to the ledger.
 pub(crate) struct Attempt {
     claim: Claim,
-    shelf: Arc<Shelf>,
     details: Arc<Details>,
+    /// Only of a sale with a gate, because counting references to a sale that no cache has takes its time.
+    gated: Option<Arc<Shelf>>,
     /// Why nothing new may come of it; an order that was accepted before is still found.
     only_recall: Option<Problem>,
     in_flight: InFlight,
@@ -75,20 +76,31 @@ pub(crate) fn check(
     identify: impl FnOnce() -> Result<Caller, Problem>,
     read: impl FnOnce() -> Result<OrderRequest, Problem>,
 ) -> Result<Attempt, Problem> {
-    let ClaimRequest { sale, key, now, .. } = request;
-    let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
+    let missing = || Err(app.missing_sale());
+    app.storefront
+        .with_shelf(request.sale, |shelf| check_with(app, shelf, request, identify, read))
+        .unwrap_or_else(missing)
+}
+
+fn check_with(
+    app: &App,
+    shelf: &Arc<Shelf>,
+    ClaimRequest { sale, key, now, pass, peer }: ClaimRequest<'_>,
+    identify: impl FnOnce() -> Result<Caller, Problem>,
+    read: impl FnOnce() -> Result<OrderRequest, Problem>,
+) -> Result<Attempt, Problem> {
     let latch = shelf.latch().ok_or_else(|| app.missing_sale())?;
     if let Some(refusal) = latch.refuses(key, now) {
         return Err(Code::from(refusal).into());
     }
     let details = shelf.details().ok_or(Code::Unavailable)?;
-    app.gate.check_origin(request.peer, now)?;
+    app.gate.check_origin(peer, now)?;
     let in_flight = app.gate.enter()?;
     let buyer = identify()?.buyer()?;
     app.gate.check_buyer(&buyer, now)?;
     let mut only_recall = None;
     if details.row.gate.pass_required {
-        only_recall = app.gate.check_pass((sale, &buyer), request.pass, now).err();
+        only_recall = app.gate.check_pass((sale, &buyer), pass, now).err();
         // Who was accepted with a pass gets the first answer again when the pass is over.
         if let Some(problem) = only_recall.take_if(|_| !latch.may_have_accepted(key)) {
             return Err(problem);
@@ -99,7 +111,8 @@ pub(crate) fn check(
         return Err(Problem::invalid_field("quantity", "has to be at least 1"));
     }
     app.gate.pour(now)?;
-    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, shelf, details, only_recall, in_flight, now })
+    let gated = details.row.gate.pass_required.then(|| Arc::clone(shelf));
+    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, details, gated, only_recall, in_flight, now })
 }
 
 impl Attempt {
@@ -116,7 +129,7 @@ impl Attempt {
         };
         let now = app.now();
         self.in_flight.finished(began.elapsed(), now);
-        match (&decided, self.shelf.gate.get()) {
+        match (&decided, self.gated.as_ref().and_then(|shelf| shelf.gate.get())) {
             // Its pass makes room for the next. A retry of an earlier order has nothing to do with the pass of now.
             (Ok(order), Some(gate)) if may_be_new && order.created_at >= self.now => {
                 gate.head.used(&order.buyer, now);

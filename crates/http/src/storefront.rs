@@ -2,12 +2,12 @@
 //! whoever asks takes no lock.
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use hashbrown::HashMap;
 use penstock_domain::{ItemId, SaleId, SaleState, SaleStatus, Timestamp};
 use penstock_gate::{DrawView, Latch};
 use penstock_ledger::{Listener, SaleNews};
@@ -35,15 +35,16 @@ impl Details {
     }
 }
 
-/// One sale.
+/// One sale. The fields are in the order of how often they are needed: there may be more sales than a cache has room for.
+#[repr(C)]
 pub(crate) struct Shelf {
-    pub(crate) id: SaleId,
+    details: ArcSwapOption<Details>,
     /// Empty until the ledger has told of the sale.
     latch: OnceLock<Latch>,
-    details: ArcSwapOption<Details>,
     /// Empty until somebody needs it, and for a sale without a gate.
     pub(crate) gate: OnceLock<SaleGate>,
     rendered: ArcSwapOption<RenderedSale>,
+    pub(crate) id: SaleId,
 }
 
 impl Shelf {
@@ -148,9 +149,14 @@ impl Storefront {
         self.shelves.load().by_id.get(&sale).cloned()
     }
 
-    /// Asks the sale's latch without touching a reference count that all cores share.
+    /// Shows the sale's shelf without touching a reference count that all cores share.
+    pub(crate) fn with_shelf<T>(&self, sale: SaleId, see: impl FnOnce(&Arc<Shelf>) -> T) -> Option<T> {
+        self.shelves.load().by_id.get(&sale).map(see)
+    }
+
+    /// Asks the sale's latch.
     pub(crate) fn with_latch<T>(&self, sale: SaleId, ask: impl FnOnce(&Latch) -> Option<T>) -> Option<T> {
-        self.shelves.load().by_id.get(&sale).and_then(|shelf| shelf.latch()).and_then(ask)
+        self.with_shelf(sale, |shelf| shelf.latch().and_then(ask))?
     }
 
     /// Shows a sale that is on show.

@@ -310,12 +310,11 @@ fn entity_tag(content: &[u8]) -> HeaderValue {
 /// The part of an order's JSON that all orders of a sale share, written once.
 #[derive(Debug)]
 pub(crate) struct OrderTemplate {
-    /// From after the id to before the quantity.
-    before_quantity: String,
-    /// From after the quantity to before the total's amount.
-    before_total: String,
-    /// From after the total's amount to before the state.
-    before_state: String,
+    /// What is the same in every order, in one piece: with a thousand sales each piece is one that no cache has. From after the
+    /// id to before the quantity, on to before the total's amount, and on to before the state.
+    fixed: String,
+    quantity_at: usize,
+    total_at: usize,
     unit_price: Money,
 }
 
@@ -339,10 +338,13 @@ impl OrderTemplate {
         let item = serde_json::to_string(&item).unwrap_or_default();
         let (amount, currency) = (unit_price.amount(), unit_price.currency.as_str());
         let price = format!(r#"{{"amount":"{amount}","currency":"{currency}"}}"#);
+        let before_quantity = format!(r#"","sale_id":"{sale}","item":{item},"quantity":"#);
+        let before_total = format!(r#","unit_price":{price},"total":{{"amount":""#);
+        let before_state = format!(r#"","currency":"{currency}"}},"state":""#);
         Self {
-            before_quantity: format!(r#"","sale_id":"{sale}","item":{item},"quantity":"#),
-            before_total: format!(r#","unit_price":{price},"total":{{"amount":""#),
-            before_state: format!(r#"","currency":"{currency}"}},"state":""#),
+            fixed: [&*before_quantity, &*before_total, &*before_state].concat(),
+            quantity_at: before_quantity.len(),
+            total_at: before_quantity.len() + before_total.len(),
             unit_price,
         }
     }
@@ -350,13 +352,15 @@ impl OrderTemplate {
     /// Appends the order's JSON. This is the body of the answer that has to be fast.
     pub(crate) fn write(&self, order: &Order, body: &mut Vec<u8>) {
         use std::io::Write as _;
+        let (before_total, before_state) = self.fixed.as_bytes().split_at(self.total_at);
+        let (before_quantity, before_total) = before_total.split_at(self.quantity_at);
         // Writing into memory can't fail.
         let _ = write!(body, r#"{{"id":"{}"#, order.id);
-        body.extend_from_slice(self.before_quantity.as_bytes());
+        body.extend_from_slice(before_quantity);
         body.extend_from_slice(itoa::Buffer::new().format(order.quantity).as_bytes());
-        body.extend_from_slice(self.before_total.as_bytes());
+        body.extend_from_slice(before_total);
         body.extend_from_slice(self.unit_price.times(order.quantity).amount().as_bytes());
-        body.extend_from_slice(self.before_state.as_bytes());
+        body.extend_from_slice(before_state);
         body.extend_from_slice(order.state.as_str().as_bytes());
         body.extend_from_slice(br#"","created_at":""#);
         Rfc3339(order.created_at).write(body);
@@ -374,8 +378,7 @@ impl OrderTemplate {
     }
 
     pub(crate) fn body(&self, order: &Order) -> Vec<u8> {
-        let fixed = self.before_quantity.len() + self.before_total.len() + self.before_state.len();
-        let mut body = Vec::with_capacity(fixed + 256);
+        let mut body = Vec::with_capacity(self.fixed.len() + 256);
         self.write(order, &mut body);
         body
     }

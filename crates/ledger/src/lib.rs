@@ -7,6 +7,7 @@ mod handle;
 mod niceness;
 mod port;
 mod queue;
+mod rush;
 mod stats;
 
 pub use batcher::BatcherOptions;
@@ -15,4 +16,5 @@ pub use niceness::{Turn, take_turn};
 pub use port::{
     Clock, Committed, Engine, Feed, Health, LedgerError, Listener, SaleNews, Unavailable, decisions_between,
 };
+pub use rush::Rush;
 pub use stats::{BATCH_SIZE_BOUNDS, LedgerStats};

@@ -147,6 +147,7 @@ pub(crate) fn ledger(config: &Config) -> EmbeddedOptions {
         folder: journal_folder(config),
         batcher: BatcherOptions { max_queued: ledger.max_queued, max_batch: ledger.max_batch },
         compact_after_decisions: ledger.compact_after_decisions,
+        log_bytes: ledger.log_mebibytes << 20,
     }
 }
 

@@ -18,6 +18,9 @@ const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 /// "Within seconds", with room for a loaded machine.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The journal's log has its room from the start; it is small here, so that it is soon used up.
+const LOG_MEBIBYTES: &str = "PENSTOCK_LEDGER__LOG_MEBIBYTES";
+
 /// A small file system of its own.
 struct SmallDisk {
     path: PathBuf,
@@ -101,7 +104,7 @@ fn data_in(disk: &SmallDisk) -> PathBuf {
 #[test]
 fn a_full_disk_stops_the_sale_and_room_starts_it_again() {
     let disk = SmallDisk::mount(24);
-    let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk));
+    let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk)).with(LOG_MEBIBYTES, 1);
     penstock.start().unwrap();
     let sale = Merchant::of(&penstock).publish(Offer { units: 1_000_000, ..Offer::default() });
     let mut buyers = Buyers { client: penstock.client(), sale, auditor: Auditor::default(), sent: 0 };
@@ -151,7 +154,7 @@ fn is_about_the_disk(text: &str) -> bool {
 #[test]
 fn a_kill_while_the_disk_is_full_loses_nothing() {
     let disk = SmallDisk::mount(24);
-    let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk));
+    let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk)).with(LOG_MEBIBYTES, 1);
     penstock.start().unwrap();
     let sale = Merchant::of(&penstock).publish(Offer { units: 1_000_000, ..Offer::default() });
     let mut buyers = Buyers { client: penstock.client(), sale, auditor: Auditor::default(), sent: 0 };

@@ -1,24 +1,37 @@
-//! A smooth stream: each batch reserves the time that it may take at the highest pace allowed.
+//! How fast to go: each batch reserves the time that it may take at the highest pace allowed. While more is decided than
+//! that, settlement can't keep up anyway, and holds back, so that the disk and the processor are the buyers'.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
+use penstock_ledger::Rush;
+
+/// Even in a rush there is a batch so often: nobody knows how long it lasts.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Pace {
     per_second: u32,
+    rush: Rush,
+    last_at: Instant,
     next_at: Instant,
 }
 
 impl Pace {
     pub(crate) fn new(per_second: u32, now: Instant) -> Self {
-        Self { per_second: per_second.max(1), next_at: now }
+        let per_second = per_second.max(1);
+        Self { per_second, rush: Rush::beyond(per_second), last_at: now, next_at: now }
+    }
+
+    /// True: there is a rush now, when the ledger is at `head`, and the next batch waits for its end.
+    pub(crate) fn holds_back(&mut self, head: u64, now: Instant) -> bool {
+        self.rush.is_on(head, now) && now < self.last_at + LONGEST_HOLD
     }
 
     /// Takes note of `decisions` sent at `now` and says how long to wait before the next ones. Time that was
     /// not used is not saved up: a pause is not followed by a peak.
     pub(crate) fn after(&mut self, decisions: usize, now: Instant) -> Duration {
         let share = Duration::from_secs_f64(decisions as f64 / f64::from(self.per_second));
+        self.last_at = now;
         self.next_at = self.next_at.max(now) + share;
         self.next_at.saturating_duration_since(now)
     }
@@ -46,5 +59,22 @@ mod tests {
         let mut pace = Pace::new(5_000, begin);
         let later = begin + Duration::from_secs(60);
         assert_eq!(pace.after(500, later), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn in_a_rush_it_holds_back_but_goes_on() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(5_000, begin);
+        let mut sent_at = Vec::new();
+        // 4,000 decisions each tenth of a second, and from the twelfth second on none.
+        for tenth in 0..140 {
+            let now = begin + Duration::from_millis(100 * tenth);
+            if !pace.holds_back(4_000 * tenth.min(120), now) {
+                sent_at.push(tenth);
+                pace.after(500, now);
+            }
+        }
+        assert_eq!(sent_at[..4], [0, 50, 100, 121], "{sent_at:?}");
+        assert_eq!(sent_at.len(), 3 + 19, "{sent_at:?}");
     }
 }

@@ -1,12 +1,12 @@
 //! The loop from the feed to the records. Two kinds of failure are kept apart: a database that is away is
 //! retried forever; a decision that can't be applied is tried a few times and put aside.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_domain::Decision;
 use penstock_ledger::{Health, embedded};
 use penstock_records::SettleError;
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
 use crate::{Settlement, backoff::Backoff, pace::Pace, pause};
 
@@ -15,7 +15,7 @@ use crate::{Settlement, backoff::Backoff, pace::Pace, pause};
 enum Next {
     /// So many decisions were settled.
     Settled(usize),
-    /// Nothing is there to settle.
+    /// Nothing is there to settle, or it is not the time for it.
     Idle,
     /// Ask the records again where they are.
     Locate,
@@ -44,6 +44,7 @@ impl Settlement {
         let mut progress: Option<Progress> = None;
         while !*stop.borrow() {
             let next = match &mut progress {
+                Some(_) if pace.holds_back(self.ledger.feed().head(), Instant::now()) => Next::Idle,
                 Some(progress) => self.step(progress).await,
                 None => self.locate(&mut progress).await,
             };

@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{
@@ -16,7 +16,12 @@ use std::{
     },
 };
 
-use super::{aside::Aside, error::JournalError, journal::Journal};
+use super::{
+    aside::Aside,
+    error::JournalError,
+    journal::{Journal, LogRoom},
+};
+use crate::niceness::{Turn, take_turn};
 
 /// The second time it copies what came during the first, so that there is little left for the writer.
 const ROUNDS: usize = 2;
@@ -33,17 +38,17 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(super) fn start(folder: PathBuf) -> io::Result<Self> {
+    pub(super) fn start(folder: PathBuf, room: LogRoom) -> io::Result<Self> {
         let state = Arc::new(AtomicU8::new(RESTING));
         let seen = Arc::clone(&state);
         let work = move || {
-            if let Err(error) = copy(&folder) {
+            if let Err(error) = copy(&folder, room) {
                 // The writer copies all of it then, and if it can't either, the log has everything still.
                 tracing::warn!(%error, "the journal's log could not be copied beside the writer");
             }
             seen.store(COPIED, Release);
         };
-        Ok(Self { state, aside: Aside::start("ledger-log", || {}, work)? })
+        Ok(Self { state, aside: Aside::start("ledger-log", || take_turn(Turn::Spare), work)? })
     }
 
     /// Called by the writer after each commit; it nearly always costs a load.
@@ -64,9 +69,9 @@ impl Checkpointer {
     }
 }
 
-fn copy(folder: &std::path::Path) -> Result<(), JournalError> {
+fn copy(folder: &Path, room: LogRoom) -> Result<(), JournalError> {
     // Opened each time: it costs little beside the copying, and nothing is kept that a failure could have spoiled.
-    let mut journal = Journal::open(folder)?;
+    let mut journal = Journal::open(folder, room)?;
     (0..ROUNDS).try_for_each(|_| journal.begin_log_afresh())
 }
 
@@ -79,8 +84,9 @@ mod tests {
     #[test]
     fn the_log_begins_afresh_while_the_writer_goes_on() {
         let folder = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(folder.path()).unwrap();
-        let checkpointer = Checkpointer::start(folder.path().to_owned()).unwrap();
+        let room = LogRoom::of(4 << 20);
+        let mut journal = Journal::open(folder.path(), room).unwrap();
+        let checkpointer = Checkpointer::start(folder.path().to_owned(), room).unwrap();
         let record = vec![7; 100_000];
         let mut position = 0;
         let mut commit = |journal: &mut Journal| {

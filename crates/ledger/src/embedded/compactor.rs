@@ -4,14 +4,25 @@
 use std::{
     io,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
 };
 
 use super::{aside::Aside, error::JournalError, replay::replay, shared::Shared, snapshot};
-use crate::niceness::{Turn, take_turn};
+use crate::{
+    niceness::{Turn, take_turn},
+    rush::Rush,
+};
+
+/// So many decisions a second are a rush, and compaction waits for its end …
+const RUSH_PER_SECOND: u32 = 5_000;
+/// … unless so many times as much has come as pays: a start must not take long.
+const MAX_WAIT: u64 = 4;
 
 #[derive(Debug)]
 pub(super) struct Compactor {
     shared: Arc<Shared>,
+    compact_after: u64,
+    rush: Rush,
     aside: Aside,
 }
 
@@ -22,12 +33,15 @@ impl Compactor {
             move || run(&shared, compact_after)
         };
         let aside = Aside::start("ledger-compactor", || take_turn(Turn::Spare), work)?;
-        Ok(Self { shared, aside })
+        Ok(Self { shared, compact_after, rush: Rush::beyond(RUSH_PER_SECOND), aside })
     }
 
-    /// Called by the writer after each commit; it costs two loads.
-    pub(super) fn head_moved(&self, head: u64) {
-        if head > self.shared.compact_at.load(Relaxed) {
+    /// Called by the writer after each commit; it costs a look at the clock.
+    pub(super) fn committed(&mut self, head: u64) {
+        let compact_at = self.shared.compact_at.load(Relaxed);
+        let compact_at_last = compact_at.saturating_add((MAX_WAIT - 1).saturating_mul(self.compact_after));
+        let is_rush = self.rush.is_on(head, Instant::now());
+        if head > if is_rush { compact_at_last } else { compact_at } {
             // Not again until the compactor has said when.
             self.shared.compact_at.store(u64::MAX, Relaxed);
             self.aside.wake();

@@ -1,7 +1,6 @@
 //! The embedded engine proper: decide in memory, make durable, tell.
 
 use std::{
-    collections::HashMap,
     fs::File,
     sync::{
         Arc,
@@ -9,13 +8,14 @@ use std::{
     },
 };
 
+use hashbrown::HashMap;
 use penstock_domain::{Book, Command, Decision, Event, SaleId, Timestamp};
 
 use super::{
     checkpointer::Checkpointer,
     compactor::{Compactor, next_compaction},
     error::JournalError,
-    journal::Journal,
+    journal::{Journal, LogRoom},
     record,
     replay::replay,
     shared::Shared,
@@ -31,6 +31,7 @@ pub(super) struct Embedded {
     pub(super) compactor: Compactor,
     pub(super) checkpointer: Checkpointer,
     pub(super) compact_after: u64,
+    pub(super) log_room: LogRoom,
     /// None until the first recovery, and again after a failure.
     pub(super) running: Option<Running>,
     /// Held for as long as the engine lives, so that no other process writes the same journal.
@@ -52,7 +53,7 @@ impl Engine for Embedded {
             return Err(Unavailable::new("the journal is not open"));
         };
         let committed = running.commit(commands, now, &self.shared)?;
-        self.compactor.head_moved(running.book.position());
+        self.compactor.committed(running.book.position());
         self.checkpointer.committed(&mut running.journal);
         self.running = Some(running);
         Ok(committed)
@@ -69,7 +70,7 @@ impl Engine for Embedded {
 impl Embedded {
     fn reopen(&self) -> Result<(Running, Vec<SaleNews>), JournalError> {
         let shared = &self.shared;
-        let journal = Journal::open(&shared.folder)?;
+        let journal = Journal::open(&shared.folder, self.log_room)?;
         journal.settle_after_failure()?;
         let replayed = replay(&shared.folder, &shared.stopping)?;
         let (snapshot_position, snapshot_orders) = (replayed.snapshot_position, replayed.snapshot_orders);
@@ -106,7 +107,7 @@ impl Running {
 
     fn news_of(&self, decisions: &[Decision]) -> Vec<SaleNews> {
         let mut news: Vec<SaleNews> = Vec::new();
-        let mut places: HashMap<SaleId, usize> = HashMap::new();
+        let mut places: HashMap<SaleId, usize> = HashMap::with_capacity(decisions.len());
         for decision in decisions {
             let sale = decision.event.sale();
             let place = *places.entry(sale).or_insert(news.len());

@@ -10,15 +10,11 @@ use super::error::JournalError;
 /// Grows when an older program could misread the journal.
 pub(super) const VERSION: u32 = 1;
 const FILE_NAME: &str = "journal.db";
-/// When the write-ahead log has about so many pages, it is copied into the database.
-const CHECKPOINT_PAGES: usize = 2_000;
-/// With so many the commit that exceeds them copies it, whoever waits.
-const MAX_LOG_PAGES: usize = 16 * CHECKPOINT_PAGES;
 const PAGE_BYTES: usize = 4_096;
+/// SQLite keeps so much in memory, unless told otherwise.
+const CACHED_BYTES: usize = 2_000 << 10;
 /// A commit changes the table's last page, the first of the database and one or the other besides.
 const PAGES_PER_COMMIT: usize = 3;
-/// Free room on disk that a recovery asks for before the ledger sells again.
-const PROBE_BYTES: u32 = 1 << 20;
 /// Records deleted along with one insertion. More than one, so that the journal shrinks while the sale goes on;
 /// few, so that nobody's answer waits long for it.
 const FORGOTTEN_PER_COMMIT: u32 = 4;
@@ -28,10 +24,40 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Records that a reader fetches at once, so that it never holds back the write-ahead log for long.
 const ROWS_PER_READ: u32 = 64;
 
+/// The size of the write-ahead log.
+///
+/// Its file is that long from the start: writing where nothing was before is work for a thread of the kernel as well, and on a
+/// busy machine each commit waits for that thread until the next tick of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogRoom {
+    bytes: usize,
+}
+
+impl LogRoom {
+    pub(super) fn of(bytes: usize) -> Self {
+        Self { bytes }
+    }
+
+    fn pages(self) -> usize {
+        self.bytes / PAGE_BYTES
+    }
+
+    /// With about so many pages it is copied into the database …
+    fn long(self) -> usize {
+        self.pages() / 8 * 7
+    }
+
+    /// … and with so many by the commit that exceeds them, whoever waits.
+    fn too_long(self) -> usize {
+        self.pages() * 4
+    }
+}
+
 /// The writer's side.
 #[derive(Debug)]
 pub(super) struct Journal {
     connection: Connection,
+    room: LogRoom,
     /// All records up to this position are deleted.
     forgotten: u64,
     /// About so many pages were written to the log since it was copied.
@@ -40,13 +66,13 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Opens or creates the journal in `folder`.
-    pub(super) fn open(folder: &Path) -> Result<Self, JournalError> {
+    pub(super) fn open(folder: &Path, room: LogRoom) -> Result<Self, JournalError> {
         let connection = Connection::open(folder.join(FILE_NAME))?;
         connection.busy_timeout(PATIENCE)?;
         let version = version(&connection)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "wal_autocheckpoint", MAX_LOG_PAGES as u32)?;
+        connection.pragma_update(None, "wal_autocheckpoint", room.too_long() as u32)?;
         if version == 0 {
             connection.execute_batch(&format!(
                 "BEGIN;
@@ -56,7 +82,7 @@ impl Journal {
                  COMMIT;"
             ))?;
         }
-        Ok(Self { connection, forgotten: 0, log_pages: 0 })
+        Ok(Self { connection, room, forgotten: 0, log_pages: 0 })
     }
 
     /// Makes sure that everything a reader sees is on the disk, and that there is room to go on.
@@ -70,7 +96,18 @@ impl Journal {
         if busy {
             return Err(JournalError::Contended);
         }
-        self.connection.execute("INSERT INTO probe VALUES (zeroblob(?1))", [PROBE_BYTES])?;
+        self.make_room()
+    }
+
+    /// Makes the log's file as long as it is going to be.
+    fn make_room(&self) -> Result<(), JournalError> {
+        // What is not committed never reaches the database; what SQLite does not keep in memory is in the log all the same, and
+        // a roll-back leaves the file as long as it is.
+        let unused = self.connection.unchecked_transaction()?;
+        unused.execute("INSERT INTO probe VALUES (zeroblob(?1))", [(self.room.bytes + CACHED_BYTES) as i64])?;
+        unused.rollback()?;
+        // A commit syncs all of the file.
+        self.connection.execute("INSERT INTO probe VALUES ('')", [])?;
         self.connection.execute("DELETE FROM probe", [])?;
         Ok(())
     }
@@ -96,7 +133,7 @@ impl Journal {
     }
 
     pub(super) fn is_log_long(&self) -> bool {
-        self.log_pages >= CHECKPOINT_PAGES
+        self.log_pages >= self.room.long()
     }
 
     /// Copies into the database what it lacks of the log. If no reader needs the log, the next commit writes where it
@@ -168,5 +205,29 @@ impl JournalReader {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_its_room_from_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = LogRoom::of(8 << 20);
+        let log_bytes = || std::fs::metadata(folder.path().join("journal.db-wal")).unwrap().len() as usize;
+        let mut journal = Journal::open(folder.path(), room).unwrap();
+        journal.settle_after_failure().unwrap();
+        let at_start = log_bytes();
+        assert!(at_start > room.long() * PAGE_BYTES, "{at_start}");
+        let mut position = 0;
+        while !journal.is_log_long() {
+            position += 1;
+            journal.append(position, &[7; 10_000], 0).unwrap();
+        }
+        assert_eq!(log_bytes(), at_start);
+        let database = std::fs::metadata(folder.path().join(FILE_NAME)).unwrap().len();
+        assert!(database < 1 << 20, "the log's room took {database} bytes in the database as well");
     }
 }

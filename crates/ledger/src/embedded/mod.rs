@@ -30,8 +30,13 @@ use penstock_domain::BookSnapshot;
 pub use error::OpenError;
 
 use self::{
-    checkpointer::Checkpointer, compactor::Compactor, engine::Embedded, error::JournalError,
-    feed::JournalFeed, journal::Journal, shared::Shared,
+    checkpointer::Checkpointer,
+    compactor::Compactor,
+    engine::Embedded,
+    error::JournalError,
+    feed::JournalFeed,
+    journal::{Journal, LogRoom},
+    shared::Shared,
 };
 use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
 
@@ -48,11 +53,19 @@ pub struct EmbeddedOptions {
     pub batcher: BatcherOptions,
     /// A snapshot is made when there are more decisions since the last one than this, and than it has orders.
     pub compact_after_decisions: u64,
+    /// The size of the journal's log, which is made when the journal is opened: that much can be sold although the disk is
+    /// full.
+    pub log_bytes: usize,
 }
 
 impl EmbeddedOptions {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), batcher: BatcherOptions::default(), compact_after_decisions: 250_000 }
+        Self {
+            folder: folder.into(),
+            batcher: BatcherOptions::default(),
+            compact_after_decisions: 250_000,
+            log_bytes: 32 << 20,
+        }
     }
 }
 
@@ -63,17 +76,19 @@ pub fn open(
     clock: Clock,
     listener: Arc<dyn Listener>,
 ) -> Result<Ledger, OpenError> {
-    let EmbeddedOptions { folder, batcher, compact_after_decisions: compact_after } = options;
+    let EmbeddedOptions { folder, batcher, compact_after_decisions: compact_after, log_bytes } = options;
+    let log_room = LogRoom::of(log_bytes);
     let unusable = |error: std::io::Error| unusable(&folder, error);
     fs::create_dir_all(&folder).map_err(unusable)?;
     let lock = lock(&folder)?;
     // What can be refused at once is refused here and not on the writer's thread.
-    Journal::open(&folder).map_err(|error| refused(&folder, error))?;
+    Journal::open(&folder, log_room).map_err(|error| refused(&folder, error))?;
     let shared = Arc::new(Shared { folder: folder.clone(), ..Shared::default() });
     let compactor = Compactor::start(shared.clone(), compact_after).map_err(unusable)?;
     let feed = Arc::new(JournalFeed::new(shared.clone()));
-    let checkpointer = Checkpointer::start(folder.clone()).map_err(unusable)?;
-    let engine = Embedded { shared, compactor, checkpointer, compact_after, running: None, _lock: lock };
+    let checkpointer = Checkpointer::start(folder.clone(), log_room).map_err(unusable)?;
+    let engine =
+        Embedded { shared, compactor, checkpointer, compact_after, log_room, running: None, _lock: lock };
     batcher::start(engine, feed, batcher, clock, listener).map_err(unusable)
 }
 

@@ -134,6 +134,7 @@ pub(crate) struct Ledger {
     pub(crate) max_queued: usize,
     pub(crate) max_batch: usize,
     pub(crate) compact_after_decisions: u64,
+    pub(crate) log_mebibytes: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -277,6 +277,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         1_000 * MILLION,
         "Decisions after which the journal is compacted, so that a start stays quick.",
     ),
+    number(
+        "ledger.log_mebibytes",
+        32,
+        1,
+        4_096,
+        "Room on the disk that the journal's log takes from the start; a full disk does not stop it before it is used up.",
+    ),
     number("records.max_connections", 8, 1, 1024, "Connections to the database of record."),
     number("settle.batch", 500, 1, 100_000, "Decisions in one transaction at most."),
     number(

@@ -1,0 +1,56 @@
+//! Whether more is decided just now than settlement could carry away: a rush. What nobody waits for can be done after
+//! it, since most rushes last for seconds.
+
+use std::time::{Duration, Instant};
+
+/// The pace is that of about so long ago; a shorter look would take one batch for a rush.
+const WINDOW: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub struct Rush {
+    per_second: f64,
+    head: u64,
+    looked_at: Option<Instant>,
+    is_on: bool,
+}
+
+impl Rush {
+    /// More than `per_second` decisions are a rush.
+    pub fn beyond(per_second: u32) -> Self {
+        Self { per_second: f64::from(per_second), head: 0, looked_at: None, is_on: false }
+    }
+
+    /// True: there is a rush. `head` is the last decision's position; whoever asks more often knows sooner.
+    pub fn is_on(&mut self, head: u64, now: Instant) -> bool {
+        let Some(looked_at) = self.looked_at else {
+            (self.head, self.looked_at) = (head, Some(now));
+            return false;
+        };
+        let passed = now.saturating_duration_since(looked_at);
+        if passed >= WINDOW {
+            let decided = head.saturating_sub(self.head) as f64;
+            self.is_on = decided > self.per_second * passed.as_secs_f64();
+            (self.head, self.looked_at) = (head, Some(now));
+        }
+        self.is_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rush_is_seen_when_it_begins_and_when_it_ends() {
+        let mut rush = Rush::beyond(5_000);
+        let begin = Instant::now();
+        let after = |millis| begin + Duration::from_millis(millis);
+        // A ledger with a past is not in a rush because of it.
+        assert!(!rush.is_on(1_000_000, begin));
+        assert!(!rush.is_on(1_000_400, after(100)));
+        assert!(!rush.is_on(1_003_400, after(150)), "too short a look");
+        assert!(rush.is_on(1_004_400, after(200)));
+        assert!(rush.is_on(1_004_400, after(250)));
+        assert!(!rush.is_on(1_004_800, after(300)));
+    }
+}
