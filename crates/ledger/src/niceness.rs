@@ -19,6 +19,8 @@ const WRITING: i32 = -10;
 const SERVING: i32 = 0;
 const SETTLING: i32 = 5;
 const SPARE: i32 = 15;
+/// As the length of a slice.
+const KERNEL_CHOOSES: Duration = Duration::ZERO;
 
 /// Gives the thread that calls it, and the threads that it starts from then on, their place in the line.
 ///
@@ -33,11 +35,11 @@ pub fn take_turn(turn: Turn) {
         Turn::Spare => SPARE,
     };
     set(niceness);
-    match turn {
-        Turn::Writing => shorten_slices(Duration::from_micros(100)),
-        Turn::Serving => shorten_slices(Duration::from_millis(1)),
-        Turn::Settling | Turn::Spare => {}
-    }
+    set_slices(match turn {
+        Turn::Writing => Duration::from_micros(100),
+        Turn::Serving => KERNEL_CHOOSES,
+        Turn::Settling | Turn::Spare => Duration::from_millis(100),
+    });
 }
 
 /// False: it can't be set, and the thread runs as it is.
@@ -51,10 +53,11 @@ fn set(niceness: i32) -> bool {
 
 /// Asks Linux (6.12 and later; earlier ones ignore it) for slices of this length. A thread that wakes takes the core from one
 /// with longer slices at once. Otherwise it waits until that one has had its slice, which shows at the next tick of the
-/// clock, milliseconds later; and the writer wakes from every sync.
+/// clock, milliseconds later; and the writer wakes from every sync. Those who serve have the slices that the kernel's own threads
+/// have: with shorter ones they would keep the disk waiting.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "neither std nor rustix has sched_setattr")]
-fn shorten_slices(length: Duration) {
+fn set_slices(length: Duration) {
     let Ok(niceness) = rustix::process::getpriority_process(None) else { return };
     // SAFETY: a plain struct of integers, for which zeroes are valid.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -68,4 +71,4 @@ fn shorten_slices(length: Duration) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn shorten_slices(_length: Duration) {}
+fn set_slices(_length: Duration) {}

@@ -38,10 +38,8 @@ impl Compactor {
 
     /// Called by the writer after each commit; it costs a look at the clock.
     pub(super) fn committed(&mut self, head: u64) {
-        let compact_at = self.shared.compact_at.load(Relaxed);
-        let compact_at_last = compact_at.saturating_add((MAX_WAIT - 1).saturating_mul(self.compact_after));
         let is_rush = self.rush.is_on(head, Instant::now());
-        if head > if is_rush { compact_at_last } else { compact_at } {
+        if is_due(head, self.shared.compact_at.load(Relaxed), self.compact_after, is_rush) {
             // Not again until the compactor has said when.
             self.shared.compact_at.store(u64::MAX, Relaxed);
             self.aside.wake();
@@ -53,6 +51,11 @@ impl Drop for Compactor {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Relaxed);
     }
+}
+
+fn is_due(head: u64, compact_at: u64, compact_after: u64, is_rush: bool) -> bool {
+    let wait = if is_rush { compact_after.saturating_mul(MAX_WAIT - 1) } else { 0 };
+    head > compact_at.saturating_add(wait)
 }
 
 /// The position beyond which the next snapshot pays: when there is as much to replay as to read.
@@ -91,4 +94,20 @@ fn compact(shared: &Shared) -> Result<(u64, u64), JournalError> {
     snapshot::write(&shared.folder, whole)?;
     shared.snapshot.store(position, Relaxed);
     Ok((position, orders))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rush_puts_it_off_but_not_for_ever() {
+        let is_due = |head, is_rush| is_due(head, 1_000, 250, is_rush);
+        assert!(!is_due(1_000, false));
+        assert!(is_due(1_001, false));
+        assert!(!is_due(1_750, true));
+        assert!(is_due(1_751, true));
+        // One that is under way is not begun again.
+        assert!(!super::is_due(u64::MAX, u64::MAX, 250, false));
+    }
 }

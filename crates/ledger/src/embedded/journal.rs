@@ -104,7 +104,8 @@ impl Journal {
         // What is not committed never reaches the database; what SQLite does not keep in memory is in the log all the same, and
         // a roll-back leaves the file as long as it is.
         let unused = self.connection.unchecked_transaction()?;
-        unused.execute("INSERT INTO probe VALUES (zeroblob(?1))", [(self.room.bytes + CACHED_BYTES) as i64])?;
+        unused
+            .execute("INSERT INTO probe VALUES (zeroblob(?1))", [(self.room.bytes + CACHED_BYTES) as i64])?;
         unused.rollback()?;
         // A commit syncs all of the file.
         self.connection.execute("INSERT INTO probe VALUES ('')", [])?;
