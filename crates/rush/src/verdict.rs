@@ -407,18 +407,23 @@ mod tests {
         assert_eq!(judged(&promised, &[], &look(3, &[(1, &[order("a", "expired")])])), [0, 1, 0, 0, 0]);
     }
 
-    #[test]
-    fn a_server_that_can_not_be_asked_is_not_clean_and_hides_no_silence() {
-        let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
-        let evidence = Evidence {
+    fn two_unanswered_and(doubtful: &[Doubtful]) -> Evidence<'_> {
+        Evidence {
             sale: "s",
             limit_per_buyer: 1,
             promised: &[],
-            doubtful: &doubtful,
-            contradictions: &["Two orders for one key.".to_owned()],
+            doubtful,
+            contradictions: &[],
             unanswered: 2,
             is_ours_alone: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_server_that_can_not_be_asked_is_not_clean_and_hides_no_silence() {
+        let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
+        let contradictions = ["Two orders for one key.".to_owned()];
+        let evidence = Evidence { contradictions: &contradictions, ..two_unanswered_and(&doubtful) };
         let verdict = unchecked(&evidence, &anyhow!("connection refused"));
         assert_eq!((verdict.unanswered, verdict.duplicated), (3, 1));
         assert!(!verdict.is_clean() && verdict.findings[0].contains("connection refused"));
@@ -427,16 +432,7 @@ mod tests {
     #[test]
     fn unanswered_orders_and_other_requests_are_counted_once_each() {
         let doubtful = [Doubtful { buyer: 1, token: "token-1".to_owned(), key: "key".to_owned() }];
-        let evidence = Evidence {
-            sale: "s",
-            limit_per_buyer: 1,
-            promised: &[],
-            doubtful: &doubtful,
-            contradictions: &[],
-            unanswered: 2,
-            is_ours_alone: true,
-        };
-        assert_eq!(compare(&evidence, &look(3, &[(1, &[])])).unanswered, 3);
+        assert_eq!(compare(&two_unanswered_and(&doubtful), &look(3, &[(1, &[])])).unanswered, 3);
     }
 
     #[test]
