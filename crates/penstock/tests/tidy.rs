@@ -21,8 +21,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-records", &["penstock-domain"]),
     ("penstock-settle", &["penstock-domain", "penstock-ledger", "penstock-records"]),
     ("penstock-http", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records"]),
-    ("penstock-rush", &[]),
-    ("penstock-testkit", &[]),
+    ("penstock-cluster", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-http"]),
+    ("penstock-local", &[]),
+    ("penstock-rush", &["penstock-local"]),
+    ("penstock-testkit", &["penstock-local"]),
     (
         "penstock",
         &[
@@ -32,14 +34,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "penstock-records",
             "penstock-settle",
             "penstock-http",
+            "penstock-cluster",
             "penstock-rush",
         ],
     ),
 ];
 
+/// What the tests of every crate may see.
+const FOR_TESTS: &[&str] = &["penstock-local", "penstock-testkit"];
+
 /// Crates that only the named crates of the workspace may depend on.
-const RESERVED: &[(&str, &[&str])] =
-    &[("sqlx", &["penstock-records"]), ("rusqlite", &["penstock-ledger"]), ("axum", &["penstock-http"])];
+const RESERVED: &[(&str, &[&str])] = &[
+    ("sqlx", &["penstock-records"]),
+    ("rusqlite", &["penstock-ledger"]),
+    ("axum", &["penstock-http"]),
+    ("redis", &["penstock-ledger", "penstock-cluster"]),
+];
 
 /// What the pure crates must never come to depend on.
 const PURE: &[&str] = &["penstock-domain", "penstock-gate"];
@@ -78,7 +88,7 @@ fn crates_see_only_what_they_may() {
         for (name, kind) in dependencies {
             let test_only = kind == "dev";
             let inside = packages.contains_key(name);
-            let visible = may_see.contains(&name.as_str()) || (test_only && name == "penstock-testkit");
+            let visible = may_see.contains(&name.as_str()) || (test_only && FOR_TESTS.contains(&name.as_str()));
             if inside && !visible {
                 breaches.push(format!("{package} may not see {name}"));
             }
