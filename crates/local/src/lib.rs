@@ -1,0 +1,14 @@
+//! Real servers on this machine for tests, benchmarks and demonstrations: each listens on loopback only, keeps its
+//! data and logs in the folder it is given, and ends with the value that stands for it. Knows nothing of Penstock.
+
+mod mariadb;
+mod ports;
+mod process;
+mod programs;
+mod redis;
+
+pub use mariadb::{MariaDb, MariaDbSettings};
+pub use ports::{accepts, free_address};
+pub use process::{Process, command, output};
+pub use programs::{find, require};
+pub use redis::{RedisServer, RedisSettings};

@@ -1,0 +1,50 @@
+//! Loopback addresses for servers.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    ops::Range,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+
+/// Below the ports that Linux gives to clients: while a server is down, no client's end of a connection takes its
+/// port, nor does a client that tries again and again connect to itself.
+const PORTS: Range<u16> = 10_240..32_768;
+
+/// A loopback address that nobody listens on now, and that this process has not been given lately.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    // Processes that start at the same time look for ports at different places.
+    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
+    let mut candidates = PORTS.map(|_| {
+        let port = PORTS.start + next.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start);
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    });
+    candidates.find(|address| TcpListener::bind(address).is_ok()).context("cannot find a free port")
+}
+
+pub fn accepts(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_free_different_and_no_clients() {
+        let addresses: Vec<_> = (0..100).map(|_| free_address().unwrap()).collect();
+        assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), addresses.len());
+        for address in addresses {
+            assert!(PORTS.contains(&address.port()) && address.ip().is_loopback());
+            assert!(!accepts(address), "{address}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! One Redis server.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+
+use crate::{
+    ports::free_address,
+    process::{self, Process},
+    programs::require,
+};
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// How a server is set up. The default keeps what it has answered, and evicts nothing.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    pub appendonly: bool,
+    /// `always`, `everysec` or `no`.
+    pub appendfsync: &'static str,
+    pub replica_of: Option<SocketAddr>,
+    /// As a node of a Redis Cluster, which has no slots yet.
+    pub cluster: bool,
+    pub password: Option<String>,
+    /// Also listens on this path, which must be short.
+    pub unix_socket: Option<PathBuf>,
+    /// Further lines of `redis.conf`, such as `maxmemory 100mb`; they win over the ones before.
+    pub extra: Vec<String>,
+}
+
+impl Default for RedisSettings {
+    fn default() -> Self {
+        Self {
+            appendonly: true,
+            appendfsync: "always",
+            replica_of: None,
+            cluster: false,
+            password: None,
+            unix_socket: None,
+            extra: Vec::new(),
+        }
+    }
+}
+
+/// A Redis server that dies with this value; its data stay in the folder.
+#[derive(Debug)]
+pub struct RedisServer {
+    folder: PathBuf,
+    address: SocketAddr,
+    password: Option<String>,
+    server: PathBuf,
+    client: PathBuf,
+    process: Option<Process>,
+}
+
+impl RedisServer {
+    /// On the data that `folder` already has, if it has any. A replica is ready when it follows its master.
+    pub fn start(folder: &Path, settings: RedisSettings) -> anyhow::Result<Self> {
+        let server = require("redis-server", "redis-server")?;
+        let client = require("redis-cli", "redis-tools")?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let folder = folder.canonicalize()?;
+        let address = free_address()?;
+        let configuration = configure(&folder, address, &settings)?;
+        fs::write(folder.join("redis.conf"), configuration)?;
+        let password = settings.password;
+        let mut redis = Self { folder, address, password, server, client, process: None };
+        redis.launch()?;
+        if settings.replica_of.is_some() {
+            redis.wait_until(|redis| redis.info("master_link_status").is_ok_and(|status| status == "up"))?;
+        }
+        Ok(redis)
+    }
+
+    fn launch(&mut self) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.server);
+        // The server itself writes to this file what it was told later, as whom it follows after a failover.
+        command.arg(self.folder.join("redis.conf"));
+        self.process = Some(Process::start("Redis", command, &self.folder.join("redis.log"))?);
+        // It accepts connections before it has read its data, but answers none.
+        self.wait_until(|redis| redis.cli(&["PING"]).is_ok_and(|answer| answer == "PONG"))
+    }
+
+    /// Waits until `ready` says so; fails when the server ends before.
+    pub fn wait_until(&mut self, ready: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let mut process = self.process.take().context("Redis does not run")?;
+        let waited = process.wait_until(START_LIMIT, || ready(self));
+        self.process = Some(process);
+        waited
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The number of its process, while it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Asks the server by `redis-cli`; an error that it answers is an error here. Several values come as lines.
+    pub fn cli(&self, question: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new(&self.client);
+        command.arg("-e").arg("-h").arg(self.address.ip().to_string());
+        command.arg("-p").arg(self.address.port().to_string());
+        if let Some(password) = &self.password {
+            command.env("REDISCLI_AUTH", password);
+        }
+        let answer = process::output(command.args(question))?;
+        Ok(answer.trim_end().to_owned())
+    }
+
+    /// One field of `INFO`, such as `role` or `master_link_status`.
+    pub fn info(&self, field: &str) -> anyhow::Result<String> {
+        let answer = self.cli(&["INFO"])?;
+        let found = answer.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        found.map(|value| value.trim().to_owned()).with_context(|| format!("Redis tells no {field}"))
+    }
+
+    /// SIGKILL, as a power cut would.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.take().context("Redis does not run")?.kill()
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub fn stop(&mut self) -> anyhow::Result<()> {
+        self.process.take().context("Redis does not run")?.stop()
+    }
+
+    /// With the same port and data, after a `stop` if it still runs.
+    pub fn restart(&mut self) -> anyhow::Result<()> {
+        if self.is_running() {
+            self.stop()?;
+        }
+        self.launch()
+    }
+
+    /// It answers nobody, but its connections stay open.
+    pub fn pause(&mut self) -> anyhow::Result<()> {
+        self.process.as_mut().context("Redis does not run")?.pause()
+    }
+
+    /// Goes on after `pause`.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.process.as_mut().context("Redis does not run")?.resume()
+    }
+}
+
+fn configure(folder: &Path, address: SocketAddr, settings: &RedisSettings) -> anyhow::Result<String> {
+    if !["always", "everysec", "no"].contains(&settings.appendfsync) {
+        bail!("appendfsync is always, everysec or no, not {}", settings.appendfsync);
+    }
+    let mut lines = vec![
+        format!("bind {}", address.ip()),
+        format!("port {}", address.port()),
+        format!("dir {}", quoted(folder)),
+        format!("logfile {}", quoted(&folder.join("redis.log"))),
+        "save \"\"".to_owned(),
+        format!("appendonly {}", if settings.appendonly { "yes" } else { "no" }),
+        format!("appendfsync {}", settings.appendfsync),
+        "maxmemory-policy noeviction".to_owned(),
+        // A replica is wanted at once, not when a few more may have come.
+        "repl-diskless-sync-delay 0".to_owned(),
+    ];
+    if let Some(master) = settings.replica_of {
+        lines.push(format!("replicaof {} {}", master.ip(), master.port()));
+    }
+    if settings.cluster {
+        lines.push("cluster-enabled yes".to_owned());
+        lines.push("cluster-config-file nodes.conf".to_owned());
+        lines.push("cluster-node-timeout 1500".to_owned());
+        // The usual port of the bus is 10,000 higher, where it may be a client's.
+        lines.push(format!("cluster-port {}", free_address()?.port()));
+    }
+    if let Some(password) = &settings.password {
+        let password = quoted(password.as_ref());
+        lines.push(format!("requirepass {password}\nmasterauth {password}"));
+    }
+    if let Some(socket) = &settings.unix_socket {
+        lines.push(format!("unixsocket {}", quoted(socket)));
+    }
+    lines.extend(settings.extra.iter().cloned());
+    lines.push(String::new());
+    Ok(lines.join("\n"))
+}
+
+/// As a value of `redis.conf` that may contain spaces.
+fn quoted(value: &Path) -> String {
+    let value = value.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{value}\"")
+}
