@@ -1,6 +1,7 @@
 //! Items and sales as the merchant wrote them. What is left of a sale's stock, the ledger knows.
 
 use penstock_domain::{GateTerms, ItemId, Money, SaleId, SaleTerms, Timestamp};
+use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     columns::{integer, moment, money, optional_moment, optional_text, small, text},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     pub id: ItemId,
     pub title: String,
@@ -18,7 +19,7 @@ pub struct Item {
     pub created_at: Timestamp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SaleRow {
     pub id: SaleId,
     pub item_id: ItemId,
