@@ -2,12 +2,14 @@
 //! data and logs in the folder it is given, and ends with the value that stands for it. Knows nothing of Penstock.
 
 mod mariadb;
+mod nginx;
 mod ports;
 mod process;
 mod programs;
 mod redis;
 
 pub use mariadb::{MariaDb, MariaDbSettings};
+pub use nginx::Nginx;
 pub use ports::{accepts, free_address};
 pub use process::{Process, command, output};
 pub use programs::{find, require};

@@ -48,13 +48,10 @@ pub struct MariaDb {
 impl MariaDb {
     /// A server on the data that `folder` has; without any, with an empty database `penstock`.
     pub fn start(folder: &Path) -> anyhow::Result<Self> {
-        let mut server = Self::install(folder, MariaDbSettings::default())?;
-        server.start_again()?;
-        Ok(server)
+        Self::start_with(folder, MariaDbSettings::default())
     }
 
-    /// A folder with data and a port; the server does not run before `start_again`.
-    pub fn install(folder: &Path, settings: MariaDbSettings) -> anyhow::Result<Self> {
+    pub fn start_with(folder: &Path, settings: MariaDbSettings) -> anyhow::Result<Self> {
         let server = require("mariadbd", "mariadb-server")?;
         let client = require("mariadb", "mariadb-client")?;
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -67,10 +64,12 @@ impl MariaDb {
         fs::write(folder.join("init.sql"), first_statements())?;
         let socket_folder = tempfile::Builder::new().prefix("penstock-mariadb-").tempdir()?;
         let address = free_address()?;
-        Ok(Self { folder, address, server, client, settings, socket_folder, process: None })
+        let mut mariadb = Self { folder, address, server, client, settings, socket_folder, process: None };
+        mariadb.start_again()?;
+        Ok(mariadb)
     }
 
-    /// With the same port and data, after `install`, `stop` or `kill`.
+    /// With the same port and data, after `stop` or `kill`.
     pub fn start_again(&mut self) -> anyhow::Result<()> {
         ensure!(self.process.is_none(), "MariaDB already runs");
         let mut command = Command::new(&self.server);

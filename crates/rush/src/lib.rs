@@ -6,7 +6,6 @@ pub mod crowd;
 pub mod host;
 pub mod load;
 pub mod peers;
-pub mod process;
 pub mod rehearsal;
 pub mod report;
 pub mod scenario;

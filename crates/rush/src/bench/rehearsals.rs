@@ -12,7 +12,7 @@ use super::{
     places::Places,
     server::Server,
 };
-use crate::{process, report};
+use crate::report;
 
 const THIRTY_THOUSAND: &str = "thirty-thousand-for-two-hundred";
 const QUICK_THOUSANDS: u64 = 3_000;
@@ -92,7 +92,7 @@ fn rehearse(bench: &mut Bench<'_>, scenario: &str, quick_buyers: u64) -> anyhow:
         let data = bench.fresh_folder("penstock")?;
         let server = Server::start(&bench.options.server, &data, PLACES.server)?;
         let before_bytes = server.resident_bytes()?;
-        let mut command = process::command(&bench.options.server, PLACES.generator);
+        let mut command = penstock_local::command(&bench.options.server, PLACES.generator);
         command.args(["rush", "--json", "--scenario", scenario]);
         command.arg("--url").arg(format!("http://{}", server.api.address));
         if bench.options.quick {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use anyhow::ensure;
+use penstock_local::{self as local, Process};
 
 use crate::{
     api::Api,
     host,
     load::{BuyerTape, Call, OrderTape, Outcome, Tape},
-    process::{self, Process},
 };
 
 const SECRET: &str = "penstock-bench-secret-0123456789abcdef";
@@ -44,7 +44,7 @@ impl Server {
         core: Option<usize>,
         settings: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
-        let mut command = process::command(binary, core);
+        let mut command = local::command(binary, core);
         // It chooses a free port itself and says which: nobody can take it in between.
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
         command.envs(Self::SECRETS).envs(settings.iter().copied());

@@ -1,24 +1,19 @@
 //! nginx answering a constant: the least that a good server spends on a request. One worker, keep-alive without
 //! end, no access log.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path};
 
 use anyhow::{Context, ensure};
+use penstock_local::{self as local, free_address};
 
-use super::require;
-use crate::{
-    host,
-    load::{self, Answer, Options, Script},
-    process::{self, Process},
-};
+use crate::load::{self, Answer, Options, Script};
 
-const START_LIMIT: Duration = Duration::from_secs(10);
 /// The body only has to have a length; its length follows from the length of the whole answer.
 const FIRST_BODY_BYTES: usize = 100;
 
 #[derive(Debug)]
 pub struct Nginx {
-    _master: Process,
+    _server: local::Nginx,
     pub worker: u32,
     pub address: SocketAddr,
 }
@@ -56,35 +51,19 @@ impl Nginx {
         constant: Constant,
         body_bytes: usize,
     ) -> anyhow::Result<Self> {
-        let program = require("nginx", "nginx")?;
-        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let folder = folder.canonicalize()?;
-        let address = process::free_address()?;
-        let configuration = folder.join("nginx.conf");
-        fs::write(&configuration, configure(&folder, address, constant, body_bytes))?;
-        let mut command = process::command(&program, Some(core));
-        command.arg("-p").arg(&folder).arg("-c").arg(&configuration).arg("-e").arg(folder.join("error.log"));
-        let mut master = Process::start("nginx", command, &folder.join("nginx.log"))?;
-        let id = master.id();
-        // The master listens before it has a worker.
-        let mut workers = Vec::new();
-        master.wait_until(START_LIMIT, || {
-            workers = host::children(id).unwrap_or_default();
-            !workers.is_empty() && process::accepts(address)
-        })?;
-        let worker = *workers.first().context("nginx has no worker")?;
-        Ok(Self { _master: master, worker, address })
+        let address = free_address()?;
+        let server = local::Nginx::start_on(Some(core), folder, &configure(address, constant, body_bytes))?;
+        let worker = *server.workers()?.first().context("nginx has no worker")?;
+        Ok(Self { _server: server, worker, address })
     }
 }
 
-fn configure(folder: &Path, address: SocketAddr, constant: Constant, body_bytes: usize) -> String {
-    let folder = folder.display();
+fn configure(address: SocketAddr, constant: Constant, body_bytes: usize) -> String {
     let Constant { status, content_type, .. } = constant;
     let body = "x".repeat(body_bytes);
     format!(
-        "daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
+        "worker_processes 1;
+pid nginx.pid;
 events {{ worker_connections 8192; }}
 http {{
     access_log off;
@@ -92,11 +71,11 @@ http {{
     keepalive_requests 1000000000;
     keepalive_timeout 1h;
     default_type {content_type};
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
+    client_body_temp_path temp/body;
+    proxy_temp_path temp/proxy;
+    fastcgi_temp_path temp/fastcgi;
+    uwsgi_temp_path temp/uwsgi;
+    scgi_temp_path temp/scgi;
     server {{
         listen {address} backlog=4096;
         location / {{ return {status} '{body}'; }}

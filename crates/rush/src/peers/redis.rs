@@ -3,19 +3,14 @@
 
 use std::{
     fs,
-    os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
+use penstock_local::{self as local, RedisServer, RedisSettings};
 use tempfile::TempDir;
 
-use super::require;
-use crate::process::{self, Process};
-
-const START_LIMIT: Duration = Duration::from_secs(30);
 const SCRIPT: &str = include_str!("claim.lua");
 const UNITS: u64 = 100_000_000;
 /// Buyers are drawn from so many that hardly one is drawn twice. The client knows no larger number.
@@ -29,9 +24,7 @@ const FIRST_CLAIMS: u64 = 20_000;
 #[derive(Debug)]
 pub struct Redis {
     folder: PathBuf,
-    server: PathBuf,
     bench: PathBuf,
-    cli: PathBuf,
     /// Apart from the data, because the path of a socket must be short.
     socket_folder: TempDir,
 }
@@ -44,12 +37,10 @@ pub struct Claims {
 
 impl Redis {
     pub fn install(folder: &Path) -> anyhow::Result<Self> {
-        let server = require("redis-server", "redis-server")?;
-        let bench = require("redis-benchmark", "redis-tools")?;
-        let cli = require("redis-cli", "redis-tools")?;
+        let bench = local::require("redis-benchmark", "redis-tools")?;
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let socket_folder = tempfile::Builder::new().prefix("penstock-bench-").tempdir()?;
-        Ok(Self { folder: folder.canonicalize()?, server, bench, cli, socket_folder })
+        Ok(Self { folder: folder.canonicalize()?, bench, socket_folder })
     }
 
     fn socket(&self) -> PathBuf {
@@ -57,33 +48,32 @@ impl Redis {
     }
 
     /// On an empty data folder.
-    fn start(&self) -> anyhow::Result<Process> {
+    fn start(&self) -> anyhow::Result<RedisServer> {
         let data = self.folder.join("data");
         if data.exists() {
             fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
         }
-        fs::create_dir(&data).with_context(|| format!("cannot create {}", data.display()))?;
-        let mut command = Command::new(&self.server);
-        command.args(["--port", "0"]).arg("--unixsocket").arg(self.socket()).arg("--dir").arg(data);
         // An answer leaves after the sync of its log. No snapshot and no rewriting of the log slows Redis down.
-        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
-        command.args(["--save", "", "--auto-aof-rewrite-percentage", "0"]);
-        command.arg("--logfile").arg(self.folder.join("redis.log"));
-        let mut server = Process::start("Redis", command, &self.folder.join("redis.err"))?;
-        server.wait_until(START_LIMIT, || UnixStream::connect(self.socket()).is_ok())?;
-        Ok(server)
+        let settings = RedisSettings {
+            appendonly: true,
+            appendfsync: "always",
+            unix_socket: Some(self.socket()),
+            extra: vec!["save \"\"".to_owned(), "auto-aof-rewrite-percentage 0".to_owned()],
+            ..RedisSettings::default()
+        };
+        RedisServer::start(&data, settings)
     }
 
     /// Starts the server, lets so many clients claim units for about `time` after a warm-up, checks the result,
     /// stops it. The client keeps to `core`, if there is one.
     pub fn claim(&self, clients: usize, core: Option<usize>, time: Duration) -> anyhow::Result<Claims> {
-        let server = self.start()?;
-        let script = self.ask(&["SCRIPT", "LOAD", SCRIPT])?;
-        self.ask(&["SET", "stock", &UNITS.to_string()])?;
+        let mut server = self.start()?;
+        let script = server.cli(&["SCRIPT", "LOAD", SCRIPT])?;
+        server.cli(&["SET", "stock", &UNITS.to_string()])?;
         let first = self.run(&script, "early", clients, core, FIRST_CLAIMS)?;
         let claims = (first.accepted_per_second * time.as_secs_f64()) as u64 + clients as u64;
         let mut measured = self.run(&script, "buyer", clients, core, claims)?;
-        measured.accepted_per_second *= self.accepted_share(FIRST_CLAIMS + claims)?;
+        measured.accepted_per_second *= accepted_share(&server, FIRST_CLAIMS + claims)?;
         server.stop()?;
         Ok(measured)
     }
@@ -97,38 +87,32 @@ impl Redis {
         core: Option<usize>,
         claims: u64,
     ) -> anyhow::Result<Claims> {
-        let mut command = process::command(&self.bench, core);
+        let mut command = local::command(&self.bench, core);
         command.arg("-s").arg(self.socket()).args(["-r", BUYERS, "--csv"]);
         command.arg("-c").arg(clients.to_string()).arg("-n").arg(claims.to_string());
         command
             .args(["EVALSHA", script, "3", "stock", "buyers", "orders"])
             .arg(format!("{crowd}-__rand_int__"));
-        let report = process::output(&mut command).context("redis-benchmark failed")?;
+        let report = local::output(&mut command).context("redis-benchmark failed")?;
         read_report(&report).with_context(|| format!("redis-benchmark reported no claims:\n{report}"))
     }
+}
 
-    /// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.
-    fn accepted_share(&self, claims: u64) -> anyhow::Result<f64> {
-        let number = |question: &[&str]| -> anyhow::Result<u64> {
-            let answer = self.ask(question)?;
-            answer.parse().with_context(|| format!("{question:?} was answered {answer:?}"))
-        };
-        let gone = UNITS.saturating_sub(number(&["GET", "stock"])?);
-        let (buyers, orders) = (number(&["SCARD", "buyers"])?, number(&["XLEN", "orders"])?);
-        ensure!(
-            gone == orders && gone == buyers,
-            "{gone} units are gone, but there are {orders} orders and {buyers} buyers"
-        );
-        let share = orders as f64 / claims as f64;
-        ensure!((ACCEPTED_SHARE..=1.0).contains(&share), "{orders} orders were made of {claims} claims");
-        Ok(share)
-    }
-
-    fn ask(&self, question: &[&str]) -> anyhow::Result<String> {
-        let mut command = Command::new(&self.cli);
-        command.arg("-e").arg("-s").arg(self.socket()).args(question);
-        Ok(process::output(&mut command)?.trim().to_owned())
-    }
+/// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.
+fn accepted_share(server: &RedisServer, claims: u64) -> anyhow::Result<f64> {
+    let number = |question: &[&str]| -> anyhow::Result<u64> {
+        let answer = server.cli(question)?;
+        answer.parse().with_context(|| format!("{question:?} was answered {answer:?}"))
+    };
+    let gone = UNITS.saturating_sub(number(&["GET", "stock"])?);
+    let (buyers, orders) = (number(&["SCARD", "buyers"])?, number(&["XLEN", "orders"])?);
+    ensure!(
+        gone == orders && gone == buyers,
+        "{gone} units are gone, but there are {orders} orders and {buyers} buyers"
+    );
+    let share = orders as f64 / claims as f64;
+    ensure!((ACCEPTED_SHARE..=1.0).contains(&share), "{orders} orders were made of {claims} claims");
+    Ok(share)
 }
 
 /// A line of names and a line of values, all in quotes.

@@ -1,0 +1,110 @@
+//! nginx with a configuration of one's own.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use rustix::process::Signal;
+
+use crate::{
+    process::{self, Process},
+    programs::{is_root, require},
+};
+
+const START_LIMIT: Duration = Duration::from_secs(10);
+const PROCESS_ID: &str = "nginx.pid";
+
+/// An nginx that dies with this value, workers and all.
+#[derive(Debug)]
+pub struct Nginx {
+    folder: PathBuf,
+    program: PathBuf,
+    master: Process,
+}
+
+impl Nginx {
+    /// `configuration` is the whole text of `nginx.conf`. Its paths are relative to `folder`, which has the subfolders
+    /// `logs` and `temp`; it has to say `pid nginx.pid;` and to keep the temporary paths in `temp`. What it includes
+    /// has to lie in `folder` already.
+    pub fn start(folder: &Path, configuration: &str) -> anyhow::Result<Self> {
+        Self::start_on(None, folder, configuration)
+    }
+
+    /// The same on one core.
+    pub fn start_on(core: Option<usize>, folder: &Path, configuration: &str) -> anyhow::Result<Self> {
+        let program = require("nginx", "nginx")?;
+        for subfolder in ["logs", "temp"] {
+            let path = folder.join(subfolder);
+            fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        }
+        let folder = folder.canonicalize()?;
+        write_configuration(&folder, configuration)?;
+        // It names a former process, if there is one.
+        let _ = fs::remove_file(folder.join(PROCESS_ID));
+        let mut command = process::command(&program, core);
+        command.args(arguments(&folder));
+        let mut master = Process::start("nginx", command, &folder.join("nginx.log"))?;
+        let id = master.id().to_string();
+        // It writes its number when it listens, and has its workers a moment later.
+        master.wait_until(START_LIMIT, || {
+            fs::read_to_string(folder.join(PROCESS_ID)).is_ok_and(|number| number.trim() == id)
+        })?;
+        let number = master.id();
+        master.wait_until(START_LIMIT, || children(number).is_ok_and(|workers| !workers.is_empty()))?;
+        Ok(Self { folder, program, master })
+    }
+
+    /// The process numbers of its workers.
+    pub fn workers(&self) -> anyhow::Result<Vec<u32>> {
+        children(self.master.id())
+    }
+
+    /// Goes over to another configuration without dropping a connection; returns when the former workers accept no
+    /// more. A wrong one is an error and changes nothing.
+    pub fn reload(&mut self, configuration: &str) -> anyhow::Result<()> {
+        let former = fs::read_to_string(self.folder.join("nginx.conf"))?;
+        write_configuration(&self.folder, configuration)?;
+        let mut test = Command::new(&self.program);
+        if let Err(error) = process::output(test.arg("-t").args(arguments(&self.folder))) {
+            write_configuration(&self.folder, &former)?;
+            return Err(error);
+        }
+        let old = self.workers()?;
+        self.master.signal(Signal::HUP)?;
+        self.master.wait_until(START_LIMIT, || old.iter().all(|worker| accepts_no_more(*worker)))
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub fn stop(self) -> anyhow::Result<()> {
+        self.master.stop()
+    }
+}
+
+fn arguments(folder: &Path) -> Vec<&OsStr> {
+    // Workers of root would otherwise be nobody, who may not enter a private folder.
+    let global = if is_root() { "daemon off; user root;" } else { "daemon off;" };
+    let mut arguments = vec![OsStr::new("-p"), folder.as_os_str()];
+    arguments.extend(["-c", "nginx.conf", "-e", "logs/start.log", "-g", global].map(OsStr::new));
+    arguments
+}
+
+fn write_configuration(folder: &Path, configuration: &str) -> anyhow::Result<()> {
+    ensure!(configuration.contains(PROCESS_ID), "the configuration has to say: pid {PROCESS_ID};");
+    fs::write(folder.join("nginx.conf"), configuration).context("cannot write nginx.conf")
+}
+
+fn children(process: u32) -> anyhow::Result<Vec<u32>> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
+}
+
+/// It is gone, or finishes what it has begun; then its title says so.
+fn accepts_no_more(worker: u32) -> bool {
+    let title = fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+    title.is_empty() || String::from_utf8_lossy(&title).contains("shutting down")
+}
