@@ -7,6 +7,7 @@ mod handle;
 mod niceness;
 mod port;
 mod queue;
+pub mod redis;
 mod rush;
 mod stats;
 

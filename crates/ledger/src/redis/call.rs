@@ -1,0 +1,247 @@
+//! One call to Redis, until each of its commands was run once: what a server turned away without running it goes
+//! where it belongs. What may have been run is never sent again.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{Arg, Cmd, Pipeline, Value};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    link::{Link, answered},
+    options::LinkError,
+    server::{Lane, Server},
+    topology::slot_of,
+};
+
+/// How long a call waits before it asks again a server that is not ready.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Run<'a> {
+    link: &'a Link,
+    slot: u16,
+    deadline: Instant,
+    /// Replicas that have to confirm, and the fewest that confirmed a part of it.
+    wanted: u32,
+    confirmed: u32,
+    /// The places of the commands that have not been run yet.
+    left: Vec<usize>,
+    values: Vec<Value>,
+    /// A server that is to be asked once instead of the master: the slot is on its way there.
+    aside: Option<String>,
+}
+
+/// Why a command was not run.
+enum TurnedAway {
+    Moved(String),
+    Ask(String),
+    NoScript,
+    NotReady(String),
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(link: &'a Link, key: &str, confirm: bool, length: usize) -> Self {
+        Self {
+            link,
+            slot: slot_of(key),
+            deadline: link.deadline(),
+            wanted: if confirm { link.options().wait_replicas } else { 0 },
+            confirmed: u32::MAX,
+            left: (0..length).collect(),
+            values: vec![Value::Nil; length],
+            aside: None,
+        }
+    }
+
+    pub(super) async fn finish(mut self, mut pipeline: Pipeline) -> Result<Vec<Value>, LinkError> {
+        if self.left.is_empty() {
+            return Ok(self.values);
+        }
+        let commands = pipeline.len();
+        self.add_wait(&mut pipeline);
+        let mut rest: Option<Pipeline> = None;
+        loop {
+            let server = self.server().await?;
+            let sent = rest.as_ref().unwrap_or(&pipeline);
+            let lane = if self.wanted > 0 { Lane::Confirmed } else { Lane::Plain };
+            let asking = self.aside.take().is_some();
+            match server.send(lane, sent, self.deadline).await {
+                Ok(values) => match self.take(values, asking) {
+                    None => return self.confirmed_values(),
+                    Some(why) => self.make_way(&server, why, &pipeline).await?,
+                },
+                Err(error) => self.look_elsewhere(&server, error).await?,
+            }
+            if Instant::now() >= self.deadline {
+                return Err(unreachable(&server, "it was not ready in time"));
+            }
+            rest = Some(self.rest(pipeline.cmd_iter().take(commands)));
+        }
+    }
+
+    async fn server(&self) -> Result<Arc<Server>, LinkError> {
+        if let Some(address) = &self.aside {
+            return self.link.server(address);
+        }
+        if let Some(master) = self.link.topology().master_of(self.slot) {
+            return self.link.server(master);
+        }
+        self.link.refresh(self.deadline).await?;
+        match self.link.topology().master_of(self.slot) {
+            Some(master) => self.link.server(master),
+            None => Err(LinkError::Unreachable {
+                server: "cluster".into(),
+                reason: format!("slot {} has no master", self.slot),
+            }),
+        }
+    }
+
+    /// What is left, for the server that is next.
+    fn rest<'c>(&self, commands: impl Iterator<Item = &'c Cmd>) -> Pipeline {
+        let mut rest = redis::pipe();
+        for (_, command) in commands.enumerate().filter(|(place, _)| self.left.contains(place)) {
+            if self.aside.is_some() {
+                rest.cmd("ASKING");
+            }
+            rest.add_command(command.clone());
+        }
+        self.add_wait(&mut rest);
+        rest
+    }
+
+    fn add_wait(&self, pipeline: &mut Pipeline) {
+        if self.wanted > 0 {
+            pipeline.cmd("WAIT").arg(self.wanted).arg(self.link.options().wait_milliseconds);
+        }
+    }
+
+    /// Keeps the values of what was run. Some: why the rest was not.
+    fn take(&mut self, mut values: Vec<Value>, asking: bool) -> Option<TurnedAway> {
+        let confirmed = (self.wanted > 0).then(|| values.pop());
+        let step = if asking { 2 } else { 1 };
+        let answers = values.into_iter().skip(step - 1).step_by(step);
+        let before = self.left.len();
+        let mut why = None;
+        let mut left = Vec::new();
+        for (place, value) in std::mem::take(&mut self.left).into_iter().zip(answers) {
+            if let Some(reason) = turned_away(&value) {
+                why.get_or_insert(reason);
+                left.push(place);
+            }
+            if let Some(kept) = self.values.get_mut(place) {
+                *kept = value;
+            }
+        }
+        self.left = left;
+        if let Some(confirmed) = confirmed
+            && self.left.len() < before
+        {
+            let replicas = answered("WAIT", confirmed).unwrap_or(0);
+            self.confirmed = self.confirmed.min(replicas);
+        }
+        why
+    }
+
+    fn confirmed_values(self) -> Result<Vec<Value>, LinkError> {
+        match self.confirmed < self.wanted {
+            true => Err(LinkError::Unconfirmed { confirmed: self.confirmed, wanted: self.wanted }),
+            false => Ok(self.values),
+        }
+    }
+
+    async fn make_way(
+        &mut self,
+        server: &Server,
+        why: TurnedAway,
+        pipeline: &Pipeline,
+    ) -> Result<(), LinkError> {
+        match why {
+            TurnedAway::Moved(address) => {
+                self.link.point(self.slot, &address);
+                self.link.refresh_soon();
+                Ok(())
+            }
+            TurnedAway::Ask(address) => {
+                self.aside = Some(address);
+                Ok(())
+            }
+            TurnedAway::NoScript => self.load_scripts(server, pipeline).await,
+            TurnedAway::NotReady(reason) => {
+                if Instant::now() + PAUSE >= self.deadline {
+                    return Err(unreachable(server, &reason));
+                }
+                sleep(PAUSE).await;
+                // If nobody knows better, the same server is asked again.
+                let _ = self.link.refresh(self.deadline).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Loads what the commands that are left call.
+    async fn load_scripts(&self, server: &Server, pipeline: &Pipeline) -> Result<(), LinkError> {
+        let mut shas: Vec<String> =
+            self.left.iter().filter_map(|place| pipeline.cmd_iter().nth(*place)).filter_map(sha_of).collect();
+        shas.sort_unstable();
+        shas.dedup();
+        let mut load = redis::pipe();
+        for sha in &shas {
+            let Some(script) = self.link.script(sha) else {
+                let reason = format!("it does not know the script {sha}, and neither do we");
+                return Err(LinkError::Refused { server: server.address.to_string(), reason });
+            };
+            load.add_command(script.load());
+        }
+        if shas.is_empty() {
+            let reason = "it misses a script that nobody called".into();
+            return Err(LinkError::Refused { server: server.address.to_string(), reason });
+        }
+        for loaded in server.send(Lane::Plain, &load, self.deadline).await? {
+            answered::<String>(&server.address, Some(loaded))?;
+        }
+        Ok(())
+    }
+
+    /// After a failure: Ok if another server is master now and nothing was run yet.
+    async fn look_elsewhere(&self, failed: &Server, error: LinkError) -> Result<(), LinkError> {
+        if !matches!(error, LinkError::Unreachable { .. }) || Instant::now() >= self.deadline {
+            self.link.refresh_soon();
+            return Err(error);
+        }
+        if self.link.refresh(self.deadline).await.is_err() {
+            return Err(error);
+        }
+        match self.link.topology().master_of(self.slot) {
+            Some(master) if *master != failed.address => Ok(()),
+            _ => Err(error),
+        }
+    }
+}
+
+fn turned_away(value: &Value) -> Option<TurnedAway> {
+    let Value::ServerError(error) = value else { return None };
+    let address = || Some(error.details()?.split_ascii_whitespace().nth(1)?.to_string());
+    match error.code() {
+        "MOVED" => Some(address().map_or_else(|| TurnedAway::NotReady(error.to_string()), TurnedAway::Moved)),
+        "ASK" => Some(address().map_or_else(|| TurnedAway::NotReady(error.to_string()), TurnedAway::Ask)),
+        "NOSCRIPT" => Some(TurnedAway::NoScript),
+        // None of these has run anything, not even a part of a script: a script's first write fails.
+        "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" | "BUSY" => {
+            Some(TurnedAway::NotReady(error.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// The script that `EVALSHA` or `EVALSHA_RO` calls.
+fn sha_of(command: &Cmd) -> Option<String> {
+    let mut arguments = command.args_iter();
+    let (Some(Arg::Simple(name)), Some(Arg::Simple(sha))) = (arguments.next(), arguments.next()) else {
+        return None;
+    };
+    let calls = name.eq_ignore_ascii_case(b"EVALSHA") || name.eq_ignore_ascii_case(b"EVALSHA_RO");
+    calls.then(|| String::from_utf8_lossy(sha).into_owned())
+}
+
+fn unreachable(server: &Server, reason: &str) -> LinkError {
+    LinkError::Unreachable { server: server.address.to_string(), reason: reason.into() }
+}

@@ -1,0 +1,212 @@
+//! Who is master of what: of everything (one server, or Sentinel), or of some slots (Cluster). Whoever is asked
+//! answers what it knows; the newest answer counts.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use redis::{Pipeline, Value, from_redis_value};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    options::LinkError,
+    server::{Lane, Server},
+};
+
+const SLOTS: u16 = 16_384;
+
+/// Once one has answered, how long the others have to know better.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// The slot of a key: what stands between its first braces decides, if there is something.
+pub(super) fn slot_of(key: &str) -> u16 {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag)
+        .filter(|tag| !tag.is_empty());
+    crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key).as_bytes()) % SLOTS
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Topology {
+    /// First slot, last slot and address, in order.
+    ranges: Vec<(u16, u16, Arc<str>)>,
+    pub(super) replicas: Vec<Arc<str>>,
+}
+
+impl Topology {
+    pub(super) fn one(master: &str) -> Self {
+        Self { ranges: vec![(0, SLOTS - 1, master.into())], replicas: Vec::new() }
+    }
+
+    pub(super) fn master_of(&self, slot: u16) -> Option<&Arc<str>> {
+        let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
+        let (_, last, address) = self.ranges.get(after.checked_sub(1)?)?;
+        (slot <= *last).then_some(address)
+    }
+
+    pub(super) fn masters(&self) -> Vec<Arc<str>> {
+        let mut masters: Vec<_> = self.ranges.iter().map(|(.., address)| address.clone()).collect();
+        masters.sort_unstable();
+        masters.dedup();
+        masters
+    }
+
+    /// The same, but for one slot that has a new master.
+    pub(super) fn with(&self, slot: u16, master: &str) -> Self {
+        let mut ranges = Vec::with_capacity(self.ranges.len() + 2);
+        for (first, last, address) in &self.ranges {
+            if *first <= slot && slot <= *last {
+                ranges.extend(
+                    slot.checked_sub(1).filter(|end| first <= end).map(|end| (*first, end, address.clone())),
+                );
+                ranges.extend((slot < *last).then(|| (slot + 1, *last, address.clone())));
+            } else {
+                ranges.push((*first, *last, address.clone()));
+            }
+        }
+        ranges.push((slot, slot, master.into()));
+        ranges.sort_unstable_by_key(|(first, ..)| *first);
+        Self { ranges, replicas: self.replicas.clone() }
+    }
+}
+
+/// Asks the sentinels who the master is.
+pub(super) async fn ask_sentinels(
+    sentinels: &[Arc<Server>],
+    master: &str,
+    deadline: Instant,
+) -> Result<Topology, LinkError> {
+    let mut question = redis::pipe();
+    question.cmd("SENTINEL").arg("MASTER").arg(master);
+    ask(sentinels, &question, deadline, |_, values| {
+        let fields: std::collections::HashMap<String, String> = read(values.into_iter().next())?;
+        let field = |name: &str| fields.get(name).ok_or_else(|| format!("no {name} in the answer"));
+        let address = address(field("ip")?, field("port")?);
+        let epoch = field("config-epoch")?.parse().unwrap_or(0);
+        Ok((epoch, Topology::one(&address)))
+    })
+    .await
+}
+
+/// Asks the cluster's nodes who has which slots.
+pub(super) async fn ask_cluster(nodes: &[Arc<Server>], deadline: Instant) -> Result<Topology, LinkError> {
+    let mut question = redis::pipe();
+    question.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
+    ask(nodes, &question, deadline, |node, values| {
+        let mut values = values.into_iter();
+        let info: String = read(values.next())?;
+        let epoch: u64 = info
+            .lines()
+            .find_map(|line| line.strip_prefix("cluster_current_epoch:"))
+            .and_then(|epoch| epoch.trim().parse().ok())
+            .unwrap_or(0);
+        // A node that has lost the others keeps the map of a world that is gone.
+        let sees_the_cluster = info.lines().any(|line| line.trim() == "cluster_state:ok");
+        let topology = slots(node, read(values.next())?)?;
+        Ok((epoch * 2 + u64::from(sees_the_cluster), topology))
+    })
+    .await
+}
+
+/// `CLUSTER SLOTS`: first slot, last slot, the master, its replicas.
+fn slots(asked: &Server, ranges: Vec<Vec<Value>>) -> Result<Topology, String> {
+    let own_host = asked.address.rsplit_once(':').map_or("", |(host, _)| host);
+    let node = |value: Value| -> Result<Arc<str>, String> {
+        let parts: Vec<Value> = read(Some(value))?;
+        let mut parts = parts.into_iter();
+        let host: Option<String> = read(parts.next())?;
+        let port: u16 = read(parts.next())?;
+        // A node that does not know its own name means: the one you reached me by.
+        let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| own_host.into());
+        Ok(address(&host, &port.to_string()).into())
+    };
+    let mut topology = Topology::default();
+    for range in ranges {
+        let mut parts = range.into_iter();
+        let (first, last) = (read(parts.next())?, read(parts.next())?);
+        topology.ranges.push((first, last, node(parts.next().ok_or("a range without a node")?)?));
+        for replica in parts {
+            topology.replicas.push(node(replica)?);
+        }
+    }
+    topology.ranges.sort_unstable_by_key(|(first, ..)| *first);
+    topology.replicas.sort_unstable();
+    topology.replicas.dedup();
+    match topology.ranges.is_empty() {
+        true => Err("the cluster has no slots yet".into()),
+        false => Ok(topology),
+    }
+}
+
+/// Puts the question to all at once: one that is dead or silent must not keep us from who knows. The answer with
+/// the highest epoch counts.
+async fn ask(
+    servers: &[Arc<Server>],
+    question: &Pipeline,
+    deadline: Instant,
+    parse: impl Fn(&Server, Vec<Value>) -> Result<(u64, Topology), String>,
+) -> Result<Topology, LinkError> {
+    let mut asked: FuturesUnordered<_> = servers
+        .iter()
+        .map(|server| async move { (server, server.send(Lane::Plain, question, deadline).await) })
+        .collect();
+    let mut until = deadline;
+    let mut newest: Option<(u64, Topology)> = None;
+    let mut failure = LinkError::Misconfigured("no address of a Redis server is given".into());
+    while let Ok(Some((server, answer))) = timeout_at(until, asked.next()).await {
+        match answer.map(|values| parse(server, values)) {
+            Ok(Ok(answer)) => {
+                if newest.as_ref().is_none_or(|newest| newest.0 < answer.0) {
+                    newest = Some(answer);
+                }
+                until = deadline.min(Instant::now() + GRACE);
+            }
+            Ok(Err(reason)) => failure = LinkError::Refused { server: server.address.to_string(), reason },
+            Err(error) => failure = error,
+        }
+    }
+    newest.map(|(_, topology)| topology).ok_or(failure)
+}
+
+fn read<T: redis::FromRedisValue>(value: Option<Value>) -> Result<T, String> {
+    let value = value.ok_or("the answer is too short")?;
+    let value = value.extract_error().map_err(|error| error.to_string())?;
+    from_redis_value(value).map_err(|error| error.to_string())
+}
+
+fn address(host: &str, port: &str) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_with_the_same_tag_are_in_the_same_slot() {
+        assert_eq!(slot_of("123456789"), 12739);
+        assert_eq!(slot_of("p7:{0123}:sale"), slot_of("{0123}:feed"));
+        assert_eq!(slot_of("{}:sale"), crc16::State::<crc16::XMODEM>::calculate(b"{}:sale") % SLOTS);
+    }
+
+    #[test]
+    fn a_slot_that_moved_has_another_master_and_its_neighbours_have_not() {
+        let topology = Topology::one("a:1").with(0, "b:1").with(100, "c:1").with(SLOTS - 1, "d:1");
+        let expected = [(0, "b:1"), (1, "a:1"), (99, "a:1"), (100, "c:1"), (101, "a:1"), (SLOTS - 1, "d:1")];
+        for (slot, master) in expected {
+            assert_eq!(topology.master_of(slot).map(|master| &**master), Some(master), "slot {slot}");
+        }
+        assert_eq!(topology.masters().len(), 4);
+    }
+
+    #[test]
+    fn a_slot_of_nobody_has_no_master() {
+        let topology = Topology { ranges: vec![(5, 9, "a:1".into())], replicas: Vec::new() };
+        assert_eq!((topology.master_of(4), topology.master_of(10)), (None, None));
+        assert!(topology.master_of(5).is_some() && topology.master_of(9).is_some());
+    }
+}
