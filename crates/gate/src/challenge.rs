@@ -62,6 +62,18 @@ pub struct CaptchaChallenge {
     pub expires_at: Timestamp,
 }
 
+/// A challenge that is good for who presents it, and an answer. It counts once it is marked as used, so that nobody
+/// tries many answers at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presented {
+    /// A part of its signature, which differs from every other.
+    pub fingerprint: u64,
+    pub issued_at: Timestamp,
+    /// Nobody may learn it without marking the challenge as used.
+    pub is_met: bool,
+    presented_at: Timestamp,
+}
+
 /// Whether SHA-256 of the salt and the answer, one after the other, starts with so many zero bits.
 pub fn solves(salt: &str, answer: &str, difficulty: u8) -> bool {
     if answer.len() > MAX_ANSWER_BYTES {
@@ -134,8 +146,8 @@ impl Challenges {
         CaptchaChallenge { id: encode(&fields, &signature), expires_at: self.expires_at(now) }
     }
 
-    /// A challenge can be redeemed once; a wrong answer uses it up.
-    pub fn redeem(
+    /// Refuses what is forged, somebody else's or over. Whether it was used is not looked at.
+    pub fn present(
         &self,
         keys: &KeyRing,
         sale: SaleId,
@@ -143,23 +155,27 @@ impl Challenges {
         id: &str,
         answer: &str,
         now: Timestamp,
-    ) -> Result<(), ChallengeRefusal> {
+    ) -> Result<Presented, ChallengeRefusal> {
         let mut buffer = [0; MAX_ID_BYTES];
         let challenge = Challenge::read(id, &mut buffer).ok_or(ChallengeRefusal::Failed)?;
         let sale = sale_bytes(sale);
         let message = self.message(&sale, challenge.fields, buyer);
         let is_signed = keys.verifies(Purpose::Challenge, &message, challenge.signature);
-        let (issued_at, now) = (challenge.issued_at, self.time.advance(now));
-        if !is_signed || now >= self.expires_at(issued_at) {
+        let (issued_at, presented_at) = (challenge.issued_at, self.time.advance(now));
+        if !is_signed || presented_at >= self.expires_at(issued_at) {
             return Err(ChallengeRefusal::Failed);
         }
-        // Before the answer is looked at, so that nobody tries many answers at the same time.
-        match self.used.mark(challenge.fingerprint(), issued_at, now) {
-            Marked::First => {}
-            Marked::Again => return Err(ChallengeRefusal::Failed),
-            Marked::Full => return Err(ChallengeRefusal::Full),
+        let is_met = is_met(&challenge, keys, &sale, answer);
+        Ok(Presented { fingerprint: challenge.fingerprint(), issued_at, is_met, presented_at })
+    }
+
+    /// A challenge can be redeemed once, where one process remembers all that were; a wrong answer uses it up.
+    pub fn redeem(&self, presented: &Presented) -> Result<(), ChallengeRefusal> {
+        match self.used.mark(presented.fingerprint, presented.issued_at, presented.presented_at) {
+            Marked::First if presented.is_met => Ok(()),
+            Marked::First | Marked::Again => Err(ChallengeRefusal::Failed),
+            Marked::Full => Err(ChallengeRefusal::Full),
         }
-        if is_met(&challenge, keys, &sale, answer) { Ok(()) } else { Err(ChallengeRefusal::Failed) }
     }
 
     /// Of a proof of work that would be given out now.
@@ -260,8 +276,21 @@ mod tests {
         challenges.captcha(&ring(), sale(), &ann(), "KdM7x", nonce, START)
     }
 
+    impl Challenges {
+        fn redeem_as(
+            &self,
+            keys: &KeyRing,
+            (sale, buyer): (SaleId, &BuyerId),
+            id: &str,
+            answer: &str,
+            now: Timestamp,
+        ) -> Result<(), ChallengeRefusal> {
+            self.redeem(&self.present(keys, sale, buyer, id, answer, now)?)
+        }
+    }
+
     fn redeem(challenges: &Challenges, id: &str, answer: &str) -> Result<(), ChallengeRefusal> {
-        challenges.redeem(&ring(), sale(), &ann(), id, answer, START)
+        challenges.redeem_as(&ring(), (sale(), &ann()), id, answer, START)
     }
 
     fn answer_to(work: &ProofOfWork) -> String {
@@ -340,8 +369,8 @@ mod tests {
         let (work, captcha) = (proof_of_work(&challenges, 1), captcha(&challenges, 2));
         let (other_sale, bob) = (SaleId::from_random(43), BuyerId::from_stored("bob"));
         for (id, answer) in [(&work.id, answer_to(&work).as_str()), (&captcha.id, "KdM7x")] {
-            assert_eq!(challenges.redeem(&ring(), sale(), &bob, id, answer, START), FAILED);
-            assert_eq!(challenges.redeem(&ring(), other_sale, &ann(), id, answer, START), FAILED);
+            assert_eq!(challenges.redeem_as(&ring(), (sale(), &bob), id, answer, START), FAILED);
+            assert_eq!(challenges.redeem_as(&ring(), (other_sale, &ann()), id, answer, START), FAILED);
             assert_eq!(redeem(&challenges, id, answer), Ok(()), "nobody else can use it up");
         }
     }
@@ -350,7 +379,7 @@ mod tests {
     fn a_challenge_expires() {
         let challenges = Challenges::new(OPTIONS);
         let (first, second) = (captcha(&challenges, 1), captcha(&challenges, 2));
-        let redeem_at = |id, now| challenges.redeem(&ring(), sale(), &ann(), id, "KdM7x", now);
+        let redeem_at = |id, now| challenges.redeem_as(&ring(), (sale(), &ann()), id, "KdM7x", now);
         assert_eq!(redeem_at(&first.id, first.expires_at.plus_millis(-1)), Ok(()));
         assert_eq!(redeem_at(&second.id, second.expires_at), FAILED);
     }
@@ -405,7 +434,7 @@ mod tests {
         for now in [START, START.plus_seconds(1), START.plus_millis(-3_600_000)] {
             let restarted = Challenges::new(ChallengeOptions { instance: 6, ..OPTIONS });
             for (id, answer) in [(&captcha.id, "KdM7x"), (&work.id, &answer)] {
-                assert_eq!(restarted.redeem(&ring(), sale(), &ann(), id, answer, now), FAILED);
+                assert_eq!(restarted.redeem_as(&ring(), (sale(), &ann()), id, answer, now), FAILED);
             }
         }
         assert_eq!(redeem(&before, &captcha.id, "KdM7x"), Ok(()));
@@ -415,7 +444,7 @@ mod tests {
     fn a_clock_that_is_set_back_refuses_nothing_new_and_makes_nothing_good_again() {
         let challenges = Challenges::new(OPTIONS);
         let ask_at = |nonce, now| challenges.captcha(&ring(), sale(), &ann(), "KdM7x", nonce, now);
-        let redeem_at = |id: &str, now| challenges.redeem(&ring(), sale(), &ann(), id, "KdM7x", now);
+        let redeem_at = |id: &str, now| challenges.redeem_as(&ring(), (sale(), &ann()), id, "KdM7x", now);
         // A steady stream, so that what was redeemed at first is forgotten already.
         let mut now = START;
         let mut redeemed = Vec::new();
@@ -445,7 +474,7 @@ mod tests {
         let work = challenges.proof_of_work(&old, sale(), &ann(), false, 2, START);
         let answer = answer_to(&work);
         for (id, answer) in [(&captcha.id, "KdM7x"), (&work.id, &answer)] {
-            let redeem = |keys: KeyRing| challenges.redeem(&keys, sale(), &ann(), id, answer, START);
+            let redeem = |keys: KeyRing| challenges.redeem_as(&keys, (sale(), &ann()), id, answer, START);
             assert_eq!(redeem(KeyRing::new(&third, Some(&second))), FAILED);
             assert_eq!(redeem(KeyRing::new(&second, Some(&first))), Ok(()));
         }

@@ -1,6 +1,7 @@
 //! Who may try: the latch that refuses what can't succeed, and limits. No I/O, no clock; sees only the domain.
 
 mod accepted_keys;
+mod blocks;
 mod captcha;
 mod challenge;
 mod challenge_id;
@@ -24,8 +25,10 @@ mod used;
 mod waiting_room;
 
 pub use self::captcha::{Picture, Pictures};
+pub use blocks::Blocks;
 pub use challenge::{
-    CaptchaChallenge, ChallengeOptions, ChallengeRefusal, Challenges, MAX_ANSWER_BYTES, ProofOfWork, solves,
+    CaptchaChallenge, ChallengeOptions, ChallengeRefusal, Challenges, MAX_ANSWER_BYTES, Presented,
+    ProofOfWork, solves,
 };
 pub use draw::{DRAW_ALGORITHM, Draw, commitment};
 pub use head_gate::{HeadGate, HeadGateOptions, HeadGateRefusal};
@@ -36,4 +39,7 @@ pub use pass::{PassRefusal, check_pass, issue_pass};
 pub use room_state::{RoomState, Uncertain};
 pub use shedding::{InFlight, Shedding, SheddingOptions};
 pub use ticket::{Ticket, issue_ticket, read_ticket, ticket_number};
-pub use waiting_room::{DrawView, GoneReason, RoomFigures, RoomOptions, Standing, TicketState, WaitingRoom};
+pub use turns::TurnStep;
+pub use waiting_room::{
+    DrawView, GoneReason, RoomFigures, RoomOptions, RoomView, Standing, TicketState, Totals, WaitingRoom,
+};

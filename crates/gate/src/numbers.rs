@@ -85,6 +85,12 @@ impl Numbers {
         self.reserved.fetch_max(reserved.min(CLOSED - 1), Release);
     }
 
+    /// All numbers below are given out, by whoever: here none of them is.
+    pub(crate) fn given_out_elsewhere(&self, issued: u64) {
+        self.reserved_durably(issued);
+        self.next.fetch_max(issued.min(CLOSED - 1), AcqRel);
+    }
+
     /// Takes note of the demand since the last time.
     pub(crate) fn measure(&self, millis: u64) {
         if millis == 0 {

@@ -4,6 +4,7 @@
 use std::{collections::VecDeque, ops::Range};
 
 use penstock_domain::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// Admissions that are closer together become one step, so that the number of steps has a bound.
 const MIN_STEP_MILLIS: i64 = 100;
@@ -11,6 +12,21 @@ const STEPS_PER_TURN: i64 = 512;
 /// So much longer than the turn lasts its place is kept, for who asked for a pass at the last moment: his turn must
 /// not be given to another while his pass is being made.
 const GRACE_MILLIS: i64 = 500;
+/// Where nodes tell each other of the turns, fewer steps keep that short. They give some people a second more.
+const SHARED_STEPS_PER_TURN: i64 = 64;
+/// And the pass may be made by a node that heard of the turn late, with a call to another server.
+const SHARED_GRACE_MILLIS: i64 = 1_500;
+
+/// Turns as nodes tell each other of them: everything but which of them have become a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnStep {
+    pub began_at: Timestamp,
+    pub until: Timestamp,
+    pub kept_until: Timestamp,
+    pub from: u64,
+    pub to: u64,
+    pub pending: u64,
+}
 
 #[derive(Debug)]
 struct Step {
@@ -51,6 +67,7 @@ pub(crate) struct Turns {
     steps: VecDeque<Step>,
     turn_millis: i64,
     step_millis: i64,
+    grace_millis: i64,
     pending: u64,
     /// Turns that became passes since the last `settle`.
     taken_lately: u64,
@@ -58,9 +75,53 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn lasting(turn_seconds: u32) -> Self {
+        Self::new(turn_seconds, STEPS_PER_TURN, GRACE_MILLIS)
+    }
+
+    /// Of a room that several nodes share.
+    pub(crate) fn shared(turn_seconds: u32) -> Self {
+        Self::new(turn_seconds, SHARED_STEPS_PER_TURN, SHARED_GRACE_MILLIS)
+    }
+
+    fn new(turn_seconds: u32, steps_per_turn: i64, grace_millis: i64) -> Self {
         let turn_millis = i64::from(turn_seconds) * 1_000;
-        let step_millis = MIN_STEP_MILLIS.max(turn_millis / STEPS_PER_TURN);
-        Self { steps: VecDeque::new(), turn_millis, step_millis, pending: 0, taken_lately: 0 }
+        let step_millis = MIN_STEP_MILLIS.max(turn_millis / steps_per_turn);
+        let steps = VecDeque::new();
+        Self { steps, turn_millis, step_millis, grace_millis, pending: 0, taken_lately: 0 }
+    }
+
+    /// All that another node has to know.
+    pub(crate) fn told(&self) -> Vec<TurnStep> {
+        let told = |step: &Step| TurnStep {
+            began_at: step.began_at,
+            until: step.until,
+            kept_until: step.kept_until,
+            from: step.from,
+            to: step.to,
+            pending: step.pending,
+        };
+        self.steps.iter().map(told).collect()
+    }
+
+    /// Takes the place of all that was known.
+    pub(crate) fn replace(&mut self, told: &[TurnStep]) {
+        let step = |told: &TurnStep| Step {
+            began_at: told.began_at,
+            until: told.until,
+            kept_until: told.kept_until,
+            from: told.from,
+            to: told.to,
+            pending: told.pending,
+            taken: Vec::new(),
+        };
+        self.steps = told.iter().map(step).collect();
+        self.pending = told.iter().map(|step| step.pending).sum();
+        self.taken_lately = 0;
+    }
+
+    /// The number of live passes that comes next was taken after all turns that are known to have become passes.
+    pub(crate) fn passes_are_counted(&mut self) {
+        self.taken_lately = 0;
     }
 
     /// These places had their turn when the process ended. They get a new one. `open` people, who had a turn or a pass
@@ -77,7 +138,7 @@ impl Turns {
     /// The places `from..to` have their turn; `counted` of them are expected to use it.
     pub(crate) fn admit(&mut self, from: u64, to: u64, counted: u64, now: Timestamp) {
         let until = now.plus_millis(self.turn_millis);
-        let kept_until = until.plus_millis(GRACE_MILLIS);
+        let kept_until = until.plus_millis(self.grace_millis);
         self.pending += counted;
         match self.steps.back_mut() {
             Some(last) if now.millis_since(last.began_at) < self.step_millis => {

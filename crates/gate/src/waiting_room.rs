@@ -3,6 +3,8 @@
 //! its turn has come when enough places have been admitted. It does no I/O: what has to survive is handed out by
 //! `unsaved` and takes effect by `saved`.
 
+mod shared;
+
 use std::sync::{
     Mutex, MutexGuard, OnceLock, PoisonError,
     atomic::{
@@ -20,6 +22,8 @@ use crate::{
     room_state::{RoomState, Uncertain},
     turns::Turns,
 };
+
+pub use self::shared::{RoomView, Totals};
 
 /// Counts that may be a little old after a crash are made durable no more often than this.
 const SAVE_COUNTS_EVERY_MILLIS: i64 = 1_000;
@@ -91,8 +95,8 @@ pub struct WaitingRoom {
     options: RoomOptions,
     seed: Seed,
     numbers: Numbers,
-    /// Numbers of which hardly any was given out; fixed at the start.
-    uncertain: Vec<Uncertain>,
+    /// Other nodes have this room too: numbers, and how many of them are early, come from outside.
+    is_shared: bool,
     /// There once the number of early tickets is durable.
     draw: OnceLock<Draw>,
     /// Changed under the lock of `admission` only; read by everybody who waits.
@@ -116,6 +120,8 @@ struct Admission {
     turns: Turns,
     allowance: Allowance,
     measured: Measured,
+    /// Numbers of which hardly any was given out, in their order.
+    uncertain: Vec<Uncertain>,
     /// The number of early tickets, from the opening on; it counts when it is durable.
     frozen: Option<u64>,
     durable: RoomState,
@@ -140,7 +146,7 @@ impl WaitingRoom {
             options,
             seed: Seed(state.seed),
             numbers: Numbers::starting_at(state.reserved),
-            uncertain: state.uncertain.clone(),
+            is_shared: false,
             draw: draw.map(OnceLock::from).unwrap_or_default(),
             admitted: AtomicU64::new(state.admitted),
             pace: AtomicU64::new(UNKNOWN),
@@ -148,6 +154,7 @@ impl WaitingRoom {
                 turns: Turns::lasting(options.turn_seconds),
                 allowance: Allowance::new(options.admissions_per_second),
                 measured: Measured::default(),
+                uncertain: state.uncertain.clone(),
                 frozen: state.early,
                 open: state.open,
                 durable: state,
@@ -217,7 +224,7 @@ impl WaitingRoom {
 
     /// Whatever number is given out from the opening on is not early.
     fn freeze(&self, admission: &mut Admission, status: &SaleStatus, state: SaleState, now: Timestamp) {
-        if admission.frozen.is_some() || state == SaleState::Closed {
+        if self.is_shared || admission.frozen.is_some() || state == SaleState::Closed {
             return;
         }
         admission.frozen = match status.terms.opens_at {
@@ -239,7 +246,8 @@ impl WaitingRoom {
         let spoken_for = admission.turns.spoken_for().saturating_add(live_passes);
         let room = u64::from(available).saturating_sub(spoken_for);
         let from = self.admitted.load(Relaxed);
-        let (to, counted) = self.next_places(draw, from, room.min(admission.allowance.people()));
+        let budget = room.min(admission.allowance.people());
+        let (to, counted) = self.next_places(draw, &admission.uncertain, from, budget);
         if to == from {
             return false;
         }
@@ -251,9 +259,9 @@ impl WaitingRoom {
     }
 
     /// Up to which place `budget` people can be admitted, and how many of the budget that takes.
-    fn next_places(&self, draw: &Draw, from: u64, budget: u64) -> (u64, u64) {
+    fn next_places(&self, draw: &Draw, uncertain: &[Uncertain], from: u64, budget: u64) -> (u64, u64) {
         let issued = self.numbers.issued();
-        if self.uncertain.is_empty() {
+        if uncertain.is_empty() {
             let to = from.saturating_add(budget).min(issued).max(from);
             return (to, to - from);
         }
@@ -261,7 +269,7 @@ impl WaitingRoom {
         let (mut to, mut counted) = (from, 0);
         while to < end {
             // Counting on numbers that hardly anybody has would keep the others out for a turn each time.
-            let expected = !self.is_uncertain(draw.number_at(to));
+            let expected = !is_uncertain(uncertain, draw.number_at(to));
             if expected && counted == budget {
                 break;
             }
@@ -269,10 +277,6 @@ impl WaitingRoom {
             to += 1;
         }
         (to, counted)
-    }
-
-    fn is_uncertain(&self, number: u64) -> bool {
-        self.uncertain.iter().any(|numbers| (numbers.from..numbers.to).contains(&number))
     }
 
     /// True: it has become known or unknown.
@@ -345,7 +349,7 @@ impl WaitingRoom {
             open: admission.open,
             open_from,
             issued: self.numbers.issued(),
-            uncertain: self.uncertain.clone(),
+            uncertain: admission.uncertain.clone(),
         }
     }
 
@@ -400,7 +404,9 @@ impl WaitingRoom {
     /// live, so that it is counted all the time. Calling it twice changes nothing.
     pub fn pass_taken(&self, number: u64) {
         let Some(place) = self.place(number) else { return };
-        self.lock().turns.taken(place, !self.is_uncertain(number));
+        let mut admission = self.lock();
+        let was_counted = !is_uncertain(&admission.uncertain, number);
+        admission.turns.taken(place, was_counted);
     }
 
     /// This ticket's turn has become a pass already. It is known as long as the turn lasts.
@@ -427,4 +433,10 @@ impl WaitingRoom {
     fn lock(&self) -> MutexGuard<'_, Admission> {
         self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// `uncertain` is in order.
+fn is_uncertain(uncertain: &[Uncertain], number: u64) -> bool {
+    let next = uncertain.partition_point(|numbers| numbers.to <= number);
+    uncertain.get(next).is_some_and(|numbers| numbers.from <= number)
 }

@@ -136,8 +136,9 @@ fn redeem(
         ));
     };
     let keys = app.gate.keys.load();
-    let redeemed = app.gate.challenges.redeem(&keys, sale, buyer, challenge, answer, now);
-    redeemed.map_err(|refusal| match refusal {
+    let challenges = &app.gate.challenges;
+    let presented = challenges.present(&keys, sale, buyer, challenge, answer, now);
+    presented.and_then(|presented| challenges.redeem(&presented)).map_err(|refusal| match refusal {
         ChallengeRefusal::Failed => Code::ChallengeFailed.into(),
         ChallengeRefusal::Full => app.gate.turned_away.because(Reason::UsedChallenges),
     })

@@ -1,0 +1,200 @@
+//! The numbers that one of several nodes may give out: blocks that it took from what all nodes share. How large the
+//! next block should be follows from how many people ask. It takes no blocks itself and knows no other node.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use penstock_domain::Timestamp;
+
+use crate::room_state::Uncertain;
+
+/// A block is for as many people as come in this time.
+const AHEAD_MILLIS: i64 = 500;
+/// No block is larger, beyond those who wait for it.
+const MAX_AHEAD: u64 = 50_000;
+/// How much of the demand of a moment ago still counts a second later.
+const KEPT_AFTER_A_SECOND: f64 = 0.5;
+/// The demand is measured over at least so long.
+const MIN_WINDOW_MILLIS: i64 = 50;
+
+#[derive(Debug, Default)]
+pub struct Blocks(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: VecDeque<Block>,
+    /// Numbers that were not given out in time, and were not told yet.
+    unused: Vec<Uncertain>,
+    is_closed: bool,
+    /// Who asked since the demand was measured.
+    asked: u64,
+    measured_at: Option<Timestamp>,
+    per_second: f64,
+}
+
+#[derive(Debug)]
+struct Block {
+    next: u64,
+    to: u64,
+    good_until: Timestamp,
+}
+
+impl Blocks {
+    /// None: the node has none left.
+    pub fn take(&self, now: Timestamp) -> Option<u64> {
+        let mut state = self.at(now);
+        state.asked += 1;
+        state.next()
+    }
+
+    /// For somebody who asked before and had to wait.
+    pub fn take_late(&self, now: Timestamp) -> Option<u64> {
+        self.at(now).next()
+    }
+
+    /// How many numbers the next block should have, when so many people wait for it.
+    pub fn wanted(&self, waiting: u64, now: Timestamp) -> u64 {
+        let mut state = self.at(now);
+        state.measure(now);
+        let ahead = (state.per_second * AHEAD_MILLIS as f64 / 1_000.0) as u64;
+        waiting + ahead.min(MAX_AHEAD)
+    }
+
+    /// The numbers `from..to`, to be given out until `good_until`.
+    pub fn put(&self, from: u64, to: u64, good_until: Timestamp) {
+        let mut state = self.lock();
+        if state.is_closed {
+            state.unused.push(Uncertain { from, to });
+        } else {
+            state.blocks.push_back(Block { next: from, to, good_until });
+        }
+    }
+
+    /// Numbers that nobody got and nobody will get. Told once; `tell_again` if they were not heard.
+    pub fn unused(&self, now: Timestamp) -> Vec<Uncertain> {
+        std::mem::take(&mut self.at(now).unused)
+    }
+
+    pub fn tell_again(&self, unused: Vec<Uncertain>) {
+        self.lock().unused.extend(unused);
+    }
+
+    /// From now on no number is given out.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.discard(|_| true);
+    }
+
+    /// The blocks that are good now. What has ended once stays so, even if the clock steps back.
+    fn at(&self, now: Timestamp) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if state.blocks.iter().any(|block| block.good_until <= now) {
+            state.discard(|block| block.good_until <= now);
+        }
+        state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&mut self) -> Option<u64> {
+        let block = self.blocks.front_mut()?;
+        let number = block.next;
+        block.next += 1;
+        if block.next >= block.to {
+            self.blocks.pop_front();
+        }
+        Some(number)
+    }
+
+    fn discard(&mut self, is_over: impl Fn(&Block) -> bool) {
+        let (over, good) = std::mem::take(&mut self.blocks).into_iter().partition(is_over);
+        self.blocks = good;
+        let over: VecDeque<Block> = over;
+        self.unused.extend(over.iter().map(|block| Uncertain { from: block.next, to: block.to }));
+    }
+
+    fn measure(&mut self, now: Timestamp) {
+        let Some(measured_at) = self.measured_at else {
+            self.measured_at = Some(now);
+            return;
+        };
+        let millis = now.millis_since(measured_at);
+        if (0..MIN_WINDOW_MILLIS).contains(&millis) {
+            return;
+        }
+        let seconds = millis.max(MIN_WINDOW_MILLIS) as f64 / 1_000.0;
+        let lately = self.asked as f64 / seconds;
+        // A rush counts at once and is forgotten slowly.
+        self.per_second = lately.max(self.per_second * KEPT_AFTER_A_SECOND.powf(seconds));
+        self.asked = 0;
+        self.measured_at = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + millis)
+    }
+
+    #[test]
+    fn numbers_come_from_the_oldest_block_until_there_are_none() {
+        let blocks = Blocks::default();
+        assert_eq!(blocks.take(at(0)), None);
+        blocks.put(5, 7, at(1_000));
+        blocks.put(20, 21, at(1_000));
+        assert_eq!([0; 4].map(|_| blocks.take(at(0))), [Some(5), Some(6), Some(20), None]);
+        assert_eq!(blocks.unused(at(5_000)), []);
+    }
+
+    #[test]
+    fn a_block_that_is_over_gives_out_nothing_and_its_rest_is_told_once() {
+        let blocks = Blocks::default();
+        blocks.put(0, 10, at(1_000));
+        assert_eq!(blocks.take(at(999)), Some(0));
+        assert_eq!(blocks.take(at(1_000)), None);
+        assert_eq!(blocks.take(at(0)), None, "the clock was set back");
+        let unused = blocks.unused(at(1_000));
+        assert_eq!(unused, [Uncertain { from: 1, to: 10 }]);
+        assert_eq!(blocks.unused(at(1_000)), []);
+        blocks.tell_again(unused);
+        assert_eq!(blocks.unused(at(1_000)), [Uncertain { from: 1, to: 10 }]);
+    }
+
+    #[test]
+    fn a_node_that_stops_gives_out_nothing_even_of_a_block_that_comes_late() {
+        let blocks = Blocks::default();
+        blocks.put(0, 10, at(1_000));
+        blocks.close();
+        blocks.put(30, 40, at(1_000));
+        assert_eq!(blocks.take(at(0)), None);
+        assert_eq!(blocks.unused(at(0)), [Uncertain { from: 0, to: 10 }, Uncertain { from: 30, to: 40 }]);
+    }
+
+    #[test]
+    fn a_quiet_node_asks_for_who_waits_and_a_busy_one_for_those_who_come_next() {
+        let blocks = Blocks::default();
+        assert_eq!(blocks.wanted(1, at(0)), 1);
+        // One person in two seconds.
+        for second in [2, 4, 6] {
+            assert_eq!(blocks.take(at(second * 1_000)), None);
+            assert_eq!(blocks.wanted(1, at(second * 1_000)), 1);
+        }
+        // A thousand in a tenth of a second.
+        assert!((0..1_000).all(|_| blocks.take(at(6_100)).is_none()));
+        let wanted = blocks.wanted(1_000, at(6_100));
+        assert!((1_000 + 4_000..=1_000 + 6_000).contains(&wanted), "{wanted}");
+        // A minute later all is quiet again.
+        assert!(blocks.wanted(1, at(66_100)) <= 1 + 10);
+        assert_eq!(blocks.wanted(1, at(126_100)), 1);
+    }
+}
