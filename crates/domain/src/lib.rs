@@ -3,6 +3,7 @@
 
 mod book;
 mod command;
+mod cursor;
 mod event;
 mod gate;
 mod ids;
@@ -13,6 +14,7 @@ mod time;
 
 pub use book::{Book, BookSnapshot, SaleSnapshot, SnapshotOrder};
 pub use command::{CancelRefusal, ClaimRefusal, Command, PaymentRefusal, Reply, SaleRefusal};
+pub use cursor::{Cursor, Mark};
 pub use event::{Decision, Event, ReleaseReason};
 pub use gate::{ChallengeKind, GateTerms};
 pub use ids::{AccountId, BuyerId, InvalidId, ItemId, MAX_BUYER_BYTES, OrderId, SaleId};

@@ -6,6 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
+use penstock_domain::{Cursor, Mark};
 use penstock_ledger::{Unavailable, decisions_between, embedded};
 use penstock_records::AuditReport;
 use tokio::{runtime::Handle, task::spawn_blocking};
@@ -58,15 +59,16 @@ async fn attempt(app: &App) -> Result<Option<AuditReport>, Problem> {
     // The order matters: the records stand still at their cursor once the audit has begun, and the ledger's
     // state is taken later, so that the decisions between the two are exactly those that are pending.
     let audit = app.records.begin_audit(embedded::STREAM).await?;
-    let ledger = app.ledger.feed().state().await?;
+    let ledger = app.ledger.feed().state(embedded::STREAM).await?;
     let cursor = audit.cursor();
     if ledger.position.saturating_sub(cursor) > MAX_PENDING {
         return Err(Problem::with_detail(Code::Busy, "Settlement is too far behind to audit."));
     }
-    match decisions_between(&**app.ledger.feed(), cursor, ledger.position).await {
+    let after = Cursor { position: cursor, mark: Mark::default() };
+    match decisions_between(&**app.ledger.feed(), embedded::STREAM, after, ledger.position).await {
         Ok(pending) => Ok(Some(audit.compare(&ledger, &pending).await?)),
-        Err(Unavailable { reason }) => {
-            tracing::debug!(reason, "the audit looks again");
+        Err(error) => {
+            tracing::debug!(reason = %error, "the audit looks again");
             Ok(None)
         }
     }

@@ -4,7 +4,9 @@
 use std::{future::Future, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use penstock_domain::{BookSnapshot, Command, Decision, KeyDigest, Reply, SaleStatus, Timestamp};
+use penstock_domain::{
+    BookSnapshot, Command, Cursor, Decision, KeyDigest, Mark, Reply, SaleStatus, Timestamp,
+};
 
 /// What changed in one sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,19 +57,59 @@ pub trait Engine: Send + 'static {
     fn recover(&mut self) -> impl Future<Output = Result<Vec<SaleNews>, Unavailable>>;
 }
 
-/// The ledger's durable decisions, in order.
+/// Some decisions of a stream, in order and without gaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    pub decisions: Vec<Decision>,
+    /// The mark at the last of them; without any, that of the cursor they were asked after.
+    pub mark: Mark,
+}
+
+impl Piece {
+    /// Nothing comes after `after` yet.
+    pub fn nothing_after(after: Cursor) -> Self {
+        Self { decisions: Vec::new(), mark: after.mark }
+    }
+
+    /// Where whoever has read this goes on, if there is anything in it.
+    pub fn end(&self) -> Option<Cursor> {
+        self.decisions.last().map(|last| Cursor { position: last.position, mark: self.mark })
+    }
+}
+
+/// Why a piece of a stream could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    /// The feed can't be read at the moment, or has forgotten what was asked for because it was settled.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The stream's history is not the one the cursor was taken from, or ends before it.
+    #[error("the ledger's history is not the one that was read before")]
+    Diverged,
+}
+
+/// The ledger's durable decisions. A feed has streams, and each stream is an order of its own: positions 1, 2, …
+/// without gaps. All decisions of a sale are in one stream.
 pub trait Feed: Send + Sync + 'static {
-    /// At most `max` decisions that come after the position `after`; none if there are none yet.
-    fn read(&self, after: u64, max: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>>;
+    /// Every stream that may hold something to settle or that has a state.
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>>;
 
-    /// The position of the last durable decision.
-    fn head(&self) -> u64;
+    /// At most `max` decisions of `stream` that come after `after`; none if there are none yet.
+    fn read<'a>(
+        &'a self,
+        stream: &'a str,
+        after: Cursor,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Piece, FeedError>>;
 
-    /// The reader has taken all decisions up to `position` for good: the feed may forget them.
-    fn settled(&self, position: u64);
+    /// The position of the last durable decision of `stream` that was heard of; 0 if none was.
+    fn head(&self, stream: &str) -> u64;
 
-    /// The whole ledger at some durable position, for an audit.
-    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>>;
+    /// The reader has taken all decisions up to `cursor` for good: the feed may forget them.
+    fn settled(&self, stream: &str, cursor: Cursor);
+
+    /// Everything that the decisions of `stream` have led to, at some durable position of it, for an audit.
+    fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>>;
 }
 
 /// The only way a ledger learns the time.
@@ -98,23 +140,28 @@ pub enum Health {
 /// Decisions read at once on the way through a feed.
 const READ_AT_ONCE: usize = 10_000;
 
-/// The decisions after `after` up to `to`, without gaps: what settlement has still to take, for an audit. An error
-/// may mean that the feed forgot some of them because they were settled meanwhile; then look again.
-pub async fn decisions_between(feed: &dyn Feed, after: u64, to: u64) -> Result<Vec<Decision>, Unavailable> {
+/// The decisions of `stream` after `after` up to `to`, without gaps: what settlement has still to take, for an audit. An
+/// error may mean that the feed forgot some of them because they were settled meanwhile; then look again.
+pub async fn decisions_between(
+    feed: &dyn Feed,
+    stream: &str,
+    after: Cursor,
+    to: u64,
+) -> Result<Vec<Decision>, FeedError> {
     let mut decisions: Vec<Decision> = Vec::new();
     let mut reached = after;
-    while reached < to {
-        let read = feed.read(reached, READ_AT_ONCE).await?;
-        let Some(last) = read.last().map(|last| last.position) else {
-            return Err(Unavailable::new(format!("the feed ends at {reached}, before {to}")));
+    while reached.position < to {
+        let piece = feed.read(stream, reached, READ_AT_ONCE).await?;
+        let position = reached.position;
+        let Some(end) = piece.end() else {
+            return Err(Unavailable::new(format!("the feed ends at {position}, before {to}")).into());
         };
-        let gapless =
-            read.iter().zip(reached + 1..).all(|(decision, expected)| decision.position == expected);
-        if !gapless {
-            return Err(Unavailable::new(format!("the feed has forgotten decision {}", reached + 1)));
+        let mut expected = piece.decisions.iter().zip(position + 1..);
+        if !expected.all(|(decision, expected)| decision.position == expected) {
+            return Err(Unavailable::new(format!("the feed has forgotten decision {}", position + 1)).into());
         }
-        decisions.extend(read.into_iter().take_while(|decision| decision.position <= to));
-        reached = last;
+        decisions.extend(piece.decisions.into_iter().take_while(|decision| decision.position <= to));
+        reached = end;
     }
     Ok(decisions)
 }

@@ -10,9 +10,10 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use penstock_domain::{BookSnapshot, Command, Decision, Reply, Timestamp};
+use penstock_domain::{BookSnapshot, Command, Cursor, Reply, Timestamp};
 use penstock_ledger::{
-    BatcherOptions, Committed, Engine, Feed, Ledger, Listener, SaleNews, Unavailable, batcher,
+    BatcherOptions, Committed, Engine, Feed, FeedError, Ledger, Listener, Piece, SaleNews, Unavailable,
+    batcher,
 };
 
 struct Nothing;
@@ -22,17 +23,26 @@ impl Listener for Nothing {
 }
 
 impl Feed for Nothing {
-    fn read(&self, _after: u64, _max: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>> {
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
         std::future::ready(Ok(Vec::new())).boxed()
     }
 
-    fn head(&self) -> u64 {
+    fn read<'a>(
+        &'a self,
+        _stream: &'a str,
+        after: Cursor,
+        _max: usize,
+    ) -> BoxFuture<'a, Result<Piece, FeedError>> {
+        std::future::ready(Ok(Piece::nothing_after(after))).boxed()
+    }
+
+    fn head(&self, _stream: &str) -> u64 {
         0
     }
 
-    fn settled(&self, _position: u64) {}
+    fn settled(&self, _stream: &str, _cursor: Cursor) {}
 
-    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>> {
+    fn state<'a>(&'a self, _stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
         std::future::ready(Err(Unavailable::new("there is none"))).boxed()
     }
 }

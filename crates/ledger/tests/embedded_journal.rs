@@ -11,10 +11,10 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use penstock_domain::{BuyerId, Claim, ClaimRefusal, KeyDigest, Order, SaleId, SaleTerms, Timestamp};
+use penstock_domain::{BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleTerms, Timestamp};
 use penstock_ledger::{
-    Feed, Health, Ledger, LedgerError, Listener, SaleNews,
-    embedded::{self, EmbeddedOptions, OpenError},
+    Feed, Health, Ledger, LedgerError, Listener, Piece, SaleNews,
+    embedded::{self, EmbeddedOptions, OpenError, STREAM},
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -51,6 +51,14 @@ async fn claim(ledger: &Ledger, number: u32) -> Result<Order, LedgerError<ClaimR
     ledger.claim(Claim { sale: sale(), buyer, quantity: 1, key }).await
 }
 
+fn at(position: u64) -> Cursor {
+    Cursor { position, ..Cursor::default() }
+}
+
+fn end(feed: &dyn Feed) -> Cursor {
+    at(feed.head(STREAM))
+}
+
 fn wal(folder: &Path) -> PathBuf {
     folder.join("journal.db-wal")
 }
@@ -82,7 +90,7 @@ async fn sell_one_by_one(ledger: &Ledger, folder: &Path, orders: u32) -> Vec<u64
 async fn held_after_recovery(folder: &Path) -> u32 {
     let ledger = open(folder).await;
     let status = ledger.restock(sale(), 0).await.unwrap();
-    let state = ledger.feed().state().await.unwrap();
+    let state = ledger.feed().state(STREAM).await.unwrap();
     assert_eq!(state.sales[0].orders.len() as u32, status.held);
     ledger.stop().await;
     status.held
@@ -171,14 +179,14 @@ async fn compaction_keeps_the_state_and_bounds_the_journal() {
             .await
             .into_iter()
             .for_each(|order| drop(order.unwrap()));
-        ledger.feed().settled(ledger.feed().head());
+        ledger.feed().settled(STREAM, end(ledger.feed().as_ref()));
     }
     snapshot_beyond(folder.path(), 300).await;
     // The writer deletes along with what it writes.
     for number in 600..640 {
         claim(&ledger, number).await.unwrap();
     }
-    let expected = ledger.feed().state().await.unwrap();
+    let expected = ledger.feed().state(STREAM).await.unwrap();
     assert_eq!(expected.sales[0].orders.len(), 640);
     ledger.stop().await;
     assert_eq!(snapshots(folder.path()).len(), 1, "{:?}", snapshots(folder.path()));
@@ -186,10 +194,10 @@ async fn compaction_keeps_the_state_and_bounds_the_journal() {
     assert!(records < 90, "{records} records are left of 101");
     let ledger = try_open(options).unwrap();
     assert_eq!(ledger.recovered().await, Health::Ready);
-    assert_eq!(ledger.feed().state().await.unwrap(), expected);
+    assert_eq!(ledger.feed().state(STREAM).await.unwrap(), expected);
     assert_eq!(claim(&ledger, 3).await.unwrap().id.number, 3, "a retry finds its order in the snapshot");
-    let forgotten = ledger.feed().read(0, 10).await.expect_err("these were settled and are gone");
-    assert!(forgotten.reason.contains("not in the journal any more"), "{forgotten}");
+    let forgotten = ledger.feed().read(STREAM, at(0), 10).await.expect_err("these were settled and are gone");
+    assert!(forgotten.to_string().contains("not in the journal any more"), "{forgotten}");
 }
 
 #[tokio::test]
@@ -200,15 +208,15 @@ async fn compaction_forgets_nothing_that_is_not_settled() {
     publish(&ledger, 10_000).await;
     for number in 0..200 {
         claim(&ledger, number).await.unwrap();
-        ledger.feed().settled(20);
+        ledger.feed().settled(STREAM, at(20));
     }
     snapshot_beyond(folder.path(), 50).await;
     for number in 200..220 {
         claim(&ledger, number).await.unwrap();
     }
-    let unsettled = ledger.feed().read(20, 1_000).await.unwrap();
-    assert_eq!(unsettled.len(), 201);
-    assert!(ledger.feed().read(0, 1).await.is_err(), "what is settled was forgotten");
+    let unsettled = ledger.feed().read(STREAM, at(20), 1_000).await.unwrap();
+    assert_eq!(unsettled.decisions.len(), 201);
+    assert!(ledger.feed().read(STREAM, at(0), 1).await.is_err(), "what is settled was forgotten");
 }
 
 #[tokio::test]
@@ -269,7 +277,7 @@ async fn a_failed_write_accepts_nothing_and_the_ledger_comes_back() {
     let ledger = open(folder.path()).await;
     publish(&ledger, 2).await;
     let first = claim(&ledger, 1).await.unwrap();
-    let head = ledger.feed().head();
+    let head = ledger.feed().head(STREAM);
     break_the_disk(folder.path());
     let answers = join_all((2..10).map(|number| claim(&ledger, number))).await;
     for answer in answers {
@@ -278,7 +286,7 @@ async fn a_failed_write_accepts_nothing_and_the_ledger_comes_back() {
     }
     assert!(matches!(ledger.health(), Health::Unavailable(reason) if reason.contains("the disk is broken")));
     assert!(matches!(ledger.find_order(first.id, None).await, Err(LedgerError::Unavailable(_))));
-    assert_eq!(ledger.feed().head(), head);
+    assert_eq!(ledger.feed().head(STREAM), head);
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert!(matches!(ledger.health(), Health::Unavailable(_)), "it is back without room for a probe");
     repair_the_disk(folder.path());
@@ -287,7 +295,7 @@ async fn a_failed_write_accepts_nothing_and_the_ledger_comes_back() {
     // The unit that was promised to nobody is still there.
     claim(&ledger, 7).await.unwrap();
     assert_eq!(claim(&ledger, 8).await, Err(LedgerError::Refused(ClaimRefusal::SoldOut)));
-    assert_eq!(ledger.feed().read(head, 10).await.unwrap().len(), 1);
+    assert_eq!(ledger.feed().read(STREAM, at(head), 10).await.unwrap().decisions.len(), 1);
 }
 
 #[tokio::test]
@@ -351,7 +359,7 @@ async fn the_state_can_be_read_while_the_ledger_sells() {
     let selling = async {
         for number in 0..400 {
             claim(&ledger, number).await.unwrap();
-            ledger.feed().settled(ledger.feed().head());
+            ledger.feed().settled(STREAM, end(ledger.feed().as_ref()));
         }
     };
     let reading = async {
@@ -360,8 +368,8 @@ async fn the_state_can_be_read_while_the_ledger_sells() {
             let (state, feed) =
                 tokio::task::spawn_blocking(move || embedded::read_state(&path)).await.unwrap().unwrap();
             assert_eq!(state.sales[0].orders.len() as u64 + 1, state.position);
-            assert_eq!(feed.head(), state.position);
-            assert_eq!(feed.read(feed.head(), 10).await, Ok(Vec::new()));
+            assert_eq!(end(&feed), at(state.position));
+            assert_eq!(feed.read(STREAM, end(&feed), 10).await, Ok(Piece::nothing_after(end(&feed))));
         }
     };
     tokio::join!(selling, reading);

@@ -4,7 +4,8 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, bail};
-use penstock_ledger::{Unavailable, decisions_between, embedded};
+use penstock_domain::{Cursor, Mark};
+use penstock_ledger::{decisions_between, embedded};
 use penstock_records::{AuditReport, Records};
 
 use crate::{config::Config, database, folder, options, output};
@@ -51,9 +52,10 @@ async fn look(config: &Config, records: &Records) -> anyhow::Result<Result<Audit
     let cursor = audit.cursor();
     let (snapshot, feed) =
         embedded::read_state(&options::journal_folder(config)).context("the ledger can't be read")?;
-    match decisions_between(&feed, cursor, snapshot.position).await {
+    let after = Cursor { position: cursor, mark: Mark::default() };
+    match decisions_between(&feed, embedded::STREAM, after, snapshot.position).await {
         Ok(pending) => Ok(Ok(audit.compare(&snapshot, &pending).await?)),
-        Err(Unavailable { reason }) => Ok(Err(reason)),
+        Err(error) => Ok(Err(error.to_string())),
     }
 }
 

@@ -134,6 +134,6 @@ async fn open_the_doors(address: SocketAddr, ledger: &Ledger, begun: Instant) ->
         Health::Stopped => bail!("the ledger has stopped"),
     }
     let recovery_seconds = begun.elapsed().as_secs_f64();
-    tracing::info!(position = ledger.feed().head(), recovery_seconds, "recovered");
+    tracing::info!(position = ledger.feed().head(embedded::STREAM), recovery_seconds, "recovered");
     output::write(&format!("penstock ready on http://{address}"))
 }

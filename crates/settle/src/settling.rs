@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use penstock_domain::Decision;
+use penstock_domain::{Cursor, Decision, Mark};
 use penstock_ledger::{Health, embedded};
 use penstock_records::SettleError;
 use tokio::sync::watch;
@@ -44,7 +44,7 @@ impl Settlement {
         let mut progress: Option<Progress> = None;
         while !*stop.borrow() {
             let next = match &mut progress {
-                Some(_) if pace.holds_back(self.ledger.feed().head(), Instant::now()) => Next::Idle,
+                Some(_) if pace.holds_back(self.ledger.feed().head(embedded::STREAM), Instant::now()) => Next::Idle,
                 Some(progress) => self.step(progress).await,
                 None => self.locate(&mut progress).await,
             };
@@ -72,14 +72,14 @@ impl Settlement {
             return Next::Idle;
         }
         match self.records.cursor(embedded::STREAM).await {
-            Ok(position) if position > self.ledger.feed().head() => {
-                let head = self.ledger.feed().head();
+            Ok(position) if position > self.ledger.feed().head(embedded::STREAM) => {
+                let head = self.ledger.feed().head(embedded::STREAM);
                 let trouble = format!("decision {position} is settled, but the ledger ends with {head}");
                 self.fail("the records and the ledger don't belong together", &trouble)
             }
             Ok(position) => {
                 self.stats.began_at(position);
-                self.ledger.feed().settled(position);
+                self.ledger.feed().settled(embedded::STREAM, at(position));
                 *progress = Some(Progress { position, poison: None });
                 Next::Settled(0)
             }
@@ -93,8 +93,8 @@ impl Settlement {
             Some(poison) => self.options.batch.min((poison.position - progress.position - 1) as usize),
             None => self.options.batch,
         };
-        let decisions = match self.ledger.feed().read(progress.position, max).await {
-            Ok(decisions) => decisions,
+        let decisions = match self.ledger.feed().read(embedded::STREAM, at(progress.position), max).await {
+            Ok(piece) => piece.decisions,
             Err(error) => return self.fail("the feed could not be read", &error),
         };
         let Some(first) = decisions.first() else {
@@ -176,7 +176,7 @@ impl Settlement {
         progress.position = last.position;
         progress.poison = progress.poison.take().filter(|poison| poison.position > last.position);
         self.stats.settled(last.position, decisions.len() as u64, dead_letters);
-        self.ledger.feed().settled(last.position);
+        self.ledger.feed().settled(embedded::STREAM, at(last.position));
         Next::Settled(decisions.len())
     }
 
@@ -185,4 +185,8 @@ impl Settlement {
         self.stats.failed(format!("{what}: {why}"));
         Next::Retry
     }
+}
+
+fn at(position: u64) -> Cursor {
+    Cursor { position, mark: Mark::default() }
 }

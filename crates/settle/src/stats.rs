@@ -9,7 +9,7 @@ use std::{
 };
 
 use penstock_domain::Timestamp;
-use penstock_ledger::{Clock, Feed};
+use penstock_ledger::{Clock, Feed, embedded::STREAM};
 
 /// "Everything that was read is settled" in `Counters::oldest_unsettled_at`.
 const NOTHING_WAITS: i64 = i64::MAX;
@@ -83,7 +83,7 @@ impl SettleStats {
         };
         SettleFigures {
             position,
-            lag_decisions: self.feed.head().saturating_sub(position),
+            lag_decisions: self.feed.head(STREAM).saturating_sub(position),
             lag_seconds: lag_millis.max(0) as f64 / 1000.0,
             settled: counters.settled.load(Relaxed),
             batches: counters.batches.load(Relaxed),

@@ -239,7 +239,7 @@ fn a_dead_letter_is_retried_and_resolved() {
     let sale = shop.sale(5);
     let order = shop.buyer("ann").buy(&sale);
     shop.block_on(async {
-        let decisions = shop.ledger.feed().read(0, 100).await.unwrap();
+        let decisions = shop.ledger.feed().read("ledger", penstock_domain::Cursor::default(), 100).await.unwrap().decisions;
         let (last, earlier) = decisions.split_last().unwrap();
         shop.records.settle("ledger", earlier).await.unwrap();
         let now = penstock_domain::Timestamp::from_millis(crate::support::START);

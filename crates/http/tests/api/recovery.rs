@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use penstock_domain::{BookSnapshot, Command, Decision, Timestamp};
+use penstock_domain::{BookSnapshot, Command, Cursor, Timestamp};
 use penstock_http::{Options, Server, Storefront};
-use penstock_ledger::{BatcherOptions, Committed, Engine, Feed, Health, SaleNews, Unavailable, batcher};
+use penstock_ledger::{
+    BatcherOptions, Committed, Engine, Feed, FeedError, Health, Piece, SaleNews, Unavailable, batcher,
+};
 use penstock_records::{Records, sqlite_url};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -31,17 +33,21 @@ impl Engine for SlowStart {
 struct EmptyFeed;
 
 impl Feed for EmptyFeed {
-    fn read(&self, _: u64, _: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>> {
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    fn head(&self) -> u64 {
+    fn read<'a>(&'a self, _: &'a str, after: Cursor, _: usize) -> BoxFuture<'a, Result<Piece, FeedError>> {
+        Box::pin(std::future::ready(Ok(Piece::nothing_after(after))))
+    }
+
+    fn head(&self, _: &str) -> u64 {
         0
     }
 
-    fn settled(&self, _: u64) {}
+    fn settled(&self, _: &str, _: Cursor) {}
 
-    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>> {
+    fn state<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
         Box::pin(std::future::ready(Err(Unavailable::new("it has none"))))
     }
 }

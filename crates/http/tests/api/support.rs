@@ -236,7 +236,8 @@ impl Shop {
     pub(crate) fn settle(&self) {
         self.block_on(async {
             let cursor = self.records.cursor("ledger").await.unwrap();
-            let decisions = self.ledger.feed().read(cursor, 100_000).await.unwrap();
+            let after = penstock_domain::Cursor { position: cursor, ..Default::default() };
+            let decisions = self.ledger.feed().read("ledger", after, 100_000).await.unwrap().decisions;
             if !decisions.is_empty() {
                 self.records.settle("ledger", &decisions).await.unwrap();
             }

@@ -40,7 +40,7 @@ pub async fn a_recall_gets_the_first_answer_and_makes_no_order(subject: impl Sub
     stage.ledger.close(sale(1)).await.unwrap();
     let stage = stage.reopen().await;
     assert_eq!(recall(&stage, 1).await, Ok(first), "although it is cancelled and closed now");
-    assert_eq!(stage.ledger.feed().state().await.unwrap().sales[0].orders.len(), 1);
+    assert_eq!(stage.snapshot(sale(1)).await.orders.len(), 1);
 }
 
 pub async fn a_key_with_another_quantity_is_refused(subject: impl Subject) {
@@ -144,15 +144,15 @@ pub async fn units_are_conserved_when_everything_happens_at_once(subject: impl S
         let status = stage.status(sale(1)).await;
         assert_eq!(status.total, status.available + status.held + status.paid);
     }
-    let state = stage.ledger.feed().state().await.unwrap();
+    let sale = stage.snapshot(sale(1)).await;
     let mut owned = std::collections::HashMap::new();
-    for order in state.sales[0].orders.iter().map(|order| &order.order) {
+    for order in sale.orders.iter().map(|order| &order.order) {
         if matches!(order.state, OrderState::Held | OrderState::Paid) {
             *owned.entry(order.buyer.clone()).or_insert(0) += order.quantity;
         }
     }
     assert!(owned.values().all(|units| *units <= 5), "a buyer has more than the limit");
-    let status = state.sales[0].status;
+    let status = sale.status;
     assert_eq!(owned.values().sum::<u32>(), status.held + status.paid);
     assert_eq!(UNITS, status.available + status.held + status.paid);
 }

@@ -1,10 +1,10 @@
 //! Sentences about what a ledger tells: its feed and its news.
 
 use futures_util::future::join_all;
-use penstock_domain::{Book, Decision};
+use penstock_domain::{Book, Cursor, Mark};
 
 use super::{HOLD_SECONDS, Stage, Subject, claim, counts, sale};
-use crate::Feed;
+use crate::{FeedError, Piece};
 
 /// A little of everything, so that every kind of event is in the feed.
 async fn some_of_everything<S: Subject>(stage: &Stage<S>) {
@@ -35,60 +35,79 @@ async fn some_of_everything<S: Subject>(stage: &Stage<S>) {
     stage.ledger.close(sale(2)).await.unwrap();
 }
 
-async fn read_all(feed: &dyn Feed, step: usize) -> Vec<Decision> {
-    let mut decisions: Vec<Decision> = Vec::new();
-    loop {
-        let after = decisions.last().map_or(0, |decision| decision.position);
-        let more = feed.read(after, step).await.unwrap();
-        assert!(more.len() <= step);
-        if more.is_empty() {
-            return decisions;
-        }
-        decisions.extend(more);
-    }
-}
-
 pub async fn the_feed_has_no_gaps_and_rebuilds_the_state(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     some_of_everything(&stage).await;
-    let feed = stage.ledger.feed();
-    let decisions = read_all(feed.as_ref(), 7).await;
-    assert_eq!(decisions.len() as u64, feed.head());
-    let mut book = Book::default();
-    for (index, decision) in decisions.iter().enumerate() {
-        assert_eq!(decision.position, index as u64 + 1);
-        book.apply(decision);
+    let mut sales = 0;
+    for stream in stage.streams().await {
+        let (decisions, end) = stage.read_all(&stream, 7).await;
+        assert_eq!(decisions.len() as u64, stage.ledger.feed().head(&stream));
+        let mut book = Book::default();
+        for (decision, position) in decisions.iter().zip(1..) {
+            assert_eq!(decision.position, position);
+            book.apply(decision);
+        }
+        let (rebuilt, state) = (book.snapshot(), stage.ledger.feed().state(&stream).await.unwrap());
+        assert_eq!((rebuilt.position, rebuilt.sales), (state.position, state.sales.clone()));
+        for sale in state.sales {
+            sales += 1;
+            let heard = stage.heard.latest(sale.status.terms.sale);
+            assert_eq!(heard.map(counts), Some(counts(sale.status)));
+        }
+        assert_eq!(stage.read_all(&stream, 1000).await, (decisions, end), "however it is read");
     }
-    let state = feed.state().await.unwrap();
-    assert_eq!(book.snapshot(), state);
-    assert_eq!(read_all(feed.as_ref(), 1000).await, decisions, "however it is read");
-    assert_eq!(counts(state.sales[0].status), counts(stage.status(sale(1)).await));
+    assert_eq!(sales, 2);
 }
 
 pub async fn the_feed_ends_at_its_head(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     let feed = stage.ledger.feed();
-    assert_eq!((feed.head(), feed.read(0, 10).await), (0, Ok(Vec::new())));
+    for stream in stage.streams().await {
+        assert_eq!((feed.head(&stream), stage.read_all(&stream, 10).await.0), (0, Vec::new()));
+    }
     stage.publish(sale(1), 1, 1).await;
-    assert_eq!(feed.head(), 1);
+    let stream = stage.stream_of(sale(1)).await;
+    assert_eq!(feed.head(&stream), 1);
+    let (_, first) = stage.read_all(&stream, 10).await;
     stage.claim(&claim(sale(9), "ann", 1, "key")).await.expect_err("an unknown sale");
-    assert_eq!(feed.head(), 1, "a refusal is no decision of the feed");
+    assert_eq!(feed.head(&stream), 1, "a refusal is no decision of the feed");
     stage.accepted(sale(1), "ann", 1).await;
-    assert_eq!(feed.head(), 2);
-    assert_eq!(feed.read(1, 10).await.unwrap().len(), 1);
-    assert_eq!(feed.read(2, 10).await, Ok(Vec::new()));
-    assert_eq!(feed.read(99, 10).await, Ok(Vec::new()));
-    assert_eq!(feed.read(0, 0).await, Ok(Vec::new()));
+    assert_eq!(feed.head(&stream), 2);
+    let piece = feed.read(&stream, first, 10).await.unwrap();
+    assert_eq!(piece.decisions.len(), 1);
+    let end = piece.end().unwrap();
+    assert_eq!(feed.read(&stream, end, 10).await, Ok(Piece::nothing_after(end)));
+    assert_eq!(feed.read(&stream, first, 0).await, Ok(Piece::nothing_after(first)));
+}
+
+pub async fn a_cursor_of_another_history_is_noticed(subject: impl Subject) {
+    let stage = Stage::open(subject).await;
+    some_of_everything(&stage).await;
+    let (feed, stream) = (stage.ledger.feed(), stage.stream_of(sale(1)).await);
+    let begin = feed.read(&stream, Cursor::default(), 3).await.unwrap().end().unwrap();
+    assert_eq!(begin.position, 3);
+    feed.read(&stream, begin, 3).await.expect("this is where it was read before");
+    let (_, end) = stage.read_all(&stream, 100).await;
+    for cursor in [begin, end] {
+        let elsewhere = Cursor { mark: Mark(*b"another history!"), ..cursor };
+        assert_eq!(feed.read(&stream, elsewhere, 3).await, Err(FeedError::Diverged));
+    }
+    let beyond = Cursor { position: end.position + 1, ..end };
+    assert_eq!(feed.read(&stream, beyond, 3).await, Err(FeedError::Diverged), "it ends before that");
 }
 
 pub async fn what_is_settled_is_still_in_the_state(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     some_of_everything(&stage).await;
-    let before = stage.ledger.feed().state().await.unwrap();
-    stage.ledger.feed().settled(stage.ledger.feed().head());
-    assert_eq!(stage.ledger.feed().state().await.unwrap(), before);
+    let before = stage.states().await;
+    for stream in before.keys() {
+        let (_, end) = stage.read_all(stream, 1000).await;
+        stage.ledger.feed().settled(stream, end);
+        assert_eq!(stage.ledger.feed().read(stream, end, 10).await, Ok(Piece::nothing_after(end)));
+    }
+    assert_eq!(stage.states().await, before);
     let stage = stage.reopen().await;
-    assert_eq!(stage.ledger.feed().state().await.unwrap(), before);
+    assert_eq!(stage.states().await, before);
 }
 
 pub async fn news_arrives_before_the_answer(subject: impl Subject) {

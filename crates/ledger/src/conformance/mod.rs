@@ -12,6 +12,7 @@ mod running;
 mod sales;
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     sync::{
         Arc, Mutex,
@@ -20,7 +21,8 @@ use std::{
 };
 
 use penstock_domain::{
-    BuyerId, Claim, ClaimRefusal, KeyDigest, Order, OrderId, SaleId, SaleStatus, SaleTerms, Timestamp,
+    BuyerId, Claim, ClaimRefusal, Cursor, Decision, KeyDigest, Order, OrderId, SaleId, SaleSnapshot,
+    SaleStatus, SaleTerms, Timestamp,
 };
 
 pub use self::{claims::*, feed::*, holds::*, running::*, sales::*};
@@ -125,6 +127,55 @@ impl<S: Subject> Stage<S> {
     async fn status(&self, sale: SaleId) -> SaleStatus {
         self.ledger.restock(sale, 0).await.unwrap()
     }
+
+    async fn streams(&self) -> Vec<Arc<str>> {
+        let mut streams = self.ledger.feed().streams().await.unwrap();
+        streams.sort();
+        streams
+    }
+
+    /// What every stream has led to, and the position at which it has. The clocks are not part of it: questions move them
+    /// and leave no trace.
+    async fn states(&self) -> BTreeMap<Arc<str>, (u64, Vec<SaleSnapshot>)> {
+        let mut states = BTreeMap::new();
+        for stream in self.streams().await {
+            let state = self.ledger.feed().state(&stream).await.unwrap();
+            assert!(
+                states.insert(stream, (state.position, state.sales)).is_none(),
+                "a stream is named twice"
+            );
+        }
+        states
+    }
+
+    /// The stream that has the decisions of `sale`.
+    async fn stream_of(&self, sale: SaleId) -> Arc<str> {
+        let has_sale = |sales: &[SaleSnapshot]| sales.iter().any(|one| one.status.terms.sale == sale);
+        let mut streams = self.states().await.into_iter().filter(|(_, (_, sales))| has_sale(sales));
+        let (stream, _) = streams.next().expect("every sale has a stream");
+        assert!(streams.next().is_none(), "a sale is in two streams");
+        stream
+    }
+
+    async fn snapshot(&self, sale: SaleId) -> SaleSnapshot {
+        let sales = self.states().await.into_values().flat_map(|(_, sales)| sales);
+        sales.into_iter().find(|one| one.status.terms.sale == sale).unwrap()
+    }
+
+    /// All decisions of `stream`, read `step` at a time, and the cursor behind them.
+    async fn read_all(&self, stream: &str, step: usize) -> (Vec<Decision>, Cursor) {
+        let (mut decisions, mut cursor) = (Vec::new(), Cursor::default());
+        loop {
+            let piece = self.ledger.feed().read(stream, cursor, step).await.unwrap();
+            assert!(piece.decisions.len() <= step);
+            let Some(end) = piece.end() else {
+                assert_eq!(piece.mark, cursor.mark, "nothing new, nothing to mark");
+                return (decisions, cursor);
+            };
+            cursor = end;
+            decisions.extend(piece.decisions);
+        }
+    }
 }
 
 fn sale(number: u64) -> SaleId {
@@ -184,6 +235,7 @@ macro_rules! ledger_conformance_suite {
             a_buyer_sees_own_orders_newest_first,
             the_feed_has_no_gaps_and_rebuilds_the_state,
             the_feed_ends_at_its_head,
+            a_cursor_of_another_history_is_noticed,
             what_is_settled_is_still_in_the_state,
             news_arrives_before_the_answer,
             old_news_is_recognised_by_its_version,

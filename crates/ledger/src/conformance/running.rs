@@ -67,15 +67,18 @@ pub async fn reopening_keeps_everything(subject: impl Subject) {
     let ann = stage.accepted(sale(1), "ann", 1).await;
     let bob = stage.accepted(sale(2), "bob", 2).await;
     let paid = stage.ledger.confirm_payment(bob.id, None).await.unwrap();
-    let (state, head) = (stage.ledger.feed().state().await.unwrap(), stage.ledger.feed().head());
+    let (states, stream) = (stage.states().await, stage.stream_of(sale(1)).await);
+    let (_, end) = stage.read_all(&stream, 100).await;
     let stage = stage.reopen().await;
-    assert_eq!(stage.ledger.feed().head(), head);
-    assert_eq!(stage.ledger.feed().state().await.unwrap(), state);
+    assert_eq!(stage.states().await, states);
+    for (stream, (position, _)) in states {
+        assert_eq!(stage.ledger.feed().head(&stream), position);
+    }
     let first = claim(sale(1), "ann", 1, "ann");
     assert!(stage.heard.has(first.key), "the keys of all sales are news after a start");
     assert_eq!(stage.heard.latest(sale(2)).map(counts), Some((3, 1, 0, 2)));
     assert_eq!(stage.claim(&first).await, Ok(ann));
     assert_eq!(stage.ledger.find_order(bob.id, None).await, Ok(Some(paid)));
     stage.accepted(sale(1), "cem", 1).await;
-    assert_eq!(stage.ledger.feed().read(head, 10).await.unwrap().len(), 1);
+    assert_eq!(stage.ledger.feed().read(&stream, end, 10).await.unwrap().decisions.len(), 1);
 }

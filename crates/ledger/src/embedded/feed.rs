@@ -9,10 +9,10 @@ use std::sync::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt};
-use penstock_domain::{BookSnapshot, Decision};
+use penstock_domain::{BookSnapshot, Cursor, Decision, Mark};
 
-use super::{error::JournalError, journal::JournalReader, record, replay::replay, shared::Shared};
-use crate::{Feed, Unavailable};
+use super::{STREAM, error::JournalError, journal::JournalReader, record, replay::replay, shared::Shared};
+use crate::{Feed, FeedError, Piece, Unavailable};
 
 /// Its futures have to be polled inside a Tokio runtime: reading files is done on the runtime's blocking threads.
 #[derive(Debug)]
@@ -28,25 +28,39 @@ impl JournalFeed {
     }
 }
 
+/// It has one stream, whatever it is called, and no marks: what is in the journal stays as it is.
 impl Feed for JournalFeed {
-    fn read(&self, after: u64, max: usize) -> BoxFuture<'_, Result<Vec<Decision>, Unavailable>> {
-        let head = self.head();
-        if after >= head || max == 0 {
-            return std::future::ready(Ok(Vec::new())).boxed();
-        }
-        let (shared, reader) = (self.shared.clone(), self.reader.clone());
-        blocking(move || read(&shared, &reader, after, head, max))
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
+        std::future::ready(Ok(vec![Arc::from(STREAM)])).boxed()
     }
 
-    fn head(&self) -> u64 {
+    fn read<'a>(
+        &'a self,
+        stream: &'a str,
+        after: Cursor,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Piece, FeedError>> {
+        let head = self.head(stream);
+        if after.position > head || after.mark != Mark::default() {
+            return std::future::ready(Err(FeedError::Diverged)).boxed();
+        }
+        if after.position == head || max == 0 {
+            return std::future::ready(Ok(Piece::nothing_after(after))).boxed();
+        }
+        let (shared, reader) = (self.shared.clone(), self.reader.clone());
+        let decisions = blocking(move || read(&shared, &reader, after.position, head, max));
+        async { Ok(Piece { decisions: decisions.await?, mark: Mark::default() }) }.boxed()
+    }
+
+    fn head(&self, _stream: &str) -> u64 {
         self.shared.head.load(Acquire)
     }
 
-    fn settled(&self, position: u64) {
-        self.shared.settled.fetch_max(position.min(self.head()), Relaxed);
+    fn settled(&self, stream: &str, cursor: Cursor) {
+        self.shared.settled.fetch_max(cursor.position.min(self.head(stream)), Relaxed);
     }
 
-    fn state(&self) -> BoxFuture<'_, Result<BookSnapshot, Unavailable>> {
+    fn state<'a>(&'a self, _stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
         let shared = self.shared.clone();
         blocking(move || Ok(replay(&shared.folder, &AtomicBool::new(false))?.book.snapshot()))
     }

@@ -101,6 +101,6 @@ async fn what_is_settled_the_feed_may_forget() {
     shop.claim("ada", "key").await;
     running.until_settled().await;
     running.stop().await;
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), shop.ledger.feed().head());
+    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), shop.ledger.feed().head(STREAM));
     assert_eq!(shop.records.sale(shop.sale).await.unwrap().unwrap().published_at, Some(shop.now()));
 }
