@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -73,6 +73,8 @@ struct Shared {
     refreshing: Turn<()>,
     refreshed: AtomicU64,
     scripts: Mutex<HashMap<Arc<str>, Script>>,
+    /// Whose turn it is to be listened to.
+    rotation: AtomicUsize,
 }
 
 impl fmt::Debug for Link {
@@ -131,6 +133,7 @@ impl Link {
                 refreshing: Turn::default(),
                 refreshed: AtomicU64::new(0),
                 scripts: Mutex::default(),
+                rotation: AtomicUsize::new(std::process::id() as usize),
             }),
         };
         runtime.spawn(tend(Arc::downgrade(&link.shared)));
@@ -175,6 +178,10 @@ impl Link {
 
     pub(super) fn runtime(&self) -> &Handle {
         &self.shared.runtime
+    }
+
+    pub(super) fn rotation(&self) -> &AtomicUsize {
+        &self.shared.rotation
     }
 
     pub(super) fn deadline(&self) -> Instant {

@@ -2,10 +2,13 @@
 //! per sale is its feed.
 
 mod call;
+mod durability;
 mod link;
 mod options;
+mod pubsub;
 mod server;
 mod topology;
 
 pub use link::{Link, Script};
 pub use options::{LinkError, RedisMode, RedisOptions};
+pub use pubsub::{Following, Heard, Message, Messages};

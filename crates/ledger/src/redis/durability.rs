@@ -1,0 +1,148 @@
+//! Whether the servers keep what they have answered: asked at the start, since a setting that loses decisions shows
+//! only when it is too late.
+
+use std::collections::HashMap;
+
+use redis::{Value, from_redis_value};
+
+use super::{
+    link::{Link, answered},
+    options::LinkError,
+};
+
+const OLDEST_VERSION: u32 = 7;
+
+/// A setting, the only value that is safe, and what any other value risks.
+const NEEDED: [(&str, &str, &str); 3] = [
+    ("appendonly", "yes", "what was sold is forgotten when the server restarts"),
+    ("appendfsync", "always", "the last second of orders can be lost with the machine's power"),
+    ("maxmemory-policy", "noeviction", "a full server would throw sales and orders away"),
+];
+
+impl Link {
+    /// Refuses servers that could lose what they have answered, with a line for each thing to change. If unsafe
+    /// servers are allowed, the lines are warnings.
+    pub async fn check_durability(&self) -> Result<(), LinkError> {
+        let mut findings = Vec::new();
+        for master in self.topology().masters() {
+            let replicas = self.check_master(&master, &mut findings).await?;
+            for replica in replicas {
+                self.check_replica(&replica, &mut findings).await;
+            }
+        }
+        if findings.is_empty() {
+            return Ok(());
+        }
+        if self.options().allow_unsafe {
+            findings.iter().for_each(|finding| tracing::warn!("{finding}"));
+            return Ok(());
+        }
+        findings.push("To start nevertheless, set redis.allow_unsafe = true.".into());
+        Err(LinkError::Unsafe(findings.join("\n")))
+    }
+
+    /// Answers the addresses of its replicas.
+    async fn check_master(&self, master: &str, findings: &mut Vec<String>) -> Result<Vec<String>, LinkError> {
+        let mut questions = redis::pipe();
+        questions.cmd("INFO").arg("server").cmd("INFO").arg("replication");
+        for (setting, ..) in NEEDED {
+            questions.cmd("CONFIG").arg("GET").arg(setting);
+        }
+        let mut answers = self.send_to(master, &questions).await?.into_iter();
+        let server: String = answered(master, answers.next())?;
+        let replication: String = answered(master, answers.next())?;
+        findings.extend(check_version(master, &server));
+        for ((setting, safe, risk), answer) in NEEDED.iter().zip(answers) {
+            findings.extend(check_setting(master, setting, safe, risk, answer));
+        }
+        let replicas = replicas_in(&replication);
+        let wanted = self.options().wait_replicas as usize;
+        if replicas.len() < wanted {
+            tracing::warn!(
+                server = master,
+                replicas = replicas.len(),
+                wanted,
+                "too few replicas are connected: until there are more, every order is answered with 503"
+            );
+        }
+        Ok(replicas)
+    }
+
+    /// A replica that has no file of its own comes back empty, and may be made master then.
+    async fn check_replica(&self, replica: &str, findings: &mut Vec<String>) {
+        let mut question = redis::pipe();
+        question.cmd("CONFIG").arg("GET").arg("appendonly");
+        match self.send_to(replica, &question).await {
+            Ok(answers) => {
+                let [(setting, safe, risk), ..] = NEEDED;
+                let answer = answers.into_iter().next().unwrap_or(Value::Nil);
+                findings.extend(check_setting(replica, setting, safe, risk, answer));
+            }
+            Err(error) => {
+                tracing::warn!(server = replica, %error, "a replica can't be asked for its settings")
+            }
+        }
+    }
+}
+
+fn check_setting(server: &str, setting: &str, safe: &str, risk: &str, answer: Value) -> Option<String> {
+    let values: HashMap<String, String> = match answer.extract_error() {
+        Ok(answer) => from_redis_value(answer).unwrap_or_default(),
+        Err(error) => {
+            return Some(format!(
+                "Redis {server} does not tell its setting {setting} ({error}): otherwise than {setting} = {safe}, \
+                 {risk}. Allow CONFIG GET, or make sure of it where the server is managed."
+            ));
+        }
+    };
+    match values.get(setting) {
+        Some(value) if value == safe => None,
+        found => Some(format!(
+            "Redis {server} has {setting} = {}: {risk}. Set {setting} {safe}.",
+            found.map_or("(unknown)", String::as_str)
+        )),
+    }
+}
+
+fn check_version(server: &str, info: &str) -> Option<String> {
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
+    let major: u32 = version.split('.').next()?.parse().ok()?;
+    (major < OLDEST_VERSION).then(|| {
+        format!(
+            "Redis {server} is version {version}: its scripts lack what the ledger rests on. \
+             Use {OLDEST_VERSION}.0 or newer."
+        )
+    })
+}
+
+/// The replicas of `INFO replication`: `slave0:ip=127.0.0.1,port=6380,state=online,…`.
+fn replicas_in(replication: &str) -> Vec<String> {
+    let field = |fields: &str, name: &str| {
+        fields.split(',').find_map(|field| Some(field.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+    };
+    let replica = |line: &str| {
+        let (name, fields) = line.trim().split_once(':')?;
+        name.strip_prefix("slave")?.parse::<u32>().ok()?;
+        let (ip, port) = (field(fields, "ip")?, field(fields, "port")?);
+        Some(if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") })
+    };
+    replication.lines().filter_map(replica).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_are_found_among_the_other_lines() {
+        let info = "role:master\r\nconnected_slaves:2\r\nslave0:ip=127.0.0.1,port=7001,state=online,offset=1,lag=0\r\n\
+                    slave1:ip=::1,port=7002,state=online,offset=1,lag=0\r\nslave_read_only:1\r\n";
+        assert_eq!(replicas_in(info), ["127.0.0.1:7001", "[::1]:7002"]);
+    }
+
+    #[test]
+    fn an_old_server_is_refused_and_valkey_is_not() {
+        assert!(check_version("a:1", "redis_version:6.2.14\r\n").is_some_and(|line| line.contains("6.2.14")));
+        assert_eq!(check_version("a:1", "server_name:valkey\r\nredis_version:7.2.4\r\n"), None);
+    }
+}
