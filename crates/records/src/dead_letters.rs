@@ -110,6 +110,7 @@ impl Records {
         if letter.resolved_at.is_some() {
             return Ok(letter);
         }
+        lock_stream(&mut transaction, &letter.stream).await?;
         if let Some(first) = earlier_letter(&mut transaction, &letter).await? {
             return Err(RetryError::EarlierFirst { first });
         }
@@ -139,6 +140,15 @@ impl Records {
     }
 }
 
+/// Lets nobody else settle the stream until the transaction ends.
+async fn lock_stream(connection: &mut AnyConnection, stream: &str) -> Result<(), RecordsError> {
+    sqlx::query("UPDATE settlement_cursors SET position = position WHERE stream = ?")
+        .bind(stream)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
 /// The first unresolved letter of the same order, if it is an earlier one.
 async fn earlier_letter(
     connection: &mut AnyConnection,
@@ -157,6 +167,19 @@ async fn earlier_letter(
     row.map(|row| Ok(integer(&row, "id")?.unsigned_abs())).transpose()
 }
 
+/// Takes so many ids and returns the one before them. Whoever else wants some, on another stream, waits until the
+/// transaction ends.
+async fn take_ids(connection: &mut AnyConnection, ids: i64) -> Result<i64, RecordsError> {
+    sqlx::query("UPDATE counters SET last_number = last_number + ? WHERE name = 'dead_letters'")
+        .bind(ids)
+        .execute(&mut *connection)
+        .await?;
+    let row = sqlx::query("SELECT last_number FROM counters WHERE name = 'dead_letters'")
+        .fetch_one(&mut *connection)
+        .await?;
+    Ok(integer(&row, "last_number")? - ids)
+}
+
 /// Appends letters; their ids go on from the highest.
 pub(crate) async fn insert_letters(
     connection: &mut AnyConnection,
@@ -166,10 +189,7 @@ pub(crate) async fn insert_letters(
     if letters.is_empty() {
         return Ok(());
     }
-    let row = sqlx::query("SELECT COALESCE(MAX(id), 0) AS last_id FROM dead_letters")
-        .fetch_one(&mut *connection)
-        .await?;
-    let mut id = integer(&row, "last_id")?;
+    let mut id = take_ids(connection, letters.len() as i64).await?;
     for letter in letters {
         id += 1;
         let decision = serde_json::to_string(letter.decision).map_err(RecordsError::damaged)?;

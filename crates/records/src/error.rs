@@ -1,6 +1,6 @@
 //! What can go wrong with any question to the records. Refusals of one operation have their own enum beside it.
 
-use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::{error::DatabaseError, migrate::MigrateError, mysql::MySqlDatabaseError, sqlite::SqliteError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
@@ -13,6 +13,9 @@ pub enum RecordsError {
     /// A stored value is not one that Penstock writes.
     #[error("the records are damaged: {0}")]
     Damaged(String),
+    /// The database is not one that the records can be kept in.
+    #[error("the database can't be used: {0}")]
+    Unsuitable(String),
     #[error("the records were written by a newer Penstock (schema {0}): use that version or a newer one")]
     Newer(i64),
 }
@@ -35,10 +38,13 @@ impl From<sqlx::Error> for RecordsError {
     }
 }
 
-impl From<sqlx::migrate::MigrateError> for RecordsError {
-    fn from(error: sqlx::migrate::MigrateError) -> Self {
+impl From<MigrateError> for RecordsError {
+    fn from(error: MigrateError) -> Self {
         match error {
-            sqlx::migrate::MigrateError::VersionMissing(version) => Self::Newer(version),
+            MigrateError::VersionMissing(version) => Self::Newer(version),
+            MigrateError::Dirty(version) => Self::Unsuitable(format!(
+                "changing its schema to version {version} was interrupted; restore a backup, or a database without tables"
+            )),
             other => Self::Unavailable(other.to_string()),
         }
     }
@@ -46,19 +52,17 @@ impl From<sqlx::migrate::MigrateError> for RecordsError {
 
 /// SQLite's primary result code for every kind of constraint, a trigger's refusal included.
 const SQLITE_CONSTRAINT: i32 = 19;
+/// MySQL: a value that does not fit its column, a constraint, and what a trigger refuses.
+const MYSQL_REFUSALS: [&str; 3] = ["22", "23", "45"];
 
+/// Everything else, such as a deadlock or too long a wait for a lock, may go well the next time.
 fn is_constraint(error: &dyn DatabaseError) -> bool {
-    match error.kind() {
-        ErrorKind::UniqueViolation
-        | ErrorKind::ForeignKeyViolation
-        | ErrorKind::NotNullViolation
-        | ErrorKind::CheckViolation => true,
-        _ => {
-            let sqlite = error.try_downcast_ref::<sqlx::sqlite::SqliteError>();
-            let code = sqlite.and_then(|error| error.code()?.parse::<i32>().ok());
-            code.is_some_and(|code| code & 0xff == SQLITE_CONSTRAINT)
-        }
+    if let Some(mysql) = error.try_downcast_ref::<MySqlDatabaseError>() {
+        return mysql.code().is_some_and(|state| MYSQL_REFUSALS.iter().any(|class| state.starts_with(class)));
     }
+    let sqlite = error.try_downcast_ref::<SqliteError>();
+    let code = sqlite.and_then(|error| error.code()?.parse::<i32>().ok());
+    code.is_some_and(|code| code & 0xff == SQLITE_CONSTRAINT)
 }
 
 pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {

@@ -7,7 +7,9 @@ mod catalogue;
 mod codes;
 mod columns;
 mod dead_letters;
+mod dialect;
 mod error;
+mod mysql;
 mod orders;
 mod settlement;
 
@@ -18,9 +20,10 @@ pub use audit::{Audit, AuditReport, Difference, UnitCounts};
 pub use catalogue::{Item, SaleRow};
 pub use codes::{CodeCheck, PutCodeError, TRIES_PER_CODE};
 pub use dead_letters::{DeadLetter, RetryError};
+use dialect::Dialect;
 pub use error::RecordsError;
 pub use orders::{OrderFilter, OrderRow};
-pub use settlement::{SettleError, Settled};
+pub use settlement::{SettleError, Settled, Violation};
 use sqlx::{
     Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Transaction,
     any::{AnyConnectOptions, AnyPoolOptions},
@@ -43,26 +46,36 @@ pub struct Records {
     readers: AnyPool,
     /// SQLite has one writer at a time; waiting for it here is fair, waiting for its lock is not.
     writers: AnyPool,
-    begin_write: &'static str,
+    dialect: Dialect,
 }
 
 impl Records {
-    /// Opens the database that `url` names and brings its schema up to date. A SQLite file is created.
+    /// Opens the database that `url` names (`sqlite:…`, `mysql:…`) and brings its schema up to date. A SQLite file is
+    /// created; a MySQL or MariaDB database has to exist. Readers and writers have up to `max_connections` each.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
         sqlx::any::install_default_drivers();
-        let sqlite = url.starts_with("sqlite:");
-        let url = if sqlite && !url.contains("mode=") {
-            let separator = if url.contains('?') { '&' } else { '?' };
-            format!("{url}{separator}mode=rwc")
-        } else {
-            url.to_owned()
+        let Some(dialect) = Dialect::of_url(url) else {
+            return Err(RecordsError::Unsuitable("its URL begins with neither sqlite: nor mysql:".into()));
         };
         let max_connections = max_connections.max(1);
-        let writers = pool(&url, Role::Writer, if sqlite { 1 } else { max_connections }).await?;
-        sqlx::migrate!("./migrations").run(&writers).await?;
-        let readers = if sqlite { pool(&url, Role::Reader, max_connections).await? } else { writers.clone() };
-        let begin_write = if sqlite { "BEGIN IMMEDIATE" } else { "BEGIN" };
-        Ok(Self { readers, writers, begin_write })
+        let (url, max_writers) = match dialect {
+            Dialect::Sqlite if url.contains("mode=") => (url.to_owned(), 1),
+            Dialect::Sqlite => (format!("{url}{}mode=rwc", if url.contains('?') { '&' } else { '?' }), 1),
+            Dialect::MySql => (url.to_owned(), max_connections),
+        };
+        if dialect == Dialect::MySql {
+            // A connection by itself says why it can't be had; a pool says that it waited.
+            let mut connection = AnyConnection::connect(&url).await?;
+            prepare_connection(&mut connection, Role::Writer).await?;
+            mysql::migrate(&mut connection).await?;
+            connection.close().await?;
+        }
+        let writers = pool(&url, dialect, Role::Writer, max_writers).await?;
+        if dialect == Dialect::Sqlite {
+            sqlx::migrate!("./migrations").run(&writers).await?;
+        }
+        let readers = pool(&url, dialect, Role::Reader, max_connections).await?;
+        Ok(Self { readers, writers, dialect })
     }
 
     /// Whether the database answers.
@@ -80,7 +93,7 @@ impl Records {
     /// A transaction that may write from its first statement on, so that it can't fail half way because
     /// another one wrote in between.
     async fn begin(&self) -> Result<Transaction<'static, Any>, RecordsError> {
-        Ok(self.writers.begin_with(self.begin_write).await?)
+        Ok(self.writers.begin_with(self.dialect.begin_write()).await?)
     }
 }
 
@@ -98,14 +111,21 @@ pub fn sqlite_url(file: &Path) -> String {
     url
 }
 
-async fn pool(url: &str, role: Role, max_connections: u32) -> Result<AnyPool, RecordsError> {
+async fn pool(
+    url: &str,
+    dialect: Dialect,
+    role: Role,
+    max_connections: u32,
+) -> Result<AnyPool, RecordsError> {
     // Statements of a thousand rows would drown the log.
     let url = AnyConnectOptions::from_str(url)?.disable_statement_logging();
-    let options = AnyPoolOptions::new()
+    let mut options = AnyPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(PATIENCE)
-        .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)))
-        .after_release(|connection, _| Box::pin(is_usable(connection)));
+        .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)));
+    if dialect == Dialect::Sqlite {
+        options = options.after_release(|connection, _| Box::pin(is_usable(connection)));
+    }
     Ok(options.connect_with(url).await?)
 }
 
@@ -117,12 +137,20 @@ async fn is_usable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> 
     Ok(!connection.is_in_transaction())
 }
 
+async fn prepare_connection(connection: &mut AnyConnection, role: Role) -> Result<(), sqlx::Error> {
+    if connection.backend_name() == "SQLite" {
+        return prepare_sqlite(connection, role).await;
+    }
+    let isolation = match role {
+        Role::Reader => "REPEATABLE READ",
+        Role::Writer => "READ COMMITTED",
+    };
+    mysql::prepare_connection(connection, isolation, PATIENCE.as_secs()).await
+}
+
 /// SQLite: readers never wait for the writer (WAL), and what is committed is on the disk: the ledger forgets
 /// decisions once they are settled, so settlement may not lose its tail.
-async fn prepare_connection(connection: &mut AnyConnection, role: Role) -> Result<(), sqlx::Error> {
-    if connection.backend_name() != "SQLite" {
-        return Ok(());
-    }
+async fn prepare_sqlite(connection: &mut AnyConnection, role: Role) -> Result<(), sqlx::Error> {
     let patience_millis = PATIENCE.as_millis();
     connection.execute(sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {patience_millis}"))).await?;
     connection.execute("PRAGMA journal_mode = WAL").await?;

@@ -124,7 +124,7 @@ impl Settlement {
                 }
                 self.advance(progress, decisions, dead_letters)
             }
-            Err(SettleError::Poison { position, reason }) => {
+            Err(SettleError::Poison { position, reason, .. }) => {
                 self.isolate(progress, decisions, position, &reason).await
             }
             Err(SettleError::CursorMoved { position }) => {

@@ -33,7 +33,7 @@ impl Records {
     /// Begins an audit of `stream`. To audit a running ledger: begin, then take the ledger's state, then read
     /// the decisions after `Audit::cursor` up to that state, then `compare`.
     pub async fn begin_audit(&self, stream: &str) -> Result<Audit, RecordsError> {
-        let mut transaction = self.readers.begin().await?;
+        let mut transaction = self.readers.begin_with(self.dialect.begin_snapshot()).await?;
         let cursor = read_cursor(&mut transaction, stream).await?.unwrap_or(0);
         Ok(Audit { transaction, stream: stream.to_owned(), cursor })
     }

@@ -1,23 +1,23 @@
 //! Bringing decisions into SQL, exactly once: their rows and the cursor are one transaction.
 
+mod load;
 mod plan;
+mod stock;
 mod write;
 
-use penstock_domain::{Decision, Event, OrderId, SaleId};
+pub(crate) use load::Letters;
+use penstock_domain::Decision;
+use plan::Plan;
 pub(crate) use plan::order_of;
-use plan::{Known, Plan};
-use sqlx::{Any, AnyConnection, QueryBuilder};
+use sqlx::AnyConnection;
+pub use stock::Violation;
 
 use crate::{
     Records, RecordsError,
-    columns::{integer, money, small},
+    columns::integer,
     dead_letters::{NewLetter, insert_letters},
     error::is_unique_violation,
-    orders::read_order,
 };
-
-/// How many values one `IN (…)` may list; far below the bind limits of SQLite (32,766) and MySQL (65,535).
-const MAX_LISTED: usize = 1000;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +35,10 @@ pub enum SettleError {
     CursorMoved { position: u64 },
     #[error("the decisions have a gap after position {after}")]
     Gap { after: u64 },
-    /// One decision can't be applied to what is stored. Nothing of the batch was.
+    /// One decision can't be applied to what is stored. Nothing of the batch was. A `violation` means that the
+    /// ledger broke a promise, or that the stock row was tampered with: somebody has to hear of it.
     #[error("decision {position} can't be settled: {reason}")]
-    Poison { position: u64, reason: String },
+    Poison { position: u64, reason: String, violation: Option<Violation> },
     #[error(transparent)]
     Records(#[from] RecordsError),
 }
@@ -51,7 +52,7 @@ impl From<sqlx::Error> for SettleError {
 /// Why a plan could not be carried out.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    Poison { position: u64, reason: String },
+    Poison { position: u64, reason: String, violation: Option<Violation> },
     Records(RecordsError),
 }
 
@@ -64,7 +65,7 @@ impl<E: Into<RecordsError>> From<E> for Failure {
 impl From<Failure> for SettleError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Poison { position, reason } => Self::Poison { position, reason },
+            Failure::Poison { position, reason, violation } => Self::Poison { position, reason, violation },
             Failure::Records(error) => Self::Records(error),
         }
     }
@@ -114,20 +115,13 @@ impl Records {
             match apply(&mut transaction, stream, std::slice::from_ref(decision), Letters::Join).await {
                 Ok(_) => {}
                 Err(Failure::Records(RecordsError::Refused(reason))) => {
-                    return SettleError::Poison { position: decision.position, reason };
+                    return SettleError::Poison { position: decision.position, reason, violation: None };
                 }
                 Err(failure) => return failure.into(),
             }
         }
         RecordsError::Refused(reason).into()
     }
-}
-
-/// Whether decisions that rest on a dead letter become dead letters themselves, or are tried all the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Letters {
-    Join,
-    Ignore,
 }
 
 /// Writes everything that follows from `decisions`, except the cursor. Returns how many joined the dead letters.
@@ -137,10 +131,14 @@ pub(crate) async fn apply(
     decisions: &[Decision],
     letters: Letters,
 ) -> Result<u64, Failure> {
-    let known = load(connection, decisions, letters).await?;
+    let known = load::load(connection, decisions, letters).await?;
     let mut plan = Plan::new(known);
     for decision in decisions {
-        plan.add(decision).map_err(|reason| Failure::Poison { position: decision.position, reason })?;
+        plan.add(decision).map_err(|refusal| Failure::Poison {
+            position: decision.position,
+            reason: refusal.reason,
+            violation: refusal.violation,
+        })?;
     }
     let joining: Vec<NewLetter<'_>> = plan
         .joining
@@ -150,118 +148,6 @@ pub(crate) async fn apply(
     insert_letters(connection, stream, &joining).await?;
     write::write(connection, stream, &plan).await?;
     Ok(joining.len() as u64)
-}
-
-/// Reads what `decisions` refer to: their sales, the orders they change, and the dead letters of those sales.
-async fn load(
-    connection: &mut AnyConnection,
-    decisions: &[Decision],
-    letters: Letters,
-) -> Result<Known, RecordsError> {
-    let mut known = Known::default();
-    let mut sales: Vec<SaleId> = decisions.iter().map(|decision| decision.event.sale()).collect();
-    sales.sort_unstable();
-    sales.dedup();
-    for sales in sales.chunks(MAX_LISTED) {
-        load_sales(connection, sales, &mut known).await?;
-    }
-    let sorted = |order: fn(&Event) -> Option<OrderId>| {
-        let mut orders: Vec<OrderId> =
-            decisions.iter().filter_map(|decision| order(&decision.event)).collect();
-        orders.sort_unstable();
-        orders.dedup();
-        orders
-    };
-    for of_sale in sorted(plan::changed_order).chunk_by(|left, right| left.sale == right.sale) {
-        for orders in of_sale.chunks(MAX_LISTED) {
-            load_orders(connection, orders, &mut known).await?;
-        }
-    }
-    if letters == Letters::Join {
-        let orders = sorted(order_of);
-        for sale in sales {
-            let begin = orders.partition_point(|order| order.sale < sale);
-            let end = orders.partition_point(|order| order.sale <= sale);
-            load_letters(connection, &orders[begin..end], sale, &mut known).await?;
-        }
-    }
-    Ok(known)
-}
-
-async fn load_sales(
-    connection: &mut AnyConnection,
-    sales: &[SaleId],
-    known: &mut Known,
-) -> Result<(), RecordsError> {
-    let mut query =
-        QueryBuilder::<Any>::new("SELECT id, price_minor, currency, hold_seconds FROM sales WHERE id IN (");
-    push_list(&mut query, sales.iter().map(|sale| sale.as_i64()));
-    for row in query.build().fetch_all(&mut *connection).await? {
-        let sale = SaleId::from_i64(integer(&row, "id")?);
-        let terms = money(&row, "price_minor", "currency")
-            .and_then(|price| Ok((price, small(&row, "hold_seconds")?)));
-        known.add_sale(sale, terms.map_err(|error| error.to_string()));
-    }
-    Ok(())
-}
-
-/// Finds the unresolved dead letters of `orders`, which belong to one sale. Nearly always the sale has none at
-/// all, which costs one look at the index.
-async fn load_letters(
-    connection: &mut AnyConnection,
-    orders: &[OrderId],
-    sale: SaleId,
-    known: &mut Known,
-) -> Result<(), RecordsError> {
-    let any =
-        sqlx::query("SELECT sale_id FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ? LIMIT 1")
-            .bind(sale.as_i64())
-            .fetch_optional(&mut *connection)
-            .await?;
-    if any.is_none() {
-        return Ok(());
-    }
-    known.add_letter(sale, None);
-    for orders in orders.chunks(MAX_LISTED) {
-        let mut query = QueryBuilder::<Any>::new(
-            "SELECT DISTINCT order_number FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ",
-        );
-        query.push_bind(sale.as_i64()).push(" AND order_number IN (");
-        push_list(&mut query, orders.iter().map(|order| i64::from(order.number)));
-        for row in query.build().fetch_all(&mut *connection).await? {
-            known.add_letter(sale, Some(small(&row, "order_number")?));
-        }
-    }
-    Ok(())
-}
-
-async fn load_orders(
-    connection: &mut AnyConnection,
-    orders: &[OrderId],
-    known: &mut Known,
-) -> Result<(), RecordsError> {
-    let Some(first) = orders.first() else { return Ok(()) };
-    let mut query = QueryBuilder::<Any>::new("SELECT * FROM orders WHERE sale_id = ");
-    query.push_bind(first.sale.as_i64()).push(" AND order_number IN (");
-    push_list(&mut query, orders.iter().map(|order| i64::from(order.number)));
-    for row in query.build().fetch_all(&mut *connection).await? {
-        let id = OrderId { sale: first.sale, number: small(&row, "order_number")? };
-        let stored =
-            read_order(&row).and_then(|order| Ok((order, money(&row, "unit_price_minor", "currency")?)));
-        match stored {
-            Ok(((order, key), unit_price)) => known.add_order(order, key, unit_price),
-            Err(error) => known.add_damaged_order(id, error.to_string()),
-        }
-    }
-    Ok(())
-}
-
-fn push_list(query: &mut QueryBuilder<Any>, values: impl Iterator<Item = i64>) {
-    let mut list = query.separated(", ");
-    for value in values {
-        list.push_bind(value);
-    }
-    query.push(")");
 }
 
 pub(crate) async fn read_cursor(

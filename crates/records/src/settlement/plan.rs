@@ -4,14 +4,17 @@
 use std::collections::{HashMap, HashSet};
 
 use penstock_domain::{
-    Decision, Event, KeyDigest, Money, Order, OrderId, OrderState, ReleaseReason, SaleId, Timestamp,
+    BuyerId, Decision, Event, KeyDigest, Money, Order, OrderId, OrderState, ReleaseReason, SaleId, SaleTerms,
+    Timestamp,
 };
 use serde::Serialize;
 
+use super::stock::{Movement, Refusal, Stock};
+
 #[derive(Debug)]
-struct KnownSale {
-    price: Money,
-    hold_seconds: u32,
+pub(super) struct KnownSale {
+    pub(super) price: Money,
+    pub(super) hold_seconds: u32,
 }
 
 #[derive(Debug)]
@@ -29,6 +32,7 @@ pub(super) struct PlannedOrder {
 pub(super) struct Known {
     /// An error says why a row can't be read: what rests on it is poison, and nothing else.
     sales: HashMap<SaleId, Result<KnownSale, String>>,
+    stocks: HashMap<SaleId, Stock>,
     orders: HashMap<OrderId, PlannedOrder>,
     damaged_orders: HashMap<OrderId, String>,
     /// Unresolved dead letters: the numbers of their orders, and None as soon as the sale has any.
@@ -36,8 +40,23 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn add_sale(&mut self, sale: SaleId, terms: Result<(Money, u32), String>) {
-        self.sales.insert(sale, terms.map(|(price, hold_seconds)| KnownSale { price, hold_seconds }));
+    pub(super) fn add_sale(&mut self, sale: SaleId, terms: Result<KnownSale, String>) {
+        self.sales.insert(sale, terms);
+    }
+
+    pub(super) fn add_stock(&mut self, sale: SaleId, stock: Stock) {
+        self.stocks.insert(sale, stock);
+    }
+
+    /// Before the batch, `buyer` holds and has paid for so many units of `sale`.
+    pub(super) fn add_owned(&mut self, sale: SaleId, buyer: BuyerId, units: i64) {
+        if let Some(stock) = self.stocks.get_mut(&sale) {
+            stock.add_owned(buyer, units);
+        }
+    }
+
+    pub(super) fn buyer(&self, order: OrderId) -> Option<&BuyerId> {
+        self.orders.get(&order).map(|planned| &planned.order.buyer)
     }
 
     pub(super) fn add_damaged_order(&mut self, order: OrderId, reason: String) {
@@ -109,24 +128,37 @@ impl<'a> Plan<'a> {
         self.known.orders.values().filter(|order| order.stored.is_some() && order.changed)
     }
 
+    /// The stock rows to be written.
+    pub(super) fn stocks(&self) -> impl Iterator<Item = (SaleId, &Stock)> {
+        self.known.stocks.iter().filter(|(_, stock)| stock.is_changed()).map(|(sale, stock)| (*sale, stock))
+    }
+
     /// Adds what follows from `decision`, or says why it can't be.
-    pub(super) fn add(&mut self, decision: &'a Decision) -> Result<(), String> {
+    pub(super) fn add(&mut self, decision: &'a Decision) -> Result<(), Refusal> {
         let sale = decision.event.sale();
         let order = order_of(&decision.event);
         if let Some(order) = order.filter(|order| self.known.has_letter(*order)) {
             self.join(decision, format!("an earlier decision on order {order} is a dead letter"));
             return Ok(());
         }
-        let reason = match self.known.sales.get(&sale) {
-            Some(Ok(_)) => return self.apply(decision),
-            Some(Err(damage)) => damage.clone(),
-            None => format!("the records have no sale {sale}"),
+        let publishes = matches!(decision.event, Event::Published(_));
+        let refusal = match self.known.sales.get(&sale) {
+            None => Refusal::from(format!("the records have no sale {sale}")),
+            Some(Err(damage)) => damage.clone().into(),
+            Some(Ok(_)) if !publishes && !self.known.stocks.contains_key(&sale) => {
+                format!("sale {sale} has no stock in the records").into()
+            }
+            Some(Ok(_)) => match self.apply(decision) {
+                // Units that a dead letter would bring back or take away are missed here, too.
+                Err(refusal) if refusal.violation.is_some() => refusal,
+                applied => return applied,
+            },
         };
         if self.known.letters.contains_key(&sale) {
-            self.join(decision, reason);
+            self.join(decision, refusal.reason);
             return Ok(());
         }
-        Err(reason)
+        Err(refusal)
     }
 
     fn join(&mut self, decision: &'a Decision, reason: String) {
@@ -135,32 +167,50 @@ impl<'a> Plan<'a> {
         self.joining.push((decision, reason));
     }
 
-    fn apply(&mut self, decision: &Decision) -> Result<(), String> {
+    /// Checks everything before it changes anything.
+    fn apply(&mut self, decision: &Decision) -> Result<(), Refusal> {
         match &decision.event {
             Event::Published(terms) => {
-                self.published.push((terms.sale, decision.at));
-                self.move_units(decision, None, "publish", terms.units);
+                self.publish(*terms, decision.at)?;
+                self.move_units(decision, Movement::Add, "publish", terms.units)?;
                 self.tell_sale(decision, "sale.published", Some(terms.units))
             }
             Event::Restocked { units, .. } => {
-                self.move_units(decision, None, "restock", *units);
+                self.move_units(decision, Movement::Add, "restock", *units)?;
                 self.tell_sale(decision, "sale.restocked", Some(*units))
             }
-            Event::Paused(_) => self.tell_sale(decision, "sale.paused", None),
-            Event::Resumed(_) => self.tell_sale(decision, "sale.resumed", None),
-            Event::Closed(_) => self.tell_sale(decision, "sale.closed", None),
+            Event::Paused(sale) => {
+                self.change_stock(*sale, |stock| stock.set_paused(true));
+                self.tell_sale(decision, "sale.paused", None)
+            }
+            Event::Resumed(sale) => {
+                self.change_stock(*sale, |stock| stock.set_paused(false));
+                self.tell_sale(decision, "sale.resumed", None)
+            }
+            Event::Closed(sale) => {
+                self.change_stock(*sale, Stock::close);
+                self.tell_sale(decision, "sale.closed", None)
+            }
             Event::Held { order, buyer, quantity, key } => {
+                if self.known.orders.contains_key(order) {
+                    return Err(format!("order {order} is in the records already").into());
+                }
+                self.move_units(decision, Movement::Hold, "hold", *quantity)?;
                 self.hold(*order, buyer, *quantity, *key, decision.at)?;
-                self.move_units(decision, Some(*order), "hold", *quantity);
                 self.tell_order(decision, "order.held", *order)
             }
             Event::Paid { order, quantity, after_expiry } => {
-                let from = if *after_expiry { OrderState::Expired } else { OrderState::Held };
-                let planned = self.change(*order, Some(*quantity), from, "paid")?;
-                planned.state = OrderState::Paid;
-                planned.paid_at = Some(decision.at);
-                let kind = if *after_expiry { "pay_late" } else { "pay" };
-                self.move_units(decision, Some(*order), kind, *quantity);
+                let (from, movement, kind) = if *after_expiry {
+                    (OrderState::Expired, Movement::PayLate, "pay_late")
+                } else {
+                    (OrderState::Held, Movement::Pay, "pay")
+                };
+                self.check(*order, Some(*quantity), from, "paid")?;
+                self.move_units(decision, movement, kind, *quantity)?;
+                self.change(*order, |order| {
+                    order.state = OrderState::Paid;
+                    order.paid_at = Some(decision.at);
+                });
                 self.tell_order(decision, "order.paid", *order)
             }
             Event::Released { order, quantity, reason } => {
@@ -168,30 +218,44 @@ impl<'a> Plan<'a> {
                     ReleaseReason::Expired => (OrderState::Expired, "expired", "order.expired"),
                     ReleaseReason::Cancelled => (OrderState::Cancelled, "cancelled", "order.cancelled"),
                 };
-                self.change(*order, Some(*quantity), OrderState::Held, verb)?.state = state;
-                self.move_units(decision, Some(*order), "release", *quantity);
+                self.check(*order, Some(*quantity), OrderState::Held, verb)?;
+                self.move_units(decision, Movement::Release, "release", *quantity)?;
+                self.change(*order, |order| order.state = state);
                 self.tell_order(decision, kind, *order)
             }
             Event::RefundDue { order } => {
-                self.change(*order, None, OrderState::Expired, "owed a refund")?.refund_due = true;
+                self.check(*order, None, OrderState::Expired, "owed a refund")?;
+                self.change(*order, |order| order.refund_due = true);
                 self.tell_order(decision, "order.refund_due", *order)
             }
+        }
+    }
+
+    fn publish(&mut self, terms: SaleTerms, at: Timestamp) -> Result<(), Refusal> {
+        if self.known.stocks.contains_key(&terms.sale) {
+            return Err(format!("sale {} has stock in the records already", terms.sale).into());
+        }
+        self.known.add_stock(terms.sale, Stock::published(terms));
+        self.published.push((terms.sale, at));
+        Ok(())
+    }
+
+    fn change_stock(&mut self, sale: SaleId, change: impl FnOnce(&mut Stock)) {
+        if let Some(stock) = self.known.stocks.get_mut(&sale) {
+            change(stock);
         }
     }
 
     fn hold(
         &mut self,
         id: OrderId,
-        buyer: &penstock_domain::BuyerId,
+        buyer: &BuyerId,
         quantity: u32,
         key: KeyDigest,
         at: Timestamp,
-    ) -> Result<(), String> {
-        if self.known.orders.contains_key(&id) {
-            return Err(format!("order {id} is in the records already"));
-        }
+    ) -> Result<(), Refusal> {
         let Some(Ok(sale)) = self.known.sales.get(&id.sale) else {
-            return Err(format!("the records have no sale {}", id.sale));
+            return Err(format!("the records have no sale {}", id.sale).into());
         };
         let order = Order {
             id,
@@ -209,42 +273,53 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// The order, if it is in the state `from`, to be changed.
-    fn change(
-        &mut self,
-        id: OrderId,
-        quantity: Option<u32>,
-        from: OrderState,
-        verb: &str,
-    ) -> Result<&mut Order, String> {
-        let Some(planned) = self.known.orders.get_mut(&id) else {
+    /// Whether the order is in the state `from`, and of that size.
+    fn check(&self, id: OrderId, quantity: Option<u32>, from: OrderState, verb: &str) -> Result<(), Refusal> {
+        let Some(PlannedOrder { order, .. }) = self.known.orders.get(&id) else {
             if let Some(damage) = self.known.damaged_orders.get(&id) {
-                return Err(format!("order {id} was to be {verb}, but {damage}"));
+                return Err(format!("order {id} was to be {verb}, but {damage}").into());
             }
-            return Err(format!("order {id} was to be {verb}, but it is not in the records"));
+            return Err(format!("order {id} was to be {verb}, but it is not in the records").into());
         };
-        let order = &mut planned.order;
         if order.state != from {
-            return Err(format!(
-                "order {id} was to be {verb}, but it is {} and not {}",
-                order.state.as_str(),
-                from.as_str()
-            ));
+            let (is, expected) = (order.state.as_str(), from.as_str());
+            return Err(format!("order {id} was to be {verb}, but it is {is} and not {expected}").into());
         }
         if let Some(quantity) = quantity.filter(|quantity| *quantity != order.quantity) {
-            return Err(format!(
-                "order {id} was to be {verb} for {quantity} units, but it has {}",
-                order.quantity
-            ));
+            let has = order.quantity;
+            return Err(format!("order {id} was to be {verb} for {quantity} units, but it has {has}").into());
         }
-        planned.changed = true;
-        Ok(order)
+        Ok(())
     }
 
-    fn move_units(&mut self, decision: &Decision, order: Option<OrderId>, kind: &'static str, units: u32) {
-        let order_number = order.map(|order| order.number);
+    fn change(&mut self, id: OrderId, change: impl FnOnce(&mut Order)) {
+        if let Some(planned) = self.known.orders.get_mut(&id) {
+            change(&mut planned.order);
+            planned.changed = true;
+        }
+    }
+
+    fn move_units(
+        &mut self,
+        decision: &Decision,
+        movement: Movement,
+        kind: &'static str,
+        units: u32,
+    ) -> Result<(), Refusal> {
+        let order = order_of(&decision.event);
         let (position, sale, at) = (decision.position, decision.event.sale(), decision.at);
+        let Known { orders, stocks, .. } = &mut self.known;
+        let buyer = match &decision.event {
+            Event::Held { buyer, .. } => Some(buyer),
+            _ => order.and_then(|order| orders.get(&order)).map(|planned| &planned.order.buyer),
+        };
+        let Some(stock) = stocks.get_mut(&sale) else {
+            return Err(format!("sale {sale} has no stock in the records").into());
+        };
+        stock.shift(movement, units, buyer)?;
+        let order_number = order.map(|order| order.number);
         self.stock.push(StockRow { position, sale, order_number, kind, units, at });
+        Ok(())
     }
 
     fn tell_sale(
@@ -252,12 +327,12 @@ impl<'a> Plan<'a> {
         decision: &Decision,
         kind: &'static str,
         units: Option<u32>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let sale = decision.event.sale().to_string();
         self.tell(decision, kind, &SalePayload { sale, units, at_millis: decision.at.as_millis() })
     }
 
-    fn tell_order(&mut self, decision: &Decision, kind: &'static str, id: OrderId) -> Result<(), String> {
+    fn tell_order(&mut self, decision: &Decision, kind: &'static str, id: OrderId) -> Result<(), Refusal> {
         let Some(PlannedOrder { order, unit_price, .. }) = self.known.orders.get(&id) else { return Ok(()) };
         let payload = serde_json::to_string(&OrderPayload {
             order: id.to_string(),
@@ -270,7 +345,7 @@ impl<'a> Plan<'a> {
             refund_due: order.refund_due,
             at_millis: decision.at.as_millis(),
         })
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| Refusal::from(error.to_string()))?;
         self.outbox.push(OutboxRow { position: decision.position, kind, payload, at: decision.at });
         Ok(())
     }
@@ -280,8 +355,8 @@ impl<'a> Plan<'a> {
         decision: &Decision,
         kind: &'static str,
         payload: &impl Serialize,
-    ) -> Result<(), String> {
-        let payload = serde_json::to_string(payload).map_err(|error| error.to_string())?;
+    ) -> Result<(), Refusal> {
+        let payload = serde_json::to_string(payload).map_err(|error| Refusal::from(error.to_string()))?;
         self.outbox.push(OutboxRow { position: decision.position, kind, payload, at: decision.at });
         Ok(())
     }

@@ -3,10 +3,13 @@
 
 use std::collections::HashMap;
 
-use penstock_domain::{OrderState, SaleId, Timestamp};
+use penstock_domain::{OrderState, SaleId, SaleTerms, Timestamp};
 use sqlx::{Any, AnyConnection, AssertSqlSafe, any::AnyArguments, query::Query};
 
-use super::plan::{OutboxRow, Plan, PlannedOrder, StockRow};
+use super::{
+    plan::{OutboxRow, Plan, PlannedOrder, StockRow},
+    stock::{Counts, Stock},
+};
 use crate::RecordsError;
 
 /// How many rows one statement writes.
@@ -29,15 +32,21 @@ pub(super) async fn write(
     for (sale, at) in &plan.published {
         publish(connection, *sale, *at).await?;
     }
+    for (sale, stock) in plan.stocks() {
+        match &stock.published {
+            Some(terms) => insert_stock(connection, terms, stock).await?,
+            None => update_stock(connection, sale, stock).await?,
+        }
+    }
     let orders: Vec<&PlannedOrder> = plan.new_orders().collect();
     let insert_orders = "INSERT INTO orders (sale_id, order_number, buyer, quantity, unit_price_minor, currency, \
                          state, created_at, pay_before, paid_at, refund_due, key_high, key_low) VALUES ";
     insert(connection, insert_orders, ORDER_COLUMNS, &orders, |insert, order| bind_order(insert, order))
         .await?;
     update_orders(connection, plan).await?;
-    let insert_stock =
+    let insert_log =
         "INSERT INTO stock_log (stream, position, sale_id, order_number, kind, units, moved_at) VALUES ";
-    insert(connection, insert_stock, 7, &plan.stock, |insert, row| bind_stock(insert, stream, row)).await?;
+    insert(connection, insert_log, 7, &plan.stock, |insert, row| bind_stock(insert, stream, row)).await?;
     let insert_outbox = "INSERT INTO outbox (stream, position, kind, payload, created_at) VALUES ";
     insert(connection, insert_outbox, 5, &plan.outbox, |insert, row| bind_outbox(insert, stream, row)).await
 }
@@ -49,6 +58,64 @@ async fn publish(connection: &mut AnyConnection, sale: SaleId, at: Timestamp) ->
         .execute(&mut *connection)
         .await?;
     Ok(())
+}
+
+async fn insert_stock(
+    connection: &mut AnyConnection,
+    terms: &SaleTerms,
+    stock: &Stock,
+) -> Result<(), RecordsError> {
+    let Counts { total, remaining, held, paid } = stock.counts();
+    sqlx::query(
+        "INSERT INTO sale_stock (sale_id, units, limit_per_buyer, opens_at, closes_at, hold_seconds, total, \
+         remaining, held, paid, paused, closed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(terms.sale.as_i64())
+    .bind(i64::from(terms.units))
+    .bind(i64::from(terms.limit_per_buyer))
+    .bind(terms.opens_at.map(Timestamp::as_millis))
+    .bind(terms.closes_at.map(Timestamp::as_millis))
+    .bind(i64::from(terms.hold_seconds))
+    .bind(total)
+    .bind(remaining)
+    .bind(held)
+    .bind(paid)
+    .bind(i32::from(stock.paused))
+    .bind(i32::from(stock.closed))
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
+}
+
+/// Takes the units only while there are so many, whatever was read before.
+async fn update_stock(
+    connection: &mut AnyConnection,
+    sale: SaleId,
+    stock: &Stock,
+) -> Result<(), RecordsError> {
+    let more = stock.difference();
+    let taken = -more.remaining;
+    let updated = sqlx::query(
+        "UPDATE sale_stock SET total = total + ?, remaining = remaining - ?, held = held + ?, paid = paid + ?, \
+         paused = ?, closed = ? WHERE sale_id = ? AND remaining >= ? AND held >= ?",
+    )
+    .bind(more.total)
+    .bind(taken)
+    .bind(more.held)
+    .bind(more.paid)
+    .bind(i32::from(stock.paused))
+    .bind(i32::from(stock.closed))
+    .bind(sale.as_i64())
+    .bind(if taken > 0 { taken } else { i64::MIN })
+    .bind(if more.held < 0 { -more.held } else { i64::MIN })
+    .execute(&mut *connection)
+    .await?;
+    if updated.rows_affected() == 1 {
+        return Ok(());
+    }
+    Err(RecordsError::Refused(format!(
+        "sale {sale} does not have the units any more that it had a moment ago"
+    )))
 }
 
 async fn insert<'r, R>(

@@ -131,7 +131,7 @@ async fn poison_is_named_and_leaves_nothing_behind() {
     let event = Event::Paid { order, quantity: 2, after_expiry: false };
     shop.decisions.push(Decision { position, at: shop.now, event });
     let poison = shop.records.settle(STREAM, &shop.decisions).await;
-    let Err(SettleError::Poison { position: named, reason }) = poison else { panic!("{poison:?}") };
+    let Err(SettleError::Poison { position: named, reason, .. }) = poison else { panic!("{poison:?}") };
     assert_eq!(named, position);
     assert!(reason.contains("for 2 units, but it has 1"), "{reason}");
     assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 0);

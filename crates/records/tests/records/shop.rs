@@ -128,7 +128,7 @@ impl Shop {
             let waiting = &self.decisions[cursor..];
             match self.records.settle(STREAM, waiting).await {
                 Ok(_) => return,
-                Err(SettleError::Poison { position, reason }) => {
+                Err(SettleError::Poison { position, reason, .. }) => {
                     let before = &waiting[..position as usize - cursor - 1];
                     self.records.settle(STREAM, before).await.unwrap();
                     let poison = &self.decisions[position as usize - 1];

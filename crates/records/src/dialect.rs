@@ -1,0 +1,46 @@
+//! The two kinds of database, and what has to be said to each in its own words.
+
+/// Which SQL a database speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    /// MySQL or MariaDB.
+    MySql,
+}
+
+impl Dialect {
+    /// None: neither of them.
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
+        let (scheme, _) = url.split_once(':')?;
+        match scheme {
+            "sqlite" => Some(Self::Sqlite),
+            "mysql" | "mariadb" => Some(Self::MySql),
+            _ => None,
+        }
+    }
+
+    /// Begins a transaction that may write. SQLite has one writer, which is better waited for now than half way;
+    /// the others lock the rows they change.
+    pub(crate) const fn begin_write(self) -> &'static str {
+        match self {
+            Self::Sqlite => "BEGIN IMMEDIATE",
+            Self::MySql => "START TRANSACTION",
+        }
+    }
+
+    /// Begins a transaction that sees one moment of everything.
+    pub(crate) const fn begin_snapshot(self) -> &'static str {
+        match self {
+            Self::Sqlite => "BEGIN",
+            Self::MySql => "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+        }
+    }
+
+    /// The database's own clock, in milliseconds: what several nodes are judged by.
+    pub(crate) const fn now_millis(self) -> &'static str {
+        match self {
+            Self::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+            Self::MySql => "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+        }
+    }
+}

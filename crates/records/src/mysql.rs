@@ -1,0 +1,194 @@
+//! What a MySQL or MariaDB server has to be, how each connection to it is set up, and the lock under which its schema
+//! changes.
+//!
+//! Texts are compared byte by byte, trailing spaces included: two buyers whose names look alike are two buyers. A binary
+//! collation without padding does that; MySQL and MariaDB each have one, under different names. (`VARBINARY` would
+//! do it too, but SQLite would take such a column for numbers.) So the collation is the database's, and the schema
+//! names none.
+
+use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
+
+use crate::{
+    RecordsError,
+    columns::{integer, text},
+};
+
+/// The first MySQL with a binary collation that does not pad, and the first MariaDB that is tested.
+const MIN_MYSQL: Version = Version { major: 8, minor: 0, patch: 17 };
+const MIN_MARIADB: Version = Version { major: 10, minor: 6, patch: 0 };
+
+/// How long a node waits for another one that changes the schema.
+const SCHEMA_PATIENCE_SECONDS: u32 = 120;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    major: u32,
+    minor: u32,
+    patch: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Product {
+    MySql,
+    MariaDb,
+}
+
+impl Product {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MySql => "MySQL",
+            Self::MariaDb => "MariaDB",
+        }
+    }
+
+    fn collation(self) -> &'static str {
+        match self {
+            Self::MySql => "utf8mb4_0900_bin",
+            Self::MariaDb => "utf8mb4_nopad_bin",
+        }
+    }
+
+    fn minimum(self) -> Version {
+        match self {
+            Self::MySql => MIN_MYSQL,
+            Self::MariaDb => MIN_MARIADB,
+        }
+    }
+}
+
+/// Makes a connection behave the same on every server: strict about values, InnoDB, no longer wait for a lock than for
+/// a connection. A writer sees what others committed before it took a row's lock; a reader's transaction sees one
+/// moment.
+pub(crate) async fn prepare_connection(
+    connection: &mut AnyConnection,
+    isolation: &'static str,
+    patience_seconds: u64,
+) -> Result<(), sqlx::Error> {
+    let settings = format!(
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION', \
+         default_storage_engine = InnoDB, foreign_key_checks = 1, unique_checks = 1, autocommit = 1, \
+         innodb_lock_wait_timeout = {patience_seconds}"
+    );
+    connection.execute(AssertSqlSafe(settings)).await?;
+    let isolation = format!("SET SESSION TRANSACTION ISOLATION LEVEL {isolation}");
+    connection.execute(AssertSqlSafe(isolation)).await?;
+    Ok(())
+}
+
+/// Brings the schema up to date, one node at a time.
+pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), RecordsError> {
+    let product = check_server(connection).await?;
+    // The migrator's own lock waits for no time at all on MariaDB, and does not say so.
+    let row = sqlx::query("SELECT GET_LOCK(CONCAT('penstock:', MD5(DATABASE())), ?) AS locked")
+        .bind(i64::from(SCHEMA_PATIENCE_SECONDS))
+        .fetch_one(&mut *connection)
+        .await?;
+    if row.try_get::<Option<i64>, _>("locked")? != Some(1) {
+        return Err(RecordsError::Unavailable(
+            "another node has been changing the schema for too long".into(),
+        ));
+    }
+    check_collation(connection, product).await?;
+    let mut migrator = sqlx::migrate!("./migrations");
+    migrator.set_locking(false);
+    migrator.run(&mut *connection).await?;
+    check_columns(connection, product).await?;
+    sqlx::query("SELECT RELEASE_LOCK(CONCAT('penstock:', MD5(DATABASE()))) AS released")
+        .fetch_one(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn check_server(connection: &mut AnyConnection) -> Result<Product, RecordsError> {
+    let row = sqlx::query("SELECT CAST(VERSION() AS CHAR) AS version, CAST(DATABASE() AS CHAR) AS chosen")
+        .fetch_one(&mut *connection)
+        .await?;
+    let stated = text(&row, "version")?;
+    if crate::columns::optional_text(&row, "chosen")?.is_none() {
+        return Err(RecordsError::Unsuitable("its URL names no database: mysql://user@host/database".into()));
+    }
+    let product = if stated.contains("MariaDB") { Product::MariaDb } else { Product::MySql };
+    let minimum = product.minimum();
+    if read_version(&stated).is_some_and(|version| version >= minimum) {
+        return Ok(product);
+    }
+    let Version { major, minor, patch } = minimum;
+    let name = product.name();
+    Err(RecordsError::Unsuitable(format!(
+        "it is {name} {stated}, but {major}.{minor}.{patch} is the oldest that will do"
+    )))
+}
+
+/// `8.0.36`, `10.11.6-MariaDB-1`, `8.0.mysql_aurora.3.04`: a patch that is no number is taken for a late one.
+fn read_version(stated: &str) -> Option<Version> {
+    let mut parts = stated.split(['.', '-']);
+    let mut next = || parts.next().and_then(|part| part.parse::<u32>().ok());
+    Some(Version { major: next()?, minor: next()?, patch: next().unwrap_or(u32::MAX) })
+}
+
+/// A database without tables is given the collation that is needed; another one is left alone.
+async fn check_collation(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
+    let row = sqlx::query(
+        "SELECT CAST(DATABASE() AS CHAR) AS name, CAST(@@collation_database AS CHAR) AS collation, \
+         (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()) AS tables_there",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    let (name, stored, needed) = (text(&row, "name")?, text(&row, "collation")?, product.collation());
+    if stored == needed {
+        return Ok(());
+    }
+    let name = name.replace('`', "``");
+    let statement = format!("ALTER DATABASE `{name}` CHARACTER SET utf8mb4 COLLATE {needed}");
+    if integer(&row, "tables_there")? > 0 {
+        return Err(RecordsError::Unsuitable(format!(
+            "its collation is {stored}, which takes different texts for equal; {statement}, before it has tables"
+        )));
+    }
+    connection.execute(AssertSqlSafe(statement)).await?;
+    Ok(())
+}
+
+/// A dump that was restored elsewhere may have brought other collations along.
+async fn check_columns(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
+    let row = sqlx::query(
+        "SELECT CAST(table_name AS CHAR) AS in_table, CAST(column_name AS CHAR) AS in_column, \
+         CAST(collation_name AS CHAR) AS collation FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND collation_name IS NOT NULL AND collation_name <> ? \
+         AND table_name IN ('accounts', 'revoked_sessions', 'one_time_codes', 'items', 'sales', 'orders', 'stock_log', \
+         'settlement_cursors', 'dead_letters', 'outbox') LIMIT 1",
+    )
+    .bind(product.collation())
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some(row) = row else { return Ok(()) };
+    let (table, column, collation) =
+        (text(&row, "in_table")?, text(&row, "in_column")?, text(&row, "collation")?);
+    let needed = product.collation();
+    Err(RecordsError::Unsuitable(format!(
+        "{table}.{column} has the collation {collation}, but {needed} is needed"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_servers_state_them() {
+        let version = |major, minor, patch| Some(Version { major, minor, patch });
+        assert_eq!(read_version("8.0.36"), version(8, 0, 36));
+        assert_eq!(read_version("8.4.0-cluster"), version(8, 4, 0));
+        assert_eq!(read_version("10.11.6-MariaDB-0+deb12u1"), version(10, 11, 6));
+        assert_eq!(read_version("8.0.mysql_aurora.3.04"), version(8, 0, u32::MAX));
+        assert_eq!(read_version("postgres"), None);
+    }
+
+    #[test]
+    fn servers_that_are_too_old_are_older_than_the_minimum() {
+        assert!(read_version("8.0.16").unwrap() < MIN_MYSQL);
+        assert!(read_version("5.7.44").unwrap() < MIN_MYSQL);
+        assert!(read_version("10.5.27-MariaDB").unwrap() < MIN_MARIADB);
+        assert!(read_version("11.4.2-MariaDB").unwrap() > MIN_MARIADB);
+    }
+}

@@ -1,0 +1,212 @@
+//! Reading what a batch of decisions refers to, with as few statements as possible. Lists have a few fixed lengths, so
+//! that every statement is prepared once and used again.
+
+use penstock_domain::{BuyerId, Decision, Event, OrderId, SaleId};
+use sqlx::{Any, AnyConnection, AssertSqlSafe, any::AnyArguments, query::Query};
+
+use super::{
+    plan::{self, Known, KnownSale, order_of},
+    stock::{Counts, Stock},
+};
+use crate::{
+    RecordsError,
+    columns::{flag, integer, money, optional_integer, small, text},
+    orders::read_order,
+};
+
+/// How long a list in `IN (…)` may be; far below the bind limits of SQLite (32,766) and MySQL (65,535).
+const LIST_LENGTHS: [usize; 6] = [1, 4, 16, 64, 256, 1024];
+const MAX_LISTED: usize = LIST_LENGTHS[LIST_LENGTHS.len() - 1];
+
+/// Whether decisions that rest on a dead letter become dead letters themselves, or are tried all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Letters {
+    Join,
+    Ignore,
+}
+
+/// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, and the dead
+/// letters of those sales.
+pub(super) async fn load(
+    connection: &mut AnyConnection,
+    decisions: &[Decision],
+    letters: Letters,
+) -> Result<Known, RecordsError> {
+    let mut known = Known::default();
+    let mut sales: Vec<SaleId> = decisions.iter().map(|decision| decision.event.sale()).collect();
+    sales.sort_unstable();
+    sales.dedup();
+    for sales in sales.chunks(MAX_LISTED) {
+        load_sales(connection, sales, &mut known).await?;
+    }
+    let sorted = |order: fn(&Event) -> Option<OrderId>| {
+        let mut orders: Vec<OrderId> =
+            decisions.iter().filter_map(|decision| order(&decision.event)).collect();
+        orders.sort_unstable();
+        orders.dedup();
+        orders
+    };
+    for of_sale in sorted(plan::changed_order).chunk_by(|left, right| left.sale == right.sale) {
+        for orders in of_sale.chunks(MAX_LISTED) {
+            load_orders(connection, orders, &mut known).await?;
+        }
+    }
+    for of_sale in receivers(decisions, &known).chunk_by(|left, right| left.0 == right.0) {
+        for buyers in of_sale.chunks(MAX_LISTED) {
+            load_owned(connection, buyers, &mut known).await?;
+        }
+    }
+    if letters == Letters::Join {
+        let orders = sorted(order_of);
+        for sale in sales {
+            let begin = orders.partition_point(|order| order.sale < sale);
+            let end = orders.partition_point(|order| order.sale <= sale);
+            load_letters(connection, &orders[begin..end], sale, &mut known).await?;
+        }
+    }
+    Ok(known)
+}
+
+/// Whoever is given units by `decisions`, in which sale.
+fn receivers(decisions: &[Decision], known: &Known) -> Vec<(SaleId, BuyerId)> {
+    let receiver = |decision: &Decision| match &decision.event {
+        Event::Held { order, buyer, .. } => Some((order.sale, buyer.clone())),
+        Event::Paid { order, after_expiry: true, .. } => Some((order.sale, known.buyer(*order)?.clone())),
+        _ => None,
+    };
+    let mut receivers: Vec<(SaleId, BuyerId)> = decisions.iter().filter_map(receiver).collect();
+    receivers.sort_unstable();
+    receivers.dedup();
+    receivers
+}
+
+async fn load_sales(
+    connection: &mut AnyConnection,
+    sales: &[SaleId],
+    known: &mut Known,
+) -> Result<(), RecordsError> {
+    let query = AssertSqlSafe(format!(
+        "SELECT s.id, s.price_minor, s.currency, s.hold_seconds, k.limit_per_buyer AS stock_limit, k.total, \
+         k.remaining, k.held, k.paid, k.paused, k.closed \
+         FROM sales s LEFT JOIN sale_stock k ON k.sale_id = s.id WHERE s.id IN ({})",
+        marks(sales.len())
+    ));
+    let query = bind_list(sqlx::query(query), sales, |query, sale| query.bind(sale.as_i64()));
+    for row in query.fetch_all(&mut *connection).await? {
+        let sale = SaleId::from_i64(integer(&row, "id")?);
+        let terms = money(&row, "price_minor", "currency")
+            .and_then(|price| Ok(KnownSale { price, hold_seconds: small(&row, "hold_seconds")? }));
+        known.add_sale(sale, terms.map_err(|error| error.to_string()));
+        if optional_integer(&row, "stock_limit")?.is_some() {
+            let counts = Counts {
+                total: integer(&row, "total")?,
+                remaining: integer(&row, "remaining")?,
+                held: integer(&row, "held")?,
+                paid: integer(&row, "paid")?,
+            };
+            let limit = small(&row, "stock_limit")?;
+            let (paused, closed) = (flag(&row, "paused")?, flag(&row, "closed")?);
+            known.add_stock(sale, Stock::stored(counts, limit, paused, closed));
+        }
+    }
+    Ok(())
+}
+
+/// Finds the unresolved dead letters of `orders`, which belong to one sale. Nearly always the sale has none at
+/// all, which costs one look at the index.
+async fn load_letters(
+    connection: &mut AnyConnection,
+    orders: &[OrderId],
+    sale: SaleId,
+    known: &mut Known,
+) -> Result<(), RecordsError> {
+    let any =
+        sqlx::query("SELECT sale_id FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ? LIMIT 1")
+            .bind(sale.as_i64())
+            .fetch_optional(&mut *connection)
+            .await?;
+    if any.is_none() {
+        return Ok(());
+    }
+    known.add_letter(sale, None);
+    for orders in orders.chunks(MAX_LISTED) {
+        let query = AssertSqlSafe(format!(
+            "SELECT DISTINCT order_number FROM dead_letters \
+             WHERE resolved_at IS NULL AND sale_id = ? AND order_number IN ({})",
+            marks(orders.len())
+        ));
+        let query = bind_list(sqlx::query(query).bind(sale.as_i64()), orders, bind_number);
+        for row in query.fetch_all(&mut *connection).await? {
+            known.add_letter(sale, Some(small(&row, "order_number")?));
+        }
+    }
+    Ok(())
+}
+
+async fn load_orders(
+    connection: &mut AnyConnection,
+    orders: &[OrderId],
+    known: &mut Known,
+) -> Result<(), RecordsError> {
+    let Some(first) = orders.first() else { return Ok(()) };
+    let query = AssertSqlSafe(format!(
+        "SELECT * FROM orders WHERE sale_id = ? AND order_number IN ({})",
+        marks(orders.len())
+    ));
+    let query = bind_list(sqlx::query(query).bind(first.sale.as_i64()), orders, bind_number);
+    for row in query.fetch_all(&mut *connection).await? {
+        let id = OrderId { sale: first.sale, number: small(&row, "order_number")? };
+        let stored =
+            read_order(&row).and_then(|order| Ok((order, money(&row, "unit_price_minor", "currency")?)));
+        match stored {
+            Ok(((order, key), unit_price)) => known.add_order(order, key, unit_price),
+            Err(error) => known.add_damaged_order(id, error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// The held and paid units of buyers in one sale.
+async fn load_owned(
+    connection: &mut AnyConnection,
+    buyers: &[(SaleId, BuyerId)],
+    known: &mut Known,
+) -> Result<(), RecordsError> {
+    let Some((sale, _)) = buyers.first() else { return Ok(()) };
+    let query = AssertSqlSafe(format!(
+        "SELECT buyer, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
+         WHERE sale_id = ? AND buyer IN ({}) AND state IN ('held', 'paid') GROUP BY buyer",
+        marks(buyers.len())
+    ));
+    let query = sqlx::query(query).bind(sale.as_i64());
+    let query = bind_list(query, buyers, |query, (_, buyer)| query.bind(buyer.as_str().to_owned()));
+    for row in query.fetch_all(&mut *connection).await? {
+        known.add_owned(*sale, BuyerId::from_stored(&text(&row, "buyer")?), integer(&row, "units")?);
+    }
+    Ok(())
+}
+
+type Select<'q> = Query<'q, Any, AnyArguments>;
+
+fn bind_number<'q>(query: Select<'q>, order: &OrderId) -> Select<'q> {
+    query.bind(i64::from(order.number))
+}
+
+fn list_length(values: usize) -> usize {
+    LIST_LENGTHS.into_iter().find(|length| *length >= values).unwrap_or(values)
+}
+
+fn marks(values: usize) -> String {
+    vec!["?"; list_length(values)].join(",")
+}
+
+/// Binds a list that `marks` made room for; its last value fills the rest.
+fn bind_list<'q, T>(
+    query: Select<'q>,
+    values: &[T],
+    bind: impl Fn(Select<'q>, &T) -> Select<'q>,
+) -> Select<'q> {
+    let rest = list_length(values.len()) - values.len();
+    let filling = std::iter::repeat_n(values.last(), rest).flatten();
+    values.iter().chain(filling).fold(query, bind)
+}
