@@ -14,7 +14,7 @@ use crate::{
     handle::Ledger,
     niceness::{Turn, take_turn},
     port::{Clock, Committed, Engine, Feed, Health, Listener, SaleNews, Unavailable},
-    queue::{Batch, Queue, deliver, refuse},
+    queue::{Batch, Failure, Queue, deliver, refuse},
     stats::Counters,
 };
 
@@ -109,7 +109,9 @@ impl<E: Engine> Writer<E> {
                 if !news.is_empty() {
                     self.listener.sales_changed(&news);
                 }
-                deliver(askers, replies.into_iter().map(Ok));
+                self.counters.failed(replies.iter().filter(|reply| reply.is_err()).count());
+                let unavailable = |Unavailable { reason }| Failure::Unavailable(reason.into());
+                deliver(askers, replies.into_iter().map(|reply| reply.map_err(unavailable)));
                 true
             }
             Err(unavailable) => {

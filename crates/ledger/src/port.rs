@@ -22,10 +22,11 @@ pub trait Listener: Send + Sync + 'static {
     fn sales_changed(&self, news: &[SaleNews]);
 }
 
-/// The answers to a batch, in the order of its commands, and the news it made.
+/// The answers to a batch, in the order of its commands, and the news it made. Where sales are on several servers, what
+/// one of them can't decide fails alone; of such a command nothing is known.
 #[derive(Debug)]
 pub struct Committed {
-    pub replies: Vec<Reply>,
+    pub replies: Vec<Result<Reply, Unavailable>>,
     pub news: Vec<SaleNews>,
 }
 

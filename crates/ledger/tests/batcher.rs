@@ -57,7 +57,7 @@ impl Engine for Slow {
     async fn commit(&mut self, commands: Vec<Command>, _now: Timestamp) -> Result<Committed, Unavailable> {
         self.batches.lock().unwrap().push(commands.len());
         tokio::time::sleep(Duration::from_millis(20)).await;
-        Ok(Committed { replies: commands.iter().map(|_| Reply::Expired(0)).collect(), news: Vec::new() })
+        Ok(Committed { replies: commands.iter().map(|_| Ok(Reply::Expired(0))).collect(), news: Vec::new() })
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {

@@ -93,7 +93,7 @@ impl Running {
         let mut decisions = Vec::with_capacity(commands.len());
         let book = &mut self.book;
         let replies =
-            commands.into_iter().map(|command| book.execute(command, now, &mut decisions)).collect();
+            commands.into_iter().map(|command| Ok(book.execute(command, now, &mut decisions))).collect();
         if !decisions.is_empty() {
             let bytes = record::encode(&decisions, std::mem::take(&mut self.bytes))?;
             self.journal.append(self.book.position(), &bytes, shared.forgettable())?;

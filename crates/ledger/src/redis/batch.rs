@@ -1,0 +1,329 @@
+//! The commands of one batch to one sale: as the script `decide` takes them, and its answers as replies. It knows
+//! no connection.
+
+use penstock_domain::{
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, KeyDigest, MAX_UNITS, Order, OrderId, OrderState,
+    PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms, Timestamp,
+};
+use redis::{Cmd, Value};
+
+use super::{
+    codec::{
+        Counts, Damaged, pack_claim, pack_terms, unpack_counts, unpack_numbered_order, unpack_order,
+        unpack_terms,
+    },
+    keys::Keys,
+    link::Script,
+};
+
+/// The script that decides. Its contract is at the top of its first file.
+pub(super) fn decide_script() -> Script {
+    Script::new(concat!(
+        include_str!("scripts/head.lua"),
+        include_str!("scripts/claim.lua"),
+        include_str!("scripts/order.lua"),
+        include_str!("scripts/expire.lua"),
+        include_str!("scripts/sale.lua"),
+        include_str!("scripts/tail.lua"),
+    ))
+}
+
+/// What an answer is an answer to.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Sale,
+    Claim(usize),
+    Confirm(u32),
+    Cancel(u32),
+    Find(u32),
+    OrdersOf,
+    Expire,
+}
+
+/// Some commands to one sale. Without any it asks how the sale is.
+#[derive(Debug)]
+pub(super) struct SaleBatch {
+    pub(super) sale: SaleId,
+    letters: Vec<u8>,
+    asked: Vec<Asked>,
+    claims: Vec<Claim>,
+    packed_claims: Vec<Vec<u8>>,
+    /// For those who ask for one order: its number and who asks.
+    orders: Vec<(u32, Option<BuyerId>)>,
+    arguments: Vec<Vec<u8>>,
+}
+
+/// What a server answered to a `SaleBatch`.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It is not the sale's home: nothing was done.
+    Unhomed,
+    Decided(Outcome),
+}
+
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The time at which it was decided.
+    pub(super) now: Timestamp,
+    /// The sale after the batch; None if the ledger does not know it.
+    pub(super) sale: Option<(SaleTerms, Counts)>,
+    /// The sale's position before the batch.
+    pub(super) before: u64,
+    /// In the order of the commands. Of commands to many sales it is this sale's part.
+    pub(super) replies: Vec<Reply>,
+    /// The keys of the orders that were made.
+    pub(super) accepted: Vec<KeyDigest>,
+}
+
+impl SaleBatch {
+    pub(super) fn new(sale: SaleId) -> Self {
+        Self {
+            sale,
+            letters: Vec::new(),
+            asked: Vec::new(),
+            claims: Vec::new(),
+            packed_claims: Vec::new(),
+            orders: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// The sale a command is about; None if it is about many.
+    pub(super) fn sale_of(command: &Command) -> Option<SaleId> {
+        match command {
+            Command::Publish(terms) => Some(terms.sale),
+            Command::Restock { sale, .. }
+            | Command::Pause(sale)
+            | Command::Resume(sale)
+            | Command::Close(sale) => Some(*sale),
+            Command::Claim(claim) | Command::Recall(claim) => Some(claim.sale),
+            Command::ConfirmPayment { order, .. }
+            | Command::Cancel { order, .. }
+            | Command::FindOrder { order, .. } => Some(order.sale),
+            Command::ExpireDue { .. } | Command::OrdersOf { .. } => None,
+        }
+    }
+
+    pub(super) fn push(&mut self, command: Command) {
+        match command {
+            Command::Publish(terms) => self.push_other(b'u', Asked::Sale, [pack_terms(&terms)]),
+            Command::Restock { units, .. } => {
+                self.push_other(
+                    b's',
+                    Asked::Sale,
+                    [units, MAX_UNITS].map(|number| number.to_string().into()),
+                );
+            }
+            Command::Pause(_) => self.push_other(b'z', Asked::Sale, []),
+            Command::Resume(_) => self.push_other(b'w', Asked::Sale, []),
+            Command::Close(_) => self.push_other(b'l', Asked::Sale, []),
+            Command::Claim(claim) => self.push_claim(b'c', claim),
+            Command::Recall(claim) => self.push_claim(b'r', claim),
+            Command::ConfirmPayment { order, buyer } => {
+                self.push_order(b'p', Asked::Confirm(order.number), order, buyer);
+            }
+            Command::Cancel { order, buyer } => {
+                self.push_order(b'x', Asked::Cancel(order.number), order, buyer);
+            }
+            Command::FindOrder { order, buyer } => {
+                self.push_order(b'f', Asked::Find(order.number), order, buyer);
+            }
+            Command::ExpireDue { max } => {
+                self.push_other(b'e', Asked::Expire, [max.to_string().into()]);
+            }
+            Command::OrdersOf { buyer, max } => {
+                let arguments = [buyer.as_str().into(), max.to_string().into()];
+                self.push_other(b'o', Asked::OrdersOf, arguments);
+            }
+        }
+    }
+
+    fn push_claim(&mut self, letter: u8, claim: Claim) {
+        self.letters.push(letter);
+        self.asked.push(Asked::Claim(self.claims.len()));
+        self.packed_claims.push(pack_claim(&claim));
+        self.claims.push(claim);
+    }
+
+    fn push_order(&mut self, letter: u8, asked: Asked, order: OrderId, buyer: Option<BuyerId>) {
+        self.letters.push(letter);
+        self.asked.push(asked);
+        self.orders.push((order.number, buyer));
+    }
+
+    fn push_other<const N: usize>(&mut self, letter: u8, asked: Asked, arguments: [Vec<u8>; N]) {
+        self.letters.push(letter);
+        self.asked.push(asked);
+        self.arguments.extend(arguments);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.letters.is_empty()
+    }
+
+    /// The call of the script; `now` is None where the server's clock counts.
+    pub(super) fn call(&self, script: &Script, keys: &Keys, now: Option<Timestamp>, mark: [u8; 16]) -> Cmd {
+        let mut call = script.call();
+        let keys = keys.of_decide(self.sale);
+        call.arg(keys.len()).arg(&keys);
+        match now {
+            Some(now) => call.arg(now.as_millis()),
+            None => call.arg(""),
+        };
+        call.arg(&mark).arg(&self.letters).arg(self.claims.len()).arg(self.orders.len());
+        for claim in &self.claims {
+            call.arg(claim.buyer.as_str());
+        }
+        call.arg(&self.packed_claims);
+        for (number, _) in &self.orders {
+            call.arg(number);
+        }
+        for (_, buyer) in &self.orders {
+            call.arg(buyer.as_ref().map_or("", BuyerId::as_str));
+        }
+        call.arg(&self.arguments);
+        call
+    }
+
+    /// What the script answered.
+    pub(super) fn verdict(&self, answer: Value) -> Result<Verdict, Damaged> {
+        let Value::Array(parts) = answer else { return Err(Damaged("decide answers a list")) };
+        let mut parts = parts.into_iter();
+        let mut next = || parts.next().unwrap_or(Value::Nil);
+        let (is_decided, now) = (number(&next())? == 1, Timestamp::from_millis(number(&next())?));
+        if !is_decided {
+            return Ok(Verdict::Unhomed);
+        }
+        let (terms, counts) = (next(), next());
+        let before = u64::try_from(number(&next())?).map_err(|_| Damaged("a position below 0"))?;
+        let sale = match text(&terms)? {
+            [] => None,
+            terms => Some((unpack_terms(self.sale, terms)?, unpack_counts(text(&counts)?)?)),
+        };
+        let terms = sale.map(|(terms, _)| terms);
+        let mut accepted = Vec::new();
+        let replies = self.asked.iter().map(|asked| self.reply(*asked, next(), terms, now, &mut accepted));
+        let replies = replies.collect::<Result<_, _>>()?;
+        Ok(Verdict::Decided(Outcome { now, sale, before, replies, accepted }))
+    }
+
+    fn reply(
+        &self,
+        asked: Asked,
+        answer: Value,
+        terms: Option<SaleTerms>,
+        now: Timestamp,
+        accepted: &mut Vec<KeyDigest>,
+    ) -> Result<Reply, Damaged> {
+        let id = |number| OrderId { sale: self.sale, number };
+        let hold_seconds = terms.map_or(0, |terms| terms.hold_seconds);
+        let order = |number, packed: &[u8]| Ok(unpack_order(id(number), hold_seconds, packed)?.order);
+        Ok(match (asked, answer) {
+            (Asked::Sale, Value::Int(code)) => Reply::Sale(Err(sale_refusal(code)?)),
+            (Asked::Sale, counts) => {
+                let terms = terms.ok_or(Damaged("counts of an unknown sale"))?;
+                Reply::Sale(Ok(unpack_counts(text(&counts)?)?.status(terms)))
+            }
+            (Asked::Claim(place), Value::Int(code)) => match (self.claims.get(place), u32::try_from(code)) {
+                (Some(claim), Ok(number)) => {
+                    accepted.push(claim.key);
+                    Reply::Verdict(Ok(new_order(id(number), claim, now, hold_seconds)))
+                }
+                _ => Reply::Verdict(Err(claim_refusal(code)?)),
+            },
+            (Asked::Claim(_), first) => {
+                let order = unpack_numbered_order(self.sale, hold_seconds, text(&first)?)?.order;
+                let first = Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order };
+                Reply::Verdict(Ok(first))
+            }
+            (Asked::Confirm(_), Value::Int(code)) => Reply::Payment(Err(payment_refusal(code)?)),
+            (Asked::Confirm(number), packed) => Reply::Payment(Ok(order(number, text(&packed)?)?)),
+            (Asked::Cancel(_), Value::Int(code)) => Reply::Cancelled(Err(cancel_refusal(code)?)),
+            (Asked::Cancel(number), packed) => Reply::Cancelled(Ok(order(number, text(&packed)?)?)),
+            (Asked::Find(_), Value::Nil) => Reply::Found(None),
+            (Asked::Find(number), packed) => Reply::Found(Some(order(number, text(&packed)?)?)),
+            (Asked::Expire, released) => {
+                let released = u32::try_from(number(&released)?);
+                Reply::Expired(released.map_err(|_| Damaged("a number of holds below 0"))?)
+            }
+            (Asked::OrdersOf, Value::Array(orders)) => {
+                let orders = orders
+                    .iter()
+                    .map(|packed| Ok(unpack_numbered_order(self.sale, hold_seconds, text(packed)?)?.order));
+                Reply::Orders(orders.collect::<Result<_, Damaged>>()?)
+            }
+            (Asked::OrdersOf, _) => return Err(Damaged("a buyer's orders are a list")),
+        })
+    }
+}
+
+fn new_order(id: OrderId, claim: &Claim, now: Timestamp, hold_seconds: u32) -> Order {
+    Order {
+        id,
+        buyer: claim.buyer.clone(),
+        quantity: claim.quantity,
+        state: OrderState::Held,
+        created_at: now,
+        pay_before: now.plus_seconds(hold_seconds),
+        paid_at: None,
+        refund_due: false,
+    }
+}
+
+pub(super) fn number(value: &Value) -> Result<i64, Damaged> {
+    match value {
+        Value::Int(number) => Ok(*number),
+        _ => Err(Damaged("a number was expected")),
+    }
+}
+
+pub(super) fn text(value: &Value) -> Result<&[u8], Damaged> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(Damaged("a text was expected")),
+    }
+}
+
+const UNKNOWN_REFUSAL: Damaged = Damaged("a refusal of no known kind");
+
+fn sale_refusal(code: i64) -> Result<SaleRefusal, Damaged> {
+    Ok(match code {
+        -1 => SaleRefusal::UnknownSale,
+        -4 => SaleRefusal::Closed,
+        -14 => SaleRefusal::TooManyUnits,
+        _ => return Err(UNKNOWN_REFUSAL),
+    })
+}
+
+fn claim_refusal(code: i64) -> Result<ClaimRefusal, Damaged> {
+    Ok(match code {
+        -1 => ClaimRefusal::UnknownSale,
+        -2 => ClaimRefusal::NotOpen,
+        -3 => ClaimRefusal::Paused,
+        -4 => ClaimRefusal::Closed,
+        -5 => ClaimRefusal::LimitReached,
+        -6 => ClaimRefusal::SoldOut,
+        -7 => ClaimRefusal::KeyReused,
+        -8 => ClaimRefusal::InvalidQuantity,
+        -9 => ClaimRefusal::NotAccepted,
+        _ => return Err(UNKNOWN_REFUSAL),
+    })
+}
+
+fn payment_refusal(code: i64) -> Result<PaymentRefusal, Damaged> {
+    Ok(match code {
+        -10 => PaymentRefusal::UnknownOrder,
+        -11 => PaymentRefusal::HoldExpired,
+        -12 => PaymentRefusal::RefundDue,
+        _ => return Err(UNKNOWN_REFUSAL),
+    })
+}
+
+fn cancel_refusal(code: i64) -> Result<CancelRefusal, Damaged> {
+    Ok(match code {
+        -10 => CancelRefusal::UnknownOrder,
+        -11 => CancelRefusal::HoldExpired,
+        -13 => CancelRefusal::AlreadyPaid,
+        _ => return Err(UNKNOWN_REFUSAL),
+    })
+}

@@ -1,0 +1,424 @@
+//! The packed forms of what the ledger has in Redis: numbers are little-endian and of fixed size, so that the scripts
+//! take them apart with `struct.unpack`. The scripts write these forms too; a test compares both.
+
+use penstock_domain::{
+    BuyerId, Claim, Decision, Event, KeyDigest, MAX_BUYER_BYTES, Mark, Order, OrderId, OrderState,
+    ReleaseReason, SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp,
+};
+
+/// What is in Redis was not written by us, or not by this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Redis holds something that is not in the ledger's form: {0}")]
+pub(super) struct Damaged(pub(super) &'static str);
+
+impl From<Damaged> for crate::Unavailable {
+    fn from(damaged: Damaged) -> Self {
+        Self::new(damaged)
+    }
+}
+
+/// The version's upper bits count how often the sale was brought back from the records.
+const EPOCH_SHIFT: u32 = 40;
+pub(super) const TERMS_BYTES: usize = 29;
+pub(super) const CLAIM_BYTES: usize = 21;
+/// A buyer's length is one byte.
+const _: () = assert!(MAX_BUYER_BYTES <= u8::MAX as usize);
+const OPENS: u8 = 1;
+const CLOSES: u8 = 2;
+const PAUSED: u8 = 1;
+const CLOSED: u8 = 2;
+const FORGOTTEN: u8 = 4;
+
+/// Bytes that are taken one after the other.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("it ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged("it ends too early"))?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, Damaged> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, Damaged> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, Damaged> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn timestamp(&mut self) -> Result<Timestamp, Damaged> {
+        Ok(Timestamp::from_millis(i64::from_le_bytes(self.array()?)))
+    }
+
+    fn key(&mut self) -> Result<KeyDigest, Damaged> {
+        Ok(KeyDigest::from_words([self.u64()?, self.u64()?]))
+    }
+
+    fn buyer(&mut self) -> Result<BuyerId, Damaged> {
+        let length = self.u8()?;
+        let text =
+            std::str::from_utf8(self.take(length.into())?).map_err(|_| Damaged("a buyer is not a text"))?;
+        Ok(BuyerId::from_stored(text))
+    }
+
+    fn end(&self) -> Result<(), Damaged> {
+        if self.0.is_empty() { Ok(()) } else { Err(Damaged("it goes on too long")) }
+    }
+}
+
+fn put_key(bytes: &mut Vec<u8>, key: KeyDigest) {
+    key.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+}
+
+/// Units u32, limit u32, hold u32, flags u8, opens i64, closes i64. The sale's id is the key's.
+pub(super) fn pack_terms(terms: &SaleTerms) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(TERMS_BYTES);
+    for number in [terms.units, terms.limit_per_buyer, terms.hold_seconds] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.push(flag(terms.opens_at.is_some(), OPENS) | flag(terms.closes_at.is_some(), CLOSES));
+    for moment in [terms.opens_at, terms.closes_at] {
+        bytes.extend_from_slice(&moment.map_or(0, Timestamp::as_millis).to_le_bytes());
+    }
+    bytes
+}
+
+pub(super) fn unpack_terms(sale: SaleId, bytes: &[u8]) -> Result<SaleTerms, Damaged> {
+    let mut reader = Reader(bytes);
+    let terms = read_terms(sale, &mut reader)?;
+    reader.end()?;
+    Ok(terms)
+}
+
+fn read_terms(sale: SaleId, reader: &mut Reader<'_>) -> Result<SaleTerms, Damaged> {
+    let (units, limit_per_buyer, hold_seconds) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let flags = reader.u8()?;
+    let (opens_at, closes_at) = (reader.timestamp()?, reader.timestamp()?);
+    Ok(SaleTerms {
+        sale,
+        units,
+        limit_per_buyer,
+        opens_at: (flags & OPENS != 0).then_some(opens_at),
+        closes_at: (flags & CLOSES != 0).then_some(closes_at),
+        hold_seconds,
+    })
+}
+
+fn flag(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
+}
+
+/// Everything about a sale that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) total: u32,
+    pub(super) available: u32,
+    pub(super) held: u32,
+    pub(super) paid: u32,
+    pub(super) paused: bool,
+    pub(super) closed: bool,
+    /// Its orders, buyers and feed are gone from Redis.
+    pub(super) forgotten: bool,
+    pub(super) epoch: u32,
+    /// Of the last decision.
+    pub(super) position: u64,
+    /// No hold of the sale comes due before this moment; None if there is no hold.
+    pub(super) due: Option<Timestamp>,
+}
+
+impl Counts {
+    pub(super) fn version(&self) -> u64 {
+        u64::from(self.epoch) << EPOCH_SHIFT | self.position
+    }
+
+    pub(super) fn status(&self, terms: SaleTerms) -> SaleStatus {
+        SaleStatus {
+            terms,
+            total: self.total,
+            available: self.available,
+            held: self.held,
+            paid: self.paid,
+            paused: self.paused,
+            closed: self.closed,
+            version: self.version(),
+        }
+    }
+}
+
+/// The position that a version stands for, whatever its epoch.
+pub(super) fn position_of_version(version: u64) -> u64 {
+    version & ((1 << EPOCH_SHIFT) - 1)
+}
+
+pub(super) fn pack_counts(counts: &Counts) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(37);
+    for number in [counts.total, counts.available, counts.held, counts.paid] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.push(flag(counts.paused, PAUSED) | flag(counts.closed, CLOSED) | flag(counts.forgotten, FORGOTTEN));
+    bytes.extend_from_slice(&counts.epoch.to_le_bytes());
+    bytes.extend_from_slice(&counts.position.to_le_bytes());
+    bytes.extend_from_slice(&counts.due.map_or(-1, Timestamp::as_millis).to_le_bytes());
+    bytes
+}
+
+pub(super) fn unpack_counts(bytes: &[u8]) -> Result<Counts, Damaged> {
+    let mut reader = Reader(bytes);
+    let counts = read_counts(&mut reader)?;
+    reader.end()?;
+    Ok(counts)
+}
+
+fn read_counts(reader: &mut Reader<'_>) -> Result<Counts, Damaged> {
+    let (total, available, held, paid) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+    let flags = reader.u8()?;
+    let (epoch, position, due) = (reader.u32()?, reader.u64()?, reader.timestamp()?);
+    Ok(Counts {
+        total,
+        available,
+        held,
+        paid,
+        paused: flags & PAUSED != 0,
+        closed: flags & CLOSED != 0,
+        forgotten: flags & FORGOTTEN != 0,
+        epoch,
+        position,
+        due: (due.as_millis() >= 0).then_some(due),
+    })
+}
+
+/// Key 16, quantity u32, length of the buyer u8; the buyer follows where the claim became an order.
+pub(super) fn pack_claim(claim: &Claim) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CLAIM_BYTES);
+    put_claim(&mut bytes, claim.key, claim.quantity, &claim.buyer);
+    bytes
+}
+
+fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32, buyer: &BuyerId) {
+    put_key(bytes, key);
+    bytes.extend_from_slice(&quantity.to_le_bytes());
+    // A subject is no longer than MAX_BUYER_BYTES, and an account's name is short.
+    bytes.push(u8::try_from(buyer.as_str().len()).unwrap_or(u8::MAX));
+}
+
+/// State u8 (4: expired, and a refund is due), paid i64, created i64, then the claim and its buyer.
+pub(super) fn pack_order(SnapshotOrder { order, key }: &SnapshotOrder) -> Vec<u8> {
+    let buyer = order.buyer.as_str().as_bytes();
+    let mut bytes = Vec::with_capacity(17 + CLAIM_BYTES + buyer.len());
+    bytes.push(match (order.state, order.refund_due) {
+        (OrderState::Held, _) => 0,
+        (OrderState::Paid, _) => 1,
+        (OrderState::Expired, false) => 2,
+        (OrderState::Cancelled, _) => 3,
+        (OrderState::Expired, true) => 4,
+    });
+    bytes.extend_from_slice(&order.paid_at.map_or(0, Timestamp::as_millis).to_le_bytes());
+    bytes.extend_from_slice(&order.created_at.as_millis().to_le_bytes());
+    put_claim(&mut bytes, *key, order.quantity, &order.buyer);
+    bytes.extend_from_slice(buyer);
+    bytes
+}
+
+pub(super) fn unpack_order(id: OrderId, hold_seconds: u32, bytes: &[u8]) -> Result<SnapshotOrder, Damaged> {
+    let mut reader = Reader(bytes);
+    let (state, refund_due) = match reader.u8()? {
+        0 => (OrderState::Held, false),
+        1 => (OrderState::Paid, false),
+        2 => (OrderState::Expired, false),
+        3 => (OrderState::Cancelled, false),
+        4 => (OrderState::Expired, true),
+        _ => return Err(Damaged("an order is in no known state")),
+    };
+    let (paid_at, created_at) = (reader.timestamp()?, reader.timestamp()?);
+    let (key, quantity, buyer) = (reader.key()?, reader.u32()?, reader.buyer()?);
+    reader.end()?;
+    let paid_at = (state == OrderState::Paid).then_some(paid_at);
+    let pay_before = created_at.plus_seconds(hold_seconds);
+    let order = Order { id, buyer, quantity, state, created_at, pay_before, paid_at, refund_due };
+    Ok(SnapshotOrder { order, key })
+}
+
+/// An order behind its number (u32).
+pub(super) fn unpack_numbered_order(
+    sale: SaleId,
+    hold_seconds: u32,
+    bytes: &[u8],
+) -> Result<SnapshotOrder, Damaged> {
+    let mut reader = Reader(bytes);
+    let number = reader.u32()?;
+    unpack_order(OrderId { sale, number }, hold_seconds, reader.0)
+}
+
+/// What a buyer has in a sale.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct BuyerEntry {
+    /// Held and paid.
+    pub(super) units: u32,
+    /// Number and key of each order, in the order of the numbers.
+    pub(super) orders: Vec<(u32, KeyDigest)>,
+}
+
+pub(super) fn pack_buyer(entry: &BuyerEntry) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4 + 20 * entry.orders.len());
+    bytes.extend_from_slice(&entry.units.to_le_bytes());
+    for (number, key) in &entry.orders {
+        bytes.extend_from_slice(&number.to_le_bytes());
+        put_key(&mut bytes, *key);
+    }
+    bytes
+}
+
+pub(super) fn unpack_buyer(bytes: &[u8]) -> Result<BuyerEntry, Damaged> {
+    let mut reader = Reader(bytes);
+    let mut entry = BuyerEntry { units: reader.u32()?, orders: Vec::new() };
+    while reader.end().is_err() {
+        entry.orders.push((reader.u32()?, reader.key()?));
+    }
+    Ok(entry)
+}
+
+/// One entry of a sale's feed: what one batch decided, and its mark. An entry without decisions only says which
+/// history its position belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The position of its first decision; `last + 1` if it has none.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) mark: Mark,
+    pub(super) decisions: Vec<Decision>,
+}
+
+/// First position i64, time i64, number of the first new order u32, then for each decision a letter and its parts.
+/// All decisions were made at `at`, and their new orders are numbered without gaps.
+pub(super) fn pack_entry(first: u64, at: Timestamp, decisions: &[Decision]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&first.to_le_bytes());
+    bytes.extend_from_slice(&at.as_millis().to_le_bytes());
+    let first_number = decisions.iter().find_map(|decision| match &decision.event {
+        Event::Held { order, .. } => Some(order.number),
+        _ => None,
+    });
+    bytes.extend_from_slice(&first_number.unwrap_or(0).to_le_bytes());
+    decisions.iter().for_each(|decision| put_event(&mut bytes, &decision.event));
+    bytes
+}
+
+fn put_event(bytes: &mut Vec<u8>, event: &Event) {
+    let mut put = |letter: u8, numbers: &[u32]| {
+        bytes.push(letter);
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    };
+    match event {
+        Event::Published(terms) => {
+            put(b'U', &[]);
+            bytes.extend_from_slice(&pack_terms(terms));
+        }
+        Event::Restocked { units, .. } => put(b'S', &[*units]),
+        Event::Paused(_) => put(b'Z', &[]),
+        Event::Resumed(_) => put(b'W', &[]),
+        Event::Closed(_) => put(b'X', &[]),
+        Event::Held { buyer, quantity, key, .. } => {
+            put(b'H', &[]);
+            put_claim(bytes, *key, *quantity, buyer);
+            bytes.extend_from_slice(buyer.as_str().as_bytes());
+        }
+        Event::Paid { order, quantity, after_expiry: false } => put(b'P', &[order.number, *quantity]),
+        Event::Paid { order, quantity, after_expiry: true } => put(b'L', &[order.number, *quantity]),
+        Event::Released { order, quantity, reason: ReleaseReason::Expired } => {
+            put(b'E', &[order.number, *quantity])
+        }
+        Event::Released { order, quantity, reason: ReleaseReason::Cancelled } => {
+            put(b'C', &[order.number, *quantity])
+        }
+        Event::RefundDue { order } => put(b'R', &[order.number]),
+    }
+}
+
+pub(super) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) -> Result<Entry, Damaged> {
+    let mut reader = Reader(bytes);
+    let (first, at, mut next_number) = (reader.u64()?, reader.timestamp()?, reader.u32()?);
+    let mut decisions = Vec::with_capacity(last.saturating_sub(first) as usize + 1);
+    let mut position = first;
+    while reader.end().is_err() {
+        let event = read_event(sale, &mut next_number, &mut reader)?;
+        decisions.push(Decision { position, at, event });
+        position += 1;
+    }
+    if position != last.saturating_add(1) {
+        return Err(Damaged("an entry of the feed has another length than its id says"));
+    }
+    Ok(Entry { first, last, mark, decisions })
+}
+
+fn read_event(sale: SaleId, next_number: &mut u32, reader: &mut Reader<'_>) -> Result<Event, Damaged> {
+    let id = |number| OrderId { sale, number };
+    Ok(match reader.u8()? {
+        b'U' => Event::Published(read_terms(sale, reader)?),
+        b'S' => Event::Restocked { sale, units: reader.u32()? },
+        b'Z' => Event::Paused(sale),
+        b'W' => Event::Resumed(sale),
+        b'X' => Event::Closed(sale),
+        b'H' => {
+            let (key, quantity, buyer) = (reader.key()?, reader.u32()?, reader.buyer()?);
+            let order = id(*next_number);
+            *next_number = next_number.wrapping_add(1);
+            Event::Held { order, buyer, quantity, key }
+        }
+        letter @ (b'P' | b'L') => {
+            let (order, quantity) = (id(reader.u32()?), reader.u32()?);
+            Event::Paid { order, quantity, after_expiry: letter == b'L' }
+        }
+        letter @ (b'E' | b'C') => {
+            let (order, quantity) = (id(reader.u32()?), reader.u32()?);
+            let reason = if letter == b'E' { ReleaseReason::Expired } else { ReleaseReason::Cancelled };
+            Event::Released { order, quantity, reason }
+        }
+        b'R' => Event::RefundDue { order: id(reader.u32()?) },
+        _ => return Err(Damaged("a decision of no known kind")),
+    })
+}
+
+/// What a node tells the others after a batch: a sale as it is now, and the keys accepted on the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// Who tells it, so that nobody listens to himself.
+    pub(super) node: u64,
+    /// The sale's position before the batch.
+    pub(super) before: u64,
+    pub(super) terms: SaleTerms,
+    pub(super) counts: Counts,
+    pub(super) accepted: Vec<KeyDigest>,
+}
+
+pub(super) fn pack_message(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(96 + 16 * message.accepted.len());
+    for number in [message.node, message.terms.sale.as_u64(), message.before] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(&pack_terms(&message.terms));
+    bytes.extend_from_slice(&pack_counts(&message.counts));
+    message.accepted.iter().for_each(|key| put_key(&mut bytes, *key));
+    bytes
+}
+
+pub(super) fn unpack_message(bytes: &[u8]) -> Result<Message, Damaged> {
+    let mut reader = Reader(bytes);
+    let (node, sale, before) = (reader.u64()?, SaleId::from_random(reader.u64()?), reader.u64()?);
+    let (terms, counts) = (read_terms(sale, &mut reader)?, read_counts(&mut reader)?);
+    let mut accepted = Vec::new();
+    while reader.end().is_err() {
+        accepted.push(reader.key()?);
+    }
+    Ok(Message { node, before, terms, counts, accepted })
+}

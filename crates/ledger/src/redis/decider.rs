@@ -1,0 +1,310 @@
+//! Sends batches to the script `decide`, all sales at once. What fails, fails for its sale alone: the sale rests, its
+//! commands are turned away at once, and in the background it is looked after until it answers again.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::{BoxFuture, join_all};
+use hashbrown::HashSet;
+use penstock_domain::{SaleId, Timestamp};
+use redis::Value;
+
+use super::{
+    batch::{Outcome, SaleBatch, Verdict, decide_script},
+    keys::Keys,
+    link::{Link, Script},
+    options::{LinkError, RedisMode},
+    sales::Sales,
+};
+use crate::Unavailable;
+
+/// How long a batch waits for the sales that this server has to adopt first. What takes longer goes on in the
+/// background, so that one sale does not hold up the others.
+const ADOPT_WITHIN: Duration = Duration::from_millis(300);
+/// How often a sale that rests is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Gives a sale a new home after its server was replaced or started again.
+pub(super) trait Adopt: Send + Sync {
+    fn adopt(&self, sale: SaleId) -> BoxFuture<'_, Result<(), Unavailable>>;
+}
+
+/// Why the commands to a sale were not decided, as far as is known.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The way to its server is broken.
+    Link(LinkError),
+    /// Something about this sale.
+    Sale(Unavailable),
+}
+
+impl From<Failure> for Unavailable {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Link(error) => error.into(),
+            Failure::Sale(unavailable) => unavailable,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Decider {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    keys: Keys,
+    script: Script,
+    sales: Arc<Sales>,
+    adoption: Arc<dyn Adopt>,
+    resting: Mutex<HashSet<SaleId>>,
+    /// The last time Redis told, and when it did.
+    time_told: Mutex<Option<(Timestamp, Instant)>>,
+}
+
+impl fmt::Debug for Decider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Decider").field("link", &self.inner.link).finish_non_exhaustive()
+    }
+}
+
+impl Decider {
+    pub(super) fn new(link: Link, keys: Keys, sales: Arc<Sales>, adoption: Arc<dyn Adopt>) -> Self {
+        let script = decide_script();
+        link.learn(&script);
+        let (resting, time_told) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { link, keys, script, sales, adoption, resting, time_told }) }
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.inner.link
+    }
+
+    /// Decides the batches, each in one step, and answers in their order. `now` is None where Redis' clock counts.
+    pub(super) async fn decide(
+        &self,
+        batches: &[SaleBatch],
+        now: Option<Timestamp>,
+    ) -> Vec<Result<Outcome, Failure>> {
+        let mut results: Vec<Option<Result<Outcome, Failure>>> = Vec::new();
+        results.resize_with(batches.len(), || None);
+        let mut left: Vec<usize> = (0..batches.len()).collect();
+        self.turn_away_resting(batches, &mut left, &mut results);
+        // Whoever was unhomed is adopted and asked once more.
+        for is_last in [false, true] {
+            let unhomed = self.run(batches, &left, now, &mut results).await;
+            if unhomed.is_empty() {
+                break;
+            }
+            if is_last {
+                let failure = Failure::Sale(Unavailable::new("the sale's home has just changed"));
+                unhomed.iter().for_each(|place| set(&mut results, *place, Err(failure.clone())));
+                break;
+            }
+            left = self.adopt(batches, unhomed, &mut results).await;
+        }
+        let results = results.into_iter().map(|result| {
+            result.unwrap_or_else(|| Err(Failure::Sale(Unavailable::new("the sale was not asked"))))
+        });
+        let results: Vec<_> = results.collect();
+        for (batch, result) in batches.iter().zip(&results) {
+            match result {
+                Ok(outcome) => self.learn(outcome),
+                Err(_) => self.rest(batch.sale),
+            }
+        }
+        results
+    }
+
+    /// What Redis' clock says now, judged by what it said last; None before anything was heard of it.
+    pub(super) fn redis_time(&self) -> Option<Timestamp> {
+        let (told, at) = (*locked(&self.inner.time_told))?;
+        Some(told.plus_millis(i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// True: none of the known sales can be decided at the moment.
+    pub(super) fn is_everything_resting(&self) -> bool {
+        let resting = locked(&self.inner.resting);
+        self.inner.sales.remembered().iter().all(|sale| resting.contains(sale))
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.inner.link.options().mode, RedisMode::Cluster { .. })
+    }
+
+    fn turn_away_resting(
+        &self,
+        batches: &[SaleBatch],
+        left: &mut Vec<usize>,
+        results: &mut [Option<Result<Outcome, Failure>>],
+    ) {
+        let resting = locked(&self.inner.resting);
+        if resting.is_empty() {
+            return;
+        }
+        left.retain(|place| {
+            let rests = batches.get(*place).is_some_and(|batch| resting.contains(&batch.sale));
+            if rests {
+                let failure =
+                    Failure::Sale(Unavailable::new("the sale's server does not decide at the moment"));
+                set(results, *place, Err(failure));
+            }
+            !rests
+        });
+    }
+
+    /// Runs the batches at the places `left` and says which of them were sent to a server that is not their home.
+    async fn run(
+        &self,
+        batches: &[SaleBatch],
+        left: &[usize],
+        now: Option<Timestamp>,
+        results: &mut [Option<Result<Outcome, Failure>>],
+    ) -> Vec<usize> {
+        // On one server all calls go in one round trip; in a Cluster every sale may be elsewhere.
+        let together = if self.is_cluster() { 1 } else { left.len().max(1) };
+        let calls = left.chunks(together).map(|places| self.run_together(batches, places, now));
+        let mut unhomed = Vec::new();
+        for (places, answers) in left.chunks(together).zip(join_all(calls).await) {
+            for (place, answer) in places.iter().zip(answers) {
+                match answer {
+                    Ok(Verdict::Decided(outcome)) => set(results, *place, Ok(outcome)),
+                    Ok(Verdict::Unhomed) => unhomed.push(*place),
+                    Err(failure) => set(results, *place, Err(failure)),
+                }
+            }
+        }
+        unhomed
+    }
+
+    async fn run_together(
+        &self,
+        batches: &[SaleBatch],
+        places: &[usize],
+        now: Option<Timestamp>,
+    ) -> Vec<Result<Verdict, Failure>> {
+        let here: Vec<&SaleBatch> = places.iter().filter_map(|place| batches.get(*place)).collect();
+        let Some(first) = here.first() else { return Vec::new() };
+        let mut pipeline = redis::pipe();
+        for batch in &here {
+            let mark = match new_mark() {
+                Ok(mark) => mark,
+                Err(unavailable) => return all_failed(here.len(), &Failure::Sale(unavailable)),
+            };
+            pipeline.add_command(batch.call(&self.inner.script, &self.inner.keys, now, mark));
+        }
+        // Replicas confirm also where nothing was written: a refusal rests on what others wrote just before, and WAIT
+        // covers everything the server had written when it answered. If they have confirmed already it costs nothing.
+        match self.inner.link.run(&self.inner.keys.sale(first.sale), pipeline, true).await {
+            Ok(answers) => here.iter().zip(answers).map(|(batch, answer)| verdict(batch, answer)).collect(),
+            Err(error) => all_failed(here.len(), &Failure::Link(error)),
+        }
+    }
+
+    /// Adopts the sales of the batches at `unhomed`, and answers which can be asked again.
+    async fn adopt(
+        &self,
+        batches: &[SaleBatch],
+        unhomed: Vec<usize>,
+        results: &mut [Option<Result<Outcome, Failure>>],
+    ) -> Vec<usize> {
+        let adoptions = unhomed.iter().filter_map(|place| batches.get(*place)).map(|batch| {
+            let (decider, sale) = (self.clone(), batch.sale);
+            let adopting = tokio::spawn(async move { decider.inner.adoption.adopt(sale).await });
+            async move {
+                match tokio::time::timeout(ADOPT_WITHIN, adopting).await {
+                    Ok(Ok(adopted)) => adopted,
+                    Ok(Err(error)) => Err(Unavailable::new(error)),
+                    Err(_) => Err(Unavailable::new("the sale is being compared with the records")),
+                }
+            }
+        });
+        let mut adopted = Vec::new();
+        for (place, result) in unhomed.iter().zip(join_all(adoptions).await) {
+            match result {
+                Ok(()) => adopted.push(*place),
+                Err(unavailable) => set(results, *place, Err(Failure::Sale(unavailable))),
+            }
+        }
+        adopted
+    }
+
+    fn learn(&self, outcome: &Outcome) {
+        if let Some((terms, counts)) = outcome.sale {
+            self.inner.sales.learn(terms, counts);
+        }
+        *locked(&self.inner.time_told) = Some((outcome.now, Instant::now()));
+    }
+
+    /// The sale is not asked again until it has answered in the background.
+    fn rest(&self, sale: SaleId) {
+        if !locked(&self.inner.resting).insert(sale) {
+            return;
+        }
+        let decider = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                if decider.look(sale).await {
+                    locked(&decider.inner.resting).remove(&sale);
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Asks how the sale is, and adopts it if need be. False: it can't be decided yet.
+    async fn look(&self, sale: SaleId) -> bool {
+        let batches = [SaleBatch::new(sale)];
+        let mut results = vec![None];
+        let unhomed = self.run(&batches, &[0], None, &mut results).await;
+        if !unhomed.is_empty() {
+            return self.inner.adoption.adopt(sale).await.is_ok();
+        }
+        match results.pop().flatten() {
+            Some(Ok(outcome)) => {
+                self.learn(&outcome);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Nothing rests any more: whoever recovers has asked all sales.
+    pub(super) fn wake_all(&self) {
+        locked(&self.inner.resting).clear();
+    }
+}
+
+fn verdict(batch: &SaleBatch, answer: Value) -> Result<Verdict, Failure> {
+    if let Value::ServerError(error) = &answer {
+        tracing::error!(sale = %batch.sale, %error, "the ledger's script failed; nothing was decided");
+        return Err(Failure::Sale(Unavailable::new(error)));
+    }
+    batch.verdict(answer).map_err(|damaged| Failure::Sale(damaged.into()))
+}
+
+fn all_failed(count: usize, failure: &Failure) -> Vec<Result<Verdict, Failure>> {
+    (0..count).map(|_| Err(failure.clone())).collect()
+}
+
+/// Histories that differ have different marks, because nobody else can have drawn this one.
+fn new_mark() -> Result<[u8; 16], Unavailable> {
+    let mut mark = [0; 16];
+    getrandom::fill(&mut mark).map_err(Unavailable::new)?;
+    Ok(mark)
+}
+
+fn set(results: &mut [Option<Result<Outcome, Failure>>], place: usize, result: Result<Outcome, Failure>) {
+    if let Some(slot) = results.get_mut(place) {
+        *slot = Some(result);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

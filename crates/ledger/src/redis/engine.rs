@@ -1,0 +1,239 @@
+//! The engine on Redis: it sends what a batch asks of each sale as one call of the script `decide`, all sales at
+//! once, and makes replies and news of the answers. The stock itself is only in Redis.
+
+use std::{fmt, sync::Arc};
+
+use futures_util::future::join_all;
+use hashbrown::{HashMap, HashSet};
+use penstock_domain::{BuyerId, Command, Reply, SaleId, Timestamp};
+use redis::Value;
+
+use super::{
+    batch::{Outcome, SaleBatch},
+    decider::{Adopt, Decider, Failure},
+    keys::Keys,
+    link::Link,
+    plan::{Holders, Known, Plan, shares},
+    recovery,
+    sales::Sales,
+};
+use crate::{Committed, Engine, SaleNews, Unavailable};
+
+/// What is left of the due holds after so many rounds of calls is released the next time.
+const MAX_EXPIRY_ROUNDS: usize = 8;
+
+pub(super) struct RedisEngine {
+    /// Its connections live on the caller's runtime.
+    pub(super) origin: Link,
+    pub(super) keys: Keys,
+    pub(super) sales: Arc<Sales>,
+    pub(super) adoption: Arc<dyn Adopt>,
+    /// True: the time of a commit is the caller's, for tests. Otherwise Redis' clock counts.
+    pub(super) is_clock_given: bool,
+    /// Its connections live on the writer's thread, so that a batch wakes nobody else. Made at the first recovery.
+    pub(super) decider: Option<Decider>,
+}
+
+impl fmt::Debug for RedisEngine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RedisEngine").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Engine for RedisEngine {
+    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
+        let Some(decider) = self.decider.clone() else {
+            return Err(Unavailable::new("Redis was not reached yet"));
+        };
+        let now = self.is_clock_given.then_some(now);
+        let known = Known {
+            due: self.due(&decider, now, &commands),
+            holders: self.holders(&decider, &commands).await,
+            unannounced: self.announce(&decider, &commands).await,
+        };
+        let most = commands.iter().map(most_released).fold(0, u32::saturating_add);
+        let plan = Plan::new(commands, &known);
+        let mut outcomes = decider.decide(&plan.batches, now).await;
+        give_up_if_nothing_works(&decider, &outcomes)?;
+        let later = release_rest(&decider, most, &outcomes, now).await;
+        let released_later = later.iter().map(released_in).sum();
+        let replies = plan.replies(&mut outcomes, released_later);
+        Ok(Committed { replies, news: news_of(outcomes.into_iter().filter_map(Result::ok).chain(later)) })
+    }
+
+    async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
+        let decider = match &self.decider {
+            Some(decider) => decider.clone(),
+            None => {
+                let link = self.origin.on_this_runtime()?;
+                let decider =
+                    Decider::new(link, self.keys.clone(), self.sales.clone(), self.adoption.clone());
+                self.decider.insert(decider).clone()
+            }
+        };
+        recovery::recover(&decider, &self.keys).await
+    }
+}
+
+impl RedisEngine {
+    /// The sales that may have a hold to release, if anybody asks for that.
+    fn due(&self, decider: &Decider, now: Option<Timestamp>, commands: &[Command]) -> Vec<SaleId> {
+        let asked = commands.iter().any(|command| most_released(command) > 0);
+        match now.or_else(|| decider.redis_time()) {
+            Some(now) if asked => self.sales.due(now),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Enters new sales in the list of all sales, before they can have a decision: otherwise nobody would find it.
+    /// Answers those for which that failed.
+    async fn announce(&self, decider: &Decider, commands: &[Command]) -> HashMap<SaleId, Unavailable> {
+        let published = commands.iter().filter_map(|command| match command {
+            Command::Publish(terms) => Some(terms.sale),
+            _ => None,
+        });
+        let new: Vec<SaleId> = published.filter(|sale| !self.sales.is_known(*sale)).collect();
+        if new.is_empty() {
+            return HashMap::new();
+        }
+        let mut pipeline = redis::pipe();
+        pipeline.sadd(self.keys.sales(), new.iter().map(SaleId::to_string).collect::<Vec<_>>());
+        match decider.link().run(&self.keys.sales(), pipeline, true).await {
+            Ok(answers) if !answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) => {
+                HashMap::new()
+            }
+            Ok(answers) => failed(&new, &Unavailable::new(format!("{answers:?}"))),
+            Err(error) => failed(&new, &error.into()),
+        }
+    }
+
+    /// In which of the known sales the buyers have orders whose orders are asked for.
+    async fn holders(&self, decider: &Decider, commands: &[Command]) -> Result<Holders, Unavailable> {
+        let asked: HashSet<BuyerId> = commands
+            .iter()
+            .filter_map(|command| match command {
+                Command::OrdersOf { buyer, .. } => Some(buyer.clone()),
+                _ => None,
+            })
+            .collect();
+        let mut holders = Holders::new();
+        if asked.is_empty() {
+            return Ok(holders);
+        }
+        let (asked, sales): (Vec<BuyerId>, _) = (asked.into_iter().collect(), self.sales.remembered());
+        let names: Vec<&str> = asked.iter().map(BuyerId::as_str).collect();
+        let together = if decider.is_cluster() { 1 } else { sales.len().max(1) };
+        let calls = sales.chunks(together).map(|sales| {
+            let mut pipeline = redis::pipe();
+            for sale in sales {
+                pipeline.cmd("HMGET").arg(self.keys.buyers(*sale)).arg(&names);
+            }
+            let key = sales.first().map(|sale| self.keys.buyers(*sale)).unwrap_or_default();
+            async move { decider.link().run(&key, pipeline, false).await }
+        });
+        for (sales, answers) in sales.chunks(together).zip(join_all(calls).await) {
+            for (sale, answer) in sales.iter().zip(answers?) {
+                let Value::Array(entries) = answer else {
+                    return Err(Unavailable::new(format!("Redis answered {answer:?}")));
+                };
+                let found = asked.iter().zip(entries).filter(|(_, entry)| *entry != Value::Nil);
+                found.for_each(|(buyer, _)| holders.entry(buyer.clone()).or_default().push(*sale));
+            }
+        }
+        Ok(holders)
+    }
+}
+
+fn failed(sales: &[SaleId], unavailable: &Unavailable) -> HashMap<SaleId, Unavailable> {
+    sales.iter().map(|sale| (*sale, unavailable.clone())).collect()
+}
+
+fn most_released(command: &Command) -> u32 {
+    match command {
+        Command::ExpireDue { max } => *max,
+        _ => 0,
+    }
+}
+
+/// If the way to Redis is broken for all sales, those who ask are better turned away at once until it is mended.
+fn give_up_if_nothing_works(
+    decider: &Decider,
+    outcomes: &[Result<Outcome, Failure>],
+) -> Result<(), Unavailable> {
+    let is_broken = |outcome: &Result<Outcome, Failure>| matches!(outcome, Err(Failure::Link(_)));
+    if outcomes.iter().any(Result::is_ok) || !outcomes.iter().any(is_broken) {
+        return Ok(());
+    }
+    if decider.is_cluster() && !decider.is_everything_resting() {
+        return Ok(());
+    }
+    match outcomes.iter().find(|outcome| is_broken(outcome)) {
+        Some(Err(failure)) => Err(failure.clone().into()),
+        _ => Ok(()),
+    }
+}
+
+/// Each sale got a share of the holds that may be released. Where it needed less, others may have the rest.
+async fn release_rest(
+    decider: &Decider,
+    most: u32,
+    outcomes: &[Result<Outcome, Failure>],
+    now: Option<Timestamp>,
+) -> Vec<Outcome> {
+    let mut later: Vec<Outcome> = Vec::new();
+    if most == 0 {
+        return later;
+    }
+    let mut left = most.saturating_sub(outcomes.iter().flatten().map(released_in).sum());
+    let mut due: Vec<SaleId> = outcomes.iter().flatten().filter_map(still_due).collect();
+    for _ in 0..MAX_EXPIRY_ROUNDS {
+        let batches: Vec<SaleBatch> = shares(left, &due)
+            .map(|(sale, max)| {
+                let mut batch = SaleBatch::new(sale);
+                batch.push(Command::ExpireDue { max });
+                batch
+            })
+            .collect();
+        if batches.is_empty() {
+            break;
+        }
+        let round: Vec<Outcome> = decider.decide(&batches, now).await.into_iter().flatten().collect();
+        left = left.saturating_sub(round.iter().map(released_in).sum());
+        due = round.iter().filter_map(still_due).collect();
+        later.extend(round);
+    }
+    later
+}
+
+fn released_in(outcome: &Outcome) -> u32 {
+    let released = outcome.replies.iter().map(|reply| match reply {
+        Reply::Expired(released) => *released,
+        _ => 0,
+    });
+    released.sum()
+}
+
+fn still_due(outcome: &Outcome) -> Option<SaleId> {
+    let (terms, counts) = outcome.sale?;
+    (counts.due? <= outcome.now).then_some(terms.sale)
+}
+
+/// One piece of news for each sale that changed, as it is after the last of its outcomes.
+fn news_of(outcomes: impl Iterator<Item = Outcome>) -> Vec<SaleNews> {
+    let mut news: Vec<SaleNews> = Vec::new();
+    for outcome in outcomes {
+        let Some((terms, counts)) = outcome.sale.filter(|(_, counts)| counts.position > outcome.before)
+        else {
+            continue;
+        };
+        let status = counts.status(terms);
+        match news.iter_mut().find(|news| news.status.terms.sale == terms.sale) {
+            Some(earlier) => {
+                earlier.status = status;
+                earlier.accepted.extend(outcome.accepted);
+            }
+            None => news.push(SaleNews { status, accepted: outcome.accepted }),
+        }
+    }
+    news
+}

@@ -1,0 +1,71 @@
+//! The names of everything the ledger has in Redis. All keys of a sale share a hash tag, so that a Cluster keeps them
+//! on one server.
+
+use std::sync::Arc;
+
+use penstock_domain::SaleId;
+
+/// Names under a prefix, for those who share a Redis with others. It is put before the hash tag, so it must not
+/// contain one.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    prefix: Arc<str>,
+}
+
+impl Keys {
+    /// A brace would make a hash tag of the prefix and all sales one slot: it is left out.
+    pub fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.replace(['{', '}'], "").into() }
+    }
+
+    /// A set of the ids of all sales in the ledger, and perhaps of some that were never published.
+    pub fn sales(&self) -> String {
+        format!("{}penstock:sales", self.prefix)
+    }
+
+    /// The channel on which nodes tell each other what they decided.
+    pub fn news(&self) -> String {
+        format!("{}penstock:news", self.prefix)
+    }
+
+    /// A hash: terms, counts and what belongs to them.
+    pub fn sale(&self, sale: SaleId) -> String {
+        self.of(sale, "sale")
+    }
+
+    /// A hash from buyer to packed units, orders and keys.
+    pub fn buyers(&self, sale: SaleId) -> String {
+        self.of(sale, "buyers")
+    }
+
+    /// A hash from number to packed order.
+    pub fn orders(&self, sale: SaleId) -> String {
+        self.of(sale, "orders")
+    }
+
+    /// A stream with an entry for each batch that decided something.
+    pub fn feed(&self, sale: SaleId) -> String {
+        self.of(sale, "feed")
+    }
+
+    /// The keys of `decide`, in its order.
+    pub(super) fn of_decide(&self, sale: SaleId) -> [String; 4] {
+        [self.sale(sale), self.buyers(sale), self.orders(sale), self.feed(sale)]
+    }
+
+    fn of(&self, sale: SaleId, what: &str) -> String {
+        format!("{}{{{sale}}}:{what}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_leaves_the_hash_tag_alone() {
+        let (keys, sale) = (Keys::new("shop{7}:"), SaleId::from_random(1));
+        assert_eq!(keys.sale(sale), "shop7:{0000000000001}:sale");
+        assert!(keys.of_decide(sale).iter().all(|key| key.starts_with("shop7:{0000000000001}:")));
+    }
+}

@@ -1,0 +1,79 @@
+//! What a node has to hear before it sells: all sales in Redis, and the keys of all their orders.
+
+use futures_util::future::join_all;
+use penstock_domain::{KeyDigest, SaleId};
+use redis::Value;
+
+use super::{
+    batch::{Outcome, SaleBatch, text},
+    codec::{Damaged, unpack_buyer},
+    decider::{Decider, Failure},
+    keys::Keys,
+};
+use crate::{SaleNews, Unavailable};
+
+/// Buyers that are read in one step: a step must not hold up the server.
+const BUYERS_AT_ONCE: usize = 2_000;
+
+/// The news of all sales. One sale that can't be decided yet does not keep the others from being sold.
+pub(super) async fn recover(decider: &Decider, keys: &Keys) -> Result<Vec<SaleNews>, Unavailable> {
+    decider.wake_all();
+    let sales = all_sales(decider, keys).await?;
+    let batches: Vec<SaleBatch> = sales.into_iter().map(SaleBatch::new).collect();
+    let outcomes = decider.decide(&batches, None).await;
+    let broken = outcomes.iter().find_map(|outcome| match outcome {
+        Err(failure @ Failure::Link(_)) => Some(failure.clone()),
+        _ => None,
+    });
+    if let Some(failure) = broken.filter(|_| !outcomes.iter().any(Result::is_ok)) {
+        return Err(failure.into());
+    }
+    let news = outcomes.into_iter().flatten().map(|outcome| news_of(decider, keys, outcome));
+    let news = join_all(news).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(news.into_iter().flatten().collect())
+}
+
+async fn all_sales(decider: &Decider, keys: &Keys) -> Result<Vec<SaleId>, Unavailable> {
+    let mut command = redis::cmd("SMEMBERS");
+    command.arg(keys.sales());
+    let names: Vec<String> = decider.link().call(&keys.sales(), command).await?;
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+async fn news_of(decider: &Decider, keys: &Keys, outcome: Outcome) -> Result<Option<SaleNews>, Unavailable> {
+    let Some((terms, counts)) = outcome.sale else { return Ok(None) };
+    let accepted =
+        if counts.forgotten { Vec::new() } else { accepted_keys(decider, keys, terms.sale).await? };
+    Ok(Some(SaleNews { status: counts.status(terms), accepted }))
+}
+
+/// The keys of all orders of a sale. What is accepted meanwhile may be missing.
+pub(super) async fn accepted_keys(
+    decider: &Decider,
+    keys: &Keys,
+    sale: SaleId,
+) -> Result<Vec<KeyDigest>, Unavailable> {
+    let (key, mut accepted, mut place) = (keys.buyers(sale), Vec::new(), b"0".to_vec());
+    loop {
+        let mut command = redis::cmd("HSCAN");
+        command.arg(&key).arg(&place).arg("COUNT").arg(BUYERS_AT_ONCE);
+        let step: Value = decider.link().call(&key, command).await?;
+        place = take_step(&step, &mut accepted)?;
+        if place == b"0" {
+            return Ok(accepted);
+        }
+    }
+}
+
+/// Adds the keys of one step through the buyers, and answers where the next begins.
+fn take_step(step: &Value, accepted: &mut Vec<KeyDigest>) -> Result<Vec<u8>, Damaged> {
+    let Value::Array(parts) = step else { return Err(Damaged("HSCAN answers a list")) };
+    let [place, Value::Array(pairs)] = parts.as_slice() else {
+        return Err(Damaged("HSCAN answers a place and a list"));
+    };
+    for pair in pairs.chunks(2) {
+        let [_, entry] = pair else { return Err(Damaged("a buyer without an entry")) };
+        accepted.extend(unpack_buyer(text(entry)?)?.orders.into_iter().map(|(_, key)| key));
+    }
+    Ok(text(place)?.to_vec())
+}

@@ -1,0 +1,60 @@
+//! What this node has heard of all sales: the engine, the feed and the news between nodes know it in common.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use penstock_domain::{SaleId, SaleStatus, SaleTerms, Timestamp};
+
+use super::codec::Counts;
+
+#[derive(Debug, Default)]
+pub(super) struct Sales {
+    known: Mutex<HashMap<SaleId, (SaleTerms, Counts)>>,
+}
+
+impl Sales {
+    /// Remembers how a sale is, unless something newer is known.
+    pub(super) fn learn(&self, terms: SaleTerms, counts: Counts) {
+        let mut known = self.locked();
+        let (_, latest) = known.entry(terms.sale).or_insert((terms, counts));
+        // The same version may come with a later due moment.
+        if counts.version() >= latest.version() {
+            *latest = counts;
+        }
+    }
+
+    pub(super) fn forget(&self, sale: SaleId) {
+        self.locked().remove(&sale);
+    }
+
+    pub(super) fn is_known(&self, sale: SaleId) -> bool {
+        self.locked().contains_key(&sale)
+    }
+
+    pub(super) fn counts(&self, sale: SaleId) -> Option<Counts> {
+        self.locked().get(&sale).map(|(_, counts)| *counts)
+    }
+
+    /// All sales whose orders are still in Redis.
+    pub(super) fn remembered(&self) -> Vec<SaleId> {
+        let known = self.locked();
+        known.iter().filter(|(_, (_, counts))| !counts.forgotten).map(|(sale, _)| *sale).collect()
+    }
+
+    pub(super) fn statuses(&self) -> Vec<SaleStatus> {
+        self.locked().values().map(|(terms, counts)| counts.status(*terms)).collect()
+    }
+
+    /// The sales that may have a hold which is over at `now`, the longest due first.
+    pub(super) fn due(&self, now: Timestamp) -> Vec<SaleId> {
+        let known = self.locked();
+        let due = known.iter().filter_map(|(sale, (_, counts))| Some((counts.due?, *sale)));
+        let mut due: Vec<_> = due.filter(|(due, _)| *due <= now).collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, sale)| sale).collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<SaleId, (SaleTerms, Counts)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

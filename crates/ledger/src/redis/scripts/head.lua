@@ -1,0 +1,143 @@
+-- decide: all commands of one batch to one sale, in their order, in one step.
+--
+-- The files head, claim, order, expire, sale and tail are one script, in this order. The rules are those of `Book`
+-- (crates/domain/src/book); a test sends the same random commands to both.
+--
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 its orders (hash)   4 its feed (stream); all under one hash tag
+-- ARGV  1 the time in milliseconds, or '' for this server's clock
+--       2 the mark of the feed's entry, 16 random bytes
+--       3 the commands, a letter each: see tail.lua
+--       4 how many of them are claims and recalls (n)   5 how many ask for one order (m)
+--       then n buyers, n claims (key 16, quantity u32, length of the buyer u8), m order numbers, m buyers ('' is
+--       anybody), and what the other commands need, in their order
+-- Reply {0, time}                 this server may not decide the sale (it is not its home): nothing was done
+--       {1, time, terms, counts, position before, answer, answer, …}   an answer for each command
+--       terms is '' if the sale is unknown; terms and counts are packed as codec.rs says. An answer is a number below 0
+--       for a refusal; what it is otherwise stands with each command's function.
+--
+-- Guarantees: everything or nothing (an error comes before the first write); total = available + held + paid, or it
+-- is an error; whatever was decided is in one entry of the feed; a batch that decides nothing leaves no entry.
+
+local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
+local sub, byte, char, find = string.sub, string.byte, string.char, string.find
+local SALE, BUYERS, ORDERS, FEED = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+local UNKNOWN_SALE, NOT_OPEN, PAUSED, CLOSED, LIMIT_REACHED, SOLD_OUT, KEY_REUSED = -1, -2, -3, -4, -5, -6, -7
+local INVALID_QUANTITY, NOT_ACCEPTED, UNKNOWN_ORDER, HOLD_EXPIRED, REFUND_DUE = -8, -9, -10, -11, -12
+local ALREADY_PAID, TOO_MANY_UNITS = -13, -14
+-- The first byte of a packed order.
+local HELD, PAID, EXPIRED, CANCELLED, REFUND = 0, 1, 2, 3, 4
+-- Lua's `unpack` takes fewer than 8,000 values.
+local CHUNK = 3500
+
+local sale = call('HMGET', SALE, 'terms', 'total', 'available', 'held', 'paid', 'paused', 'closed', 'position',
+  'orders', 'first_hold', 'due', 'clock', 'epoch', 'home', 'forgotten')
+local terms = sale[1]
+local total, available, held, paid = tonumber(sale[2]) or 0, tonumber(sale[3]) or 0, tonumber(sale[4]) or 0,
+  tonumber(sale[5]) or 0
+local paused, closed = sale[6] == '1', sale[7] == '1'
+local position, order_count, first_hold = tonumber(sale[8]) or 0, tonumber(sale[9]) or 0, tonumber(sale[10]) or 0
+-- When the order `first_hold` comes due, whatever its state is now; nil if there is no such order yet.
+local due = tonumber(sale[11])
+local epoch, forgotten = tonumber(sale[13]) or 0, sale[15]
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+-- Time never runs backwards in a sale, so that its holds come due in the order of their numbers.
+now = math.max(now, tonumber(sale[12]) or now)
+
+-- After a failover or a restart the end of the history may be missing; until somebody has compared it with the
+-- records (adopt.lua), nothing is decided here. A forgotten sale can't change any more, so it needs no home.
+local home = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+if terms and not forgotten and sale[14] ~= home then
+  return {0, now}
+end
+
+local limit, hold_millis, opens_at, closes_at
+local function read_terms()
+  local _, limit_per_buyer, hold_seconds, flags, opens, closes = unpack_bytes('<I4I4I4Bi8i8', terms)
+  limit, hold_millis = limit_per_buyer, hold_seconds * 1000
+  opens_at = flags % 2 == 1 and opens or nil
+  closes_at = flags >= 2 and closes or nil
+end
+if terms then read_terms() end
+
+local position_before, first_number = position, order_count
+-- What was decided, in pieces of the feed's entry.
+local pieces, piece_count = {}, 0
+local function decided(piece)
+  position = position + 1
+  piece_count = piece_count + 1
+  pieces[piece_count] = piece
+end
+
+-- What this batch has read or changed: number → packed order, buyer → packed entry; false is "does not exist".
+local orders, buyers = {}, {}
+local changed_orders, changed_order_count, order_is_changed = {}, 0, {}
+local changed_buyers, changed_buyer_count, buyer_is_changed = {}, 0, {}
+
+local function load_orders(numbers, count)
+  for from = 1, count, CHUNK do
+    local to = math.min(from + CHUNK - 1, count)
+    local found = call('HMGET', ORDERS, unpack(numbers, from, to))
+    for i = from, to do
+      orders[numbers[i]] = found[i - from + 1]
+    end
+  end
+end
+
+local function load_buyers(names, first, last)
+  for from = first, last, CHUNK do
+    local to = math.min(from + CHUNK - 1, last)
+    local found = call('HMGET', BUYERS, unpack(names, from, to))
+    for i = from, to do
+      buyers[names[i]] = found[i - from + 1]
+    end
+  end
+end
+
+local function set_order(number, packed)
+  orders[number] = packed
+  if not order_is_changed[number] then
+    order_is_changed[number] = true
+    changed_order_count = changed_order_count + 1
+    changed_orders[changed_order_count] = number
+  end
+end
+
+local function set_buyer(name, packed)
+  buyers[name] = packed
+  if not buyer_is_changed[name] then
+    buyer_is_changed[name] = true
+    changed_buyer_count = changed_buyer_count + 1
+    changed_buyers[changed_buyer_count] = name
+  end
+end
+
+local function buyer_entry(name)
+  if buyers[name] == nil then
+    buyers[name] = call('HGET', BUYERS, name)
+  end
+  return buyers[name]
+end
+
+-- The buyer's held and paid units change by `units`; the entry exists, because an order of the buyer does.
+local function add_owned(name, units)
+  local entry = buyer_entry(name)
+  set_buyer(name, pack('<I4', unpack_bytes('<I4', entry) + units) .. sub(entry, 5))
+end
+
+local function quantity_of(order) return (unpack_bytes('<I4', order, 34)) end
+local function created_at(order) return (unpack_bytes('<i8', order, 10)) end
+local function buyer_of(order) return sub(order, 39) end
+
+-- The counts at this moment, as codec.rs unpacks them.
+local function counts()
+  local flags = (paused and 1 or 0) + (closed and 2 or 0) + (forgotten and 4 or 0)
+  return pack('<I4I4I4I4BI4i8i8', total, available, held, paid, flags, epoch, position, due or -1)
+end
+
+local function is_closed() return closed or (closes_at ~= nil and now >= closes_at) end

@@ -1,0 +1,46 @@
+-- publish ('u', needs the packed terms), restock ('s', needs units and the most a sale may have), pause ('z'), resume ('w')
+-- and close ('l') the sale: the counts after it, or a number below 0.
+
+local function publish(packed_terms)
+  if not terms then
+    terms = packed_terms
+    read_terms()
+    total = unpack_bytes('<I4', terms)
+    available = total
+    decided('U' .. terms)
+  end
+  return counts()
+end
+
+local function restock(units, most)
+  if not terms then return UNKNOWN_SALE end
+  if is_closed() then return CLOSED end
+  if units > most - total then return TOO_MANY_UNITS end
+  if units > 0 then
+    total = total + units
+    available = available + units
+    decided(pack('<c1I4', 'S', units))
+  end
+  return counts()
+end
+
+local function set_paused(wanted)
+  if not terms then return UNKNOWN_SALE end
+  if is_closed() then return CLOSED end
+  if paused ~= wanted then
+    paused = wanted
+    decided(wanted and 'Z' or 'W')
+  end
+  return counts()
+end
+
+local closed_at
+local function close()
+  if not terms then return UNKNOWN_SALE end
+  if not closed then
+    closed = true
+    closed_at = now
+    decided('X')
+  end
+  return counts()
+end

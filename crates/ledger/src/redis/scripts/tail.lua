@@ -1,0 +1,90 @@
+-- Runs the commands, writes what came of them in few calls, and answers. The letters of the commands stand with their
+-- functions; what is decided is a letter and its parts, as codec.rs unpacks them.
+
+load_claims()
+load_asked()
+
+local reply = {1, now, '', '', position_before}
+local claims_seen, orders_seen, next_argument = 0, 0, ASKER_AT + asked_count
+local function argument()
+  next_argument = next_argument + 1
+  return ARGV[next_argument]
+end
+
+local function run(letter)
+  if letter == 'p' or letter == 'x' or letter == 'f' then
+    orders_seen = orders_seen + 1
+    if letter == 'p' then return confirm(orders_seen) end
+    if letter == 'x' then return cancel(orders_seen) end
+    return find_order(orders_seen)
+  end
+  if letter == 'o' then
+    local buyer = argument()
+    return orders_of(buyer, tonumber(argument()))
+  end
+  if letter == 'e' then return expire(tonumber(argument())) end
+  local answer
+  if letter == 'u' then
+    answer = publish(argument())
+  elseif letter == 's' then
+    local units = tonumber(argument())
+    answer = restock(units, tonumber(argument()))
+  elseif letter == 'z' or letter == 'w' then
+    answer = set_paused(letter == 'z')
+  elseif letter == 'l' then
+    answer = close()
+  end
+  judge_window()
+  return answer
+end
+
+local commands = ARGV[3]
+local CLAIM, RECALL = byte('c'), byte('r')
+for i = 1, #commands do
+  local letter = byte(commands, i)
+  if letter == CLAIM or letter == RECALL then
+    claims_seen = claims_seen + 1
+    reply[5 + i] = claim(claims_seen, letter == RECALL)
+  else
+    reply[5 + i] = run(char(letter))
+  end
+end
+
+if terms then
+  reply[3], reply[4] = terms, counts()
+end
+
+if total ~= available + held + paid or available < 0 or held < 0 or paid < 0 then
+  return redis.error_reply('INVARIANT units are not conserved')
+end
+
+-- Writes `changed` (the names or numbers of what changed) with the values of `packed` into the hash `key`.
+local function write(key, changed, count, packed)
+  for from = 1, count, CHUNK do
+    local pairs_of_chunk, length = {}, 0
+    for i = from, math.min(from + CHUNK - 1, count) do
+      pairs_of_chunk[length + 1] = changed[i]
+      pairs_of_chunk[length + 2] = packed[changed[i]]
+      length = length + 2
+    end
+    call('HSET', key, unpack(pairs_of_chunk, 1, length))
+  end
+end
+
+if position > position_before then
+  write(ORDERS, changed_orders, changed_order_count, orders)
+  write(BUYERS, changed_buyers, changed_buyer_count, buyers)
+  call('HSET', SALE, 'terms', terms, 'total', total, 'available', available, 'held', held, 'paid', paid,
+    'paused', paused and 1 or 0, 'closed', closed and 1 or 0, 'position', position, 'epoch', epoch,
+    'orders', order_count, 'first_hold', first_hold, 'due', due or '', 'clock', now, 'home', home)
+  if closed_at then
+    call('HSET', SALE, 'closed_at', closed_at)
+  end
+  -- The entry: first position, time, number of its first new order, then the decisions.
+  call('XADD', FEED, string.format('%.0f-0', position), 'n', ARGV[2],
+    'd', pack('<i8i8I4', position_before + 1, now, first_number) .. table.concat(pieces, '', 1, piece_count))
+elseif (due or '') ~= (tonumber(sale[11]) or '') then
+  -- Nothing was decided, but orders that need no more looking after were passed: no decision, so no entry.
+  call('HSET', SALE, 'first_hold', first_hold, 'due', due or '')
+end
+return reply
