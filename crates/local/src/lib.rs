@@ -1,16 +1,22 @@
 //! Real servers on this machine for tests, benchmarks and demonstrations: each listens on loopback only, keeps its
 //! data and logs in the folder it is given, and ends with the value that stands for it. Knows nothing of Penstock.
 
+mod cut_proxy;
 mod mariadb;
 mod nginx;
 mod ports;
 mod process;
 mod programs;
 mod redis;
+mod redis_cluster;
+mod sentinel;
 
+pub use cut_proxy::{Cut, CutProxy};
 pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
 pub use ports::{accepts, free_address};
 pub use process::{Process, command, output};
 pub use programs::{find, require};
 pub use redis::{RedisServer, RedisSettings};
+pub use redis_cluster::RedisCluster;
+pub use sentinel::RedisSentinel;

@@ -18,6 +18,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// The same when nobody waits for its work any more.
 const DROP_LIMIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(5);
+/// Where every look asks several servers.
+const SLOW_POLL: Duration = Duration::from_millis(25);
 /// How much of a log is shown when its process failed.
 const LOG_LINES: usize = 20;
 
@@ -158,6 +160,18 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Waits until several servers together are what they should be.
+pub(crate) fn wait_for(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while !ready() {
+        if started.elapsed() > limit {
+            bail!("{what} is not ready after {limit:?}");
+        }
+        thread::sleep(SLOW_POLL);
+    }
+    Ok(())
 }
 
 fn log_file(path: &Path) -> anyhow::Result<File> {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 
 use crate::{
     ports::free_address,
@@ -55,26 +55,50 @@ pub struct RedisServer {
     address: SocketAddr,
     password: Option<String>,
     server: PathBuf,
+    /// A further argument of the server, or nothing.
+    mode: &'static str,
     client: PathBuf,
     process: Option<Process>,
+    is_paused: bool,
 }
 
 impl RedisServer {
     /// On the data that `folder` already has, if it has any. A replica is ready when it follows its master.
     pub fn start(folder: &Path, settings: RedisSettings) -> anyhow::Result<Self> {
+        let mut redis = Self::start_from(folder, "", &configure(&settings)?, settings.password)?;
+        if settings.replica_of.is_some() {
+            redis.wait_until(|redis| redis.info("master_link_status").is_ok_and(|status| status == "up"))?;
+        }
+        Ok(redis)
+    }
+
+    /// A sentinel is a server that has no data.
+    pub(crate) fn start_sentinel(folder: &Path, configuration: &str) -> anyhow::Result<Self> {
+        Self::start_from(folder, "--sentinel", configuration, None)
+    }
+
+    fn start_from(
+        folder: &Path,
+        mode: &'static str,
+        configuration: &str,
+        password: Option<String>,
+    ) -> anyhow::Result<Self> {
         let server = require("redis-server", "redis-server")?;
         let client = require("redis-cli", "redis-tools")?;
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let folder = folder.canonicalize()?;
         let address = free_address()?;
-        let configuration = configure(&folder, address, &settings)?;
-        fs::write(folder.join("redis.conf"), configuration)?;
-        let password = settings.password;
-        let mut redis = Self { folder, address, password, server, client, process: None };
+        let place = format!(
+            "bind {}\nport {}\ndir {}\nlogfile {}\n",
+            address.ip(),
+            address.port(),
+            quoted(&folder),
+            quoted(&folder.join("redis.log")),
+        );
+        fs::write(folder.join("redis.conf"), place + configuration)?;
+        let mut redis =
+            Self { folder, address, password, server, mode, client, process: None, is_paused: false };
         redis.launch()?;
-        if settings.replica_of.is_some() {
-            redis.wait_until(|redis| redis.info("master_link_status").is_ok_and(|status| status == "up"))?;
-        }
         Ok(redis)
     }
 
@@ -82,7 +106,9 @@ impl RedisServer {
         let mut command = Command::new(&self.server);
         // The server itself writes to this file what it was told later, as whom it follows after a failover.
         command.arg(self.folder.join("redis.conf"));
+        command.args(Some(self.mode).filter(|mode| !mode.is_empty()));
         self.process = Some(Process::start("Redis", command, &self.folder.join("redis.log"))?);
+        self.is_paused = false;
         // It accepts connections before it has read its data, but answers none.
         self.wait_until(|redis| redis.cli(&["PING"]).is_ok_and(|answer| answer == "PONG"))
     }
@@ -112,8 +138,14 @@ impl RedisServer {
         self.process.is_some()
     }
 
+    /// Whether a question to it can be answered: it runs and is not paused.
+    pub(crate) fn answers(&self) -> bool {
+        self.is_running() && !self.is_paused
+    }
+
     /// Asks the server by `redis-cli`; an error that it answers is an error here. Several values come as lines.
     pub fn cli(&self, question: &[&str]) -> anyhow::Result<String> {
+        ensure!(!self.is_paused, "Redis is paused");
         let mut command = Command::new(&self.client);
         command.arg("-e").arg("-h").arg(self.address.ip().to_string());
         command.arg("-p").arg(self.address.port().to_string());
@@ -151,24 +183,21 @@ impl RedisServer {
 
     /// It answers nobody, but its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
-        self.process.as_mut().context("Redis does not run")?.pause()
+        self.process.as_mut().context("Redis does not run")?.pause()?;
+        self.is_paused = true;
+        Ok(())
     }
 
     /// Goes on after `pause`.
     pub fn resume(&mut self) -> anyhow::Result<()> {
-        self.process.as_mut().context("Redis does not run")?.resume()
+        self.process.as_mut().context("Redis does not run")?.resume()?;
+        self.is_paused = false;
+        Ok(())
     }
 }
 
-fn configure(folder: &Path, address: SocketAddr, settings: &RedisSettings) -> anyhow::Result<String> {
-    if !["always", "everysec", "no"].contains(&settings.appendfsync) {
-        bail!("appendfsync is always, everysec or no, not {}", settings.appendfsync);
-    }
+fn configure(settings: &RedisSettings) -> anyhow::Result<String> {
     let mut lines = vec![
-        format!("bind {}", address.ip()),
-        format!("port {}", address.port()),
-        format!("dir {}", quoted(folder)),
-        format!("logfile {}", quoted(&folder.join("redis.log"))),
         "save \"\"".to_owned(),
         format!("appendonly {}", if settings.appendonly { "yes" } else { "no" }),
         format!("appendfsync {}", settings.appendfsync),
