@@ -1,0 +1,146 @@
+//! The way to Redis when masters die and slots move: the next call finds the new one without help.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use penstock_ledger::redis::{Heard, Link, LinkError, RedisMode, RedisOptions, Script};
+use penstock_local::{RedisCluster, RedisSentinel};
+use redis::{Value, cmd, pipe};
+
+const KEY: &str = "{sale}:sale";
+
+fn texts(addresses: Vec<SocketAddr>) -> Vec<String> {
+    addresses.iter().map(SocketAddr::to_string).collect()
+}
+
+fn options(mode: RedisMode) -> RedisOptions {
+    RedisOptions { mode, wait_replicas: 1, wait_milliseconds: 400, ..RedisOptions::default() }
+}
+
+fn sentinel_options(sentinels: &RedisSentinel) -> RedisOptions {
+    let (addresses, master) = (texts(sentinels.addresses()), sentinels.master_name().into());
+    options(RedisMode::Sentinel { addresses, master })
+}
+
+fn cluster_options(cluster: &RedisCluster) -> RedisOptions {
+    options(RedisMode::Cluster { addresses: texts(cluster.addresses()) })
+}
+
+/// Counts up until it works, and says what the count is then. A call that failed may have counted.
+async fn count_up(link: &Link, key: &str, confirm: bool) -> i64 {
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut pipeline = pipe();
+        pipeline.cmd("INCR").arg(key);
+        match link.run(key, pipeline, confirm).await {
+            Ok(values) => match values[..] {
+                [Value::Int(count)] => return count,
+                _ => panic!("{values:?}"),
+            },
+            Err(error) => assert!(Instant::now() < limit, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn after_the_sentinels_chose_a_new_master_it_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sentinels = RedisSentinel::start(folder.path(), 2).unwrap();
+    let link = Link::connect(sentinel_options(&sentinels)).await.unwrap();
+    link.check_durability().await.unwrap();
+    let mut following = link.follow(&["news"]);
+    assert_eq!(following.next().await, Heard::Joined);
+    assert_eq!(count_up(&link, KEY, true).await, 1);
+    let former = sentinels.master().unwrap();
+    sentinels.server(former).unwrap().kill().unwrap();
+    let failed = link.call::<i64>(KEY, cmd("INCR").arg(KEY).clone()).await.unwrap_err();
+    assert!(matches!(failed, LinkError::Unreachable { .. } | LinkError::Lost { .. }), "{failed:?}");
+    sentinels.wait_for_failover(former).unwrap();
+    assert!(count_up(&link, KEY, true).await >= 2);
+    assert_eq!(following.next().await, Heard::Joined);
+    link.call::<i64>(KEY, cmd("PUBLISH").arg("news").arg("x").clone()).await.unwrap();
+    assert_eq!(following.next().await, Heard::Message(("news".into(), b"x".to_vec())));
+}
+
+#[tokio::test]
+async fn each_key_goes_to_its_master_and_a_dead_master_stops_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = RedisCluster::start(folder.path(), 3, 3).unwrap();
+    let link = Link::connect(cluster_options(&cluster)).await.unwrap();
+    link.check_durability().await.unwrap();
+    let script = Script::new("return redis.call('INCR', KEYS[1])");
+    link.learn(&script);
+    let keys: Vec<String> = (0..30).map(|number| format!("{{sale{number}}}:sale")).collect();
+    let masters: Vec<usize> = keys.iter().map(|key| cluster.master_of(key).unwrap()).collect();
+    for key in &keys {
+        assert_eq!(link.call::<i64>(key, script.call().arg(1).arg(key).clone()).await.unwrap(), 1);
+    }
+    let former = masters[0];
+    cluster.node(former).unwrap().kill().unwrap();
+    for (key, _) in keys.iter().zip(&masters).filter(|(_, master)| **master != former) {
+        assert_eq!(count_up(&link, key, true).await, 2, "{key}");
+    }
+    cluster.wait_for_failover(&keys[0], former).unwrap();
+    // The new master has no replica, so nothing it writes is confirmed.
+    for (key, _) in keys.iter().zip(&masters).filter(|(_, master)| **master == former) {
+        assert_eq!(count_up(&link, key, false).await, 2, "{key}");
+        let unconfirmed = {
+            let mut pipeline = pipe();
+            pipeline.cmd("INCR").arg(key);
+            link.run(key, pipeline, true).await.unwrap_err()
+        };
+        assert_eq!(unconfirmed, LinkError::Unconfirmed { confirmed: 0, wanted: 1 });
+    }
+    cluster.node(former).unwrap().restart().unwrap();
+    count_up(&link, &keys[0], true).await;
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_is_followed_on_its_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
+    let options = RedisOptions { wait_replicas: 0, ..cluster_options(&cluster) };
+    let link = Link::connect(options).await.unwrap();
+    let (old, new) = ("{sale}:old", "{sale}:new");
+    assert_eq!(count_up(&link, old, false).await, 1);
+    let from = cluster.master_of(old).unwrap();
+    let to = (from + 1) % 3;
+    let slot = cluster.nodes()[0].cli(&["CLUSTER", "KEYSLOT", old]).unwrap();
+    let id = |node: usize| cluster.nodes()[node].cli(&["CLUSTER", "MYID"]).unwrap();
+    cluster.nodes()[to].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).unwrap();
+    cluster.nodes()[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).unwrap();
+    // What is still there is answered there, what is not is asked for at the other.
+    assert_eq!(count_up(&link, old, false).await, 2);
+    assert_eq!(count_up(&link, new, false).await, 1);
+    let port = cluster.nodes()[to].address().port().to_string();
+    cluster.nodes()[from].cli(&["MIGRATE", "127.0.0.1", &port, old, "0", "5000"]).unwrap();
+    assert_eq!(count_up(&link, old, false).await, 3);
+    for node in [to, from, (from + 2) % 3] {
+        cluster.nodes()[node].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]).unwrap();
+    }
+    assert_eq!((count_up(&link, old, false).await, count_up(&link, new, false).await), (4, 2));
+}
+
+#[tokio::test]
+async fn a_follower_in_a_cluster_goes_to_another_server_when_his_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = RedisCluster::start(folder.path(), 3, 3).unwrap();
+    let link = Link::connect(cluster_options(&cluster)).await.unwrap();
+    let mut following = link.follow(&["news"]);
+    assert_eq!(following.next().await, Heard::Joined);
+    let listened = (0..6).find(|node| {
+        let channels = cluster.nodes()[*node].cli(&["PUBSUB", "CHANNELS"]);
+        channels.is_ok_and(|channels| channels.contains("news"))
+    });
+    let listened = listened.unwrap();
+    cluster.node(listened).unwrap().kill().unwrap();
+    assert_eq!(following.next().await, Heard::Joined);
+    let other = (0..6).find(|node| *node != listened).unwrap();
+    // A message crosses the cluster once its nodes have noticed who is gone.
+    cluster.nodes()[other].cli(&["PUBLISH", "news", "x"]).unwrap();
+    assert_eq!(following.next().await, Heard::Message(("news".into(), b"x".to_vec())));
+}
