@@ -11,7 +11,9 @@ use utoipa::ToSchema;
 
 use crate::{
     app::{Admin, App},
+    following,
     json::{Complaints, Json, PathId},
+    neighbours::Change,
     problem::{Code, Problem},
     wire::{ItemView, MoneyView},
 };
@@ -100,6 +102,8 @@ pub(crate) async fn create_item(
         created_at: app.now(),
     };
     app.records.create_item(&item).await?;
+    app.catalogue.item_changed(item.id).await;
+    app.options.neighbours.tell(Change::Item(item.id)).await;
     Ok((StatusCode::CREATED, axum::Json(ItemView::from(&item))))
 }
 
@@ -115,6 +119,7 @@ pub(crate) async fn change_item(
     PathId(id): PathId<ItemId>,
     Json(change): Json<ItemChange>,
 ) -> Result<axum::Json<ItemView>, Problem> {
+    // From the records: what changes has to be what is there.
     let mut item = app.records.item(id).await?.ok_or(Code::ItemNotFound)?;
     let mut complaints = Complaints::default();
     item.title = change.title.map_or(item.title, |title| title.trim().to_owned());
@@ -129,6 +134,10 @@ pub(crate) async fn change_item(
     if !app.records.update_item(&item).await? {
         return Err(Code::ItemNotFound.into());
     }
-    app.storefront.item_changed(&item);
+    if following::refresh_item(&app, id).await.is_err() {
+        // It is stored, but can't be read again: what was written is as good, unless somebody else writes too.
+        app.storefront.item_changed(&item);
+    }
+    app.options.neighbours.tell(Change::Item(id)).await;
     Ok(axum::Json(ItemView::from(&item)))
 }

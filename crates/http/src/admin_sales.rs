@@ -22,9 +22,11 @@ use crate::{
     entry::APPLICATION_JSON,
     gate::{GateFigures, rooms},
     json::{Complaints, Json, PageQuery, PathId, Query},
+    neighbours::Change,
     orders::page_response,
     problem::{Code, Problem},
     sales,
+    storefront::Shelf,
     wire::{MoneyView, Page, RenderedSale, Rfc3339, SaleView, parse_time},
 };
 
@@ -197,21 +199,30 @@ pub(crate) async fn publish_sale(
     _admin: Admin,
     PathId(id): PathId<SaleId>,
 ) -> Result<Response, Problem> {
+    // From the records: it may have been drafted on another node a moment ago.
     let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
-    let item: Item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
-    // The details first: when the ledger tells of the sale, there has to be something to show. The records'
-    // mark comes last; if they fail here, publishing again sets it.
-    let shelf = app.storefront.put(row.clone(), item);
+    // The details first: when the ledger tells of the sale, there has to be something to show, on every node. The
+    // records' mark comes last; if they fail here, publishing again sets it.
+    let shelf = put_up(&app, &row).await?;
     // The hash of the draw's seed has to be known before anybody takes a ticket.
     rooms::open(&app, &shelf).await.map_err(|error| {
         tracing::error!(%error, sale = %id, "the waiting room can't be opened");
         Problem::with_detail(Code::Unavailable, "The waiting room can't be opened at the moment.")
     })?;
     app.ledger.publish(row.terms()).await?;
+    app.options.neighbours.tell(Change::Sale(id)).await;
     if !app.records.mark_published(id, app.now()).await? {
         return Err(Code::SaleNotFound.into());
     }
     respond(&app, id).await
+}
+
+/// Shows the sale here, and puts it where the other nodes find it.
+async fn put_up(app: &App, row: &SaleRow) -> Result<Arc<Shelf>, Problem> {
+    let _turn = app.refreshing.lock().await;
+    let item: Item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
+    app.catalogue.preload(row, &item).await;
+    Ok(app.storefront.put(row.clone(), item))
 }
 
 /// Asks the ledger to change a published sale.

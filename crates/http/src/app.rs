@@ -7,9 +7,10 @@ use penstock_domain::Timestamp;
 use penstock_gate::{AddressKey, KeyedLimit};
 use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::{
+    catalogue::Catalogue,
     gate::Gate,
     identity::{Caller, Identity, InvalidJwtKey},
     lane::Refusals,
@@ -24,6 +25,10 @@ pub(crate) struct App {
     pub(crate) storefront: Arc<Storefront>,
     pub(crate) ledger: Ledger,
     pub(crate) records: Records,
+    /// For those who only look.
+    pub(crate) catalogue: Catalogue,
+    /// Held while something is read again and shown.
+    pub(crate) refreshing: Mutex<()>,
     pub(crate) identity: Identity,
     pub(crate) passwords: Passwords,
     pub(crate) otp_by_address: KeyedLimit<AddressKey>,
@@ -56,7 +61,13 @@ impl App {
             stopping,
             storefront,
             ledger,
+            catalogue: Catalogue::new(
+                records.clone(),
+                Arc::clone(&options.shared_cache),
+                options.clock.clone(),
+            ),
             records,
+            refreshing: Mutex::default(),
             identity: Identity::new(&options)?,
             passwords: Passwords::new(&options),
             otp_by_address: KeyedLimit::new(options.otp_by_address),
@@ -72,6 +83,11 @@ impl App {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.options.clock)()
+    }
+
+    /// Sessions that began before this moment are over, whatever became of them.
+    pub(crate) fn session_horizon(&self) -> Timestamp {
+        self.now().plus_millis(-i64::from(self.options.session_seconds) * 1000)
     }
 
     /// What to say of a sale that is not on the storefront: before recovery is done it may still come.

@@ -1,6 +1,6 @@
 //! Whether the process lives, and whether it can sell.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -48,6 +48,13 @@ pub(crate) struct Readiness {
     /// `ready` or `unavailable`. Orders are accepted without them.
     #[schema(value_type = String, example = "ready")]
     records: &'static str,
+    /// What this node of a cluster is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// How the other parts of a cluster are: `ready`, or what is wrong. Orders are accepted without them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = std::collections::HashMap<String, String>)]
+    parts: BTreeMap<&'static str, String>,
     #[serde(flatten)]
     #[schema(ignore)]
     problem: Option<Problem>,
@@ -85,11 +92,14 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let trouble = ledger.clone().or(storefront.clone());
     let is_ready = trouble.is_none();
     let ready = || "ready".to_owned();
+    let parts = app.options.parts.iter();
     let readiness = Readiness {
         status: if is_ready { "ready" } else { "not ready" },
         ledger: ledger.unwrap_or_else(ready),
         storefront: storefront.unwrap_or_else(ready),
         records,
+        node: Some(app.options.node.clone()).filter(|node| !node.is_empty()),
+        parts: parts.map(|part| (part.name(), part.trouble().unwrap_or_else(ready))).collect(),
         problem: trouble.map(|detail| Problem {
             r#type: format!("{}{}", app.options.problem_type_base, Code::Unavailable.as_str()),
             title: "It can't sell at the moment",

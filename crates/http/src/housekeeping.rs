@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::stream::BoxStream;
 use penstock_domain::{ChallengeKind, SaleState};
 use penstock_ledger::{Turn, take_turn};
 use penstock_records::RecordsError;
@@ -17,8 +18,9 @@ use tokio::{
 
 use crate::{
     app::App,
+    following::{self, Overdue},
     gate::rooms::{self, Complaints},
-    identity::SessionId,
+    neighbours::Change,
     storefront::Shelf,
 };
 
@@ -28,35 +30,36 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 
-/// Loads the ended sessions, the details of the published sales, and their waiting rooms.
-pub(crate) async fn load(app: &Arc<App>) -> Result<(), RecordsError> {
-    let now = app.now();
-    let revocations = &app.identity.revocations;
-    for (session, expires_at) in app.records.revoked_sessions(now).await? {
-        if let Some(session) = SessionId::from_text(&session)
-            && revocations.revoke_session(session, expires_at, now).is_err()
-        {
-            tracing::error!("there are more ended sessions than can be held; the rest count as running");
-            break;
+/// What the node has begun to follow when it starts to serve.
+pub(crate) struct Begun {
+    changes: BoxStream<'static, Change>,
+    overdue: Overdue,
+}
+
+/// Loads the ended sessions, the details of the published sales, and their waiting rooms. Where nodes share a cache, a
+/// node can start without the records: it shows what the cache has, and knows nobody by a session until they are back.
+pub(crate) async fn load(app: &Arc<App>) -> Result<Begun, RecordsError> {
+    // First of all, so that nothing is missed that changes meanwhile.
+    let changes = app.options.neighbours.changes();
+    let overdue = match following::load(app).await {
+        Ok(()) => Overdue::default(),
+        Err(error @ RecordsError::Unavailable(_)) if app.catalogue.is_shared() => {
+            tracing::error!(%error, "starting without the records: sessions are not accepted until they are back");
+            app.identity.revocations.are_unknown();
+            Overdue::everything()
         }
-    }
-    let horizon = now.plus_millis(-i64::from(app.options.session_seconds) * 1000);
-    for (account, since) in app.records.accounts_with_revocations(horizon).await? {
-        if revocations.revoke_account(account, since, horizon).is_err() {
-            tracing::error!(
-                "there are more changed passwords than can be held; old sessions of the rest count"
-            );
-            break;
-        }
-    }
-    app.storefront.load(&app.records).await?;
+        Err(error) => return Err(error),
+    };
     rooms::open_missing(app, &Complaints::default()).await;
-    Ok(())
+    Ok(Begun { changes, overdue })
 }
 
 /// Everything that goes on beside serving; returns when the server stops and all of it has come to its end.
-pub(crate) async fn run(app: Arc<App>, stop: watch::Receiver<bool>) {
+pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>) {
+    let Begun { changes, overdue } = begun;
     tokio::join!(
+        following::run(Arc::clone(&app), changes, overdue, stop.clone()),
+        following::compare(Arc::clone(&app), stop.clone()),
         complete(Arc::clone(&app), stop.clone()),
         take_up_secrets(Arc::clone(&app), stop.clone()),
         paint(Arc::clone(&app), stop.clone()),
@@ -138,8 +141,11 @@ async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => {}
         }
-        if let Err(error) = app.storefront.complete(&app.records).await {
-            tracing::warn!(%error, "housekeeping has to wait");
+        if !app.storefront.incomplete().is_empty() {
+            let _turn = app.refreshing.lock().await;
+            if let Err(error) = app.storefront.complete(&app.catalogue).await {
+                tracing::warn!(%error, "housekeeping has to wait");
+            }
         }
         rooms::open_missing(&app, &complaints).await;
     }

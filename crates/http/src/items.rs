@@ -22,11 +22,11 @@ pub(crate) async fn list_items(
     Query(page): Query<PageQuery>,
 ) -> Result<Json<Page<ItemView>>, Problem> {
     let limit = page.limit()?;
-    let mut items = app.records.items(page.after()?, limit + 1).await?;
+    let items = app.catalogue.items(page.after()?, limit + 1).await?;
     let has_more = items.len() > limit as usize;
-    items.truncate(limit as usize);
-    let next = items.last().filter(|_| has_more).map(|item| item.id.to_string());
-    Ok(Json(Page { data: items.iter().map(ItemView::from).collect(), next }))
+    let data: Vec<ItemView> = items.iter().take(limit as usize).map(ItemView::from).collect();
+    let next = items.iter().take(limit as usize).next_back().filter(|_| has_more);
+    Ok(Json(Page { data, next: next.map(|item| item.id.to_string()) }))
 }
 
 /// An item
@@ -36,6 +36,6 @@ pub(crate) async fn get_item(
     State(app): State<Arc<App>>,
     PathId(id): PathId<ItemId>,
 ) -> Result<Json<ItemView>, Problem> {
-    let item = app.records.item(id).await?.ok_or(Code::ItemNotFound)?;
-    Ok(Json(ItemView::from(&item)))
+    let item = app.catalogue.item(id).await?.ok_or(Code::ItemNotFound)?;
+    Ok(Json(ItemView::from(&*item)))
 }

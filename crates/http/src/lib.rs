@@ -10,9 +10,11 @@ mod admin_orders;
 mod admin_sales;
 mod app;
 mod arriving;
+mod catalogue;
 mod challenges;
 mod connection;
 mod entry;
+mod following;
 mod gate;
 mod health;
 mod housekeeping;
@@ -20,13 +22,16 @@ mod identity;
 mod items;
 mod json;
 mod lane;
+mod local_cache;
 mod me;
 mod metrics;
+mod neighbours;
 mod openapi;
 mod options;
 mod orders;
 mod otp;
 mod pages;
+mod parts;
 mod passes;
 mod passwords;
 mod peer;
@@ -39,19 +44,26 @@ mod sales;
 mod secrets;
 mod server;
 mod sessions;
+mod shared_cache;
 mod storefront;
 mod tally;
 mod tickets;
 mod wire;
 
 pub use accounts::{InvalidAccount, new_account, parse_phone};
-pub use gate::{GateOptions, Rate, RoomStore, RoomsInMemory};
+pub use gate::{
+    Applicant, Door, DoorOptions, DoorRefusal, Doors, GateOptions, PassFigures, Rate, RoomStore,
+    RoomsInMemory,
+};
 pub use identity::InvalidJwtKey;
+pub use neighbours::{Alone, Change, Neighbours};
 pub use openapi::openapi;
 pub use options::{
     CodeSender, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SendFailed, SettlementView,
 };
+pub use parts::{Figure, FigureValue, Part};
 pub use problem::Code;
 pub use secrets::Secrets;
 pub use server::{Server, StartError};
+pub use shared_cache::{CacheAway, Kept, NoSharedCache, SharedCache};
 pub use storefront::Storefront;

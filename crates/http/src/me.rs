@@ -12,6 +12,7 @@ use crate::{
     app::{Admin, App},
     identity::Caller,
     json::{Complaints, Json},
+    neighbours::Change,
     problem::{Code, Problem},
     wire::AccountView,
 };
@@ -76,7 +77,8 @@ pub(crate) async fn change_password(
     let hash = app.passwords.turn().await?.hash(request.new_password).await?;
     let now = app.now();
     app.records.set_password(account.id, &hash, now).await?;
-    let horizon = now.plus_millis(-i64::from(app.options.session_seconds) * 1000);
-    app.identity.revocations.revoke_account(account.id, now, horizon).map_err(|_| Code::Busy)?;
+    let revocations = &app.identity.revocations;
+    revocations.revoke_account(account.id, now, app.session_horizon()).map_err(|_| Code::Busy)?;
+    app.options.neighbours.tell(Change::SessionsEnded { account: account.id, since: now }).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -18,6 +18,7 @@ use prometheus_client::{
 use crate::{
     app::App,
     gate::{GateFigures, Reason},
+    parts::FigureValue,
     problem::{Code, Problem},
     tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
@@ -50,6 +51,8 @@ impl Collector for Figures {
         self.ledger(&mut encoder)?;
         self.gate(&mut encoder)?;
         self.settlement(&mut encoder)?;
+        self.catalogue(&mut encoder)?;
+        self.parts(&mut encoder)?;
         let started_seconds = self.0.started_at.as_millis() as f64 / 1000.0;
         let help = "When the server started, in seconds since 1970";
         gauge(&mut encoder, "process_start_time_seconds", help, &started_seconds)
@@ -188,6 +191,55 @@ impl Figures {
         let help = "Decisions put aside because they could not be settled";
         counter(encoder, "penstock_settlement_dead_letters", help, view.dead_letters)?;
         counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
+    }
+}
+
+impl Figures {
+    fn catalogue(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let stats = &self.0.catalogue.stats;
+        let help = "Look-ups of items and sales by the level that was asked and what came of it: this node's memory, \
+             the cache that nodes share, the records";
+        let mut family =
+            encoder.encode_descriptor("penstock_catalogue_lookups", help, None, MetricType::Counter)?;
+        for (level, outcome, count) in [
+            ("local", "hit", &stats.local_hits),
+            ("local", "miss", &stats.local_misses),
+            ("shared", "hit", &stats.shared_hits),
+            ("shared", "miss", &stats.shared_misses),
+            ("shared", "failure", &stats.shared_failures),
+            ("records", "load", &stats.records_loads),
+            ("records", "failure", &stats.records_failures),
+        ] {
+            let labels = [("level", level), ("outcome", outcome)];
+            let count = count.load(Relaxed);
+            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+        }
+        Ok(())
+    }
+
+    fn parts(&self, encoder: &mut DescriptorEncoder) -> Written {
+        let options = &self.0.options;
+        if !options.node.is_empty() {
+            let help = "Always 1; what this node is called";
+            let mut family = encoder.encode_descriptor("penstock_node", help, None, MetricType::Gauge)?;
+            family.encode_family(&[("node", options.node.as_str())])?.encode_gauge(&1_u64)?;
+        }
+        if options.parts.is_empty() {
+            return Ok(());
+        }
+        let help = "1 if the part of the cluster works; `/readyz` says what is wrong";
+        let mut family = encoder.encode_descriptor("penstock_part_ready", help, None, MetricType::Gauge)?;
+        for part in &options.parts {
+            let is_ready = u64::from(part.trouble().is_none());
+            family.encode_family(&[("part", part.name())])?.encode_gauge(&is_ready)?;
+        }
+        for figure in options.parts.iter().flat_map(|part| part.figures()) {
+            match figure.value {
+                FigureValue::Gauge(value) => gauge(encoder, figure.name, figure.help, &value)?,
+                FigureValue::Counter(value) => counter(encoder, figure.name, figure.help, value)?,
+            }
+        }
+        Ok(())
     }
 }
 

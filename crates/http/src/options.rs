@@ -8,7 +8,13 @@ use penstock_gate::LimitOptions;
 use penstock_ledger::Clock;
 use tokio::sync::watch;
 
-use crate::{gate::GateOptions, secrets::Secrets};
+use crate::{
+    gate::GateOptions,
+    neighbours::{Alone, Neighbours},
+    parts::Part,
+    secrets::Secrets,
+    shared_cache::{NoSharedCache, SharedCache},
+};
 
 const DAY_SECONDS: u32 = 24 * 3600;
 
@@ -60,6 +66,14 @@ pub struct Options {
     pub gate: GateOptions,
     /// How settlement is getting on, for the metrics.
     pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
+    /// What this node is called; empty for a shop of one.
+    pub node: String,
+    /// The other nodes.
+    pub neighbours: Arc<dyn Neighbours>,
+    /// What the nodes keep together of items and sales.
+    pub shared_cache: Arc<dyn SharedCache>,
+    /// What else `/readyz` and `/metrics` show.
+    pub parts: Vec<Arc<dyn Part>>,
 }
 
 impl Options {
@@ -90,6 +104,10 @@ impl Options {
             problem_type_base: "/errors/".to_owned(),
             gate: GateOptions::default(),
             settlement: Arc::new(SettlementView::default),
+            node: String::new(),
+            neighbours: Arc::new(Alone),
+            shared_cache: Arc::new(NoSharedCache),
+            parts: Vec::new(),
         }
     }
 }

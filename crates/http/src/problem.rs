@@ -1,6 +1,6 @@
 //! The one place that maps errors to HTTP. Every refusal has a stable code, a status, a title and a page.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use axum::response::{IntoResponse, Response};
 use hyper::{
@@ -324,6 +324,19 @@ impl<R: Refusal> From<LedgerError<R>> for Problem {
 
 impl From<RecordsError> for Problem {
     fn from(error: RecordsError) -> Self {
+        Self::from(&error)
+    }
+}
+
+/// Of a question that many have waited for.
+impl From<Arc<RecordsError>> for Problem {
+    fn from(error: Arc<RecordsError>) -> Self {
+        Self::from(&*error)
+    }
+}
+
+impl From<&RecordsError> for Problem {
+    fn from(error: &RecordsError) -> Self {
         match error {
             RecordsError::Unavailable(reason) => {
                 tracing::warn!(reason, "the records are unavailable");

@@ -79,7 +79,7 @@ async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {
     }
 }
 
-/// A sale as the records have it.
+/// A sale as the records have it: a merchant has to see what is there.
 pub(crate) async fn draft(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
     let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
     let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;

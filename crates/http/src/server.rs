@@ -77,7 +77,7 @@ impl Server {
         let (stopping, stop) = watch::channel(false);
         let app = App::new(options, workers, storefront, ledger, records, stop.clone());
         let app = Arc::new(app.map_err(StartError::JwtKey)?);
-        housekeeping::load(&app).await?;
+        let begun = housekeeping::load(&app).await?;
         let (address, listeners) = listen(&app.options, workers)
             .map_err(|error| StartError::Listen { address: app.options.listen, error })?;
         let router = routes::router(Arc::clone(&app));
@@ -95,7 +95,7 @@ impl Server {
             };
             finished.push(worker.start(listener).map_err(StartError::Worker)?);
         }
-        let housekeeping = tokio::spawn(housekeeping::run(app, stop));
+        let housekeeping = tokio::spawn(housekeeping::run(app, begun, stop));
         Ok(Self { address, stopping, workers: finished, housekeeping })
     }
 

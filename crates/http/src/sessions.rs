@@ -17,6 +17,7 @@ use crate::{
     app::App,
     identity::{Caller, SESSION_COOKIE},
     json::Json,
+    neighbours::Change,
     passwords::MAX_PASSWORD_BYTES,
     peer::Peer,
     phone,
@@ -84,6 +85,8 @@ pub(crate) async fn delete_session(State(app): State<Arc<App>>, caller: Caller) 
         .revocations
         .revoke_session(session.id, session.expires_at, app.now())
         .map_err(|_| Code::Busy)?;
+    let ended = Change::SessionEnded { session: session.id.to_text(), expires_at: session.expires_at };
+    app.options.neighbours.tell(ended).await;
     let cookie = cookie(&app, "", 0)?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }

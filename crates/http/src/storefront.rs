@@ -7,6 +7,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::{StreamExt as _, stream};
 use hashbrown::HashMap;
 use penstock_domain::{ItemId, SaleId, SaleState, SaleStatus, Timestamp};
 use penstock_gate::{DrawView, Latch};
@@ -14,12 +15,15 @@ use penstock_ledger::{Listener, SaleNews};
 use penstock_records::{Item, Records, RecordsError, SaleRow};
 
 use crate::{
+    catalogue::Catalogue,
     gate::SaleGate,
     wire::{OrderTemplate, RenderedSale},
 };
 
 /// How many sales are read from the records at a time.
 const LOAD_PAGE: u32 = 500;
+/// How many single sales are loaded at the same time.
+const LOADS_AT_ONCE: usize = 16;
 
 /// What the records know of a sale.
 pub(crate) struct Details {
@@ -209,10 +213,11 @@ impl Storefront {
         shelf
     }
 
-    /// Shows the changed item wherever it is on sale.
+    /// Shows the item as it is now wherever it is on sale.
     pub(crate) fn item_changed(&self, item: &Item) {
+        let is_behind = |details: &Arc<Details>| details.item.id == item.id && details.item != *item;
         for shelf in self.shelves.load().by_id.values() {
-            if let Some(details) = shelf.details().filter(|details| details.item.id == item.id) {
+            if let Some(details) = shelf.details().filter(is_behind) {
                 shelf.put_details(Details::new(details.row.clone(), item.clone()));
             }
         }
@@ -239,12 +244,24 @@ impl Storefront {
         }
     }
 
-    /// Loads what is still missing, for example of a sale whose publishing was cut off half way.
-    pub(crate) async fn complete(&self, records: &Records) -> Result<(), RecordsError> {
-        for sale in self.incomplete() {
-            if let Some(row) = records.sale(sale).await? {
-                self.load_one(records, row, &mut HashMap::new()).await?;
-            }
+    /// Loads what is still missing, for example of a sale that another node has published. What is not to be had holds
+    /// up nothing else.
+    pub(crate) async fn complete(&self, catalogue: &Catalogue) -> Result<(), Arc<RecordsError>> {
+        let loads = self.incomplete().into_iter().map(|sale| self.load_from(catalogue, sale));
+        let loads: Vec<_> = stream::iter(loads).buffer_unordered(LOADS_AT_ONCE).collect().await;
+        loads.into_iter().collect()
+    }
+
+    /// Puts up a sale as the catalogue has it.
+    pub(crate) async fn load_from(
+        &self,
+        catalogue: &Catalogue,
+        sale: SaleId,
+    ) -> Result<(), Arc<RecordsError>> {
+        if let Some(row) = catalogue.sale(sale).await?
+            && let Some(item) = catalogue.item(row.item_id).await?
+        {
+            self.put(SaleRow::clone(&row), Item::clone(&item));
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
 use penstock_http::{
-    GateOptions, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, Rate, Secrets, SettlementView,
+    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, OneTimeCodeOptions, Options, Rate, Secrets,
+    SettlementView,
 };
 use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions};
 use penstock_settle::{SettleOptions, SettleStats};
@@ -62,6 +63,10 @@ pub(crate) fn http(
         problem_type_base: http.problem_type_base.clone(),
         gate: gate(config),
         settlement: Arc::new(SettlementView::default),
+        node: String::new(),
+        neighbours: Arc::new(Alone),
+        shared_cache: Arc::new(NoSharedCache),
+        parts: Vec::new(),
         clock,
     })
 }
@@ -97,6 +102,7 @@ fn gate(config: &Config) -> GateOptions {
         max_passes: gate.max_passes,
         turn_seconds: gate.turn_seconds,
         admissions_per_second: gate.admissions_per_second,
+        doors: None,
         room_store: Arc::new(RoomFiles::new(&config.data)),
         by_buyer: limit(limits.by_buyer_burst, each(limits.by_buyer_per_second)),
         by_address: limit(limits.by_address_burst, each(limits.by_address_per_second)),

@@ -18,6 +18,7 @@ use subtle::ConstantTimeEq;
 pub use self::jwt::InvalidJwtKey;
 use self::{
     jwt::JwtVerifier,
+    revocations::Ended,
     session::{Session, SessionSigner},
 };
 pub(crate) use self::{
@@ -114,7 +115,7 @@ impl Identity {
             return self.bearer(authorization.as_bytes(), now);
         }
         let token = cookie(headers, SESSION_COOKIE).ok_or(Code::Unauthorized)?;
-        let session = self.verify_session(token, now).ok_or(Code::Unauthorized)?;
+        let session = self.verify_session(token, now)?;
         if !method.is_safe() && origin::is_cross_site(headers) {
             return Err(Problem::with_detail(
                 Code::CrossSite,
@@ -127,25 +128,33 @@ impl Identity {
     /// Who the `Authorization` header names.
     pub(crate) fn bearer(&self, authorization: &[u8], now: Timestamp) -> Result<Caller, Problem> {
         let token = bearer(authorization).ok_or(Code::Unauthorized)?;
-        self.verify(token, now).ok_or(Code::Unauthorized.into())
+        self.verify(token, now)
     }
 
-    fn verify(&self, token: &str, now: Timestamp) -> Option<Caller> {
+    fn verify(&self, token: &str, now: Timestamp) -> Result<Caller, Problem> {
         if let Some(admin_token) = &self.admin_token
             && bool::from(admin_token.as_bytes().ct_eq(token.as_bytes()))
         {
-            return Some(Caller::Operator);
+            return Ok(Caller::Operator);
         }
         if token.starts_with(session::PREFIX) {
             return self.verify_session(token, now).map(Caller::Account);
         }
-        self.jwt.as_ref()?.verify(token, now).map(Caller::Subject)
+        let subject = self.jwt.as_ref().and_then(|jwt| jwt.verify(token, now));
+        subject.map(Caller::Subject).ok_or(Code::Unauthorized.into())
     }
 
-    fn verify_session(&self, token: &str, now: Timestamp) -> Option<Session> {
-        let session = self.sessions.load().iter().find_map(|signer| signer.verify(token))?;
-        let valid = now < session.expires_at && !self.revocations.cover(&session);
-        valid.then_some(session)
+    fn verify_session(&self, token: &str, now: Timestamp) -> Result<Session, Problem> {
+        let session = self.sessions.load().iter().find_map(|signer| signer.verify(token));
+        let session = session.filter(|session| now < session.expires_at).ok_or(Code::Unauthorized)?;
+        match self.revocations.of(&session) {
+            Ended::No => Ok(session),
+            Ended::Yes => Err(Code::Unauthorized.into()),
+            Ended::Unknown => Err(Problem::with_detail(
+                Code::Unavailable,
+                "Sessions can't be checked until the database is back.",
+            )),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     sync::{
         PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicU8, Ordering::Relaxed},
     },
 };
 
@@ -27,21 +27,54 @@ struct Revoked {
     accounts: HashMap<AccountId, Timestamp>,
 }
 
+/// Most of the time there are none, and then nobody waits for the lock.
+const NONE: u8 = 0;
+const SOME: u8 = 1;
+/// They could not be loaded.
+const UNKNOWN: u8 = 2;
+
+/// Whether a session was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    No,
+    Yes,
+    /// Nobody can tell at the moment.
+    Unknown,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Revocations {
-    /// Most of the time there are none, and then nobody waits for the lock.
-    any: AtomicBool,
+    any: AtomicU8,
     revoked: RwLock<Revoked>,
 }
 
 impl Revocations {
-    pub(crate) fn cover(&self, session: &Session) -> bool {
-        if !self.any.load(Relaxed) {
-            return false;
+    pub(crate) fn of(&self, session: &Session) -> Ended {
+        match self.any.load(Relaxed) {
+            NONE => return Ended::No,
+            UNKNOWN => return Ended::Unknown,
+            _ => {}
         }
         let revoked = self.revoked.read().unwrap_or_else(PoisonError::into_inner);
-        revoked.sessions.contains_key(&session.id)
-            || revoked.accounts.get(&session.account).is_some_and(|since| session.issued_at <= *since)
+        let covered = revoked.sessions.contains_key(&session.id)
+            || revoked.accounts.get(&session.account).is_some_and(|since| session.issued_at <= *since);
+        if covered { Ended::Yes } else { Ended::No }
+    }
+
+    /// From now on no session can be told from one that was ended,
+    pub(crate) fn are_unknown(&self) {
+        self.any.store(UNKNOWN, Relaxed);
+    }
+
+    /// until all of them are loaded.
+    pub(crate) fn are_known(&self) {
+        // An error means that they never were unknown.
+        let _ = self.any.compare_exchange(UNKNOWN, SOME, Relaxed, Relaxed);
+    }
+
+    fn there_are_some(&self) {
+        // An error means that there were some before, or that nobody knows yet.
+        let _ = self.any.compare_exchange(NONE, SOME, Relaxed, Relaxed);
     }
 
     pub(crate) fn revoke_session(
@@ -58,7 +91,7 @@ impl Revocations {
             return Err(Full);
         }
         revoked.sessions.insert(id, expires_at);
-        self.any.store(true, Relaxed);
+        self.there_are_some();
         Ok(())
     }
 
@@ -77,8 +110,10 @@ impl Revocations {
         if revoked.accounts.len() >= MAX_REVOKED {
             return Err(Full);
         }
-        revoked.accounts.insert(account, now);
-        self.any.store(true, Relaxed);
+        // They may be told in any order.
+        let since = revoked.accounts.entry(account).or_insert(now);
+        *since = now.max(*since);
+        self.there_are_some();
         Ok(())
     }
 }

@@ -1,0 +1,251 @@
+//! Items and sales for those who only look: from this node's memory, else from the cache that the nodes share, else from
+//! the records. Whoever is about to change something asks the records themselves.
+
+use std::{
+    fmt::Display,
+    future::Future,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use penstock_domain::{ItemId, SaleId, Timestamp};
+use penstock_ledger::Clock;
+use penstock_records::{Item, Records, RecordsError, SaleRow};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    local_cache::{LocalCache, jittered},
+    shared_cache::{CacheAway, Kept, SharedCache},
+};
+
+const MAX_ITEMS: u64 = 10_000;
+const MAX_SALES: u64 = 10_000;
+const MAX_PAGES: u64 = 100;
+/// How long the shared cache keeps something: as long as a database could be away.
+const SHARED_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// What is older is read from the records again, and used only if they are away: a node that died between changing
+/// something and saying so leaves a stale value behind.
+const SHARED_FRESH_MILLIS: i64 = 5 * 60 * 1000;
+/// After a change nothing is put into the shared cache for so long: it might have been read before.
+const CLOSED_FOR: Duration = Duration::from_secs(5);
+/// What took longer to read is not put there: the time in which it would have been refused may be over.
+const MAX_READ_TIME: Duration = Duration::from_secs(3);
+
+/// Something that can be looked up by its id.
+trait Entity: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+    type Id: Copy + Eq + Hash + Display + Send + Sync + 'static;
+    /// What its keys in the shared cache begin with. A change of its fields needs another one.
+    const KIND: &str;
+
+    fn read(
+        records: &Records,
+        id: Self::Id,
+    ) -> impl Future<Output = Result<Option<Self>, RecordsError>> + Send;
+}
+
+impl Entity for Item {
+    type Id = ItemId;
+    const KIND: &str = "item1";
+
+    async fn read(records: &Records, id: ItemId) -> Result<Option<Self>, RecordsError> {
+        records.item(id).await
+    }
+}
+
+impl Entity for SaleRow {
+    type Id = SaleId;
+    const KIND: &str = "sale1";
+
+    async fn read(records: &Records, id: SaleId) -> Result<Option<Self>, RecordsError> {
+        records.sale(id).await
+    }
+}
+
+fn key<E: Entity>(id: E::Id) -> String {
+    format!("{}:{id}", E::KIND)
+}
+
+/// A value in the shared cache.
+#[derive(Serialize, Deserialize)]
+struct Written<E> {
+    read_at: Timestamp,
+    value: E,
+}
+
+/// How often each level was asked, and what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct CatalogueStats {
+    pub(crate) local_hits: AtomicU64,
+    pub(crate) local_misses: AtomicU64,
+    pub(crate) shared_hits: AtomicU64,
+    pub(crate) shared_misses: AtomicU64,
+    pub(crate) shared_failures: AtomicU64,
+    pub(crate) records_loads: AtomicU64,
+    pub(crate) records_failures: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+pub(crate) struct Catalogue {
+    records: Records,
+    shared: Arc<dyn SharedCache>,
+    clock: Clock,
+    items: LocalCache<ItemId, Item>,
+    sales: LocalCache<SaleId, SaleRow>,
+    pages: LocalCache<(Option<ItemId>, u32), Vec<Item>>,
+    pub(crate) stats: CatalogueStats,
+}
+
+impl Catalogue {
+    pub(crate) fn new(records: Records, shared: Arc<dyn SharedCache>, clock: Clock) -> Self {
+        Self {
+            records,
+            shared,
+            clock,
+            items: LocalCache::new(MAX_ITEMS),
+            sales: LocalCache::new(MAX_SALES),
+            pages: LocalCache::new(MAX_PAGES),
+            stats: CatalogueStats::default(),
+        }
+    }
+
+    /// Whether there is a level between this node and the records.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_shared()
+    }
+
+    pub(crate) async fn item(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
+        self.find(&self.items, id).await
+    }
+
+    pub(crate) async fn sale(&self, id: SaleId) -> Result<Option<Arc<SaleRow>>, Arc<RecordsError>> {
+        self.find(&self.sales, id).await
+    }
+
+    /// A page of items, newest first; only in this node's memory.
+    pub(crate) async fn items(
+        &self,
+        after: Option<ItemId>,
+        limit: u32,
+    ) -> Result<Arc<Vec<Item>>, Arc<RecordsError>> {
+        let key = (after, limit);
+        if let Some(Some(page)) = self.pages.get(&key).await {
+            count(&self.stats.local_hits);
+            return Ok(page);
+        }
+        count(&self.stats.local_misses);
+        let load = async || self.counted(self.records.items(after, limit).await).map(Some);
+        Ok(self.pages.load(key, load).await?.unwrap_or_default())
+    }
+
+    async fn find<E: Entity>(
+        &self,
+        local: &LocalCache<E::Id, E>,
+        id: E::Id,
+    ) -> Result<Option<Arc<E>>, Arc<RecordsError>> {
+        if let Some(known) = local.get(&id).await {
+            count(&self.stats.local_hits);
+            return Ok(known);
+        }
+        count(&self.stats.local_misses);
+        local.load(id, || self.load_shared(id)).await
+    }
+
+    /// From the shared cache, or from the records and into the shared cache.
+    async fn load_shared<E: Entity>(&self, id: E::Id) -> Result<Option<E>, RecordsError> {
+        if !self.shared.is_shared() {
+            return self.counted(E::read(&self.records, id).await);
+        }
+        let key = key::<E>(id);
+        let began = Instant::now();
+        let now = (self.clock)();
+        let (kept, may_put) = match self.shared.get(&key).await {
+            Ok(Kept::Value(bytes)) => (serde_json::from_slice::<Written<E>>(&bytes).ok(), true),
+            Ok(Kept::Nothing) => (None, true),
+            Ok(Kept::Removed) => (None, false),
+            Err(error) => {
+                self.shared_failed(&error);
+                (None, false)
+            }
+        };
+        let is_fresh = |written: &Written<E>| {
+            now.as_millis().abs_diff(written.read_at.as_millis()) <= SHARED_FRESH_MILLIS.unsigned_abs()
+        };
+        let stale = match kept {
+            Some(written) if is_fresh(&written) => {
+                count(&self.stats.shared_hits);
+                return Ok(Some(written.value));
+            }
+            Some(written) => Some(written.value),
+            None => None,
+        };
+        count(&self.stats.shared_misses);
+        let value = match (self.counted(E::read(&self.records, id).await), stale) {
+            (Err(RecordsError::Unavailable(_)), Some(stale)) => return Ok(Some(stale)),
+            (read, _) => read?,
+        };
+        if let Some(value) = value.as_ref().filter(|_| may_put && began.elapsed() < MAX_READ_TIME) {
+            self.put(&key, value, now).await;
+        }
+        Ok(value)
+    }
+
+    async fn put<E: Entity>(&self, key: &str, value: &E, read_at: Timestamp) {
+        let written = Written { read_at, value };
+        let Ok(bytes) = serde_json::to_vec(&written) else { return };
+        if let Err(error) = self.shared.put(key, bytes, jittered(SHARED_LIFE)).await {
+            self.shared_failed(&error);
+        }
+    }
+
+    /// Puts where every node finds it what is about to be asked for by many, as it was just read from the records.
+    pub(crate) async fn preload(&self, row: &SaleRow, item: &Item) {
+        if self.shared.is_shared() {
+            let now = (self.clock)();
+            self.put(&key::<SaleRow>(row.id), row, now).await;
+            self.put(&key::<Item>(item.id), item, now).await;
+        }
+    }
+
+    /// An item was made or changed in the records: what was read before does not count any more. False: the shared
+    /// cache may still have it.
+    pub(crate) async fn item_changed(&self, id: ItemId) -> bool {
+        let removed = self.shared.remove(&key::<Item>(id), CLOSED_FOR).await;
+        self.items.changed(&id).await;
+        self.pages.everything_changed();
+        removed.inspect_err(|error| self.shared_failed(error)).is_ok()
+    }
+
+    /// The item as the records have it now.
+    pub(crate) async fn reload_item(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
+        self.items.load(id, async || self.counted(self.records.item(id).await)).await
+    }
+
+    /// A sale was published. Its row stays as it is from then on, so that nothing in the shared cache is wrong.
+    pub(crate) async fn sale_published(&self, id: SaleId) {
+        self.sales.changed(&id).await;
+    }
+
+    /// Forgets what this node knows.
+    pub(crate) fn everything_changed(&self) {
+        self.items.everything_changed();
+        self.sales.everything_changed();
+        self.pages.everything_changed();
+    }
+
+    fn counted<T>(&self, loaded: Result<T, RecordsError>) -> Result<T, RecordsError> {
+        count(if loaded.is_ok() { &self.stats.records_loads } else { &self.stats.records_failures });
+        loaded
+    }
+
+    fn shared_failed(&self, error: &CacheAway) {
+        count(&self.stats.shared_failures);
+        tracing::debug!(%error, "the catalogue does without the shared cache");
+    }
+}

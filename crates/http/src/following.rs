@@ -1,0 +1,197 @@
+//! Takes up what the neighbours tell: reads again what has changed and shows it. What can't be read yet stays overdue
+//! until it can.
+
+use std::{collections::HashSet, mem::take, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
+use penstock_domain::{AccountId, ItemId, SaleId, SaleState, Timestamp};
+use penstock_records::{Item, RecordsError};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    app::App,
+    gate::rooms::{self, Complaints},
+    identity::SessionId,
+    neighbours::Change,
+    storefront::Shelf,
+};
+
+/// What is overdue is tried again this often.
+const TRY_EVERY: Duration = Duration::from_millis(250);
+/// How often a node looks whether it shows what the others have: heals what was never told, because the teller died.
+const COMPARE_EVERY: Duration = Duration::from_secs(30);
+
+/// What was told and is not taken up yet.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overdue {
+    everything: bool,
+    rooms: bool,
+    items: HashSet<ItemId>,
+    sales: HashSet<SaleId>,
+}
+
+impl Overdue {
+    /// For a node that could not load what it needs when it started.
+    pub(crate) fn everything() -> Self {
+        Self { everything: true, ..Self::default() }
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn note(&mut self, app: &App, change: Change) {
+        match change {
+            Change::Item(item) => drop(self.items.insert(item)),
+            Change::Sale(sale) => drop(self.sales.insert(sale)),
+            Change::Room(_) => self.rooms = true,
+            Change::SessionEnded { session, expires_at } => end_session(app, &session, expires_at),
+            Change::SessionsEnded { account, since } => end_sessions(app, account, since),
+            // Whoever keeps the secrets hears of it too, and hands them on.
+            Change::SecretRotated => {}
+            Change::Everything => {
+                app.catalogue.everything_changed();
+                self.everything = true;
+            }
+        }
+    }
+
+    /// Takes up what can be taken up; the rest stays.
+    async fn take_up(&mut self, app: &App, complaints: &Complaints) {
+        if self.everything {
+            self.everything = load(app).await.is_err();
+        }
+        for sale in take(&mut self.sales) {
+            app.catalogue.sale_published(sale).await;
+            let _turn = app.refreshing.lock().await;
+            match app.storefront.load_from(&app.catalogue, sale).await {
+                Ok(()) => self.rooms = true,
+                Err(_) => drop(self.sales.insert(sale)),
+            }
+        }
+        for item in take(&mut self.items) {
+            if !matches!(refresh_item(app, item).await, Ok(Refreshed { everywhere: true, .. })) {
+                self.items.insert(item);
+            }
+        }
+        if take(&mut self.rooms) {
+            rooms::open_missing(app, complaints).await;
+        }
+    }
+}
+
+fn end_session(app: &App, session: &str, expires_at: Timestamp) {
+    if let Some(session) = SessionId::from_text(session)
+        && app.identity.revocations.revoke_session(session, expires_at, app.now()).is_err()
+    {
+        tracing::error!("there are more ended sessions than can be held; another one counts as running");
+    }
+}
+
+fn end_sessions(app: &App, account: AccountId, since: Timestamp) {
+    if app.identity.revocations.revoke_account(account, since, app.session_horizon()).is_err() {
+        tracing::error!("there are more changed passwords than can be held; old sessions of one more count");
+    }
+}
+
+/// An item that was read again.
+pub(crate) struct Refreshed {
+    pub(crate) item: Option<Arc<Item>>,
+    /// Whether nobody can find what it was before, also not in the shared cache.
+    everywhere: bool,
+}
+
+/// Reads an item again and shows it wherever it is on sale.
+pub(crate) async fn refresh_item(app: &App, id: ItemId) -> Result<Refreshed, Arc<RecordsError>> {
+    // One at a time, so that what was read last is shown last.
+    let _turn = app.refreshing.lock().await;
+    let everywhere = app.catalogue.item_changed(id).await;
+    let item = app.catalogue.reload_item(id).await?;
+    if let Some(item) = &item {
+        app.storefront.item_changed(item);
+    }
+    Ok(Refreshed { item, everywhere })
+}
+
+/// Loads the ended sessions and the details of the published sales.
+pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
+    let now = app.now();
+    for (session, expires_at) in app.records.revoked_sessions(now).await? {
+        end_session(app, &session, expires_at);
+    }
+    for (account, since) in app.records.accounts_with_revocations(app.session_horizon()).await? {
+        end_sessions(app, account, since);
+    }
+    app.identity.revocations.are_known();
+    let _turn = app.refreshing.lock().await;
+    app.storefront.load(&app.records).await
+}
+
+/// Follows what the neighbours tell until the server stops.
+pub(crate) async fn run(
+    app: Arc<App>,
+    mut changes: BoxStream<'static, Change>,
+    mut overdue: Overdue,
+    mut stop: watch::Receiver<bool>,
+) {
+    let complaints = Complaints::default();
+    let mut is_behind = !overdue.is_empty();
+    let mut ticks = interval(TRY_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            Some(change) = changes.next() => overdue.note(&app, change),
+            _ = ticks.tick(), if !overdue.is_empty() => {}
+        }
+        // What was told together is read once.
+        while let Some(Some(change)) = changes.next().now_or_never() {
+            overdue.note(&app, change);
+        }
+        overdue.take_up(&app, &complaints).await;
+        // Said once, not four times a second.
+        if is_behind != !overdue.is_empty() {
+            is_behind = !is_behind;
+            match is_behind {
+                true => tracing::warn!(?overdue, "what has changed can't be read yet; trying until it can"),
+                false => tracing::info!("what has changed is read"),
+            }
+        }
+    }
+}
+
+/// Compares what is on show with what the catalogue has, until the server stops. It also keeps in the shared cache what
+/// a node would need that starts while the records are away.
+pub(crate) async fn compare(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    if !app.catalogue.is_shared() {
+        return;
+    }
+    let mut ticks = interval(COMPARE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => {}
+        }
+        for shelf in app.storefront.all() {
+            if let Err(error) = compare_one(&app, &shelf).await {
+                tracing::debug!(%error, sale = %shelf.id, "a sale can't be compared with the catalogue");
+                break;
+            }
+        }
+    }
+}
+
+async fn compare_one(app: &App, shelf: &Shelf) -> Result<(), Arc<RecordsError>> {
+    let is_over = shelf.status().is_none_or(|status| status.state(app.now()) == SaleState::Closed);
+    let Some(details) = shelf.details().filter(|_| !is_over) else { return Ok(()) };
+    app.catalogue.sale(shelf.id).await?;
+    let _turn = app.refreshing.lock().await;
+    if let Some(item) = app.catalogue.item(details.item.id).await? {
+        app.storefront.item_changed(&item);
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! What this node keeps in memory of something that lies elsewhere: bounded, for a while, loaded once however many ask,
+//! and never older than the last word that it has changed.
+
+use std::{
+    future::Future,
+    hash::{BuildHasher as _, Hash, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use moka::{Expiry, future::Cache};
+
+/// How long something is kept that is there,
+const LIFE: Duration = Duration::from_secs(60);
+/// and how long it is known that something is not.
+const LIFE_OF_NOTHING: Duration = Duration::from_secs(2);
+/// Keys that share a generation are loaded again together, which costs a question and no more.
+const GENERATIONS: usize = 256;
+
+/// What is known of a key: None means that there is no such thing.
+#[derive(Debug)]
+struct Known<V> {
+    value: Option<Arc<V>>,
+    /// The key's generation when its loading began.
+    generation: u64,
+}
+
+impl<V> Clone for Known<V> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), generation: self.generation }
+    }
+}
+
+/// Takes up to a fifth off, so that what was loaded together does not go together.
+struct Jittered;
+
+pub(crate) fn jittered(life: Duration) -> Duration {
+    // Without randomness it goes together, and nothing worse happens.
+    let random = getrandom::u32().unwrap_or_default();
+    life - life.mul_f64(f64::from(random) / f64::from(u32::MAX) / 5.0)
+}
+
+impl<K, V> Expiry<K, Known<V>> for Jittered {
+    fn expire_after_create(&self, _: &K, known: &Known<V>, _: Instant) -> Option<Duration> {
+        Some(jittered(if known.value.is_some() { LIFE } else { LIFE_OF_NOTHING }))
+    }
+
+    fn expire_after_update(
+        &self,
+        key: &K,
+        known: &Known<V>,
+        updated_at: Instant,
+        _: Option<Duration>,
+    ) -> Option<Duration> {
+        self.expire_after_create(key, known, updated_at)
+    }
+}
+
+pub(crate) struct LocalCache<K, V> {
+    cache: Cache<K, Known<V>>,
+    /// Counted up when a key's value has changed: what was loaded before does not count any more, also if it arrives
+    /// only now.
+    generations: Box<[AtomicU64]>,
+    hasher: RandomState,
+}
+
+impl<K, V> LocalCache<K, V>
+where
+    K: Copy + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(crate) fn new(max_entries: u64) -> Self {
+        Self {
+            cache: Cache::builder().max_capacity(max_entries).expire_after(Jittered).build(),
+            generations: (0..GENERATIONS).map(|_| AtomicU64::new(0)).collect(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    fn generation(&self, key: &K) -> Option<&AtomicU64> {
+        self.generations.get(self.hasher.hash_one(key) as usize % GENERATIONS)
+    }
+
+    fn generation_of(&self, key: &K) -> u64 {
+        self.generation(key).map_or(0, |generation| generation.load(SeqCst))
+    }
+
+    /// What is known of it without asking; the outer None: nothing.
+    pub(crate) async fn get(&self, key: &K) -> Option<Option<Arc<V>>> {
+        let known = self.cache.get(key).await?;
+        (known.generation == self.generation_of(key)).then_some(known.value)
+    }
+
+    /// Loads it. Everybody who asks meanwhile waits for the same answer; an error is not kept.
+    pub(crate) async fn load<E, F>(&self, key: K, load: impl Fn() -> F) -> Result<Option<Arc<V>>, Arc<E>>
+    where
+        E: Send + Sync + 'static,
+        F: Future<Output = Result<Option<V>, E>>,
+    {
+        loop {
+            let generation = self.generation_of(&key);
+            let loading = async {
+                let value = load().await?.map(Arc::new);
+                Ok(Known { value, generation })
+            };
+            let known = self.cache.try_get_with(key, loading).await?;
+            // It may be what somebody else began to load before it changed.
+            if known.generation >= generation {
+                return Ok(known.value);
+            }
+            self.cache.invalidate(&key).await;
+        }
+    }
+
+    /// Its value has changed: whatever was loaded before this moment does not count.
+    pub(crate) async fn changed(&self, key: &K) {
+        if let Some(generation) = self.generation(key) {
+            generation.fetch_add(1, SeqCst);
+        }
+        self.cache.invalidate(key).await;
+    }
+
+    pub(crate) fn everything_changed(&self) {
+        for generation in &self.generations {
+            generation.fetch_add(1, SeqCst);
+        }
+        self.cache.invalidate_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use tokio::sync::{Notify, Semaphore};
+
+    use super::*;
+
+    fn cache() -> LocalCache<u64, &'static str> {
+        LocalCache::new(100)
+    }
+
+    async fn found(value: &'static str) -> Result<Option<&'static str>, Infallible> {
+        Ok(Some(value))
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_cost_one_load() {
+        let cache = Arc::new(cache());
+        let (loads, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let ask = || {
+            let (cache, loads, gate) = (Arc::clone(&cache), Arc::clone(&loads), Arc::clone(&gate));
+            tokio::spawn(async move {
+                let load = || async {
+                    loads.fetch_add(1, Relaxed);
+                    let _permit = gate.acquire().await;
+                    found("kettle").await
+                };
+                cache.load(1, load).await.unwrap()
+            })
+        };
+        let asking: Vec<_> = (0..50).map(|_| ask()).collect();
+        while loads.load(Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        gate.add_permits(1000);
+        for one in asking {
+            assert_eq!(one.await.unwrap().as_deref(), Some(&"kettle"));
+        }
+        assert_eq!(loads.load(Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_known_too_but_an_error_is_not_kept() {
+        let cache = cache();
+        assert!(cache.load(1, async || Err::<Option<&str>, _>("away")).await.is_err());
+        assert_eq!(cache.get(&1).await, None);
+        assert_eq!(cache.load(1, async || Ok::<_, Infallible>(None)).await.unwrap(), None);
+        assert_eq!(cache.get(&1).await, Some(None));
+    }
+
+    #[tokio::test]
+    async fn what_was_being_loaded_when_it_changed_does_not_count() {
+        let cache = Arc::new(cache());
+        let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let tries = Arc::new(AtomicUsize::new(0));
+        let early = tokio::spawn({
+            let (cache, begun, go, tries) =
+                (Arc::clone(&cache), Arc::clone(&begun), Arc::clone(&go), Arc::clone(&tries));
+            async move {
+                let load = || async {
+                    tries.fetch_add(1, Relaxed);
+                    begun.notify_one();
+                    go.notified().await;
+                    found("old").await
+                };
+                cache.load(1, load).await.unwrap()
+            }
+        });
+        begun.notified().await;
+        cache.changed(&1).await;
+        go.notify_one();
+        early.await.unwrap();
+        assert_eq!(tries.load(Relaxed), 1);
+        assert_eq!(cache.get(&1).await, None, "the old value must not be found");
+        let now = cache.load(1, || found("new")).await.unwrap();
+        assert_eq!(now.as_deref(), Some(&"new"));
+        assert_eq!(cache.get(&1).await.flatten().as_deref(), Some(&"new"));
+    }
+
+    #[test]
+    fn lives_differ_by_a_fifth_at_most() {
+        let lives: Vec<Duration> = (0..1000).map(|_| jittered(Duration::from_secs(100))).collect();
+        let (shortest, longest) = (lives.iter().min().unwrap(), lives.iter().max().unwrap());
+        assert!(*shortest >= Duration::from_secs(80) && *longest <= Duration::from_secs(100), "{lives:?}");
+        assert!(*longest - *shortest > Duration::from_secs(5), "{shortest:?} to {longest:?}");
+    }
+}
