@@ -1,0 +1,294 @@
+//! The feed on Redis: every sale is a stream of its own, named by the sale's id, and its entries are batches. The
+//! entry's random mark tells one history from another that was lost.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use hashbrown::HashMap;
+use penstock_domain::{BookSnapshot, Cursor, Mark, OrderId, SaleId, SaleSnapshot, SnapshotOrder};
+use redis::Value;
+
+use super::{
+    batch::text,
+    codec::{Damaged, Entry, unpack_entry, unpack_order},
+    keys::Keys,
+    link::{Link, Script},
+    sales::Sales,
+    stored::{SALE_FIELDS, Stored},
+};
+use crate::{Feed, FeedError, Piece, Unavailable};
+
+/// An entry may hold thousands of decisions or one: reading begins with a few entries and takes more at a time.
+const FIRST_ENTRIES: usize = 8;
+const MAX_ENTRIES: usize = 512;
+/// A stream is trimmed no more often than this.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// A state is read in steps of so many orders; if the sale changes between two steps, in larger ones.
+const FIRST_STEP: usize = 4_000;
+const MAX_STEP: usize = 128_000;
+
+pub(super) struct RedisFeed {
+    link: Link,
+    keys: Keys,
+    sales: Arc<Sales>,
+    state: Script,
+    trimmed: Arc<Mutex<HashMap<SaleId, Trimmed>>>,
+}
+
+/// How far a stream may be trimmed, and how far and when it was.
+#[derive(Clone, Copy, Debug)]
+struct Trimmed {
+    settled: u64,
+    trimmed: u64,
+    is_waiting: bool,
+    at: Option<Instant>,
+}
+
+impl fmt::Debug for RedisFeed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RedisFeed").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+impl RedisFeed {
+    pub(super) fn new(link: Link, keys: Keys, sales: Arc<Sales>) -> Self {
+        let state = Script::new(include_str!("scripts/state.lua"));
+        link.learn(&state);
+        Self { link, keys, sales, state, trimmed: Arc::default() }
+    }
+
+    async fn read_after(&self, stream: &str, after: Cursor, max: usize) -> Result<Piece, FeedError> {
+        let Some(sale) = sale_of(stream) else { return Ok(Piece::nothing_after(after)) };
+        let mut piece = Piece::nothing_after(after);
+        let (mut next, mut count, mut is_first) = (after.position, FIRST_ENTRIES, true);
+        while piece.decisions.len() < max {
+            let entries = read_entries(&self.link, &self.keys, sale, next, count).await?;
+            if is_first {
+                check_history(after, entries.first())?;
+            }
+            let Some(last) = entries.last().map(|entry| entry.last) else { break };
+            let is_end = entries.len() < count;
+            take(&mut piece, entries, after, max)?;
+            if is_end {
+                break;
+            }
+            (next, count, is_first) = (last + 1, (count * 4).min(MAX_ENTRIES), false);
+        }
+        Ok(piece)
+    }
+
+    async fn read_state(&self, sale: SaleId) -> Result<BookSnapshot, Unavailable> {
+        let mut step = FIRST_STEP;
+        while step <= MAX_STEP {
+            if let Some(snapshot) = self.read_state_in_steps(sale, step).await? {
+                return Ok(snapshot);
+            }
+            step *= 2;
+        }
+        Err(Unavailable::new("the sale changes too quickly to be read as it is at one moment"))
+    }
+
+    /// None: the sale changed between two steps.
+    async fn read_state_in_steps(
+        &self,
+        sale: SaleId,
+        step: usize,
+    ) -> Result<Option<BookSnapshot>, Unavailable> {
+        let Some((stored, mut orders)) = self.read_step(sale, 0, step).await? else {
+            let clock = penstock_domain::Timestamp::from_millis(0);
+            return Ok(Some(BookSnapshot { position: 0, clock, sales: Vec::new() }));
+        };
+        while orders.len() < stored.orders as usize {
+            match self.read_step(sale, orders.len(), step).await? {
+                Some((same, more)) if same == stored && !more.is_empty() => orders.extend(more),
+                _ => return Ok(None),
+            }
+        }
+        let sales = vec![SaleSnapshot { status: stored.status(), orders }];
+        Ok(Some(BookSnapshot { position: stored.counts.position, clock: stored.clock, sales }))
+    }
+
+    async fn read_step(
+        &self,
+        sale: SaleId,
+        first: usize,
+        step: usize,
+    ) -> Result<Option<(Stored, Vec<SnapshotOrder>)>, Unavailable> {
+        let key = self.keys.sale(sale);
+        let mut call = self.state.call();
+        call.arg(2).arg(&key).arg(self.keys.orders(sale)).arg(first).arg(step).arg(&SALE_FIELDS);
+        let mut pipeline = redis::pipe();
+        pipeline.add_command(call);
+        let answer = self.link.run(&key, pipeline, true).await?.pop();
+        let Some(Value::Array(parts)) = answer else {
+            return Err(Unavailable::new(format!("Redis answered {answer:?}")));
+        };
+        let [Value::Array(fields), Value::Array(orders)] = parts.as_slice() else {
+            return Err(Damaged("a state has two parts").into());
+        };
+        let Some(stored) = Stored::read(sale, fields)? else { return Ok(None) };
+        // Of a forgotten sale only the counts are left.
+        let orders = if stored.counts.forgotten { &[][..] } else { orders };
+        let unpack = |(packed, number): (&Value, u32)| {
+            unpack_order(OrderId { sale, number }, stored.terms.hold_seconds, text(packed)?)
+        };
+        let first = u32::try_from(first).unwrap_or(u32::MAX);
+        let orders = orders.iter().zip(first..).map(unpack).collect::<Result<_, Damaged>>()?;
+        Ok(Some((stored, orders)))
+    }
+
+    /// Notes how far the sale is settled. True: somebody has to trim its stream.
+    fn note_settled(&self, sale: SaleId, position: u64) -> bool {
+        let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let sale =
+            trimmed.entry(sale).or_insert(Trimmed { settled: 0, trimmed: 0, is_waiting: false, at: None });
+        sale.settled = sale.settled.max(position);
+        let is_new = !sale.is_waiting && sale.settled > sale.trimmed;
+        sale.is_waiting |= is_new;
+        is_new
+    }
+}
+
+impl Feed for RedisFeed {
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
+        let streams = self.sales.remembered().into_iter().map(|sale| sale.to_string().into()).collect();
+        std::future::ready(Ok(streams)).boxed()
+    }
+
+    fn read<'a>(
+        &'a self,
+        stream: &'a str,
+        after: Cursor,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Piece, FeedError>> {
+        self.read_after(stream, after, max).boxed()
+    }
+
+    fn head(&self, stream: &str) -> u64 {
+        let counts = sale_of(stream).and_then(|sale| self.sales.counts(sale));
+        counts.map_or(0, |counts| counts.position)
+    }
+
+    fn settled(&self, stream: &str, cursor: Cursor) {
+        let Some(sale) = sale_of(stream).filter(|sale| self.note_settled(*sale, cursor.position)) else {
+            return;
+        };
+        let (link, key, trimmed) = (self.link.clone(), self.keys.feed(sale), self.trimmed.clone());
+        self.link.runtime().spawn(async move { trim(&link, &key, sale, &trimmed).await });
+    }
+
+    fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
+        async move {
+            let sale = sale_of(stream).ok_or_else(|| Unavailable::new("no stream has this name"))?;
+            self.read_state(sale).await
+        }
+        .boxed()
+    }
+}
+
+fn sale_of(stream: &str) -> Option<SaleId> {
+    stream.parse().ok()
+}
+
+/// The entry that contains `position` and those after it, at most `count`.
+pub(super) async fn read_entries(
+    link: &Link,
+    keys: &Keys,
+    sale: SaleId,
+    position: u64,
+    count: usize,
+) -> Result<Vec<Entry>, Unavailable> {
+    let key = keys.feed(sale);
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("XRANGE").arg(&key).arg(format!("{position}-0")).arg("+").arg("COUNT").arg(count);
+    // Whoever settles must not be ahead of what the replicas have: a decision that is lost with its master would
+    // stay in the records.
+    let answer = link.run(&key, pipeline, true).await?.pop();
+    let Some(Value::Array(entries)) = answer else {
+        return Err(Unavailable::new(format!("Redis answered {answer:?}")));
+    };
+    Ok(entries.iter().map(|entry| entry_of(sale, entry)).collect::<Result<_, _>>()?)
+}
+
+/// An entry as XRANGE answers it: its id, then its fields `n` (mark) and `d` (decisions).
+fn entry_of(sale: SaleId, entry: &Value) -> Result<Entry, Damaged> {
+    const FORM: Damaged = Damaged("an entry of the feed has another form");
+    let Value::Array(parts) = entry else { return Err(FORM) };
+    let [id, Value::Array(fields)] = parts.as_slice() else { return Err(FORM) };
+    let [_, mark, _, decisions] = fields.as_slice() else { return Err(FORM) };
+    let id = std::str::from_utf8(text(id)?).map_err(|_| FORM)?;
+    let last = id.split_once('-').and_then(|(last, _)| last.parse().ok()).ok_or(FORM)?;
+    let mark = Mark(text(mark)?.try_into().map_err(|_| FORM)?);
+    unpack_entry(sale, last, mark, text(decisions)?)
+}
+
+/// `first` is the first entry at or after the cursor's position: it has to be of the history the cursor saw.
+fn check_history(after: Cursor, first: Option<&Entry>) -> Result<(), FeedError> {
+    match first {
+        None if after.position == 0 => Ok(()),
+        None => Err(FeedError::Diverged),
+        Some(entry) if entry.first > after.position + 1 => Err(forgotten(after.position + 1)),
+        // Before the first decision there is no history.
+        Some(_) if after.position == 0 => Ok(()),
+        // The entry that contained the position is gone, but what follows is there.
+        Some(entry) if entry.first == after.position + 1 && entry.last > after.position => {
+            Err(forgotten(after.position))
+        }
+        Some(entry) if entry.mark == after.mark => Ok(()),
+        Some(_) => Err(FeedError::Diverged),
+    }
+}
+
+fn forgotten(position: u64) -> FeedError {
+    Unavailable::new(format!("the feed has forgotten decision {position}")).into()
+}
+
+/// Adds the decisions after `after` to the piece, at most `max` in all.
+fn take(piece: &mut Piece, entries: Vec<Entry>, after: Cursor, max: usize) -> Result<(), FeedError> {
+    for entry in entries {
+        for decision in entry.decisions.into_iter().filter(|decision| decision.position > after.position) {
+            if piece.decisions.len() == max {
+                return Ok(());
+            }
+            let expected = piece.decisions.last().map_or(after.position, |last| last.position) + 1;
+            if decision.position != expected {
+                return Err(forgotten(expected));
+            }
+            piece.decisions.push(decision);
+            piece.mark = entry.mark;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets the entries before the one that contains the last settled decision; that one is kept, because the next
+/// reader's cursor is compared with it.
+async fn trim(link: &Link, key: &str, sale: SaleId, trimmed: &Mutex<HashMap<SaleId, Trimmed>>) {
+    let locked = || trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = locked().get(&sale).and_then(|sale| sale.at);
+    if let Some(last) = last {
+        tokio::time::sleep(TRIM_INTERVAL.saturating_sub(last.elapsed())).await;
+    }
+    let settled = match locked().get_mut(&sale) {
+        Some(sale) => {
+            (sale.is_waiting, sale.at) = (false, Some(Instant::now()));
+            sale.settled
+        }
+        None => return,
+    };
+    let mut command = redis::cmd("XTRIM");
+    command.arg(key).arg("MINID").arg(format!("{settled}-0"));
+    match link.call::<u64>(key, command).await {
+        Ok(_) => {
+            if let Some(sale) = locked().get_mut(&sale) {
+                sale.trimmed = sale.trimmed.max(settled);
+            }
+        }
+        // The next settlement trims it too.
+        Err(error) => tracing::debug!(%sale, %error, "a settled stream was not trimmed"),
+    }
+}

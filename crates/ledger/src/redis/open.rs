@@ -1,0 +1,32 @@
+//! Opens the ledger on Redis: the engine under its batcher, and the feed.
+
+use std::{io, sync::Arc};
+
+use penstock_domain::Timestamp;
+
+use super::{decider::Adopt, engine::RedisEngine, feed::RedisFeed, keys::Keys, link::Link, sales::Sales};
+use crate::{BatcherOptions, Clock, Ledger, Listener, batcher};
+
+#[derive(Clone, Debug, Default)]
+pub struct LedgerOptions {
+    pub batcher: BatcherOptions,
+    /// Put before the names of all keys, for those who share a Redis with others.
+    pub prefix: String,
+}
+
+/// Starts the ledger. `clock` is for tests, which make their own time: None is Redis' clock, which all nodes share.
+pub fn open(
+    options: LedgerOptions,
+    link: Link,
+    clock: Option<Clock>,
+    listener: Arc<dyn Listener>,
+    adoption: Arc<dyn Adopt>,
+) -> io::Result<Ledger> {
+    let (keys, sales) = (Keys::new(&options.prefix), Arc::<Sales>::default());
+    let feed = Arc::new(RedisFeed::new(link.clone(), keys.clone(), sales.clone()));
+    let is_clock_given = clock.is_some();
+    // The scripts take Redis' time, so nobody looks at this one.
+    let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));
+    let engine = RedisEngine { origin: link, keys, sales, adoption, is_clock_given, decider: None };
+    batcher::start(engine, feed, options.batcher, clock, listener)
+}

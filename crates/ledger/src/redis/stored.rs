@@ -1,0 +1,113 @@
+//! A sale's hash in Redis, read from outside the scripts. Its fields are texts, so that people can read them too.
+
+use std::str::FromStr;
+
+use penstock_domain::{SaleId, SaleStatus, SaleTerms, Timestamp};
+use redis::Value;
+
+use super::{
+    batch::text,
+    codec::{Counts, Damaged, unpack_terms},
+};
+
+/// The fields to ask for with HMGET, in the order `Stored::read` expects.
+pub(super) const SALE_FIELDS: [&str; 16] = [
+    "terms",
+    "total",
+    "available",
+    "held",
+    "paid",
+    "paused",
+    "closed",
+    "position",
+    "epoch",
+    "orders",
+    "first_hold",
+    "due",
+    "clock",
+    "home",
+    "forgotten",
+    "closed_at",
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) terms: SaleTerms,
+    pub(super) counts: Counts,
+    /// How many orders it has; the next order's number.
+    pub(super) orders: u32,
+    /// All holds before this number are over.
+    pub(super) first_hold: u32,
+    /// The time of the last decision.
+    pub(super) clock: Timestamp,
+    /// Which server may decide it.
+    pub(super) home: String,
+    /// When it was closed by hand.
+    pub(super) closed_at: Option<Timestamp>,
+}
+
+impl Stored {
+    /// Makes a sale of the values of `SALE_FIELDS`; None if there is no such sale.
+    pub(super) fn read(sale: SaleId, values: &[Value]) -> Result<Option<Self>, Damaged> {
+        let fields = Fields(values);
+        let Some(terms) = fields.bytes(0)? else { return Ok(None) };
+        let counts = Counts {
+            total: fields.number(1)?,
+            available: fields.number(2)?,
+            held: fields.number(3)?,
+            paid: fields.number(4)?,
+            paused: fields.is_set(5)?,
+            closed: fields.is_set(6)?,
+            position: fields.number(7)?,
+            epoch: fields.number(8)?,
+            due: fields.moment(11)?,
+            forgotten: fields.is_set(14)?,
+        };
+        Ok(Some(Self {
+            terms: unpack_terms(sale, terms)?,
+            counts,
+            orders: fields.number(9)?,
+            first_hold: fields.number(10)?,
+            clock: Timestamp::from_millis(fields.number(12)?),
+            home: fields.text(13)?.unwrap_or_default().into(),
+            closed_at: fields.moment(15)?,
+        }))
+    }
+
+    pub(super) fn status(&self) -> SaleStatus {
+        self.counts.status(self.terms)
+    }
+}
+
+struct Fields<'a>(&'a [Value]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&self, place: usize) -> Result<Option<&'a [u8]>, Damaged> {
+        match self.0.get(place) {
+            None | Some(Value::Nil) => Ok(None),
+            Some(value) => text(value).map(Some),
+        }
+    }
+
+    fn text(&self, place: usize) -> Result<Option<&'a str>, Damaged> {
+        let Some(bytes) = self.bytes(place)? else { return Ok(None) };
+        std::str::from_utf8(bytes).map(Some).map_err(|_| Damaged("a field of a sale is not a text"))
+    }
+
+    /// A field that every sale has.
+    fn number<T: FromStr>(&self, place: usize) -> Result<T, Damaged> {
+        let parsed = self.text(place)?.and_then(|text| text.parse().ok());
+        parsed.ok_or(Damaged("a field of a sale is not a number"))
+    }
+
+    fn moment(&self, place: usize) -> Result<Option<Timestamp>, Damaged> {
+        match self.text(place)? {
+            None | Some("") => Ok(None),
+            Some(_) => Ok(Some(Timestamp::from_millis(self.number(place)?))),
+        }
+    }
+
+    fn is_set(&self, place: usize) -> Result<bool, Damaged> {
+        Ok(self.text(place)? == Some("1"))
+    }
+}
