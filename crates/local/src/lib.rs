@@ -1,5 +1,6 @@
 //! Real servers on this machine for tests, benchmarks and demonstrations: each listens on loopback only, keeps its
-//! data and logs in the folder it is given, and ends with the value that stands for it. Knows nothing of Penstock.
+//! data and logs in the folder it is given, and ends with the value that stands for it. Of Penstock only
+//! `shop.rs` knows, and only as a program.
 
 mod cut_proxy;
 mod mariadb;
@@ -10,13 +11,15 @@ mod programs;
 mod redis;
 mod redis_cluster;
 mod sentinel;
+mod shop;
 
 pub use cut_proxy::{Cut, CutProxy};
 pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
 pub use ports::{accepts, free_address};
-pub use process::{Process, command, output};
+pub use process::{Process, command, keep_from_terminal, output};
 pub use programs::{find, require};
 pub use redis::{RedisServer, RedisSettings};
 pub use redis_cluster::RedisCluster;
 pub use sentinel::RedisSentinel;
+pub use shop::{Redis, RedisKind, Shop, ShopPlan, Worker};

@@ -3,9 +3,13 @@
 use std::{
     fs::{File, OpenOptions},
     io::{BufRead, BufReader},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    sync::mpsc::{RecvTimeoutError, sync_channel},
+    sync::{
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +26,15 @@ const POLL: Duration = Duration::from_millis(5);
 const SLOW_POLL: Duration = Duration::from_millis(25);
 /// How much of a log is shown when its process failed.
 const LOG_LINES: usize = 20;
+
+/// Whether children are spared the signals of the terminal.
+static KEPT_FROM_TERMINAL: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C reaches this process only, which then ends its children in the order that is right for them. Without
+/// this they hear of it too, and none is left behind by a test that is interrupted.
+pub fn keep_from_terminal() {
+    KEPT_FROM_TERMINAL.store(true, Relaxed);
+}
 
 /// A child that dies with this value.
 #[derive(Debug)]
@@ -48,6 +61,9 @@ impl Process {
     /// Starts `command`; what it says on stderr is added to the file `log`, stdout is for `wait_for_line`.
     pub fn start(name: &'static str, mut command: Command, log: &Path) -> anyhow::Result<Self> {
         let stderr = log_file(log)?;
+        if KEPT_FROM_TERMINAL.load(Relaxed) {
+            command.process_group(0);
+        }
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn();
         let mut child = started.with_context(|| format!("cannot start {name}: {command:?}"))?;
         let stdout = child.stdout.take();

@@ -16,6 +16,10 @@ const QUORUM: usize = 2;
 const DOWN_AFTER_MILLISECONDS: u32 = 1000;
 /// Also how long they wait, twice, after an attempt on which they did not agree.
 const FAILOVER_TIMEOUT_MILLISECONDS: u32 = 3000;
+/// How often they tell each other what they know, and ask the servers: ten times as often as usual. They wait some
+/// periods before they turn a master that comes back into a replica, which would take ten seconds.
+const PUBLISH_PERIOD_MILLISECONDS: &str = "200";
+const INFO_PERIOD_MILLISECONDS: &str = "1000";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Servers and sentinels that die with this value. The servers have numbers; the first master is 0.
@@ -39,7 +43,10 @@ impl RedisSentinel {
         let mut sentinels = Vec::new();
         for number in 0..SENTINELS {
             let folder = folder.join(format!("sentinel-{number}"));
-            sentinels.push(RedisServer::start_sentinel(&folder, &watch_over(first))?);
+            let sentinel = RedisServer::start_sentinel(&folder, &watch_over(first))?;
+            sentinel.cli(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", PUBLISH_PERIOD_MILLISECONDS])?;
+            sentinel.cli(&["SENTINEL", "DEBUG", "INFO-PERIOD", INFO_PERIOD_MILLISECONDS])?;
+            sentinels.push(sentinel);
         }
         let set = Self { sentinels, servers };
         let ready = |sentinel: &RedisServer| {
