@@ -12,7 +12,10 @@ use hyper::{
     HeaderMap, Method, StatusCode,
     header::{CONTENT_TYPE, HeaderName},
 };
-use penstock_domain::{BuyerId, Claim, ClaimRefusal, KeyDigest, Order, OrderId, SaleId, Timestamp};
+use penstock_domain::{
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, KeyDigest, Order, OrderId, OrderState, PaymentRefusal,
+    SaleId, Timestamp,
+};
 use penstock_gate::InFlight;
 use penstock_ledger::LedgerError;
 use penstock_records::OrderRow;
@@ -26,7 +29,7 @@ use crate::{
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
     peer::Peer,
-    problem::{Code, Problem},
+    problem::{Code, Problem, Refusal as _},
     storefront::{Details, Shelf},
     tally::Outcome,
     wire::{OrderTemplate, OrderView, Page},
@@ -129,10 +132,12 @@ impl Attempt {
         };
         let now = app.now();
         self.in_flight.finished(began.elapsed(), now);
-        match (&decided, self.gated.as_ref().and_then(|shelf| shelf.gate.get())) {
+        match (&decided, &self.gated) {
             // Its pass makes room for the next. A retry of an earlier order has nothing to do with the pass of now.
-            (Ok(order), Some(gate)) if may_be_new && order.created_at >= self.now => {
-                gate.head.used(&order.buyer, now);
+            (Ok(order), Some(shelf)) if may_be_new && order.created_at >= self.now => {
+                if let (Some(gate), Some(status)) = (shelf.gate.get(), shelf.status()) {
+                    gate.door.used(&order.buyer, status.version, now);
+                }
             }
             (Err(problem), _) if problem.code == Code::Busy => app.gate.turned_away.count(Reason::Queue),
             _ => {}
@@ -264,6 +269,13 @@ async fn find(app: &App, id: OrderId, buyer: Option<&BuyerId>) -> Result<Option<
     Ok(row.filter(|row| buyer.is_none_or(|buyer| *buyer == row.order.buyer)).map(Found::settled))
 }
 
+/// An order that the ledger does not know: it forgets a sale that is closed and settled, and then no order of it is held
+/// any more.
+async fn forgotten(app: &App, id: OrderId, buyer: &BuyerId) -> Result<Found, Problem> {
+    let row = app.records.order(id).await?.filter(|row| row.order.buyer == *buyer);
+    Ok(Found::settled(row.ok_or(Code::OrderNotFound)?))
+}
+
 async fn render(app: &App, orders: &[Found]) -> Result<Vec<Vec<u8>>, Problem> {
     let mut bodies = Vec::with_capacity(orders.len());
     for found in orders {
@@ -278,7 +290,7 @@ async fn render_one(app: &App, found: &Found) -> Result<Vec<u8>, Problem> {
         return Ok(details.order_template.body(order));
     }
     let Some(row) = &found.settled else { return Err(Code::Unavailable.into()) };
-    let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
+    let item = app.catalogue.item(row.item_id).await?.ok_or(Code::Internal)?;
     Ok(OrderTemplate::of(&order.id.sale.to_string(), &item, row.unit_price).body(order))
 }
 
@@ -327,8 +339,20 @@ pub(crate) async fn pay_order(
     caller: Caller,
     PathId(id): PathId<OrderId>,
 ) -> Result<Response, Problem> {
-    let order = app.ledger.confirm_payment(id, Some(caller.buyer()?)).await?;
-    respond(&app, Found { order, settled: None }).await
+    let buyer = caller.buyer()?;
+    match app.ledger.confirm_payment(id, Some(buyer.clone())).await {
+        Ok(order) => respond(&app, Found { order, settled: None }).await,
+        Err(LedgerError::Refused(PaymentRefusal::UnknownOrder)) => {
+            let found = forgotten(&app, id, &buyer).await?;
+            match found.order.state {
+                OrderState::Paid => respond(&app, found).await,
+                OrderState::Expired => Err(Code::RefundDue.into()),
+                OrderState::Cancelled => Err(Code::HoldExpired.into()),
+                OrderState::Held => Err(Code::Unavailable.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Cancel an order
@@ -341,6 +365,18 @@ pub(crate) async fn cancel_order(
     caller: Caller,
     PathId(id): PathId<OrderId>,
 ) -> Result<Response, Problem> {
-    let order = app.ledger.cancel(id, Some(caller.buyer()?)).await?;
-    respond(&app, Found { order, settled: None }).await
+    let buyer = caller.buyer()?;
+    match app.ledger.cancel(id, Some(buyer.clone())).await {
+        Ok(order) => respond(&app, Found { order, settled: None }).await,
+        Err(LedgerError::Refused(CancelRefusal::UnknownOrder)) => {
+            let found = forgotten(&app, id, &buyer).await?;
+            match found.order.state {
+                OrderState::Cancelled => respond(&app, found).await,
+                OrderState::Paid => Err(CancelRefusal::AlreadyPaid.problem()),
+                OrderState::Expired => Err(CancelRefusal::HoldExpired.problem()),
+                OrderState::Held => Err(Code::Unavailable.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use hyper::StatusCode;
 use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleStatus, Timestamp};
-use penstock_gate::{ChallengeRefusal, HeadGateRefusal, TicketState, issue_pass, read_ticket};
+use penstock_gate::{Presented, TicketState, issue_pass, read_ticket};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{Reason, SaleGate, Visit, refusal_of},
+    gate::{Applicant, DoorRefusal, Reason, SaleGate, Visit, refusal_of},
     json::OptionalJson,
     problem::{Code, Problem},
     wire::Rfc3339,
@@ -70,21 +70,32 @@ pub(crate) async fn create_pass(
     }
     let no_pass = || Problem::with_detail(Code::NotGated, "The sale needs no pass: just order.");
     let gate = app.gate.of(&shelf).ok_or_else(no_pass)?;
+    let refused = |refusal| refused(&app, refusal);
     // What costs the buyer something is used up last.
     let number = admitted(&app, gate, (sale, &buyer), &request, &status, now)?;
-    if !gate.head.has_room_for(&buyer, status.available, now) {
-        return Err(Code::PassesExhausted.into());
-    }
-    redeem(&app, gate, (sale, &buyer), &request, now)?;
-    let taken = gate.head.take(&buyer, status.available, now).map_err(|refusal| match refusal {
-        HeadGateRefusal::Exhausted => Code::PassesExhausted.into(),
-        HeadGateRefusal::Full => app.gate.turned_away.because(Reason::LivePasses),
-    })?;
-    if let Some(number) = number {
-        gate.room()?.waiting.pass_taken(number);
-    }
-    let pass = issue_pass(&app.gate.keys.load(), sale, &buyer, taken);
-    Ok((StatusCode::CREATED, axum::Json(PassView { pass, expires_at: Rfc3339(taken) })))
+    gate.door.look(&buyer, number, status.available, now).map_err(refused)?;
+    let challenge = present(&app, gate, (sale, &buyer), &request, now)?;
+    let available = status.available;
+    let applicant = Applicant { buyer: buyer.clone(), number, challenge, available, now };
+    let deadline = gate.door.pass(applicant).await.map_err(refused)?;
+    let pass = issue_pass(&app.gate.keys.load(), sale, &buyer, deadline);
+    Ok((StatusCode::CREATED, axum::Json(PassView { pass, expires_at: Rfc3339(deadline) })))
+}
+
+fn refused(app: &App, refusal: DoorRefusal) -> Problem {
+    let reason = match refusal {
+        // One turn is one pass: who has used it up takes a new ticket.
+        DoorRefusal::TurnUsed => {
+            return Problem::with_detail(Code::NotAdmitted, "This turn was used. Take a new ticket.");
+        }
+        DoorRefusal::Exhausted => return Code::PassesExhausted.into(),
+        DoorRefusal::ChallengeFailed => return Code::ChallengeFailed.into(),
+        DoorRefusal::Unavailable => return Code::Unavailable.into(),
+        DoorRefusal::TooManyPasses => Reason::LivePasses,
+        DoorRefusal::TooManyChallenges => Reason::UsedChallenges,
+        DoorRefusal::Busy => Reason::Door,
+    };
+    app.gate.turned_away.because(reason)
 }
 
 /// The number of the ticket whose turn it is; None if there is no waiting room.
@@ -107,27 +118,21 @@ fn admitted(
         return Err(Code::NotAdmitted.into());
     }
     match room.waiting.standing(ticket.number, status, now).state {
-        // One turn is one pass: who has used it up takes a new ticket.
-        TicketState::Admitted { .. }
-            if room.waiting.has_taken(ticket.number) && !gate.head.has_live(buyer, now) =>
-        {
-            Err(Problem::with_detail(Code::NotAdmitted, "This turn was used. Take a new ticket."))
-        }
         TicketState::Admitted { .. } => Ok(Some(ticket.number)),
         TicketState::Waiting | TicketState::Gone(_) => Err(Code::NotAdmitted.into()),
     }
 }
 
-/// Uses up the challenge, if the sale has one.
-fn redeem(
+/// The solved challenge, if the sale asks for one.
+fn present(
     app: &App,
     gate: &SaleGate,
     (sale, buyer): (SaleId, &BuyerId),
     request: &PassRequest,
     now: Timestamp,
-) -> Result<(), Problem> {
+) -> Result<Option<Presented>, Problem> {
     if gate.terms.challenge == ChallengeKind::None {
-        return Ok(());
+        return Ok(None);
     }
     let (Some(challenge), Some(answer)) = (&request.challenge, &request.answer) else {
         return Err(Problem::with_detail(
@@ -136,10 +141,6 @@ fn redeem(
         ));
     };
     let keys = app.gate.keys.load();
-    let challenges = &app.gate.challenges;
-    let presented = challenges.present(&keys, sale, buyer, challenge, answer, now);
-    presented.and_then(|presented| challenges.redeem(&presented)).map_err(|refusal| match refusal {
-        ChallengeRefusal::Failed => Code::ChallengeFailed.into(),
-        ChallengeRefusal::Full => app.gate.turned_away.because(Reason::UsedChallenges),
-    })
+    let presented = app.gate.challenges.present(&keys, sale, buyer, challenge, answer, now);
+    presented.map(Some).map_err(|_| Code::ChallengeFailed.into())
 }

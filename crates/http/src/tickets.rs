@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{Reason, SaleGate, Visit, rooms::Room},
+    gate::{DoorRefusal, Reason, SaleGate, Visit, rooms::Room},
     json::PathId,
     problem::{Code, Problem},
     storefront::Shelf,
@@ -105,16 +105,19 @@ pub(crate) async fn create_ticket(
 ) -> Result<(StatusCode, axum::Json<TicketView>), Problem> {
     let sale = shelf.id;
     let room = room_of(&app, &shelf)?;
+    let gate = app.gate.of(&shelf).ok_or(Code::NotGated)?;
     if status.state(now) == SaleState::Closed {
         return Err(Code::Closed.into());
     }
-    let no_number = || app.gate.turned_away.because(Reason::Numbers);
     // Who is told to come back must not have used up one of the few that he may take.
-    if !room.waiting.has_numbers() {
-        return Err(no_number());
+    if !gate.door.has_numbers() {
+        return Err(app.gate.turned_away.because(Reason::Numbers));
     }
     app.gate.check_tickets_of(sale, &buyer, now)?;
-    let number = room.waiting.take_number().ok_or_else(no_number)?;
+    let number = gate.door.take_number(now).await.map_err(|refusal| match refusal {
+        DoorRefusal::Unavailable => Code::Unavailable.into(),
+        _ => app.gate.turned_away.because(Reason::Numbers),
+    })?;
     let ticket = issue_ticket(&app.gate.keys.load(), sale, &buyer, number);
     let standing = room.waiting.standing(number, &status, now);
     Ok((StatusCode::CREATED, axum::Json(TicketView::new(&ticket, number, standing))))

@@ -1,6 +1,8 @@
 //! The gate as the server runs it: what all requests share, and what each sale has of it. The rules are in the crate
 //! of the same name; here they meet the requests.
 
+mod alone;
+mod door;
 mod options;
 mod reasons;
 pub(crate) mod rooms;
@@ -11,15 +13,16 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use penstock_domain::{BuyerId, GateTerms, SaleId, SaleState, Timestamp};
 use penstock_gate::{
-    AddressKey, ChallengeOptions, Challenges, HeadGate, HeadGateOptions, InFlight, KeyRing, KeyedLimit,
-    PassRefusal, Pictures, Shedding, SingleLimit, check_pass,
+    AddressKey, ChallengeOptions, Challenges, InFlight, KeyRing, KeyedLimit, PassRefusal, Pictures, Shedding,
+    SingleLimit, check_pass,
 };
 use tokio::sync::Mutex;
 
+pub use self::door::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
 pub(crate) use self::reasons::{Reason, TurnedAway};
-use self::rooms::Room;
 pub(crate) use self::visit::Visit;
+use self::{alone::Alone, rooms::Room};
 use crate::{
     app::App,
     peer::Peer,
@@ -30,7 +33,7 @@ use crate::{
 
 pub(crate) struct Gate {
     pub(crate) keys: ArcSwap<KeyRing>,
-    pub(crate) challenges: Challenges,
+    pub(crate) challenges: Arc<Challenges>,
     pub(crate) pictures: Pictures,
     /// Claims that are being decided.
     pub(crate) in_flight: Arc<Shedding>,
@@ -47,16 +50,21 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(options: GateOptions, secrets: &Secrets, started_at: Timestamp) -> Self {
+        let instance = match options.doors {
+            // Used challenges are remembered by all nodes together, whoever of them lives.
+            Some(_) => 0,
+            None => getrandom::u64().unwrap_or(started_at.as_millis() as u64),
+        };
         Self {
             keys: ArcSwap::from_pointee(key_ring(secrets)),
-            challenges: Challenges::new(ChallengeOptions {
+            challenges: Arc::new(Challenges::new(ChallengeOptions {
                 lifetime_seconds: options.challenge_seconds,
                 min_bits: options.pow_min_bits,
                 max_bits: options.pow_max_bits,
                 easy_per_second: options.pow_easy_per_second,
                 max_used: options.max_used_challenges,
-                instance: getrandom::u64().unwrap_or(started_at.as_millis() as u64),
-            }),
+                instance,
+            })),
             pictures: Pictures::new(options.captcha_pool),
             in_flight: Arc::new(Shedding::new(options.in_flight)),
             turned_away: TurnedAway::default(),
@@ -130,7 +138,18 @@ impl Gate {
             return Some(gate);
         }
         let terms = shelf.details()?.row.gate;
-        terms.pass_required.then(|| shelf.gate.get_or_init(|| SaleGate::new(terms, &self.options)))
+        terms.pass_required.then(|| {
+            let new = || SaleGate { terms, door: self.door(shelf.id), room: OnceLock::new() };
+            shelf.gate.get_or_init(new)
+        })
+    }
+
+    fn door(&self, sale: SaleId) -> Arc<dyn Door> {
+        let options = self.options.door();
+        match &self.options.doors {
+            Some(doors) => doors.door(sale, options),
+            None => Arc::new(Alone::new(sale, options, &self.challenges, &self.options.room_store)),
+        }
     }
 }
 
@@ -141,21 +160,12 @@ fn key_ring(secrets: &Secrets) -> KeyRing {
 /// What one sale has of the gate.
 pub(crate) struct SaleGate {
     pub(crate) terms: GateTerms,
-    pub(crate) head: HeadGate,
+    pub(crate) door: Arc<dyn Door>,
     /// Empty without a waiting room, and until it is loaded.
     pub(crate) room: OnceLock<Room>,
 }
 
 impl SaleGate {
-    fn new(terms: GateTerms, options: &GateOptions) -> Self {
-        let head = HeadGateOptions {
-            factor: options.pass_factor,
-            pass_seconds: options.pass_seconds,
-            max_live: options.max_passes,
-        };
-        Self { terms, head: HeadGate::new(head), room: OnceLock::new() }
-    }
-
     /// The waiting room; a sale that has one may still be loading it.
     pub(crate) fn room(&self) -> Result<&Room, Problem> {
         if !self.terms.waiting_room {
@@ -198,9 +208,10 @@ impl GateFigures {
     pub(crate) fn of_sale(shelf: &Shelf, now: Timestamp) -> Self {
         let Some(gate) = shelf.gate.get() else { return Self::default() };
         let room = gate.room.get().map(|room| room.waiting.figures());
+        let passes = gate.door.passes(now);
         Self {
-            passes_issued: gate.head.issued(),
-            passes_live: gate.head.live(now),
+            passes_issued: passes.issued,
+            passes_live: passes.live,
             tickets: room.map_or(0, |room| room.tickets),
             waiting: room.map_or(0, |room| room.tickets.saturating_sub(room.admitted)),
             pending: room.map_or(0, |room| room.pending),

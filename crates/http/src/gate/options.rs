@@ -9,7 +9,9 @@ use std::{
 };
 
 use penstock_domain::SaleId;
-use penstock_gate::{LimitOptions, RoomOptions, RoomState, SheddingOptions};
+use penstock_gate::{HeadGateOptions, LimitOptions, RoomOptions, RoomState, SheddingOptions};
+
+use super::door::{DoorOptions, Doors};
 
 #[derive(Clone)]
 pub struct GateOptions {
@@ -35,7 +37,9 @@ pub struct GateOptions {
     pub turn_seconds: u32,
     /// Tickets of one sale admitted in a second at most.
     pub admissions_per_second: u32,
-    /// Where waiting rooms outlast the process.
+    /// What this node shares with the others of its shop. None: it is alone.
+    pub doors: Option<Arc<dyn Doors>>,
+    /// Where the waiting rooms of a node that is alone outlast the process.
     pub room_store: Arc<dyn RoomStore>,
     /// Challenges, tickets, passes and orders of one buyer.
     pub by_buyer: LimitOptions,
@@ -52,11 +56,20 @@ pub struct GateOptions {
 }
 
 impl GateOptions {
-    pub(crate) fn room(&self) -> RoomOptions {
-        RoomOptions {
-            turn_seconds: self.turn_seconds,
-            pass_seconds: self.pass_seconds,
-            admissions_per_second: self.admissions_per_second,
+    pub(super) fn door(&self) -> DoorOptions {
+        DoorOptions {
+            head: HeadGateOptions {
+                factor: self.pass_factor,
+                pass_seconds: self.pass_seconds,
+                max_live: self.max_passes,
+            },
+            room: RoomOptions {
+                turn_seconds: self.turn_seconds,
+                pass_seconds: self.pass_seconds,
+                admissions_per_second: self.admissions_per_second,
+            },
+            challenge_seconds: self.challenge_seconds,
+            max_used_challenges: self.max_used_challenges,
         }
     }
 }
@@ -88,6 +101,7 @@ impl Default for GateOptions {
             max_passes: 1_000_000,
             turn_seconds: 60,
             admissions_per_second: 1_000,
+            doors: None,
             room_store: Arc::new(RoomsInMemory::default()),
             by_buyer: limit(200, Duration::from_millis(50)),
             by_address: limit(2_000, Duration::from_millis(2)),

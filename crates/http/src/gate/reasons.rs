@@ -41,6 +41,7 @@ reasons! {
     Pictures = "pictures", Busy;
     LivePasses = "live_passes", Busy;
     Numbers = "numbers", Busy;
+    Door = "door", Busy;
 }
 
 #[derive(Debug)]

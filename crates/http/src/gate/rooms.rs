@@ -9,14 +9,13 @@ use std::{
 };
 
 use penstock_domain::{SaleId, SaleState, Timestamp};
-use penstock_gate::{RoomState, WaitingRoom};
+use penstock_gate::WaitingRoom;
 use tokio::{
     sync::watch,
-    task::spawn_blocking,
     time::{MissedTickBehavior, interval},
 };
 
-use super::{RoomStore, SaleGate};
+use super::SaleGate;
 use crate::{app::App, storefront::Shelf};
 
 /// How often people are let in.
@@ -26,7 +25,7 @@ const SAVE_EVERY: Duration = Duration::from_millis(50);
 
 /// The waiting room of a sale, and who has to be told.
 pub(crate) struct Room {
-    pub(crate) waiting: WaitingRoom,
+    pub(crate) waiting: Arc<WaitingRoom>,
     /// Grows with every change that people see.
     pub(crate) changes: watch::Sender<u64>,
 }
@@ -35,13 +34,10 @@ pub(crate) struct Room {
 /// numbers to give out.
 pub(crate) async fn open(app: &App, shelf: &Shelf) -> io::Result<()> {
     load(app, shelf).await?;
-    if let Some(room) = shelf.gate.get().and_then(|gate| gate.room.get())
-        && let Some(state) = room.waiting.unsaved()
-    {
-        save_state(app, shelf.id, state.clone()).await?;
-        room.waiting.saved(&state);
+    match shelf.gate.get().and_then(|gate| gate.door.save(false)) {
+        Some(saving) => saving.await,
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Brings a room into memory; a new one gets its seed.
@@ -53,28 +49,10 @@ async fn load(app: &App, shelf: &Shelf) -> io::Result<()> {
     let _opening = app.gate.opening.lock().await;
     // Somebody else may have opened it meanwhile.
     let Some(gate) = app.gate.of(shelf).filter(is_missing) else { return Ok(()) };
-    let store = Arc::clone(&app.gate.options.room_store);
-    let sale = shelf.id;
-    let state = spawn_blocking(move || load_or_create(&*store, sale)).await.map_err(io::Error::other)??;
-    let waiting = WaitingRoom::new(sale, state, app.gate.options.room());
+    let opens_at = shelf.details().and_then(|details| details.row.opens_at);
+    let waiting = gate.door.open_room(opens_at).await?;
     gate.room.get_or_init(|| Room { waiting, changes: watch::Sender::new(0) });
     Ok(())
-}
-
-fn load_or_create(store: &dyn RoomStore, sale: SaleId) -> io::Result<RoomState> {
-    if let Some(state) = store.load(sale)? {
-        return Ok(state);
-    }
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(io::Error::other)?;
-    let state = RoomState::new(seed);
-    store.save(sale, &state)?;
-    Ok(state)
-}
-
-async fn save_state(app: &App, sale: SaleId, state: RoomState) -> io::Result<()> {
-    let store = Arc::clone(&app.gate.options.room_store);
-    spawn_blocking(move || store.save(sale, &state)).await.map_err(io::Error::other)?
 }
 
 /// Brings the rooms that are not there yet into memory, for example after a restart. A sale that is over only shows its
@@ -116,10 +94,7 @@ pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
 }
 
 fn tick(shelf: &Shelf, gate: &SaleGate, room: &Room, now: Timestamp) {
-    // In this order: an order that is accepted in between is rather counted twice than not at all.
-    let live_passes = gate.head.live(now);
-    let Some(status) = shelf.status() else { return };
-    if room.waiting.tick(&status, live_passes, now) {
+    if gate.door.tick(&|| shelf.status(), now) {
         room.changes.send_modify(|changes| *changes += 1);
     }
 }
@@ -146,19 +121,15 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         };
         let now = app.now();
         let mut unsaved = Vec::new();
-        for_each_room(&app, |shelf, _, room| {
-            if is_over(shelf, now) {
-                return;
+        for_each_room(&app, |shelf, gate, _| {
+            if !is_over(shelf, now) {
+                unsaved.push((shelf.id, Arc::clone(&gate.door)));
             }
-            let state = if stopping { Some(room.waiting.closing_state()) } else { room.waiting.unsaved() };
-            unsaved.extend(state.map(|state| (Arc::clone(shelf), state)));
         });
-        for (shelf, state) in unsaved {
-            let saved = save_state(&app, shelf.id, state.clone()).await;
-            if let (Ok(()), Some(room)) = (&saved, shelf.gate.get().and_then(|gate| gate.room.get())) {
-                room.waiting.saved(&state);
+        for (sale, door) in unsaved {
+            if let Some(saving) = door.save(stopping) {
+                complaints.note(sale, "saved", saving.await);
             }
-            complaints.note(shelf.id, "saved", saved);
         }
         if stopping {
             return;
