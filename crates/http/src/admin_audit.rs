@@ -6,7 +6,6 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use penstock_domain::{Cursor, Mark};
 use penstock_ledger::{Unavailable, decisions_between, embedded};
 use penstock_records::AuditReport;
 use tokio::{runtime::Handle, task::spawn_blocking};
@@ -61,11 +60,10 @@ async fn attempt(app: &App) -> Result<Option<AuditReport>, Problem> {
     let audit = app.records.begin_audit(embedded::STREAM).await?;
     let ledger = app.ledger.feed().state(embedded::STREAM).await?;
     let cursor = audit.cursor();
-    if ledger.position.saturating_sub(cursor) > MAX_PENDING {
+    if ledger.position.saturating_sub(cursor.position) > MAX_PENDING {
         return Err(Problem::with_detail(Code::Busy, "Settlement is too far behind to audit."));
     }
-    let after = Cursor { position: cursor, mark: Mark::default() };
-    match decisions_between(&**app.ledger.feed(), embedded::STREAM, after, ledger.position).await {
+    match decisions_between(&**app.ledger.feed(), embedded::STREAM, cursor, ledger.position).await {
         Ok(pending) => Ok(Some(audit.compare(&ledger, &pending).await?)),
         Err(error) => {
             tracing::debug!(reason = %error, "the audit looks again");

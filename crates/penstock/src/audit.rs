@@ -4,7 +4,6 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, bail};
-use penstock_domain::{Cursor, Mark};
 use penstock_ledger::{decisions_between, embedded};
 use penstock_records::{AuditReport, Records};
 
@@ -52,8 +51,7 @@ async fn look(config: &Config, records: &Records) -> anyhow::Result<Result<Audit
     let cursor = audit.cursor();
     let (snapshot, feed) =
         embedded::read_state(&options::journal_folder(config)).context("the ledger can't be read")?;
-    let after = Cursor { position: cursor, mark: Mark::default() };
-    match decisions_between(&feed, embedded::STREAM, after, snapshot.position).await {
+    match decisions_between(&feed, embedded::STREAM, cursor, snapshot.position).await {
         Ok(pending) => Ok(Ok(audit.compare(&snapshot, &pending).await?)),
         Err(error) => Ok(Err(error.to_string())),
     }

@@ -4,7 +4,8 @@
 use std::{error::Error, time::Instant};
 
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Decision, GateTerms, ItemId, KeyDigest, Money, Reply, SaleId, Timestamp,
+    Book, BuyerId, Claim, Command, Decision, GateTerms, ItemId, KeyDigest, Mark, Money, Reply, SaleId,
+    Timestamp,
 };
 use penstock_records::{Item, Records, SaleRow, sqlite_url};
 
@@ -20,9 +21,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sale = create_sale(&records, orders).await?;
     let (book, decisions) = sell(&sale, orders)?;
 
+    let lease = records.lease(STREAM, "settle_rate", 60).await?.ok_or("somebody else settles")?;
     let begin = Instant::now();
     for decisions in decisions.chunks(batch) {
-        records.settle(STREAM, decisions).await?;
+        records.settle(&lease, decisions, Mark::default()).await?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     let rate = decisions.len() as f64 / seconds;

@@ -1,13 +1,14 @@
 //! Decisions that could not be settled. They keep their place: an operator removes the cause and retries them,
 //! those of one order in their order.
 
-use penstock_domain::{Decision, OrderId, Timestamp};
+use penstock_domain::{Cursor, Decision, Mark, OrderId, Timestamp};
 use sqlx::{AnyConnection, any::AnyRow};
 
 use crate::{
     Records, RecordsError, SettleError,
     columns::{integer, moment, optional_moment, text},
-    settlement::{Failure, Letters, apply, move_cursor, order_of},
+    leases::{Lease, move_cursor},
+    settlement::{Failure, Letters, apply, order_of},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,19 +57,22 @@ pub(crate) struct NewLetter<'a> {
 }
 
 impl Records {
-    /// Puts `decision` aside and moves the cursor past it, in one transaction.
+    /// Puts `decision` aside and moves the lease's cursor past it, to a place marked `mark`, in one transaction.
     pub async fn dead_letter(
         &self,
-        stream: &str,
+        lease: &Lease,
         decision: &Decision,
+        mark: Mark,
         reason: &str,
         tries: u32,
         now: Timestamp,
     ) -> Result<(), SettleError> {
         let mut transaction = self.begin().await?;
         let position = decision.position;
-        move_cursor(&mut transaction, stream, position.saturating_sub(1), position).await?;
-        insert_letters(&mut transaction, stream, &[NewLetter { decision, reason, tries, now }]).await?;
+        let (from, to) = (position.saturating_sub(1), Cursor { position, mark });
+        move_cursor(&mut transaction, self.dialect, lease, from, to).await?;
+        insert_letters(&mut transaction, &lease.stream, &[NewLetter { decision, reason, tries, now }])
+            .await?;
         transaction.commit().await?;
         Ok(())
     }

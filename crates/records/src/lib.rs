@@ -9,6 +9,7 @@ mod columns;
 mod dead_letters;
 mod dialect;
 mod error;
+mod leases;
 mod mysql;
 mod orders;
 mod settlement;
@@ -22,6 +23,7 @@ pub use codes::{CodeCheck, PutCodeError, TRIES_PER_CODE};
 pub use dead_letters::{DeadLetter, RetryError};
 use dialect::Dialect;
 pub use error::RecordsError;
+pub use leases::{Lease, StreamView};
 pub use orders::{OrderFilter, OrderRow};
 pub use settlement::{SettleError, Settled, Violation};
 use sqlx::{

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use penstock_domain::{Cursor, Decision, Mark};
 use penstock_ledger::{Health, embedded};
-use penstock_records::SettleError;
+use penstock_records::{Lease, SettleError};
 use tokio::sync::watch;
 
 use crate::{Settlement, backoff::Backoff, pace::Pace, pause};
@@ -26,6 +26,7 @@ enum Next {
 /// Where the loop is.
 #[derive(Debug)]
 struct Progress {
+    lease: Lease,
     position: u64,
     /// A decision that could not be applied: the batch ends before it, then it is tried alone.
     poison: Option<Poison>,
@@ -44,7 +45,9 @@ impl Settlement {
         let mut progress: Option<Progress> = None;
         while !*stop.borrow() {
             let next = match &mut progress {
-                Some(_) if pace.holds_back(self.ledger.feed().head(embedded::STREAM), Instant::now()) => Next::Idle,
+                Some(_) if pace.holds_back(self.ledger.feed().head(embedded::STREAM), Instant::now()) => {
+                    Next::Idle
+                }
                 Some(progress) => self.step(progress).await,
                 None => self.locate(&mut progress).await,
             };
@@ -71,19 +74,23 @@ impl Settlement {
         if self.ledger.health() == Health::Recovering {
             return Next::Idle;
         }
-        match self.records.cursor(embedded::STREAM).await {
-            Ok(position) if position > self.ledger.feed().head(embedded::STREAM) => {
+        let lease = match self.records.lease(embedded::STREAM, "embedded", 3).await {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return Next::Retry,
+            Err(error) => return self.fail("the settlement cursor could not be read", &error),
+        };
+        match lease.cursor.position {
+            position if position > self.ledger.feed().head(embedded::STREAM) => {
                 let head = self.ledger.feed().head(embedded::STREAM);
                 let trouble = format!("decision {position} is settled, but the ledger ends with {head}");
                 self.fail("the records and the ledger don't belong together", &trouble)
             }
-            Ok(position) => {
+            position => {
                 self.stats.began_at(position);
                 self.ledger.feed().settled(embedded::STREAM, at(position));
-                *progress = Some(Progress { position, poison: None });
+                *progress = Some(Progress { lease, position, poison: None });
                 Next::Settled(0)
             }
-            Err(error) => self.fail("the settlement cursor could not be read", &error),
         }
     }
 
@@ -107,7 +114,7 @@ impl Settlement {
             let trouble = format!("decision {settled} is settled, but the feed begins at {oldest}");
             return self.fail("the records are older than the feed; restore newer ones", &trouble);
         }
-        let result = self.records.settle(embedded::STREAM, &decisions).await;
+        let result = self.records.settle(&progress.lease, &decisions, Mark::default()).await;
         self.conclude(progress, &decisions, result.map(|settled| settled.dead_lettered)).await
     }
 
@@ -124,6 +131,7 @@ impl Settlement {
                 }
                 self.advance(progress, decisions, dead_letters)
             }
+            Err(SettleError::Fenced) => Next::Locate,
             Err(SettleError::Poison { position, reason, .. }) => {
                 self.isolate(progress, decisions, position, &reason).await
             }
@@ -161,7 +169,11 @@ impl Settlement {
             return self.fail("a decision can't be settled; trying again", &reason);
         }
         let Some(decision) = decisions.first() else { return Next::Idle };
-        match self.records.dead_letter(embedded::STREAM, decision, reason, tries, (self.clock)()).await {
+        match self
+            .records
+            .dead_letter(&progress.lease, decision, Mark::default(), reason, tries, (self.clock)())
+            .await
+        {
             Ok(()) => {
                 tracing::error!(position, reason, tries, "a decision became a dead letter");
                 self.advance(progress, decisions, 1)

@@ -239,11 +239,19 @@ fn a_dead_letter_is_retried_and_resolved() {
     let sale = shop.sale(5);
     let order = shop.buyer("ann").buy(&sale);
     shop.block_on(async {
-        let decisions = shop.ledger.feed().read("ledger", penstock_domain::Cursor::default(), 100).await.unwrap().decisions;
+        let decisions = shop
+            .ledger
+            .feed()
+            .read("ledger", penstock_domain::Cursor::default(), 100)
+            .await
+            .unwrap()
+            .decisions;
         let (last, earlier) = decisions.split_last().unwrap();
-        shop.records.settle("ledger", earlier).await.unwrap();
+        let (lease, mark) =
+            (shop.records.lease("ledger", "tests", 60).await.unwrap().unwrap(), Default::default());
+        shop.records.settle(&lease, earlier, mark).await.unwrap();
         let now = penstock_domain::Timestamp::from_millis(crate::support::START);
-        shop.records.dead_letter("ledger", last, "it was the wrong weather", 5, now).await.unwrap();
+        shop.records.dead_letter(&lease, last, mark, "it was the wrong weather", 5, now).await.unwrap();
     });
     let mut admin = shop.admin();
     let letters = admin.get("/api/v1/admin/dead-letters").json();

@@ -235,12 +235,9 @@ impl Shop {
     /// Brings the feed into the records.
     pub(crate) fn settle(&self) {
         self.block_on(async {
-            let cursor = self.records.cursor("ledger").await.unwrap();
-            let after = penstock_domain::Cursor { position: cursor, ..Default::default() };
-            let decisions = self.ledger.feed().read("ledger", after, 100_000).await.unwrap().decisions;
-            if !decisions.is_empty() {
-                self.records.settle("ledger", &decisions).await.unwrap();
-            }
+            let lease = self.records.lease("ledger", "tests", 60).await.unwrap().unwrap();
+            let piece = self.ledger.feed().read("ledger", lease.cursor, 100_000).await.unwrap();
+            self.records.settle(&lease, &piece.decisions, piece.mark).await.unwrap();
         });
     }
 

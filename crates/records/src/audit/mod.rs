@@ -8,7 +8,7 @@ mod story;
 
 use std::collections::HashMap;
 
-use penstock_domain::{BookSnapshot, Decision, SaleId};
+use penstock_domain::{BookSnapshot, Cursor, Decision, SaleId};
 pub use report::{AuditReport, Difference, UnitCounts};
 use sale::SaleAudit;
 use sqlx::{Any, Transaction};
@@ -18,7 +18,7 @@ use crate::{
     DeadLetter, Records, RecordsError,
     columns::{integer, text},
     dead_letters::read_letter,
-    settlement::read_cursor,
+    leases::read_cursor,
 };
 
 /// An audit under way. It sees the records as they were when it began, whatever is settled meanwhile.
@@ -26,7 +26,7 @@ use crate::{
 pub struct Audit {
     transaction: Transaction<'static, Any>,
     stream: String,
-    cursor: u64,
+    cursor: Cursor,
 }
 
 impl Records {
@@ -34,7 +34,7 @@ impl Records {
     /// the decisions after `Audit::cursor` up to that state, then `compare`.
     pub async fn begin_audit(&self, stream: &str) -> Result<Audit, RecordsError> {
         let mut transaction = self.readers.begin_with(self.dialect.begin_snapshot()).await?;
-        let cursor = read_cursor(&mut transaction, stream).await?.unwrap_or(0);
+        let cursor = read_cursor(&mut transaction, stream).await?;
         Ok(Audit { transaction, stream: stream.to_owned(), cursor })
     }
 
@@ -51,8 +51,8 @@ impl Records {
 }
 
 impl Audit {
-    /// The last settled decision; the decisions after it are pending.
-    pub fn cursor(&self) -> u64 {
+    /// How far the records are settled; the decisions after it are pending.
+    pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
@@ -65,7 +65,9 @@ impl Audit {
         let mut report = AuditReport { position: ledger.position, ..AuditReport::default() };
         let pending: Vec<&Decision> = pending
             .iter()
-            .filter(|decision| decision.position > self.cursor && decision.position <= ledger.position)
+            .filter(|decision| {
+                decision.position > self.cursor.position && decision.position <= ledger.position
+            })
             .collect();
         self.check_span(ledger.position, &pending, &mut report);
         let letters = self.name_letters(&mut report).await?;
@@ -93,7 +95,7 @@ impl Audit {
     /// Settled and pending decisions together have to be all that the ledger decided.
     fn check_span(&self, head: u64, pending: &[&Decision], report: &mut AuditReport) {
         report.pending = pending.len() as u64;
-        let settled = self.cursor;
+        let settled = self.cursor.position;
         if settled > head {
             let what =
                 format!("The records have settled decision {settled}, but the ledger ends with {head}.");

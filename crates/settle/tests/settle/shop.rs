@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_domain::{
-    BuyerId, Claim, Cursor, GateTerms, ItemId, KeyDigest, Money, Order, OrderId, SaleId, Timestamp,
+    BuyerId, Claim, GateTerms, ItemId, KeyDigest, Money, Order, OrderId, SaleId, Timestamp,
 };
 use penstock_ledger::embedded::STREAM;
 use penstock_ledger::{
@@ -173,8 +173,7 @@ impl Shop {
     pub(crate) async fn audit(&self) -> AuditReport {
         let audit = self.records.begin_audit(STREAM).await.unwrap();
         let state = self.ledger.feed().state(STREAM).await.unwrap();
-        let after = Cursor { position: audit.cursor(), ..Cursor::default() };
-        let pending = self.ledger.feed().read(STREAM, after, usize::MAX).await.unwrap();
+        let pending = self.ledger.feed().read(STREAM, audit.cursor(), usize::MAX).await.unwrap();
         audit.compare(&state, &pending.decisions).await.unwrap()
     }
 

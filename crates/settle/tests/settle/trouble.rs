@@ -123,5 +123,5 @@ async fn records_of_another_ledger_are_left_alone() {
     let figures = running.until(|figures| figures.trouble.is_some()).await;
     assert!(figures.trouble.unwrap().contains("don't belong together"));
     running.stop().await;
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 11);
+    assert_eq!(shop.records.cursor(STREAM).await.unwrap().position, 11);
 }
