@@ -1,23 +1,30 @@
 //! The ledger on Redis, shared by all nodes: what a batch does to a sale is one call of a script, and a stream
 //! per sale is its feed.
 
+mod adopt;
 mod batch;
 mod call;
 mod codec;
 mod decider;
 mod durability;
 mod engine;
+mod feed;
 mod keys;
 mod link;
+mod open;
 mod options;
 mod plan;
 mod pubsub;
+mod rebuilt;
 mod recovery;
 mod sales;
 mod server;
+mod stored;
 mod topology;
 
+pub use adopt::{NothingSettled, Reconciled, Settled, SettledSale};
 pub use keys::Keys;
 pub use link::{Link, Script};
+pub use open::{LedgerOptions, open};
 pub use options::{LinkError, RedisMode, RedisOptions};
 pub use pubsub::{Following, Heard, Message, Messages};

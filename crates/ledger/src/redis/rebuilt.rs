@@ -1,0 +1,85 @@
+//! A sale of the records in the forms the ledger has in Redis. It knows no connection.
+
+use hashbrown::HashMap;
+use penstock_domain::{OrderState, SaleSnapshot, SaleStatus, Timestamp};
+use redis::Cmd;
+
+use super::codec::{BuyerEntry, pack_buyer, pack_order, pack_terms};
+
+/// Buyers, and orders, that are written in one step: a step must not hold up the server.
+const AT_ONCE: usize = 500;
+
+#[derive(Debug)]
+pub(super) struct Rebuilt {
+    status: SaleStatus,
+    buyers: Vec<(String, Vec<u8>)>,
+    orders: Vec<(u32, Vec<u8>)>,
+    /// The number of the first order that is held; all before it need no more looking after.
+    first_hold: u32,
+    due: Option<Timestamp>,
+    /// The latest moment in it.
+    clock: i64,
+}
+
+/// A part of the buyers and a part of the orders.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk<'a> {
+    buyers: &'a [(String, Vec<u8>)],
+    orders: &'a [(u32, Vec<u8>)],
+}
+
+impl Rebuilt {
+    pub(super) fn of(sale: &SaleSnapshot) -> Self {
+        let mut entries: HashMap<&str, BuyerEntry> = HashMap::new();
+        let mut orders = Vec::with_capacity(sale.orders.len());
+        let mut clock = 0;
+        for known in &sale.orders {
+            let order = &known.order;
+            let entry = entries.entry(order.buyer.as_str()).or_default();
+            entry.orders.push((order.id.number, known.key));
+            if matches!(order.state, OrderState::Held | OrderState::Paid) {
+                entry.units += order.quantity;
+            }
+            orders.push((order.id.number, pack_order(known)));
+            clock = clock
+                .max(order.created_at.as_millis())
+                .max(order.paid_at.map_or(0, |paid_at| paid_at.as_millis()));
+        }
+        let held = sale.orders.iter().find(|known| known.order.state == OrderState::Held);
+        let next_number = sale.orders.last().map_or(0, |known| known.order.id.number.saturating_add(1));
+        Self {
+            status: sale.status,
+            buyers: entries.iter().map(|(buyer, entry)| ((*buyer).into(), pack_buyer(entry))).collect(),
+            orders,
+            first_hold: held.map_or(next_number, |known| known.order.id.number),
+            due: held.map(|known| known.order.pay_before),
+            clock,
+        }
+    }
+
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
+        let buyers = self.buyers.chunks(AT_ONCE).map(|buyers| Chunk { buyers, orders: &[] });
+        let orders = self.orders.chunks(AT_ONCE).map(|orders| Chunk { buyers: &[], orders });
+        buyers.chain(orders)
+    }
+
+    /// From the terms to the clock, as the step `finish` of adopt.lua needs them.
+    pub(super) fn add_to(&self, call: &mut Cmd) {
+        let SaleStatus { terms, total, available, held, paid, paused, closed, .. } = self.status;
+        call.arg(pack_terms(&terms)).arg(&[total, available, held, paid]);
+        call.arg(u8::from(paused)).arg(u8::from(closed)).arg(self.orders.len()).arg(self.first_hold);
+        match self.due {
+            Some(due) => call.arg(due.as_millis()),
+            None => call.arg(""),
+        };
+        call.arg(self.clock);
+    }
+}
+
+impl Chunk<'_> {
+    pub(super) fn add_to(&self, call: &mut Cmd) {
+        call.arg(self.buyers.len()).arg(self.orders.len());
+        self.buyers.iter().for_each(|(buyer, entry)| drop(call.arg(buyer).arg(entry)));
+        self.orders.iter().for_each(|(number, order)| drop(call.arg(number).arg(order)));
+    }
+}
