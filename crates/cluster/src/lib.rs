@@ -1,1 +1,13 @@
 //! What nodes share beside the ledger, on Redis: each module implements a port that `penstock-http` defines.
+
+mod cache;
+mod changes;
+mod doors;
+mod gate_calls;
+mod numbers;
+mod passes;
+mod rooms;
+
+pub use cache::RedisCache;
+pub use changes::Changes;
+pub use doors::{SharedDoors, SharedDoorsOptions};

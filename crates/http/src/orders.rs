@@ -60,6 +60,9 @@ pub(crate) struct ClaimRequest<'a> {
     pub(crate) peer: Peer,
 }
 
+/// An order is dated by the ledger, whose clock may be another server's.
+const CLOCKS_DIFFER_MILLIS: i64 = 100;
+
 /// A claim that can be put to the ledger.
 pub(crate) struct Attempt {
     claim: Claim,
@@ -134,7 +137,9 @@ impl Attempt {
         self.in_flight.finished(began.elapsed(), now);
         match (&decided, &self.gated) {
             // Its pass makes room for the next. A retry of an earlier order has nothing to do with the pass of now.
-            (Ok(order), Some(shelf)) if may_be_new && order.created_at >= self.now => {
+            (Ok(order), Some(shelf))
+                if may_be_new && order.created_at.plus_millis(CLOCKS_DIFFER_MILLIS) >= self.now =>
+            {
                 if let (Some(gate), Some(status)) = (shelf.gate.get(), shelf.status()) {
                     gate.door.used(&order.buyer, status.version, now);
                 }

@@ -1,0 +1,146 @@
+//! The doors of sales for nodes that share a shop: tickets, turns, challenges and passes are good on all of them, and
+//! their totals hold over all of them. A door only puts its parts together.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+
+use futures_util::future::BoxFuture;
+use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
+use penstock_gate::WaitingRoom;
+use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
+use penstock_ledger::{Clock, redis::Link};
+use tokio::runtime::Handle;
+
+use crate::{
+    gate_calls::{GateCalls, Scripts, mark_of},
+    numbers::Numbers,
+    passes::Passes,
+    rooms::{NodeRoom, look_after},
+};
+
+#[derive(Clone)]
+pub struct SharedDoorsOptions {
+    /// Differs from every other node's.
+    pub node: String,
+    /// Before every key, for shops that share a Redis.
+    pub prefix: String,
+    /// In place of Redis' clock, for tests.
+    pub moment: Option<Clock>,
+}
+
+impl std::fmt::Debug for SharedDoorsOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SharedDoorsOptions").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// Everything beside the requests goes on on the runtime that this was made on.
+#[derive(Debug)]
+pub struct SharedDoors {
+    link: Link,
+    scripts: Scripts,
+    runtime: Handle,
+    options: SharedDoorsOptions,
+}
+
+impl SharedDoors {
+    pub fn new(link: Link, runtime: Handle, options: SharedDoorsOptions) -> Self {
+        let scripts = Scripts::learnt_by(&link);
+        Self { link, scripts, runtime, options }
+    }
+}
+
+impl Doors for SharedDoors {
+    fn door(&self, sale: SaleId, options: DoorOptions) -> Arc<dyn Door> {
+        let calls = GateCalls {
+            link: self.link.clone(),
+            scripts: self.scripts.clone(),
+            node: self.options.node.clone(),
+            moment: self.options.moment.clone(),
+            prefix: self.options.prefix.clone(),
+            sale,
+        };
+        let passes = Passes::start(&self.runtime, &calls, options);
+        Arc::new(SharedDoor { calls, options, runtime: self.runtime.clone(), passes, room: OnceLock::new() })
+    }
+}
+
+struct SharedDoor {
+    calls: GateCalls,
+    options: DoorOptions,
+    runtime: Handle,
+    passes: Passes,
+    room: OnceLock<Arc<NodeRoom>>,
+}
+
+impl SharedDoor {
+    fn begin_room(&self, seed: [u8; 32], opens_at: Option<Timestamp>) -> Arc<NodeRoom> {
+        let turn_seconds = self.options.room.turn_seconds;
+        let numbers = Numbers::start(&self.runtime, self.calls.clone(), opens_at, turn_seconds);
+        let room = NodeRoom::new(self.calls.clone(), self.options, seed, numbers, self.passes.clone());
+        let room = Arc::new(room);
+        self.runtime.spawn(look_after(Arc::downgrade(&room)));
+        room
+    }
+}
+
+impl Door for SharedDoor {
+    fn open_room(&self, opens_at: Option<Timestamp>) -> BoxFuture<'_, io::Result<Arc<WaitingRoom>>> {
+        Box::pin(async move {
+            let mut seed = [0; 32];
+            getrandom::fill(&mut seed).map_err(io::Error::other)?;
+            let calls = self.calls.clone();
+            let opened = self.runtime.spawn(async move { calls.room(seed, opens_at).await }).await;
+            let seed = opened.map_err(io::Error::other)?.map_err(io::Error::other)?;
+            let room = self.room.get_or_init(|| self.begin_room(seed, opens_at));
+            Ok(Arc::clone(&room.shown))
+        })
+    }
+
+    fn has_numbers(&self) -> bool {
+        self.room.get().is_some_and(|room| !room.numbers.is_cut_off())
+    }
+
+    fn take_number(&self, now: Timestamp) -> BoxFuture<'_, Result<u64, DoorRefusal>> {
+        Box::pin(async move {
+            match self.room.get() {
+                Some(room) => room.numbers.take(now).await,
+                None => Err(DoorRefusal::Unavailable),
+            }
+        })
+    }
+
+    /// Only what all nodes share tells, and asking it is as cheap together with the rest.
+    fn look(&self, _: &BuyerId, _: Option<u64>, _: u32, _: Timestamp) -> Result<(), DoorRefusal> {
+        Ok(())
+    }
+
+    fn pass(&self, applicant: Applicant) -> BoxFuture<'_, Result<Timestamp, DoorRefusal>> {
+        Box::pin(self.passes.ask(applicant))
+    }
+
+    fn used(&self, buyer: &BuyerId, sale_version: u64, _now: Timestamp) {
+        self.passes.used(mark_of(buyer), sale_version);
+    }
+
+    fn tick(&self, status: &dyn Fn() -> Option<SaleStatus>, _now: Timestamp) -> bool {
+        match (self.room.get(), status()) {
+            (Some(room), Some(status)) => room.note_status(status),
+            _ => false,
+        }
+    }
+
+    fn save(&self, is_last: bool) -> Option<BoxFuture<'_, io::Result<()>>> {
+        let room = self.room.get().filter(|_| is_last)?;
+        Some(Box::pin(async {
+            room.leave().await;
+            Ok(())
+        }))
+    }
+
+    fn passes(&self, _now: Timestamp) -> PassFigures {
+        self.passes.figures()
+    }
+}

@@ -1,0 +1,304 @@
+//! The gate's calls to Redis: the keys of a sale's door, the arguments of each script, and its answers. The scripts say
+//! at their tops what they do; when they are called is not decided here.
+
+use penstock_domain::{BuyerId, SaleId, Timestamp};
+use penstock_gate::{RoomView, Uncertain};
+use penstock_http::{Applicant, DoorOptions, DoorRefusal};
+use penstock_ledger::{
+    Clock,
+    redis::{Link, LinkError, Script},
+};
+use redis::{Cmd, FromRedisValue};
+use sha2::{Digest as _, Sha256};
+
+/// Enough that two buyers are never taken for one another.
+const BUYER_BYTES: usize = 16;
+/// A used challenge is remembered for longer than it could be good, by this.
+const USED_SLACK_MILLIS: i64 = 60_000;
+
+/// A buyer as he is known among the live passes.
+pub(crate) type BuyerMark = [u8; BUYER_BYTES];
+
+pub(crate) fn mark_of(buyer: &BuyerId) -> BuyerMark {
+    let digest = Sha256::digest(buyer.as_str());
+    let mut mark = [0; BUYER_BYTES];
+    mark.copy_from_slice(&digest[..BUYER_BYTES]);
+    mark
+}
+
+/// The scripts of all doors.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    room: Script,
+    numbers: Script,
+    tend: Script,
+    passes: Script,
+    used: Script,
+}
+
+impl Scripts {
+    pub(crate) fn learnt_by(link: &Link) -> Self {
+        let with_clock =
+            |script: &str| Script::new(&format!("{}{script}", include_str!("scripts/clock.lua")));
+        let scripts = Self {
+            room: Script::new(include_str!("scripts/room.lua")),
+            numbers: with_clock(include_str!("scripts/numbers.lua")),
+            tend: with_clock(include_str!("scripts/tend.lua")),
+            passes: with_clock(include_str!("scripts/passes.lua")),
+            used: Script::new(include_str!("scripts/used.lua")),
+        };
+        for script in [&scripts.room, &scripts.numbers, &scripts.tend, &scripts.passes, &scripts.used] {
+            link.learn(script);
+        }
+        scripts
+    }
+}
+
+/// What one sale's door asks of Redis.
+#[derive(Clone)]
+pub(crate) struct GateCalls {
+    pub(crate) link: Link,
+    pub(crate) scripts: Scripts,
+    pub(crate) node: String,
+    /// In place of the server's clock.
+    pub(crate) moment: Option<Clock>,
+    pub(crate) prefix: String,
+    pub(crate) sale: SaleId,
+}
+
+impl std::fmt::Debug for GateCalls {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("GateCalls").field("sale", &self.sale).finish_non_exhaustive()
+    }
+}
+
+/// A block of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handed {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) is_early: bool,
+    pub(crate) at: Timestamp,
+}
+
+/// What a node has to say when it looks at a room.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look<'a> {
+    /// 0: it does not keep the room.
+    pub(crate) fence: u64,
+    /// 0: it does not want to keep it.
+    pub(crate) keep_millis: u64,
+    pub(crate) known_version: u64,
+    pub(crate) view: Option<&'a RoomView>,
+    /// So many of the taken turns, and of the unused ranges, are done with.
+    pub(crate) taken_done: usize,
+    pub(crate) unused_done: usize,
+    pub(crate) unused_heard: usize,
+    pub(crate) unused: &'a [Uncertain],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Follower,
+    Keeper,
+    /// It took the room over with this look.
+    NewKeeper,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) role: Role,
+    pub(crate) fence: u64,
+    pub(crate) at: Timestamp,
+    /// When the keeper before this look last looked.
+    pub(crate) kept_at: Timestamp,
+    pub(crate) issued: u64,
+    pub(crate) early: Option<u64>,
+    pub(crate) live_passes: u64,
+    pub(crate) sale_version: u64,
+    pub(crate) version: u64,
+    /// None: it is the one that is known, or there is none.
+    pub(crate) view: Option<RoomView>,
+    pub(crate) taken: Vec<u64>,
+    pub(crate) unused: Vec<Uncertain>,
+}
+
+impl GateCalls {
+    fn key(&self, what: &str) -> String {
+        format!("{}{{{}}}:{what}", self.prefix, self.sale)
+    }
+
+    fn keys<const COUNT: usize>(&self, what: [&str; COUNT]) -> [String; COUNT] {
+        what.map(|what| self.key(what))
+    }
+
+    fn moment(&self) -> String {
+        self.moment.as_ref().map(|clock| clock().as_millis().to_string()).unwrap_or_default()
+    }
+
+    /// `confirm`: it has to outlast the server, as far as anything does.
+    async fn ask<T: FromRedisValue>(&self, command: Cmd, confirm: bool) -> Result<T, LinkError> {
+        let mut pipeline = redis::pipe();
+        pipeline.add_command(command);
+        let key = self.key("room");
+        let value = self.link.run(&key, pipeline, confirm).await?.into_iter().next();
+        let refused = |reason: String| LinkError::Refused { server: key.clone(), reason };
+        let value = value.ok_or_else(|| refused("no answer".to_owned()))?;
+        let value = value.extract_error().map_err(|error| refused(error.to_string()))?;
+        redis::from_redis_value(value).map_err(|error| refused(error.to_string()))
+    }
+
+    fn no_room(&self) -> LinkError {
+        LinkError::Refused { server: self.key("room"), reason: "there is no such waiting room".to_owned() }
+    }
+
+    /// The seed of the room.
+    pub(crate) async fn room(
+        &self,
+        seed: [u8; 32],
+        opens_at: Option<Timestamp>,
+    ) -> Result<[u8; 32], LinkError> {
+        let mut command = self.scripts.room.call();
+        let opens_at_millis = opens_at.map_or(0, Timestamp::as_millis);
+        command.arg(1).arg(self.key("room")).arg(&seed[..]).arg(opens_at_millis);
+        let seed: Vec<u8> = self.ask(command, true).await?;
+        seed.try_into().map_err(|_| self.no_room())
+    }
+
+    pub(crate) async fn numbers(&self, count: u64) -> Result<Handed, LinkError> {
+        let mut command = self.scripts.numbers.call();
+        command.arg(1).arg(self.key("room")).arg(self.moment()).arg(count);
+        let handed: Option<(u64, u64, i64, i64)> = self.ask(command, true).await?;
+        let (from, to, early, at) = handed.ok_or_else(|| self.no_room())?;
+        Ok(Handed { from, to, is_early: early < 0, at: Timestamp::from_millis(at) })
+    }
+
+    pub(crate) async fn tend(&self, look: &Look<'_>) -> Result<Seen, LinkError> {
+        let view = look.view.map(postcard::to_stdvec).transpose();
+        let view = view.map_err(|error| LinkError::Misconfigured(error.to_string()))?;
+        let mut command = self.scripts.tend.call();
+        command.arg(4).arg(&self.keys(["room", "passes", "taken", "unused"]));
+        command.arg(self.moment()).arg(&self.node).arg(look.fence).arg(look.keep_millis);
+        command.arg(look.known_version).arg(view.unwrap_or_default());
+        command.arg(look.taken_done).arg(look.unused_done).arg(look.unused_heard);
+        for Uncertain { from, to } in look.unused {
+            command.arg(format!("{from}-{to}"));
+        }
+        let seen: Option<SeenReply> = self.ask(command, look.view.is_some()).await?;
+        self.seen(seen.ok_or_else(|| self.no_room())?)
+    }
+
+    fn seen(&self, reply: SeenReply) -> Result<Seen, LinkError> {
+        let (
+            role,
+            fence,
+            at,
+            kept_at,
+            issued,
+            early,
+            live_passes,
+            sale_version,
+            version,
+            view,
+            taken,
+            unused,
+        ) = reply;
+        let damaged = |what: &str| LinkError::Refused {
+            server: self.key("room"),
+            reason: format!("{what} of the waiting room can't be read"),
+        };
+        let view: Vec<u8> = view;
+        let view = if view.is_empty() { Ok(None) } else { postcard::from_bytes(&view).map(Some) };
+        let unused: Option<Vec<Uncertain>> = unused.iter().map(|range| read_range(range)).collect();
+        Ok(Seen {
+            role: match role {
+                0 => Role::Follower,
+                1 => Role::Keeper,
+                _ => Role::NewKeeper,
+            },
+            fence,
+            at: Timestamp::from_millis(at),
+            kept_at: Timestamp::from_millis(kept_at),
+            issued,
+            early: u64::try_from(early).ok(),
+            live_passes,
+            sale_version,
+            version,
+            view: view.map_err(|_| damaged("the view"))?,
+            taken,
+            unused: unused.ok_or_else(|| damaged("a range"))?,
+        })
+    }
+
+    /// The live passes, and an answer for each who asks.
+    pub(crate) async fn passes(
+        &self,
+        options: &DoorOptions,
+        applicants: &[&Applicant],
+    ) -> Result<(u64, Vec<Result<Timestamp, DoorRefusal>>), LinkError> {
+        let challenge_millis = i64::from(options.challenge_seconds) * 1_000;
+        let mut keys = self.keys(["passes", "turns", "taken"]).to_vec();
+        // Counted from 1, as Lua counts; 0 is none.
+        let used_keys: Vec<usize> = applicants
+            .iter()
+            .map(|applicant| {
+                let issued_at = applicant.challenge.map(|challenge| challenge.issued_at.as_millis());
+                let set = issued_at.map(|millis| millis.div_euclid(challenge_millis.max(1)));
+                set.map_or(0, |set| 1 + place_of(&mut keys, self.key(&format!("used:{set}"))))
+            })
+            .collect();
+        let mut command = self.scripts.passes.call();
+        command.arg(keys.len()).arg(keys).arg(self.moment());
+        command.arg(u64::from(options.head.pass_seconds) * 1_000).arg(options.head.factor);
+        command.arg(options.head.max_live).arg(options.max_used_challenges);
+        command.arg(challenge_millis + USED_SLACK_MILLIS);
+        for (applicant, used_key) in applicants.iter().zip(used_keys) {
+            let number = applicant.number.map(|number| number.to_string()).unwrap_or_default();
+            let challenge = applicant.challenge;
+            let fingerprint = challenge.map_or([0; 8], |challenge| challenge.fingerprint.to_be_bytes());
+            command.arg(&mark_of(&applicant.buyer)[..]).arg(number).arg(applicant.available);
+            command.arg(used_key).arg(&fingerprint[..]);
+            command.arg(u8::from(challenge.is_some_and(|challenge| challenge.is_met)));
+        }
+        let answers: Vec<i64> = self.ask(command, false).await?;
+        let live = answers.get(1).copied().unwrap_or(0).max(0) as u64;
+        Ok((live, answers.into_iter().skip(2).map(pass_answer).collect()))
+    }
+
+    /// The live passes that are left.
+    pub(crate) async fn used(&self, sale_version: u64, buyers: &[BuyerMark]) -> Result<u64, LinkError> {
+        let mut command = self.scripts.used.call();
+        command.arg(2).arg(&self.keys(["passes", "room"])).arg(sale_version);
+        for buyer in buyers {
+            command.arg(&buyer[..]);
+        }
+        self.ask(command, false).await
+    }
+}
+
+type SeenReply = (u8, u64, i64, i64, u64, i64, u64, u64, u64, Vec<u8>, Vec<u64>, Vec<String>);
+
+/// Where the key stands; it is put there if it is missing.
+fn place_of(keys: &mut Vec<String>, key: String) -> usize {
+    keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+        keys.push(key);
+        keys.len() - 1
+    })
+}
+
+fn read_range(range: &str) -> Option<Uncertain> {
+    let (from, to) = range.split_once('-')?;
+    Some(Uncertain { from: from.parse().ok()?, to: to.parse().ok()? })
+}
+
+/// As `passes.lua` names them.
+fn pass_answer(answer: i64) -> Result<Timestamp, DoorRefusal> {
+    Err(match answer {
+        -1 => DoorRefusal::TurnUsed,
+        -2 => DoorRefusal::Exhausted,
+        -3 => DoorRefusal::TooManyPasses,
+        -4 => DoorRefusal::ChallengeFailed,
+        -5 => DoorRefusal::TooManyChallenges,
+        deadline => return Ok(Timestamp::from_millis(deadline)),
+    })
+}

@@ -1,0 +1,271 @@
+//! The waiting room of one sale as one node has it: it follows the view of whoever keeps the room, and keeps it itself
+//! when nobody does. What it lets people in by, `penstock-gate` decides; who keeps the room, Redis does.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use penstock_domain::{SaleState, SaleStatus, Timestamp};
+use penstock_gate::{RoomView, Totals, Uncertain, WaitingRoom};
+use penstock_http::DoorOptions;
+use penstock_ledger::redis::LinkError;
+use tokio::{sync::Notify, time::sleep};
+
+use crate::{
+    gate_calls::{GateCalls, Look, Role, Seen},
+    numbers::Numbers,
+    passes::Passes,
+};
+
+/// Who keeps a room looks at it this often, and so do those who follow.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// While nothing can happen.
+const QUIET_LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So long before the opening a room is not quiet any more.
+const SOON_MILLIS: i64 = 5_000;
+/// Who has not looked for so long keeps the room no more. It is far longer than a look takes, or the next is away.
+const KEEP_MILLIS: u64 = 1_300;
+/// A room that is over, or of which the ledger has not told, is hardly looked at.
+const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
+/// So many ranges that nobody got are told with one look.
+const MAX_RANGES_TOLD: usize = 1_000;
+
+/// A room as a node has it.
+pub(crate) struct NodeRoom {
+    pub(crate) calls: GateCalls,
+    pub(crate) options: DoorOptions,
+    pub(crate) seed: [u8; 32],
+    /// What people ask. It follows the view, also while this node keeps the room.
+    pub(crate) shown: Arc<WaitingRoom>,
+    pub(crate) numbers: Numbers,
+    pub(crate) passes: Passes,
+    /// As the node last heard it from the ledger.
+    status: Mutex<Option<SaleStatus>>,
+    has_changed: AtomicBool,
+    is_leaving: AtomicBool,
+    wake: Notify,
+    left: Notify,
+}
+
+impl NodeRoom {
+    pub(crate) fn new(
+        calls: GateCalls,
+        options: DoorOptions,
+        seed: [u8; 32],
+        numbers: Numbers,
+        passes: Passes,
+    ) -> Self {
+        Self {
+            shown: Arc::new(WaitingRoom::shared(calls.sale, seed, options.room)),
+            calls,
+            options,
+            seed,
+            numbers,
+            passes,
+            status: Mutex::default(),
+            has_changed: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
+            wake: Notify::new(),
+            left: Notify::new(),
+        }
+    }
+
+    /// True: something people see has changed since the last time.
+    pub(crate) fn note_status(&self, status: SaleStatus) -> bool {
+        let before = self.status.lock().unwrap_or_else(PoisonError::into_inner).replace(status);
+        if before.is_none() {
+            self.wake.notify_one();
+        }
+        self.has_changed.swap(false, Relaxed)
+    }
+
+    fn status(&self) -> Option<SaleStatus> {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives out no number any more, tells which nobody got, and leaves the room to others.
+    pub(crate) async fn leave(&self) {
+        self.numbers.blocks().close();
+        let left = self.left.notified();
+        self.is_leaving.store(true, Relaxed);
+        self.wake.notify_one();
+        left.await;
+    }
+
+    fn follow(&self, seen: &Seen, view: &RoomView) {
+        self.shown.follow(view, seen.at);
+        self.has_changed.store(true, Relaxed);
+    }
+}
+
+/// What a node that keeps a room has of it.
+struct Keeping {
+    fence: u64,
+    /// Ahead of what is shown by a look, until that is stored.
+    room: WaitingRoom,
+    /// What Redis told last.
+    seen: Seen,
+    stored: RoomView,
+    /// The ranges that nobody got, as they are in Redis.
+    unused: Vec<Uncertain>,
+}
+
+/// Looks at the room as long as the node has it.
+pub(crate) async fn look_after(room: Weak<NodeRoom>) {
+    let mut looker = Looker { keeping: None, known_version: 0, seen_at: Timestamp::from_millis(0) };
+    let mut complaint = None;
+    loop {
+        let Some(room) = room.upgrade() else { return };
+        let is_leaving = room.is_leaving.load(Relaxed);
+        let looked = looker.look(&room, is_leaving).await;
+        room.numbers.set_cut_off(looked.is_err());
+        complain(&room, &mut complaint, looked.err());
+        if is_leaving {
+            room.left.notify_one();
+            return;
+        }
+        let pause = pause(&room, looker.seen_at);
+        let wake = room.wake.notified();
+        tokio::select! {
+            () = wake => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// Says once what is wrong, and once that it is not any more.
+fn complain(room: &NodeRoom, known: &mut Option<String>, error: Option<LinkError>) {
+    let sale = room.calls.sale;
+    match (error.map(|error| error.to_string()), &known) {
+        (Some(problem), None) => {
+            tracing::warn!(%sale, problem, "a waiting room stands still");
+            *known = Some(problem);
+        }
+        (None, Some(_)) => {
+            tracing::info!(%sale, "the waiting room goes on");
+            *known = None;
+        }
+        _ => {}
+    }
+}
+
+fn pause(room: &NodeRoom, now: Timestamp) -> Duration {
+    let Some(status) = room.status() else { return IDLE_LOOK_EVERY };
+    let opens_at = status.terms.opens_at;
+    match status.state(now) {
+        SaleState::Draft | SaleState::Closed => IDLE_LOOK_EVERY,
+        SaleState::Scheduled if opens_at.is_some_and(|at| at.millis_since(now) > SOON_MILLIS) => {
+            QUIET_LOOK_EVERY
+        }
+        SaleState::Scheduled | SaleState::Open | SaleState::Paused | SaleState::SoldOut => LOOK_EVERY,
+    }
+}
+
+struct Looker {
+    keeping: Option<Keeping>,
+    known_version: u64,
+    seen_at: Timestamp,
+}
+
+/// What there is to be stored after a look of the keeper.
+#[derive(Default)]
+struct Outcome {
+    view: Option<RoomView>,
+    taken_done: usize,
+    unused_done: usize,
+}
+
+impl Looker {
+    async fn look(&mut self, room: &NodeRoom, is_leaving: bool) -> Result<(), LinkError> {
+        let status = room.status();
+        let is_over = status.is_none_or(|status| status.state(self.seen_at) == SaleState::Closed);
+        let outcome = match (&mut self.keeping, &status) {
+            (Some(keeping), Some(status)) => keeping.tick(status),
+            _ => Outcome::default(),
+        };
+        let mut unused = room.numbers.blocks().unused(self.seen_at);
+        room.numbers.blocks().tell_again(unused.split_off(unused.len().min(MAX_RANGES_TOLD)));
+        let keeping = self.keeping.as_ref();
+        let look = Look {
+            fence: keeping.map_or(0, |keeping| keeping.fence),
+            keep_millis: if is_leaving || is_over { 0 } else { KEEP_MILLIS },
+            known_version: self.known_version,
+            view: outcome.view.as_ref(),
+            taken_done: outcome.taken_done,
+            unused_done: outcome.unused_done,
+            unused_heard: keeping.map_or(0, |keeping| keeping.unused.len() - outcome.unused_done),
+            unused: &unused,
+        };
+        match room.calls.tend(&look).await {
+            Ok(seen) => {
+                self.take_in(room, seen, outcome);
+                Ok(())
+            }
+            Err(error) => {
+                room.numbers.blocks().tell_again(unused);
+                // Perhaps it was stored and perhaps not: the next look tells.
+                self.keeping = None;
+                Err(error)
+            }
+        }
+    }
+
+    fn take_in(&mut self, room: &NodeRoom, seen: Seen, outcome: Outcome) {
+        self.seen_at = seen.at;
+        room.passes.note_live(seen.live_passes);
+        if let Some(view) = &seen.view {
+            room.follow(&seen, view);
+        }
+        self.known_version = seen.version;
+        match (seen.role, self.keeping.take()) {
+            (Role::Keeper, Some(mut keeping)) => {
+                if let Some(view) = outcome.view {
+                    room.follow(&seen, &view);
+                    keeping.stored = view;
+                }
+                keeping.unused.drain(..outcome.unused_done);
+                keeping.unused.extend(&seen.unused);
+                self.keeping = Some(Keeping { seen, ..keeping });
+            }
+            (Role::NewKeeper, _) => self.keeping = Some(Keeping::begin(room, seen)),
+            (Role::Keeper | Role::Follower, _) => {}
+        }
+    }
+}
+
+impl Keeping {
+    /// Goes on where the keeper before stopped.
+    fn begin(room: &NodeRoom, seen: Seen) -> Self {
+        tracing::debug!(sale = %room.calls.sale, fence = seen.fence, "this node keeps the waiting room");
+        let stored = seen.view.clone().unwrap_or_default();
+        let keeping = WaitingRoom::shared(room.calls.sale, room.seed, room.options.room);
+        keeping.follow(&stored, seen.kept_at);
+        Self { fence: seen.fence, room: keeping, unused: seen.unused.clone(), stored, seen }
+    }
+
+    fn tick(&mut self, status: &SaleStatus) -> Outcome {
+        let seen = &self.seen;
+        let totals = Totals {
+            issued: seen.issued,
+            early: seen.early,
+            live_passes: seen.live_passes,
+            taken: &seen.taken,
+            unused: &seen.unused,
+            sale_version: seen.sale_version,
+        };
+        let view = self.room.tend(status, &totals, seen.at);
+        // Late numbers are let in by their order; those of early ones are looked for until all are in.
+        let is_behind = |range: &&Uncertain| {
+            view.early.is_some_and(|early| view.admitted >= early) && range.to <= view.admitted
+        };
+        Outcome {
+            taken_done: seen.taken.len(),
+            unused_done: self.unused.iter().take_while(is_behind).count(),
+            view: (view != self.stored).then_some(view),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+-- passes: decides on some who ask for a pass in one sale, in their order.
+--
+-- KEYS  1 live passes (sorted set by deadline)   2 turns that became a pass (a bit for each number)
+--       3 numbers whose turn became a pass (list)   4… used challenges (a set for each time of issue); all under one hash tag
+-- ARGV  1 the time in milliseconds, or '' for this server's clock   2 how long a pass is good, in milliseconds
+--       3 live passes for each unit that is left   4 live passes at most   5 used challenges in a set at most
+--       6 how long a set is kept, in milliseconds
+--       then for each who asks: a fingerprint of the buyer, the number of his ticket or '', units that are left, which of KEYS
+--       has his challenge if it was used (0 if he needs none), its fingerprint, 1 if it is met
+-- Reply {time, live passes, answer, answer, …}: the deadline of the pass, in milliseconds, or one of the refusals below.
+--
+-- Guarantees: of all who present a challenge one is not told CHALLENGE_FAILED, if any; of all who present a turn one gets a new pass;
+-- who has a live pass gets the same again; a new pass never makes more live passes than the units left allow. Who is refused for
+-- anything else keeps his challenge.
+
+local TURN_USED, EXHAUSTED, TOO_MANY_PASSES, CHALLENGE_FAILED, TOO_MANY_CHALLENGES = -1, -2, -3, -4, -5
+local DAY_SECONDS, FIELDS = 86400, 6
+
+local now = time_at(ARGV[1])
+local pass_millis, factor, max_live = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local max_used, used_millis = tonumber(ARGV[5]), ARGV[6]
+call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local live = call('ZCARD', KEYS[1])
+
+-- Nil if it was not used before, is now, and is met.
+local function redeem(key, fingerprint, is_met)
+  if call('SADD', key, fingerprint) == 0 then
+    return CHALLENGE_FAILED
+  end
+  if call('SCARD', key) > max_used then
+    call('SREM', key, fingerprint)
+    return TOO_MANY_CHALLENGES
+  end
+  call('PEXPIRE', key, used_millis)
+  if is_met ~= '1' then
+    return CHALLENGE_FAILED
+  end
+end
+
+local function decide(buyer, number, available, used, fingerprint, is_met)
+  local deadline = tonumber(call('ZSCORE', KEYS[1], buyer))
+  if not deadline then
+    if number ~= '' and call('GETBIT', KEYS[2], number) == 1 then
+      return TURN_USED
+    elseif live >= factor * available then
+      return EXHAUSTED
+    elseif live >= max_live then
+      return TOO_MANY_PASSES
+    end
+  end
+  local refusal = used > 0 and redeem(KEYS[used], fingerprint, is_met)
+  if refusal then
+    return refusal
+  end
+  if not deadline then
+    deadline = now + pass_millis
+    call('ZADD', KEYS[1], deadline, buyer)
+    call('PEXPIRE', KEYS[1], pass_millis + 60000)
+    live = live + 1
+  end
+  if number ~= '' and call('SETBIT', KEYS[2], number, 1) == 0 then
+    call('RPUSH', KEYS[3], number)
+    call('EXPIRE', KEYS[2], DAY_SECONDS)
+    call('EXPIRE', KEYS[3], DAY_SECONDS)
+  end
+  return deadline
+end
+
+local answers = {now, live}
+for first = 7, #ARGV, FIELDS do
+  answers[#answers + 1] = decide(ARGV[first], ARGV[first + 1], tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3]),
+    ARGV[first + 4], ARGV[first + 5])
+end
+answers[2] = live
+return answers

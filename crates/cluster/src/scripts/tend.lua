@@ -1,0 +1,65 @@
+-- tend: a node's look at a waiting room. One node at a time keeps the room; it stores a view, which the others follow.
+--
+-- KEYS  1 the room (hash)   2 live passes (sorted set by deadline)   3 numbers whose turn became a pass (list)
+--       4 ranges of numbers that nobody got (list); all under one hash tag
+-- ARGV  1 the time in milliseconds, or '' for this server's clock   2 the node   3 its fence as a keeper, 0 if it has none
+--       4 for how many milliseconds it keeps the room from now on; 0: it does not want to, any more or at all
+--       5 the version of the view it knows   6 its new view, '' if nothing changed
+--       7 of list 3, and 8 of list 4, so many are in what it stored, and are taken out   9 of list 4 it has heard so many
+--       then ranges that nobody got, as `from-to`
+-- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1, live passes, version of the
+--       sale's status that shows all orders whose passes were used, version of the view, view or '' if the node knows it,
+--       list 3, what it has not heard of list 4}; nil if there is no such room
+--       Role 0: another node keeps the room. 1: this one. 2: this one from now on.
+--
+-- Guarantees: a view is stored only under the fence of who keeps the room, and every new keeper gets a higher one; a new
+-- keeper gets the last view stored and everything since.
+
+local MAX_RANGES, DAY_SECONDS = 4096, 86400
+
+local room = call('HMGET', KEYS[1], 'seed', 'keeper', 'fence', 'kept_until', 'kept_at', 'version', 'sale_version')
+if not room[1] then
+  return false
+end
+local now = time_at(ARGV[1])
+local next, early = opened(KEYS[1], now)
+call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if #ARGV > 9 and call('LLEN', KEYS[4]) < MAX_RANGES then
+  call('RPUSH', KEYS[4], unpack(ARGV, 10))
+  call('EXPIRE', KEYS[4], DAY_SECONDS)
+end
+
+local keeper, fence, kept_at = room[2], tonumber(room[3]) or 0, tonumber(room[5]) or now
+local version, known, heard = tonumber(room[6]) or 0, tonumber(ARGV[5]), tonumber(ARGV[9])
+local keeps = keeper == ARGV[2] and fence == tonumber(ARGV[3])
+local is_free = not keeper or keeper == ARGV[2] or now >= tonumber(room[4])
+local role, wanted = 0, tonumber(ARGV[4]) > 0
+if keeps then
+  role = 1
+  if ARGV[6] ~= '' then
+    version = version + 1
+    known = version
+    call('HSET', KEYS[1], 'view', ARGV[6], 'version', version)
+  end
+  call('LTRIM', KEYS[3], ARGV[7], -1)
+  call('LTRIM', KEYS[4], ARGV[8], -1)
+elseif wanted and is_free then
+  role, heard, known = 2, 0, -1
+  fence = fence + 1
+end
+if role > 0 and wanted then
+  call('HSET', KEYS[1], 'keeper', ARGV[2], 'fence', fence, 'kept_until', now + ARGV[4], 'kept_at', now)
+elseif role > 0 then
+  call('HDEL', KEYS[1], 'keeper')
+  role = 0
+end
+
+local view, taken, unused = '', {}, {}
+if version ~= known then
+  view = call('HGET', KEYS[1], 'view') or ''
+end
+if role > 0 then
+  taken = call('LRANGE', KEYS[3], 0, -1)
+  unused = call('LRANGE', KEYS[4], heard, -1)
+end
+return {role, fence, now, kept_at, next, early, call('ZCARD', KEYS[2]), tonumber(room[7]) or 0, version, view, taken, unused}
