@@ -5,7 +5,7 @@ use std::{collections::HashSet, mem::take, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use penstock_domain::{AccountId, ItemId, SaleId, SaleState, Timestamp};
-use penstock_records::{Item, RecordsError};
+use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval},
@@ -73,7 +73,7 @@ impl Overdue {
             }
         }
         for item in take(&mut self.items) {
-            if !matches!(refresh_item(app, item).await, Ok(Refreshed { everywhere: true, .. })) {
+            if !matches!(refresh_item(app, item).await, Ok(true)) {
                 self.items.insert(item);
             }
         }
@@ -97,23 +97,15 @@ fn end_sessions(app: &App, account: AccountId, since: Timestamp) {
     }
 }
 
-/// An item that was read again.
-pub(crate) struct Refreshed {
-    pub(crate) item: Option<Arc<Item>>,
-    /// Whether nobody can find what it was before, also not in the shared cache.
-    everywhere: bool,
-}
-
-/// Reads an item again and shows it wherever it is on sale.
-pub(crate) async fn refresh_item(app: &App, id: ItemId) -> Result<Refreshed, Arc<RecordsError>> {
+/// Reads an item again and shows it wherever it is on sale. False: the shared cache may still have what it was before.
+pub(crate) async fn refresh_item(app: &App, id: ItemId) -> Result<bool, Arc<RecordsError>> {
     // One at a time, so that what was read last is shown last.
     let _turn = app.refreshing.lock().await;
     let everywhere = app.catalogue.item_changed(id).await;
-    let item = app.catalogue.reload_item(id).await?;
-    if let Some(item) = &item {
-        app.storefront.item_changed(item);
+    if let Some(item) = app.catalogue.reload_item(id).await? {
+        app.storefront.item_changed(&item);
     }
-    Ok(Refreshed { item, everywhere })
+    Ok(everywhere)
 }
 
 /// Loads the ended sessions and the details of the published sales.

@@ -1,0 +1,188 @@
+//! What the nodes tell each other, in Redis: a stream that holds the latest changes, and a message that says "look". A
+//! message may be lost: every node looks twice a second anyway.
+//!
+//! A node knows where it is in the stream by the last entry that it has read, and looks from that entry on. If the entry
+//! is gone, because the stream was cut or Redis has lost its end, the node can't know what it has missed: then everything
+//! counts as changed. So that there always is such an entry, a node that joins adds one.
+
+mod listener;
+mod teller;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::{
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use penstock_http::{Change, Figure, FigureValue, Neighbours, Part};
+use penstock_ledger::redis::Link;
+use tokio::{
+    sync::{broadcast, mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use self::{listener::Listener, teller::Teller};
+
+/// Changes that may wait to be told. If there are more, everything is told to have changed.
+const MAX_UNTOLD: usize = 1_024;
+/// Changes that may wait for who follows them here; who is further behind hears that everything has changed.
+const MAX_UNHEARD: usize = 4_096;
+/// How long somebody who tells waits until it is told; afterwards it is told in the background.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Without an answer for so long, what the others change may go unheard.
+const QUIET_TOO_LONG: Duration = Duration::from_secs(3);
+/// Entries that the stream keeps, or a few more. A node that is away for longer reads everything anew.
+const MAX_ENTRIES: usize = 10_000;
+/// The field of a change,
+const CHANGE: &str = "change";
+/// and of the entry that a node adds to know where it is.
+const JOINED: &str = "joined";
+
+/// Something to tell, and who waits for it.
+type Untold = (Change, oneshot::Sender<()>);
+
+#[derive(Debug)]
+struct State {
+    told: AtomicU64,
+    heard: AtomicU64,
+    /// How often everything counted as changed.
+    missed: AtomicU64,
+    untold: AtomicU64,
+    /// When the stream was last read.
+    looked: Mutex<Option<Instant>>,
+}
+
+impl State {
+    fn quiet_for(&self) -> Option<Duration> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner).map(|looked| looked.elapsed())
+    }
+
+    fn has_looked(&self) {
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+/// The other nodes, by way of Redis.
+pub struct Changes {
+    outbox: mpsc::Sender<Untold>,
+    heard: broadcast::Sender<Change>,
+    state: Arc<State>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Changes {
+    /// Joins the others under `prefix`. What they change from then on is heard; if Redis is away, it is caught up with
+    /// as soon as it is back. Its work runs on the runtime this is called on.
+    pub async fn join(link: Link, prefix: &str) -> Self {
+        let (outbox, to_tell) = mpsc::channel(MAX_UNTOLD);
+        let (heard, _) = broadcast::channel(MAX_UNHEARD);
+        let state = Arc::new(State {
+            told: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            untold: AtomicU64::new(0),
+            looked: Mutex::new(None),
+        });
+        // The message goes over a channel of the same name.
+        let name = format!("{prefix}penstock:changes");
+        let mut listener = Listener::new(link.clone(), &name, heard.clone(), Arc::clone(&state));
+        listener.begin().await;
+        let teller = Teller::new(link, &name, to_tell, Arc::clone(&state));
+        let tasks = vec![tokio::spawn(listener.run()), tokio::spawn(teller.run())];
+        Self { outbox, heard, state, tasks }
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Changes").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Neighbours for Changes {
+    fn tell(&self, change: Change) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let (done, is_done) = oneshot::channel();
+            let telling = async {
+                // An error means that the node is about to end.
+                if self.outbox.send((change, done)).await.is_ok() {
+                    let _ = is_done.await;
+                }
+            };
+            if timeout(PATIENCE, telling).await.is_err() {
+                tracing::debug!("the other nodes are told later");
+            }
+        })
+    }
+
+    fn changes(&self) -> BoxStream<'static, Change> {
+        let heard = self.heard.subscribe();
+        Box::pin(stream::unfold(heard, |mut heard| async move {
+            match heard.recv().await {
+                Ok(change) => Some((change, heard)),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((Change::Everything, heard)),
+                // It has no end; that nobody tells any more means that the node is about to end.
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            }
+        }))
+    }
+}
+
+impl Part for Changes {
+    fn name(&self) -> &'static str {
+        "changes"
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match self.state.quiet_for() {
+            None => Some("Redis was not reached yet".to_owned()),
+            Some(quiet) if quiet > QUIET_TOO_LONG => {
+                Some(format!("Redis was not reached for {} seconds", quiet.as_secs()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let counter = |name, help, count: &AtomicU64| Figure {
+            name,
+            help,
+            value: FigureValue::Counter(count.load(Relaxed)),
+        };
+        let gauge = |name, help, value| Figure { name, help, value: FigureValue::Gauge(value) };
+        let quiet = self.state.quiet_for().map_or(f64::INFINITY, |quiet| quiet.as_secs_f64());
+        vec![
+            counter("penstock_changes_told", "Changes told to the other nodes", &self.state.told),
+            counter(
+                "penstock_changes_heard",
+                "Changes heard, those of this node included",
+                &self.state.heard,
+            ),
+            counter(
+                "penstock_changes_missed",
+                "How often changes may have been missed and everything was read anew",
+                &self.state.missed,
+            ),
+            gauge(
+                "penstock_changes_untold",
+                "Changes that wait to be told",
+                self.state.untold.load(Relaxed) as f64,
+            ),
+            gauge("penstock_changes_lag_seconds", "Time since this node last looked for changes", quiet),
+        ]
+    }
+}

@@ -1,0 +1,80 @@
+//! Writes changes into the stream, all that wait in one call, and goes on trying until it works.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use penstock_http::Change;
+use penstock_ledger::redis::{Link, LinkError};
+use redis::{Value, pipe};
+use tokio::{sync::mpsc, time::sleep};
+
+use super::{CHANGE, MAX_ENTRIES, MAX_UNTOLD, State, Untold};
+
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// More than these in one call say together that everything has changed.
+const MAX_TOGETHER: usize = 256;
+
+pub(super) struct Teller {
+    link: Link,
+    name: String,
+    to_tell: mpsc::Receiver<Untold>,
+    state: Arc<State>,
+}
+
+impl Teller {
+    pub(super) fn new(link: Link, name: &str, to_tell: mpsc::Receiver<Untold>, state: Arc<State>) -> Self {
+        Self { link, name: name.to_owned(), to_tell, state }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut untold = Vec::new();
+        while self.to_tell.recv_many(&mut untold, MAX_UNTOLD).await > 0 {
+            while let Err(error) = self.tell(&untold).await {
+                self.state.untold.store(untold.len() as u64, Relaxed);
+                tracing::debug!(%error, changes = untold.len(), "the other nodes can't be told yet");
+                sleep(RETRY_INTERVAL).await;
+                self.take_more(&mut untold);
+            }
+            self.state.untold.store(0, Relaxed);
+            self.state.told.fetch_add(untold.len() as u64, Relaxed);
+            for (_, done) in untold.drain(..) {
+                // Whoever told it may not wait any more.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn take_more(&mut self, untold: &mut Vec<Untold>) {
+        while untold.len() < MAX_UNTOLD
+            && let Ok(more) = self.to_tell.try_recv()
+        {
+            untold.push(more);
+        }
+    }
+
+    /// May write something twice, which does no harm.
+    async fn tell(&self, untold: &[Untold]) -> Result<(), LinkError> {
+        let everything = [Change::Everything];
+        let changes: Vec<&Change> = match untold.len() {
+            0..=MAX_TOGETHER => untold.iter().map(|(change, _)| change).collect(),
+            _ => everything.iter().collect(),
+        };
+        let mut commands = pipe();
+        for change in changes {
+            let text = serde_json::to_vec(change).unwrap_or_default();
+            let add = commands.cmd("XADD").arg(&self.name);
+            add.arg("MAXLEN").arg("~").arg(MAX_ENTRIES).arg("*").arg(CHANGE).arg(text);
+        }
+        commands.cmd("PUBLISH").arg(&self.name).arg("");
+        // Confirmed by the replicas: what was told must not be lost with a master.
+        let values = self.link.run(&self.name, commands, true).await?;
+        match values.into_iter().find(|value| matches!(value, Value::ServerError(_))) {
+            Some(refused) => {
+                Err(LinkError::Refused { server: self.name.clone(), reason: format!("{refused:?}") })
+            }
+            None => Ok(()),
+        }
+    }
+}
