@@ -67,7 +67,7 @@ pub(crate) async fn prepare_connection(
     let settings = format!(
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION', \
          default_storage_engine = InnoDB, foreign_key_checks = 1, unique_checks = 1, autocommit = 1, \
-         innodb_lock_wait_timeout = {patience_seconds}"
+         innodb_lock_wait_timeout = {patience_seconds}, lock_wait_timeout = {patience_seconds}"
     );
     connection.execute(AssertSqlSafe(settings)).await?;
     let isolation = format!("SET SESSION TRANSACTION ISOLATION LEVEL {isolation}");
@@ -89,6 +89,10 @@ pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), Record
         ));
     }
     check_collation(connection, product).await?;
+    // A change of a table waits for the transactions that use it; one that gives up leaves a schema half way.
+    connection
+        .execute(AssertSqlSafe(format!("SET SESSION lock_wait_timeout = {SCHEMA_PATIENCE_SECONDS}")))
+        .await?;
     let mut migrator = sqlx::migrate!("./migrations");
     migrator.set_locking(false);
     migrator.run(&mut *connection).await?;

@@ -3,7 +3,7 @@
 use penstock_domain::{KeyDigest, OrderState};
 use penstock_records::AuditReport;
 
-use crate::shop::{STREAM, Shop, item, moment, sale_row};
+use super::shop::{STREAM, Shop, item, moment, sale_row};
 
 /// Two paid orders, two held ones, a cancelled and an expired one.
 async fn sold() -> Shop {
@@ -205,7 +205,7 @@ async fn an_audit_sees_the_records_as_they_were_when_it_began() {
     shop.settle().await;
     shop.pay(order);
     shop.settle().await;
-    let pending = &shop.decisions[audit.cursor() as usize..];
+    let pending = &shop.decisions[audit.cursor().position as usize..];
     let report = audit.compare(&shop.book.snapshot(), pending).await.unwrap();
     assert!(report.ok, "{report:#?}");
     assert_eq!(report.pending, 2);

@@ -1,15 +1,18 @@
-//! Items, sales, and the database file itself.
+//! Items, sales, and the schema itself.
 
 use penstock_domain::{ChallengeKind, GateTerms, ItemId, Money, SaleId};
-use penstock_records::{Records, RecordsError, sqlite_url};
-use sqlx::{Connection, Executor};
+use penstock_records::{Records, RecordsError};
+use sqlx::Executor;
 
-use crate::shop::{item, moment, open, sale_row};
+use super::{
+    Database,
+    shop::{item, moment, open, sale_row},
+};
 
 #[tokio::test]
 async fn an_item_can_be_changed_and_reads_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     let mut lamp = item(1, moment(0));
     records.create_item(&lamp).await.unwrap();
     lamp.title = "Lamp, 灯".into();
@@ -23,8 +26,8 @@ async fn an_item_can_be_changed_and_reads_back() {
 
 #[tokio::test]
 async fn items_come_newest_first_and_page_by_page() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     // Two of a moment, so that the id has to decide.
     for id in 1..=7 {
         records.create_item(&item(id, moment(id as i64 / 2))).await.unwrap();
@@ -42,8 +45,8 @@ async fn items_come_newest_first_and_page_by_page() {
 
 #[tokio::test]
 async fn a_sale_reads_back_and_is_published_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     records.create_item(&item(1, moment(0))).await.unwrap();
     let mut sale = sale_row(SaleId::from_random(u64::MAX), ItemId::from_random(1), 100, 2);
     sale.opens_at = Some(moment(100));
@@ -61,30 +64,18 @@ async fn a_sale_reads_back_and_is_published_once() {
 
 #[tokio::test]
 async fn a_sale_of_an_unknown_item_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     let sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
     let refused = records.create_sale(&sale).await;
     assert!(matches!(refused, Err(RecordsError::Refused(_))), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_folder_with_strange_characters_is_found_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let strange = folder.path().join("50% off? #1 灯");
-    std::fs::create_dir(&strange).unwrap();
-    let url = sqlite_url(&strange.join("records.db"));
-    let records = Records::open(&url, 2).await.unwrap();
-    records.create_item(&item(1, moment(0))).await.unwrap();
-    assert!(strange.join("records.db").exists());
-}
-
-#[tokio::test]
 async fn records_of_a_newer_version_are_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    open(&folder).await.close().await;
-    let url = sqlite_url(&folder.path().join("records.db"));
-    let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
+    let database = Database::new();
+    open(&database).await.close().await;
+    let mut connection = database.connect().await;
     connection
         .execute(
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
@@ -92,12 +83,6 @@ async fn records_of_a_newer_version_are_left_alone() {
         )
         .await
         .unwrap();
-    let refused = Records::open(&url, 2).await;
+    let refused = Records::open(&database.url(), 2).await;
     assert!(matches!(refused, Err(RecordsError::Newer(9999))), "{refused:?}");
-}
-
-#[tokio::test]
-async fn a_missing_folder_is_said_to_be_unavailable() {
-    let refused = Records::open("sqlite:///does/not/exist/records.db", 2).await;
-    assert!(matches!(refused, Err(RecordsError::Unavailable(_))), "{refused:?}");
 }

@@ -3,7 +3,7 @@
 use penstock_domain::{OrderState, SaleId};
 use penstock_records::RetryError;
 
-use crate::shop::{STREAM, Shop};
+use super::shop::Shop;
 
 #[tokio::test]
 async fn a_dead_letter_is_retried_after_its_cause_is_gone() {
@@ -14,7 +14,7 @@ async fn a_dead_letter_is_retried_after_its_cause_is_gone() {
     shop.pay(order);
     shop.claim("bob", 1);
     shop.settle_or_put_aside().await;
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 4, "the feed goes on behind a dead letter");
+    assert_eq!(shop.settled().await, 4, "the feed goes on behind a dead letter");
     let letters = shop.records.dead_letters(None, 10).await.unwrap();
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].decision, shop.decisions[2]);
@@ -157,11 +157,7 @@ async fn a_damaged_row_holds_up_only_what_rests_on_it() {
 #[tokio::test]
 async fn what_a_trigger_of_the_merchant_refuses_is_put_aside() {
     let mut shop = Shop::new(10, 2).await;
-    shop.run(
-        "CREATE TRIGGER no_eve BEFORE INSERT ON orders WHEN NEW.buyer = 'eve' \
-         BEGIN SELECT RAISE(ABORT, 'eve is banned'); END",
-    )
-    .await;
+    shop.database.ban_eve().await;
     shop.claim("ada", 1);
     let refused = shop.claim("eve", 1);
     shop.claim("bob", 1);

@@ -1,16 +1,53 @@
-//! The records on a real SQLite file. One program, so that it links once.
+//! The records on real databases: the same tests on a SQLite file and on a MariaDB server. One program, so that it links
+//! once.
 
-#[cfg(test)]
-mod audit;
-#[cfg(test)]
-mod catalogue;
-#[cfg(test)]
-mod dead_letters;
-#[cfg(test)]
-mod orders;
-#[cfg(test)]
-mod people;
-#[cfg(test)]
-mod settlement;
-#[cfg(test)]
-mod shop;
+#![cfg(test)]
+#![allow(clippy::duplicate_mod, reason = "the same tests run on each database")]
+
+mod database;
+
+mod sqlite {
+    use crate::database::SqliteFile as Database;
+
+    #[path = "../audit.rs"]
+    mod audit;
+    #[path = "../catalogue.rs"]
+    mod catalogue;
+    #[path = "../dead_letters.rs"]
+    mod dead_letters;
+    #[path = "../orders.rs"]
+    mod orders;
+    #[path = "../people.rs"]
+    mod people;
+    #[path = "../settlement.rs"]
+    mod settlement;
+    #[path = "../shop.rs"]
+    mod shop;
+    #[path = "../stock.rs"]
+    mod stock;
+
+    mod file;
+}
+
+mod mariadb {
+    use crate::database::MariaDbDatabase as Database;
+
+    #[path = "../audit.rs"]
+    mod audit;
+    #[path = "../catalogue.rs"]
+    mod catalogue;
+    #[path = "../dead_letters.rs"]
+    mod dead_letters;
+    #[path = "../orders.rs"]
+    mod orders;
+    #[path = "../people.rs"]
+    mod people;
+    #[path = "../settlement.rs"]
+    mod settlement;
+    #[path = "../shop.rs"]
+    mod shop;
+    #[path = "../stock.rs"]
+    mod stock;
+
+    mod server;
+}

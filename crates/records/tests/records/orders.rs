@@ -3,7 +3,7 @@
 use penstock_domain::{BuyerId, OrderId, OrderState};
 use penstock_records::OrderFilter;
 
-use crate::shop::Shop;
+use super::shop::Shop;
 
 fn buyer(name: &str) -> BuyerId {
     BuyerId::of_subject(name).unwrap()

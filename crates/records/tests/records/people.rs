@@ -3,7 +3,10 @@
 use penstock_domain::{AccountId, Timestamp};
 use penstock_records::{CodeCheck, CreateAccountError, NewAccount, PutCodeError, Records};
 
-use crate::shop::{moment, open};
+use super::{
+    Database,
+    shop::{moment, open},
+};
 
 fn new_account(id: u64, phone: &str) -> NewAccount {
     NewAccount {
@@ -18,11 +21,11 @@ fn new_account(id: u64, phone: &str) -> NewAccount {
 
 #[tokio::test]
 async fn an_account_reads_back_as_created_after_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     let created = records.create_account(new_account(1, "+4912345")).await.unwrap();
     records.close().await;
-    let records = open(&folder).await;
+    let records = open(&database).await;
     assert_eq!(records.account(created.id).await.unwrap(), Some(created.clone()));
     assert_eq!(records.account_by_phone("+4912345").await.unwrap(), Some(created));
     assert_eq!(records.account_by_phone("+4912346").await.unwrap(), None);
@@ -30,8 +33,8 @@ async fn an_account_reads_back_as_created_after_a_restart() {
 
 #[tokio::test]
 async fn a_phone_number_has_one_account() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     records.create_account(new_account(1, "+4912345")).await.unwrap();
     let second = records.create_account(new_account(2, "+4912345")).await;
     assert!(matches!(second, Err(CreateAccountError::PhoneTaken)), "{second:?}");
@@ -39,8 +42,8 @@ async fn a_phone_number_has_one_account() {
 
 #[tokio::test]
 async fn a_new_password_ends_the_sessions_before_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     let account = records.create_account(new_account(1, "+4912345")).await.unwrap();
     assert!(records.accounts_with_revocations(Timestamp::from_millis(0)).await.unwrap().is_empty());
     assert!(records.set_password(account.id, "$argon2id$other", moment(9)).await.unwrap());
@@ -60,8 +63,8 @@ async fn a_new_password_ends_the_sessions_before_it() {
 
 #[tokio::test]
 async fn the_admin_role_can_be_given_and_taken() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     let account = records.create_account(new_account(1, "+4912345")).await.unwrap();
     assert!(records.promote("+4912345", true).await.unwrap());
     assert!(records.account(account.id).await.unwrap().unwrap().admin);
@@ -72,8 +75,8 @@ async fn the_admin_role_can_be_given_and_taken() {
 
 #[tokio::test]
 async fn a_revoked_session_is_remembered_until_it_would_have_ended() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     records.revoke_session("session-1", moment(10)).await.unwrap();
     records.revoke_session("session-1", moment(10)).await.unwrap();
     assert_eq!(records.revoked_sessions(moment(9)).await.unwrap(), vec![("session-1".into(), moment(10))]);
@@ -88,8 +91,8 @@ async fn put(records: &Records, digest: &[u8], now: Timestamp) -> Result<(), Put
 
 #[tokio::test]
 async fn a_right_code_works_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     assert_eq!(records.take_code("+4912345", b"right", moment(0)).await.unwrap(), CodeCheck::Void);
     put(&records, b"right", moment(0)).await.unwrap();
     assert_eq!(records.take_code("+4912345", b"wrong", moment(1)).await.unwrap(), CodeCheck::Wrong);
@@ -99,8 +102,8 @@ async fn a_right_code_works_once() {
 
 #[tokio::test]
 async fn a_code_expires_and_a_new_one_replaces_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     put(&records, b"first", moment(0)).await.unwrap();
     assert_eq!(records.take_code("+4912345", b"first", moment(300)).await.unwrap(), CodeCheck::Void);
     put(&records, b"second", moment(301)).await.unwrap();
@@ -110,8 +113,8 @@ async fn a_code_expires_and_a_new_one_replaces_it() {
 
 #[tokio::test]
 async fn five_wrong_guesses_void_a_code_even_when_they_come_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     put(&records, b"right", moment(0)).await.unwrap();
     let guesses = (0..40).map(|_| {
         let records = records.clone();
@@ -127,8 +130,8 @@ async fn five_wrong_guesses_void_a_code_even_when_they_come_at_once() {
 
 #[tokio::test]
 async fn of_many_parallel_right_guesses_one_wins() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     put(&records, b"right", moment(0)).await.unwrap();
     let guesses = (0..20).map(|_| {
         let records = records.clone();
@@ -143,8 +146,8 @@ async fn of_many_parallel_right_guesses_one_wins() {
 
 #[tokio::test]
 async fn only_so_many_codes_are_sent_in_a_window() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     for second in 0..3 {
         put(&records, b"code", moment(second)).await.unwrap();
     }
@@ -156,8 +159,8 @@ async fn only_so_many_codes_are_sent_in_a_window() {
 
 #[tokio::test]
 async fn parallel_requests_for_codes_are_limited_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     let requests = (0..20).map(|_| {
         let records = records.clone();
         tokio::spawn(async move { put(&records, b"code", moment(0)).await.is_ok() })
@@ -171,8 +174,8 @@ async fn parallel_requests_for_codes_are_limited_too() {
 
 #[tokio::test]
 async fn codes_are_forgotten_after_their_end_and_not_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = open(&folder).await;
+    let database = Database::new();
+    let records = open(&database).await;
     for second in 0..3 {
         put(&records, b"code", moment(second)).await.unwrap();
     }

@@ -1,9 +1,10 @@
 //! Decisions become rows exactly once, or not at all.
 
-use penstock_domain::{Command, Decision, Event, KeyDigest, OrderState, SaleId};
+use penstock_domain::{Command, Cursor, Decision, Event, KeyDigest, Mark, OrderState, SaleId};
 use penstock_records::{RecordsError, SettleError};
+use sqlx::Connection;
 
-use crate::shop::{STREAM, Shop, open};
+use super::shop::{Shop, lease, open, settle};
 
 /// Orders of every fate, with more than one in a state.
 fn sell(shop: &mut Shop) {
@@ -35,7 +36,7 @@ async fn however_the_feed_is_cut_the_rows_are_the_same() {
         let mut shop = Shop::new(50, 2).await;
         sell(&mut shop);
         shop.settle_in(batch).await.unwrap();
-        assert_eq!(shop.records.cursor(STREAM).await.unwrap(), shop.decisions.len() as u64);
+        assert_eq!(shop.settled().await, shop.decisions.len());
         let report = shop.audit().await;
         assert!(report.ok, "in batches of {batch}: {:#?}", report.differences);
         assert_eq!((report.sales, report.orders, report.pending), (1, 31, 0));
@@ -48,7 +49,7 @@ async fn what_is_pending_is_no_difference() {
     sell(&mut shop);
     for settled in 0..=shop.decisions.len() {
         if settled > 0 {
-            shop.records.settle(STREAM, &shop.decisions[settled - 1..settled]).await.unwrap();
+            settle(&shop.records, &shop.decisions[settled - 1..settled]).await.unwrap();
         }
         let report = shop.audit().await;
         assert!(report.ok, "after {settled}: {:#?}", report.differences);
@@ -61,9 +62,10 @@ async fn a_decision_is_never_settled_twice() {
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 1);
     shop.settle().await;
-    let again = shop.records.settle(STREAM, &shop.decisions).await;
+    let again = settle(&shop.records, &shop.decisions).await;
     assert!(matches!(again, Err(SettleError::CursorMoved { position: 2 })), "{again:?}");
-    let early = shop.records.settle("another", &shop.decisions[1..]).await;
+    let another = shop.records.lease("another", "tests", 60).await.unwrap().unwrap();
+    let early = shop.records.settle(&another, &shop.decisions[1..], Mark::default()).await;
     assert!(matches!(early, Err(SettleError::CursorMoved { position: 0 })), "{early:?}");
     assert_eq!(shop.count("SELECT COUNT(*) FROM stock_log").await, 2);
 }
@@ -74,9 +76,13 @@ async fn of_two_settlers_one_wins() {
     for _ in 0..50 {
         shop.claim("ada", 1);
     }
-    let other = open(&shop.folder).await;
-    let (left, right) =
-        tokio::join!(shop.records.settle(STREAM, &shop.decisions), other.settle(STREAM, &shop.decisions));
+    let other = open(&shop.database).await;
+    // Of one lease, as if one of them had woken up after its time.
+    let (lease, decisions) = (lease(&shop.records).await, &shop.decisions);
+    let (left, right) = tokio::join!(
+        shop.records.settle(&lease, decisions, Mark::default()),
+        other.settle(&lease, decisions, Mark::default())
+    );
     assert!(left.is_ok() != right.is_ok(), "{left:?} {right:?}");
     assert!(shop.audit().await.ok);
 }
@@ -87,15 +93,15 @@ async fn a_gap_is_refused() {
     shop.claim("ada", 1);
     shop.claim("bob", 1);
     shop.decisions.remove(1);
-    let gap = shop.records.settle(STREAM, &shop.decisions).await;
+    let gap = settle(&shop.records, &shop.decisions).await;
     assert!(matches!(gap, Err(SettleError::Gap { after: 1 })), "{gap:?}");
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 0);
+    assert_eq!(shop.settled().await, 0);
 }
 
 #[tokio::test]
 async fn an_empty_batch_changes_nothing() {
     let shop = Shop::new(10, 2).await;
-    assert_eq!(shop.records.settle(STREAM, &[]).await.unwrap().position, 0);
+    assert_eq!(settle(&shop.records, &[]).await.unwrap().cursor, Cursor::default());
 }
 
 #[tokio::test]
@@ -130,11 +136,11 @@ async fn poison_is_named_and_leaves_nothing_behind() {
     let position = shop.decisions.len() as u64 + 1;
     let event = Event::Paid { order, quantity: 2, after_expiry: false };
     shop.decisions.push(Decision { position, at: shop.now, event });
-    let poison = shop.records.settle(STREAM, &shop.decisions).await;
+    let poison = settle(&shop.records, &shop.decisions).await;
     let Err(SettleError::Poison { position: named, reason, .. }) = poison else { panic!("{poison:?}") };
     assert_eq!(named, position);
     assert!(reason.contains("for 2 units, but it has 1"), "{reason}");
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 0);
+    assert_eq!(shop.settled().await, 0);
     assert_eq!(shop.count("SELECT COUNT(*) FROM orders").await, 0);
 }
 
@@ -151,9 +157,9 @@ async fn a_constraint_names_the_decision_it_refuses() {
         }
     }
     shop.claim("eve", 1);
-    let poison = shop.records.settle(STREAM, &shop.decisions).await;
+    let poison = settle(&shop.records, &shop.decisions).await;
     assert!(matches!(poison, Err(SettleError::Poison { position: 4, .. })), "{poison:?}");
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 0);
+    assert_eq!(shop.settled().await, 0);
 }
 
 #[tokio::test]
@@ -163,22 +169,20 @@ async fn a_hold_in_an_unknown_sale_is_poison() {
     if let Event::Held { order, .. } = &mut shop.decisions[1].event {
         order.sale = SaleId::from_random(999);
     }
-    let poison = shop.records.settle(STREAM, &shop.decisions).await;
+    let poison = settle(&shop.records, &shop.decisions).await;
     assert!(matches!(poison, Err(SettleError::Poison { position: 2, .. })), "{poison:?}");
 }
 
 #[tokio::test]
 async fn a_locked_database_is_unavailable_and_not_poison() {
-    use sqlx::{Connection, Executor};
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 1);
-    let url = penstock_records::sqlite_url(&shop.folder.path().join("records.db"));
-    let mut other = sqlx::AnyConnection::connect(&url).await.unwrap();
-    other.execute("BEGIN IMMEDIATE").await.unwrap();
-    let busy = shop.records.settle(STREAM, &shop.decisions).await;
+    let lease = lease(&shop.records).await;
+    let other = shop.database.lock().await;
+    let busy = shop.records.settle(&lease, &shop.decisions, Mark::default()).await;
     assert!(matches!(busy, Err(SettleError::Records(RecordsError::Unavailable(_)))), "{busy:?}");
     shop.records.ping().await.unwrap();
-    other.execute("ROLLBACK").await.unwrap();
+    other.close().await.unwrap();
     shop.settle().await;
     assert!(shop.audit().await.ok);
 }
@@ -188,10 +192,10 @@ async fn what_is_settled_survives_a_restart() {
     let mut shop = Shop::new(50, 2).await;
     sell(&mut shop);
     let (first, rest) = shop.decisions.split_at(20);
-    shop.records.settle(STREAM, first).await.unwrap();
+    settle(&shop.records, first).await.unwrap();
     shop.records.close().await;
-    shop.records = open(&shop.folder).await;
-    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), 20);
-    shop.records.settle(STREAM, rest).await.unwrap();
+    shop.records = open(&shop.database).await;
+    assert_eq!(shop.settled().await, 20);
+    settle(&shop.records, rest).await.unwrap();
     assert!(shop.audit().await.ok);
 }

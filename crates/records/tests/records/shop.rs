@@ -1,16 +1,18 @@
-//! A small shop for tests: records in a temporary folder, and a `Book` that makes genuine decisions.
+//! A small shop for tests: records in a database of its own, and a `Book` that makes genuine decisions.
 
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Money, OrderId, Reply,
-    SaleId, Timestamp,
+    Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money, OrderId,
+    Reply, SaleId, Timestamp,
 };
-use penstock_records::{AuditReport, Item, Records, SaleRow, SettleError, sqlite_url};
-use sqlx::{Connection, Executor};
+use penstock_records::{AuditReport, Item, Lease, Records, SaleRow, SettleError, Settled};
+use sqlx::Executor;
+
+use super::Database;
 
 pub(crate) const STREAM: &str = "ledger";
 
 pub(crate) struct Shop {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) database: Database,
     pub(crate) records: Records,
     pub(crate) book: Book,
     pub(crate) decisions: Vec<Decision>,
@@ -50,21 +52,21 @@ pub(crate) fn sale_row(id: SaleId, item: ItemId, units: u32, limit_per_buyer: u3
     }
 }
 
-pub(crate) async fn open(folder: &tempfile::TempDir) -> Records {
-    Records::open(&sqlite_url(&folder.path().join("records.db")), 4).await.unwrap()
+pub(crate) async fn open(database: &Database) -> Records {
+    Records::open(&database.url(), 4).await.unwrap()
 }
 
 impl Shop {
     /// A shop with one published sale that is not settled yet.
     pub(crate) async fn new(units: u32, limit_per_buyer: u32) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let records = open(&folder).await;
+        let database = Database::new();
+        let records = open(&database).await;
         let sale = SaleId::from_random(7);
         records.create_item(&item(1, moment(0))).await.unwrap();
         let row = sale_row(sale, ItemId::from_random(1), units, limit_per_buyer);
         records.create_sale(&row).await.unwrap();
         let mut shop = Self {
-            folder,
+            database,
             records,
             book: Book::default(),
             decisions: Vec::new(),
@@ -108,11 +110,16 @@ impl Shop {
         self.execute(Command::ExpireDue { max: 1_000_000 });
     }
 
+    /// How many decisions are settled.
+    pub(crate) async fn settled(&self) -> usize {
+        self.records.cursor(STREAM).await.unwrap().position as usize
+    }
+
     /// Settles what is not settled yet, in batches of `batch`.
     pub(crate) async fn settle_in(&self, batch: usize) -> Result<(), SettleError> {
-        let cursor = self.records.cursor(STREAM).await.unwrap() as usize;
-        for decisions in self.decisions[cursor..].chunks(batch) {
-            self.records.settle(STREAM, decisions).await?;
+        let lease = lease(&self.records).await;
+        for decisions in self.decisions[lease.cursor.position as usize..].chunks(batch) {
+            self.records.settle(&lease, decisions, Mark::default()).await?;
         }
         Ok(())
     }
@@ -123,16 +130,19 @@ impl Shop {
 
     /// Settles everything; what can't be becomes a dead letter at once.
     pub(crate) async fn settle_or_put_aside(&self) {
+        let lease = lease(&self.records).await;
         loop {
-            let cursor = self.records.cursor(STREAM).await.unwrap() as usize;
+            let cursor = self.settled().await;
             let waiting = &self.decisions[cursor..];
-            match self.records.settle(STREAM, waiting).await {
+            match self.records.settle(&lease, waiting, Mark::default()).await {
                 Ok(_) => return,
                 Err(SettleError::Poison { position, reason, .. }) => {
                     let before = &waiting[..position as usize - cursor - 1];
-                    self.records.settle(STREAM, before).await.unwrap();
+                    self.records.settle(&lease, before, Mark::default()).await.unwrap();
                     let poison = &self.decisions[position as usize - 1];
-                    self.records.dead_letter(STREAM, poison, &reason, 5, self.now).await.unwrap();
+                    let put_aside =
+                        self.records.dead_letter(&lease, poison, Mark::default(), &reason, 5, self.now);
+                    put_aside.await.unwrap();
                 }
                 Err(other) => panic!("{other}"),
             }
@@ -141,7 +151,7 @@ impl Shop {
 
     pub(crate) async fn audit(&self) -> AuditReport {
         let audit = self.records.begin_audit(STREAM).await.unwrap();
-        let pending = &self.decisions[(audit.cursor() as usize).min(self.decisions.len())..];
+        let pending = &self.decisions[(audit.cursor().position as usize).min(self.decisions.len())..];
         audit.compare(&self.book.snapshot(), pending).await.unwrap()
     }
 
@@ -151,19 +161,26 @@ impl Shop {
     }
 
     pub(crate) async fn run(&self, statement: &'static str) -> u64 {
-        let url = sqlite_url(&self.folder.path().join("records.db"));
-        let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
-        connection.execute("PRAGMA foreign_keys = OFF").await.unwrap();
+        let mut connection = self.database.connect().await;
         connection.execute(statement).await.unwrap().rows_affected()
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
-        let url = sqlite_url(&self.folder.path().join("records.db"));
-        let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
+        let mut connection = self.database.connect().await;
         sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
     }
 
     pub(crate) fn positions_of(&self, wanted: impl Fn(&Event) -> bool) -> Vec<u64> {
         self.decisions.iter().filter(|d| wanted(&d.event)).map(|d| d.position).collect()
     }
+}
+
+pub(crate) async fn lease(records: &Records) -> Lease {
+    records.lease(STREAM, "tests", 60).await.unwrap().unwrap()
+}
+
+/// Settles `decisions` under a new lease.
+pub(crate) async fn settle(records: &Records, decisions: &[Decision]) -> Result<Settled, SettleError> {
+    let lease = lease(records).await;
+    records.settle(&lease, decisions, Mark::default()).await
 }

@@ -1,0 +1,96 @@
+//! What only a server can do: be too old, be set up wrong, be opened by many at once, and be lost.
+
+use futures_util::future::join_all;
+use penstock_domain::BuyerId;
+use penstock_records::{Records, RecordsError};
+use sqlx::Executor;
+
+use super::{
+    Database,
+    shop::{Shop, item, moment, open},
+};
+
+#[tokio::test]
+async fn many_nodes_may_open_an_empty_database_at_once() {
+    let database = Database::new();
+    let url = database.url();
+    let opened = join_all((0..8).map(|_| Records::open(&url, 2))).await;
+    let nodes: Vec<Records> = opened.into_iter().map(Result::unwrap).collect();
+    nodes[0].create_item(&item(1, moment(0))).await.unwrap();
+    assert!(nodes[7].item(item(1, moment(0)).id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_empty_database_is_given_the_collation_it_needs() {
+    let database = Database::new();
+    let name = database.name();
+    database.server().sql(&format!("ALTER DATABASE {name} COLLATE utf8mb4_general_ci")).unwrap();
+    open(&database).await;
+    let collation = database.server().sql(&format!(
+        "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = '{name}'"
+    ));
+    assert_eq!(collation.unwrap(), "utf8mb4_nopad_bin");
+}
+
+#[tokio::test]
+async fn a_database_that_takes_different_names_for_equal_is_refused() {
+    let database = Database::new();
+    let name = database.name();
+    let foreign =
+        format!("ALTER DATABASE {name} COLLATE utf8mb4_general_ci; CREATE TABLE {name}.theirs (id BIGINT)");
+    database.server().sql(&foreign).unwrap();
+    let refused = Records::open(&database.url(), 2).await;
+    let Err(RecordsError::Unsuitable(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("utf8mb4_general_ci") && reason.contains("ALTER DATABASE"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_column_that_takes_different_names_for_equal_is_refused() {
+    let database = Database::new();
+    open(&database).await.close().await;
+    let change =
+        "ALTER TABLE orders MODIFY buyer VARCHAR(160) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL";
+    database.connect().await.execute(change).await.unwrap();
+    let refused = Records::open(&database.url(), 2).await;
+    let Err(RecordsError::Unsuitable(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("orders.buyer"), "{reason}");
+}
+
+#[tokio::test]
+async fn buyers_whose_names_differ_by_a_space_are_two_buyers() {
+    let mut shop = Shop::new(10, 1).await;
+    for name in ["ada", "Ada", "ada ", "adá"] {
+        shop.claim(name, 1);
+    }
+    shop.settle().await;
+    assert!(shop.audit().await.ok);
+    let spaced = BuyerId::of_subject("ada ").unwrap();
+    assert_eq!(shop.records.orders_of(&spaced, None, 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_text_that_does_not_fit_is_refused_and_not_cut() {
+    let database = Database::new();
+    let records = open(&database).await;
+    let mut long = item(1, moment(0));
+    long.title = "x".repeat(256);
+    let refused = records.create_item(&long).await;
+    assert!(matches!(refused, Err(RecordsError::Refused(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_as_unavailable() {
+    let refused = Records::open("mysql://penstock@127.0.0.1:1/penstock", 2).await;
+    let Err(RecordsError::Unavailable(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("refused"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_unknown_database_or_kind_of_database_is_refused_in_words() {
+    let database = Database::new();
+    let url = database.url().replace(database.name(), "nowhere");
+    let refused = Records::open(&url, 2).await.unwrap_err().to_string();
+    assert!(refused.contains("nowhere"), "{refused}");
+    let refused = Records::open("postgres://127.0.0.1/penstock", 2).await;
+    assert!(matches!(refused, Err(RecordsError::Unsuitable(_))), "{refused:?}");
+}
