@@ -1,0 +1,172 @@
+//! What nodes tell each other and keep together, on a real Redis: lost messages, a cut stream, and a Redis that goes away.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
+use penstock_cluster::{Changes, RedisCache};
+use penstock_domain::{AccountId, ItemId, SaleId, Timestamp};
+use penstock_http::{Change, Kept, Neighbours as _, Part as _, SharedCache as _};
+use penstock_ledger::redis::{Link, RedisOptions};
+use penstock_local::{Cut, CutProxy, RedisServer, RedisSettings};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Ample; a timeout is a failure, not a measurement.
+const SOON: Duration = Duration::from_secs(20);
+
+struct Stage {
+    server: RedisServer,
+    _folder: TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+        Self { server, _folder: folder }
+    }
+
+    async fn link(&self) -> Link {
+        Link::connect(RedisOptions::single(self.server.address().to_string())).await.unwrap()
+    }
+
+    async fn node(&self) -> Changes {
+        Changes::join(self.link().await, "").await
+    }
+
+    fn cli(&self, arguments: &[&str]) -> String {
+        self.server.cli(arguments).unwrap()
+    }
+}
+
+async fn next(changes: &mut BoxStream<'static, Change>) -> Change {
+    timeout(SOON, changes.next()).await.expect("a change is heard").unwrap()
+}
+
+async fn until_heard(changes: &mut BoxStream<'static, Change>, wanted: Change) {
+    while next(changes).await != wanted {}
+}
+
+fn item(number: u64) -> Change {
+    Change::Item(ItemId::from_random(number))
+}
+
+#[tokio::test]
+async fn every_node_hears_every_change_in_the_order_it_was_told() {
+    let stage = Stage::new();
+    let (first, second) = (stage.node().await, stage.node().await);
+    let (mut by_first, mut by_second) = (first.changes(), second.changes());
+    let told = [
+        item(1),
+        Change::Sale(SaleId::from_random(2)),
+        Change::Room(SaleId::from_random(2)),
+        Change::SessionEnded { session: "abc".into(), expires_at: Timestamp::from_millis(7) },
+        Change::SessionsEnded { account: AccountId::from_random(3), since: Timestamp::from_millis(8) },
+        Change::SecretRotated,
+        Change::Everything,
+    ];
+    for change in &told {
+        first.tell(change.clone()).await;
+    }
+    for change in &told {
+        assert_eq!(next(&mut by_first).await, *change, "who tells hears it too");
+        assert_eq!(next(&mut by_second).await, *change);
+    }
+    assert!(by_second.next().now_or_never().is_none(), "nothing is heard twice");
+    assert_eq!(second.trouble(), None);
+}
+
+#[tokio::test]
+async fn a_change_without_its_message_is_found_by_looking() {
+    let stage = Stage::new();
+    let node = stage.node().await;
+    let mut changes = node.changes();
+    let text = serde_json::to_string(&item(1)).unwrap();
+    // As if a node had died between writing and calling, or the message had been lost.
+    stage.cli(&["XADD", "penstock:changes", "*", "change", &text]);
+    assert_eq!(next(&mut changes).await, item(1));
+    stage.cli(&["XADD", "penstock:changes", "*", "change", "\"of a newer version\""]);
+    assert_eq!(next(&mut changes).await, Change::Everything, "what is not understood may be anything");
+}
+
+#[tokio::test]
+async fn a_node_that_was_cut_off_catches_up_with_each_change() {
+    let stage = Stage::new();
+    let address = stage.server.address();
+    // It has a runtime of its own.
+    let mut way = tokio::task::spawn_blocking(move || CutProxy::start(address)).await.unwrap().unwrap();
+    let link = Link::connect(RedisOptions::single(way.address().to_string())).await.unwrap();
+    let (far, near) = (Changes::join(link, "").await, stage.node().await);
+    let mut changes = far.changes();
+    near.tell(item(1)).await;
+    assert_eq!(next(&mut changes).await, item(1));
+    way.cut(Cut::Silence).unwrap();
+    for number in 2..50 {
+        near.tell(item(number)).await;
+    }
+    way.mend().unwrap();
+    for number in 2..50 {
+        assert_eq!(next(&mut changes).await, item(number));
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_place_in_the_stream_is_gone_reads_everything_anew() {
+    let stage = Stage::new();
+    let node = stage.node().await;
+    let mut changes = node.changes();
+    node.tell(item(1)).await;
+    assert_eq!(next(&mut changes).await, item(1));
+    stage.cli(&["DEL", "penstock:changes"]);
+    assert_eq!(next(&mut changes).await, Change::Everything);
+    node.tell(item(2)).await;
+    assert_eq!(next(&mut changes).await, item(2), "and it goes on from there");
+    stage.cli(&["XADD", "penstock:changes", "MAXLEN", "1", "*", "joined", ""]);
+    until_heard(&mut changes, Change::Everything).await;
+}
+
+#[tokio::test]
+async fn what_is_told_while_redis_is_away_is_told_when_it_is_back() {
+    let mut stage = Stage::new();
+    let (teller, hearer) = (stage.node().await, stage.node().await);
+    let mut changes = hearer.changes();
+    stage.server.kill().unwrap();
+    let telling = timeout(SOON, teller.tell(item(1))).await;
+    assert!(telling.is_ok(), "who tells is not held up for good");
+    stage.server.restart().unwrap();
+    until_heard(&mut changes, item(1)).await;
+}
+
+#[tokio::test]
+async fn a_value_that_was_removed_can_not_be_put_back_by_who_read_it_before() {
+    let stage = Stage::new();
+    let cache = RedisCache::new(stage.link().await, "");
+    let long = Duration::from_secs(60);
+    assert_eq!(cache.get("item:1").await.unwrap(), Kept::Nothing);
+    cache.put("item:1", b"old".to_vec(), long).await.unwrap();
+    assert_eq!(cache.get("item:1").await.unwrap(), Kept::Value(b"old".to_vec()));
+    cache.remove("item:1", long).await.unwrap();
+    assert_eq!(cache.get("item:1").await.unwrap(), Kept::Removed);
+    cache.put("item:1", b"old".to_vec(), long).await.unwrap();
+    assert_eq!(cache.get("item:1").await.unwrap(), Kept::Removed);
+    // The time is over.
+    stage.cli(&["DEL", "penstock:cache:item:1"]);
+    cache.put("item:1", b"new".to_vec(), long).await.unwrap();
+    assert_eq!(cache.get("item:1").await.unwrap(), Kept::Value(b"new".to_vec()));
+    assert!(stage.cli(&["PTTL", "penstock:cache:item:1"]).trim().parse::<i64>().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn a_cache_that_is_away_says_so_and_comes_back() {
+    let mut stage = Stage::new();
+    let cache = RedisCache::new(stage.link().await, "mine:");
+    stage.server.kill().unwrap();
+    assert!(cache.get("item:1").await.is_err());
+    stage.server.restart().unwrap();
+    while cache.put("item:1", b"kettle".to_vec(), SOON).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(cache.get("item:1").await.unwrap(), Kept::Value(b"kettle".to_vec()));
+    assert_eq!(stage.cli(&["EXISTS", "mine:penstock:cache:item:1"]).trim(), "1");
+}
