@@ -9,8 +9,9 @@ use penstock_domain::{BuyerId, Command, Reply, SaleId, Timestamp};
 use redis::Value;
 
 use super::{
+    adopt::Adoption,
     batch::{Outcome, SaleBatch},
-    decider::{Adopt, Decider, Failure},
+    decider::{Adopt as _, Decider, Failure},
     keys::Keys,
     link::Link,
     plan::{Holders, Known, Plan, shares},
@@ -27,7 +28,7 @@ pub(super) struct RedisEngine {
     pub(super) origin: Link,
     pub(super) keys: Keys,
     pub(super) sales: Arc<Sales>,
-    pub(super) adoption: Arc<dyn Adopt>,
+    pub(super) adoption: Adoption,
     /// True: the time of a commit is the caller's, for tests. Otherwise Redis' clock counts.
     pub(super) is_clock_given: bool,
     /// Its connections live on the writer's thread, so that a batch wakes nobody else. Made at the first recovery.
@@ -66,12 +67,16 @@ impl Engine for RedisEngine {
             Some(decider) => decider.clone(),
             None => {
                 let link = self.origin.on_this_runtime()?;
-                let decider =
-                    Decider::new(link, self.keys.clone(), self.sales.clone(), self.adoption.clone());
+                let decider = Decider::new(
+                    link,
+                    self.keys.clone(),
+                    self.sales.clone(),
+                    Arc::new(self.adoption.clone()),
+                );
                 self.decider.insert(decider).clone()
             }
         };
-        recovery::recover(&decider, &self.keys).await
+        recovery::recover(&decider, &self.keys, &self.adoption).await
     }
 }
 
@@ -85,25 +90,35 @@ impl RedisEngine {
         }
     }
 
-    /// Enters new sales in the list of all sales, before they can have a decision: otherwise nobody would find it.
-    /// Answers those for which that failed.
+    /// Prepares sales that are new to this node for their publishing, and answers those for which that failed.
     async fn announce(&self, decider: &Decider, commands: &[Command]) -> HashMap<SaleId, Unavailable> {
         let published = commands.iter().filter_map(|command| match command {
             Command::Publish(terms) => Some(terms.sale),
             _ => None,
         });
-        let new: Vec<SaleId> = published.filter(|sale| !self.sales.is_known(*sale)).collect();
+        let new: HashSet<SaleId> = published.filter(|sale| !self.sales.is_known(*sale)).collect();
         if new.is_empty() {
             return HashMap::new();
         }
+        let announced = self.enlist(decider, &new).await;
+        let prepared = new.into_iter().map(async |sale| {
+            // If the records have orders of the sale, it is not new but lost: those come back first.
+            let prepared = match &announced {
+                Ok(()) => self.adoption.adopt(sale).await,
+                Err(unavailable) => Err(unavailable.clone()),
+            };
+            Some((sale, prepared.err()?))
+        });
+        join_all(prepared).await.into_iter().flatten().collect()
+    }
+
+    /// Enters sales in the list of all sales, before they can have a decision: otherwise nobody would find it.
+    async fn enlist(&self, decider: &Decider, sales: &HashSet<SaleId>) -> Result<(), Unavailable> {
         let mut pipeline = redis::pipe();
-        pipeline.sadd(self.keys.sales(), new.iter().map(SaleId::to_string).collect::<Vec<_>>());
-        match decider.link().run(&self.keys.sales(), pipeline, true).await {
-            Ok(answers) if !answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) => {
-                HashMap::new()
-            }
-            Ok(answers) => failed(&new, &Unavailable::new(format!("{answers:?}"))),
-            Err(error) => failed(&new, &error.into()),
+        pipeline.sadd(self.keys.sales(), sales.iter().map(SaleId::to_string).collect::<Vec<_>>());
+        match decider.link().run(&self.keys.sales(), pipeline, true).await?.pop() {
+            Some(Value::Int(_)) => Ok(()),
+            other => Err(Unavailable::new(format!("Redis answered {other:?}"))),
         }
     }
 
@@ -120,8 +135,8 @@ impl RedisEngine {
         if asked.is_empty() {
             return Ok(holders);
         }
-        let (asked, sales): (Vec<BuyerId>, _) = (asked.into_iter().collect(), self.sales.remembered());
-        let names: Vec<&str> = asked.iter().map(BuyerId::as_str).collect();
+        let (buyers, sales): (Vec<&BuyerId>, _) = (asked.iter().collect(), self.sales.remembered());
+        let names: Vec<&str> = buyers.iter().map(|buyer| buyer.as_str()).collect();
         let together = if decider.is_cluster() { 1 } else { sales.len().max(1) };
         let calls = sales.chunks(together).map(|sales| {
             let mut pipeline = redis::pipe();
@@ -136,16 +151,22 @@ impl RedisEngine {
                 let Value::Array(entries) = answer else {
                     return Err(Unavailable::new(format!("Redis answered {answer:?}")));
                 };
-                let found = asked.iter().zip(entries).filter(|(_, entry)| *entry != Value::Nil);
-                found.for_each(|(buyer, _)| holders.entry(buyer.clone()).or_default().push(*sale));
+                let found = buyers.iter().zip(entries).filter(|(_, entry)| *entry != Value::Nil);
+                for (buyer, _) in found {
+                    holders.entry((*buyer).clone()).or_default().insert(*sale);
+                }
+            }
+        }
+        // Whoever claims in this batch may have his first order of that sale now.
+        for command in commands {
+            if let Command::Claim(claim) = command
+                && asked.contains(&claim.buyer)
+            {
+                holders.entry(claim.buyer.clone()).or_default().insert(claim.sale);
             }
         }
         Ok(holders)
     }
-}
-
-fn failed(sales: &[SaleId], unavailable: &Unavailable) -> HashMap<SaleId, Unavailable> {
-    sales.iter().map(|sale| (*sale, unavailable.clone())).collect()
 }
 
 fn most_released(command: &Command) -> u32 {

@@ -4,7 +4,14 @@ use std::{io, sync::Arc};
 
 use penstock_domain::Timestamp;
 
-use super::{decider::Adopt, engine::RedisEngine, feed::RedisFeed, keys::Keys, link::Link, sales::Sales};
+use super::{
+    adopt::{Adoption, Settled},
+    engine::RedisEngine,
+    feed::RedisFeed,
+    keys::Keys,
+    link::Link,
+    sales::Sales,
+};
 use crate::{BatcherOptions, Clock, Ledger, Listener, batcher};
 
 #[derive(Clone, Debug, Default)]
@@ -14,16 +21,17 @@ pub struct LedgerOptions {
     pub prefix: String,
 }
 
-/// Starts the ledger. `clock` is for tests, which make their own time: None is Redis' clock, which all nodes share.
+/// Starts the ledger. `settled` is what the records know: it is asked when a server was replaced. `clock` is for tests, which make their own time: None is Redis' clock, which all nodes share.
 pub fn open(
     options: LedgerOptions,
     link: Link,
     clock: Option<Clock>,
     listener: Arc<dyn Listener>,
-    adoption: Arc<dyn Adopt>,
+    settled: Arc<dyn Settled>,
 ) -> io::Result<Ledger> {
     let (keys, sales) = (Keys::new(&options.prefix), Arc::<Sales>::default());
     let feed = Arc::new(RedisFeed::new(link.clone(), keys.clone(), sales.clone()));
+    let adoption = Adoption::new(link.clone(), keys.clone(), sales.clone(), settled);
     let is_clock_given = clock.is_some();
     // The scripts take Redis' time, so nobody looks at this one.
     let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));

@@ -1,6 +1,6 @@
 //! A batch of commands sorted by sale, and the parts of its answers put together again.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use penstock_domain::{
     BuyerId, Command, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, Order, Reply, SaleId, SaleRefusal,
     SaleTerms,
@@ -35,7 +35,7 @@ pub(super) struct Plan {
 }
 
 /// In which sales a buyer has orders.
-pub(super) type Holders = HashMap<BuyerId, Vec<SaleId>>;
+pub(super) type Holders = HashMap<BuyerId, HashSet<SaleId>>;
 
 /// What has to be known before commands can be sorted by sale.
 #[derive(Debug)]
@@ -63,10 +63,10 @@ impl Plan {
                 (Some(sale), command) => Place::One(plan.push(sale, command)),
                 (None, Command::OrdersOf { buyer, max }) => match &known.holders {
                     Ok(holders) => {
-                        let sales = holders.get(&buyer).map_or(&[][..], Vec::as_slice);
+                        let sales = holders.get(&buyer).into_iter().flatten();
                         let ask =
                             |sale: &SaleId| plan.push(*sale, Command::OrdersOf { buyer: buyer.clone(), max });
-                        Place::OrdersOf { max, batches: sales.iter().map(ask).collect() }
+                        Place::OrdersOf { max, batches: sales.map(ask).collect() }
                     }
                     Err(unavailable) => Place::Known(Err(unavailable.clone())),
                 },

@@ -5,6 +5,7 @@ use penstock_domain::{KeyDigest, SaleId};
 use redis::Value;
 
 use super::{
+    adopt::Adoption,
     batch::{Outcome, SaleBatch, text},
     codec::{Damaged, unpack_buyer},
     decider::{Decider, Failure},
@@ -16,8 +17,13 @@ use crate::{SaleNews, Unavailable};
 const BUYERS_AT_ONCE: usize = 2_000;
 
 /// The news of all sales. One sale that can't be decided yet does not keep the others from being sold.
-pub(super) async fn recover(decider: &Decider, keys: &Keys) -> Result<Vec<SaleNews>, Unavailable> {
+pub(super) async fn recover(
+    decider: &Decider,
+    keys: &Keys,
+    adoption: &Adoption,
+) -> Result<Vec<SaleNews>, Unavailable> {
     decider.wake_all();
+    bring_back_missing(decider, keys, adoption).await;
     let sales = all_sales(decider, keys).await?;
     let batches: Vec<SaleBatch> = sales.into_iter().map(SaleBatch::new).collect();
     let outcomes = decider.decide(&batches, None).await;
@@ -31,6 +37,23 @@ pub(super) async fn recover(decider: &Decider, keys: &Keys) -> Result<Vec<SaleNe
     let news = outcomes.into_iter().flatten().map(|outcome| news_of(decider, keys, outcome));
     let news = join_all(news).await.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(news.into_iter().flatten().collect())
+}
+
+/// Sales that the records have as open and Redis does not have at all come back. If the records can't be asked now, the
+/// sales that are there are sold nevertheless.
+async fn bring_back_missing(decider: &Decider, keys: &Keys, adoption: &Adoption) {
+    let brought_back = async {
+        let sales = adoption.bring_back_missing().await?;
+        let mut pipeline = redis::pipe();
+        if !sales.is_empty() {
+            pipeline.sadd(keys.sales(), sales.iter().map(SaleId::to_string).collect::<Vec<_>>());
+        }
+        decider.link().run(&keys.sales(), pipeline, true).await?;
+        Ok::<_, Unavailable>(())
+    };
+    if let Err(error) = brought_back.await {
+        tracing::warn!(%error, "it could not be found out whether Redis has lost a sale");
+    }
 }
 
 async fn all_sales(decider: &Decider, keys: &Keys) -> Result<Vec<SaleId>, Unavailable> {

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, FutureExt};
-use penstock_domain::SaleId;
 use penstock_ledger::{
-    BatcherOptions, Clock, Ledger, Listener, Unavailable,
-    redis::{self, Adopt, LedgerOptions, Link, RedisOptions},
+    BatcherOptions, Clock, Ledger, Listener,
+    redis::{self, LedgerOptions, Link, NothingSettled, RedisOptions},
 };
 use penstock_local::{RedisServer, RedisSettings};
 use tempfile::TempDir;
@@ -15,14 +13,6 @@ use tempfile::TempDir;
 pub(crate) struct OneServer {
     pub(crate) server: RedisServer,
     _folder: TempDir,
-}
-
-struct Nobody;
-
-impl Adopt for Nobody {
-    fn adopt(&self, _: SaleId) -> BoxFuture<'_, Result<(), Unavailable>> {
-        std::future::ready(Err(Unavailable::new("nobody adopts"))).boxed()
-    }
 }
 
 impl OneServer {
@@ -42,7 +32,17 @@ impl OneServer {
         clock: Option<Clock>,
         listener: Arc<dyn Listener>,
     ) -> Ledger {
-        let options = LedgerOptions { batcher, prefix: "test:".into() };
-        redis::open(options, self.link().await, clock, listener, Arc::new(Nobody)).unwrap()
+        self.open_under("test:", batcher, clock, listener).await
+    }
+
+    pub(crate) async fn open_under(
+        &self,
+        prefix: &str,
+        batcher: BatcherOptions,
+        clock: Option<Clock>,
+        listener: Arc<dyn Listener>,
+    ) -> Ledger {
+        let options = LedgerOptions { batcher, prefix: prefix.into() };
+        redis::open(options, self.link().await, clock, listener, Arc::new(NothingSettled)).unwrap()
     }
 }
