@@ -10,6 +10,7 @@ use super::{
     codec::{Damaged, unpack_buyer},
     decider::{Decider, Failure},
     keys::Keys,
+    link::Link,
 };
 use crate::{SaleNews, Unavailable};
 
@@ -66,13 +67,13 @@ async fn all_sales(decider: &Decider, keys: &Keys) -> Result<Vec<SaleId>, Unavai
 async fn news_of(decider: &Decider, keys: &Keys, outcome: Outcome) -> Result<Option<SaleNews>, Unavailable> {
     let Some((terms, counts)) = outcome.sale else { return Ok(None) };
     let accepted =
-        if counts.forgotten { Vec::new() } else { accepted_keys(decider, keys, terms.sale).await? };
+        if counts.forgotten { Vec::new() } else { accepted_keys(decider.link(), keys, terms.sale).await? };
     Ok(Some(SaleNews { status: counts.status(terms), accepted }))
 }
 
 /// The keys of all orders of a sale. What is accepted meanwhile may be missing.
 pub(super) async fn accepted_keys(
-    decider: &Decider,
+    link: &Link,
     keys: &Keys,
     sale: SaleId,
 ) -> Result<Vec<KeyDigest>, Unavailable> {
@@ -80,7 +81,7 @@ pub(super) async fn accepted_keys(
     loop {
         let mut command = redis::cmd("HSCAN");
         command.arg(&key).arg(&place).arg("COUNT").arg(BUYERS_AT_ONCE);
-        let step: Value = decider.link().call(&key, command).await?;
+        let step: Value = link.call(&key, command).await?;
         place = take_step(&step, &mut accepted)?;
         if place == b"0" {
             return Ok(accepted);
