@@ -6,7 +6,7 @@ use toml::Value;
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    Config, Networks,
+    Config, Engine, Networks, RedisMode,
     layers::Layers,
     settings::{Rule, SETTINGS},
 };
@@ -41,6 +41,7 @@ fn text_problem(rule: Rule, text: &str) -> Option<String> {
             Some(format!("{text:?} is not an address such as 127.0.0.1:8080"))
         }
         Rule::Networks => text.parse::<Networks>().err().map(|error| error.to_string()),
+        Rule::Servers => servers_problem(text),
         Rule::OneOf(choices) if !choices.contains(&text) => {
             Some(format!("{text:?} is none of {}", choices.join(", ")))
         }
@@ -57,6 +58,15 @@ fn text_problem(rule: Rule, text: &str) -> Option<String> {
     }
 }
 
+fn servers_problem(text: &str) -> Option<String> {
+    let is_server = |server: &str| {
+        let port = server.trim().rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
+    };
+    let wrong = text.split(',').find(|server| !is_server(server))?;
+    Some(format!("{:?} is not a server such as 10.0.0.5:6379", wrong.trim()))
+}
+
 /// Checks limits against each other.
 pub(super) fn together(config: &Config, layers: &mut Layers) {
     let mut require = |fine: bool, key: &str, problem: String| {
@@ -66,6 +76,31 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
         }
     };
     require(!config.data.as_os_str().is_empty(), "data", "has to name a folder".to_owned());
+    let url = config.records.url.get();
+    require(
+        config.engine == Engine::Embedded || url.is_some_and(|url| url.starts_with("mysql://")),
+        "records.url",
+        "has to name the database of a cluster, such as mysql://user:password@host:3306/penstock".to_owned(),
+    );
+    require(
+        config.engine == Engine::Cluster || url.is_none(),
+        "records.url",
+        "is for a cluster: set engine to cluster, or leave it out".to_owned(),
+    );
+    let redis = &config.redis;
+    require(
+        redis.mode != RedisMode::Single || !redis.servers.contains(','),
+        "redis.servers",
+        "names several; redis.mode single has one".to_owned(),
+    );
+    require(
+        redis.wait_milliseconds < redis.timeout_milliseconds,
+        "redis.wait_milliseconds",
+        format!(
+            "{} has to be less than redis.timeout_milliseconds ({})",
+            redis.wait_milliseconds, redis.timeout_milliseconds
+        ),
+    );
     let ledger = &config.ledger;
     require(
         ledger.max_batch <= ledger.max_queued,

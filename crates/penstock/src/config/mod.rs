@@ -22,14 +22,23 @@ pub(crate) use networks::Networks;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
+    pub(crate) engine: Engine,
     pub(crate) data: PathBuf,
     pub(crate) http: Http,
     pub(crate) identity: Identity,
     pub(crate) gate: Gate,
     pub(crate) ledger: Ledger,
+    pub(crate) redis: Redis,
     pub(crate) records: Records,
     pub(crate) settle: Settle,
     pub(crate) log: Log,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Engine {
+    Embedded,
+    Cluster,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -135,11 +144,36 @@ pub(crate) struct Ledger {
     pub(crate) max_batch: usize,
     pub(crate) compact_after_decisions: u64,
     pub(crate) log_mebibytes: usize,
+    pub(crate) forget_after_seconds: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Redis {
+    pub(crate) mode: RedisMode,
+    pub(crate) servers: String,
+    pub(crate) sentinel_master: String,
+    pub(crate) username: String,
+    pub(crate) password: Secret,
+    pub(crate) prefix: String,
+    pub(crate) wait_replicas: i64,
+    pub(crate) wait_milliseconds: u64,
+    pub(crate) timeout_milliseconds: u64,
+    pub(crate) allow_unsafe: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RedisMode {
+    Single,
+    Sentinel,
+    Cluster,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Records {
+    pub(crate) url: Secret,
     pub(crate) max_connections: u32,
 }
 
@@ -154,6 +188,8 @@ pub(crate) struct Settle {
     pub(crate) backoff_max_milliseconds: u64,
     pub(crate) expire_every_milliseconds: u64,
     pub(crate) expire_batch: u32,
+    pub(crate) streams_at_once: usize,
+    pub(crate) lease_seconds: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

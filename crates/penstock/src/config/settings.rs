@@ -20,6 +20,8 @@ pub(crate) enum Rule {
     Address,
     /// Addresses or networks, separated by commas; may be empty.
     Networks,
+    /// Names or addresses with a port, separated by commas.
+    Servers,
     Between(i64, i64),
     OneOf(&'static [&'static str]),
     /// A filter of the `tracing` crate, such as `info` or `info,penstock_settle=debug`.
@@ -63,7 +65,18 @@ const DAY_SECONDS: i64 = 24 * 3600;
 
 /// In the order in which they are printed; the settings of a section stand together.
 pub(crate) const SETTINGS: &[Setting] = &[
-    text("data", "./data", Rule::Text, "The folder that holds everything: journal, records and secret."),
+    text(
+        "engine",
+        "embedded",
+        Rule::OneOf(&["embedded", "cluster"]),
+        "embedded: one process with a data folder. cluster: any number of nodes on Redis and MySQL.",
+    ),
+    text(
+        "data",
+        "./data",
+        Rule::Text,
+        "The folder that holds everything of the embedded engine: journal, records and secret.",
+    ),
     text("http.listen", "127.0.0.1:8080", Rule::Address, "Where to listen. Port 0 takes any free port."),
     number("http.workers", 0, 0, 1024, "Threads that serve requests; 0 is one for each core."),
     number("http.max_connections", 65_536, 1, 16 * MILLION, "Open connections; more wait to be accepted."),
@@ -284,6 +297,66 @@ pub(crate) const SETTINGS: &[Setting] = &[
         4_096,
         "Room on the disk that the journal's log takes from the start; a full disk does not stop it before it is used up.",
     ),
+    number(
+        "ledger.forget_after_seconds",
+        DAY_SECONDS,
+        0,
+        365 * DAY_SECONDS,
+        "Cluster: so long after a sale is closed and settled, Redis keeps its orders; then they are in the records only.",
+    ),
+    text(
+        "redis.mode",
+        "single",
+        Rule::OneOf(&["single", "sentinel", "cluster"]),
+        "How Redis runs: one server, a master that Sentinels watch, or a Redis Cluster.",
+    ),
+    text(
+        "redis.servers",
+        "127.0.0.1:6379",
+        Rule::Servers,
+        "The server; the Sentinels; or some servers of the Redis Cluster. Separated by commas.",
+    ),
+    text("redis.sentinel_master", "mymaster", Rule::Text, "What the Sentinels call the master."),
+    text("redis.username", "", Rule::Text, "Empty: Redis' default user."),
+    text("redis.password", "", Rule::Secret, "Unset: none."),
+    text(
+        "redis.prefix",
+        "penstock",
+        Rule::Text,
+        "What Penstock's keys begin with, so that a Redis can be shared.",
+    ),
+    number(
+        "redis.wait_replicas",
+        -1,
+        -1,
+        8,
+        "Replicas that have to confirm a decision before it is answered; -1: one with Sentinels or a Redis Cluster, else none.",
+    ),
+    number(
+        "redis.wait_milliseconds",
+        400,
+        1,
+        60_000,
+        "How long to wait for them; then the answer is 503, and a retry with the same key finds out.",
+    ),
+    number(
+        "redis.timeout_milliseconds",
+        700,
+        10,
+        60_000,
+        "How long Redis may take to answer; then it counts as gone, and orders are answered 503.",
+    ),
+    flag(
+        "redis.allow_unsafe",
+        false,
+        "Start even if Redis could lose what it has promised (appendonly, appendfsync, maxmemory-policy).",
+    ),
+    text(
+        "records.url",
+        "",
+        Rule::Secret,
+        "Cluster: the database of record, such as mysql://user:password@host:3306/penstock.",
+    ),
     number("records.max_connections", 8, 1, 1024, "Connections to the database of record."),
     number("settle.batch", 500, 1, 100_000, "Decisions in one transaction at most."),
     number(
@@ -311,6 +384,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "How often holds that are over are released.",
     ),
     number("settle.expire_batch", 1_000, 1, MILLION, "Holds released in one command at most."),
+    number("settle.streams_at_once", 16, 1, 4_096, "Cluster: sales that a worker settles at the same time."),
+    number(
+        "settle.lease_seconds",
+        3,
+        1,
+        60,
+        "Cluster: a worker that says nothing for so long has lost its sales to the others.",
+    ),
     text(
         "log.level",
         "info",
@@ -337,6 +418,7 @@ pub(crate) const SECTIONS: &[(&str, &str)] = &[
     ("gate", "Who may try: challenges, passes and waiting rooms, for sales that ask for them."),
     ("gate.limits", "For all sales. Limits per address don't apply to loopback."),
     ("ledger", "The only authority on stock."),
+    ("redis", "Where the ledger of a cluster is, and what its nodes share."),
     ("records", "The SQL system of record."),
     ("settle", "Brings the ledger's decisions into the records, and releases holds that are over."),
     ("log", "Goes to stderr."),
