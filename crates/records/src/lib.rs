@@ -12,6 +12,8 @@ mod error;
 mod leases;
 mod mysql;
 mod orders;
+mod secrets;
+mod settled;
 mod settlement;
 
 use std::{path::Path, str::FromStr, time::Duration};
@@ -25,6 +27,8 @@ use dialect::Dialect;
 pub use error::RecordsError;
 pub use leases::{Lease, StreamView};
 pub use orders::{OrderFilter, OrderRow};
+pub use secrets::StoredSecrets;
+pub use settled::SettledSale;
 pub use settlement::{SettleError, Settled, Violation};
 use sqlx::{
     Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Transaction,

@@ -19,6 +19,10 @@ mod sqlite {
     mod orders;
     #[path = "../people.rs"]
     mod people;
+    #[path = "../settled.rs"]
+    mod settled;
+    #[path = "../secrets.rs"]
+    mod secrets;
     #[path = "../settlement.rs"]
     mod settlement;
     #[path = "../shop.rs"]
@@ -42,6 +46,10 @@ mod mariadb {
     mod orders;
     #[path = "../people.rs"]
     mod people;
+    #[path = "../settled.rs"]
+    mod settled;
+    #[path = "../secrets.rs"]
+    mod secrets;
     #[path = "../settlement.rs"]
     mod settlement;
     #[path = "../shop.rs"]

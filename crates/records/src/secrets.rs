@@ -1,0 +1,86 @@
+//! The secret that the nodes of a cluster share: made by whichever comes first, and rotated in one step.
+
+use std::fmt;
+
+use sqlx::AssertSqlSafe;
+
+use crate::{
+    Records, RecordsError,
+    columns::{integer, optional_text, text},
+    error::is_unique_violation,
+};
+
+/// There is one secret, for everything that is signed.
+const NAME: &str = "tokens";
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredSecrets {
+    pub current: String,
+    /// The one before the last rotation.
+    pub previous: Option<String>,
+    /// Grows with every rotation.
+    pub version: u64,
+    /// How long the current one has been there, by the database's clock.
+    pub age_milliseconds: u64,
+}
+
+/// Leaves out what is secret.
+impl fmt::Debug for StoredSecrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StoredSecrets")
+            .field("has_previous", &self.previous.is_some())
+            .field("version", &self.version)
+            .field("age_milliseconds", &self.age_milliseconds)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    /// None: nobody has made one yet.
+    pub async fn secrets(&self) -> Result<Option<StoredSecrets>, RecordsError> {
+        let select = format!(
+            "SELECT version, current_secret, previous_secret, {} - rotated_at AS age FROM secrets WHERE name = ?",
+            self.dialect.now_millis()
+        );
+        let row = sqlx::query(AssertSqlSafe(select)).bind(NAME).fetch_optional(&self.readers).await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(StoredSecrets {
+            current: text(&row, "current_secret")?,
+            previous: optional_text(&row, "previous_secret")?,
+            version: u64::try_from(integer(&row, "version")?).map_err(RecordsError::damaged)?,
+            // A clock that was put back makes it new.
+            age_milliseconds: u64::try_from(integer(&row, "age")?).unwrap_or(0),
+        }))
+    }
+
+    /// The secret that is there, or else `new`: several may offer one at once, and all get the same.
+    pub async fn secrets_or(&self, new: &str) -> Result<StoredSecrets, RecordsError> {
+        if let Some(stored) = self.secrets().await? {
+            return Ok(stored);
+        }
+        let insert = format!(
+            "INSERT INTO secrets (name, version, current_secret, previous_secret, rotated_at) \
+             VALUES (?, 1, ?, NULL, {})",
+            self.dialect.now_millis()
+        );
+        match sqlx::query(AssertSqlSafe(insert)).bind(NAME).bind(new).execute(&self.writers).await {
+            Err(error) if !is_unique_violation(&error) => return Err(error.into()),
+            _ => {}
+        }
+        let stored = self.secrets().await?;
+        stored.ok_or_else(|| RecordsError::damaged("the secret that was just stored is not there"))
+    }
+
+    /// Puts `new` before the current one, which stays as the previous. False: there is none to rotate.
+    pub async fn rotate_secret(&self, new: &str) -> Result<bool, RecordsError> {
+        // MySQL sets one column after the other, in this order.
+        let update = format!(
+            "UPDATE secrets SET previous_secret = current_secret, current_secret = ?, version = version + 1, \
+             rotated_at = {} WHERE name = ?",
+            self.dialect.now_millis()
+        );
+        let rotated = sqlx::query(AssertSqlSafe(update)).bind(new).bind(NAME).execute(&self.writers).await?;
+        Ok(rotated.rows_affected() == 1)
+    }
+}
