@@ -2,11 +2,19 @@
 //! counted one by one.
 
 use penstock_domain::Timestamp;
+use sqlx::AnyConnection;
 
-use crate::{Records, RecordsError, columns::moment};
+use crate::{
+    Records, RecordsError,
+    columns::{integer, moment},
+    error::is_unique_violation,
+};
 
 /// After this many wrong guesses a code is void.
 pub const TRIES_PER_CODE: i32 = 5;
+
+/// How often a code is stored before it is given up: once more than it takes.
+const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PutCodeError {
@@ -37,78 +45,25 @@ impl Records {
         max_per_window: u32,
         window_seconds: u32,
     ) -> Result<(), PutCodeError> {
-        let window_millis = i64::from(window_seconds) * 1000;
-        let mut transaction = self.begin().await?;
-        let new_window = sqlx::query(
-            "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, \
-             window_started_at = ?, sent_in_window = 1 WHERE phone = ? AND window_started_at <= ?",
-        )
-        .bind(digest)
-        .bind(expires_at.as_millis())
-        .bind(TRIES_PER_CODE)
-        .bind(now.as_millis())
-        .bind(phone)
-        .bind(now.plus_millis(-window_millis).as_millis())
-        .execute(&mut *transaction)
-        .await
-        .map_err(RecordsError::from)?;
-        if new_window.rows_affected() == 0 {
-            let same_window = sqlx::query(
-                "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, \
-                 sent_in_window = sent_in_window + 1 WHERE phone = ? AND sent_in_window < ?",
-            )
-            .bind(digest)
-            .bind(expires_at.as_millis())
-            .bind(TRIES_PER_CODE)
-            .bind(phone)
-            .bind(i64::from(max_per_window))
-            .execute(&mut *transaction)
-            .await
-            .map_err(RecordsError::from)?;
-            if same_window.rows_affected() == 0 {
-                self.insert_first_code(&mut transaction, phone, digest, expires_at, now, window_millis)
-                    .await?;
+        let code = NewCode {
+            phone,
+            digest,
+            expires_at,
+            now,
+            max_per_window: i64::from(max_per_window),
+            window_millis: i64::from(window_seconds) * 1000,
+        };
+        // Where there are several writers, another request may store the phone's first code in between; then its row
+        // is there the next time.
+        for _ in 0..MAX_ATTEMPTS {
+            let mut transaction = self.begin().await?;
+            if replace(&mut transaction, &code).await? || insert(&mut transaction, &code).await? {
+                transaction.commit().await.map_err(RecordsError::from)?;
+                return Ok(());
             }
+            transaction.rollback().await.map_err(RecordsError::from)?;
         }
-        transaction.commit().await.map_err(RecordsError::from)?;
-        Ok(())
-    }
-
-    /// Neither update found a row to change: the phone's window is full, or this is its first code.
-    async fn insert_first_code(
-        &self,
-        transaction: &mut sqlx::Transaction<'static, sqlx::Any>,
-        phone: &str,
-        digest: &[u8],
-        expires_at: Timestamp,
-        now: Timestamp,
-        window_millis: i64,
-    ) -> Result<(), PutCodeError> {
-        let known = sqlx::query("SELECT window_started_at FROM one_time_codes WHERE phone = ?")
-            .bind(phone)
-            .fetch_optional(&mut **transaction)
-            .await
-            .map_err(RecordsError::from)?;
-        if let Some(row) = known {
-            let window_ends = moment(&row, "window_started_at")?.plus_millis(window_millis);
-            let seconds = (window_ends.millis_since(now) + 999) / 1000;
-            let retry_after_seconds = u32::try_from(seconds.max(1)).unwrap_or(u32::MAX);
-            return Err(PutCodeError::TooMany { retry_after_seconds });
-        }
-        sqlx::query(
-            "INSERT INTO one_time_codes \
-             (phone, code_digest, expires_at, tries_left, window_started_at, sent_in_window) \
-             VALUES (?, ?, ?, ?, ?, 1)",
-        )
-        .bind(phone)
-        .bind(digest)
-        .bind(expires_at.as_millis())
-        .bind(TRIES_PER_CODE)
-        .bind(now.as_millis())
-        .execute(&mut **transaction)
-        .await
-        .map_err(RecordsError::from)?;
-        Ok(())
+        Err(RecordsError::Unavailable("too many codes for one phone were stored at once".into()).into())
     }
 
     /// One guess. It uses up a try before it is compared, so two parallel guesses are two tries.
@@ -138,5 +93,82 @@ impl Records {
                 .await?;
         transaction.commit().await?;
         Ok(if consume.rows_affected() == 1 { CodeCheck::Right } else { CodeCheck::Wrong })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct NewCode<'a> {
+    phone: &'a str,
+    digest: &'a [u8],
+    expires_at: Timestamp,
+    now: Timestamp,
+    max_per_window: i64,
+    window_millis: i64,
+}
+
+/// Puts the code in place of the phone's earlier one, in a new window or in the same. False: neither is possible.
+async fn replace(connection: &mut AnyConnection, code: &NewCode<'_>) -> Result<bool, RecordsError> {
+    let new_window = sqlx::query(
+        "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, window_started_at = ?, \
+         sent_in_window = 1 WHERE phone = ? AND window_started_at <= ?",
+    )
+    .bind(code.digest)
+    .bind(code.expires_at.as_millis())
+    .bind(TRIES_PER_CODE)
+    .bind(code.now.as_millis())
+    .bind(code.phone)
+    .bind(code.now.plus_millis(-code.window_millis).as_millis())
+    .execute(&mut *connection)
+    .await?;
+    if new_window.rows_affected() == 1 {
+        return Ok(true);
+    }
+    let same_window = sqlx::query(
+        "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, \
+         sent_in_window = sent_in_window + 1 WHERE phone = ? AND sent_in_window < ?",
+    )
+    .bind(code.digest)
+    .bind(code.expires_at.as_millis())
+    .bind(TRIES_PER_CODE)
+    .bind(code.phone)
+    .bind(code.max_per_window)
+    .execute(&mut *connection)
+    .await?;
+    Ok(same_window.rows_affected() == 1)
+}
+
+/// No row could be changed: the phone's window is full, or this is its first code. False: it was not there a moment
+/// ago.
+async fn insert(connection: &mut AnyConnection, code: &NewCode<'_>) -> Result<bool, PutCodeError> {
+    let row = sqlx::query("SELECT window_started_at, sent_in_window FROM one_time_codes WHERE phone = ?")
+        .bind(code.phone)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(RecordsError::from)?;
+    if let Some(row) = row {
+        let window_ends = moment(&row, "window_started_at")?.plus_millis(code.window_millis);
+        let millis_left = window_ends.millis_since(code.now);
+        if millis_left <= 0 || integer(&row, "sent_in_window")? < code.max_per_window {
+            return Ok(false);
+        }
+        let retry_after_seconds = u32::try_from(millis_left.saturating_add(999) / 1000).unwrap_or(u32::MAX);
+        return Err(PutCodeError::TooMany { retry_after_seconds });
+    }
+    let inserted = sqlx::query(
+        "INSERT INTO one_time_codes \
+         (phone, code_digest, expires_at, tries_left, window_started_at, sent_in_window) \
+         VALUES (?, ?, ?, ?, ?, 1)",
+    )
+    .bind(code.phone)
+    .bind(code.digest)
+    .bind(code.expires_at.as_millis())
+    .bind(TRIES_PER_CODE)
+    .bind(code.now.as_millis())
+    .execute(&mut *connection)
+    .await;
+    match inserted {
+        Ok(_) => Ok(true),
+        Err(error) if is_unique_violation(&error) => Ok(false),
+        Err(error) => Err(RecordsError::from(error).into()),
     }
 }

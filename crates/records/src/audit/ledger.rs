@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use penstock_domain::{KeyDigest, OrderState, SaleSnapshot, SnapshotOrder};
+use penstock_domain::{KeyDigest, OrderState, SaleSnapshot, SaleStatus, SnapshotOrder};
 
 use super::report::{AuditReport, UnitCounts};
 
@@ -36,19 +36,19 @@ impl Tally {
     }
 }
 
-pub(super) fn counts(sale: &SaleSnapshot) -> UnitCounts {
+pub(super) fn counts(status: &SaleStatus) -> UnitCounts {
     UnitCounts {
-        total: i64::from(sale.status.total),
-        available: i64::from(sale.status.available),
-        held: i64::from(sale.status.held),
-        paid: i64::from(sale.status.paid),
+        total: i64::from(status.total),
+        available: i64::from(status.available),
+        held: i64::from(status.held),
+        paid: i64::from(status.paid),
     }
 }
 
 /// Checks one sale of the ledger; returns the buyers it has named and the units oversold.
 pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<String>, u64) {
     let id = sale.status.terms.sale;
-    let counts = counts(sale);
+    let counts = counts(&sale.status);
     if !counts.is_conserved() {
         report.differ(Some(id), None, format!("The ledger's counts of sale {id} do not add up: {counts}."));
     }

@@ -4,6 +4,7 @@
 mod ledger;
 mod report;
 mod sale;
+mod stock;
 mod story;
 
 use std::collections::HashMap;
@@ -80,7 +81,7 @@ impl Audit {
             let id = sale.status.terms.sale;
             report.sales += 1;
             report.orders += sale.orders.len() as u64;
-            report.units.add(ledger::counts(sale));
+            report.units.add(ledger::counts(&sale.status));
             let logged = logged.remove(&id).unwrap_or_default();
             SaleAudit { ledger: sale, unsettled: &unsettled, logged }
                 .run(&mut self.transaction, &mut report)

@@ -9,6 +9,7 @@ use sqlx::{AnyConnection, any::AnyRow};
 use super::{
     ledger::{self, Tally, name_over_limit, oversold},
     report::{AuditReport, UnitCounts},
+    stock,
     story::{self, Movements, Unsettled},
 };
 use crate::{
@@ -44,7 +45,7 @@ impl SaleAudit<'_> {
     ) -> Result<(), RecordsError> {
         let id = self.id();
         let (named, oversold_there) = ledger::check(self.ledger, report);
-        let counts = ledger::counts(self.ledger);
+        let counts = ledger::counts(&self.ledger.status);
         let mut tally = Tally::default();
         for orders in self.ledger.orders.chunks(PAGE) {
             let mut page = self.load(connection, orders, report).await?;
@@ -67,6 +68,7 @@ impl SaleAudit<'_> {
             let what = format!("The stock log of sale {id} adds up to {logged}; the ledger has {counts}.");
             report.differ(Some(id), None, what);
         }
+        stock::compare(connection, &self.ledger.status, self.unsettled, report).await?;
         let oversold_here = oversold(id, "records", &tally, counts.total, report);
         report.oversold += oversold_there.max(oversold_here);
         name_over_limit(id, &tally, self.ledger.status.terms.limit_per_buyer, &named, report);

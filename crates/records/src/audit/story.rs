@@ -13,6 +13,15 @@ use super::report::UnitCounts;
 pub(super) struct Unsettled<'a> {
     orders: BTreeMap<OrderId, Vec<&'a Decision>>,
     units: HashMap<SaleId, UnitCounts>,
+    changes: HashMap<SaleId, SaleChange>,
+}
+
+/// What unsettled decisions make of a sale, beside its units.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SaleChange {
+    pub(super) published: bool,
+    pub(super) paused: Option<bool>,
+    pub(super) closed: bool,
 }
 
 impl<'a> Unsettled<'a> {
@@ -22,6 +31,14 @@ impl<'a> Unsettled<'a> {
         for decision in decisions {
             let (sale, order, moved) = meaning(&decision.event);
             unsettled.units.entry(sale).or_default().add(moved);
+            let change = unsettled.changes.entry(sale).or_default();
+            match &decision.event {
+                Event::Published(_) => change.published = true,
+                Event::Paused(_) => change.paused = Some(true),
+                Event::Resumed(_) => change.paused = Some(false),
+                Event::Closed(_) => change.closed = true,
+                _ => {}
+            }
             if let Some(order) = order {
                 unsettled.orders.entry(order).or_default().push(decision);
             }
@@ -31,6 +48,10 @@ impl<'a> Unsettled<'a> {
 
     pub(super) fn units(&self, sale: SaleId) -> UnitCounts {
         self.units.get(&sale).copied().unwrap_or_default()
+    }
+
+    pub(super) fn change(&self, sale: SaleId) -> SaleChange {
+        self.changes.get(&sale).copied().unwrap_or_default()
     }
 
     pub(super) fn of(&self, order: OrderId) -> &[&'a Decision] {

@@ -115,6 +115,24 @@ async fn each_change_of_the_stock_log_is_named() {
 }
 
 #[tokio::test]
+async fn each_change_of_the_stock_row_is_named() {
+    for (statement, words) in [
+        (
+            "UPDATE sale_stock SET remaining = remaining - 1, held = held + 1",
+            "The stock row of sale 0000000000007 says 20 units: 11 available, 5 held, 4 paid; the ledger has",
+        ),
+        ("UPDATE sale_stock SET paused = 1", "is selling in the ledger, but paused in its stock row"),
+        ("UPDATE sale_stock SET closed = 1", "is selling in the ledger, but closed in its stock row"),
+        ("UPDATE sale_stock SET limit_per_buyer = 9", "The terms of sale 0000000000007 in its stock row"),
+        ("DELETE FROM sale_stock", "Sale 0000000000007 has no stock row in the records"),
+    ] {
+        let shop = sold().await;
+        shop.tamper(statement).await;
+        assert_named(&shop.audit().await, words);
+    }
+}
+
+#[tokio::test]
 async fn an_order_held_twice_is_duplicated() {
     let shop = sold().await;
     shop.tamper(

@@ -19,10 +19,10 @@ mod sqlite {
     mod orders;
     #[path = "../people.rs"]
     mod people;
-    #[path = "../settled.rs"]
-    mod settled;
     #[path = "../secrets.rs"]
     mod secrets;
+    #[path = "../settled.rs"]
+    mod settled;
     #[path = "../settlement.rs"]
     mod settlement;
     #[path = "../shop.rs"]
@@ -46,10 +46,10 @@ mod mariadb {
     mod orders;
     #[path = "../people.rs"]
     mod people;
-    #[path = "../settled.rs"]
-    mod settled;
     #[path = "../secrets.rs"]
     mod secrets;
+    #[path = "../settled.rs"]
+    mod settled;
     #[path = "../settlement.rs"]
     mod settlement;
     #[path = "../shop.rs"]

@@ -1,0 +1,95 @@
+//! The stock row of a sale against the ledger's status.
+
+use penstock_domain::{SaleStatus, Timestamp};
+use sqlx::{AnyConnection, any::AnyRow};
+
+use super::{
+    report::{AuditReport, UnitCounts},
+    story::Unsettled,
+};
+use crate::{
+    RecordsError,
+    columns::{flag, integer, optional_moment},
+};
+
+/// What the row says, signed and unparsed, because it may be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
+    units: i64,
+    limit_per_buyer: i64,
+    hold_seconds: i64,
+    opens_at: Option<Timestamp>,
+    closes_at: Option<Timestamp>,
+}
+
+pub(super) async fn compare(
+    connection: &mut AnyConnection,
+    ledger: &SaleStatus,
+    unsettled: &Unsettled<'_>,
+    report: &mut AuditReport,
+) -> Result<(), RecordsError> {
+    let sale = ledger.terms.sale;
+    let change = unsettled.change(sale);
+    let row = sqlx::query("SELECT * FROM sale_stock WHERE sale_id = ?")
+        .bind(sale.as_i64())
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = row else {
+        if !change.published {
+            report.differ(Some(sale), None, format!("Sale {sale} has no stock row in the records."));
+        }
+        return Ok(());
+    };
+    let mut here = read_counts(&row)?;
+    here.add(unsettled.units(sale));
+    let there = super::ledger::counts(ledger);
+    if here != there {
+        let what = format!("The stock row of sale {sale} says {here}; the ledger has {there}.");
+        report.differ(Some(sale), None, what);
+    }
+    let state = |paused, closed| match (paused, closed) {
+        (_, true) => "closed",
+        (true, false) => "paused",
+        (false, false) => "selling",
+    };
+    let here = state(change.paused.unwrap_or(flag(&row, "paused")?), change.closed || flag(&row, "closed")?);
+    let there = state(ledger.paused, ledger.closed);
+    if here != there {
+        let what = format!("Sale {sale} is {there} in the ledger, but {here} in its stock row.");
+        report.differ(Some(sale), None, what);
+    }
+    if read_terms(&row)? != terms_of(ledger) {
+        let what = format!("The terms of sale {sale} in its stock row are not those of the ledger.");
+        report.differ(Some(sale), None, what);
+    }
+    Ok(())
+}
+
+fn read_counts(row: &AnyRow) -> Result<UnitCounts, RecordsError> {
+    Ok(UnitCounts {
+        total: integer(row, "total")?,
+        available: integer(row, "remaining")?,
+        held: integer(row, "held")?,
+        paid: integer(row, "paid")?,
+    })
+}
+
+fn read_terms(row: &AnyRow) -> Result<Terms, RecordsError> {
+    Ok(Terms {
+        units: integer(row, "units")?,
+        limit_per_buyer: integer(row, "limit_per_buyer")?,
+        hold_seconds: integer(row, "hold_seconds")?,
+        opens_at: optional_moment(row, "opens_at")?,
+        closes_at: optional_moment(row, "closes_at")?,
+    })
+}
+
+fn terms_of(ledger: &SaleStatus) -> Terms {
+    Terms {
+        units: i64::from(ledger.terms.units),
+        limit_per_buyer: i64::from(ledger.terms.limit_per_buyer),
+        hold_seconds: i64::from(ledger.terms.hold_seconds),
+        opens_at: ledger.terms.opens_at,
+        closes_at: ledger.terms.closes_at,
+    }
+}

@@ -1,0 +1,159 @@
+//! What a ledger that may have lost its end asks the records before it goes on: how far a stream is settled, and the
+//! whole sale as it was then. Whoever asks stops the stream's settler first, so that the answer stays true until
+//! the settler has looked again.
+
+use penstock_domain::{Cursor, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SnapshotOrder};
+use sqlx::{AnyConnection, any::AnyRow};
+
+use crate::{
+    Records, RecordsError,
+    columns::{flag, integer, optional_moment, small},
+    leases::read_cursor,
+    orders::read_order,
+};
+
+/// Orders read at a time.
+const PAGE: usize = 5_000;
+
+/// A sale whose decisions have a stream of their own, as far as they are settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettledSale {
+    pub cursor: Cursor,
+    /// Its version is the cursor's position: every decision of the stream changed the sale.
+    pub snapshot: SaleSnapshot,
+}
+
+impl Records {
+    /// Stops whoever settles `stream`, and says how far it is settled.
+    pub async fn settled_cursor(&self, stream: &str) -> Result<Cursor, RecordsError> {
+        let mut transaction = self.begin().await?;
+        raise_fence(&mut transaction, stream).await?;
+        let cursor = read_cursor(&mut transaction, stream).await?;
+        transaction.commit().await?;
+        Ok(cursor)
+    }
+
+    /// Stops whoever settles `stream`, and reads `sale`, all of whose decisions it has. None: not even its publishing
+    /// is settled. A sale with unresolved dead letters is refused, because the records know only a part of it.
+    pub async fn settled_sale(
+        &self,
+        stream: &str,
+        sale: SaleId,
+    ) -> Result<Option<SettledSale>, RecordsError> {
+        let mut transaction = self.begin().await?;
+        raise_fence(&mut transaction, stream).await?;
+        let cursor = read_cursor(&mut transaction, stream).await?;
+        refuse_dead_letters(&mut transaction, sale).await?;
+        let stock = sqlx::query("SELECT * FROM sale_stock WHERE sale_id = ?")
+            .bind(sale.as_i64())
+            .fetch_optional(&mut *transaction)
+            .await?;
+        let settled = match stock {
+            None => None,
+            Some(row) => {
+                let status = read_status(&row, sale, cursor.position)?;
+                let orders = read_orders(&mut transaction, sale).await?;
+                check(&status, &orders)?;
+                Some(SettledSale { cursor, snapshot: SaleSnapshot { status, orders } })
+            }
+        };
+        transaction.commit().await?;
+        Ok(settled)
+    }
+
+    /// The published sales that are not closed.
+    pub async fn open_sales(&self) -> Result<Vec<SaleId>, RecordsError> {
+        let rows = sqlx::query("SELECT sale_id FROM sale_stock WHERE closed = 0 ORDER BY sale_id")
+            .fetch_all(&self.readers)
+            .await?;
+        rows.iter().map(|row| Ok(SaleId::from_i64(integer(row, "sale_id")?))).collect()
+    }
+}
+
+/// Ends every lease of the stream. It comes first in its transaction, so that a batch under way is waited for.
+async fn raise_fence(connection: &mut AnyConnection, stream: &str) -> Result<(), RecordsError> {
+    sqlx::query("UPDATE settlement_cursors SET fence = fence + 1, lease_until = 0 WHERE stream = ?")
+        .bind(stream)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn refuse_dead_letters(connection: &mut AnyConnection, sale: SaleId) -> Result<(), RecordsError> {
+    let row =
+        sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ?")
+            .bind(sale.as_i64())
+            .fetch_one(&mut *connection)
+            .await?;
+    match integer(&row, "letters")? {
+        0 => Ok(()),
+        letters => Err(RecordsError::Refused(format!(
+            "{letters} decisions on sale {sale} are dead letters and have to be resolved first"
+        ))),
+    }
+}
+
+fn read_status(row: &AnyRow, sale: SaleId, version: u64) -> Result<SaleStatus, RecordsError> {
+    let terms = SaleTerms {
+        sale,
+        units: small(row, "units")?,
+        limit_per_buyer: small(row, "limit_per_buyer")?,
+        opens_at: optional_moment(row, "opens_at")?,
+        closes_at: optional_moment(row, "closes_at")?,
+        hold_seconds: small(row, "hold_seconds")?,
+    };
+    Ok(SaleStatus {
+        terms,
+        total: small(row, "total")?,
+        available: small(row, "remaining")?,
+        held: small(row, "held")?,
+        paid: small(row, "paid")?,
+        paused: flag(row, "paused")?,
+        closed: flag(row, "closed")?,
+        version,
+    })
+}
+
+async fn read_orders(
+    connection: &mut AnyConnection,
+    sale: SaleId,
+) -> Result<Vec<SnapshotOrder>, RecordsError> {
+    let mut orders: Vec<SnapshotOrder> = Vec::new();
+    loop {
+        let rows = sqlx::query(
+            "SELECT * FROM orders WHERE sale_id = ? AND order_number >= ? ORDER BY order_number LIMIT ?",
+        )
+        .bind(sale.as_i64())
+        .bind(orders.len() as i64)
+        .bind(PAGE as i64)
+        .fetch_all(&mut *connection)
+        .await?;
+        for row in &rows {
+            let (order, key) = read_order(row)?;
+            if order.id.number as usize != orders.len() {
+                let missing = orders.len();
+                return Err(RecordsError::damaged(format!("order {missing} of sale {sale} is missing")));
+            }
+            orders.push(SnapshotOrder { order, key });
+        }
+        if rows.len() < PAGE {
+            return Ok(orders);
+        }
+    }
+}
+
+/// A ledger that is built on counts that don't add up would sell what isn't there.
+fn check(status: &SaleStatus, orders: &[SnapshotOrder]) -> Result<(), RecordsError> {
+    use penstock_domain::OrderState::{Held, Paid};
+    let units_in = |state| {
+        let in_state = orders.iter().filter(|order| order.order.state == state);
+        in_state.map(|order| u64::from(order.order.quantity)).sum::<u64>()
+    };
+    let (total, available) = (u64::from(status.total), u64::from(status.available));
+    let (held, paid) = (u64::from(status.held), u64::from(status.paid));
+    if (units_in(Held), units_in(Paid)) == (held, paid) && total == available + held + paid {
+        return Ok(());
+    }
+    let sale = status.terms.sale;
+    Err(RecordsError::damaged(format!("the stock of sale {sale} and its orders do not add up; audit them")))
+}

@@ -1,0 +1,110 @@
+//! What a ledger that lost its end is told.
+
+use penstock_domain::{Command, Cursor, Mark, SaleId};
+use penstock_records::{RecordsError, SettleError};
+
+use super::shop::{STREAM, Shop, item, lease, moment, sale_row};
+
+/// Orders of every fate, and a sale that is paused.
+fn sell(shop: &mut Shop) {
+    let late = shop.claim("late", 2);
+    shop.claim("eve", 1);
+    shop.expire();
+    shop.pay(late);
+    for buyer in ["ada", "bob", "cyd"] {
+        shop.claim(buyer, 2);
+    }
+    let cancelled = shop.claim("dan", 1);
+    shop.cancel(cancelled);
+    shop.execute(Command::Restock { sale: shop.sale, units: 5 });
+    shop.execute(Command::Pause(shop.sale));
+}
+
+#[tokio::test]
+async fn a_settled_sale_is_the_ledgers_sale_up_to_the_cursor() {
+    let mut shop = Shop::new(20, 2).await;
+    sell(&mut shop);
+    let mut book = penstock_domain::Book::default();
+    assert_eq!(shop.records.settled_sale(STREAM, shop.sale).await.unwrap(), None);
+    for decision in &shop.decisions {
+        let lease = lease(&shop.records).await;
+        let mark = Mark([decision.position as u8; 16]);
+        shop.records.settle(&lease, std::slice::from_ref(decision), mark).await.unwrap();
+        book.apply(decision);
+        let settled = shop.records.settled_sale(STREAM, shop.sale).await.unwrap().unwrap();
+        assert_eq!(settled.cursor, Cursor { position: decision.position, mark });
+        assert_eq!(settled.snapshot, book.snapshot().sales[0]);
+        assert_eq!(shop.records.settled_cursor(STREAM).await.unwrap(), settled.cursor);
+    }
+}
+
+#[tokio::test]
+async fn whoever_settles_is_stopped_by_the_question() {
+    for whole_sale in [false, true] {
+        let mut shop = Shop::new(20, 2).await;
+        shop.settle().await;
+        shop.claim("ada", 1);
+        let lease = lease(&shop.records).await;
+        if whole_sale {
+            shop.records.settled_sale(STREAM, shop.sale).await.unwrap();
+        } else {
+            shop.records.settled_cursor(STREAM).await.unwrap();
+        }
+        let stopped = shop.records.settle(&lease, &shop.decisions[1..], Mark::default()).await;
+        assert!(matches!(stopped, Err(SettleError::Fenced)), "{stopped:?}");
+        let taken = shop.records.lease(STREAM, "somebody else", 60).await.unwrap();
+        assert!(taken.is_some(), "the next settler need not wait for the end of the lease");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_nobody_settled_is_at_its_beginning() {
+    let shop = Shop::new(20, 2).await;
+    assert_eq!(shop.records.settled_cursor("another").await.unwrap(), Cursor::default());
+}
+
+#[tokio::test]
+async fn dead_letters_have_to_be_resolved_before_a_sale_is_rebuilt() {
+    let mut shop = Shop::new(20, 2).await;
+    let order = shop.claim("ada", 1);
+    shop.settle().await;
+    shop.tamper("UPDATE orders SET state = 'cancelled'").await;
+    shop.pay(order);
+    shop.settle_or_put_aside().await;
+    let refused = shop.records.settled_sale(STREAM, shop.sale).await;
+    let Err(RecordsError::Refused(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("have to be resolved first"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_sale_that_does_not_add_up_is_not_rebuilt() {
+    for statement in [
+        "DELETE FROM orders WHERE order_number = 0",
+        "UPDATE orders SET quantity = 2 WHERE order_number = 0",
+        "UPDATE sale_stock SET remaining = remaining + 1",
+    ] {
+        let mut shop = Shop::new(20, 2).await;
+        shop.claim("ada", 1);
+        shop.claim("bob", 1);
+        shop.settle().await;
+        shop.tamper(statement).await;
+        let refused = shop.records.settled_sale(STREAM, shop.sale).await;
+        assert!(matches!(refused, Err(RecordsError::Damaged(_))), "{statement}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn open_sales_are_those_that_are_published_and_not_closed() {
+    let mut shop = Shop::new(20, 2).await;
+    assert!(shop.records.open_sales().await.unwrap().is_empty());
+    let other = SaleId::from_random(50);
+    let row = sale_row(other, item(1, moment(0)).id, 5, 1);
+    shop.records.create_sale(&row).await.unwrap();
+    shop.execute(Command::Publish(row.terms()));
+    shop.execute(Command::Pause(other));
+    shop.settle().await;
+    assert_eq!(shop.records.open_sales().await.unwrap(), vec![shop.sale, other]);
+    shop.execute(Command::Close(shop.sale));
+    shop.settle().await;
+    assert_eq!(shop.records.open_sales().await.unwrap(), vec![other]);
+}
