@@ -239,12 +239,14 @@ impl Looker {
 
 impl Keeping {
     /// Goes on where the keeper before stopped.
-    fn begin(room: &NodeRoom, seen: Seen) -> Self {
+    fn begin(room: &NodeRoom, mut seen: Seen) -> Self {
         tracing::debug!(sale = %room.calls.sale, fence = seen.fence, "this node keeps the waiting room");
         let stored = seen.view.clone().unwrap_or_default();
         let keeping = WaitingRoom::shared(room.calls.sale, room.seed, room.options.room);
         keeping.follow(&stored, seen.kept_at);
-        Self { fence: seen.fence, room: keeping, unused: seen.unused.clone(), stored, seen }
+        let unused = std::mem::take(&mut seen.unused);
+        keeping.pass_over(&unused);
+        Self { fence: seen.fence, room: keeping, unused, stored, seen }
     }
 
     fn tick(&mut self, status: &SaleStatus) -> Outcome {

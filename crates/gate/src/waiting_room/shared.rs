@@ -13,7 +13,7 @@ use std::sync::{
 use penstock_domain::{SaleId, SaleStatus, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Admission, RoomOptions, Seed, UNKNOWN, WaitingRoom};
+use super::{Admission, RoomOptions, Seed, UNKNOWN, WaitingRoom, is_uncertain};
 use crate::{
     draw::Draw,
     numbers::Numbers,
@@ -97,6 +97,15 @@ impl WaitingRoom {
         self.admitted.store(view.admitted, Release);
     }
 
+    /// A new keeper hears of the numbers that nobody got before its time. Whom they stood for when they were let in, nobody
+    /// knows any more, so that nothing is given back for them.
+    pub fn pass_over(&self, unused: &[Uncertain]) {
+        let mut admission = self.lock();
+        for unused in unused {
+            remember_unused(&mut admission, *unused);
+        }
+    }
+
     /// The keeper's look at the room, to be taken about every 100 milliseconds. What comes of it counts when it is durable
     /// and nobody else has become the keeper; so the room that people ask is another, which follows the view.
     pub fn tend(&self, status: &SaleStatus, totals: &Totals<'_>, now: Timestamp) -> RoomView {
@@ -141,16 +150,17 @@ impl WaitingRoom {
 
     /// Nobody waits for these numbers any more. Who was counted on because of one is not.
     fn note_unused(&self, admission: &mut Admission, unused: Uncertain) {
+        // A node that did not hear whether it was heard tells it again.
+        if is_uncertain(&admission.uncertain, unused.from) {
+            return;
+        }
         let admitted = self.admitted.load(Relaxed);
         for number in (unused.from..unused.to).take(MAX_GIVEN_BACK as usize) {
             if let Some(place) = self.place(number).filter(|place| *place < admitted) {
                 admission.turns.taken(place, true);
             }
         }
-        let place = admission.uncertain.partition_point(|known| known.from < unused.from);
-        if admission.uncertain.get(place).is_none_or(|next| unused.to <= next.from) {
-            admission.uncertain.insert(place, unused);
-        }
+        remember_unused(admission, unused);
     }
 
     fn forget_unused(&self, admission: &mut Admission) {
@@ -162,6 +172,11 @@ impl WaitingRoom {
         let too_many = admission.uncertain.len().saturating_sub(MAX_UNUSED);
         admission.uncertain.drain(..too_many);
     }
+}
+
+fn remember_unused(admission: &mut Admission, unused: Uncertain) {
+    let place = admission.uncertain.partition_point(|known| known.from < unused.from);
+    admission.uncertain.insert(place, unused);
 }
 
 fn make_up_for_absence(admission: &mut Admission, now: Timestamp) {
