@@ -1,14 +1,17 @@
 //! Brings the feed into the records, and expires holds. It decides nothing: it carries what the ledger decided,
-//! in order, exactly once, at a pace the database can take.
+//! in order, exactly once, at a pace the database can take. Any number of workers share the feed's streams.
 
 mod backoff;
 mod expiry;
 mod options;
 mod pace;
-mod settling;
 mod stats;
+mod turn;
+mod worker;
 
 use std::sync::Arc;
+
+use backoff::Backoff;
 
 pub use options::SettleOptions;
 use penstock_ledger::{Clock, Ledger};
@@ -24,6 +27,10 @@ pub struct Settlement {
     clock: Clock,
     options: Arc<SettleOptions>,
     stats: SettleStats,
+    /// The worker's name in its leases.
+    owner: String,
+    /// Leads to the order in which it takes streams.
+    seed: u64,
 }
 
 impl std::fmt::Debug for Settlement {
@@ -36,13 +43,21 @@ impl Settlement {
     pub fn new(ledger: Ledger, records: Records, clock: Clock, mut options: SettleOptions) -> Self {
         options.batch = options.batch.max(1);
         options.expire_batch = options.expire_batch.max(1);
+        options.max_streams = options.max_streams.max(1);
+        options.lease_seconds = options.lease_seconds.max(1);
         let stats = SettleStats::new(ledger.feed().clone(), clock.clone());
-        Self { ledger, records, clock, options: Arc::new(options), stats }
+        let seed = getrandom::u64().unwrap_or_else(|_| clock().as_millis() as u64);
+        let owner = options.owner.clone().unwrap_or_else(|| format!("{seed:016x}"));
+        Self { ledger, records, clock, options: Arc::new(options), stats, owner, seed }
     }
 
     /// How far settlement is; a cheap handle.
     pub fn stats(&self) -> SettleStats {
         self.stats.clone()
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(self.options.backoff_min, self.options.backoff_max)
     }
 
     /// Settles and expires until `stop` becomes true or its sender is gone. A transaction under way is finished.

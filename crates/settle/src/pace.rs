@@ -1,15 +1,43 @@
 //! How fast to go: each batch reserves the time that it may take at the highest pace allowed. While more is decided than
 //! that, settlement can't keep up anyway, and holds back, so that the disk and the processor are the buyers'.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use penstock_ledger::Rush;
 
 /// Even in a rush there is a batch so often: nobody knows how long it lasts.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
+/// The pace that all streams of a worker have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedPace {
+    pace: Arc<Mutex<Pace>>,
+    hold_back: bool,
+}
+
+impl SharedPace {
+    pub(crate) fn new(per_second: u32, hold_back: bool, now: Instant) -> Self {
+        Self { pace: Arc::new(Mutex::new(Pace::new(per_second, now))), hold_back }
+    }
+
+    pub(crate) fn holds_back(&self, head: u64, now: Instant) -> bool {
+        self.hold_back && self.lock().holds_back(head, now)
+    }
+
+    pub(crate) fn after(&self, decisions: usize, now: Instant) -> Duration {
+        self.lock().after(decisions, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct Pace {
+struct Pace {
     per_second: u32,
     rush: Rush,
     last_at: Instant,
@@ -17,19 +45,19 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(per_second: u32, now: Instant) -> Self {
+    fn new(per_second: u32, now: Instant) -> Self {
         let per_second = per_second.max(1);
         Self { per_second, rush: Rush::beyond(per_second), last_at: now, next_at: now }
     }
 
     /// True: there is a rush now, when the ledger is at `head`, and the next batch waits for its end.
-    pub(crate) fn holds_back(&mut self, head: u64, now: Instant) -> bool {
+    fn holds_back(&mut self, head: u64, now: Instant) -> bool {
         self.rush.is_on(head, now) && now < self.last_at + LONGEST_HOLD
     }
 
     /// Takes note of `decisions` sent at `now` and says how long to wait before the next ones. Time that was
     /// not used is not saved up: a pause is not followed by a peak.
-    pub(crate) fn after(&mut self, decisions: usize, now: Instant) -> Duration {
+    fn after(&mut self, decisions: usize, now: Instant) -> Duration {
         let share = Duration::from_secs_f64(decisions as f64 / f64::from(self.per_second));
         self.last_at = now;
         self.next_at = self.next_at.max(now) + share;

@@ -1,18 +1,16 @@
 //! How far settlement is, for metrics and readiness.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use penstock_domain::Timestamp;
-use penstock_ledger::{Clock, Feed, embedded::STREAM};
-
-/// "Everything that was read is settled" in `Counters::oldest_unsettled_at`.
-const NOTHING_WAITS: i64 = i64::MAX;
+use penstock_ledger::{Clock, Feed};
 
 /// A handle to the running figures.
 #[derive(Clone)]
@@ -22,32 +20,51 @@ pub struct SettleStats {
     clock: Clock,
 }
 
+#[derive(Default)]
 struct Counters {
-    position: AtomicU64,
-    oldest_unsettled_at: AtomicI64,
+    streams: Mutex<HashMap<Arc<str>, StreamFigures>>,
     settled: AtomicU64,
     batches: AtomicU64,
     retries: AtomicU64,
     dead_letters: AtomicU64,
+    violations: AtomicU64,
+    takeovers: AtomicU64,
+    diverged: AtomicU64,
     expired: AtomicU64,
+    /// Of the worker as a whole; that of one stream is the stream's.
     trouble: Mutex<Option<String>>,
 }
 
-/// The figures at one moment.
+#[derive(Default)]
+struct StreamFigures {
+    position: u64,
+    /// When the oldest decision that is known to wait was decided.
+    oldest_unsettled_at: Option<Timestamp>,
+    trouble: Option<String>,
+}
+
+/// The figures at one moment. How far settlement is, is told of all streams, whoever settles them; what was done since the
+/// start, of this worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettleFigures {
-    /// The last settled decision.
+    /// Decisions that are known to be settled: of one stream, the last one's position; of several, their sum.
     pub position: u64,
     pub lag_decisions: u64,
     /// The age of the oldest decision that is known to wait.
     pub lag_seconds: f64,
-    /// Since the start: decisions settled, transactions, failed tries, new dead letters, holds expired.
+    /// Decisions settled, transactions, failed tries, new dead letters, holds expired.
     pub settled: u64,
     pub batches: u64,
     pub retries: u64,
     pub dead_letters: u64,
     pub expired: u64,
-    /// Why nothing is settled at the moment, if so.
+    /// Decisions that would have sold a unit that isn't there, or one too many to a buyer. There should be none, ever.
+    pub violations: u64,
+    /// Streams taken over from a worker whose lease had run out.
+    pub takeovers: u64,
+    /// So often a stream's history was found to be another one than was settled.
+    pub diverged: u64,
+    /// Why something is not settled at the moment, if so.
     pub trouble: Option<String>,
 }
 
@@ -59,70 +76,111 @@ impl fmt::Debug for SettleStats {
 
 impl SettleStats {
     pub(crate) fn new(feed: Arc<dyn Feed>, clock: Clock) -> Self {
-        let counters = Arc::new(Counters {
-            position: AtomicU64::new(0),
-            oldest_unsettled_at: AtomicI64::new(NOTHING_WAITS),
-            settled: AtomicU64::new(0),
-            batches: AtomicU64::new(0),
-            retries: AtomicU64::new(0),
-            dead_letters: AtomicU64::new(0),
-            expired: AtomicU64::new(0),
-            trouble: Mutex::new(None),
-        });
-        Self { counters, feed, clock }
+        Self { counters: Arc::default(), feed, clock }
     }
 
     pub fn read(&self) -> SettleFigures {
         let counters = &*self.counters;
-        let position = counters.position.load(Relaxed);
-        let oldest = counters.oldest_unsettled_at.load(Relaxed);
-        let lag_millis = if oldest == NOTHING_WAITS {
-            0
-        } else {
-            (self.clock)().millis_since(Timestamp::from_millis(oldest))
-        };
+        let (mut position, mut lag_decisions, mut oldest) = (0, 0, None);
+        let mut trouble = lock(&counters.trouble).clone();
+        for (stream, figures) in &*lock(&counters.streams) {
+            position += figures.position;
+            lag_decisions += self.feed.head(stream).saturating_sub(figures.position);
+            oldest = oldest.into_iter().chain(figures.oldest_unsettled_at).min();
+            trouble = trouble.or_else(|| figures.trouble.clone());
+        }
+        let lag_millis = oldest.map_or(0, |oldest| (self.clock)().millis_since(oldest));
         SettleFigures {
             position,
-            lag_decisions: self.feed.head(STREAM).saturating_sub(position),
+            lag_decisions,
             lag_seconds: lag_millis.max(0) as f64 / 1000.0,
             settled: counters.settled.load(Relaxed),
             batches: counters.batches.load(Relaxed),
             retries: counters.retries.load(Relaxed),
             dead_letters: counters.dead_letters.load(Relaxed),
             expired: counters.expired.load(Relaxed),
-            trouble: counters.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            violations: counters.violations.load(Relaxed),
+            takeovers: counters.takeovers.load(Relaxed),
+            diverged: counters.diverged.load(Relaxed),
+            trouble,
         }
     }
 
-    /// The cursor was read from the records.
-    pub(crate) fn began_at(&self, position: u64) {
-        self.counters.position.store(position, Relaxed);
+    /// These are all streams there are.
+    pub(crate) fn streams(&self, streams: &[Arc<str>]) {
+        let mut known = lock(&self.counters.streams);
+        if known.len() != streams.len() || streams.iter().any(|stream| !known.contains_key(stream)) {
+            let mut before = std::mem::take(&mut *known);
+            known.extend(
+                streams.iter().map(|stream| (stream.clone(), before.remove(stream).unwrap_or_default())),
+            );
+        }
     }
 
-    /// The oldest decision that waits, if any does.
-    pub(crate) fn waiting(&self, oldest: Option<Timestamp>) {
-        let oldest = oldest.map_or(NOTHING_WAITS, Timestamp::as_millis);
-        self.counters.oldest_unsettled_at.store(oldest, Relaxed);
+    /// The records were asked how far `stream` is settled.
+    pub(crate) fn located(&self, stream: &Arc<str>, position: u64) {
+        let head = self.feed.head(stream);
+        self.of(stream, |figures| {
+            figures.position = position;
+            if position >= head {
+                figures.oldest_unsettled_at = None;
+            }
+        });
     }
 
-    pub(crate) fn settled(&self, position: u64, decisions: u64, dead_letters: u64) {
-        self.counters.position.store(position, Relaxed);
+    /// The oldest decision of `stream` that waits, if any does.
+    pub(crate) fn waiting(&self, stream: &Arc<str>, oldest: Option<Timestamp>) {
+        self.of(stream, |figures| figures.oldest_unsettled_at = oldest);
+    }
+
+    pub(crate) fn settled(&self, stream: &Arc<str>, position: u64, decisions: u64, dead_letters: u64) {
         self.counters.settled.fetch_add(decisions, Relaxed);
         self.counters.batches.fetch_add(1, Relaxed);
         self.counters.dead_letters.fetch_add(dead_letters, Relaxed);
-        self.set_trouble(None);
+        self.of(stream, |figures| {
+            figures.position = position;
+            figures.trouble = None;
+        });
     }
 
-    pub(crate) fn failed(&self, trouble: String) {
+    pub(crate) fn failed(&self, stream: &Arc<str>, trouble: String) {
         self.counters.retries.fetch_add(1, Relaxed);
-        self.set_trouble(Some(trouble));
+        self.of(stream, |figures| figures.trouble = Some(trouble));
+    }
+
+    /// What concerns `stream` is over, or somebody else's now.
+    pub(crate) fn well(&self, stream: &Arc<str>) {
+        self.of(stream, |figures| figures.trouble = None);
+    }
+
+    /// Whether the worker can see at all what there is to settle.
+    pub(crate) fn looked(&self, trouble: Option<String>) {
+        *lock(&self.counters.trouble) = trouble;
+    }
+
+    pub(crate) fn violated(&self) {
+        self.counters.violations.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn took_over(&self) {
+        self.counters.takeovers.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn diverged(&self) {
+        self.counters.diverged.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn expired(&self, holds: u32) {
         self.counters.expired.fetch_add(u64::from(holds), Relaxed);
     }
 
-    fn set_trouble(&self, trouble: Option<String>) {
-        *self.counters.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    fn of(&self, stream: &Arc<str>, change: impl FnOnce(&mut StreamFigures)) {
+        if let Some(figures) = lock(&self.counters.streams).get_mut(stream) {
+            change(figures);
+        }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -80,7 +80,12 @@ pub(crate) fn quick() -> SettleOptions {
     SettleOptions {
         batch: 7,
         max_decisions_per_second: 1_000_000,
+        hold_back: true,
         poll_interval: Duration::from_millis(2),
+        discover_every: Duration::from_millis(10),
+        max_streams: 4,
+        lease_seconds: 3,
+        owner: None,
         max_tries: 3,
         backoff_min: Duration::from_millis(2),
         backoff_max: Duration::from_millis(20),

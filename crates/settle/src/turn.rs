@@ -1,0 +1,331 @@
+//! A worker's turn at one stream: from the feed to the records, batch by batch. Two kinds of failure are kept apart: a
+//! database that is away is retried forever; a decision that can't be applied is tried a few times and put aside.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use penstock_domain::Decision;
+use penstock_ledger::{FeedError, Piece};
+use penstock_records::{Lease, SettleError, Settled, Violation};
+use tokio::sync::watch;
+
+use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause};
+
+/// After this long it is another stream's turn, if one waits for a place.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+/// A lease that was not renewed by a batch for so long is renewed by itself.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// A stream, and what this worker knows of it between two turns.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) name: Arc<str>,
+    /// Up to here it is settled, as far as is known; None: ask the records.
+    pub(crate) settled: Option<u64>,
+    /// The last lease this worker had. Its time may be over; as long as nobody took the stream over it holds all the same.
+    pub(crate) lease: Option<Lease>,
+    renewed_at: Instant,
+    /// A decision that could not be applied: the batch ends before it, then it is tried alone.
+    poison: Option<Poison>,
+    backoff: Backoff,
+    /// Its history is not the one that was settled; that was said.
+    diverged: bool,
+    /// No turn before this.
+    pub(crate) rests_until: Instant,
+}
+
+#[derive(Debug)]
+struct Poison {
+    position: u64,
+    tries: u32,
+}
+
+impl Stream {
+    pub(crate) fn new(name: Arc<str>, backoff: Backoff, now: Instant) -> Self {
+        Self {
+            name,
+            settled: None,
+            lease: None,
+            renewed_at: now,
+            poison: None,
+            backoff,
+            diverged: false,
+            rests_until: now,
+        }
+    }
+
+    /// Somebody else settles it: forget everything that could be old.
+    fn lose(&mut self) {
+        self.lease = None;
+        self.settled = None;
+        self.poison = None;
+    }
+}
+
+/// What to do after a step.
+#[derive(Debug)]
+enum Next {
+    /// So many decisions were settled.
+    Settled(usize),
+    /// Nothing is left to settle.
+    Drained,
+    /// The lease is somebody else's.
+    Lost,
+    /// Wait and try again.
+    Retry,
+}
+
+impl Settlement {
+    /// Settles `stream` until it has nothing more, the turn is over, something fails, or it is time to stop.
+    pub(crate) async fn turn(
+        &self,
+        mut stream: Stream,
+        pace: SharedPace,
+        mut stop: watch::Receiver<bool>,
+    ) -> Stream {
+        let begun = Instant::now();
+        while !*stop.borrow() {
+            let wait = match self.step(&mut stream).await {
+                Next::Settled(decisions) => {
+                    stream.backoff.reset();
+                    pace.after(decisions, Instant::now())
+                }
+                Next::Drained => break,
+                Next::Lost => {
+                    stream.lose();
+                    break;
+                }
+                Next::Retry => {
+                    stream.rests_until = Instant::now() + self.wait_after_failure(&mut stream);
+                    break;
+                }
+            };
+            let over = self.rest(&mut stream, wait, &mut stop).await;
+            let head = self.ledger.feed().head(&stream.name);
+            if over || begun.elapsed() >= LONGEST_TURN || pace.holds_back(head, Instant::now()) {
+                break;
+            }
+        }
+        stream
+    }
+
+    /// A decision that is tried again and again does not keep the lease alive; so these waits end before it does.
+    fn wait_after_failure(&self, stream: &mut Stream) -> Duration {
+        let wait = stream.backoff.next((self.clock)());
+        if stream.poison.is_some() { wait.min(RENEW_EVERY) } else { wait }
+    }
+
+    /// Waits, and keeps the lease alive meanwhile. True: the turn is over.
+    async fn rest(&self, stream: &mut Stream, wait: Duration, stop: &mut watch::Receiver<bool>) -> bool {
+        let until = Instant::now() + wait;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if pause(stop, left.min(RENEW_EVERY)).await {
+                return true;
+            }
+            if left <= RENEW_EVERY {
+                return false;
+            }
+            if !self.keep(stream).await {
+                stream.lose();
+                return true;
+            }
+        }
+    }
+
+    /// Renews the lease if it is time for it. False: it is somebody else's. A database that is away is found out by the
+    /// next batch.
+    async fn keep(&self, stream: &mut Stream) -> bool {
+        let Some(lease) = stream.lease.as_ref().filter(|_| stream.renewed_at.elapsed() >= RENEW_EVERY) else {
+            return true;
+        };
+        let kept = self.records.renew(lease).await;
+        stream.renewed_at = Instant::now();
+        kept.unwrap_or(true)
+    }
+
+    async fn step(&self, stream: &mut Stream) -> Next {
+        if stream.poison.is_some() && !self.keep(stream).await {
+            return Next::Lost;
+        }
+        let (lease, is_new) = match stream.lease.clone() {
+            Some(lease) => (lease, false),
+            None => match self.records.lease(&stream.name, &self.owner, self.options.lease_seconds).await {
+                Ok(Some(lease)) => (lease, true),
+                Ok(None) => return Next::Lost,
+                Err(error) => return self.fail(stream, "a stream's lease could not be taken", &error),
+            },
+        };
+        let settled = lease.cursor.position;
+        if is_new {
+            stream.renewed_at = Instant::now();
+            self.stats.located(&stream.name, settled);
+        }
+        let max = match &stream.poison {
+            Some(poison) if poison.position == settled + 1 => 1,
+            Some(poison) => self.options.batch.min((poison.position - settled - 1) as usize),
+            None => self.options.batch,
+        };
+        let piece = match self.ledger.feed().read(&stream.name, lease.cursor, max).await {
+            Ok(piece) => piece,
+            Err(FeedError::Unavailable(error)) => {
+                return self.fail(stream, "the feed could not be read", &error);
+            }
+            Err(FeedError::Diverged) => return self.diverge(stream, settled),
+        };
+        stream.diverged = false;
+        if is_new && settled > 0 {
+            self.ledger.feed().settled(&stream.name, lease.cursor);
+        }
+        (stream.settled, stream.lease) = (Some(settled), Some(lease.clone()));
+        self.settle(stream, &lease, piece).await
+    }
+
+    async fn settle(&self, stream: &mut Stream, lease: &Lease, piece: Piece) -> Next {
+        let oldest = piece.decisions.first();
+        self.stats.waiting(&stream.name, oldest.map(|first| first.at));
+        let Some(first) = oldest else {
+            self.stats.well(&stream.name);
+            return Next::Drained;
+        };
+        let settled = lease.cursor.position;
+        if first.position != settled + 1 {
+            let trouble = format!("decision {settled} is settled, but the feed begins at {}", first.position);
+            return self.fail(stream, "the records are older than the feed; restore newer ones", &trouble);
+        }
+        let result = self.records.settle(lease, &piece.decisions, piece.mark).await;
+        self.conclude(stream, lease, &piece, result).await
+    }
+
+    async fn conclude(
+        &self,
+        stream: &mut Stream,
+        lease: &Lease,
+        piece: &Piece,
+        result: Result<Settled, SettleError>,
+    ) -> Next {
+        match result {
+            Ok(Settled { dead_lettered: dead_letters, .. }) => {
+                if dead_letters > 0 {
+                    tracing::error!(dead_letters, "decisions that rest on a dead letter joined it");
+                }
+                self.advance(stream, piece, dead_letters)
+            }
+            Err(SettleError::Poison { position, reason, violation }) => {
+                self.isolate(stream, lease, piece, Refused { position, reason, violation }).await
+            }
+            Err(SettleError::Fenced) => {
+                tracing::debug!(stream = &*stream.name, "the stream is somebody else's now");
+                Next::Lost
+            }
+            Err(SettleError::CursorMoved { position }) => {
+                let expected = lease.cursor.position;
+                tracing::warn!(
+                    stream = &*stream.name,
+                    position,
+                    expected,
+                    "somebody else settles this stream too"
+                );
+                Next::Lost
+            }
+            Err(error @ (SettleError::Gap { .. } | SettleError::Records(_))) => {
+                self.fail(stream, "decisions could not be settled; trying again", &error)
+            }
+        }
+    }
+
+    /// A decision is poison. What comes before it is settled first; then it is tried alone, and at last put aside.
+    async fn isolate(&self, stream: &mut Stream, lease: &Lease, piece: &Piece, refused: Refused) -> Next {
+        let Refused { position, reason, violation } = refused;
+        let known = stream.poison.take().filter(|poison| poison.position == position);
+        if let (None, Some(violation)) = (&known, violation) {
+            self.stats.violated();
+            tracing::error!(
+                stream = &*stream.name,
+                position,
+                ?violation,
+                reason,
+                "the ledger broke a promise"
+            );
+        }
+        let [decision] = piece.decisions.as_slice() else {
+            stream.poison = Some(Poison { position, tries: known.map_or(0, |poison| poison.tries) });
+            return Next::Settled(0);
+        };
+        let tries = known.map_or(0, |poison| poison.tries) + 1;
+        stream.poison = Some(Poison { position, tries });
+        if tries < self.options.max_tries {
+            return self.fail(stream, "a decision can't be settled; trying again", &reason);
+        }
+        self.put_aside(stream, lease, piece, decision, &reason, tries).await
+    }
+
+    async fn put_aside(
+        &self,
+        stream: &mut Stream,
+        lease: &Lease,
+        piece: &Piece,
+        decision: &Decision,
+        reason: &str,
+        tries: u32,
+    ) -> Next {
+        let now = (self.clock)();
+        match self.records.dead_letter(lease, decision, piece.mark, reason, tries, now).await {
+            Ok(()) => {
+                let position = decision.position;
+                tracing::error!(
+                    stream = &*stream.name,
+                    position,
+                    reason,
+                    tries,
+                    "a decision became a dead letter"
+                );
+                self.advance(stream, piece, 1)
+            }
+            Err(SettleError::Fenced | SettleError::CursorMoved { .. }) => Next::Lost,
+            Err(error) => self.fail(stream, "a dead letter could not be written; trying again", &error),
+        }
+    }
+
+    fn advance(&self, stream: &mut Stream, piece: &Piece, dead_letters: u64) -> Next {
+        let Some(end) = piece.end() else { return Next::Drained };
+        if let Some(lease) = &mut stream.lease {
+            lease.cursor = end;
+        }
+        stream.settled = Some(end.position);
+        stream.renewed_at = Instant::now();
+        stream.poison = stream.poison.take().filter(|poison| poison.position > end.position);
+        self.stats.settled(&stream.name, end.position, piece.decisions.len() as u64, dead_letters);
+        self.ledger.feed().settled(&stream.name, end);
+        Next::Settled(piece.decisions.len())
+    }
+
+    /// The ledger lost what is settled already, and brings it back from the records; or these are records of another one.
+    fn diverge(&self, stream: &mut Stream, position: u64) -> Next {
+        let what = "the records and the ledger don't belong together";
+        let trouble = format!("decision {position} is settled, but the ledger's history is another");
+        stream.lose();
+        if stream.diverged {
+            self.stats.failed(&stream.name, format!("{what}: {trouble}"));
+            return Next::Retry;
+        }
+        stream.diverged = true;
+        self.stats.diverged();
+        self.fail(stream, what, &trouble)
+    }
+
+    fn fail(&self, stream: &Stream, what: &str, why: &impl std::fmt::Display) -> Next {
+        tracing::warn!(stream = &*stream.name, reason = %why, "{what}");
+        self.stats.failed(&stream.name, format!("{what}: {why}"));
+        Next::Retry
+    }
+}
+
+/// A decision that can't be applied, and why.
+struct Refused {
+    position: u64,
+    reason: String,
+    violation: Option<Violation>,
+}
