@@ -255,7 +255,9 @@ impl Inner {
         let key = self.keys.sale(sale);
         for puts in puts.chunks(PUTS_AT_ONCE) {
             let mut pipeline = redis::pipe();
-            puts.iter().for_each(|put| drop(pipeline.add_command(put.clone())));
+            for put in puts {
+                pipeline.add_command(put.clone());
+            }
             for value in self.link.run(&key, pipeline, false).await? {
                 let answer = answer(&key, value)?;
                 if answer.word != "put" {

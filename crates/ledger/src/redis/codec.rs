@@ -161,6 +161,11 @@ pub(super) fn position_of_version(version: u64) -> u64 {
     version & ((1 << EPOCH_SHIFT) - 1)
 }
 
+/// How often the sale was brought back before this version of it.
+pub(super) fn epoch_of_version(version: u64) -> u64 {
+    version >> EPOCH_SHIFT
+}
+
 pub(super) fn pack_counts(counts: &Counts) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(37);
     for number in [counts.total, counts.available, counts.held, counts.paid] {

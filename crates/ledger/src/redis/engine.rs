@@ -14,11 +14,12 @@ use super::{
     decider::{Adopt as _, Decider, Failure},
     keys::Keys,
     link::Link,
+    news::News,
     plan::{Holders, Known, Plan, shares},
     recovery,
     sales::Sales,
 };
-use crate::{Committed, Engine, SaleNews, Unavailable};
+use crate::{Committed, Engine, Listener, SaleNews, Unavailable};
 
 /// What is left of the due holds after so many rounds of calls is released the next time.
 const MAX_EXPIRY_ROUNDS: usize = 8;
@@ -31,8 +32,16 @@ pub(super) struct RedisEngine {
     pub(super) adoption: Adoption,
     /// True: the time of a commit is the caller's, for tests. Otherwise Redis' clock counts.
     pub(super) is_clock_given: bool,
-    /// Its connections live on the writer's thread, so that a batch wakes nobody else. Made at the first recovery.
-    pub(super) decider: Option<Decider>,
+    pub(super) listener: Arc<dyn Listener>,
+    pub(super) running: Option<Running>,
+}
+
+/// What lives on the writer's thread, with its connections, so that a batch wakes nobody else. Made at the first
+/// recovery.
+#[derive(Clone)]
+pub(super) struct Running {
+    decider: Decider,
+    news: News,
 }
 
 impl fmt::Debug for RedisEngine {
@@ -43,7 +52,7 @@ impl fmt::Debug for RedisEngine {
 
 impl Engine for RedisEngine {
     async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
-        let Some(decider) = self.decider.clone() else {
+        let Some(Running { decider, news }) = self.running.clone() else {
             return Err(Unavailable::new("Redis was not reached yet"));
         };
         let now = self.is_clock_given.then_some(now);
@@ -59,28 +68,30 @@ impl Engine for RedisEngine {
         let later = release_rest(&decider, most, &outcomes, now).await;
         let released_later = later.iter().map(released_in).sum();
         let replies = plan.replies(&mut outcomes, released_later);
-        Ok(Committed { replies, news: news_of(outcomes.into_iter().filter_map(Result::ok).chain(later)) })
+        let news = news_of(&news, outcomes.iter().flatten().chain(&later));
+        Ok(Committed { replies, news })
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
-        let decider = match &self.decider {
-            Some(decider) => decider.clone(),
-            None => {
-                let link = self.origin.on_this_runtime()?;
-                let decider = Decider::new(
-                    link,
-                    self.keys.clone(),
-                    self.sales.clone(),
-                    Arc::new(self.adoption.clone()),
-                );
-                self.decider.insert(decider).clone()
-            }
+        let Running { decider, news } = match &self.running {
+            Some(running) => running.clone(),
+            None => self.running.insert(self.start()?).clone(),
         };
-        recovery::recover(&decider, &self.keys, &self.adoption).await
+        let recovered = recovery::recover(&decider, &self.keys, &self.adoption).await?;
+        news.recovered(&recovered);
+        Ok(recovered)
     }
 }
 
 impl RedisEngine {
+    fn start(&self) -> Result<Running, Unavailable> {
+        let link = self.origin.on_this_runtime()?;
+        let (keys, sales, adoption) = (&self.keys, &self.sales, &self.adoption);
+        let decider = Decider::new(link.clone(), keys.clone(), sales.clone(), Arc::new(adoption.clone()));
+        let news = News::start(link, keys.clone(), sales.clone(), self.listener.clone(), adoption.clone())?;
+        Ok(Running { decider, news })
+    }
+
     /// The sales that may have a hold to release, if anybody asks for that.
     fn due(&self, decider: &Decider, now: Option<Timestamp>, commands: &[Command]) -> Vec<SaleId> {
         let asked = commands.iter().any(|command| most_released(command) > 0);
@@ -239,22 +250,17 @@ fn still_due(outcome: &Outcome) -> Option<SaleId> {
     (counts.due? <= outcome.now).then_some(terms.sale)
 }
 
-/// One piece of news for each sale that changed, as it is after the last of its outcomes.
-fn news_of(outcomes: impl Iterator<Item = Outcome>) -> Vec<SaleNews> {
-    let mut news: Vec<SaleNews> = Vec::new();
-    for outcome in outcomes {
-        let Some((terms, counts)) = outcome.sale.filter(|(_, counts)| counts.position > outcome.before)
-        else {
-            continue;
-        };
-        let status = counts.status(terms);
-        match news.iter_mut().find(|news| news.status.terms.sale == terms.sale) {
+/// One piece of news for each sale that changed, as it is after the last of its outcomes. The other nodes hear it too.
+fn news_of<'a>(news: &News, outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<SaleNews> {
+    let mut all: Vec<SaleNews> = Vec::new();
+    for latest in outcomes.filter_map(|outcome| news.decided(outcome)) {
+        match all.iter_mut().find(|earlier| earlier.status.terms.sale == latest.status.terms.sale) {
             Some(earlier) => {
-                earlier.status = status;
-                earlier.accepted.extend(outcome.accepted);
+                earlier.status = latest.status;
+                earlier.accepted.extend(latest.accepted);
             }
-            None => news.push(SaleNews { status, accepted: outcome.accepted }),
+            None => all.push(latest),
         }
     }
-    news
+    all
 }

@@ -22,7 +22,7 @@ use super::{
     call::Run,
     options::{LinkError, RedisMode, RedisOptions},
     server::{Credentials, Lane, Server},
-    topology::{self, Topology},
+    topology::{self, Topology, slot_of},
 };
 
 /// How often idle connections are tried and the masters are asked for.
@@ -168,6 +168,11 @@ impl Link {
     /// The masters and the replicas as far as they are known without asking.
     pub(super) fn topology(&self) -> Arc<Topology> {
         locked(&self.shared.topology).clone()
+    }
+
+    /// The master of a key, as far as it is known without asking.
+    pub(super) fn master_of(&self, key: &str) -> Option<Arc<str>> {
+        self.topology().master_of(slot_of(key)).cloned()
     }
 
     /// Every master and replica that is known.

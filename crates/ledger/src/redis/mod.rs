@@ -4,16 +4,20 @@
 mod adopt;
 mod batch;
 mod call;
+mod clock;
 mod codec;
+mod coverage;
 mod decider;
 mod durability;
 mod engine;
 mod feed;
 mod keys;
 mod link;
+mod news;
 mod open;
 mod options;
 mod plan;
+mod polling;
 mod pubsub;
 mod rebuilt;
 mod recovery;
@@ -23,6 +27,7 @@ mod stored;
 mod topology;
 
 pub use adopt::{NothingSettled, Reconciled, Settled, SettledSale};
+pub use clock::SharedClock;
 pub use keys::Keys;
 pub use link::{Link, Script};
 pub use open::{LedgerOptions, open};

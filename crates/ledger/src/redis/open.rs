@@ -35,6 +35,14 @@ pub fn open(
     let is_clock_given = clock.is_some();
     // The scripts take Redis' time, so nobody looks at this one.
     let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));
-    let engine = RedisEngine { origin: link, keys, sales, adoption, is_clock_given, decider: None };
+    let engine = RedisEngine {
+        origin: link,
+        keys,
+        sales,
+        adoption,
+        is_clock_given,
+        listener: listener.clone(),
+        running: None,
+    };
     batcher::start(engine, feed, options.batcher, clock, listener)
 }

@@ -79,7 +79,11 @@ impl Rebuilt {
 impl Chunk<'_> {
     pub(super) fn add_to(&self, call: &mut Cmd) {
         call.arg(self.buyers.len()).arg(self.orders.len());
-        self.buyers.iter().for_each(|(buyer, entry)| drop(call.arg(buyer).arg(entry)));
-        self.orders.iter().for_each(|(number, order)| drop(call.arg(number).arg(order)));
+        for (buyer, entry) in self.buyers {
+            call.arg(buyer).arg(entry);
+        }
+        for (number, order) in self.orders {
+            call.arg(number).arg(order);
+        }
     }
 }

@@ -1,0 +1,169 @@
+//! The time all nodes agree on: this machine's clock, corrected by how far it is from Redis'. It never runs backwards.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use penstock_domain::Timestamp;
+use tokio::time::{Instant, sleep};
+
+use super::{link::Link, options::LinkError};
+use crate::Clock;
+
+/// Asked at the start, so that the first correction is a good one.
+const FIRST_SAMPLES: usize = 5;
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// A clock that is further off than this was set, or is another server's: then it is followed at once.
+const JUMP_MICROSECONDS: i64 = 250_000;
+/// How much of a small difference is made up for with each sample.
+const SMOOTHING: i64 = 8;
+/// With each sample the best round trip counts for a little less, since the way may have become longer.
+const FADING: i64 = 16;
+/// The key whose master is asked: one server for all nodes.
+const KEY: &str = "penstock:clock";
+
+pub struct SharedClock {
+    system: Clock,
+    offset_microseconds: AtomicI64,
+    /// The latest time told.
+    told_milliseconds: AtomicI64,
+    samples: Mutex<Samples>,
+}
+
+/// What is known of the way to Redis.
+#[derive(Debug, Default)]
+struct Samples {
+    best_round_trip_microseconds: Option<i64>,
+}
+
+impl fmt::Debug for SharedClock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offset = self.offset_microseconds.load(Ordering::Relaxed);
+        formatter.debug_struct("SharedClock").field("offset_microseconds", &offset).finish_non_exhaustive()
+    }
+}
+
+impl SharedClock {
+    /// Asks Redis for its time, and goes on asking every second while somebody has the clock. `system` is this
+    /// machine's.
+    pub async fn start(link: &Link, system: Clock) -> Result<Arc<Self>, LinkError> {
+        let clock = Arc::new(Self::new(system));
+        for _ in 0..FIRST_SAMPLES {
+            clock.sample(link).await?;
+        }
+        let (following, link) = (Arc::downgrade(&clock), link.clone());
+        link.runtime().clone().spawn(async move {
+            loop {
+                sleep(SAMPLE_INTERVAL).await;
+                let Some(clock) = following.upgrade() else { return };
+                // While Redis can't be asked, the last correction stays right.
+                let _ = clock.sample(&link).await;
+            }
+        });
+        Ok(clock)
+    }
+
+    fn new(system: Clock) -> Self {
+        Self {
+            system,
+            offset_microseconds: AtomicI64::new(0),
+            told_milliseconds: AtomicI64::new(i64::MIN),
+            samples: Mutex::default(),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        let offset = self.offset_microseconds.load(Ordering::Relaxed);
+        let now = (self.system)().as_millis().saturating_add(offset.div_euclid(1_000));
+        let before = self.told_milliseconds.fetch_max(now, Ordering::Relaxed);
+        Timestamp::from_millis(now.max(before))
+    }
+
+    /// The same as a function.
+    pub fn clock(self: &Arc<Self>) -> Clock {
+        let clock = self.clone();
+        Arc::new(move || clock.now())
+    }
+
+    async fn sample(&self, link: &Link) -> Result<(), LinkError> {
+        let asked = Instant::now();
+        let (seconds, microseconds): (i64, i64) = link.call(KEY, redis::cmd("TIME")).await?;
+        let round_trip = i64::try_from(asked.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let system = (self.system)().as_millis().saturating_mul(1_000);
+        self.take(seconds.saturating_mul(1_000_000).saturating_add(microseconds), round_trip, system);
+        Ok(())
+    }
+
+    /// Redis told its time half a round trip before the system's clock says `system`.
+    fn take(&self, redis: i64, round_trip: i64, system: i64) {
+        let difference = redis.saturating_add(round_trip / 2).saturating_sub(system);
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(best) = samples.best_round_trip_microseconds else {
+            samples.best_round_trip_microseconds = Some(round_trip);
+            self.offset_microseconds.store(difference, Ordering::Relaxed);
+            return;
+        };
+        let faded = best.saturating_add(best / FADING + 1);
+        samples.best_round_trip_microseconds = Some(round_trip.min(faded));
+        let offset = self.offset_microseconds.load(Ordering::Relaxed);
+        let change = difference.saturating_sub(offset);
+        // A long way tells little about the time: it can be wrong by half of it.
+        let is_clear = change.saturating_abs() > JUMP_MICROSECONDS.saturating_add(round_trip / 2);
+        if is_clear {
+            self.offset_microseconds.store(difference, Ordering::Relaxed);
+        } else if round_trip <= faded.saturating_mul(2) {
+            self.offset_microseconds.store(offset + change / SMOOTHING, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn stopped_at(milliseconds: i64) -> (SharedClock, Arc<AtomicI64>) {
+        let system = Arc::new(AtomicI64::new(milliseconds));
+        let read = system.clone();
+        let clock = SharedClock::new(Arc::new(move || Timestamp::from_millis(read.load(Ordering::Relaxed))));
+        (clock, system)
+    }
+
+    #[test]
+    fn a_machine_that_is_off_tells_the_time_of_redis() {
+        let (clock, system) = stopped_at(1_000_000);
+        clock.take(1_090 * SECOND, 200, 1_000 * SECOND);
+        assert_eq!(clock.now(), Timestamp::from_millis(1_090_000));
+        system.fetch_add(500, Ordering::Relaxed);
+        assert_eq!(clock.now(), Timestamp::from_millis(1_090_500));
+    }
+
+    #[test]
+    fn time_never_runs_backwards() {
+        let (clock, system) = stopped_at(1_000_000);
+        assert_eq!(clock.now(), Timestamp::from_millis(1_000_000));
+        clock.take(900 * SECOND, 200, 1_000 * SECOND);
+        assert_eq!(clock.now(), Timestamp::from_millis(1_000_000));
+        system.fetch_sub(500_000, Ordering::Relaxed);
+        assert_eq!(clock.now(), Timestamp::from_millis(1_000_000));
+    }
+
+    #[test]
+    fn a_small_difference_is_made_up_for_slowly_and_a_slow_answer_is_not_believed() {
+        let (clock, _) = stopped_at(1_000_000);
+        clock.take(1_000 * SECOND, 200, 1_000 * SECOND);
+        clock.take(1_000 * SECOND + 8_000, 200, 1_000 * SECOND);
+        let offset = clock.offset_microseconds.load(Ordering::Relaxed);
+        assert!((900..2_000).contains(&offset), "{offset}");
+        clock.take(1_000 * SECOND + 200_000, 400_000, 1_000 * SECOND);
+        assert_eq!(clock.offset_microseconds.load(Ordering::Relaxed), offset);
+        clock.take(1_002 * SECOND, 200, 1_000 * SECOND);
+        assert!(clock.offset_microseconds.load(Ordering::Relaxed) >= 2 * SECOND);
+    }
+}

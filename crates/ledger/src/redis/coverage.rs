@@ -1,0 +1,128 @@
+//! How much of a sale's history this node has heard. A latch that refuses must know every key that was accepted
+//! before, so a status is told only when nothing is missing up to it. It knows no connection.
+
+use penstock_domain::SaleStatus;
+
+use super::codec::{epoch_of_version, position_of_version};
+
+/// Parts of the history that were heard after a gap. One more is dropped; reading the feed heals it.
+const MAX_ISLANDS: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(super) struct Coverage {
+    /// The sale at the last position up to which every accepted key was heard.
+    status: SaleStatus,
+    /// Position before, and the sale after it, in the order of the former.
+    islands: Vec<(u64, SaleStatus)>,
+}
+
+/// What is to be done with news of a sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Nothing is missing: the sale is like this.
+    Known(SaleStatus),
+    /// Something before it was missed: this is the last that may be told until it is read.
+    Gap(SaleStatus),
+    /// The history is another one, and all of it has to be read: until then this is the last that may be told.
+    NewHistory(SaleStatus),
+    /// It is of a history that is gone.
+    Outdated,
+}
+
+impl Coverage {
+    /// Everything up to this status was heard.
+    pub(super) fn new(status: SaleStatus) -> Self {
+        Self { status, islands: Vec::new() }
+    }
+
+    pub(super) fn status(&self) -> SaleStatus {
+        self.status
+    }
+
+    /// The position up to which nothing is missing.
+    pub(super) fn position(&self) -> u64 {
+        position_of_version(self.status.version)
+    }
+
+    /// Everything after `before` and up to `status` was heard.
+    pub(super) fn hear(&mut self, before: u64, status: SaleStatus) -> Heard {
+        let (known, heard) = (epoch_of_version(self.status.version), epoch_of_version(status.version));
+        if heard > known {
+            return Heard::NewHistory(self.status);
+        }
+        if heard < known {
+            return Heard::Outdated;
+        }
+        let place = self.islands.partition_point(|(other, _)| *other <= before);
+        self.islands.insert(place, (before, status));
+        let reached = self.islands.iter().take_while(|(before, status)| {
+            let joins = *before <= position_of_version(self.status.version);
+            if joins && status.version >= self.status.version {
+                self.status = *status;
+            }
+            joins
+        });
+        let reached = reached.count();
+        self.islands.drain(..reached);
+        self.islands.truncate(MAX_ISLANDS);
+        match self.status.version >= status.version {
+            true => Heard::Known(self.status),
+            false => Heard::Gap(self.status),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_domain::{SaleId, SaleTerms};
+
+    use super::*;
+
+    fn at(version: u64) -> SaleStatus {
+        let terms = SaleTerms {
+            sale: SaleId::from_random(1),
+            units: 9,
+            limit_per_buyer: 1,
+            opens_at: None,
+            closes_at: None,
+            hold_seconds: 60,
+        };
+        SaleStatus { terms, total: 9, available: 9, held: 0, paid: 0, paused: false, closed: false, version }
+    }
+
+    #[test]
+    fn what_follows_is_told_at_once() {
+        let mut coverage = Coverage::new(at(5));
+        assert_eq!(coverage.hear(5, at(9)), Heard::Known(at(9)));
+        assert_eq!(coverage.hear(7, at(11)), Heard::Known(at(11)));
+        assert_eq!(coverage.hear(2, at(4)), Heard::Known(at(11)));
+        assert_eq!(coverage.position(), 11);
+    }
+
+    #[test]
+    fn what_comes_after_a_gap_is_told_when_the_gap_is_closed() {
+        let mut coverage = Coverage::new(at(5));
+        assert_eq!(coverage.hear(8, at(9)), Heard::Gap(at(5)));
+        assert_eq!(coverage.hear(12, at(13)), Heard::Gap(at(5)));
+        assert_eq!(coverage.hear(5, at(6)), Heard::Known(at(6)));
+        assert_eq!(coverage.hear(6, at(8)), Heard::Known(at(9)));
+        assert_eq!(coverage.hear(9, at(12)), Heard::Known(at(13)));
+    }
+
+    #[test]
+    fn another_history_is_read_from_its_beginning() {
+        let mut coverage = Coverage::new(at(5 | 1 << 40));
+        assert_eq!(coverage.hear(5, at(9)), Heard::Outdated);
+        assert_eq!(coverage.hear(5, at(6 | 2 << 40)), Heard::NewHistory(at(5 | 1 << 40)));
+    }
+
+    #[test]
+    fn there_is_a_bound_to_what_is_kept_behind_gaps() {
+        let mut coverage = Coverage::new(at(1));
+        for position in 1..1_000 {
+            assert_eq!(coverage.hear(position * 10, at(position * 10 + 1)), Heard::Gap(at(1)));
+        }
+        assert_eq!(coverage.islands.len(), MAX_ISLANDS);
+        assert_eq!(coverage.hear(1, at(10)), Heard::Known(at(11)));
+    }
+}

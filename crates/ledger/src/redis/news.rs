@@ -1,0 +1,344 @@
+//! News between nodes: after a batch each node tells the others what became of the sale and which keys were accepted.
+//! A message may be lost, so every node also looks for itself, and reads from the feed what it has missed.
+//!
+//! It runs on the writer's thread, so that the listener hears everything from one thread.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use hashbrown::{HashMap, HashSet};
+use penstock_domain::{Event, KeyDigest, SaleId, SaleTerms};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{sleep, timeout},
+};
+
+use super::{
+    adopt::Adoption,
+    batch::Outcome,
+    codec::{Counts, Message, epoch_of_version, pack_message, unpack_message},
+    coverage::{Coverage, Heard},
+    decider::Adopt as _,
+    feed::read_entries,
+    keys::Keys,
+    link::Link,
+    polling::{Found, Poller},
+    pubsub,
+    recovery::accepted_keys,
+    sales::Sales,
+};
+use crate::{Listener, SaleNews, Unavailable};
+
+/// How often a node looks for itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// What is on its way arrives in this time; only what is missing then is read.
+const ON_ITS_WAY: Duration = Duration::from_millis(50);
+/// How long to wait before a sale that could not be adopted is tried again.
+const ADOPTION_INTERVAL: Duration = Duration::from_secs(1);
+/// Messages that may wait to be told. One more is dropped: the others find out when they look.
+const MAX_UNTOLD: usize = 4_096;
+/// Entries of a feed that are read at once.
+const ENTRIES_AT_ONCE: usize = 64;
+
+#[derive(Clone)]
+pub(super) struct News {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Who tells it, so that nobody listens to himself.
+    node: u64,
+    link: Link,
+    keys: Keys,
+    sales: Arc<Sales>,
+    listener: Arc<dyn Listener>,
+    adoption: Adoption,
+    coverage: Mutex<HashMap<SaleId, Coverage>>,
+    adopting: Mutex<HashSet<SaleId>>,
+    untold: mpsc::Sender<Message>,
+    /// Somebody wants to look before it is time.
+    look: Notify,
+}
+
+impl fmt::Debug for News {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("News").field("node", &self.inner.node).finish_non_exhaustive()
+    }
+}
+
+impl News {
+    /// Starts to tell and to listen, on the runtime this is called on.
+    pub(super) fn start(
+        link: Link,
+        keys: Keys,
+        sales: Arc<Sales>,
+        listener: Arc<dyn Listener>,
+        adoption: Adoption,
+    ) -> Result<Self, Unavailable> {
+        let mut node = [0; 8];
+        getrandom::fill(&mut node).map_err(Unavailable::new)?;
+        let (untold, told) = mpsc::channel(MAX_UNTOLD);
+        let news = Self {
+            inner: Arc::new(Inner {
+                node: u64::from_le_bytes(node),
+                link,
+                keys,
+                sales,
+                listener,
+                adoption,
+                coverage: Mutex::default(),
+                adopting: Mutex::default(),
+                untold,
+                look: Notify::new(),
+            }),
+        };
+        tokio::spawn(tell(news.inner.link.clone(), news.inner.keys.clone(), told));
+        tokio::spawn(listen(news.clone()));
+        tokio::spawn(poll(news.clone()));
+        Ok(news)
+    }
+
+    /// All keys of these sales are about to be told, up to these statuses.
+    pub(super) fn recovered(&self, news: &[SaleNews]) {
+        let mut coverage = self.coverage();
+        for SaleNews { status, .. } in news {
+            coverage.insert(status.terms.sale, Coverage::new(*status));
+        }
+    }
+
+    /// What the listener may hear of an own batch; the other nodes are told. None: nothing was decided.
+    pub(super) fn decided(&self, outcome: &Outcome) -> Option<SaleNews> {
+        let (terms, counts) = outcome.sale.filter(|(_, counts)| counts.position > outcome.before)?;
+        let (node, before, accepted) = (self.inner.node, outcome.before, outcome.accepted.clone());
+        let message = Message { node, before, terms, counts, accepted };
+        let news = self.hear(&message);
+        // If too many wait, the others find out when they look.
+        let _ = self.inner.untold.try_send(message);
+        news
+    }
+
+    /// What the listener may hear after this: the keys in any case, and as much of the sale as has no gap before it.
+    /// None: he does not know the sale, and has to hear all of it.
+    fn hear(&self, Message { before, terms, counts, accepted, .. }: &Message) -> Option<SaleNews> {
+        let status = counts.status(*terms);
+        let mut coverage = self.coverage();
+        let heard = match coverage.get_mut(&terms.sale) {
+            Some(known) => Some(known.hear(*before, status)),
+            // Its history begins here.
+            None if *before == 0 => {
+                coverage.insert(terms.sale, Coverage::new(status));
+                Some(Heard::Known(status))
+            }
+            None => None,
+        };
+        if matches!(heard, None | Some(Heard::NewHistory(_))) {
+            self.inner.look.notify_one();
+        }
+        match heard? {
+            Heard::Known(status) | Heard::Gap(status) | Heard::NewHistory(status) => {
+                Some(SaleNews { status, accepted: accepted.clone() })
+            }
+            Heard::Outdated => None,
+        }
+    }
+
+    fn tell_listener(&self, news: SaleNews) {
+        self.inner.listener.sales_changed(&[news]);
+    }
+
+    fn take_message(&self, payload: &[u8]) {
+        match unpack_message(payload) {
+            Ok(message) if message.node == self.inner.node => {}
+            Ok(message) => {
+                self.inner.sales.learn(message.terms, message.counts);
+                if let Some(news) = self.hear(&message) {
+                    self.tell_listener(news);
+                }
+            }
+            Err(error) => tracing::warn!(%error, "a message of another node is not understood"),
+        }
+    }
+
+    /// Takes up what a look at the sales found.
+    async fn take(&self, found: Vec<Found>) {
+        let mut homed = Vec::new();
+        for found in found {
+            match found {
+                Found::Homed(terms, counts) => {
+                    self.inner.sales.learn(terms, counts);
+                    homed.push((terms, counts));
+                }
+                Found::Unhomed(sale) => self.adopt(sale, false),
+                Found::Missing(sale) => self.adopt(sale, true),
+                Found::Forgotten(sale) => self.forget(sale),
+            }
+        }
+        sleep(ON_ITS_WAY).await;
+        for (terms, counts) in homed {
+            if let Err(error) = self.catch_up(terms, counts).await {
+                tracing::debug!(sale = %terms.sale, %error, "what was missed can't be read yet");
+            }
+        }
+    }
+
+    /// Reads and tells what this node has not heard of up to `counts`.
+    async fn catch_up(&self, terms: SaleTerms, counts: Counts) -> Result<(), Unavailable> {
+        let (sale, status) = (terms.sale, counts.status(terms));
+        let known = self.coverage().get(&sale).map(|known| (known.position(), known.status().version));
+        let epoch = u64::from(counts.epoch);
+        let same_history = known.filter(|(_, version)| epoch_of_version(*version) == epoch);
+        if let Some((_, version)) = same_history
+            && version >= status.version
+        {
+            return Ok(());
+        }
+        let missed = match same_history {
+            Some((position, _)) => self.keys_after(sale, position, counts.position).await?,
+            None => None,
+        };
+        let accepted = match (missed, same_history) {
+            (Some(accepted), Some((position, _))) => {
+                if let Some(known) = self.coverage().get_mut(&sale) {
+                    known.hear(position, status);
+                }
+                accepted
+            }
+            _ if counts.forgotten => Vec::new(),
+            _ => {
+                let accepted = accepted_keys(&self.inner.link, &self.inner.keys, sale).await?;
+                self.coverage().insert(sale, Coverage::new(status));
+                accepted
+            }
+        };
+        let status = self.coverage().get(&sale).map_or(status, Coverage::status);
+        self.tell_listener(SaleNews { status, accepted });
+        Ok(())
+    }
+
+    /// The keys that were accepted after `after` up to `upto`, from the feed; None if it has forgotten some.
+    async fn keys_after(
+        &self,
+        sale: SaleId,
+        after: u64,
+        upto: u64,
+    ) -> Result<Option<Vec<KeyDigest>>, Unavailable> {
+        let (mut accepted, mut reached) = (Vec::new(), after);
+        while reached < upto {
+            let Inner { link, keys, .. } = &*self.inner;
+            let entries = read_entries(link, keys, sale, reached + 1, ENTRIES_AT_ONCE).await?;
+            let Some(last) = entries.last().map(|entry| entry.last) else { return Ok(None) };
+            for entry in entries {
+                if entry.first > reached + 1 {
+                    return Ok(None);
+                }
+                let new = entry.decisions.iter().filter(|decision| decision.position > reached);
+                accepted.extend(new.filter_map(|decision| match &decision.event {
+                    Event::Held { key, .. } => Some(*key),
+                    _ => None,
+                }));
+                reached = entry.last;
+            }
+            reached = reached.max(last);
+        }
+        Ok(Some(accepted))
+    }
+
+    /// Gives the sale a home in the background.
+    fn adopt(&self, sale: SaleId, is_missing: bool) {
+        if !locked(&self.inner.adopting).insert(sale) {
+            return;
+        }
+        let news = self.clone();
+        tokio::spawn(async move {
+            match news.inner.adoption.adopt(sale).await {
+                Ok(()) => {
+                    // If the records had it, it is found again like a new one.
+                    if is_missing {
+                        news.forget(sale);
+                    }
+                    news.inner.look.notify_one();
+                }
+                Err(error) => {
+                    tracing::warn!(%sale, %error, "a sale has no home yet");
+                    sleep(ADOPTION_INTERVAL).await;
+                }
+            }
+            locked(&news.inner.adopting).remove(&sale);
+        });
+    }
+
+    fn forget(&self, sale: SaleId) {
+        self.inner.sales.forget(sale);
+        self.coverage().remove(&sale);
+    }
+
+    fn coverage(&self) -> MutexGuard<'_, HashMap<SaleId, Coverage>> {
+        locked(&self.inner.coverage)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the others. What gathers while a message is on its way goes together, one message for each sale.
+async fn tell(link: Link, keys: Keys, mut told: mpsc::Receiver<Message>) {
+    let channel = keys.news();
+    while let Some(message) = told.recv().await {
+        let mut messages = vec![message];
+        while let Ok(message) = told.try_recv() {
+            add(&mut messages, message);
+        }
+        let key = messages.first().map(|message| keys.sale(message.terms.sale)).unwrap_or_default();
+        let mut pipeline = redis::pipe();
+        for message in &messages {
+            pipeline.cmd("PUBLISH").arg(&channel).arg(pack_message(message));
+        }
+        // A message reaches all servers, whichever it was told to.
+        if let Err(error) = link.run(&key, pipeline, false).await {
+            tracing::debug!(%error, "the other nodes were not told");
+        }
+    }
+}
+
+fn add(messages: &mut Vec<Message>, message: Message) {
+    let follows = |earlier: &&mut Message| {
+        earlier.terms.sale == message.terms.sale
+            && earlier.counts.position == message.before
+            && earlier.counts.epoch == message.counts.epoch
+    };
+    match messages.iter_mut().find(follows) {
+        Some(earlier) => {
+            earlier.counts = message.counts;
+            earlier.accepted.extend(message.accepted);
+        }
+        None => messages.push(message),
+    }
+}
+
+async fn listen(news: News) {
+    let channel = news.inner.keys.news();
+    let mut following = news.inner.link.follow(&[&channel]);
+    loop {
+        match following.next().await {
+            pubsub::Heard::Joined => news.inner.look.notify_one(),
+            pubsub::Heard::Message((_, payload)) => news.take_message(&payload),
+        }
+    }
+}
+
+async fn poll(news: News) {
+    let Inner { link, keys, sales, .. } = &*news.inner;
+    let mut poller = Poller::new(link.clone(), keys.clone(), sales.clone());
+    loop {
+        // A nudge comes early; without one it is time after a while.
+        let _ = timeout(POLL_INTERVAL, news.inner.look.notified()).await;
+        match poller.look().await {
+            Ok(found) => news.take(found).await,
+            Err(error) => tracing::debug!(%error, "the sales can't be looked at"),
+        }
+    }
+}
