@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     cli::{CreateArgs, PromoteArgs},
     clock,
-    config::Config,
+    config::{Config, Engine},
     database,
     folder::{self, DataFolder},
     output,
@@ -62,20 +62,37 @@ pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
     output::write("The database of record is up to date.")
 }
 
-/// Replaces the secret in the data folder; a running server takes it up.
-pub(crate) fn rotate_secret(config: &Config, json: bool) -> anyhow::Result<()> {
-    folder::require_readable(&config.data)?;
+/// Replaces the secret in the data folder, or in the records of a cluster; servers that run take it up.
+pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result<()> {
+    let embedded = config.engine == Engine::Embedded;
+    if embedded {
+        folder::require_readable(&config.data)?;
+    }
     if config.identity.secret.get().is_some() {
         bail!(
             "the secret comes from the configuration: make the new one identity.secret (PENSTOCK_SECRET) and the old \
              one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET), and restart"
         );
     }
-    folder::rotate_secret(&config.data)?;
+    if embedded {
+        folder::rotate_secret(&config.data)?;
+    } else {
+        rotate_in_records(config).await?;
+    }
     if json {
         return output::json(&json!({ "rotated": true }));
     }
     output::write("The secret is replaced. What the one before signed stays good until the next rotation.")
+}
+
+async fn rotate_in_records(config: &Config) -> anyhow::Result<()> {
+    let records = database::open_existing(config).await?;
+    let rotated = records.rotate_secret(&folder::random_secret()?).await;
+    records.close().await;
+    if !rotated? {
+        bail!("there is no secret in the records yet: the first node that starts makes it");
+    }
+    Ok(())
 }
 
 /// An account without the admin role, if the phone number has none yet.

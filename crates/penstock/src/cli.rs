@@ -18,12 +18,19 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve the API and sell, from one data folder
+    /// Serve the API and sell, from one data folder or as a node of a cluster
     #[command(
         after_help = "Prints `penstock ready on http://ADDR` when it can sell, and drains on SIGTERM.\n\n\
         Example:\n  PENSTOCK_ADMIN_TOKEN=… penstock serve --listen 127.0.0.1:8080 --data ./data"
     )]
     Serve(ServeArgs),
+    /// Settle the sales of a cluster: bring what was decided into its database
+    #[command(
+        after_help = "Any number of workers share the sales; one that dies is replaced by another within five seconds. Prints\n\
+        `penstock settles as NAME` when it has begun. What a cluster needs: docs/operating.md.\n\n\
+        Example:\n  penstock settle --config cluster.toml"
+    )]
+    Settle(SettleArgs),
     /// Compare ledger, stock log and orders, and name every difference
     #[command(after_help = "Reads only; a server may run meanwhile. Exits 0 only if everything adds up.\n\n\
         Example:\n  penstock audit --data ./data")]
@@ -89,6 +96,12 @@ pub(crate) struct PlaceArgs {
     /// Configuration file (TOML); `penstock config` prints one
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettleArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use penstock_records::{Records, sqlite_url};
 
-use crate::config::Config;
+use crate::config::{Config, Engine};
 
 fn file(config: &Config) -> PathBuf {
     config.data.join("records.db")
@@ -29,6 +29,9 @@ pub(crate) async fn open_to_read(config: &Config) -> anyhow::Result<Records> {
 }
 
 fn require(config: &Config) -> anyhow::Result<()> {
+    if config.engine == Engine::Cluster {
+        return Ok(());
+    }
     let file = file(config);
     if !file.exists() {
         bail!("there is no database of record at {}", file.display());
@@ -37,6 +40,11 @@ fn require(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn connect(config: &Config, mode: &str) -> anyhow::Result<Records> {
+    if let Some(url) = config.records.url.get() {
+        let opened = Records::open(url, config.records.max_connections).await;
+        // The URL has a password in it.
+        return opened.context("records.url: the database of record can't be opened");
+    }
     let file = file(config);
     let url = format!("{}{mode}", sqlite_url(&file));
     let opened = Records::open(&url, config.records.max_connections).await;

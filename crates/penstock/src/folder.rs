@@ -109,7 +109,8 @@ fn keep(path: &Path, current: &str, previous: Option<&str>) -> anyhow::Result<()
         .with_context(|| format!("{} can't be written", path.join(SECRET_FILE).display()))
 }
 
-fn random_secret() -> anyhow::Result<String> {
+/// A secret that nobody can guess.
+pub(crate) fn random_secret() -> anyhow::Result<String> {
     let mut random = [0u8; SECRET_BYTES];
     getrandom::fill(&mut random).context("the system gives no random bytes")?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())

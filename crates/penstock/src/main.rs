@@ -1,9 +1,11 @@
 //! The binary: command line, configuration, wiring. What a sale is, the crates below know.
 
 mod admin;
+mod alone;
 mod audit;
 mod cli;
 mod clock;
+mod cluster;
 mod config;
 mod database;
 mod demo;
@@ -18,6 +20,7 @@ mod rooms;
 mod rush;
 mod secrets;
 mod serve;
+mod settle;
 mod signals;
 mod tokens;
 
@@ -64,6 +67,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             done(block_on(serve::run(loaded.config, args.demo))?)
         }
+        Command::Settle(args) => {
+            let loaded = load(&args.place, None)?;
+            logging::start(&loaded.config.log)?;
+            for variable in loaded.ignored_variables() {
+                tracing::warn!(variable, "no such setting; the variable is ignored");
+            }
+            done(block_on(settle::run(loaded.config))?)
+        }
         Command::Audit(args) => {
             let loaded = load(&args.place, None)?;
             let clean = block_on(audit::run(&loaded.config, args.json))??;
@@ -84,7 +95,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Admin(AdminCommand::RotateSecret(args)) => {
             let loaded = load(&args.place, None)?;
-            done(admin::rotate_secret(&loaded.config, args.json))
+            done(block_on(admin::rotate_secret(&loaded.config, args.json))?)
         }
         Command::Config(args) => {
             let loaded = load(&args.place, args.listen.as_deref())?;

@@ -5,21 +5,24 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
 use penstock_http::{
-    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, OneTimeCodeOptions, Options, Rate, Secrets,
-    SettlementView,
+    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, OneTimeCodeOptions, Options, Rate,
+    RoomsInMemory, Secrets, SettlementView,
 };
-use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions};
+use penstock_ledger::{
+    BatcherOptions, Clock,
+    embedded::EmbeddedOptions,
+    redis::{LedgerOptions, RedisMode, RedisOptions},
+};
 use penstock_settle::{SettleOptions, SettleStats};
 use tokio::sync::watch;
 
-use crate::{
-    config::{Config, Identity, Jwt},
-    rooms::RoomFiles,
-};
+use crate::config::{self, Config, Engine, Identity, Jwt};
 
 /// Shorter secrets can be guessed by trying; RFC 7518 asks for as much for HS256.
 const GOOD_SECRET_BYTES: usize = 32;
 const GOOD_TOKEN_BYTES: usize = 16;
+/// How often a settlement worker looks for sales that have something to settle.
+const DISCOVER_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn http(
     config: &Config,
@@ -102,8 +105,9 @@ fn gate(config: &Config) -> GateOptions {
         max_passes: gate.max_passes,
         turn_seconds: gate.turn_seconds,
         admissions_per_second: gate.admissions_per_second,
+        // Whoever puts an engine together brings what its gates rest on.
         doors: None,
-        room_store: Arc::new(RoomFiles::new(&config.data)),
+        room_store: Arc::new(RoomsInMemory::default()),
         by_buyer: limit(limits.by_buyer_burst, each(limits.by_buyer_per_second)),
         by_address: limit(limits.by_address_burst, each(limits.by_address_per_second)),
         tickets_by_buyer: limit(
@@ -147,11 +151,43 @@ pub(crate) fn journal_folder(config: &Config) -> PathBuf {
     config.data.join("journal")
 }
 
-pub(crate) fn ledger(config: &Config) -> EmbeddedOptions {
+fn batcher(config: &Config) -> BatcherOptions {
+    BatcherOptions { max_queued: config.ledger.max_queued, max_batch: config.ledger.max_batch }
+}
+
+/// How to reach Redis.
+pub(crate) fn redis(config: &Config) -> RedisOptions {
+    let redis = &config.redis;
+    let servers: Vec<String> = redis.servers.split(',').map(|server| server.trim().to_owned()).collect();
+    let mode = match redis.mode {
+        config::RedisMode::Single => RedisMode::Single { address: servers.concat() },
+        config::RedisMode::Sentinel => {
+            RedisMode::Sentinel { addresses: servers, master: redis.sentinel_master.clone() }
+        }
+        config::RedisMode::Cluster => RedisMode::Cluster { addresses: servers },
+    };
+    let usual_replicas = u32::from(redis.mode != config::RedisMode::Single);
+    RedisOptions {
+        mode,
+        username: Some(redis.username.clone()).filter(|name| !name.is_empty()),
+        password: redis.password.get().map(str::to_owned),
+        sentinel_password: redis.sentinel_password.get().map(str::to_owned),
+        wait_replicas: u32::try_from(redis.wait_replicas).unwrap_or(usual_replicas),
+        wait_milliseconds: redis.wait_milliseconds,
+        timeout: Duration::from_millis(redis.timeout_milliseconds),
+        allow_unsafe: redis.allow_unsafe,
+    }
+}
+
+pub(crate) fn redis_ledger(config: &Config) -> LedgerOptions {
+    LedgerOptions { batcher: batcher(config), prefix: config.redis.prefix.clone() }
+}
+
+pub(crate) fn embedded(config: &Config) -> EmbeddedOptions {
     let ledger = &config.ledger;
     EmbeddedOptions {
         folder: journal_folder(config),
-        batcher: BatcherOptions { max_queued: ledger.max_queued, max_batch: ledger.max_batch },
+        batcher: batcher(config),
         compact_after_decisions: ledger.compact_after_decisions,
         log_bytes: ledger.log_mebibytes << 20,
     }
@@ -162,6 +198,12 @@ pub(crate) fn settle(config: &Config) -> SettleOptions {
     SettleOptions {
         batch: settle.batch,
         max_decisions_per_second: settle.max_decisions_per_second,
+        // A cluster's ledger has disks of its own.
+        hold_back: config.engine == Engine::Embedded,
+        discover_every: DISCOVER_EVERY,
+        max_streams: settle.streams_at_once,
+        lease_seconds: settle.lease_seconds,
+        owner: None,
         poll_interval: Duration::from_millis(settle.poll_milliseconds),
         max_tries: settle.max_tries,
         backoff_min: Duration::from_millis(settle.backoff_min_milliseconds),

@@ -1,14 +1,16 @@
-//! The secrets that tokens are signed with: from the configuration, or made once and kept in the data folder.
-//! They change without a restart: `penstock admin rotate-secret` writes a new one beside the old.
+//! The secrets that tokens are signed with: from the configuration, or made once and kept in the data folder, or in the
+//! records of a cluster. They change without a restart: `penstock admin rotate-secret` writes a new one beside the old.
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use anyhow::{Context as _, anyhow};
 use penstock_http::Secrets;
+use penstock_records::{Records, StoredSecrets};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::MissedTickBehavior};
 
 use crate::{
     config::Identity,
@@ -17,6 +19,9 @@ use crate::{
 
 /// How soon a running server notices that the secret has been rotated.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_AT_RECORDS_EVERY: Duration = Duration::from_millis(500);
+/// How long a new secret of a cluster is only accepted: all nodes have looked by then, also one that had to try again.
+const ANNOUNCED_MILLISECONDS: u64 = 3_000;
 
 /// The secrets as they are now, made if there are none.
 pub(crate) fn load(identity: &Identity, data: &Path) -> anyhow::Result<Secrets> {
@@ -36,32 +41,72 @@ fn secrets(current: &str, previous: Option<&str>) -> Secrets {
     Secrets { current: digest(current), previous: previous.map(digest) }
 }
 
+/// The secrets of a cluster as they are now: from the configuration, or from the records, where the node that comes
+/// first puts one.
+pub(crate) async fn load_shared(identity: &Identity, records: &Records) -> anyhow::Result<Secrets> {
+    if let Some(secret) = identity.secret.get() {
+        return Ok(secrets(secret, identity.previous_secret.get()));
+    }
+    stored(records).await.context("the secret of the cluster can't be read")
+}
+
+async fn stored(records: &Records) -> anyhow::Result<Secrets> {
+    Ok(of_stored(&records.secrets_or(&folder::random_secret()?).await?))
+}
+
+/// A new secret is known for a while before anybody signs with it: what one node signs, all others have to accept.
+fn of_stored(stored: &StoredSecrets) -> Secrets {
+    match &stored.previous {
+        Some(previous) if stored.age_milliseconds < ANNOUNCED_MILLISECONDS => {
+            secrets(previous, Some(&stored.current))
+        }
+        previous => secrets(&stored.current, previous.as_deref()),
+    }
+}
+
 /// Tells of every rotation in the data folder, until nobody listens any more.
 pub(crate) async fn watch_folder(data: PathBuf, told: watch::Sender<Secrets>) {
-    let mut watcher = Watcher { data, told, is_blind: false };
+    let mut watcher = Watcher { told, is_blind: false };
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
         tokio::select! {
             () = watcher.told.closed() => return,
-            _ = look.tick() => watcher.look(),
+            _ = look.tick() => watcher.take(folder::secrets(&data).map(|kept| of_kept(&kept))),
         }
     }
 }
 
+/// Tells of every rotation in the records, until nobody listens any more.
+pub(crate) async fn watch_records(records: Records, told: watch::Sender<Secrets>) {
+    let mut watcher = Watcher { told, is_blind: false };
+    let mut look = tokio::time::interval(LOOK_AT_RECORDS_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = watcher.told.closed() => return,
+            _ = look.tick() => {}
+        }
+        let stored = match records.secrets().await {
+            Ok(Some(stored)) => Ok(of_stored(&stored)),
+            Ok(None) => Err(anyhow!("it is not in the records any more")),
+            Err(error) => Err(error.into()),
+        };
+        watcher.take(stored);
+    }
+}
+
 struct Watcher {
-    data: PathBuf,
     told: watch::Sender<Secrets>,
-    /// The file could not be read the last time, and the log says so.
+    /// They could not be read the last time, and the log says so.
     is_blind: bool,
 }
 
 impl Watcher {
-    /// Never makes a secret: those in use stay good, whatever became of the file.
-    fn look(&mut self) {
-        match folder::secrets(&self.data) {
-            Ok(kept) => {
+    /// Those in use stay good, whatever became of where they are kept.
+    fn take(&mut self, read: anyhow::Result<Secrets>) {
+        match read {
+            Ok(secrets) => {
                 self.is_blind = false;
-                let secrets = of_kept(&kept);
                 let is_new = self.told.send_if_modified(|known| std::mem::replace(known, secrets) != secrets);
                 if is_new {
                     tracing::info!("the secret was rotated; what the one before signed is still good");
@@ -90,25 +135,61 @@ mod tests {
         let (data, file) = (place.path(), place.path().join("secret"));
         let first = of_kept(&folder::secrets_or_new(data).unwrap());
         let (told, known) = watch::channel(first);
-        let mut watcher = Watcher { data: data.to_owned(), told, is_blind: false };
-        watcher.look();
+        let mut watcher = Watcher { told, is_blind: false };
+        // It never makes a secret.
+        let mut look = || {
+            watcher.take(folder::secrets(data).map(|kept| of_kept(&kept)));
+            watcher.is_blind
+        };
+        assert!(!look());
         let text = fs::read(&file).unwrap();
 
         fs::remove_file(&file).unwrap();
-        watcher.look();
-        assert!(watcher.is_blind && !file.exists(), "it makes no secret of its own");
+        assert!(look() && !file.exists(), "it makes no secret of its own");
         for damage in ["", "short", "\n\n"] {
             fs::write(&file, damage).unwrap();
-            watcher.look();
-            assert!(watcher.is_blind, "{damage:?}");
+            assert!(look(), "{damage:?}");
         }
         assert!(!known.has_changed().unwrap());
 
         fs::write(&file, text).unwrap();
-        watcher.look();
-        assert!(!watcher.is_blind && !known.has_changed().unwrap(), "it is the same again");
+        assert!(!look() && !known.has_changed().unwrap(), "it is the same again");
         folder::rotate_secret(data).unwrap();
-        watcher.look();
+        look();
         assert_eq!(known.borrow().previous, Some(first.current));
+    }
+
+    #[test]
+    fn a_new_secret_of_a_cluster_is_accepted_before_it_signs() {
+        let stored = |version, previous: Option<&str>, age_milliseconds| StoredSecrets {
+            current: "the new one".to_owned(),
+            previous: previous.map(str::to_owned),
+            version,
+            age_milliseconds,
+        };
+        let (old, new) = ("the old one", "the new one");
+        assert_eq!(
+            of_stored(&stored(1, None, 0)),
+            secrets(new, None),
+            "the first one has nobody to wait for"
+        );
+        assert_eq!(of_stored(&stored(2, Some(old), 0)), secrets(old, Some(new)));
+        assert_eq!(of_stored(&stored(2, Some(old), ANNOUNCED_MILLISECONDS)), secrets(new, Some(old)));
+    }
+
+    #[tokio::test]
+    async fn two_nodes_share_a_secret_and_take_up_its_rotation() {
+        let place = tempfile::tempdir().unwrap();
+        let url = penstock_records::sqlite_url(&place.path().join("records.db"));
+        let records = Records::open(&url, 2).await.unwrap();
+        let first = stored(&records).await.unwrap();
+        assert_eq!(stored(&records).await.unwrap(), first);
+        let (told, mut known) = watch::channel(first);
+        let watching = tokio::spawn(watch_records(records.clone(), told));
+        records.rotate_secret(&folder::random_secret().unwrap()).await.unwrap();
+        let rotated = *known.wait_for(|secrets| secrets.current != first.current).await.unwrap();
+        assert_eq!(rotated.previous, Some(first.current));
+        drop(known);
+        watching.await.unwrap();
     }
 }

@@ -2,19 +2,25 @@
 
 use std::{
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
-use penstock_http::{Server, Storefront};
-use penstock_ledger::{Health, Ledger, Turn, embedded, take_turn};
+use penstock_http::{Options, Server, Storefront};
+use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
 use penstock_settle::Settlement;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
-    clock, config::Config, database, demo::Demo, demo_file::DemoFile, descriptors, folder::DataFolder,
-    options, output, secrets, signals::Signals,
+    alone, cluster,
+    config::{Config, Engine},
+    demo::Demo,
+    descriptors,
+    folder::DataFolder,
+    output,
+    signals::Signals,
 };
 
 /// Settlement finishes its transaction within this or is left; what it did not do, the next start does.
@@ -27,7 +33,7 @@ pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut node = Node::start(&config, demo).await?;
     let address = node.server.addr();
-    tracing::info!(%address, data = %config.data.display(), "listening; recovering what the last run left");
+    tracing::info!(%address, engine = ?config.engine, "listening; recovering what the last run left");
     let end = node.sell_until(&mut signals, begun).await;
     if let Ok(signal) = end {
         tracing::info!(signal, "draining: answering what was accepted");
@@ -38,53 +44,60 @@ pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     end.map(drop)
 }
 
+/// An engine put together, ready to be served.
+pub(crate) struct Opened {
+    pub(crate) http: Options,
+    pub(crate) storefront: Arc<Storefront>,
+    pub(crate) ledger: Ledger,
+    pub(crate) records: Records,
+    /// None: workers of their own settle.
+    pub(crate) settlement: Option<Settlement>,
+    pub(crate) demo: Option<Demo>,
+    pub(crate) grounds: Grounds,
+}
+
+/// What has to outlive everything else.
+pub(crate) enum Grounds {
+    /// It is free only when nobody writes to it any more.
+    Folder(#[expect(dead_code, reason = "it is there to be dropped last")] DataFolder),
+    Cluster,
+}
+
 /// Everything that runs.
 struct Node {
     server: Server,
     ledger: Ledger,
     records: Records,
-    settlement: JoinHandle<()>,
+    settlement: Option<JoinHandle<()>>,
     stop_settlement: watch::Sender<bool>,
     demo: Option<Demo>,
-    /// Last, so that the folder is free only when nobody writes to it any more.
-    _folder: DataFolder,
+    _grounds: Grounds,
 }
 
 impl Node {
-    /// Opens the folder and everything in it, and listens. Recovery goes on in the background.
+    /// Opens everything, and listens. Recovery goes on in the background.
     async fn start(config: &Config, demo: bool) -> anyhow::Result<Self> {
         let max_connections = descriptors::allow_for(config.http.max_connections);
-        let folder = DataFolder::open(&config.data)?;
-        let clock = clock::system();
-        let (told, secrets) = watch::channel(secrets::load(&config.identity, &config.data)?);
-        if config.identity.secret.get().is_none() {
-            tokio::spawn(secrets::watch_folder(config.data.clone(), told));
-        }
-        let mut http = options::http(config, secrets, clock.clone())?;
-        http.max_connections = max_connections;
-        let demo = if demo {
-            Some(Demo::prepare(&mut http, &config.data)?)
-        } else {
-            DemoFile::remove(&config.data)?;
-            None
+        let Opened { mut http, storefront, ledger, records, settlement, demo, grounds } = match config.engine
+        {
+            Engine::Embedded => alone::open(config, demo).await?,
+            Engine::Cluster if demo => {
+                bail!("--demo is for the embedded engine; `make cluster` shows a cluster")
+            }
+            Engine::Cluster => cluster::open(config).await?,
         };
+        http.max_connections = max_connections;
         if http.codes_in_answers {
             tracing::warn!(
                 setting = "identity.codes_in_answers",
                 "one-time codes are told to whoever asks, so any phone can be signed up; fine for a rehearsal or a demo only"
             );
         }
-        let storefront = Storefront::new();
-        let ledger = embedded::open(options::ledger(config), clock.clone(), storefront.clone())?;
-        // The threads that are started from here on inherit it.
-        take_turn(Turn::Settling);
-        let records = database::open(config).await?;
-        let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
-        http.settlement = options::settlement_view(settlement.stats());
         let server = Server::start(http, storefront, ledger.clone(), records.clone()).await?;
         let (stop_settlement, stopped) = watch::channel(false);
-        let settlement = tokio::spawn(async move { settlement.run(stopped).await });
-        Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _folder: folder })
+        let settlement =
+            settlement.map(|settlement| tokio::spawn(async move { settlement.run(stopped).await }));
+        Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _grounds: grounds })
     }
 
     /// Sells until a signal comes, and gives its name.
@@ -98,11 +111,17 @@ impl Node {
             // Open until somebody else ends it.
             std::future::pending().await
         };
+        let settling = async {
+            match settlement {
+                // It runs until it is told to stop; that it has ended means that it panicked.
+                Some(settlement) => drop(settlement.await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             signal = signals.next() => Ok(signal),
             failed = opening => failed,
-            // It runs until it is told to stop; that it has ended means that it panicked.
-            _ = settlement => bail!("settlement has ended by itself"),
+            () = settling => bail!("settlement has ended by itself"),
         }
     }
 
@@ -112,8 +131,9 @@ impl Node {
         self.ledger.stop().await;
         // Nobody listens only if settlement has ended already.
         let _ = self.stop_settlement.send(true);
-        let has_ended = self.settlement.is_finished();
-        if !has_ended && tokio::time::timeout(SETTLEMENT_STOP_TIMEOUT, self.settlement).await.is_err() {
+        if let Some(settlement) = self.settlement.filter(|settlement| !settlement.is_finished())
+            && tokio::time::timeout(SETTLEMENT_STOP_TIMEOUT, settlement).await.is_err()
+        {
             tracing::warn!("settlement is stuck in the database; the next start goes on where it is");
         }
         self.records.close().await;
@@ -134,6 +154,6 @@ async fn open_the_doors(address: SocketAddr, ledger: &Ledger, begun: Instant) ->
         Health::Stopped => bail!("the ledger has stopped"),
     }
     let recovery_seconds = begun.elapsed().as_secs_f64();
-    tracing::info!(position = ledger.feed().head(embedded::STREAM), recovery_seconds, "recovered");
+    tracing::info!(recovery_seconds, "recovered");
     output::write(&format!("penstock ready on http://{address}"))
 }

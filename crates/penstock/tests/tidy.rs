@@ -88,7 +88,8 @@ fn crates_see_only_what_they_may() {
         for (name, kind) in dependencies {
             let test_only = kind == "dev";
             let inside = packages.contains_key(name);
-            let visible = may_see.contains(&name.as_str()) || (test_only && FOR_TESTS.contains(&name.as_str()));
+            let visible =
+                may_see.contains(&name.as_str()) || (test_only && FOR_TESTS.contains(&name.as_str()));
             if inside && !visible {
                 breaches.push(format!("{package} may not see {name}"));
             }

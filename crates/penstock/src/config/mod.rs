@@ -155,6 +155,7 @@ pub(crate) struct Redis {
     pub(crate) sentinel_master: String,
     pub(crate) username: String,
     pub(crate) password: Secret,
+    pub(crate) sentinel_password: Secret,
     pub(crate) prefix: String,
     pub(crate) wait_replicas: i64,
     pub(crate) wait_milliseconds: u64,
@@ -189,7 +190,7 @@ pub(crate) struct Settle {
     pub(crate) expire_every_milliseconds: u64,
     pub(crate) expire_batch: u32,
     pub(crate) streams_at_once: usize,
-    pub(crate) lease_seconds: u64,
+    pub(crate) lease_seconds: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -319,12 +319,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     text("redis.sentinel_master", "mymaster", Rule::Text, "What the Sentinels call the master."),
     text("redis.username", "", Rule::Text, "Empty: Redis' default user."),
     text("redis.password", "", Rule::Secret, "Unset: none."),
-    text(
-        "redis.prefix",
-        "penstock",
-        Rule::Text,
-        "What Penstock's keys begin with, so that a Redis can be shared.",
-    ),
+    text("redis.sentinel_password", "", Rule::Secret, "Of the Sentinels. Unset: none."),
+    text("redis.prefix", "", Rule::Text, "Put before the names of all keys, so that a Redis can be shared."),
     number(
         "redis.wait_replicas",
         -1,

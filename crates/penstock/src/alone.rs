@@ -1,0 +1,46 @@
+//! The embedded engine put together: everything in one process and one data folder.
+
+use penstock_http::Storefront;
+use penstock_ledger::{Turn, embedded, take_turn};
+use penstock_settle::Settlement;
+use tokio::sync::watch;
+
+use crate::{
+    clock,
+    config::Config,
+    database,
+    demo::Demo,
+    demo_file::DemoFile,
+    folder::DataFolder,
+    options,
+    rooms::RoomFiles,
+    secrets,
+    serve::{Grounds, Opened},
+};
+
+/// Opens the folder and everything in it. Recovery goes on in the background.
+pub(crate) async fn open(config: &Config, demo: bool) -> anyhow::Result<Opened> {
+    let folder = DataFolder::open(&config.data)?;
+    let clock = clock::system();
+    let (told, secrets) = watch::channel(secrets::load(&config.identity, &config.data)?);
+    if config.identity.secret.get().is_none() {
+        tokio::spawn(secrets::watch_folder(config.data.clone(), told));
+    }
+    let mut http = options::http(config, secrets, clock.clone())?;
+    http.gate.room_store = std::sync::Arc::new(RoomFiles::new(&config.data));
+    let demo = if demo {
+        Some(Demo::prepare(&mut http, &config.data)?)
+    } else {
+        DemoFile::remove(&config.data)?;
+        None
+    };
+    let storefront = Storefront::new();
+    let ledger = embedded::open(options::embedded(config), clock.clone(), storefront.clone())?;
+    // The threads that are started from here on inherit it.
+    take_turn(Turn::Settling);
+    let records = database::open(config).await?;
+    let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
+    http.settlement = options::settlement_view(settlement.stats());
+    let grounds = Grounds::Folder(folder);
+    Ok(Opened { http, storefront, ledger, records, settlement: Some(settlement), demo, grounds })
+}

@@ -1,0 +1,197 @@
+//! A cluster's node and settlement worker put together: the ledger and what nodes share on Redis, the records on
+//! MySQL. Nothing is kept on the machine itself.
+
+use std::{
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use anyhow::Context as _;
+use futures_util::future::BoxFuture;
+use penstock_cluster::{Changes, RedisCache, SharedDoors, SharedDoorsOptions};
+use penstock_domain::{Cursor, SaleId};
+use penstock_http::{Figure, FigureValue, Neighbours, Part, Storefront};
+use penstock_ledger::{
+    Clock, Ledger, Listener, SaleNews, Unavailable,
+    redis::{self, Link, Reconciled, Settled, SettledSale, SharedClock},
+};
+use penstock_records::{Records, RecordsError};
+use penstock_settle::{SettleOptions, Settlement};
+use tokio::{runtime::Handle, sync::watch};
+
+use crate::{
+    clock,
+    config::Config,
+    database, options, secrets,
+    serve::{Grounds, Opened},
+};
+
+/// What both roles stand on.
+struct Base {
+    name: String,
+    link: Link,
+    records: Records,
+    clock: Clock,
+    settled: Arc<SettledInRecords>,
+}
+
+impl Base {
+    async fn open(config: &Config) -> anyhow::Result<Self> {
+        let link = connect(config).await?;
+        let records = database::open(config).await?;
+        let settled = Arc::new(SettledInRecords::new(records.clone()));
+        let clock =
+            SharedClock::start(&link, clock::system()).await.context("Redis does not tell the time")?;
+        let clock = clock.clock();
+        Ok(Self { name: name(), link, records, clock, settled })
+    }
+
+    fn ledger(&self, config: &Config, listener: Arc<dyn Listener>) -> anyhow::Result<Ledger> {
+        let ledger = redis::open(
+            options::redis_ledger(config),
+            self.link.clone(),
+            None,
+            listener,
+            Arc::clone(&self.settled) as Arc<dyn Settled>,
+        );
+        ledger.context("the ledger can't be started")
+    }
+}
+
+/// Reaches Redis, and refuses one that could lose what it has promised.
+pub(crate) async fn connect(config: &Config) -> anyhow::Result<Link> {
+    let servers = &config.redis.servers;
+    let link = Link::connect(options::redis(config)).await;
+    let link = link.with_context(|| format!("redis.servers: {servers} can't be reached"))?;
+    link.check_durability().await?;
+    Ok(link)
+}
+
+/// Differs from all others', also from that of the process before it on the same machine.
+fn name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let chance = getrandom::u32().unwrap_or_default();
+    format!("{host}-{}-{chance:08x}", process::id())
+}
+
+/// Opens a node. It may sell as soon as its ledger is ready.
+pub(crate) async fn open(config: &Config) -> anyhow::Result<Opened> {
+    let base = Base::open(config).await?;
+    let prefix = config.redis.prefix.as_str();
+    let changes = Arc::new(Changes::join(base.link.clone(), prefix).await);
+    let neighbours = Arc::clone(&changes) as Arc<dyn Neighbours>;
+    let (told, secrets) = watch::channel(secrets::load_shared(&config.identity, &base.records).await?);
+    if config.identity.secret.get().is_none() {
+        tokio::spawn(secrets::watch_records(base.records.clone(), told));
+    }
+    let mut http = options::http(config, secrets, base.clock.clone())?;
+    let doors = SharedDoorsOptions { node: base.name.clone(), prefix: prefix.to_owned(), moment: None };
+    http.gate.doors = Some(Arc::new(SharedDoors::new(base.link.clone(), Handle::current(), doors)));
+    http.node = base.name.clone();
+    http.neighbours = neighbours;
+    http.shared_cache = Arc::new(RedisCache::new(base.link.clone(), prefix));
+    http.parts = vec![changes, Arc::clone(&base.settled) as Arc<dyn Part>];
+    let storefront = Storefront::new();
+    let ledger = base.ledger(config, storefront.clone())?;
+    let Base { name, records, .. } = base;
+    tracing::info!(node = name, "a node of a cluster");
+    Ok(Opened { http, storefront, ledger, records, settlement: None, demo: None, grounds: Grounds::Cluster })
+}
+
+/// A settlement worker.
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    pub(crate) ledger: Ledger,
+    pub(crate) records: Records,
+    pub(crate) settlement: Settlement,
+    pub(crate) settled: Arc<SettledInRecords>,
+}
+
+pub(crate) async fn open_worker(config: &Config) -> anyhow::Result<Worker> {
+    let base = Base::open(config).await?;
+    let ledger = base.ledger(config, Arc::new(NobodyListens))?;
+    let Base { name, records, clock, settled, .. } = base;
+    let options = SettleOptions { owner: Some(name.clone()), ..options::settle(config) };
+    let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options);
+    Ok(Worker { name, ledger, records, settlement, settled })
+}
+
+/// Opens the ledger to look at it.
+pub(crate) async fn open_ledger(config: &Config) -> anyhow::Result<(Ledger, Records)> {
+    let base = Base::open(config).await?;
+    Ok((base.ledger(config, Arc::new(NobodyListens))?, base.records))
+}
+
+struct NobodyListens;
+
+impl Listener for NobodyListens {
+    fn sales_changed(&self, _: &[SaleNews]) {}
+}
+
+/// What the records know of sales whose Redis was replaced, and how often that was needed.
+#[derive(Debug)]
+pub(crate) struct SettledInRecords {
+    records: Records,
+    reconciled: AtomicU64,
+    brought_back: AtomicU64,
+}
+
+impl SettledInRecords {
+    fn new(records: Records) -> Self {
+        Self { records, reconciled: AtomicU64::new(0), brought_back: AtomicU64::new(0) }
+    }
+}
+
+fn unavailable(error: RecordsError) -> Unavailable {
+    Unavailable::new(error)
+}
+
+impl Settled for SettledInRecords {
+    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
+        Box::pin(async move { self.records.settled_cursor(&sale.to_string()).await.map_err(unavailable) })
+    }
+
+    fn sale(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+        Box::pin(async move {
+            let settled = self.records.settled_sale(&sale.to_string(), sale).await.map_err(unavailable)?;
+            Ok(settled.map(|settled| SettledSale { cursor: settled.cursor, sale: settled.snapshot }))
+        })
+    }
+
+    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
+        Box::pin(async move { self.records.open_sales().await.map_err(unavailable) })
+    }
+
+    fn reconciled(&self, reconciled: Reconciled) {
+        self.reconciled.fetch_add(1, Relaxed);
+        self.brought_back.fetch_add(reconciled.brought_back, Relaxed);
+    }
+}
+
+impl Part for SettledInRecords {
+    fn name(&self) -> &'static str {
+        "reconciliation"
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![
+            Figure {
+                name: "penstock_ledger_reconciled",
+                help: "Sales that were brought back from the records because Redis had lost the end of their history.",
+                value: FigureValue::Counter(self.reconciled.load(Relaxed)),
+            },
+            Figure {
+                name: "penstock_ledger_decisions_brought_back",
+                help: "Decisions that Redis had lost and the records had.",
+                value: FigureValue::Counter(self.brought_back.load(Relaxed)),
+            },
+        ]
+    }
+}

@@ -1,0 +1,45 @@
+//! `penstock settle`: a settlement worker of a cluster. Any number of them share the sales.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::sync::watch;
+
+use crate::{
+    cluster,
+    config::{Config, Engine},
+    output,
+    signals::Signals,
+};
+
+/// A transaction is finished within this or left to whoever takes over.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Runs until a signal asks it to stop.
+pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
+    if config.engine == Engine::Embedded {
+        bail!("`penstock serve` settles by itself; a worker is for a cluster (engine = \"cluster\")");
+    }
+    let mut signals = Signals::take_over()?;
+    let worker = cluster::open_worker(&config).await?;
+    let (stop, stopped) = watch::channel(false);
+    let settlement = worker.settlement.clone();
+    let mut settling = tokio::spawn(async move { settlement.run(stopped).await });
+    output::write(&format!("penstock settles as {}", worker.name))?;
+    let end = tokio::select! {
+        signal = signals.next() => Ok(signal),
+        _ = &mut settling => Err(anyhow::anyhow!("settlement has ended by itself")),
+    };
+    if let Ok(signal) = end {
+        tracing::info!(signal, "stopping: finishing what is being settled");
+    }
+    tokio::spawn(signals.end_at_next());
+    // Nobody listens only if settlement has ended already.
+    let _ = stop.send(true);
+    if !settling.is_finished() && tokio::time::timeout(STOP_TIMEOUT, settling).await.is_err() {
+        tracing::warn!("settlement is stuck in the database; another worker takes over");
+    }
+    worker.ledger.stop().await;
+    worker.records.close().await;
+    end.map(drop)
+}
