@@ -8,6 +8,7 @@
 mod claims;
 mod feed;
 mod holds;
+mod per_sale;
 mod running;
 mod sales;
 
@@ -25,7 +26,14 @@ use penstock_domain::{
     SaleStatus, SaleTerms, Timestamp,
 };
 
-pub use self::{claims::*, feed::*, holds::*, running::*, sales::*};
+pub use self::{
+    claims::*,
+    feed::*,
+    holds::*,
+    per_sale::{History, PerSale},
+    running::*,
+    sales::*,
+};
 use crate::{BatcherOptions, Clock, Health, Ledger, LedgerError, Listener, SaleNews};
 
 /// An engine under test.

@@ -1,0 +1,210 @@
+//! An engine in memory with a stream per sale and marks, as simple as it can be: it shows that the suite suits such
+//! engines, and lets tests of whoever reads a feed have several streams, and histories that get lost.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use futures_util::future::{BoxFuture, FutureExt, ready};
+use penstock_domain::{
+    Book, BookSnapshot, Command, Cursor, Decision, Event, KeyDigest, Mark, Order, Reply, SaleId, Timestamp,
+};
+
+use super::Subject;
+use crate::{
+    BatcherOptions, Clock, Committed, Engine, Feed, FeedError, Ledger, Listener, Piece, SaleNews,
+    Unavailable, batcher,
+};
+
+/// The decisions of one sale, each with the mark at it.
+pub type History = Vec<(Decision, Mark)>;
+
+/// Whoever opens it sees the same sales: each `open` is a node of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct PerSale {
+    shelves: Arc<Mutex<Shelves>>,
+}
+
+#[derive(Debug, Default)]
+struct Shelves {
+    sales: BTreeMap<SaleId, Shelf>,
+    batches: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    book: Book,
+    history: History,
+    settled: Cursor,
+}
+
+impl Subject for PerSale {
+    async fn open(&self, options: BatcherOptions, clock: Clock, listener: Arc<dyn Listener>) -> Ledger {
+        batcher::start(self.clone(), Arc::new(self.clone()), options, clock, listener).unwrap()
+    }
+}
+
+impl PerSale {
+    pub fn history(&self, sale: SaleId) -> History {
+        self.lock().sales.get(&sale).map(|shelf| shelf.history.clone()).unwrap_or_default()
+    }
+
+    /// Puts another history in the place of the sale's, as a failover does that loses the end of it.
+    pub fn put_history(&self, sale: SaleId, history: History) {
+        let mut shelves = self.lock();
+        let shelf = shelves.sales.entry(sale).or_default();
+        shelf.book = Book::default();
+        history.iter().for_each(|(decision, _)| shelf.book.apply(decision));
+        shelf.history = history;
+    }
+
+    /// How far the readers have said that they have taken the sale's decisions.
+    pub fn settled(&self, sale: SaleId) -> Cursor {
+        self.lock().sales.get(&sale).map(|shelf| shelf.settled).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap()
+    }
+}
+
+impl Engine for PerSale {
+    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
+        let mut shelves = self.lock();
+        let before: BTreeMap<SaleId, usize> =
+            shelves.sales.iter().map(|(sale, shelf)| (*sale, shelf.history.len())).collect();
+        let replies = commands.into_iter().map(|command| Ok(shelves.execute(command, now))).collect();
+        let since = |sale: &SaleId| before.get(sale).copied().unwrap_or(0);
+        let changed = shelves.sales.iter().filter(|(sale, shelf)| shelf.history.len() > since(sale));
+        let news = changed.map(|(sale, shelf)| shelf.news(since(sale))).collect();
+        shelves.batches += 1;
+        Ok(Committed { replies, news })
+    }
+
+    async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
+        Ok(self.lock().sales.values().map(|shelf| shelf.news(0)).collect())
+    }
+}
+
+impl Shelves {
+    fn execute(&mut self, command: Command, now: Timestamp) -> Reply {
+        match command {
+            Command::Publish(terms) => self.execute_at(terms.sale, command, now),
+            Command::Restock { sale, .. }
+            | Command::Pause(sale)
+            | Command::Resume(sale)
+            | Command::Close(sale) => self.execute_at(sale, command, now),
+            Command::Claim(ref claim) | Command::Recall(ref claim) => {
+                self.execute_at(claim.sale, command, now)
+            }
+            Command::ConfirmPayment { order, .. }
+            | Command::Cancel { order, .. }
+            | Command::FindOrder { order, .. } => self.execute_at(order.sale, command, now),
+            Command::ExpireDue { max } => Reply::Expired(self.expire_due(max, now)),
+            Command::OrdersOf { ref buyer, max } => {
+                let mut orders: Vec<Order> = Vec::new();
+                for sale in self.all() {
+                    let command = Command::OrdersOf { buyer: buyer.clone(), max };
+                    let Reply::Orders(some) = self.execute_at(sale, command, now) else { continue };
+                    orders.extend(some);
+                }
+                orders.sort_by_key(|order| std::cmp::Reverse((order.created_at, order.id)));
+                orders.truncate(max as usize);
+                Reply::Orders(orders)
+            }
+        }
+    }
+
+    fn expire_due(&mut self, max: u32, now: Timestamp) -> u32 {
+        let mut released = 0;
+        for sale in self.all() {
+            let command = Command::ExpireDue { max: max - released };
+            if let Reply::Expired(more) = self.execute_at(sale, command, now) {
+                released += more;
+            }
+        }
+        released
+    }
+
+    fn all(&self) -> Vec<SaleId> {
+        self.sales.keys().copied().collect()
+    }
+
+    fn execute_at(&mut self, sale: SaleId, command: Command, now: Timestamp) -> Reply {
+        let mut shelf = self.sales.remove(&sale).unwrap_or_default();
+        let mut decisions = Vec::new();
+        let reply = shelf.book.execute(command, now, &mut decisions);
+        let mark = Mark((u128::from(self.batches + 1) << 64 | u128::from(sale.as_u64())).to_be_bytes());
+        shelf.history.extend(decisions.into_iter().map(|decision| (decision, mark)));
+        // A sale that was not published is as unknown as before.
+        if !shelf.history.is_empty() {
+            self.sales.insert(sale, shelf);
+        }
+        reply
+    }
+}
+
+impl Shelf {
+    /// What the decisions after the first `since` have changed.
+    fn news(&self, since: usize) -> SaleNews {
+        let accepted: Vec<KeyDigest> = self.history[since..]
+            .iter()
+            .filter_map(|(decision, _)| match decision.event {
+                Event::Held { key, .. } => Some(key),
+                _ => None,
+            })
+            .collect();
+        let status = self.book.statuses().next().unwrap();
+        SaleNews { status, accepted }
+    }
+
+    fn read(&self, after: Cursor, max: usize) -> Result<Piece, FeedError> {
+        let begin = usize::try_from(after.position).unwrap();
+        let mark = match begin {
+            0 => Mark::default(),
+            _ => self.history.get(begin - 1).ok_or(FeedError::Diverged)?.1,
+        };
+        if mark != after.mark {
+            return Err(FeedError::Diverged);
+        }
+        let some: History = self.history[begin..].iter().take(max).cloned().collect();
+        let mark = some.last().map_or(after.mark, |(_, mark)| *mark);
+        Ok(Piece { decisions: some.into_iter().map(|(decision, _)| decision).collect(), mark })
+    }
+}
+
+impl Feed for PerSale {
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
+        ready(Ok(self.lock().sales.keys().map(|sale| sale.to_string().into()).collect())).boxed()
+    }
+
+    fn read<'a>(
+        &'a self,
+        stream: &'a str,
+        after: Cursor,
+        max: usize,
+    ) -> BoxFuture<'a, Result<Piece, FeedError>> {
+        let piece = self.of(stream, |shelf| shelf.read(after, max));
+        ready(piece.unwrap_or_else(|| Ok(Piece::nothing_after(after)))).boxed()
+    }
+
+    fn head(&self, stream: &str) -> u64 {
+        self.of(stream, |shelf| shelf.book.position()).unwrap_or(0)
+    }
+
+    fn settled(&self, stream: &str, cursor: Cursor) {
+        self.of(stream, |shelf| shelf.settled = cursor);
+    }
+
+    fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
+        let state = self.of(stream, |shelf| shelf.book.snapshot());
+        ready(state.ok_or_else(|| Unavailable::new("there is no such stream"))).boxed()
+    }
+}
+
+impl PerSale {
+    fn of<T>(&self, stream: &str, look: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
+        self.lock().sales.get_mut(&stream.parse().ok()?).map(look)
+    }
+}
