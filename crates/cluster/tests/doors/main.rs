@@ -1,0 +1,134 @@
+//! The doors of three nodes on one Redis: tickets, turns, challenges and passes that hold over all of them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod numbers;
+mod passes;
+mod rooms;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use penstock_cluster::{SharedDoors, SharedDoorsOptions};
+use penstock_domain::{BuyerId, SaleId, SaleStatus, SaleTerms, Timestamp};
+use penstock_gate::{HeadGateOptions, RoomOptions, WaitingRoom};
+use penstock_http::{Applicant, Door, DoorOptions, Doors as _};
+use penstock_ledger::{
+    Clock,
+    redis::{Link, RedisOptions},
+};
+use penstock_local::{RedisServer, RedisSettings};
+use tokio::{runtime::Handle, time::Instant};
+
+const START_MILLIS: i64 = 1_800_000_000_000;
+const OPENS_AT: Timestamp = Timestamp::from_millis(START_MILLIS + 60_000);
+const PASS_SECONDS: u32 = 60;
+const OPTIONS: DoorOptions = DoorOptions {
+    head: HeadGateOptions { factor: 3, pass_seconds: PASS_SECONDS, max_live: 100_000 },
+    room: RoomOptions { turn_seconds: 30, pass_seconds: PASS_SECONDS, admissions_per_second: 1_000 },
+    challenge_seconds: 120,
+    max_used_challenges: 100_000,
+};
+
+fn sale() -> SaleId {
+    SaleId::from_random(42)
+}
+
+fn status(available: u32) -> SaleStatus {
+    let terms = SaleTerms {
+        sale: sale(),
+        units: 1_000,
+        limit_per_buyer: 1,
+        opens_at: Some(OPENS_AT),
+        closes_at: None,
+        hold_seconds: 60,
+    };
+    let held = 1_000 - available;
+    SaleStatus { terms, total: 1_000, available, held, paid: 0, paused: false, closed: false, version: 1 }
+}
+
+fn applicant(buyer: &str, available: u32, now: Timestamp) -> Applicant {
+    Applicant { buyer: BuyerId::from_stored(buyer), number: None, challenge: None, available, now }
+}
+
+/// One Redis, and a clock that everybody goes by.
+struct Shop {
+    redis: RedisServer,
+    millis: Arc<AtomicI64>,
+    _folder: tempfile::TempDir,
+}
+
+impl Shop {
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = RedisSettings { appendfsync: "no", ..RedisSettings::default() };
+        let redis = RedisServer::start(folder.path(), settings).unwrap();
+        Self { redis, millis: Arc::new(AtomicI64::new(START_MILLIS)), _folder: folder }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.millis.load(Relaxed))
+    }
+
+    fn set(&self, now: Timestamp) {
+        self.millis.store(now.as_millis(), Relaxed);
+    }
+
+    fn pass_millis(&self, millis: i64) {
+        self.millis.fetch_add(millis, Relaxed);
+    }
+
+    async fn node(&self, name: &str) -> Arc<dyn Door> {
+        let link = Link::connect(RedisOptions::single(self.redis.address().to_string())).await.unwrap();
+        let millis = Arc::clone(&self.millis);
+        let clock: Clock = Arc::new(move || Timestamp::from_millis(millis.load(Relaxed)));
+        let (node, prefix) = (name.to_owned(), String::new());
+        let options = SharedDoorsOptions { node, prefix, moment: Some(clock) };
+        SharedDoors::new(link, Handle::current(), options).door(sale(), OPTIONS)
+    }
+
+    async fn nodes(&self) -> Vec<Arc<dyn Door>> {
+        join_all(["a", "b", "c"].map(|name| self.node(name))).await
+    }
+
+    /// As Redis has them.
+    fn live_passes(&self) -> u64 {
+        self.redis.cli(&["ZCARD", &format!("{{{}}}:passes", sale())]).unwrap().parse().unwrap()
+    }
+
+    /// How many scripts were called so far.
+    fn calls(&self) -> u64 {
+        let stats = self.redis.cli(&["INFO", "commandstats"]).unwrap();
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+    }
+}
+
+async fn open_rooms(nodes: &[Arc<dyn Door>]) -> Vec<Arc<WaitingRoom>> {
+    join_all(nodes.iter().map(|node| async { node.open_room(Some(OPENS_AT)).await.unwrap() })).await
+}
+
+fn tick(nodes: &[Arc<dyn Door>], status: SaleStatus, now: Timestamp) {
+    for node in nodes {
+        // Whether people see a change is not looked at here.
+        let _ = node.tick(&|| Some(status), now);
+    }
+}
+
+/// Looks again and again until there is something to see; a timeout is a failure, not a measurement.
+async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,145 @@
+//! One keeper lets people in for all nodes, and another goes on when it is gone.
+
+use penstock_gate::TicketState;
+
+use super::*;
+
+fn is_admitted(room: &WaitingRoom, number: u64, status: &SaleStatus, now: Timestamp) -> bool {
+    matches!(room.standing(number, status, now).state, TicketState::Admitted { .. })
+}
+
+struct Opened {
+    shop: Shop,
+    nodes: Vec<Arc<dyn Door>>,
+    rooms: Vec<Arc<WaitingRoom>>,
+    numbers: Vec<u64>,
+}
+
+impl Opened {
+    /// So many people came before the opening, which is now.
+    async fn with(people: usize) -> Self {
+        let shop = Shop::open();
+        let nodes = shop.nodes().await;
+        let rooms = open_rooms(&nodes).await;
+        let mut numbers = Vec::new();
+        for person in 0..people {
+            numbers.push(nodes[person % 3].take_number(shop.now()).await.unwrap());
+        }
+        shop.set(OPENS_AT);
+        Self { shop, nodes, rooms, numbers }
+    }
+
+    /// Lets time pass until all nodes say that so many are admitted.
+    async fn until_admitted(&self, people: usize, status: SaleStatus) {
+        let admitted = |room: &Arc<WaitingRoom>| {
+            let may_go_on = |number: &&u64| is_admitted(room, **number, &status, self.shop.now());
+            self.numbers.iter().filter(may_go_on).count()
+        };
+        until(&format!("{people} admitted"), || {
+            self.shop.pass_millis(2);
+            tick(&self.nodes, status, self.shop.now());
+            self.rooms.iter().all(|room| admitted(room) == people).then_some(())
+        })
+        .await;
+    }
+
+    /// Lets a second and more pass, in which everything happens that can.
+    async fn let_settle(&self, status: SaleStatus) {
+        for _ in 0..60 {
+            self.shop.pass_millis(20);
+            tick(&self.nodes, status, self.shop.now());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
+    let opened = Opened::with(30).await;
+    opened.until_admitted(10, status(10)).await;
+    opened.let_settle(status(10)).await;
+    opened.until_admitted(10, status(10)).await;
+    // Four become passes, one of which becomes an order: that is one unit less and nobody more.
+    let now = opened.shop.now();
+    let turns: Vec<u64> = opened
+        .numbers
+        .iter()
+        .copied()
+        .filter(|number| is_admitted(&opened.rooms[1], *number, &status(10), now))
+        .collect();
+    for (node, number) in turns.iter().take(4).enumerate() {
+        let buyer = applicant(&format!("buyer {number}"), 10, now);
+        opened.nodes[node % 3].pass(Applicant { number: Some(*number), ..buyer }).await.unwrap();
+    }
+    let sold = SaleStatus { version: 2, ..status(9) };
+    opened.nodes[0].used(&BuyerId::from_stored(&format!("buyer {}", turns[0])), sold.version, now);
+    opened.let_settle(sold).await;
+    let figures = opened.rooms[2].figures();
+    assert_eq!((figures.admitted, figures.pending), (10, 6));
+    // Two units more are two people more.
+    opened.until_admitted(12, SaleStatus { version: 3, ..status(11) }).await;
+}
+
+#[tokio::test]
+async fn a_used_pass_lets_nobody_in_before_the_keeper_has_heard_of_the_order() {
+    let opened = Opened::with(3).await;
+    opened.until_admitted(1, status(1)).await;
+    let now = opened.shop.now();
+    let turn = opened.numbers.iter().find(|number| is_admitted(&opened.rooms[0], **number, &status(1), now));
+    let ann = Applicant { number: turn.copied(), ..applicant("ann", 1, now) };
+    opened.nodes[0].pass(ann.clone()).await.unwrap();
+    opened.nodes[1].used(&ann.buyer, 2, now);
+    until("the pass to be used", || (opened.shop.live_passes() == 0).then_some(())).await;
+    opened.let_settle(status(1)).await;
+    assert_eq!(opened.rooms[0].figures().admitted, 1, "the order is of version 2");
+    opened.let_settle(SaleStatus { version: 2, ..status(1) }).await;
+    assert_eq!(opened.rooms[0].figures().admitted, 2);
+}
+
+#[tokio::test]
+async fn a_keeper_that_dies_is_replaced_and_nobody_loses_a_turn() {
+    let mut opened = Opened::with(30).await;
+    opened.until_admitted(5, status(5)).await;
+    let keeper = opened.shop.redis.cli(&["HGET", &format!("{{{}}}:room", sale()), "keeper"]).unwrap();
+    let place = ["a", "b", "c"].iter().position(|name| *name == keeper).unwrap();
+    // Without a word.
+    drop(opened.nodes.remove(place));
+    opened.rooms.remove(place);
+    let before: Vec<_> = opened.numbers.iter().map(|number| opened.rooms[0].place(*number)).collect();
+    opened.until_admitted(8, status(8)).await;
+    let next = opened.shop.redis.cli(&["HGET", &format!("{{{}}}:room", sale()), "keeper"]).unwrap();
+    assert_ne!(next, keeper);
+    let after: Vec<_> = opened.numbers.iter().map(|number| opened.rooms[1].place(*number)).collect();
+    assert_eq!(before, after, "nothing is drawn again");
+}
+
+#[tokio::test]
+async fn a_keeper_that_stops_leaves_the_room_to_the_next_at_once() {
+    let opened = Opened::with(9).await;
+    opened.until_admitted(2, status(2)).await;
+    let room = format!("{{{}}}:room", sale());
+    let keeper = opened.shop.redis.cli(&["HGET", &room, "keeper"]).unwrap();
+    let place = ["a", "b", "c"].iter().position(|name| *name == keeper).unwrap();
+    opened.nodes[place].save(true).unwrap().await.unwrap();
+    assert!(opened.nodes[place].take_number(opened.shop.now()).await.is_err());
+    // The clock stands still: nobody waits for the keeper to be late.
+    until("another keeper", || {
+        let next = opened.shop.redis.cli(&["HGET", &room, "keeper"]).unwrap();
+        (!next.is_empty() && next != keeper).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_keeper_that_slept_stores_nothing_any_more() {
+    let opened = Opened::with(9).await;
+    opened.until_admitted(2, status(2)).await;
+    let room = format!("{{{}}}:room", sale());
+    // Somebody else took the room over meanwhile, and keeps it for long.
+    let later = opened.shop.now().plus_seconds(3_600).as_millis().to_string();
+    opened.shop.redis.cli(&["HSET", &room, "keeper", "d", "kept_until", &later, "fence", "99"]).unwrap();
+    let version = opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap();
+    opened.let_settle(status(9)).await;
+    assert_eq!(opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap(), version);
+    assert_eq!(opened.rooms[0].figures().admitted, 2);
+}
