@@ -1,0 +1,251 @@
+//! What becomes of a sale when its server was restarted or has lost the end of its history: the records win, units are
+//! conserved, and nobody's order is sold to somebody else.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod nodes;
+
+use std::{fs, path::Path, process::Command, sync::Arc};
+
+use futures_util::future::join_all;
+use nodes::{Node, Sql, until};
+use penstock_domain::{ClaimRefusal, SaleId};
+use penstock_ledger::{FeedError, redis::Reconciled};
+use penstock_local::{RedisServer, RedisSettings};
+
+const UNITS: u32 = 10;
+
+struct Stage {
+    server: RedisServer,
+    sql: Arc<Sql>,
+    sale: SaleId,
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = RedisServer::start(&folder.path().join("data"), RedisSettings::default()).unwrap();
+        Self { server, sql: Arc::default(), sale: SaleId::from_random(7), folder }
+    }
+
+    async fn node(&self) -> Node {
+        Node::on(&self.server, self.sql.clone()).await
+    }
+
+    /// A copy as an asynchronous replica may have it.
+    fn copy(&self) {
+        copy(self.server.folder(), &self.folder.path().join("copy"));
+    }
+
+    /// The server dies, and what takes its place has only what was in the copy.
+    fn fail_over_to_copy(&mut self) {
+        self.server.kill().unwrap();
+        fs::remove_dir_all(self.server.folder()).unwrap();
+        copy(&self.folder.path().join("copy"), self.server.folder());
+        self.server.restart().unwrap();
+    }
+
+    async fn sell(&self, node: &Node, names: &[&str]) {
+        for who in names {
+            node.claim(self.sale, who).await.unwrap();
+        }
+    }
+
+    /// Sells what is left and checks that every unit was sold once, and that the records can follow.
+    async fn sell_out(&self, node: &Node, owners: &[&str]) {
+        let status = node.status(self.sale).await;
+        assert_eq!(status.total, status.available + status.held + status.paid);
+        for number in 0..status.available {
+            node.insist(self.sale, &format!("late{number}")).await.unwrap();
+        }
+        assert_eq!(node.insist(self.sale, "nobody").await.unwrap_err(), ClaimRefusal::SoldOut);
+        let mut numbers = Vec::new();
+        for who in owners {
+            numbers.push(node.insist(self.sale, who).await.unwrap().id.number);
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), owners.len(), "an order has two owners");
+        self.sql.settle(&node.ledger, self.sale).await.unwrap();
+        let (known, settled) = (node.status(self.sale).await, self.sql.status(self.sale));
+        assert_eq!((known.held, known.available), (UNITS, 0));
+        assert_eq!((settled.held, settled.available), (UNITS, 0));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_restart_that_lost_nothing_changes_nothing_but_the_home() {
+    let mut stage = Stage::new();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.sell(&node, &["ann", "bob"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    stage.sell(&node, &["cid"]).await;
+    let before = node.status(stage.sale).await;
+    stage.server.kill().unwrap();
+    stage.server.restart().unwrap();
+    assert_eq!(node.status(stage.sale).await, before);
+    stage.sell_out(&node, &["ann", "bob", "cid"]).await;
+    assert_eq!(stage.sql.reconciliations(), []);
+}
+
+#[tokio::test]
+async fn a_lost_end_that_is_settled_comes_back() {
+    let mut stage = Stage::new();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.sell(&node, &["ann", "bob"]).await;
+    stage.copy();
+    stage.sell(&node, &["cid", "dan", "eve"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    stage.sell(&node, &["fay"]).await;
+    let before = node.status(stage.sale).await;
+    stage.fail_over_to_copy();
+
+    let order = node.insist(stage.sale, "eve").await.unwrap();
+    assert_eq!(order.id.number, 4, "the first answer");
+    let after = node.status(stage.sale).await;
+    assert!(after.version > before.version);
+    // What was neither settled nor on the copy is lost; a replica that confirms prevents that.
+    assert_eq!((after.held, after.available), (5, 5));
+    let expected = Reconciled { sale: stage.sale, brought_back: 3, given_up: 0 };
+    until("the report", || !stage.sql.reconciliations().is_empty()).await;
+    assert_eq!(stage.sql.reconciliations(), [expected]);
+    node.heard
+        .until("the new version", |heard| heard.status(stage.sale).unwrap().version >= after.version)
+        .await;
+    stage.sell_out(&node, &["ann", "bob", "cid", "dan", "eve"]).await;
+}
+
+#[tokio::test]
+async fn a_node_that_starts_after_the_loss_brings_the_sale_back_too() {
+    let mut stage = Stage::new();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.copy();
+    stage.sell(&node, &["ann", "bob"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    node.ledger.stop().await;
+    stage.fail_over_to_copy();
+    let node = stage.node().await;
+    stage.sell_out(&node, &["ann", "bob"]).await;
+}
+
+#[tokio::test]
+async fn a_sale_that_is_gone_altogether_comes_back_without_being_asked_for() {
+    let mut stage = Stage::new();
+    stage.copy();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.sell(&node, &["ann", "bob"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    stage.fail_over_to_copy();
+    until("the sale", || !stage.sql.reconciliations().is_empty()).await;
+    assert_eq!(stage.sql.reconciliations()[0].brought_back, 3);
+    stage.sell_out(&node, &["ann", "bob"]).await;
+
+    // Also when nobody was there to remember it.
+    node.ledger.stop().await;
+    stage.fail_over_to_copy();
+    let node = stage.node().await;
+    stage.sell_out(&node, &["ann", "bob"]).await;
+}
+
+#[tokio::test]
+async fn publishing_a_lost_sale_again_does_not_begin_it_anew() {
+    let mut stage = Stage::new();
+    stage.copy();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.sell(&node, &["ann"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    node.ledger.stop().await;
+    stage.fail_over_to_copy();
+    let node = stage.node().await;
+    assert_eq!(node.publish(stage.sale, UNITS).await.held, 1);
+    stage.sell_out(&node, &["ann"]).await;
+}
+
+#[tokio::test]
+async fn two_nodes_that_meet_the_loss_at_once_bring_the_sale_back_once() {
+    let mut stage = Stage::new();
+    let nodes = [stage.node().await, stage.node().await, stage.node().await];
+    nodes[0].publish(stage.sale, UNITS).await;
+    stage.copy();
+    stage.sell(&nodes[0], &["ann", "bob", "cid"]).await;
+    stage.sql.settle(&nodes[0].ledger, stage.sale).await.unwrap();
+    stage.fail_over_to_copy();
+    let claims = nodes.iter().flat_map(|node| ["ann", "bob", "cid"].map(|who| node.insist(stage.sale, who)));
+    let numbers: Vec<u32> =
+        join_all(claims).await.into_iter().map(|order| order.unwrap().id.number).collect();
+    assert_eq!(numbers, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    assert_eq!(nodes[0].status(stage.sale).await.version >> 40, 1, "it was brought back once");
+    stage.sell_out(&nodes[1], &["ann", "bob", "cid"]).await;
+}
+
+#[tokio::test]
+async fn who_dies_while_bringing_a_sale_back_is_replaced() {
+    let mut stage = Stage::new();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.copy();
+    stage.sell(&node, &["ann", "bob"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    node.ledger.stop().await;
+    stage.fail_over_to_copy();
+    // Somebody has begun, and has put an order there that does not exist.
+    let key = |what: &str| format!("{{{}}}:{what}", stage.sale);
+    let until =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() + 1_000;
+    stage
+        .server
+        .cli(&["HSET", &key("sale"), "token", "somebody", "token_until", &until.to_string()])
+        .unwrap();
+    stage.server.cli(&["HSET", &key("orders:new"), "99", "half"]).unwrap();
+    let node = stage.node().await;
+    stage.sell_out(&node, &["ann", "bob"]).await;
+    assert_eq!(stage.server.cli(&["EXISTS", &key("orders:new"), &key("buyers:new")]).unwrap(), "0");
+}
+
+#[tokio::test]
+async fn a_history_that_went_another_way_gives_way_to_the_records() {
+    let mut stage = Stage::new();
+    let node = stage.node().await;
+    node.publish(stage.sale, UNITS).await;
+    stage.sell(&node, &["ann", "bob"]).await;
+    stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
+    stage.sql.change_mark(stage.sale);
+    let diverged = stage.sql.settle(&node.ledger, stage.sale).await.unwrap_err();
+    assert_eq!(diverged, FeedError::Diverged);
+    stage.server.kill().unwrap();
+    stage.server.restart().unwrap();
+    stage.sell_out(&node, &["ann", "bob"]).await;
+    assert_eq!(stage.sql.reconciliations(), [Reconciled { sale: stage.sale, brought_back: 0, given_up: 1 }]);
+}
+
+#[tokio::test]
+async fn a_large_sale_comes_back_in_steps() {
+    let mut stage = Stage::new();
+    let node = stage.node().await;
+    let (sale, units) = (SaleId::from_random(8), 3_000);
+    node.publish(sale, units).await;
+    stage.copy();
+    let names: Vec<String> = (0..2_500).map(|number| format!("buyer{number}")).collect();
+    for names in names.chunks(500) {
+        assert!(join_all(names.iter().map(|who| node.claim(sale, who))).await.iter().all(Result::is_ok));
+    }
+    stage.sql.settle(&node.ledger, sale).await.unwrap();
+    let numbers = |orders: Vec<Result<_, _>>| -> Vec<u32> {
+        orders.into_iter().map(|order: Result<penstock_domain::Order, _>| order.unwrap().id.number).collect()
+    };
+    let first = numbers(join_all(names.iter().map(|who| node.insist(sale, who))).await);
+    stage.fail_over_to_copy();
+    assert_eq!(node.insist(sale, &names[2_499]).await.unwrap().id.number, first[2_499]);
+    assert_eq!(numbers(join_all(names.iter().map(|who| node.insist(sale, who))).await), first);
+    let status = node.status(sale).await;
+    assert_eq!((status.held, status.available), (2_500, 500));
+}

@@ -1,0 +1,198 @@
+//! Nodes on one Redis, what each of them hears, and records that are nothing but a `Book` for each sale.
+#![allow(dead_code, reason = "every test file takes what it needs")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::BoxFuture;
+use penstock_domain::{
+    Book, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleStatus, SaleTerms,
+};
+use penstock_ledger::{
+    FeedError, Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
+    redis::{self, LedgerOptions, Link, Reconciled, RedisOptions, Settled, SettledSale},
+};
+use penstock_local::RedisServer;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a node's storefront has heard. In these tests a sale's decisions are its publishing and then orders only, so
+/// that a status at position n may only be told by who knows n - 1 keys.
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<BTreeMap<SaleId, (SaleStatus, BTreeSet<[u64; 2]>)>>);
+
+impl Listener for Heard {
+    fn sales_changed(&self, news: &[SaleNews]) {
+        let mut heard = self.0.lock().unwrap();
+        for news in news {
+            let (status, keys) =
+                heard.entry(news.status.terms.sale).or_insert_with(|| (news.status, BTreeSet::new()));
+            keys.extend(news.accepted.iter().map(|key| key.words()));
+            if news.status.version >= status.version {
+                *status = news.status;
+            }
+            let position = status.version & ((1 << 40) - 1);
+            // A panic here ends the process, as it should: the latch would refuse retries of accepted orders.
+            assert!(
+                keys.len() as u64 >= position.saturating_sub(1),
+                "heard of position {position} but only of {} keys",
+                keys.len()
+            );
+        }
+    }
+}
+
+impl Heard {
+    pub(crate) fn status(&self, sale: SaleId) -> Option<SaleStatus> {
+        self.0.lock().unwrap().get(&sale).map(|(status, _)| *status)
+    }
+
+    pub(crate) fn has(&self, sale: SaleId, who: &str) -> bool {
+        let key = KeyDigest::of(who.as_bytes()).unwrap().words();
+        self.0.lock().unwrap().get(&sale).is_some_and(|(_, keys)| keys.contains(&key))
+    }
+
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        until(what, || is_so(self)).await;
+    }
+}
+
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < limit, "{what} took too long");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) ledger: Ledger,
+    pub(crate) heard: Arc<Heard>,
+}
+
+impl Node {
+    pub(crate) async fn on(server: &RedisServer, settled: Arc<dyn Settled>) -> Self {
+        Self::with(RedisOptions::single(server.address().to_string()), settled).await
+    }
+
+    pub(crate) async fn with(options: RedisOptions, settled: Arc<dyn Settled>) -> Self {
+        let link = Link::connect(options).await.unwrap();
+        let heard = Arc::new(Heard::default());
+        let ledger = redis::open(LedgerOptions::default(), link, None, heard.clone(), settled).unwrap();
+        assert_eq!(ledger.recovered().await, Health::Ready);
+        Self { ledger, heard }
+    }
+
+    pub(crate) async fn publish(&self, sale: SaleId, units: u32) -> SaleStatus {
+        let terms = SaleTerms {
+            sale,
+            units,
+            limit_per_buyer: 1,
+            opens_at: None,
+            closes_at: None,
+            hold_seconds: 3_600,
+        };
+        self.ledger.publish(terms).await.unwrap()
+    }
+
+    pub(crate) async fn claim(&self, sale: SaleId, who: &str) -> Result<Order, LedgerError<ClaimRefusal>> {
+        self.ledger.claim(claim(sale, who)).await
+    }
+
+    /// The verdict, as a client gets it who repeats his request until there is one.
+    pub(crate) async fn insist(&self, sale: SaleId, who: &str) -> Result<Order, ClaimRefusal> {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            match self.claim(sale, who).await {
+                Ok(order) => return Ok(order),
+                Err(LedgerError::Refused(refusal)) => return Err(refusal),
+                Err(error) => assert!(Instant::now() < limit, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The sale's counts, asked by a command that changes nothing.
+    pub(crate) async fn status(&self, sale: SaleId) -> SaleStatus {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            match self.ledger.restock(sale, 0).await {
+                Ok(status) => return status,
+                Err(error) => assert!(Instant::now() < limit, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+pub(crate) fn claim(sale: SaleId, who: &str) -> Claim {
+    let (buyer, key) = (BuyerId::of_subject(who).unwrap(), KeyDigest::of(who.as_bytes()).unwrap());
+    Claim { sale, buyer, quantity: 1, key }
+}
+
+/// The records.
+#[derive(Default)]
+pub(crate) struct Sql {
+    sales: Mutex<BTreeMap<SaleId, (Book, Cursor)>>,
+    pub(crate) reconciled: Mutex<Vec<Reconciled>>,
+}
+
+impl Sql {
+    /// Settles what the feed has of the sale.
+    pub(crate) async fn settle(&self, ledger: &Ledger, sale: SaleId) -> Result<u64, FeedError> {
+        loop {
+            let cursor = self.cursor_of(sale);
+            let piece = ledger.feed().read(&sale.to_string(), cursor, 100).await?;
+            let Some(end) = piece.end() else { return Ok(cursor.position) };
+            let mut sales = self.sales.lock().unwrap();
+            let (book, cursor) = sales.entry(sale).or_default();
+            piece.decisions.iter().for_each(|decision| book.apply(decision));
+            *cursor = end;
+        }
+    }
+
+    pub(crate) fn cursor_of(&self, sale: SaleId) -> Cursor {
+        self.sales.lock().unwrap().get(&sale).map_or(Cursor::default(), |(_, cursor)| *cursor)
+    }
+
+    pub(crate) fn status(&self, sale: SaleId) -> SaleStatus {
+        self.sales.lock().unwrap().get(&sale).unwrap().0.status(sale).unwrap()
+    }
+
+    /// As if what was settled last were of another history.
+    pub(crate) fn change_mark(&self, sale: SaleId) {
+        self.sales.lock().unwrap().get_mut(&sale).unwrap().1.mark.0[0] ^= 1;
+    }
+
+    pub(crate) fn reconciliations(&self) -> Vec<Reconciled> {
+        self.reconciled.lock().unwrap().clone()
+    }
+}
+
+impl Settled for Sql {
+    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
+        Box::pin(async move { Ok(self.cursor_of(sale)) })
+    }
+
+    fn sale(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+        Box::pin(async move {
+            let sales = self.sales.lock().unwrap();
+            let settled = sales.get(&sale).map(|(book, cursor)| {
+                let sale = book.snapshot().sales.into_iter().next().unwrap();
+                SettledSale { cursor: *cursor, sale }
+            });
+            Ok(settled)
+        })
+    }
+
+    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
+        Box::pin(async move { Ok(self.sales.lock().unwrap().keys().copied().collect()) })
+    }
+
+    fn reconciled(&self, reconciled: Reconciled) {
+        self.reconciled.lock().unwrap().push(reconciled);
+    }
+}
