@@ -1,6 +1,6 @@
 //! `make cluster`: a real cluster on loopback, from this machine's packages, until Ctrl-C.
 
-use std::{net::SocketAddr, path::PathBuf, time::Instant};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::{Context, bail};
 use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
@@ -8,7 +8,17 @@ use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
 const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
                      [--redis single|sentinel|cluster] [--folder DIR] [--nodes N] [--settlers N]";
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("the cluster does not run: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     let plan = plan(std::env::args().skip(1))?;
     // Ctrl-C is for this process: it stops the others in order.
     keep_from_terminal();
