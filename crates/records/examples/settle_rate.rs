@@ -1,26 +1,59 @@
-//! How fast decisions settle and how long an audit takes:
-//! `cargo run --release -p penstock-records --example settle_rate -- [ORDERS] [BATCH]`.
+//! How fast decisions settle, how long an audit takes, and what single-row inserts of the same rows come to:
+//! `cargo run --release -p penstock-records --example settle_rate -- [ORDERS] [BATCH] [SALES] [sqlite|mariadb]`.
 
 use std::{error::Error, time::Instant};
 
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Decision, GateTerms, ItemId, KeyDigest, Mark, Money, Reply, SaleId,
-    Timestamp,
+    Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money, OrderId,
+    Reply, SaleId, Timestamp,
 };
+use penstock_local::{MariaDb, MariaDbSettings};
 use penstock_records::{Item, Records, SaleRow, sqlite_url};
+use sqlx::{AnyConnection, Connection, Executor};
 
 const STREAM: &str = "ledger";
+/// Single rows are slow: so many orders are enough to know how slow.
+const SINGLE_ORDERS: usize = 3_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let orders: u32 = arguments.next().map_or(Ok(100_000), |text| text.parse())?;
     let batch: usize = arguments.next().map_or(Ok(500), |text| text.parse())?;
+    let sales: u32 = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let folder = tempfile::tempdir()?;
-    let records = Records::open(&sqlite_url(&folder.path().join("records.db")), 2).await?;
-    let sale = create_sale(&records, orders).await?;
-    let (book, decisions) = sell(&sale, orders)?;
+    let (_server, url) = match arguments.next().as_deref() {
+        None | Some("sqlite") => (None, sqlite_url(&folder.path().join("records.db"))),
+        Some("mariadb") => {
+            // What is committed is on the disk, as in production, and there is room for all of it.
+            let extra = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=512M"].map(String::from);
+            let server = MariaDb::start_with(folder.path(), MariaDbSettings { extra: extra.into() })?;
+            let url = server.url();
+            (Some(server), url)
+        }
+        Some(other) => return Err(format!("no such database: {other}").into()),
+    };
+    let records = Records::open(&url, 2).await?;
+    let sales = create_sales(&records, orders, sales).await?;
+    let (book, decisions) = sell(&sales, orders)?;
+    settle(&records, &decisions, batch).await?;
+    let begin = Instant::now();
+    let report = records.audit(STREAM, &book.snapshot(), &[]).await?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let verdict = if report.ok { "ok" } else { "not ok" };
+    eprintln!("audited {} orders in {seconds:.2} s: {verdict}", report.orders);
+    records.close().await;
 
+    let holds: Vec<&Decision> =
+        decisions.iter().filter(|decision| matches!(decision.event, Event::Held { .. })).collect();
+    let holds = &holds[..holds.len().min(SINGLE_ORDERS)];
+    for transactions in [false, true] {
+        insert_singly(&url, holds, transactions).await?;
+    }
+    Ok(())
+}
+
+async fn settle(records: &Records, decisions: &[Decision], batch: usize) -> Result<(), Box<dyn Error>> {
     let lease = records.lease(STREAM, "settle_rate", 60).await?.ok_or("somebody else settles")?;
     let begin = Instant::now();
     for decisions in decisions.chunks(batch) {
@@ -28,21 +61,78 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let seconds = begin.elapsed().as_secs_f64();
     let rate = decisions.len() as f64 / seconds;
-    eprintln!("settled {} decisions in {seconds:.2} s: {rate:.0}/s, {batch} at a time", decisions.len());
-
-    let snapshot = book.snapshot();
-    let begin = Instant::now();
-    let report = records.audit(STREAM, &snapshot, &[]).await?;
-    let seconds = begin.elapsed().as_secs_f64();
+    // An order, a movement and a message for a hold; a movement and a message for most others.
+    let holds = decisions.iter().filter(|decision| matches!(decision.event, Event::Held { .. })).count();
+    let rows_per_second = (decisions.len() * 2 + holds) as f64 / seconds;
     eprintln!(
-        "audited {} orders in {seconds:.2} s: {}",
-        report.orders,
-        if report.ok { "ok" } else { "not ok" }
+        "settled {} decisions in {seconds:.2} s: {rate:.0}/s, {rows_per_second:.0} rows/s, {batch} at a time",
+        decisions.len()
     );
     Ok(())
 }
 
-async fn create_sale(records: &Records, units: u32) -> Result<SaleRow, Box<dyn Error>> {
+/// What a settler without batches would do: the rows of one order after the other, each by itself or the three of an
+/// order in one transaction. Into tables like ours, without looking at what is there.
+async fn insert_singly(url: &str, holds: &[&Decision], transactions: bool) -> Result<(), Box<dyn Error>> {
+    let mut connection = AnyConnection::connect(url).await?;
+    for statement in ["DELETE FROM outbox", "DELETE FROM stock_log", "DELETE FROM orders"] {
+        connection.execute(statement).await?;
+    }
+    if connection.backend_name() == "SQLite" {
+        connection.execute("PRAGMA synchronous = FULL").await?;
+    }
+    let begin = Instant::now();
+    for decision in holds {
+        if transactions {
+            let mut transaction = connection.begin().await?;
+            insert_hold(&mut transaction, decision).await?;
+            transaction.commit().await?;
+        } else {
+            insert_hold(&mut connection, decision).await?;
+        }
+    }
+    let rows_per_second = (holds.len() * 3) as f64 / begin.elapsed().as_secs_f64();
+    let how = if transactions { "a transaction an order" } else { "each by itself" };
+    eprintln!("inserted {} orders row by row, {how}: {rows_per_second:.0} rows/s", holds.len());
+    Ok(())
+}
+
+async fn insert_hold(connection: &mut AnyConnection, decision: &Decision) -> Result<(), Box<dyn Error>> {
+    let Event::Held { order, buyer, quantity, key } = &decision.event else { return Ok(()) };
+    let [key_high, key_low] = key.words();
+    let (position, at) = (decision.position as i64, decision.at.as_millis());
+    sqlx::query("INSERT INTO orders VALUES (?, ?, ?, ?, 1990, 'EUR', 'held', ?, ?, NULL, 0, ?, ?)")
+        .bind(order.sale.as_i64())
+        .bind(i64::from(order.number))
+        .bind(buyer.as_str())
+        .bind(i64::from(*quantity))
+        .bind(at)
+        .bind(at)
+        .bind(key_high as i64)
+        .bind(key_low as i64)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query("INSERT INTO stock_log VALUES (?, ?, ?, ?, 'hold', ?, ?)")
+        .bind(STREAM)
+        .bind(position)
+        .bind(order.sale.as_i64())
+        .bind(i64::from(order.number))
+        .bind(i64::from(*quantity))
+        .bind(at)
+        .execute(&mut *connection)
+        .await?;
+    let payload = serde_json::to_string(decision)?;
+    sqlx::query("INSERT INTO outbox VALUES (?, ?, 'order.held', ?, ?, NULL)")
+        .bind(STREAM)
+        .bind(position)
+        .bind(payload)
+        .bind(at)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn create_sales(records: &Records, orders: u32, sales: u32) -> Result<Vec<SaleRow>, Box<dyn Error>> {
     let price = Money::parse("19.90", "EUR")?;
     let created_at = Timestamp::from_millis(1_700_000_000_000);
     let item = Item {
@@ -54,30 +144,37 @@ async fn create_sale(records: &Records, units: u32) -> Result<SaleRow, Box<dyn E
         created_at,
     };
     records.create_item(&item).await?;
-    let sale = SaleRow {
-        id: SaleId::from_random(0x1234_5678_9abc_def0),
-        item_id: item.id,
-        price,
-        units,
-        limit_per_buyer: 1,
-        opens_at: None,
-        closes_at: None,
-        hold_seconds: 600,
-        gate: GateTerms::default(),
-        published_at: None,
-        created_at,
-    };
-    records.create_sale(&sale).await?;
-    Ok(sale)
+    let mut rows = Vec::new();
+    for number in 0..sales.max(1) {
+        let sale = SaleRow {
+            id: SaleId::from_random(0x1234_5678_9abc_def0 ^ (u64::from(number) << 32)),
+            item_id: item.id,
+            price,
+            units: orders / sales.max(1) + 1,
+            limit_per_buyer: 1,
+            opens_at: None,
+            closes_at: None,
+            hold_seconds: 600,
+            gate: GateTerms::default(),
+            published_at: None,
+            created_at,
+        };
+        records.create_sale(&sale).await?;
+        rows.push(sale);
+    }
+    Ok(rows)
 }
 
-/// Each order is held; a while later three of four are paid, the last expires.
-fn sell(sale: &SaleRow, orders: u32) -> Result<(Book, Vec<Decision>), Box<dyn Error>> {
+/// Each order is held, the sales by turns; a while later three of four are paid, the last expires.
+fn sell(sales: &[SaleRow], orders: u32) -> Result<(Book, Vec<Decision>), Box<dyn Error>> {
     let mut book = Book::default();
     let mut decisions = Vec::new();
-    let mut now = sale.created_at;
-    book.execute(Command::Publish(sale.terms()), now, &mut decisions);
-    for number in 0..orders {
+    let mut now = Timestamp::from_millis(1_700_000_000_000);
+    for sale in sales {
+        book.execute(Command::Publish(sale.terms()), now, &mut decisions);
+    }
+    let mut accepted: Vec<OrderId> = Vec::new();
+    for (number, sale) in (0..orders).zip(sales.iter().cycle()) {
         // Twenty claims a millisecond.
         if number % 20 == 0 {
             now = now.plus_millis(1);
@@ -88,9 +185,9 @@ fn sell(sale: &SaleRow, orders: u32) -> Result<(Book, Vec<Decision>), Box<dyn Er
         let Reply::Verdict(Ok(order)) = book.execute(Command::Claim(claim), now, &mut decisions) else {
             return Err("a claim was refused".into());
         };
-        assert_eq!(order.id.number, number);
+        accepted.push(order.id);
         if number >= 1000 && number % 4 != 0 {
-            let order = penstock_domain::OrderId { sale: sale.id, number: number - 1000 };
+            let order = accepted[number as usize - 1000];
             book.execute(Command::ConfirmPayment { order, buyer: None }, now, &mut decisions);
         }
     }
