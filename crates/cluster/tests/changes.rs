@@ -58,6 +58,7 @@ async fn every_node_hears_every_change_in_the_order_it_was_told() {
     let (first, second) = (stage.node().await, stage.node().await);
     let (mut by_first, mut by_second) = (first.changes(), second.changes());
     let told = [
+        Change::NewItem(ItemId::from_random(1)),
         item(1),
         Change::Sale(SaleId::from_random(2)),
         Change::Room(SaleId::from_random(2)),

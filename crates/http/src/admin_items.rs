@@ -102,8 +102,8 @@ pub(crate) async fn create_item(
         created_at: app.now(),
     };
     app.records.create_item(&item).await?;
-    app.catalogue.item_changed(item.id).await;
-    app.options.neighbours.tell(Change::Item(item.id)).await;
+    app.catalogue.item_made(item.id).await;
+    app.options.neighbours.tell(Change::NewItem(item.id)).await;
     Ok((StatusCode::CREATED, axum::Json(ItemView::from(&item))))
 }
 

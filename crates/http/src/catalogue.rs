@@ -213,12 +213,17 @@ impl Catalogue {
         }
     }
 
-    /// An item was made or changed in the records: what was read before does not count any more. False: the shared
-    /// cache may still have it.
-    pub(crate) async fn item_changed(&self, id: ItemId) -> bool {
-        let removed = self.shared.remove(&key::<Item>(id), CLOSED_FOR).await;
+    /// An item was made: that there was none, and what the pages were, does not count any more.
+    pub(crate) async fn item_made(&self, id: ItemId) {
         self.items.changed(&id).await;
         self.pages.everything_changed();
+    }
+
+    /// An item was changed in the records: what was read before does not count any more. False: the shared cache may
+    /// still have it.
+    pub(crate) async fn item_changed(&self, id: ItemId) -> bool {
+        let removed = self.shared.remove(&key::<Item>(id), CLOSED_FOR).await;
+        self.item_made(id).await;
         removed.inspect_err(|error| self.shared_failed(error)).is_ok()
     }
 

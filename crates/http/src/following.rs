@@ -43,8 +43,9 @@ impl Overdue {
         *self == Self::default()
     }
 
-    fn note(&mut self, app: &App, change: Change) {
+    async fn note(&mut self, app: &App, change: Change) {
         match change {
+            Change::NewItem(item) => app.catalogue.item_made(item).await,
             Change::Item(item) => drop(self.items.insert(item)),
             Change::Sale(sale) => drop(self.sales.insert(sale)),
             Change::Room(_) => self.rooms = true,
@@ -134,14 +135,15 @@ pub(crate) async fn run(
     let mut ticks = interval(TRY_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
+        let mut told = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            Some(change) = changes.next() => overdue.note(&app, change),
-            _ = ticks.tick(), if !overdue.is_empty() => {}
-        }
+            Some(change) = changes.next() => Some(change),
+            _ = ticks.tick(), if !overdue.is_empty() => None,
+        };
         // What was told together is read once.
-        while let Some(Some(change)) = changes.next().now_or_never() {
-            overdue.note(&app, change);
+        while let Some(change) = told {
+            overdue.note(&app, change).await;
+            told = changes.next().now_or_never().flatten();
         }
         overdue.take_up(&app, &complaints).await;
         // Said once, not four times a second.

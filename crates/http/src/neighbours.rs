@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 /// What has changed, and not into what: so it does no harm to hear of it twice or in another order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Change {
-    /// An item was made or changed.
+    /// An item was made.
+    NewItem(ItemId),
+    /// An item was changed.
     Item(ItemId),
     /// A sale was published.
     Sale(SaleId),

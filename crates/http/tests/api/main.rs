@@ -6,9 +6,11 @@
 mod accounts;
 mod admin;
 mod connections;
+mod doors;
 mod gate;
 mod identity;
 mod lane;
+mod nodes;
 mod operation;
 mod orders;
 mod protocol;

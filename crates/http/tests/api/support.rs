@@ -69,14 +69,14 @@ impl CodeSender for Outbox {
 }
 
 /// A runtime that a thread of its own keeps going, also while the test does something else.
-struct Driven {
+pub(crate) struct Driven {
     handle: Handle,
     /// Dropping it ends the thread.
     _end: oneshot::Sender<()>,
 }
 
 impl Driven {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
@@ -84,7 +84,7 @@ impl Driven {
         Self { handle, _end: end }
     }
 
-    fn block_on<F: Future>(&self, future: F) -> F::Output {
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.handle.block_on(future)
     }
 }
