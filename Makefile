@@ -4,8 +4,13 @@ LISTEN ?= 127.0.0.1:8080
 DATA ?= data
 URL ?= http://$(LISTEN)
 SCENARIO ?= thirty-thousand-for-two-hundred
+# How Redis runs in `make cluster`: cluster, sentinel or single.
+REDIS ?= cluster
+CLUSTER ?= target/cluster
+# What runs on this machine tells a rehearsal how to come in, and is audited afterwards.
+RUNNING = $(if $(wildcard $(CLUSTER)/cluster.toml),--config $(CLUSTER)/cluster.toml,$(if $(wildcard $(DATA)/demo.json),--data $(DATA)))
 
-.PHONY: help run rush test bench fmt
+.PHONY: help run rush cluster test bench fmt
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,9 +19,13 @@ run: ## build and start a shop with a demo sale that opens in 30 seconds (LISTEN
 	cargo build --release --locked --bin penstock
 	target/release/penstock serve --demo --listen $(LISTEN) --data $(DATA)
 
-rush: ## send simulated buyers at what `make run` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
+rush: ## send simulated buyers at what `make run` or `make cluster` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
 	cargo build --release --locked --bin penstock
-	target/release/penstock rush --url $(URL) --scenario $(SCENARIO) $(if $(wildcard $(DATA)/demo.json),--data $(DATA)) $(ARGS)
+	target/release/penstock rush --url $(URL) --scenario $(SCENARIO) $(RUNNING) $(ARGS)
+
+cluster: ## start 3 nodes, 2 settlement workers, nginx, Redis and MariaDB on loopback, until Ctrl-C (LISTEN=…, REDIS=cluster|sentinel|single)
+	cargo build --release --locked --bin penstock --bin penstock-local-cluster
+	target/release/penstock-local-cluster --server target/release/penstock --listen $(LISTEN) --redis $(REDIS) --folder $(CLUSTER)
 
 test: ## everything: format, lints, unit, property, crash and end-to-end tests, every interleaving of the latch
 	cargo fmt --all --check

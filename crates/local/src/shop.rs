@@ -158,7 +158,7 @@ impl Shop {
 
     /// From the outside in: no new requests, then the nodes drain, then settlement ends, then the servers.
     pub fn stop(self) -> anyhow::Result<()> {
-        let Self { nginx, nodes, settlers, mut redis, mut mariadb, .. } = self;
+        let Self { nginx, nodes, settlers, mut redis, mut mariadb, configuration, .. } = self;
         nginx.stop()?;
         for mut worker in nodes.into_iter().chain(settlers) {
             if worker.is_running() {
@@ -166,7 +166,9 @@ impl Shop {
             }
         }
         redis.stop()?;
-        mariadb.stop()
+        mariadb.stop()?;
+        // It would lead to servers that are gone.
+        fs::remove_file(configuration).context("cannot remove the configuration")
     }
 }
 

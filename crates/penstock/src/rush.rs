@@ -20,7 +20,7 @@ use penstock_rush::{
 use crate::{
     audit,
     cli::RushArgs,
-    config::{Config, Jwt},
+    config::{Config, Engine, Jwt},
     demo_file::DemoFile,
     folder, output,
 };
@@ -35,7 +35,7 @@ pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool
     let options = options(config, args)?;
     // What would fail afterwards had better fail before everybody comes.
     let audited = args.place.data.is_some() || args.place.config.is_some();
-    if audited {
+    if audited && config.engine == Engine::Embedded {
         folder::require_readable(&config.data)?;
     }
     let page = args.report.as_ref().map(|file| File::create(file).with_context(|| unwritable(file)));
@@ -43,7 +43,7 @@ pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool
     let mut report = rehearse(options, args).await?;
     if audited && let Err(error) = audit_too(config, &mut report).await {
         report.verdict.unchecked = Some(format!("{error:#}"));
-        report.verdict.findings.push(format!("The data folder can't be audited: {error:#}."));
+        report.verdict.findings.push(format!("The shop can't be audited: {error:#}."));
     }
     if args.json {
         output::json(&report)?
@@ -100,11 +100,15 @@ async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     let audit = audit::report(config).await?;
     let verdict = &mut report.verdict;
     verdict.audit = Some(audit.ok && verdict.audit != Some(false));
-    verdict.checked.push(format!("the audit of {}: {} orders", config.data.display(), audit.orders));
+    let place = match config.engine {
+        Engine::Embedded => config.data.display().to_string(),
+        Engine::Cluster => "the cluster".to_owned(),
+    };
+    verdict.checked.push(format!("the audit of {place}: {} orders", audit.orders));
     if !audit.ok {
         verdict
             .findings
-            .push("The audit of the data folder does not add up; see `penstock audit`.".to_owned());
+            .push("The audit does not add up; see `penstock audit`.".to_owned());
     }
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! `make cluster`: a real cluster on loopback, from this machine's packages, until Ctrl-C.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Instant};
+use std::{net::SocketAddr, path::Path, process::ExitCode, time::Instant};
 
 use anyhow::{Context, bail};
 use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
 
 const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
                      [--redis single|sentinel|cluster] [--folder DIR] [--nodes N] [--settlers N]";
+
+/// Where `make` looks for it.
+const FOLDER: &str = "target/cluster";
 
 fn main() -> ExitCode {
     match run() {
@@ -45,7 +48,7 @@ fn run() -> anyhow::Result<()> {
 }
 
 fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan> {
-    let mut plan = ShopPlan::new(&PathBuf::from("target/release/penstock"), &PathBuf::from("target/cluster"));
+    let mut plan = ShopPlan::new(Path::new("target/release/penstock"), Path::new(FOLDER));
     plan.redis = RedisKind::Cluster;
     plan.listen = Some(SocketAddr::from(([127, 0, 0, 1], 8080)));
     while let Some(name) = arguments.next() {
@@ -88,7 +91,12 @@ fn introduction(shop: &Shop, begun: Instant) -> anyhow::Result<String> {
     lines.push(format!("  logs             {}", plan.folder.join("logs").display()));
     lines.push(format!("  admin token      {}", plan.admin_token));
     lines.push("\nin another terminal:".to_owned());
-    lines.push(format!("  make rush URL={url} CLUSTER={}", shop.configuration().display()));
+    let folder = if plan.folder == Path::new(FOLDER) {
+        String::new()
+    } else {
+        format!(" CLUSTER={}", plan.folder.display())
+    };
+    lines.push(format!("  make rush URL={url}{folder}"));
     lines.push(format!("  {} audit --config {}", plan.program.display(), shop.configuration().display()));
     lines.push("Ctrl-C stops it.".to_owned());
     Ok(lines.join("\n"))
