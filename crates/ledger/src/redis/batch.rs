@@ -8,10 +8,7 @@ use penstock_domain::{
 use redis::{Cmd, Value};
 
 use super::{
-    codec::{
-        Counts, Damaged, pack_claim, pack_terms, unpack_counts, unpack_numbered_order, unpack_order,
-        unpack_terms,
-    },
+    codec::{Counts, Damaged, pack_claim, pack_terms, unpack_counts, unpack_order, unpack_terms},
     keys::Keys,
     link::Script,
 };
@@ -33,9 +30,9 @@ pub(super) fn decide_script() -> Script {
 enum Asked {
     Sale,
     Claim(usize),
-    Confirm(u32),
-    Cancel(u32),
-    Find(u32),
+    Confirm,
+    Cancel,
+    Find,
     OrdersOf,
     Expire,
 }
@@ -120,13 +117,13 @@ impl SaleBatch {
             Command::Claim(claim) => self.push_claim(b'c', claim),
             Command::Recall(claim) => self.push_claim(b'r', claim),
             Command::ConfirmPayment { order, buyer } => {
-                self.push_order(b'p', Asked::Confirm(order.number), order, buyer);
+                self.push_order(b'p', Asked::Confirm, order, buyer);
             }
             Command::Cancel { order, buyer } => {
-                self.push_order(b'x', Asked::Cancel(order.number), order, buyer);
+                self.push_order(b'x', Asked::Cancel, order, buyer);
             }
             Command::FindOrder { order, buyer } => {
-                self.push_order(b'f', Asked::Find(order.number), order, buyer);
+                self.push_order(b'f', Asked::Find, order, buyer);
             }
             Command::ExpireDue { max } => {
                 self.push_other(b'e', Asked::Expire, [max.to_string().into()]);
@@ -217,7 +214,7 @@ impl SaleBatch {
     ) -> Result<Reply, Damaged> {
         let id = |number| OrderId { sale: self.sale, number };
         let hold_seconds = terms.map_or(0, |terms| terms.hold_seconds);
-        let order = |number, packed: &[u8]| Ok(unpack_order(id(number), hold_seconds, packed)?.order);
+        let order = |packed: &Value| Ok(unpack_order(self.sale, hold_seconds, text(packed)?)?.order);
         Ok(match (asked, answer) {
             (Asked::Sale, Value::Int(code)) => Reply::Sale(Err(sale_refusal(code)?)),
             (Asked::Sale, counts) => {
@@ -232,25 +229,22 @@ impl SaleBatch {
                 _ => Reply::Verdict(Err(claim_refusal(code)?)),
             },
             (Asked::Claim(_), first) => {
-                let order = unpack_numbered_order(self.sale, hold_seconds, text(&first)?)?.order;
-                let first = Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order };
+                let first =
+                    Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order(&first)? };
                 Reply::Verdict(Ok(first))
             }
-            (Asked::Confirm(_), Value::Int(code)) => Reply::Payment(Err(payment_refusal(code)?)),
-            (Asked::Confirm(number), packed) => Reply::Payment(Ok(order(number, text(&packed)?)?)),
-            (Asked::Cancel(_), Value::Int(code)) => Reply::Cancelled(Err(cancel_refusal(code)?)),
-            (Asked::Cancel(number), packed) => Reply::Cancelled(Ok(order(number, text(&packed)?)?)),
-            (Asked::Find(_), Value::Nil) => Reply::Found(None),
-            (Asked::Find(number), packed) => Reply::Found(Some(order(number, text(&packed)?)?)),
+            (Asked::Confirm, Value::Int(code)) => Reply::Payment(Err(payment_refusal(code)?)),
+            (Asked::Confirm, packed) => Reply::Payment(Ok(order(&packed)?)),
+            (Asked::Cancel, Value::Int(code)) => Reply::Cancelled(Err(cancel_refusal(code)?)),
+            (Asked::Cancel, packed) => Reply::Cancelled(Ok(order(&packed)?)),
+            (Asked::Find, Value::Nil) => Reply::Found(None),
+            (Asked::Find, packed) => Reply::Found(Some(order(&packed)?)),
             (Asked::Expire, released) => {
                 let released = u32::try_from(number(&released)?);
                 Reply::Expired(released.map_err(|_| Damaged("a number of holds below 0"))?)
             }
             (Asked::OrdersOf, Value::Array(orders)) => {
-                let orders = orders
-                    .iter()
-                    .map(|packed| Ok(unpack_numbered_order(self.sale, hold_seconds, text(packed)?)?.order));
-                Reply::Orders(orders.collect::<Result<_, Damaged>>()?)
+                Reply::Orders(orders.iter().map(order).collect::<Result<_, Damaged>>()?)
             }
             (Asked::OrdersOf, _) => return Err(Damaged("a buyer's orders are a list")),
         })

@@ -19,8 +19,10 @@ impl From<Damaged> for crate::Unavailable {
 
 /// The version's upper bits count how often the sale was brought back from the records.
 const EPOCH_SHIFT: u32 = 40;
-pub(super) const TERMS_BYTES: usize = 29;
-pub(super) const CLAIM_BYTES: usize = 21;
+const TERMS_BYTES: usize = 29;
+const CLAIM_BYTES: usize = 20;
+/// Names of buyers in a page.
+pub(super) const PAGE: usize = 64;
 /// A buyer's length is one byte.
 const _: () = assert!(MAX_BUYER_BYTES <= u8::MAX as usize);
 const OPENS: u8 = 1;
@@ -203,24 +205,36 @@ fn read_counts(reader: &mut Reader<'_>) -> Result<Counts, Damaged> {
     })
 }
 
-/// Key 16, quantity u32, length of the buyer u8; the buyer follows where the claim became an order.
+/// Key 16, quantity u32.
 pub(super) fn pack_claim(claim: &Claim) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CLAIM_BYTES);
-    put_claim(&mut bytes, claim.key, claim.quantity, &claim.buyer);
+    put_claim(&mut bytes, claim.key, claim.quantity);
     bytes
 }
 
-fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32, buyer: &BuyerId) {
+fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32) {
     put_key(bytes, key);
     bytes.extend_from_slice(&quantity.to_le_bytes());
-    // A subject is no longer than MAX_BUYER_BYTES, and an account's name is short.
-    bytes.push(u8::try_from(buyer.as_str().len()).unwrap_or(u8::MAX));
 }
 
-/// State u8 (4: expired, and a refund is due), paid i64, created i64, then the claim and its buyer.
-pub(super) fn pack_order(SnapshotOrder { order, key }: &SnapshotOrder) -> Vec<u8> {
-    let buyer = order.buyer.as_str().as_bytes();
-    let mut bytes = Vec::with_capacity(17 + CLAIM_BYTES + buyer.len());
+/// Length u8, then the name.
+fn put_name(bytes: &mut Vec<u8>, buyer: &BuyerId) {
+    let name = buyer.as_str().as_bytes();
+    // A subject is no longer than MAX_BUYER_BYTES, and an account's name is short.
+    bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
+    bytes.extend_from_slice(name);
+}
+
+/// Whose the orders of a page are, one after the other.
+pub(super) fn pack_names<'a>(buyers: impl Iterator<Item = &'a BuyerId>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    buyers.for_each(|buyer| put_name(&mut bytes, buyer));
+    bytes
+}
+
+/// Number u32, state u8 (4: expired, and a refund is due), paid i64, created i64, then the claim.
+fn put_record(bytes: &mut Vec<u8>, SnapshotOrder { order, key }: &SnapshotOrder) {
+    bytes.extend_from_slice(&order.id.number.to_le_bytes());
     bytes.push(match (order.state, order.refund_due) {
         (OrderState::Held, _) => 0,
         (OrderState::Paid, _) => 1,
@@ -230,13 +244,12 @@ pub(super) fn pack_order(SnapshotOrder { order, key }: &SnapshotOrder) -> Vec<u8
     });
     bytes.extend_from_slice(&order.paid_at.map_or(0, Timestamp::as_millis).to_le_bytes());
     bytes.extend_from_slice(&order.created_at.as_millis().to_le_bytes());
-    put_claim(&mut bytes, *key, order.quantity, &order.buyer);
-    bytes.extend_from_slice(buyer);
-    bytes
+    put_claim(bytes, *key, order.quantity);
 }
 
-pub(super) fn unpack_order(id: OrderId, hold_seconds: u32, bytes: &[u8]) -> Result<SnapshotOrder, Damaged> {
-    let mut reader = Reader(bytes);
+/// Everything of an order but its buyer, who is put in by whoever knows him.
+fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Result<SnapshotOrder, Damaged> {
+    let id = OrderId { sale, number: reader.u32()? };
     let (state, refund_due) = match reader.u8()? {
         0 => (OrderState::Held, false),
         1 => (OrderState::Paid, false),
@@ -246,51 +259,39 @@ pub(super) fn unpack_order(id: OrderId, hold_seconds: u32, bytes: &[u8]) -> Resu
         _ => return Err(Damaged("an order is in no known state")),
     };
     let (paid_at, created_at) = (reader.timestamp()?, reader.timestamp()?);
-    let (key, quantity, buyer) = (reader.key()?, reader.u32()?, reader.buyer()?);
-    reader.end()?;
+    let (key, quantity) = (reader.key()?, reader.u32()?);
     let paid_at = (state == OrderState::Paid).then_some(paid_at);
     let pay_before = created_at.plus_seconds(hold_seconds);
+    let buyer = BuyerId::from_stored("");
     let order = Order { id, buyer, quantity, state, created_at, pay_before, paid_at, refund_due };
     Ok(SnapshotOrder { order, key })
 }
 
-/// An order behind its number (u32).
-pub(super) fn unpack_numbered_order(
-    sale: SaleId,
-    hold_seconds: u32,
-    bytes: &[u8],
-) -> Result<SnapshotOrder, Damaged> {
+/// An order as the scripts answer it: its record, then its buyer.
+pub(super) fn unpack_order(sale: SaleId, hold_seconds: u32, bytes: &[u8]) -> Result<SnapshotOrder, Damaged> {
     let mut reader = Reader(bytes);
-    let number = reader.u32()?;
-    unpack_order(OrderId { sale, number }, hold_seconds, reader.0)
+    let SnapshotOrder { order, key } = read_record(sale, hold_seconds, &mut reader)?;
+    let buyer = std::str::from_utf8(reader.0).map_err(|_| Damaged("a buyer is not a text"))?;
+    Ok(SnapshotOrder { order: Order { buyer: BuyerId::from_stored(buyer), ..order }, key })
 }
 
-/// What a buyer has in a sale.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct BuyerEntry {
-    /// Held and paid.
-    pub(super) units: u32,
-    /// Number and key of each order, in the order of the numbers.
-    pub(super) orders: Vec<(u32, KeyDigest)>,
-}
-
-pub(super) fn pack_buyer(entry: &BuyerEntry) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(4 + 20 * entry.orders.len());
-    bytes.extend_from_slice(&entry.units.to_le_bytes());
-    for (number, key) in &entry.orders {
-        bytes.extend_from_slice(&number.to_le_bytes());
-        put_key(&mut bytes, *key);
-    }
+/// A buyer's entry: held and paid units u32, then the records of all his orders in the order of their numbers.
+pub(super) fn pack_buyer<'a>(units: u32, orders: impl Iterator<Item = &'a SnapshotOrder>) -> Vec<u8> {
+    let mut bytes = units.to_le_bytes().to_vec();
+    orders.for_each(|order| put_record(&mut bytes, order));
     bytes
 }
 
-pub(super) fn unpack_buyer(bytes: &[u8]) -> Result<BuyerEntry, Damaged> {
+/// The keys of all orders in a buyer's entry.
+pub(super) fn keys_of_buyer(bytes: &[u8]) -> Result<Vec<KeyDigest>, Damaged> {
     let mut reader = Reader(bytes);
-    let mut entry = BuyerEntry { units: reader.u32()?, orders: Vec::new() };
+    let _units = reader.u32()?;
+    let mut keys = Vec::new();
     while reader.end().is_err() {
-        entry.orders.push((reader.u32()?, reader.key()?));
+        // Where an order is from and when its hold ends does not matter here.
+        keys.push(read_record(SaleId::from_random(0), 0, &mut reader)?.key);
     }
-    Ok(entry)
+    Ok(keys)
 }
 
 /// One entry of a sale's feed: what one batch decided, and its mark. An entry without decisions only says which
@@ -335,8 +336,8 @@ fn put_event(bytes: &mut Vec<u8>, event: &Event) {
         Event::Closed(_) => put(b'X', &[]),
         Event::Held { buyer, quantity, key, .. } => {
             put(b'H', &[]);
-            put_claim(bytes, *key, *quantity, buyer);
-            bytes.extend_from_slice(buyer.as_str().as_bytes());
+            put_claim(bytes, *key, *quantity);
+            put_name(bytes, buyer);
         }
         Event::Paid { order, quantity, after_expiry: false } => put(b'P', &[order.number, *quantity]),
         Event::Paid { order, quantity, after_expiry: true } => put(b'L', &[order.number, *quantity]),

@@ -9,12 +9,12 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use hashbrown::HashMap;
-use penstock_domain::{BookSnapshot, Cursor, Mark, OrderId, SaleId, SaleSnapshot, SnapshotOrder};
+use penstock_domain::{BookSnapshot, Cursor, Mark, SaleId, SaleSnapshot, SnapshotOrder};
 use redis::Value;
 
 use super::{
     batch::text,
-    codec::{Damaged, Entry, unpack_entry, unpack_order},
+    codec::{Damaged, Entry, PAGE, unpack_entry, unpack_order},
     keys::Keys,
     link::{Link, Script},
     sales::Sales,
@@ -28,8 +28,8 @@ const MAX_ENTRIES: usize = 512;
 /// A stream is trimmed no more often than this.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// A state is read in steps of so many orders; if the sale changes between two steps, in larger ones.
-const FIRST_STEP: usize = 4_000;
-const MAX_STEP: usize = 128_000;
+const FIRST_STEP: usize = 64 * PAGE;
+const MAX_STEP: usize = 2_048 * PAGE;
 
 pub(super) struct RedisFeed {
     link: Link,
@@ -120,7 +120,8 @@ impl RedisFeed {
     ) -> Result<Option<(Stored, Vec<SnapshotOrder>)>, Unavailable> {
         let key = self.keys.sale(sale);
         let mut call = self.state.call();
-        call.arg(2).arg(&key).arg(self.keys.orders(sale)).arg(first).arg(step).arg(&SALE_FIELDS);
+        call.arg(3).arg(&key).arg(self.keys.buyers(sale)).arg(self.keys.orders(sale));
+        call.arg(first).arg(step).arg(&SALE_FIELDS);
         let mut pipeline = redis::pipe();
         pipeline.add_command(call);
         let answer = self.link.run(&key, pipeline, true).await?.pop();
@@ -133,11 +134,8 @@ impl RedisFeed {
         let Some(stored) = Stored::read(sale, fields)? else { return Ok(None) };
         // Of a forgotten sale only the counts are left.
         let orders = if stored.counts.forgotten { &[][..] } else { orders };
-        let unpack = |(packed, number): (&Value, u32)| {
-            unpack_order(OrderId { sale, number }, stored.terms.hold_seconds, text(packed)?)
-        };
-        let first = u32::try_from(first).unwrap_or(u32::MAX);
-        let orders = orders.iter().zip(first..).map(unpack).collect::<Result<_, Damaged>>()?;
+        let unpack = |packed: &Value| unpack_order(sale, stored.terms.hold_seconds, text(packed)?);
+        let orders = orders.iter().map(unpack).collect::<Result<_, Damaged>>()?;
         Ok(Some((stored, orders)))
     }
 

@@ -33,12 +33,12 @@ impl Keys {
         self.of(sale, "sale")
     }
 
-    /// A hash from buyer to packed units, orders and keys.
+    /// A hash from buyer to what he owns and all his orders, packed.
     pub fn buyers(&self, sale: SaleId) -> String {
         self.of(sale, "buyers")
     }
 
-    /// A hash from number to packed order.
+    /// A hash from page to the buyers of its orders, so that an order is found by its number.
     pub fn orders(&self, sale: SaleId) -> String {
         self.of(sale, "orders")
     }

@@ -1,10 +1,10 @@
 //! A sale of the records in the forms the ledger has in Redis. It knows no connection.
 
 use hashbrown::HashMap;
-use penstock_domain::{OrderState, SaleSnapshot, SaleStatus, Timestamp};
+use penstock_domain::{OrderState, SaleSnapshot, SaleStatus, SnapshotOrder, Timestamp};
 use redis::Cmd;
 
-use super::codec::{BuyerEntry, pack_buyer, pack_order, pack_terms};
+use super::codec::{PAGE, pack_buyer, pack_names, pack_terms};
 
 /// Buyers, and orders, that are written in one step: a step must not hold up the server.
 const AT_ONCE: usize = 500;
@@ -13,6 +13,8 @@ const AT_ONCE: usize = 500;
 pub(super) struct Rebuilt {
     status: SaleStatus,
     buyers: Vec<(String, Vec<u8>)>,
+    order_count: usize,
+    /// Whose the orders of each page are.
     orders: Vec<(u32, Vec<u8>)>,
     /// The number of the first order that is held; all before it need no more looking after.
     first_hold: u32,
@@ -30,17 +32,15 @@ pub(super) struct Chunk<'a> {
 
 impl Rebuilt {
     pub(super) fn of(sale: &SaleSnapshot) -> Self {
-        let mut entries: HashMap<&str, BuyerEntry> = HashMap::new();
-        let mut orders = Vec::with_capacity(sale.orders.len());
+        let mut entries: HashMap<&str, (u32, Vec<&SnapshotOrder>)> = HashMap::new();
         let mut clock = 0;
         for known in &sale.orders {
             let order = &known.order;
-            let entry = entries.entry(order.buyer.as_str()).or_default();
-            entry.orders.push((order.id.number, known.key));
+            let (units, orders) = entries.entry(order.buyer.as_str()).or_default();
+            orders.push(known);
             if matches!(order.state, OrderState::Held | OrderState::Paid) {
-                entry.units += order.quantity;
+                *units += order.quantity;
             }
-            orders.push((order.id.number, pack_order(known)));
             clock = clock
                 .max(order.created_at.as_millis())
                 .max(order.paid_at.map_or(0, |paid_at| paid_at.as_millis()));
@@ -49,8 +49,12 @@ impl Rebuilt {
         let next_number = sale.orders.last().map_or(0, |known| known.order.id.number.saturating_add(1));
         Self {
             status: sale.status,
-            buyers: entries.iter().map(|(buyer, entry)| ((*buyer).into(), pack_buyer(entry))).collect(),
-            orders,
+            buyers: entries
+                .into_iter()
+                .map(|(buyer, (units, orders))| (buyer.into(), pack_buyer(units, orders.into_iter())))
+                .collect(),
+            order_count: sale.orders.len(),
+            orders: (0..).zip(sale.orders.chunks(PAGE)).map(pack_page).collect(),
             first_hold: held.map_or(next_number, |known| known.order.id.number),
             due: held.map(|known| known.order.pay_before),
             clock,
@@ -67,13 +71,18 @@ impl Rebuilt {
     pub(super) fn add_to(&self, call: &mut Cmd) {
         let SaleStatus { terms, total, available, held, paid, paused, closed, .. } = self.status;
         call.arg(pack_terms(&terms)).arg(&[total, available, held, paid]);
-        call.arg(u8::from(paused)).arg(u8::from(closed)).arg(self.orders.len()).arg(self.first_hold);
+        call.arg(u8::from(paused)).arg(u8::from(closed)).arg(self.order_count).arg(self.first_hold);
         match self.due {
             Some(due) => call.arg(due.as_millis()),
             None => call.arg(""),
         };
         call.arg(self.clock);
     }
+}
+
+/// Orders are numbered without gaps, so a page is as many in a row.
+fn pack_page((page, orders): (u32, &[SnapshotOrder])) -> (u32, Vec<u8>) {
+    (page, pack_names(orders.iter().map(|known| &known.order.buyer)))
 }
 
 impl Chunk<'_> {

@@ -7,7 +7,7 @@ use redis::Value;
 use super::{
     adopt::Adoption,
     batch::{Outcome, SaleBatch, text},
-    codec::{Damaged, unpack_buyer},
+    codec::{Damaged, keys_of_buyer},
     decider::{Decider, Failure},
     keys::Keys,
     link::Link,
@@ -97,7 +97,7 @@ fn take_step(step: &Value, accepted: &mut Vec<KeyDigest>) -> Result<Vec<u8>, Dam
     };
     for pair in pairs.chunks(2) {
         let [_, entry] = pair else { return Err(Damaged("a buyer without an entry")) };
-        accepted.extend(unpack_buyer(text(entry)?)?.orders.into_iter().map(|(_, key)| key));
+        accepted.extend(keys_of_buyer(text(entry)?)?);
     }
     Ok(text(place)?.to_vec())
 }

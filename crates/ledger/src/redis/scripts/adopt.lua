@@ -7,7 +7,7 @@
 --       'look'
 --       'keep'    position, mark: how far the records have settled the sale's feed
 --       'begin'   token: 16 random bytes of who brings the sale back
---       'put'     token, how many buyers, how many orders, then buyer and entry for each, number and order for each
+--       'put'     token, how many buyers, how many pages of orders, then buyer and entry for each, page and names for each
 --       'finish'  token, position, mark, terms, total, available, held, paid, paused, closed, how many orders, first
 --                 hold, due ('' if none), clock, the least epoch that is new to everybody
 -- Reply {word, position, epoch}; position and epoch are the sale's in Redis before the step. The words:
@@ -25,6 +25,8 @@
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local SALE, BUYERS, ORDERS, FEED, NEW_BUYERS, NEW_ORDERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LEASE = 5000
+-- Names in a page of orders, as in decide.
+local PAGE = 64
 
 local sale = call('HMGET', SALE, 'terms', 'position', 'epoch', 'home', 'forgotten', 'clock', 'token', 'token_until')
 local terms, position, epoch = sale[1], tonumber(sale[2]) or 0, tonumber(sale[3]) or 0
@@ -86,7 +88,7 @@ end
 
 if step == 'finish' then
   local total, available, held, paid = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-  if total ~= available + held + paid or call('HLEN', NEW_ORDERS) ~= tonumber(ARGV[12]) then
+  if total ~= available + held + paid or call('HLEN', NEW_ORDERS) ~= math.ceil(ARGV[12] / PAGE) then
     return redis.error_reply('INVARIANT what was brought back is not a whole sale')
   end
   local function replace(old, new)

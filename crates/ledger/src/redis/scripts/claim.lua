@@ -1,35 +1,16 @@
 -- claim ('c'): the order's number, or a number below 0; recall ('r') never makes an order. To a claim that was accepted
--- before, both answer the order's number (u32) and the packed order in one string.
+-- before, both answer its order.
 
 local claim_count = tonumber(ARGV[4])
 local BUYER_AT, CLAIM_AT = 5, 5 + claim_count
 
--- The number of the buyer's order with the claim's key. An entry is the owned units (u32), then for each order its number
--- (u32) and its key (16 bytes).
-local function number_of_key(entry, key)
-  local at = find(entry, key, 9, true)
+-- Where the record of the buyer's order with this key begins; nil if there is none.
+local function record_of_key(entry, key)
+  local at = find(entry, key, 26, true)
   while at do
-    if (at - 9) % 20 == 0 then
-      return (unpack_bytes('<I4', entry, at - 4))
-    end
+    if (at - 26) % RECORD == 0 then return at - 21 end
     at = find(entry, key, at + 1, true)
   end
-end
-
--- Reads in bulk what the claims need: their buyers, and the orders that retries ask for.
-local function load_claims()
-  if claim_count == 0 then return end
-  load_buyers(ARGV, BUYER_AT + 1, BUYER_AT + claim_count)
-  local numbers, count = {}, 0
-  for i = 1, claim_count do
-    local entry = buyers[ARGV[BUYER_AT + i]]
-    local number = entry and number_of_key(entry, sub(ARGV[CLAIM_AT + i], 1, 16))
-    if number then
-      count = count + 1
-      numbers[count] = number
-    end
-  end
-  load_orders(numbers, count)
 end
 
 -- Why no claim is accepted at the moment; nil if claims are.
@@ -56,11 +37,10 @@ local function claim(i, is_recall)
   local entry, owned = buyers[buyer], 0
   local quantity = unpack_bytes('<I4', packed, 17)
   if entry then
-    local number = number_of_key(entry, sub(packed, 1, 16))
-    if number then
-      local order = orders[number]
-      if quantity_of(order) ~= quantity then return KEY_REUSED end
-      return pack('<I4', number) .. order
+    local at = record_of_key(entry, sub(packed, 1, 16))
+    if at then
+      if quantity_of(entry, at) ~= quantity then return KEY_REUSED end
+      return order_of(entry, at, buyer)
     end
     owned = unpack_bytes('<I4', entry)
   end
@@ -75,10 +55,18 @@ local function claim(i, is_recall)
   available = available - quantity
   held = held + quantity
   due = due or now + hold_millis
-  local order = packed .. buyer
-  set_order(number, HELD_NOW .. order)
-  set_buyer(buyer, pack('<I4', owned + quantity) .. (entry and sub(entry, 5) or '') ..
-    pack('<I4', number) .. sub(packed, 1, 16))
-  decided('H' .. order)
+  if entry then
+    set_entry(buyer, pack('<I4', owned + quantity) .. sub(entry, 5) .. pack('<I4', number) .. HELD_NOW .. packed)
+  else
+    set_entry(buyer, pack('<I4I4', quantity, number) .. HELD_NOW .. packed)
+  end
+  local name = char(#buyer) .. buyer
+  new_names[order_count - first_number] = name
+  -- As `decided` does, without another string.
+  position = position + 1
+  pieces[piece_count + 1] = 'H'
+  pieces[piece_count + 2] = packed
+  pieces[piece_count + 3] = name
+  piece_count = piece_count + 3
   return number
 end

@@ -2,55 +2,47 @@
 -- at which asking again is worth while: it is not after `now` if there may be more.
 
 -- Orders that are looked at in one call. Most are paid or cancelled by then, and finding that out takes time too.
-local MAX_LOOKED_AT = 5000
+local MAX_LOOKED_AT = 4096
 
--- The numbers from `first_hold` on that this batch does not know yet are read in bulk.
-local function load_from_first_hold(count)
-  local numbers, unknown = {}, 0
-  for number = first_hold, math.min(first_hold + count, order_count) - 1 do
-    if orders[number] == nil then
-      unknown = unknown + 1
-      numbers[unknown] = number
+-- Reads in bulk the entries of those who have the orders from `first_hold` up to before `stop`.
+local function load_buyers_until(stop)
+  local names, count, is_listed = {}, 0, {}
+  for number = first_hold, stop - 1 do
+    local buyer = buyer_of(number)
+    if buyers[buyer] == nil and not is_listed[buyer] then
+      is_listed[buyer] = true
+      count = count + 1
+      names[count] = buyer
     end
   end
-  load_orders(numbers, unknown)
-end
-
-local function load_buyers_of_due(count)
-  local names, known = {}, 0
-  for number = first_hold, math.min(first_hold + count, order_count) - 1 do
-    local order = orders[number]
-    if byte(order) == HELD and created_at(order) + hold_millis <= now and buyers[buyer_of(order)] == nil then
-      known = known + 1
-      names[known] = buyer_of(order)
-    end
-  end
-  load_buyers(names, 1, known)
+  load_buyers(names, 1, count)
 end
 
 local function expire(max)
   if not terms then return 0 end
   local released, looked_at = 0, 0
   while due and due <= now and released < max and looked_at < MAX_LOOKED_AT do
-    local count = math.min(max - released, CHUNK, MAX_LOOKED_AT - looked_at)
-    load_from_first_hold(count)
-    load_buyers_of_due(count)
-    local stop = math.min(first_hold + count, order_count)
-    while first_hold < stop and created_at(orders[first_hold]) + hold_millis <= now do
-      local order = orders[first_hold]
-      if byte(order) == HELD then
-        release(first_hold, order, EXPIRED, 'E')
-        released = released + 1
+    local stop = math.min(first_hold + math.min(max - released, MAX_LOOKED_AT - looked_at), order_count)
+    load_buyers_until(stop)
+    while first_hold < stop and due <= now do
+      local buyer = buyer_of(first_hold)
+      local entry = buyers[buyer]
+      local at = record_at(entry, first_hold)
+      due = created_at(entry, at) + hold_millis
+      if due <= now then
+        if state_of(entry, at) == HELD then
+          release(first_hold, buyer, entry, at, EXPIRED, 'E')
+          released = released + 1
+        end
+        first_hold = first_hold + 1
+        looked_at = looked_at + 1
       end
-      first_hold = first_hold + 1
-      looked_at = looked_at + 1
     end
     if first_hold == order_count then
       due = nil
-    else
-      local order = orders[first_hold] or call('HGET', ORDERS, first_hold)
-      orders[first_hold] = order
-      due = created_at(order) + hold_millis
+    elseif due <= now then
+      local entry = entry_of(buyer_of(first_hold))
+      due = created_at(entry, record_at(entry, first_hold)) + hold_millis
     end
   end
   return released

@@ -3,13 +3,14 @@
 -- The files head, claim, order, expire, sale and tail are one script, in this order. The rules are those of `Book`
 -- (crates/domain/src/book); a test sends the same random commands to both.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 its orders (hash)   4 its feed (stream); all under one hash tag
+-- KEYS  1 the sale (hash)   2 its buyers (hash: what each owns and his orders)   3 whose each order is (hash: PAGE names
+--       each)   4 its feed (stream); all under one hash tag
 -- ARGV  1 the time in milliseconds, or '' for this server's clock
 --       2 the mark of the feed's entry, 16 random bytes
 --       3 the commands, a letter each: see tail.lua
 --       4 how many of them are claims and recalls (n)   5 how many ask for one order (m)
---       then n buyers, n claims (key 16, quantity u32, length of the buyer u8), m order numbers, m buyers ('' is
---       anybody), and what the other commands need, in their order
+--       then n buyers, n claims (key 16, quantity u32), m order numbers, m buyers ('' is anybody), and what the other
+--       commands need, in their order
 -- Reply {0, time}                 this server may not decide the sale (it is not its home): nothing was done
 --       {1, time, terms, counts, position before, answer, answer, …}   an answer for each command
 --       terms is '' if the sale is unknown; terms and counts are packed as codec.rs says. An answer is a number below 0
@@ -20,13 +21,18 @@
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local sub, byte, char, find = string.sub, string.byte, string.char, string.find
-local SALE, BUYERS, ORDERS, FEED = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local SALE, BUYERS, NAMES, FEED = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 local UNKNOWN_SALE, NOT_OPEN, PAUSED, CLOSED, LIMIT_REACHED, SOLD_OUT, KEY_REUSED = -1, -2, -3, -4, -5, -6, -7
 local INVALID_QUANTITY, NOT_ACCEPTED, UNKNOWN_ORDER, HOLD_EXPIRED, REFUND_DUE = -8, -9, -10, -11, -12
 local ALREADY_PAID, TOO_MANY_UNITS = -13, -14
--- The first byte of a packed order.
+-- The states of an order.
 local HELD, PAID, EXPIRED, CANCELLED, REFUND = 0, 1, 2, 3, 4
+-- An order in its buyer's entry: number u32, state u8, paid i64, created i64, key 16, quantity u32. The entry begins with
+-- the held and paid units (u32).
+local RECORD = 41
+-- Orders are found by their number through pages of names: a name is its length (u8) and its bytes.
+local PAGE = 64
 -- Lua's `unpack` takes fewer than 8,000 values.
 local CHUNK = 3500
 
@@ -74,20 +80,10 @@ local function decided(piece)
   pieces[piece_count] = piece
 end
 
--- What this batch has read or changed: number → packed order, buyer → packed entry; false is "does not exist".
-local orders, buyers = {}, {}
-local changed_orders, changed_order_count, order_is_changed = {}, 0, {}
-local changed_buyers, changed_buyer_count, buyer_is_changed = {}, 0, {}
-
-local function load_orders(numbers, count)
-  for from = 1, count, CHUNK do
-    local to = math.min(from + CHUNK - 1, count)
-    local found = call('HMGET', ORDERS, unpack(numbers, from, to))
-    for i = from, to do
-      orders[numbers[i]] = found[i - from + 1]
-    end
-  end
-end
+-- The entries this batch has read or changed: buyer → entry; false is "has none". What has to be written is in `changed`
+-- (buyer, entry, buyer, entry, …), and `place_of` says where in it a buyer's entry is.
+local buyers = {}
+local changed, changed_count, place_of = {}, 0, {}
 
 local function load_buyers(names, first, last)
   for from = first, last, CHUNK do
@@ -99,40 +95,76 @@ local function load_buyers(names, first, last)
   end
 end
 
-local function set_order(number, packed)
-  orders[number] = packed
-  if not order_is_changed[number] then
-    order_is_changed[number] = true
-    changed_order_count = changed_order_count + 1
-    changed_orders[changed_order_count] = number
+local function entry_of(buyer)
+  if buyers[buyer] == nil then
+    buyers[buyer] = call('HGET', BUYERS, buyer)
   end
+  return buyers[buyer]
 end
 
-local function set_buyer(name, packed)
-  buyers[name] = packed
-  if not buyer_is_changed[name] then
-    buyer_is_changed[name] = true
-    changed_buyer_count = changed_buyer_count + 1
-    changed_buyers[changed_buyer_count] = name
+local function set_entry(buyer, entry)
+  buyers[buyer] = entry
+  local place = place_of[buyer]
+  if not place then
+    place = changed_count + 2
+    changed_count = place
+    place_of[buyer] = place
+    changed[place - 1] = buyer
   end
+  changed[place] = entry
 end
 
-local function buyer_entry(name)
-  if buyers[name] == nil then
-    buyers[name] = call('HGET', BUYERS, name)
+-- The names of this batch's new orders, with their lengths, in the order of their numbers.
+local new_names = {}
+local pages = {}
+
+-- The names of a page that was there before the batch.
+local function names_of(page)
+  if not pages[page] then
+    local packed, names, at = call('HGET', NAMES, page) or '', {}, 1
+    while at <= #packed do
+      local length = byte(packed, at)
+      names[#names + 1] = sub(packed, at + 1, at + length)
+      at = at + 1 + length
+    end
+    pages[page] = names
   end
-  return buyers[name]
+  return pages[page]
 end
 
--- The buyer's held and paid units change by `units`; the entry exists, because an order of the buyer does.
-local function add_owned(name, units)
-  local entry = buyer_entry(name)
-  set_buyer(name, pack('<I4', unpack_bytes('<I4', entry) + units) .. sub(entry, 5))
+-- Whose the order is; nil if there is no such order.
+local function buyer_of(number)
+  if number >= first_number then
+    local name = new_names[number - first_number + 1]
+    return name and sub(name, 2)
+  end
+  return names_of(math.floor(number / PAGE))[number % PAGE + 1]
 end
 
-local function quantity_of(order) return (unpack_bytes('<I4', order, 34)) end
-local function created_at(order) return (unpack_bytes('<i8', order, 10)) end
-local function buyer_of(order) return sub(order, 39) end
+-- Where the order's record begins in the entry of its buyer.
+local function record_at(entry, number)
+  local packed = pack('<I4', number)
+  local at = find(entry, packed, 5, true)
+  while (at - 5) % RECORD ~= 0 do
+    at = find(entry, packed, at + 1, true)
+  end
+  return at
+end
+
+local function state_of(entry, at) return byte(entry, at + 4) end
+local function created_at(entry, at) return (unpack_bytes('<i8', entry, at + 13)) end
+local function quantity_of(entry, at) return (unpack_bytes('<I4', entry, at + 37)) end
+-- An order as it is answered: its record, then its buyer.
+local function order_of(entry, at, buyer) return sub(entry, at, at + RECORD - 1) .. buyer end
+
+-- Gives the order at `at` another state; the buyer's held and paid units change by `units`. Answers the new entry.
+local function change(buyer, entry, at, state, paid_at, units)
+  local owned = unpack_bytes('<I4', entry) + units
+  local changed_entry = pack('<I4', owned) .. sub(entry, 5, at + 3) .. char(state) .. pack('<i8', paid_at) ..
+    sub(entry, at + 13)
+  set_entry(buyer, changed_entry)
+  return changed_entry
+end
 
 -- The counts at this moment, as codec.rs unpacks them.
 local function counts()

@@ -1,20 +1,30 @@
 -- state: a sale and some of its orders at one moment. It changes nothing.
 --
--- KEYS  1 the sale (hash)   2 its orders (hash)
--- ARGV  1 the number of the first order   2 how many orders at most   3… the fields of the sale to answer
--- Reply {values of the fields, {packed order, …}}; the orders are in the order of their numbers.
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)
+-- ARGV  1 the number of the first order, a multiple of PAGE   2 how many orders at most, too   3… the fields of the sale
+--       to answer
+-- Reply {values of the fields, {order, …}}; the orders are in the order of their numbers, each its record and its buyer.
 
-local CHUNK = 3500
+local PAGE, RECORD = 64, 41
 local sale = redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
 local first, orders = tonumber(ARGV[1]), {}
 local stop = math.min(first + tonumber(ARGV[2]), tonumber(redis.call('HGET', KEYS[1], 'orders') or 0))
-for from = first, stop - 1, CHUNK do
-  local numbers = {}
-  for number = from, math.min(from + CHUNK, stop) - 1 do
-    numbers[#numbers + 1] = number
+
+for page = first / PAGE, math.ceil(stop / PAGE) - 1 do
+  local packed, names, at = redis.call('HGET', KEYS[3], page) or '', {}, 1
+  while at <= #packed do
+    local length = string.byte(packed, at)
+    names[#names + 1] = string.sub(packed, at + 1, at + length)
+    at = at + 1 + length
   end
-  for _, order in ipairs(redis.call('HMGET', KEYS[2], unpack(numbers))) do
-    orders[#orders + 1] = order
+  local entries = #names > 0 and redis.call('HMGET', KEYS[2], unpack(names)) or {}
+  for i = 1, #names do
+    local number, entry = struct.pack('<I4', page * PAGE + i - 1), entries[i]
+    local at = string.find(entry, number, 5, true)
+    while (at - 5) % RECORD ~= 0 do
+      at = string.find(entry, number, at + 1, true)
+    end
+    orders[#orders + 1] = string.sub(entry, at, at + RECORD - 1) .. names[i]
   end
 end
 return {sale, orders}

@@ -1,8 +1,7 @@
 -- Runs the commands, writes what came of them in few calls, and answers. The letters of the commands stand with their
 -- functions; what is decided is a letter and its parts, as codec.rs unpacks them.
 
-load_claims()
-load_asked()
+load_buyers(ARGV, BUYER_AT + 1, BUYER_AT + claim_count)
 
 local reply = {1, now, '', '', position_before}
 local claims_seen, orders_seen, next_argument = 0, 0, ASKER_AT + asked_count
@@ -58,22 +57,27 @@ if total ~= available + held + paid or available < 0 or held < 0 or paid < 0 the
   return redis.error_reply('INVARIANT units are not conserved')
 end
 
--- Writes `changed` (the names or numbers of what changed) with the values of `packed` into the hash `key`.
-local function write(key, changed, count, packed)
-  for from = 1, count, CHUNK do
-    local pairs_of_chunk, length = {}, 0
-    for i = from, math.min(from + CHUNK - 1, count) do
-      pairs_of_chunk[length + 1] = changed[i]
-      pairs_of_chunk[length + 2] = packed[changed[i]]
-      length = length + 2
+-- Writes the names of the new orders: the page that was begun before is written anew.
+local function write_names()
+  local begun = first_number % PAGE
+  local number = first_number
+  while number < order_count do
+    local page = math.floor(number / PAGE)
+    local stop = math.min((page + 1) * PAGE, order_count)
+    local names = table.concat(new_names, '', number - first_number + 1, stop - first_number)
+    if number == first_number and begun > 0 then
+      names = call('HGET', NAMES, page) .. names
     end
-    call('HSET', key, unpack(pairs_of_chunk, 1, length))
+    call('HSET', NAMES, page, names)
+    number = stop
   end
 end
 
 if position > position_before then
-  write(ORDERS, changed_orders, changed_order_count, orders)
-  write(BUYERS, changed_buyers, changed_buyer_count, buyers)
+  write_names()
+  for from = 1, changed_count, 2 * CHUNK do
+    call('HSET', BUYERS, unpack(changed, from, math.min(from + 2 * CHUNK - 1, changed_count)))
+  end
   call('HSET', SALE, 'terms', terms, 'total', total, 'available', available, 'held', held, 'paid', paid,
     'paused', paused and 1 or 0, 'closed', closed and 1 or 0, 'position', position, 'epoch', epoch,
     'orders', order_count, 'first_hold', first_hold, 'due', due or '', 'clock', now, 'home', home)
