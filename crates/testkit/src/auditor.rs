@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Answer, Merchant, Penstock};
+use crate::{Answer, Merchant, Penstock, Run};
 
 const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -121,12 +121,22 @@ impl Auditor {
 
     /// Waits for settlement, then compares what clients saw with what the API and `penstock audit` say.
     pub fn verify(&self, penstock: &Penstock) -> AuditVerdict {
+        let data = penstock.data().display().to_string();
+        let audit = || penstock.run(&["audit", "--json", "--data", &data]);
+        self.verify_with(&mut Merchant::of(penstock), audit)
+    }
+
+    /// The same for a shop of any form: `merchant` speaks with it, `audit` runs `penstock audit --json` on it.
+    pub fn verify_with(
+        &self,
+        merchant: &mut Merchant,
+        audit: impl Fn() -> anyhow::Result<Run>,
+    ) -> AuditVerdict {
         let mut verdict = AuditVerdict { findings: self.findings.clone(), ..AuditVerdict::default() };
-        let report = settled_report(penstock, &mut verdict.findings);
-        let mut merchant = Merchant::of(penstock);
+        let report = settled_report(audit, &mut verdict.findings);
         let sales: BTreeSet<&str> = self.claims.keys().map(|(sale, _)| sale.as_str()).collect();
         for sale in sales {
-            self.verify_sale(sale, &mut merchant, &mut verdict);
+            self.verify_sale(sale, merchant, &mut verdict);
         }
         if report["ok"] != Value::Bool(true) {
             verdict.findings.push(format!("penstock audit: {report:#}"));
@@ -239,11 +249,10 @@ fn quiet_view(sale: &str, merchant: &mut Merchant) -> (Value, Vec<Value>) {
 }
 
 /// The report of `penstock audit --json` once nothing is pending.
-fn settled_report(penstock: &Penstock, findings: &mut Vec<String>) -> Value {
+fn settled_report(audit: impl Fn() -> anyhow::Result<Run>, findings: &mut Vec<String>) -> Value {
     let deadline = Instant::now() + SETTLEMENT_TIMEOUT;
     loop {
-        let data = penstock.data().display().to_string();
-        let run = match penstock.run(&["audit", "--json", "--data", &data]) {
+        let run = match audit() {
             Ok(run) => run,
             Err(error) => {
                 findings.push(format!("penstock audit can't be run: {error}"));

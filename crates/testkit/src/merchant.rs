@@ -28,7 +28,12 @@ pub struct Merchant {
 
 impl Merchant {
     pub fn of(penstock: &Penstock) -> Self {
-        Self { client: penstock.admin() }
+        Self::with(penstock.admin())
+    }
+
+    /// Any shop that `client` reaches with the admin role.
+    pub fn with(client: Client) -> Self {
+        Self { client }
     }
 
     /// Creates an item and a sale of it, publishes it, and gives the sale's id.
