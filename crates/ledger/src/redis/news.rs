@@ -5,10 +5,12 @@
 
 use std::{
     fmt,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use hashbrown::{HashMap, HashSet};
 use penstock_domain::{Event, KeyDigest, SaleId, SaleTerms};
 use tokio::{
@@ -30,7 +32,7 @@ use super::{
     recovery::accepted_keys,
     sales::Sales,
 };
-use crate::{Listener, SaleNews, Unavailable};
+use crate::{Listener, SaleNews, Unavailable, batcher::or_abort};
 
 /// How often a node looks for itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -95,9 +97,9 @@ impl News {
                 look: Notify::new(),
             }),
         };
-        tokio::spawn(tell(news.inner.link.clone(), news.inner.keys.clone(), told));
-        tokio::spawn(listen(news.clone()));
-        tokio::spawn(poll(news.clone()));
+        spawn_or_abort(tell(news.inner.link.clone(), news.inner.keys.clone(), told));
+        spawn_or_abort(listen(news.clone()));
+        spawn_or_abort(poll(news.clone()));
         Ok(news)
     }
 
@@ -282,6 +284,15 @@ impl News {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A listener that panics ends the process here too, as it does on the writer's way.
+fn spawn_or_abort(work: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(async move {
+        if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+            or_abort("the news between nodes", || std::panic::resume_unwind(Box::new("it panicked")));
+        }
+    });
 }
 
 /// Tells the others. What gathers while a message is on its way goes together, one message for each sale.

@@ -77,15 +77,15 @@ impl Poller {
         let mut count = redis::cmd("SCARD");
         count.arg(&key);
         let count: usize = self.link.call(&key, count).await?;
-        if count == self.listed.len() && self.looks % LISTING_INTERVAL_LOOKS != 0 {
-            self.looks = self.looks.wrapping_add(1);
+        let is_time = self.looks.is_multiple_of(LISTING_INTERVAL_LOOKS);
+        self.looks = self.looks.wrapping_add(1);
+        if count == self.listed.len() && !is_time {
             return Ok(());
         }
         let mut members = redis::cmd("SMEMBERS");
         members.arg(&key);
         let names: Vec<String> = self.link.call(&key, members).await?;
         self.listed = names.iter().filter_map(|name| name.parse().ok()).collect();
-        self.looks = self.looks.wrapping_add(1);
         Ok(())
     }
 

@@ -1,0 +1,114 @@
+//! A master dies while several nodes sell: whoever has an order keeps it, nobody gets one that is not there, and the
+//! sale goes on without help.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod nodes;
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures_util::future::join_all;
+use nodes::{Node, Sql};
+use penstock_domain::{ClaimRefusal, Order, SaleId};
+use penstock_ledger::redis::{RedisMode, RedisOptions};
+use penstock_local::{RedisCluster, RedisSentinel};
+
+const UNITS: u32 = 300;
+const BUYERS: usize = 600;
+const AT_ONCE: usize = 20;
+
+fn texts(addresses: Vec<SocketAddr>) -> Vec<String> {
+    addresses.iter().map(SocketAddr::to_string).collect()
+}
+
+fn options(mode: RedisMode) -> RedisOptions {
+    RedisOptions { mode, wait_replicas: 1, wait_milliseconds: 300, ..RedisOptions::default() }
+}
+
+/// Everybody asks until there is an answer, `AT_ONCE` at a time, at any of the nodes. After a third of them
+/// `disaster` happens.
+async fn rush(nodes: &[Node], sale: SaleId, disaster: impl FnOnce()) -> Vec<Result<Order, ClaimRefusal>> {
+    let (next, half_way) = (AtomicUsize::new(0), tokio::sync::Notify::new());
+    let buyers = (0..AT_ONCE).map(|_| async {
+        let mut answers = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number == BUYERS / 3 {
+                half_way.notify_one();
+            }
+            if number >= BUYERS {
+                return answers;
+            }
+            let node = &nodes[number % nodes.len()];
+            answers.push(node.insist(sale, &format!("buyer{number}")).await);
+        }
+    });
+    let disaster = async {
+        half_way.notified().await;
+        disaster();
+    };
+    let (answers, ()) = tokio::join!(join_all(buyers), disaster);
+    answers.into_iter().flatten().collect()
+}
+
+async fn check(nodes: &[Node], sql: &Sql, sale: SaleId, answers: &[Result<Order, ClaimRefusal>]) {
+    let orders: Vec<&Order> = answers.iter().flatten().collect();
+    assert_eq!(orders.len(), UNITS as usize);
+    assert!(
+        answers.iter().all(|answer| !matches!(answer, Err(refusal) if *refusal != ClaimRefusal::SoldOut))
+    );
+    let numbers: BTreeSet<u32> = orders.iter().map(|order| order.id.number).collect();
+    assert_eq!(numbers.len(), UNITS as usize, "an order has two owners");
+    for node in nodes {
+        let status = node.status(sale).await;
+        assert_eq!((status.total, status.available, status.held), (UNITS, 0, UNITS));
+        let is_heard = |heard: &nodes::Heard| heard.status(sale).is_some_and(|heard| heard.available == 0);
+        node.heard.until("the end of the sale", is_heard).await;
+    }
+    for order in orders {
+        let found = nodes[0].ledger.find_order(order.id, None).await.unwrap();
+        assert_eq!(found.as_ref(), Some(order), "an order was lost");
+    }
+    sql.settle(&nodes[0].ledger, sale).await.unwrap();
+    assert_eq!((sql.status(sale).held, sql.status(sale).available), (UNITS, 0));
+}
+
+#[tokio::test]
+async fn with_sentinels() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sentinels = RedisSentinel::start(folder.path(), 2).unwrap();
+    let (addresses, master) = (texts(sentinels.addresses()), sentinels.master_name().into());
+    let options = options(RedisMode::Sentinel { addresses, master });
+    let sql = Arc::new(Sql::default());
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(Node::with(options.clone(), sql.clone()).await);
+    }
+    let sale = SaleId::from_random(1);
+    nodes[0].publish(sale, UNITS).await;
+    let former = sentinels.master().unwrap();
+    let answers = rush(&nodes, sale, || sentinels.server(former).unwrap().kill().unwrap()).await;
+    check(&nodes, &sql, sale, &answers).await;
+    assert_ne!(sentinels.master(), Some(former));
+}
+
+#[tokio::test]
+async fn in_a_cluster_with_a_spare_replica() {
+    let folder = tempfile::tempdir().unwrap();
+    // Three masters, and two replicas for each: one is left to confirm when the other becomes master.
+    let mut cluster = RedisCluster::start(folder.path(), 3, 6).unwrap();
+    let options = options(RedisMode::Cluster { addresses: texts(cluster.addresses()) });
+    let sql = Arc::new(Sql::default());
+    let nodes = [Node::with(options.clone(), sql.clone()).await, Node::with(options, sql.clone()).await];
+    let sale = SaleId::from_random(2);
+    nodes[0].publish(sale, UNITS).await;
+    let former = cluster.master_of(&format!("{{{sale}}}:sale")).unwrap();
+    let answers = rush(&nodes, sale, || cluster.node(former).unwrap().kill().unwrap()).await;
+    check(&nodes, &sql, sale, &answers).await;
+}
