@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_gate::WaitingRoom;
 use tokio::{
@@ -126,11 +127,13 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
                 unsaved.push((shelf.id, Arc::clone(&gate.door)));
             }
         });
-        for (sale, door) in unsaved {
+        // All at once: where rooms are kept elsewhere, a stop must not wait for each of them in turn.
+        join_all(unsaved.iter().map(|(sale, door)| async {
             if let Some(saving) = door.save(stopping) {
-                complaints.note(sale, "saved", saving.await);
+                complaints.note(*sale, "saved", saving.await);
             }
-        }
+        }))
+        .await;
         if stopping {
             return;
         }
