@@ -1,9 +1,16 @@
 //! The way to Redis, on real servers: what is run once, what is noticed in time, and what comes back by itself.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use penstock_ledger::redis::{Heard, Link, LinkError, RedisOptions, Script};
+use penstock_domain::Timestamp;
+use penstock_ledger::{
+    Clock,
+    redis::{Heard, Link, LinkError, RedisOptions, Script, SharedClock},
+};
 use penstock_local::{RedisServer, RedisSettings};
 use redis::{Value, cmd, pipe};
 
@@ -168,6 +175,28 @@ async fn a_password_is_needed_where_there_is_one() {
     let known = RedisOptions { password: Some("horse".into()), ..options(&server) };
     assert!(!format!("{known:?}").contains("horse"));
     Link::connect(known).await.unwrap();
+}
+
+#[tokio::test]
+async fn nodes_with_wrong_clocks_agree_on_the_time_of_redis() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(&folder, RedisSettings::default());
+    let link = Link::connect(options(&server)).await.unwrap();
+    let off_by = |milliseconds: i64| -> Clock {
+        let started = Instant::now();
+        Arc::new(move || {
+            Timestamp::from_millis(milliseconds).plus_millis(started.elapsed().as_millis() as i64)
+        })
+    };
+    let early = SharedClock::start(&link, off_by(1_000)).await.unwrap();
+    let late = SharedClock::start(&link, off_by(4_000_000_000_000)).await.unwrap();
+    let told = server.cli(&["TIME"]).unwrap();
+    let seconds: i64 = told.lines().next().unwrap().parse().unwrap();
+    for clock in [early.clock(), late.clock()] {
+        let now = clock().as_millis();
+        // A slow machine may take its time to compare; a clock that was not corrected is off by years.
+        assert!((seconds * 1_000 - 1_000..seconds * 1_000 + 60_000).contains(&now), "{now} at {seconds}");
+    }
 }
 
 #[tokio::test]

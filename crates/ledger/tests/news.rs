@@ -93,6 +93,17 @@ async fn a_status_is_never_told_before_the_keys_it_rests_on() {
 }
 
 #[tokio::test]
+async fn a_lost_list_of_all_sales_is_written_again() {
+    let (server, _folder) = server();
+    let here = node(&server).await;
+    let sale = SaleId::from_random(4);
+    here.publish(sale, 10).await;
+    server.cli(&["DEL", "penstock:sales"]).unwrap();
+    until("the list", || server.cli(&["SISMEMBER", "penstock:sales", &sale.to_string()]).unwrap() == "1")
+        .await;
+}
+
+#[tokio::test]
 async fn nodes_hear_of_each_other_again_after_redis_was_restarted() {
     let (mut server, _folder) = server();
     let (here, there) = (node(&server).await, node(&server).await);

@@ -7,7 +7,7 @@ use redis::{Value, from_redis_value};
 
 use super::{
     link::{Link, answered},
-    options::LinkError,
+    options::{LinkError, RedisMode},
 };
 
 const OLDEST_VERSION: u32 = 7;
@@ -55,6 +55,7 @@ impl Link {
         for ((setting, safe, risk), answer) in NEEDED.iter().zip(answers) {
             findings.extend(check_setting(master, setting, safe, risk, answer));
         }
+        self.warn_of_full_coverage(master).await;
         let replicas = replicas_in(&replication);
         let wanted = self.options().wait_replicas as usize;
         if replicas.len() < wanted {
@@ -66,6 +67,23 @@ impl Link {
             );
         }
         Ok(replicas)
+    }
+
+    /// Loses nothing, but lets one dead master stop the sales of all.
+    async fn warn_of_full_coverage(&self, master: &str) {
+        let setting = "cluster-require-full-coverage";
+        let mut question = redis::pipe();
+        question.cmd("CONFIG").arg("GET").arg(setting);
+        if !matches!(self.options().mode, RedisMode::Cluster { .. }) {
+            return;
+        }
+        let Ok(answers) = self.send_to(master, &question).await else { return };
+        let answer = answers.into_iter().next().unwrap_or(Value::Nil);
+        if let Ok(values) = answered::<HashMap<String, String>>(master, Some(answer))
+            && values.get(setting).is_some_and(|value| value == "yes")
+        {
+            tracing::warn!(server = master, "{setting} is yes: while one master is dead, no sale goes on");
+        }
     }
 
     /// A replica that has no file of its own comes back empty, and may be made master then.

@@ -68,7 +68,26 @@ impl Poller {
                 Err(error) => tracing::debug!(%error, "some sales can't be looked at"),
             }
         }
+        self.list_again(&found).await?;
         Ok(found)
+    }
+
+    /// The list may have been lost with its server while the sales were not: then nobody new would find them.
+    async fn list_again(&self, found: &[Found]) -> Result<(), LinkError> {
+        let unlisted = found.iter().filter_map(|found| match found {
+            Found::Homed(terms, counts) if !counts.forgotten => Some(terms.sale),
+            _ => None,
+        });
+        let unlisted = unlisted.filter(|sale| !self.listed.contains(sale));
+        let names: Vec<String> = unlisted.map(|sale| sale.to_string()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let key = self.keys.sales();
+        let mut add = redis::cmd("SADD");
+        add.arg(&key).arg(&names);
+        self.link.call::<u64>(&key, add).await?;
+        Ok(())
     }
 
     /// Reads the list of all sales if it has changed.
