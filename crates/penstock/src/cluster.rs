@@ -41,7 +41,7 @@ struct Base {
 impl Base {
     async fn open(config: &Config) -> anyhow::Result<Self> {
         let link = connect(config).await?;
-        let records = database::open(config).await?;
+        let records = database::open_for_node(config).await?;
         let settled = Arc::new(SettledInRecords::new(records.clone()));
         let clock =
             SharedClock::start(&link, clock::system()).await.context("Redis does not tell the time")?;

@@ -1,11 +1,13 @@
 //! Where the database of record is, and its opening. What is in it, the records know.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail};
-use penstock_records::{Records, sqlite_url};
+use penstock_records::{Records, RecordsError, sqlite_url};
 
 use crate::config::{Config, Engine};
+
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 fn file(config: &Config) -> PathBuf {
     config.data.join("records.db")
@@ -14,6 +16,41 @@ fn file(config: &Config) -> PathBuf {
 /// Opens the records for writing, creating them if there are none.
 pub(crate) async fn open(config: &Config) -> anyhow::Result<Records> {
     connect(config, "").await
+}
+
+/// Opens the records of a cluster, also while their server can't be reached: a node sells without them.
+pub(crate) async fn open_for_node(config: &Config) -> anyhow::Result<Records> {
+    match (config.records.url.get(), open(config).await) {
+        (Some(url), Err(error)) if is_unavailable(&error) => {
+            let error = format!("{error:#}");
+            tracing::error!(
+                error,
+                "starting without the database of record; it is tried again until it is there"
+            );
+            tokio::spawn(open_when_back(url.to_owned()));
+            Ok(Records::open_later(url, config.records.max_connections)?)
+        }
+        (_, opened) => opened,
+    }
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(RecordsError::Unavailable(_)))
+}
+
+/// Brings the schema up to date as soon as the server is back; it might be older than this program.
+async fn open_when_back(url: String) {
+    loop {
+        tokio::time::sleep(RETRY_INTERVAL).await;
+        match Records::open(&url, 1).await {
+            Ok(records) => {
+                tracing::info!("the database of record is there");
+                return records.close().await;
+            }
+            Err(RecordsError::Unavailable(_)) => {}
+            Err(error) => return tracing::error!(%error, "the database of record can't be used"),
+        }
+    }
 }
 
 /// Opens the records, which have to exist already.

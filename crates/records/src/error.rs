@@ -38,6 +38,15 @@ impl From<sqlx::Error> for RecordsError {
     }
 }
 
+/// A server that does not let us in, or has no such database, will not by itself.
+pub(crate) fn of_connecting(error: sqlx::Error) -> RecordsError {
+    let state = error.as_database_error().and_then(|refused| refused.code()).unwrap_or_default();
+    match MYSQL_CLOSED_DOORS.iter().any(|class| state.starts_with(class)) {
+        true => RecordsError::Unsuitable(error.to_string()),
+        false => error.into(),
+    }
+}
+
 impl From<MigrateError> for RecordsError {
     fn from(error: MigrateError) -> Self {
         match error {
@@ -54,6 +63,9 @@ impl From<MigrateError> for RecordsError {
 const SQLITE_CONSTRAINT: i32 = 19;
 /// MySQL: a value that does not fit its column, a constraint, and what a trigger refuses.
 const MYSQL_REFUSALS: [&str; 3] = ["22", "23", "45"];
+
+/// MySQL: a wrong password, and a database that is not there or may not be used.
+const MYSQL_CLOSED_DOORS: [&str; 2] = ["28", "42"];
 
 /// Everything else, such as a deadlock or too long a wait for a lock, may go well the next time.
 fn is_constraint(error: &dyn DatabaseError) -> bool {

@@ -19,7 +19,7 @@ mod settlement;
 use std::{path::Path, str::FromStr, time::Duration};
 
 pub use accounts::{Account, CreateAccountError, NewAccount};
-pub use audit::{Audit, AuditReport, Difference, UnitCounts};
+pub use audit::{Audit, AuditReport, Difference, Forgetting, StreamAudit, UnitCounts};
 pub use catalogue::{Item, SaleRow};
 pub use codes::{CodeCheck, PutCodeError, TRIES_PER_CODE};
 pub use dead_letters::{DeadLetter, RetryError};
@@ -34,6 +34,7 @@ use sqlx::{
     Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Transaction,
     any::{AnyConnectOptions, AnyPoolOptions},
 };
+use tokio::time::timeout;
 
 /// How long a call waits for a connection or for another process's write before the records count as
 /// unavailable.
@@ -59,29 +60,35 @@ impl Records {
     /// Opens the database that `url` names (`sqlite:…`, `mysql:…`) and brings its schema up to date. A SQLite file is
     /// created; a MySQL or MariaDB database has to exist. Readers and writers have up to `max_connections` each.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
-        sqlx::any::install_default_drivers();
-        let Some(dialect) = Dialect::of_url(url) else {
-            return Err(RecordsError::Unsuitable("its URL begins with neither sqlite: nor mysql:".into()));
-        };
-        let max_connections = max_connections.max(1);
-        let (url, max_writers) = match dialect {
-            Dialect::Sqlite if url.contains("mode=") => (url.to_owned(), 1),
-            Dialect::Sqlite => (format!("{url}{}mode=rwc", if url.contains('?') { '&' } else { '?' }), 1),
-            Dialect::MySql => (url.to_owned(), max_connections),
-        };
-        if dialect == Dialect::MySql {
+        let place = Place::of(url, max_connections)?;
+        if place.dialect == Dialect::MySql {
             // A connection by itself says why it can't be had; a pool says that it waited.
-            let mut connection = AnyConnection::connect(&url).await?;
+            let connected = timeout(PATIENCE, AnyConnection::connect(&place.url)).await;
+            let connected = connected.map_err(|_| RecordsError::Unavailable("it does not answer".into()))?;
+            let mut connection = connected.map_err(error::of_connecting)?;
             prepare_connection(&mut connection, Role::Writer).await?;
             mysql::migrate(&mut connection).await?;
             connection.close().await?;
         }
-        let writers = pool(&url, dialect, Role::Writer, max_writers).await?;
-        if dialect == Dialect::Sqlite {
+        let (options, url) = place.pool(Role::Writer)?;
+        let writers = options.connect_with(url).await?;
+        if place.dialect == Dialect::Sqlite {
             sqlx::migrate!("./migrations").run(&writers).await?;
         }
-        let readers = pool(&url, dialect, Role::Reader, max_connections).await?;
-        Ok(Self { readers, writers, dialect })
+        let (options, url) = place.pool(Role::Reader)?;
+        let readers = options.connect_with(url).await?;
+        Ok(Self { readers, writers, dialect: place.dialect })
+    }
+
+    /// The same for a database that can't be reached yet: calls are `Unavailable` until it can. Somebody has to `open`
+    /// it once it is there, because nobody else looks after its schema.
+    pub fn open_later(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
+        let place = Place::of(url, max_connections)?;
+        let lazily = |role| {
+            let (options, url) = place.pool(role)?;
+            Ok::<_, RecordsError>(options.connect_lazy_with(url))
+        };
+        Ok(Self { readers: lazily(Role::Reader)?, writers: lazily(Role::Writer)?, dialect: place.dialect })
     }
 
     /// Whether the database answers.
@@ -117,22 +124,42 @@ pub fn sqlite_url(file: &Path) -> String {
     url
 }
 
-async fn pool(
-    url: &str,
+/// Where a database is, and how many may talk to it.
+struct Place {
+    url: String,
     dialect: Dialect,
-    role: Role,
-    max_connections: u32,
-) -> Result<AnyPool, RecordsError> {
-    // Statements of a thousand rows would drown the log.
-    let url = AnyConnectOptions::from_str(url)?.disable_statement_logging();
-    let mut options = AnyPoolOptions::new()
-        .max_connections(max_connections)
-        .acquire_timeout(PATIENCE)
-        .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)));
-    if dialect == Dialect::Sqlite {
-        options = options.after_release(|connection, _| Box::pin(is_usable(connection)));
+    max_readers: u32,
+    max_writers: u32,
+}
+
+impl Place {
+    fn of(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
+        sqlx::any::install_default_drivers();
+        let Some(dialect) = Dialect::of_url(url) else {
+            return Err(RecordsError::Unsuitable("its URL begins with neither sqlite: nor mysql:".into()));
+        };
+        let max_readers = max_connections.max(1);
+        let (url, max_writers) = match dialect {
+            Dialect::Sqlite if url.contains("mode=") => (url.to_owned(), 1),
+            Dialect::Sqlite => (format!("{url}{}mode=rwc", if url.contains('?') { '&' } else { '?' }), 1),
+            Dialect::MySql => (url.to_owned(), max_readers),
+        };
+        Ok(Self { url, dialect, max_readers, max_writers })
     }
-    Ok(options.connect_with(url).await?)
+
+    fn pool(&self, role: Role) -> Result<(AnyPoolOptions, AnyConnectOptions), RecordsError> {
+        // Statements of a thousand rows would drown the log.
+        let url = AnyConnectOptions::from_str(&self.url)?.disable_statement_logging();
+        let max_connections = if role == Role::Writer { self.max_writers } else { self.max_readers };
+        let mut options = AnyPoolOptions::new()
+            .max_connections(max_connections)
+            .acquire_timeout(PATIENCE)
+            .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)));
+        if self.dialect == Dialect::Sqlite {
+            options = options.after_release(|connection, _| Box::pin(is_usable(connection)));
+        }
+        Ok((options, url))
+    }
 }
 
 /// A full disk makes SQLite roll a transaction back by itself, and then the driver's own rollback fails: the driver

@@ -45,6 +45,15 @@ async fn a_database_that_takes_different_names_for_equal_is_refused() {
 }
 
 #[tokio::test]
+async fn a_database_that_is_not_there_is_not_waited_for() {
+    let database = Database::new();
+    let refused = Records::open(&format!("{}_not_there", database.url()), 2).await;
+    assert!(matches!(refused, Err(RecordsError::Unsuitable(_))), "{refused:?}");
+    let gone = Records::open("mysql://shop:secret@127.0.0.1:9/penstock", 2).await;
+    assert!(matches!(gone, Err(RecordsError::Unavailable(_))), "{gone:?}");
+}
+
+#[tokio::test]
 async fn a_column_that_takes_different_names_for_equal_is_refused() {
     let database = Database::new();
     open(&database).await.close().await;

@@ -20,3 +20,17 @@ async fn a_missing_folder_is_said_to_be_unavailable() {
     let refused = Records::open("sqlite:///does/not/exist/records.db", 2).await;
     assert!(matches!(refused, Err(RecordsError::Unavailable(_))), "{refused:?}");
 }
+
+#[tokio::test]
+async fn records_that_are_opened_later_work_once_the_database_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("not yet");
+    let url = sqlite_url(&place.join("records.db"));
+    let records = Records::open_later(&url, 2).unwrap();
+    let early = records.create_item(&item(1, moment(0))).await;
+    assert!(matches!(early, Err(RecordsError::Unavailable(_))), "{early:?}");
+    std::fs::create_dir(&place).unwrap();
+    Records::open(&url, 2).await.unwrap().close().await;
+    records.create_item(&item(1, moment(0))).await.unwrap();
+    assert_eq!(records.item(item(1, moment(0)).id).await.unwrap(), Some(item(1, moment(0))));
+}
