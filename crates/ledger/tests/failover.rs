@@ -16,8 +16,11 @@ use std::{
 use futures_util::future::join_all;
 use nodes::{Node, Sql};
 use penstock_domain::{ClaimRefusal, Order, SaleId};
-use penstock_ledger::redis::{RedisMode, RedisOptions};
-use penstock_local::{RedisCluster, RedisSentinel};
+use penstock_ledger::{
+    LedgerError,
+    redis::{RedisMode, RedisOptions},
+};
+use penstock_local::{Cut, CutProxy, RedisCluster, RedisSentinel, RedisServer, RedisSettings};
 
 const UNITS: u32 = 300;
 const BUYERS: usize = 600;
@@ -33,7 +36,11 @@ fn options(mode: RedisMode) -> RedisOptions {
 
 /// Everybody asks until there is an answer, `AT_ONCE` at a time, at any of the nodes. After a third of them
 /// `disaster` happens.
-async fn rush(nodes: &[Node], sale: SaleId, disaster: impl FnOnce()) -> Vec<Result<Order, ClaimRefusal>> {
+async fn rush(
+    nodes: &[Node],
+    sale: SaleId,
+    disaster: impl FnOnce() + Send + 'static,
+) -> Vec<Result<Order, ClaimRefusal>> {
     let (next, half_way) = (AtomicUsize::new(0), tokio::sync::Notify::new());
     let buyers = (0..AT_ONCE).map(|_| async {
         let mut answers = Vec::new();
@@ -51,7 +58,7 @@ async fn rush(nodes: &[Node], sale: SaleId, disaster: impl FnOnce()) -> Vec<Resu
     });
     let disaster = async {
         half_way.notified().await;
-        disaster();
+        tokio::task::spawn_blocking(disaster).await.unwrap();
     };
     let (answers, ()) = tokio::join!(join_all(buyers), disaster);
     answers.into_iter().flatten().collect()
@@ -79,8 +86,8 @@ async fn check(nodes: &[Node], sql: &Sql, sale: SaleId, answers: &[Result<Order,
     assert_eq!((sql.status(sale).held, sql.status(sale).available), (UNITS, 0));
 }
 
-#[tokio::test]
-async fn with_sentinels() {
+/// Three nodes sell with sentinels and two replicas while `disaster` happens to the master.
+async fn sell_with_sentinels(disaster: impl FnOnce(&mut RedisSentinel, usize) + Send + 'static) {
     let folder = tempfile::tempdir().unwrap();
     let mut sentinels = RedisSentinel::start(folder.path(), 2).unwrap();
     let (addresses, master) = (texts(sentinels.addresses()), sentinels.master_name().into());
@@ -93,13 +100,60 @@ async fn with_sentinels() {
     let sale = SaleId::from_random(1);
     nodes[0].publish(sale, UNITS).await;
     let former = sentinels.master().unwrap();
-    let answers = rush(&nodes, sale, || sentinels.server(former).unwrap().kill().unwrap()).await;
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let answers = rush(&nodes, sale, move || {
+        disaster(&mut sentinels, former);
+        sender.send(sentinels).unwrap();
+    });
+    let answers = answers.await;
+    let sentinels = receiver.recv().unwrap();
     check(&nodes, &sql, sale, &answers).await;
     assert_ne!(sentinels.master(), Some(former));
 }
 
 #[tokio::test]
-async fn in_a_cluster_with_a_spare_replica() {
+async fn the_sentinels_replace_a_master_that_died() {
+    sell_with_sentinels(|sentinels, master| sentinels.server(master).unwrap().kill().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_master_that_slept_and_wakes_after_it_was_replaced_sells_nothing() {
+    sell_with_sentinels(|sentinels, master| {
+        sentinels.server(master).unwrap().pause().unwrap();
+        sentinels.wait_for_failover(master).unwrap();
+        sentinels.server(master).unwrap().resume().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_cut_off_refuses_and_the_others_sell_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+    let address = server.address();
+    let mut way = tokio::task::spawn_blocking(move || CutProxy::start(address).unwrap()).await.unwrap();
+    let sql = Arc::new(Sql::default());
+    let others = Node::on(&server, sql.clone()).await;
+    let cut_off = Node::with(RedisOptions::single(way.address().to_string()), sql).await;
+    let sale = SaleId::from_random(3);
+    others.publish(sale, UNITS).await;
+    for (number, kind) in [Cut::Reset, Cut::Silence].into_iter().enumerate() {
+        let name = |who: &str| format!("{who}{number}");
+        cut_off.insist(sale, &name("ann")).await.unwrap();
+        way.cut(kind).unwrap();
+        for who in ["bob", "cid"] {
+            let refused = cut_off.claim(sale, &name(who)).await.unwrap_err();
+            assert!(matches!(refused, LedgerError::Unavailable(_)), "{refused:?}");
+        }
+        others.claim(sale, &name("dan")).await.unwrap();
+        way.mend().unwrap();
+        cut_off.insist(sale, &name("bob")).await.unwrap();
+        cut_off.heard.until("what the others sold", |heard| heard.has(sale, &name("dan"))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_replaces_a_master_that_died() {
     let folder = tempfile::tempdir().unwrap();
     // Three masters, and two replicas for each: one is left to confirm when the other becomes master.
     let mut cluster = RedisCluster::start(folder.path(), 3, 6).unwrap();
@@ -109,6 +163,12 @@ async fn in_a_cluster_with_a_spare_replica() {
     let sale = SaleId::from_random(2);
     nodes[0].publish(sale, UNITS).await;
     let former = cluster.master_of(&format!("{{{sale}}}:sale")).unwrap();
-    let answers = rush(&nodes, sale, || cluster.node(former).unwrap().kill().unwrap()).await;
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let answers = rush(&nodes, sale, move || {
+        cluster.node(former).unwrap().kill().unwrap();
+        sender.send(cluster).unwrap();
+    });
+    let answers = answers.await;
+    let _cluster = receiver.recv().unwrap();
     check(&nodes, &sql, sale, &answers).await;
 }
