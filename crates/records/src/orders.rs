@@ -106,13 +106,12 @@ fn read_order_row(row: &AnyRow) -> Result<OrderRow, RecordsError> {
 
 /// Reads a row of `orders` with its idempotency key.
 pub(crate) fn read_order(row: &AnyRow) -> Result<(Order, KeyDigest), RecordsError> {
-    let state = text(row, "state")?;
     let sale = SaleId::from_i64(integer(row, "sale_id")?);
     let order = Order {
         id: OrderId { sale, number: small(row, "order_number")? },
         buyer: BuyerId::from_stored(&text(row, "buyer")?),
         quantity: small(row, "quantity")?,
-        state: state.parse().map_err(|_| RecordsError::damaged(format!("an order's state is {state:?}")))?,
+        state: read_state(row)?,
         created_at: moment(row, "created_at")?,
         pay_before: moment(row, "pay_before")?,
         paid_at: optional_moment(row, "paid_at")?,
@@ -120,4 +119,9 @@ pub(crate) fn read_order(row: &AnyRow) -> Result<(Order, KeyDigest), RecordsErro
     };
     let words = [integer(row, "key_high")? as u64, integer(row, "key_low")? as u64];
     Ok((order, KeyDigest::from_words(words)))
+}
+
+pub(crate) fn read_state(row: &AnyRow) -> Result<OrderState, RecordsError> {
+    let state = text(row, "state")?;
+    state.parse().map_err(|_| RecordsError::damaged(format!("an order's state is {state:?}")))
 }

@@ -2,20 +2,25 @@
 //! that every statement is prepared once and used again.
 
 use penstock_domain::{BuyerId, Decision, Event, OrderId, SaleId};
-use sqlx::{Any, AnyConnection, AssertSqlSafe, any::AnyArguments, query::Query};
+use sqlx::{
+    Any, AnyConnection, AssertSqlSafe,
+    any::{AnyArguments, AnyRow},
+    query::Query,
+};
 
 use super::{
-    plan::{self, Known, KnownSale, order_of},
+    plan::{self, Known, KnownSale, Origin, PlannedOrder, order_of},
     stock::{Counts, Stock},
 };
 use crate::{
     RecordsError,
-    columns::{flag, integer, money, optional_integer, small, text},
-    orders::read_order,
+    columns::{flag, integer, money, optional_integer, optional_moment, small, text},
+    orders::read_state,
 };
 
-/// How long a list in `IN (…)` may be; far below the bind limits of SQLite (32,766) and MySQL (65,535).
-const LIST_LENGTHS: [usize; 6] = [1, 4, 16, 64, 256, 1024];
+/// How long a list in `IN (…)` may be; far below the bind limits of SQLite (32,766) and MySQL (65,535). Together with
+/// the other statements of settlement they fit into a connection's cache of a hundred.
+const LIST_LENGTHS: [usize; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024];
 const MAX_LISTED: usize = LIST_LENGTHS[LIST_LENGTHS.len() - 1];
 
 /// Whether decisions that rest on a dead letter become dead letters themselves, or are tried all the same.
@@ -58,6 +63,7 @@ pub(super) async fn load(
     }
     if letters == Letters::Join {
         let orders = sorted(order_of);
+        sales.retain(|sale| known.may_have_letters(*sale));
         for sale in sales {
             let begin = orders.partition_point(|order| order.sale < sale);
             let end = orders.partition_point(|order| order.sale <= sale);
@@ -87,7 +93,8 @@ async fn load_sales(
 ) -> Result<(), RecordsError> {
     let query = AssertSqlSafe(format!(
         "SELECT s.id, s.price_minor, s.currency, s.hold_seconds, k.limit_per_buyer AS stock_limit, k.total, \
-         k.remaining, k.held, k.paid, k.paused, k.closed \
+         k.remaining, k.held, k.paid, k.paused, k.closed, \
+         EXISTS (SELECT 1 FROM dead_letters d WHERE d.resolved_at IS NULL AND d.sale_id = s.id) AS has_letters \
          FROM sales s LEFT JOIN sale_stock k ON k.sale_id = s.id WHERE s.id IN ({})",
         marks(sales.len())
     ));
@@ -97,6 +104,9 @@ async fn load_sales(
         let terms = money(&row, "price_minor", "currency")
             .and_then(|price| Ok(KnownSale { price, hold_seconds: small(&row, "hold_seconds")? }));
         known.add_sale(sale, terms.map_err(|error| error.to_string()));
+        if !flag(&row, "has_letters")? {
+            known.add_clean(sale);
+        }
         if optional_integer(&row, "stock_limit")?.is_some() {
             let counts = Counts {
                 total: integer(&row, "total")?,
@@ -112,8 +122,7 @@ async fn load_sales(
     Ok(())
 }
 
-/// Finds the unresolved dead letters of `orders`, which belong to one sale. Nearly always the sale has none at
-/// all, which costs one look at the index.
+/// Finds the unresolved dead letters of `orders`, which belong to one sale.
 async fn load_letters(
     connection: &mut AnyConnection,
     orders: &[OrderId],
@@ -149,21 +158,35 @@ async fn load_orders(
     known: &mut Known,
 ) -> Result<(), RecordsError> {
     let Some(first) = orders.first() else { return Ok(()) };
+    // Every column costs: here are only those that a change needs.
     let query = AssertSqlSafe(format!(
-        "SELECT * FROM orders WHERE sale_id = ? AND order_number IN ({})",
+        "SELECT order_number, buyer, quantity, state, paid_at, refund_due, unit_price_minor, currency \
+         FROM orders WHERE sale_id = ? AND order_number IN ({})",
         marks(orders.len())
     ));
     let query = bind_list(sqlx::query(query).bind(first.sale.as_i64()), orders, bind_number);
     for row in query.fetch_all(&mut *connection).await? {
         let id = OrderId { sale: first.sale, number: small(&row, "order_number")? };
-        let stored =
-            read_order(&row).and_then(|order| Ok((order, money(&row, "unit_price_minor", "currency")?)));
-        match stored {
-            Ok(((order, key), unit_price)) => known.add_order(order, key, unit_price),
+        match read_changing(&row, id) {
+            Ok(order) => known.add_order(order),
             Err(error) => known.add_damaged_order(id, error.to_string()),
         }
     }
     Ok(())
+}
+
+fn read_changing(row: &AnyRow, id: OrderId) -> Result<PlannedOrder, RecordsError> {
+    let state = read_state(row)?;
+    Ok(PlannedOrder {
+        id,
+        buyer: BuyerId::from_stored(&text(row, "buyer")?),
+        quantity: small(row, "quantity")?,
+        unit_price: money(row, "unit_price_minor", "currency")?,
+        state,
+        paid_at: optional_moment(row, "paid_at")?,
+        refund_due: flag(row, "refund_due")?,
+        origin: Origin::Records { state, changed: false },
+    })
 }
 
 /// The held and paid units of buyers in one sale.

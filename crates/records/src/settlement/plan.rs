@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use penstock_domain::{
-    BuyerId, Decision, Event, KeyDigest, Money, Order, OrderId, OrderState, ReleaseReason, SaleId, SaleTerms,
+    BuyerId, Decision, Event, KeyDigest, Money, OrderId, OrderState, ReleaseReason, SaleId, SaleTerms,
     Timestamp,
 };
 use serde::Serialize;
@@ -17,14 +17,34 @@ pub(super) struct KnownSale {
     pub(super) hold_seconds: u32,
 }
 
+/// What is written of an order.
 #[derive(Debug)]
 pub(super) struct PlannedOrder {
-    pub(super) order: Order,
-    pub(super) key: KeyDigest,
+    pub(super) id: OrderId,
+    pub(super) buyer: BuyerId,
+    pub(super) quantity: u32,
     pub(super) unit_price: Money,
-    /// The state in the records; None: the order is new to them.
-    pub(super) stored: Option<OrderState>,
-    pub(super) changed: bool,
+    pub(super) state: OrderState,
+    pub(super) paid_at: Option<Timestamp>,
+    pub(super) refund_due: bool,
+    pub(super) origin: Origin,
+}
+
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// It is new to the records.
+    Batch { created_at: Timestamp, pay_before: Timestamp, key: KeyDigest },
+    /// It is in the records, in this state.
+    Records { state: OrderState, changed: bool },
+}
+
+/// An order that is new to the records, with what never changes.
+#[derive(Debug)]
+pub(super) struct NewOrder<'a> {
+    pub(super) order: &'a PlannedOrder,
+    pub(super) created_at: Timestamp,
+    pub(super) pay_before: Timestamp,
+    pub(super) key: KeyDigest,
 }
 
 /// What the records hold of the sales and orders that a batch is about.
@@ -35,6 +55,7 @@ pub(super) struct Known {
     stocks: HashMap<SaleId, Stock>,
     orders: HashMap<OrderId, PlannedOrder>,
     damaged_orders: HashMap<OrderId, String>,
+    clean: HashSet<SaleId>,
     /// Unresolved dead letters: the numbers of their orders, and None as soon as the sale has any.
     letters: HashMap<SaleId, HashSet<Option<u32>>>,
 }
@@ -56,16 +77,24 @@ impl Known {
     }
 
     pub(super) fn buyer(&self, order: OrderId) -> Option<&BuyerId> {
-        self.orders.get(&order).map(|planned| &planned.order.buyer)
+        self.orders.get(&order).map(|order| &order.buyer)
     }
 
     pub(super) fn add_damaged_order(&mut self, order: OrderId, reason: String) {
         self.damaged_orders.insert(order, reason);
     }
 
-    pub(super) fn add_order(&mut self, order: Order, key: KeyDigest, unit_price: Money) {
-        let stored = Some(order.state);
-        self.orders.insert(order.id, PlannedOrder { order, key, unit_price, stored, changed: false });
+    pub(super) fn add_order(&mut self, order: PlannedOrder) {
+        self.orders.insert(order.id, order);
+    }
+
+    /// The sale has no unresolved dead letters.
+    pub(super) fn add_clean(&mut self, sale: SaleId) {
+        self.clean.insert(sale);
+    }
+
+    pub(super) fn may_have_letters(&self, sale: SaleId) -> bool {
+        !self.clean.contains(&sale)
     }
 
     pub(super) fn add_letter(&mut self, sale: SaleId, number: Option<u32>) {
@@ -120,12 +149,24 @@ impl<'a> Plan<'a> {
         }
     }
 
-    pub(super) fn new_orders(&self) -> impl Iterator<Item = &PlannedOrder> {
-        self.new_orders.iter().filter_map(|order| self.known.orders.get(order))
+    pub(super) fn new_orders(&self) -> impl Iterator<Item = NewOrder<'_>> {
+        self.new_orders.iter().filter_map(|id| {
+            let order = self.known.orders.get(id)?;
+            match order.origin {
+                Origin::Batch { created_at, pay_before, key } => {
+                    Some(NewOrder { order, created_at, pay_before, key })
+                }
+                Origin::Records { .. } => None,
+            }
+        })
     }
 
-    pub(super) fn changed_orders(&self) -> impl Iterator<Item = &PlannedOrder> {
-        self.known.orders.values().filter(|order| order.stored.is_some() && order.changed)
+    /// Orders of the records that the batch changes, and the state they were in.
+    pub(super) fn changed_orders(&self) -> impl Iterator<Item = (&PlannedOrder, OrderState)> {
+        self.known.orders.values().filter_map(|order| match order.origin {
+            Origin::Records { state, changed: true } => Some((order, state)),
+            _ => None,
+        })
     }
 
     /// The stock rows to be written.
@@ -257,25 +298,25 @@ impl<'a> Plan<'a> {
         let Some(Ok(sale)) = self.known.sales.get(&id.sale) else {
             return Err(format!("the records have no sale {}", id.sale).into());
         };
-        let order = Order {
+        let pay_before = at.plus_seconds(sale.hold_seconds);
+        let order = PlannedOrder {
             id,
             buyer: buyer.clone(),
             quantity,
+            unit_price: sale.price,
             state: OrderState::Held,
-            created_at: at,
-            pay_before: at.plus_seconds(sale.hold_seconds),
             paid_at: None,
             refund_due: false,
+            origin: Origin::Batch { created_at: at, pay_before, key },
         };
-        let planned = PlannedOrder { order, key, unit_price: sale.price, stored: None, changed: false };
-        self.known.orders.insert(id, planned);
+        self.known.add_order(order);
         self.new_orders.push(id);
         Ok(())
     }
 
     /// Whether the order is in the state `from`, and of that size.
     fn check(&self, id: OrderId, quantity: Option<u32>, from: OrderState, verb: &str) -> Result<(), Refusal> {
-        let Some(PlannedOrder { order, .. }) = self.known.orders.get(&id) else {
+        let Some(order) = self.known.orders.get(&id) else {
             if let Some(damage) = self.known.damaged_orders.get(&id) {
                 return Err(format!("order {id} was to be {verb}, but {damage}").into());
             }
@@ -292,10 +333,11 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn change(&mut self, id: OrderId, change: impl FnOnce(&mut Order)) {
-        if let Some(planned) = self.known.orders.get_mut(&id) {
-            change(&mut planned.order);
-            planned.changed = true;
+    fn change(&mut self, id: OrderId, change: impl FnOnce(&mut PlannedOrder)) {
+        let Some(order) = self.known.orders.get_mut(&id) else { return };
+        change(order);
+        if let Origin::Records { changed, .. } = &mut order.origin {
+            *changed = true;
         }
     }
 
@@ -311,7 +353,7 @@ impl<'a> Plan<'a> {
         let Known { orders, stocks, .. } = &mut self.known;
         let buyer = match &decision.event {
             Event::Held { buyer, .. } => Some(buyer),
-            _ => order.and_then(|order| orders.get(&order)).map(|planned| &planned.order.buyer),
+            _ => order.and_then(|order| orders.get(&order)).map(|order| &order.buyer),
         };
         let Some(stock) = stocks.get_mut(&sale) else {
             return Err(format!("sale {sale} has no stock in the records").into());
@@ -333,14 +375,14 @@ impl<'a> Plan<'a> {
     }
 
     fn tell_order(&mut self, decision: &Decision, kind: &'static str, id: OrderId) -> Result<(), Refusal> {
-        let Some(PlannedOrder { order, unit_price, .. }) = self.known.orders.get(&id) else { return Ok(()) };
+        let Some(order) = self.known.orders.get(&id) else { return Ok(()) };
         let payload = serde_json::to_string(&OrderPayload {
             order: id.to_string(),
             sale: id.sale.to_string(),
             buyer: order.buyer.as_str(),
             quantity: order.quantity,
-            unit_price: unit_price.amount(),
-            currency: unit_price.currency.as_str(),
+            unit_price: order.unit_price.amount(),
+            currency: order.unit_price.currency.as_str(),
             state: order.state.as_str(),
             refund_due: order.refund_due,
             at_millis: decision.at.as_millis(),

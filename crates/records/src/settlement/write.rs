@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use penstock_domain::{OrderState, SaleId, SaleTerms, Timestamp};
+use penstock_domain::{SaleId, SaleTerms, Timestamp};
 use sqlx::{Any, AnyConnection, AssertSqlSafe, any::AnyArguments, query::Query};
 
 use super::{
-    plan::{OutboxRow, Plan, PlannedOrder, StockRow},
+    plan::{NewOrder, OutboxRow, Plan, StockRow},
     stock::{Counts, Stock},
 };
 use crate::RecordsError;
@@ -38,11 +38,10 @@ pub(super) async fn write(
             None => update_stock(connection, sale, stock).await?,
         }
     }
-    let orders: Vec<&PlannedOrder> = plan.new_orders().collect();
+    let orders: Vec<NewOrder<'_>> = plan.new_orders().collect();
     let insert_orders = "INSERT INTO orders (sale_id, order_number, buyer, quantity, unit_price_minor, currency, \
                          state, created_at, pay_before, paid_at, refund_due, key_high, key_low) VALUES ";
-    insert(connection, insert_orders, ORDER_COLUMNS, &orders, |insert, order| bind_order(insert, order))
-        .await?;
+    insert(connection, insert_orders, ORDER_COLUMNS, &orders, bind_order).await?;
     update_orders(connection, plan).await?;
     let insert_log =
         "INSERT INTO stock_log (stream, position, sale_id, order_number, kind, units, moved_at) VALUES ";
@@ -140,19 +139,19 @@ async fn insert<'r, R>(
     Ok(())
 }
 
-fn bind_order<'q>(insert: Insert<'q>, planned: &PlannedOrder) -> Insert<'q> {
-    let PlannedOrder { order, key, unit_price, .. } = planned;
+fn bind_order<'q>(insert: Insert<'q>, order: &NewOrder) -> Insert<'q> {
+    let NewOrder { order, created_at, pay_before, key } = order;
     let [key_high, key_low] = key.words();
     insert
         .bind(order.id.sale.as_i64())
         .bind(i64::from(order.id.number))
         .bind(order.buyer.as_str().to_owned())
         .bind(i64::from(order.quantity))
-        .bind(unit_price.minor)
-        .bind(unit_price.currency.as_str().to_owned())
+        .bind(order.unit_price.minor)
+        .bind(order.unit_price.currency.as_str().to_owned())
         .bind(order.state.as_str())
-        .bind(order.created_at.as_millis())
-        .bind(order.pay_before.as_millis())
+        .bind(created_at.as_millis())
+        .bind(pay_before.as_millis())
         .bind(order.paid_at.map(Timestamp::as_millis))
         .bind(i32::from(order.refund_due))
         .bind(key_high as i64)
@@ -192,10 +191,10 @@ type Changed = (u32, Option<Timestamp>);
 
 async fn update_orders(connection: &mut AnyConnection, plan: &Plan<'_>) -> Result<(), RecordsError> {
     let mut changes: HashMap<Change, Vec<Changed>> = HashMap::new();
-    for PlannedOrder { order, stored, .. } in plan.changed_orders() {
+    for (order, stored) in plan.changed_orders() {
         let change = Change {
             sale: order.id.sale,
-            from: stored.map_or("", OrderState::as_str),
+            from: stored.as_str(),
             to: order.state.as_str(),
             refund_due: order.refund_due,
         };
