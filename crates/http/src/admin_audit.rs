@@ -6,23 +6,38 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use penstock_ledger::{Unavailable, decisions_between, embedded};
-use penstock_records::AuditReport;
+use penstock_ledger::Unavailable;
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
     app::{Admin, App},
+    audit::{self, AuditError},
     problem::{Code, Problem},
 };
 
 /// Decisions that an audit holds in memory at most; when settlement is further behind, it has to catch up first.
 const MAX_PENDING: u64 = 2_000_000;
-const ATTEMPTS: u32 = 5;
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
         tracing::warn!(reason = unavailable.reason, "the ledger can't be read");
         Self::with_detail(Code::Unavailable, "The ledger can't be read at the moment.")
+    }
+}
+
+impl From<AuditError> for Problem {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::TooFarBehind { .. } => {
+                Self::with_detail(Code::Busy, "Settlement is too far behind to audit.")
+            }
+            AuditError::Moving(reason) => {
+                tracing::info!(reason, "an audit found no consistent view");
+                Self::with_detail(Code::Busy, "Settlement moves too fast to audit. Try again in a moment.")
+            }
+            AuditError::Ledger(unavailable) => unavailable.into(),
+            AuditError::Records(error) => error.into(),
+        }
     }
 }
 
@@ -36,38 +51,10 @@ pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<
     // It may compute for seconds, and on this thread everybody else would wait for it.
     let runtime = Handle::current();
     let report = spawn_blocking(move || {
-        let report = runtime.block_on(attempts(&app));
+        let report = runtime.block_on(audit::audit(&**app.ledger.feed(), &app.records, MAX_PENDING));
         drop(turn);
         report
     });
     let report = report.await.map_err(|_| Problem::from(Code::Internal))??;
     Ok(axum::Json(report).into_response())
-}
-
-async fn attempts(app: &App) -> Result<AuditReport, Problem> {
-    for _ in 0..ATTEMPTS {
-        if let Some(report) = attempt(app).await? {
-            return Ok(report);
-        }
-    }
-    Err(Problem::with_detail(Code::Busy, "Settlement moves too fast to audit. Try again in a moment."))
-}
-
-/// None if the feed forgot decisions that were settled while we read.
-async fn attempt(app: &App) -> Result<Option<AuditReport>, Problem> {
-    // The order matters: the records stand still at their cursor once the audit has begun, and the ledger's
-    // state is taken later, so that the decisions between the two are exactly those that are pending.
-    let audit = app.records.begin_audit(embedded::STREAM).await?;
-    let ledger = app.ledger.feed().state(embedded::STREAM).await?;
-    let cursor = audit.cursor();
-    if ledger.position.saturating_sub(cursor.position) > MAX_PENDING {
-        return Err(Problem::with_detail(Code::Busy, "Settlement is too far behind to audit."));
-    }
-    match decisions_between(&**app.ledger.feed(), embedded::STREAM, cursor, ledger.position).await {
-        Ok(pending) => Ok(Some(audit.compare(&ledger, &pending).await?)),
-        Err(error) => {
-            tracing::debug!(reason = %error, "the audit looks again");
-            Ok(None)
-        }
-    }
 }

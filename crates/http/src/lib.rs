@@ -10,6 +10,7 @@ mod admin_orders;
 mod admin_sales;
 mod app;
 mod arriving;
+mod audit;
 mod catalogue;
 mod challenges;
 mod connection;
@@ -51,6 +52,7 @@ mod tickets;
 mod wire;
 
 pub use accounts::{InvalidAccount, new_account, parse_phone};
+pub use audit::{AuditError, audit};
 pub use gate::{
     Applicant, Door, DoorOptions, DoorRefusal, Doors, GateOptions, PassFigures, Rate, RoomStore,
     RoomsInMemory,

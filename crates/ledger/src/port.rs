@@ -111,6 +111,11 @@ pub trait Feed: Send + Sync + 'static {
 
     /// Everything that the decisions of `stream` have led to, at some durable position of it, for an audit.
     fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>>;
+
+    /// Whether the ledger forgets sales that are closed and settled for good; then only the records know them.
+    fn forgets_closed_sales(&self) -> bool {
+        false
+    }
 }
 
 /// The only way a ledger learns the time.

@@ -11,9 +11,9 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use penstock_domain::{BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleTerms, Timestamp};
+use penstock_domain::{BookSnapshot, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleTerms, Timestamp};
 use penstock_ledger::{
-    Feed, Health, Ledger, LedgerError, Listener, Piece, SaleNews,
+    Feed, Health, Ledger, LedgerError, Listener, Piece, SaleNews, Unavailable,
     embedded::{self, EmbeddedOptions, OpenError, STREAM},
 };
 use rusqlite::Connection;
@@ -49,6 +49,10 @@ async fn claim(ledger: &Ledger, number: u32) -> Result<Order, LedgerError<ClaimR
     let buyer = BuyerId::of_subject(&format!("buyer-{number}")).unwrap();
     let key = KeyDigest::of(format!("key-{number}").as_bytes()).unwrap();
     ledger.claim(Claim { sale: sale(), buyer, quantity: 1, key }).await
+}
+
+async fn read_state(folder: &Path) -> Result<BookSnapshot, Unavailable> {
+    embedded::read(folder).unwrap().state(STREAM).await
 }
 
 fn at(position: u64) -> Cursor {
@@ -236,12 +240,12 @@ async fn a_damaged_snapshot_is_noticed() {
         let mut garbled = whole.clone();
         garbled[offset] ^= 0x40;
         fs::write(&path, garbled).unwrap();
-        assert!(embedded::read_state(folder.path()).is_err(), "garbled at {offset}");
+        assert!(read_state(folder.path()).await.is_err(), "garbled at {offset}");
         fs::write(&path, &whole[..offset]).unwrap();
-        assert!(embedded::read_state(folder.path()).is_err(), "cut at {offset}");
+        assert!(read_state(folder.path()).await.is_err(), "cut at {offset}");
     }
     fs::write(&path, whole).unwrap();
-    assert_eq!(embedded::read_state(folder.path()).unwrap().0.sales[0].orders.len(), 20);
+    assert_eq!(read_state(folder.path()).await.unwrap().sales[0].orders.len(), 20);
 }
 
 /// Makes every write to the journal fail, the way a disk would.
@@ -324,7 +328,7 @@ async fn a_newer_version_is_refused() {
     drop(connection);
     let refused = try_open(EmbeddedOptions::new(folder.path())).expect_err("version 99 is newer");
     assert!(matches!(refused, OpenError::NewerVersion { found: 99, .. }), "{refused}");
-    let refused = embedded::read_state(folder.path()).map(drop).expect_err("version 99 is newer");
+    let refused = embedded::read(folder.path()).map(drop).expect_err("version 99 is newer");
     assert!(matches!(refused, OpenError::NewerVersion { found: 99, .. }), "{refused}");
 }
 
@@ -341,7 +345,7 @@ async fn a_folder_in_use_is_refused() {
 #[tokio::test]
 async fn what_is_no_journal_is_refused() {
     let folder = TempDir::new().unwrap();
-    assert!(matches!(embedded::read_state(folder.path()).map(drop), Err(OpenError::Unusable { .. })));
+    assert!(matches!(embedded::read(folder.path()).map(drop), Err(OpenError::Unusable { .. })));
     fs::write(
         folder.path().join("journal.db"),
         "a letter to a friend, about the weather and so on".repeat(99),
@@ -364,9 +368,8 @@ async fn the_state_can_be_read_while_the_ledger_sells() {
     };
     let reading = async {
         for _ in 0..20 {
-            let path = folder.path().to_path_buf();
-            let (state, feed) =
-                tokio::task::spawn_blocking(move || embedded::read_state(&path)).await.unwrap().unwrap();
+            let feed = embedded::read(folder.path()).unwrap();
+            let state = feed.state(STREAM).await.unwrap();
             assert_eq!(state.sales[0].orders.len() as u64 + 1, state.position);
             assert_eq!(end(&feed), at(state.position));
             assert_eq!(feed.read(STREAM, end(&feed), 10).await, Ok(Piece::nothing_after(end(&feed))));
@@ -374,5 +377,5 @@ async fn the_state_can_be_read_while_the_ledger_sells() {
     };
     tokio::join!(selling, reading);
     ledger.stop().await;
-    assert_eq!(embedded::read_state(folder.path()).unwrap().0.position, 401);
+    assert_eq!(read_state(folder.path()).await.unwrap().position, 401);
 }

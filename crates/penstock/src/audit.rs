@@ -1,17 +1,18 @@
 //! `penstock audit`: reads ledger and records, compares them, and says in words what came of it.
 //! It changes nothing and may run beside a server.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
-use penstock_ledger::{decisions_between, embedded};
-use penstock_records::{AuditReport, Records};
+use penstock_http::audit;
+use penstock_ledger::{Health, embedded};
+use penstock_records::AuditReport;
 
-use crate::{config::Config, database, folder, options, output};
-
-/// A running server may forget decisions between two of our looks; then we look again.
-const MAX_LOOKS: u32 = 50;
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+use crate::{
+    cluster,
+    config::{Config, Engine},
+    database, folder, options, output,
+};
 
 /// Prints the report. True: everything adds up.
 pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
@@ -25,36 +26,30 @@ pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
 }
 
 pub(crate) async fn report(config: &Config) -> anyhow::Result<AuditReport> {
+    match config.engine {
+        Engine::Embedded => of_folder(config).await,
+        Engine::Cluster => of_cluster(config).await,
+    }
+}
+
+async fn of_folder(config: &Config) -> anyhow::Result<AuditReport> {
     folder::require_readable(&config.data)?;
     let records = database::open_to_read(config).await?;
-    let report = look_until_consistent(config, &records).await;
+    let feed = embedded::read(&options::journal_folder(config)).context("the ledger can't be read")?;
+    let report = audit(&feed, &records, u64::MAX).await;
     records.close().await;
-    report
+    Ok(report?)
 }
 
-async fn look_until_consistent(config: &Config, records: &Records) -> anyhow::Result<AuditReport> {
-    let mut trouble = String::new();
-    for _ in 0..MAX_LOOKS {
-        match look(config, records).await? {
-            Ok(report) => return Ok(report),
-            Err(moved) => trouble = moved,
-        }
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-    }
-    bail!("no consistent view in {MAX_LOOKS} looks: {trouble}")
-}
-
-/// One look. The inner error says what moved meanwhile.
-async fn look(config: &Config, records: &Records) -> anyhow::Result<Result<AuditReport, String>> {
-    // The cursor is read first: the ledger's state can then only be at it or past it.
-    let audit = records.begin_audit(embedded::STREAM).await?;
-    let cursor = audit.cursor();
-    let (snapshot, feed) =
-        embedded::read_state(&options::journal_folder(config)).context("the ledger can't be read")?;
-    match decisions_between(&feed, embedded::STREAM, cursor, snapshot.position).await {
-        Ok(pending) => Ok(Ok(audit.compare(&snapshot, &pending).await?)),
-        Err(error) => Ok(Err(error.to_string())),
-    }
+async fn of_cluster(config: &Config) -> anyhow::Result<AuditReport> {
+    let (ledger, records) = cluster::open_ledger(config).await?;
+    let report = match ledger.recovered().await {
+        Health::Unavailable(reason) => bail!("the ledger can't be read: {reason}"),
+        _ => audit(ledger.feed().as_ref(), &records, u64::MAX).await,
+    };
+    ledger.stop().await;
+    records.close().await;
+    Ok(report?)
 }
 
 fn in_words(report: &AuditReport) -> String {

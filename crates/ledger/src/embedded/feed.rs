@@ -4,7 +4,7 @@ use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{
         AtomicBool,
-        Ordering::{Acquire, Relaxed},
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
@@ -20,11 +20,18 @@ pub(super) struct JournalFeed {
     shared: Arc<Shared>,
     /// Opened when it is needed; thrown away after an error.
     reader: Arc<Mutex<Option<JournalReader>>>,
+    /// No engine tells the head: it is that of the last state.
+    beside: bool,
 }
 
 impl JournalFeed {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, reader: Arc::new(Mutex::new(None)) }
+        Self { shared, reader: Arc::default(), beside: false }
+    }
+
+    /// Of a ledger that another process may be writing.
+    pub(super) fn beside(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), reader: Arc::default(), beside: true }
     }
 }
 
@@ -62,7 +69,14 @@ impl Feed for JournalFeed {
 
     fn state<'a>(&'a self, _stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
         let shared = self.shared.clone();
-        blocking(move || Ok(replay(&shared.folder, &AtomicBool::new(false))?.book.snapshot()))
+        let beside = self.beside;
+        blocking(move || {
+            let state = replay(&shared.folder, &AtomicBool::new(false))?.book.snapshot();
+            if beside {
+                shared.head.store(state.position, Release);
+            }
+            Ok(state)
+        })
     }
 }
 

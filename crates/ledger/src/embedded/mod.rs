@@ -19,13 +19,8 @@ mod snapshot;
 use std::{
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::Arc,
 };
-
-use penstock_domain::BookSnapshot;
 
 pub use error::OpenError;
 
@@ -35,7 +30,7 @@ use self::{
     engine::Embedded,
     error::JournalError,
     feed::JournalFeed,
-    journal::{Journal, LogRoom},
+    journal::{Journal, JournalReader, LogRoom},
     shared::Shared,
 };
 use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
@@ -92,13 +87,11 @@ pub fn open(
     batcher::start(engine, feed, batcher, clock, listener).map_err(unusable)
 }
 
-/// The whole ledger in `folder`, and its feed up to that state. It changes nothing and works while a server runs.
-pub fn read_state(folder: &Path) -> Result<(BookSnapshot, impl Feed + use<>), OpenError> {
-    let replayed = replay::replay(folder, &AtomicBool::new(false)).map_err(|error| refused(folder, error))?;
-    let state = replayed.book.snapshot();
-    let head = AtomicU64::new(state.position);
-    let shared = Shared { folder: folder.into(), head, ..Shared::default() };
-    Ok((state, JournalFeed::new(Arc::new(shared))))
+/// The feed of the ledger in `folder`, for whoever only reads. It changes nothing and works while a server runs; it ends
+/// where the last `state` that was asked for ended.
+pub fn read(folder: &Path) -> Result<impl Feed + use<>, OpenError> {
+    JournalReader::open(folder).map_err(|error| refused(folder, error))?;
+    Ok(JournalFeed::beside(Shared { folder: folder.into(), ..Shared::default() }))
 }
 
 fn lock(folder: &Path) -> Result<File, OpenError> {

@@ -2,13 +2,15 @@
 //! from settlement and shares none of their rules, so that it doesn't share their mistakes.
 
 mod ledger;
+mod only_one;
 mod report;
 mod sale;
 mod stock;
 mod story;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use only_one::Recorded;
 use penstock_domain::{BookSnapshot, Cursor, Decision, SaleId};
 pub use report::{AuditReport, Difference, UnitCounts};
 use sale::SaleAudit;
@@ -22,61 +24,126 @@ use crate::{
     leases::read_cursor,
 };
 
-/// An audit under way. It sees the records as they were when it began, whatever is settled meanwhile.
+/// An audit under way: the ledger's streams are compared one after the other, and at last what only the records know is
+/// named, as it was when the audit began.
 #[derive(Debug)]
 pub struct Audit {
+    records: Records,
+    forgetting: Forgetting,
+    recorded: Recorded,
+    report: AuditReport,
+    in_ledger: HashSet<SaleId>,
+    streams: HashSet<String>,
+}
+
+/// The records of one stream as they were at one moment.
+#[derive(Debug)]
+pub struct StreamAudit {
     transaction: Transaction<'static, Any>,
     stream: String,
     cursor: Cursor,
 }
 
 impl Records {
-    /// Begins an audit of `stream`. To audit a running ledger: begin, then take the ledger's state, then read
-    /// the decisions after `Audit::cursor` up to that state, then `compare`.
-    pub async fn begin_audit(&self, stream: &str) -> Result<Audit, RecordsError> {
+    /// Begins an audit. To audit a running ledger: begin, then list its streams. For each: `Audit::look`, then take the
+    /// stream's state, then read the decisions after `StreamAudit::cursor` up to that state, then `compare`. At last
+    /// `finish`.
+    pub async fn begin_audit(&self, forgetting: Forgetting) -> Result<Audit, RecordsError> {
         let mut transaction = self.readers.begin_with(self.dialect.begin_snapshot()).await?;
-        let cursor = read_cursor(&mut transaction, stream).await?;
-        Ok(Audit { transaction, stream: stream.to_owned(), cursor })
+        let recorded = Recorded::load(&mut transaction, forgetting).await?;
+        transaction.rollback().await?;
+        Ok(Audit {
+            records: self.clone(),
+            forgetting,
+            recorded,
+            report: AuditReport::default(),
+            in_ledger: HashSet::new(),
+            streams: HashSet::new(),
+        })
     }
 
-    /// Audits in one step, when nothing is settled in the meantime. `pending` are the decisions after the
-    /// settlement cursor up to the ledger's position; earlier ones are ignored.
+    /// Audits a ledger of one stream in one step, when nothing is settled in the meantime. `pending` are the decisions
+    /// after the settlement cursor up to the ledger's position; earlier ones are ignored.
     pub async fn audit(
         &self,
         stream: &str,
         ledger: &BookSnapshot,
         pending: &[Decision],
     ) -> Result<AuditReport, RecordsError> {
-        self.begin_audit(stream).await?.compare(ledger, pending).await
+        let mut audit = self.begin_audit(Forgetting::Never).await?;
+        let look = audit.look(stream).await?;
+        audit.compare(look, ledger, pending).await?;
+        Ok(audit.finish())
     }
 }
 
+/// Whether a ledger may forget a sale that is closed and settled for good; then the records alone vouch for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgetting {
+    Never,
+    Closed,
+}
+
 impl Audit {
+    /// The records of `stream` as they are now.
+    pub async fn look(&self, stream: &str) -> Result<StreamAudit, RecordsError> {
+        let records = &self.records;
+        let mut transaction = records.readers.begin_with(records.dialect.begin_snapshot()).await?;
+        let cursor = read_cursor(&mut transaction, stream).await?;
+        Ok(StreamAudit { transaction, stream: stream.to_owned(), cursor })
+    }
+
+    /// Compares what the records say of a stream, together with the pending decisions, with the ledger.
+    pub async fn compare(
+        &mut self,
+        look: StreamAudit,
+        ledger: &BookSnapshot,
+        pending: &[Decision],
+    ) -> Result<(), RecordsError> {
+        if ledger.sales.is_empty() && self.forgetting == Forgetting::Closed {
+            // Its sale was forgotten, or never published: that is judged at last.
+            return Ok(());
+        }
+        self.streams.insert(look.stream.clone());
+        self.in_ledger.extend(ledger.sales.iter().map(|sale| sale.status.terms.sale));
+        look.compare(ledger, pending, &mut self.report).await
+    }
+
+    /// Names what only one of the two knows, and gives the report.
+    pub fn finish(self) -> AuditReport {
+        let Self { recorded, forgetting, in_ledger, streams, mut report, .. } = self;
+        recorded.name(&in_ledger, &streams, forgetting, &mut report);
+        report.ok = report.differences.is_empty();
+        report
+    }
+}
+
+impl StreamAudit {
     /// How far the records are settled; the decisions after it are pending.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Compares what the records say, together with the pending decisions, with the ledger.
-    pub async fn compare(
+    async fn compare(
         mut self,
         ledger: &BookSnapshot,
         pending: &[Decision],
-    ) -> Result<AuditReport, RecordsError> {
-        let mut report = AuditReport { position: ledger.position, ..AuditReport::default() };
+        report: &mut AuditReport,
+    ) -> Result<(), RecordsError> {
+        report.position += ledger.position;
         let pending: Vec<&Decision> = pending
             .iter()
             .filter(|decision| {
                 decision.position > self.cursor.position && decision.position <= ledger.position
             })
             .collect();
-        self.check_span(ledger.position, &pending, &mut report);
-        let letters = self.name_letters(&mut report).await?;
+        self.check_span(ledger.position, &pending, report);
+        let letters = self.name_letters(report).await?;
         let put_aside = letters.iter().map(|letter| &letter.decision);
         let put_aside = put_aside.filter(|decision| decision.position <= ledger.position);
         // Letters are older than whatever is pending, and come in the order of the feed.
         let unsettled = Unsettled::new(put_aside.chain(pending.iter().copied()));
-        let mut logged = self.stock_log_sums(&mut report).await?;
+        let mut logged = self.stock_log_sums(report).await?;
         for sale in &ledger.sales {
             let id = sale.status.terms.sale;
             report.sales += 1;
@@ -84,18 +151,17 @@ impl Audit {
             report.units.add(ledger::counts(&sale.status));
             let logged = logged.remove(&id).unwrap_or_default();
             SaleAudit { ledger: sale, unsettled: &unsettled, logged }
-                .run(&mut self.transaction, &mut report)
+                .run(&mut self.transaction, report)
                 .await?;
         }
-        self.name_unknown_sales(ledger, logged, &mut report).await?;
+        only_one::name_moved(logged.keys().copied(), report);
         self.transaction.rollback().await?;
-        report.ok = report.differences.is_empty();
-        Ok(report)
+        Ok(())
     }
 
     /// Settled and pending decisions together have to be all that the ledger decided.
     fn check_span(&self, head: u64, pending: &[&Decision], report: &mut AuditReport) {
-        report.pending = pending.len() as u64;
+        report.pending += pending.len() as u64;
         let settled = self.cursor.position;
         if settled > head {
             let what =
@@ -153,55 +219,6 @@ impl Audit {
             }
         }
         Ok(sums)
-    }
-
-    /// Sales that only the records know, and sales that only the ledger knows.
-    async fn name_unknown_sales(
-        &mut self,
-        ledger: &BookSnapshot,
-        logged: HashMap<SaleId, UnitCounts>,
-        report: &mut AuditReport,
-    ) -> Result<(), RecordsError> {
-        let in_ledger: std::collections::HashSet<SaleId> =
-            ledger.sales.iter().map(|sale| sale.status.terms.sale).collect();
-        let mut in_records: HashMap<SaleId, bool> = HashMap::new();
-        for row in sqlx::query("SELECT id, published_at FROM sales").fetch_all(&mut *self.transaction).await?
-        {
-            let published = crate::columns::optional_integer(&row, "published_at")?.is_some();
-            in_records.insert(SaleId::from_i64(integer(&row, "id")?), published);
-        }
-        for sale in in_ledger.iter().filter(|sale| !in_records.contains_key(sale)) {
-            report.differ(
-                Some(*sale),
-                None,
-                format!("The ledger sells sale {sale}, which the records do not have."),
-            );
-        }
-        for (sale, _) in
-            in_records.iter().filter(|(sale, published)| **published && !in_ledger.contains(sale))
-        {
-            let what = format!("Sale {sale} is published in the records, but the ledger does not know it.");
-            report.differ(Some(*sale), None, what);
-        }
-        for sale in logged.keys() {
-            let what = format!("The stock log moves units of sale {sale}, which the ledger does not know.");
-            report.differ(Some(*sale), None, what);
-        }
-        let rows = sqlx::query("SELECT sale_id, COUNT(*) AS orders FROM orders GROUP BY sale_id")
-            .fetch_all(&mut *self.transaction)
-            .await?;
-        for row in &rows {
-            let sale = SaleId::from_i64(integer(row, "sale_id")?);
-            if !in_ledger.contains(&sale) {
-                let orders = integer(row, "orders")?.unsigned_abs();
-                report.extra += orders;
-                let what = format!(
-                    "The records have {orders} orders of sale {sale}, which the ledger does not know."
-                );
-                report.differ(Some(sale), None, what);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The audit finds and names whatever was tampered with.
 
 use penstock_domain::{KeyDigest, OrderState};
-use penstock_records::AuditReport;
+use penstock_records::{AuditReport, Forgetting};
 
 use super::shop::{STREAM, Shop, item, moment, sale_row};
 
@@ -218,13 +218,15 @@ async fn sales_that_only_one_side_knows_are_named() {
 #[tokio::test]
 async fn an_audit_sees_the_records_as_they_were_when_it_began() {
     let mut shop = sold().await;
-    let audit = shop.records.begin_audit(STREAM).await.unwrap();
+    let mut audit = shop.records.begin_audit(Forgetting::Never).await.unwrap();
+    let look = audit.look(STREAM).await.unwrap();
     let order = shop.claim("zoe", 1);
     shop.settle().await;
     shop.pay(order);
     shop.settle().await;
-    let pending = &shop.decisions[audit.cursor().position as usize..];
-    let report = audit.compare(&shop.book.snapshot(), pending).await.unwrap();
+    let pending = &shop.decisions[look.cursor().position as usize..];
+    audit.compare(look, &shop.book.snapshot(), pending).await.unwrap();
+    let report = audit.finish();
     assert!(report.ok, "{report:#?}");
     assert_eq!(report.pending, 2);
 }

@@ -150,9 +150,9 @@ impl Shop {
     }
 
     pub(crate) async fn audit(&self) -> AuditReport {
-        let audit = self.records.begin_audit(STREAM).await.unwrap();
-        let pending = &self.decisions[(audit.cursor().position as usize).min(self.decisions.len())..];
-        audit.compare(&self.book.snapshot(), pending).await.unwrap()
+        let settled = self.records.cursor(STREAM).await.unwrap().position as usize;
+        let pending = &self.decisions[settled.min(self.decisions.len())..];
+        self.records.audit(STREAM, &self.book.snapshot(), pending).await.unwrap()
     }
 
     /// Changes rows behind the back of the records.

@@ -1,8 +1,12 @@
-//! Settlement between a real embedded ledger and real SQLite records.
+//! Settlement between real ledgers and real records.
 
 #[cfg(test)]
 mod exactly_once;
 #[cfg(test)]
+mod market;
+#[cfg(test)]
 mod shop;
 #[cfg(test)]
 mod trouble;
+#[cfg(test)]
+mod workers;

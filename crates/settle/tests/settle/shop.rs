@@ -24,7 +24,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-struct Deaf;
+pub(crate) struct Deaf;
 
 impl Listener for Deaf {
     fn sales_changed(&self, _: &[SaleNews]) {}
@@ -46,6 +46,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn start(settlement: Settlement) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let stats = settlement.stats();
+        let task = tokio::spawn(async move { settlement.run(stopped).await });
+        Self { stats, stop, task }
+    }
+
     pub(crate) async fn stop(self) {
         self.stop.send(true).unwrap();
         tokio::time::timeout(DEADLINE, self.task).await.unwrap().unwrap();
@@ -140,11 +147,7 @@ impl Shop {
 
     pub(crate) fn settlement(&self, options: SettleOptions) -> Running {
         let clock = clock(&self.millis);
-        let settlement = Settlement::new(self.ledger.clone(), self.records.clone(), clock, options);
-        let (stop, stopped) = watch::channel(false);
-        let stats = settlement.stats();
-        let task = tokio::spawn(async move { settlement.run(stopped).await });
-        Running { stats, stop, task }
+        Running::start(Settlement::new(self.ledger.clone(), self.records.clone(), clock, options))
     }
 
     pub(crate) async fn claim(&self, buyer: &str, key: &str) -> Order {
@@ -176,10 +179,10 @@ impl Shop {
     }
 
     pub(crate) async fn audit(&self) -> AuditReport {
-        let audit = self.records.begin_audit(STREAM).await.unwrap();
         let state = self.ledger.feed().state(STREAM).await.unwrap();
-        let pending = self.ledger.feed().read(STREAM, audit.cursor(), usize::MAX).await.unwrap();
-        audit.compare(&state, &pending.decisions).await.unwrap()
+        let settled = self.records.cursor(STREAM).await.unwrap();
+        let pending = self.ledger.feed().read(STREAM, settled, usize::MAX).await.unwrap();
+        self.records.audit(STREAM, &state, &pending.decisions).await.unwrap()
     }
 
     /// A connection of somebody else to the records.

@@ -1,0 +1,187 @@
+//! What only the ledger knows, and what only the records know. A ledger may have forgotten sales that are closed and
+//! settled for good; then the records have to add up by themselves.
+
+use std::collections::{HashMap, HashSet};
+
+use penstock_domain::{OrderState, SaleId};
+use sqlx::AnyConnection;
+
+use super::{Forgetting, UnitCounts, report::AuditReport, story};
+use crate::{
+    RecordsError,
+    columns::{flag, integer, optional_integer, text},
+};
+
+/// What the records know of sales by themselves.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    sales: HashMap<SaleId, RecordedSale>,
+    /// Unresolved dead letters by stream.
+    letters: Vec<(String, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct RecordedSale {
+    /// It has a row of its own; its orders may have lost it.
+    exists: bool,
+    published: bool,
+    /// What the stock row says, if there is one, and whether the sale is closed.
+    stock: Option<(UnitCounts, bool)>,
+    /// Read only of sales that may be forgotten.
+    logged: UnitCounts,
+    orders: u64,
+    held: i64,
+    paid: i64,
+}
+
+impl Recorded {
+    pub(super) async fn load(
+        connection: &mut AnyConnection,
+        forgetting: Forgetting,
+    ) -> Result<Self, RecordsError> {
+        let mut sales = HashMap::new();
+        load_sales(connection, &mut sales).await?;
+        load_orders(connection, &mut sales).await?;
+        if forgetting == Forgetting::Closed {
+            load_movements(connection, &mut sales).await?;
+        }
+        let letters =
+            "SELECT stream, COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL GROUP BY stream";
+        let letters = sqlx::query(letters).fetch_all(&mut *connection).await?;
+        let letters =
+            letters.iter().map(|row| Ok((text(row, "stream")?, integer(row, "letters")?.unsigned_abs())));
+        Ok(Self { sales, letters: letters.collect::<Result<_, RecordsError>>()? })
+    }
+
+    pub(super) fn name(
+        &self,
+        in_ledger: &HashSet<SaleId>,
+        streams: &HashSet<String>,
+        forgetting: Forgetting,
+        report: &mut AuditReport,
+    ) {
+        for sale in in_ledger.iter().filter(|sale| !self.sales.get(sale).is_some_and(|sale| sale.exists)) {
+            let what = format!("The ledger sells sale {sale}, which the records do not have.");
+            report.differ(Some(*sale), None, what);
+        }
+        let mut only_here: Vec<_> = self.sales.iter().filter(|(sale, _)| !in_ledger.contains(sale)).collect();
+        only_here.sort_by_key(|(sale, _)| **sale);
+        for (sale, recorded) in only_here {
+            match recorded.stock {
+                Some((counts, true)) if forgetting == Forgetting::Closed && counts.held == 0 => {
+                    vouch(*sale, recorded, counts, report);
+                }
+                _ => name_unknown(*sale, recorded, report),
+            }
+        }
+        // Letters of streams that were not compared are unresolved all the same.
+        for (stream, letters) in self.letters.iter().filter(|(stream, _)| !streams.contains(stream)) {
+            report.dead_letters += letters;
+            let what =
+                format!("{letters} decisions of {stream}, which the ledger does not have, are dead letters.");
+            report.differ(None, None, what);
+        }
+    }
+}
+
+/// Movements of sales that the ledger of their stream does not know.
+pub(super) fn name_moved(sales: impl Iterator<Item = SaleId>, report: &mut AuditReport) {
+    for sale in sales {
+        let what = format!("The stock log moves units of sale {sale}, which the ledger does not know.");
+        report.differ(Some(sale), None, what);
+    }
+}
+
+fn name_unknown(sale: SaleId, recorded: &RecordedSale, report: &mut AuditReport) {
+    if recorded.published {
+        let what = format!("Sale {sale} is published in the records, but the ledger does not know it.");
+        report.differ(Some(sale), None, what);
+    }
+    if recorded.orders > 0 {
+        let orders = recorded.orders;
+        report.extra += orders;
+        let what =
+            format!("The records have {orders} orders of sale {sale}, which the ledger does not know.");
+        report.differ(Some(sale), None, what);
+    }
+}
+
+/// The ledger has forgotten the sale: stock row, stock log and orders have to agree without it.
+fn vouch(sale: SaleId, recorded: &RecordedSale, counts: UnitCounts, report: &mut AuditReport) {
+    report.sales += 1;
+    report.orders += recorded.orders;
+    report.units.add(counts);
+    if !counts.is_conserved() {
+        let what = format!("The stock row of sale {sale}, which is over, does not add up: {counts}.");
+        report.differ(Some(sale), None, what);
+    }
+    if recorded.logged != counts {
+        let logged = recorded.logged;
+        let what = format!(
+            "The stock log of sale {sale}, which is over, adds up to {logged}; its row says {counts}."
+        );
+        report.differ(Some(sale), None, what);
+    }
+    if (recorded.held, recorded.paid) != (counts.held, counts.paid) {
+        let what = format!(
+            "The orders of sale {sale}, which is over, add up to {} held and {} paid units; its row says {counts}.",
+            recorded.held, recorded.paid
+        );
+        report.differ(Some(sale), None, what);
+    }
+    let over = recorded.held + recorded.paid - counts.total;
+    report.oversold += over.max(0).unsigned_abs();
+}
+
+async fn load_sales(
+    connection: &mut AnyConnection,
+    sales: &mut HashMap<SaleId, RecordedSale>,
+) -> Result<(), RecordsError> {
+    let query = "SELECT s.id AS sale_id, s.published_at, k.total, k.remaining, k.held, k.paid, k.closed \
+                 FROM sales s LEFT JOIN sale_stock k ON k.sale_id = s.id";
+    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
+        let recorded = sales.entry(SaleId::from_i64(integer(&row, "sale_id")?)).or_default();
+        recorded.exists = true;
+        recorded.published = optional_integer(&row, "published_at")?.is_some();
+        if let Some(total) = optional_integer(&row, "total")? {
+            let (available, held) = (integer(&row, "remaining")?, integer(&row, "held")?);
+            let counts = UnitCounts { total, available, held, paid: integer(&row, "paid")? };
+            recorded.stock = Some((counts, flag(&row, "closed")?));
+        }
+    }
+    Ok(())
+}
+
+async fn load_orders(
+    connection: &mut AnyConnection,
+    sales: &mut HashMap<SaleId, RecordedSale>,
+) -> Result<(), RecordsError> {
+    let query = "SELECT sale_id, state, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
+                 GROUP BY sale_id, state";
+    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
+        let recorded = sales.entry(SaleId::from_i64(integer(&row, "sale_id")?)).or_default();
+        recorded.orders += integer(&row, "orders")?.unsigned_abs();
+        match text(&row, "state")?.as_str() {
+            state if state == OrderState::Held.as_str() => recorded.held += integer(&row, "units")?,
+            state if state == OrderState::Paid.as_str() => recorded.paid += integer(&row, "units")?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+async fn load_movements(
+    connection: &mut AnyConnection,
+    sales: &mut HashMap<SaleId, RecordedSale>,
+) -> Result<(), RecordsError> {
+    let query = "SELECT l.sale_id, l.kind, CAST(SUM(l.units) AS SIGNED) AS units FROM stock_log l \
+                 JOIN sale_stock k ON k.sale_id = l.sale_id WHERE k.closed = 1 GROUP BY l.sale_id, l.kind";
+    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
+        let sale = SaleId::from_i64(integer(&row, "sale_id")?);
+        // A movement of no known kind moves nothing, and so the log will not add up.
+        if let Some(moved) = story::movement(&text(&row, "kind")?, integer(&row, "units")?) {
+            sales.entry(sale).or_default().logged.add(moved);
+        }
+    }
+    Ok(())
+}
