@@ -186,6 +186,10 @@ impl Feed for RedisFeed {
         }
         .boxed()
     }
+
+    fn forgets_closed_sales(&self) -> bool {
+        true
+    }
 }
 
 fn sale_of(stream: &str) -> Option<SaleId> {
