@@ -14,6 +14,8 @@ use crate::room_state::Uncertain;
 const AHEAD_MILLIS: i64 = 500;
 /// No block is larger, beyond those who wait for it.
 const MAX_AHEAD: u64 = 50_000;
+/// Nor than this and a quarter of what was given out: numbers that nobody gets stand between people in the draw.
+const FEW_AHEAD: u64 = 4;
 /// How much of the demand of a moment ago still counts a second later.
 const KEPT_AFTER_A_SECOND: f64 = 0.5;
 /// The demand is measured over at least so long.
@@ -28,6 +30,7 @@ struct State {
     /// Numbers that were not given out in time, and were not told yet.
     unused: Vec<Uncertain>,
     is_closed: bool,
+    given_out: u64,
     /// Who asked since the demand was measured.
     asked: u64,
     measured_at: Option<Timestamp>,
@@ -59,7 +62,8 @@ impl Blocks {
         let mut state = self.at(now);
         state.measure(now);
         let ahead = (state.per_second * AHEAD_MILLIS as f64 / 1_000.0) as u64;
-        waiting + ahead.min(MAX_AHEAD)
+        let given_out = state.given_out + waiting;
+        waiting + ahead.min(MAX_AHEAD).min(FEW_AHEAD + given_out / 4)
     }
 
     /// The numbers `from..to`, to be given out until `good_until`.
@@ -105,6 +109,7 @@ impl Blocks {
 impl State {
     fn next(&mut self) -> Option<u64> {
         let block = self.blocks.front_mut()?;
+        self.given_out += 1;
         let number = block.next;
         block.next += 1;
         if block.next >= block.to {
@@ -189,8 +194,11 @@ mod tests {
             assert_eq!(blocks.take(at(second * 1_000)), None);
             assert_eq!(blocks.wanted(1, at(second * 1_000)), 1);
         }
-        // A thousand in a tenth of a second.
+        // A thousand in a tenth of a second: the next thousands are on their way, but so far few have come.
         assert!((0..1_000).all(|_| blocks.take(at(6_100)).is_none()));
+        assert_eq!(blocks.wanted(1_000, at(6_100)), 1_000 + 4 + 250);
+        blocks.put(0, 40_000, at(10_000));
+        assert!((0..40_000).all(|_| blocks.take_late(at(6_100)).is_some()));
         let wanted = blocks.wanted(1_000, at(6_100));
         assert!((1_000 + 4_000..=1_000 + 6_000).contains(&wanted), "{wanted}");
         // A minute later all is quiet again.
