@@ -32,7 +32,7 @@ struct Heard(Mutex<BTreeMap<SaleId, SaleStatus>>);
 impl Listener for Heard {
     fn sales_changed(&self, news: &[SaleNews]) {
         let mut heard = self.0.lock().unwrap();
-        news.iter().for_each(|news| drop(heard.insert(news.status.terms.sale, news.status)));
+        heard.extend(news.iter().map(|news| (news.status.terms.sale, news.status)));
     }
 }
 

@@ -154,10 +154,6 @@ impl SaleBatch {
         self.arguments.extend(arguments);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.letters.is_empty()
-    }
-
     /// The call of the script; `now` is None where the server's clock counts.
     pub(super) fn call(&self, script: &Script, keys: &Keys, now: Option<Timestamp>, mark: [u8; 16]) -> Cmd {
         let mut call = script.call();

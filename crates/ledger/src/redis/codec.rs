@@ -305,52 +305,8 @@ pub(super) struct Entry {
     pub(super) decisions: Vec<Decision>,
 }
 
-/// First position i64, time i64, number of the first new order u32, then for each decision a letter and its parts.
-/// All decisions were made at `at`, and their new orders are numbered without gaps.
-pub(super) fn pack_entry(first: u64, at: Timestamp, decisions: &[Decision]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    bytes.extend_from_slice(&first.to_le_bytes());
-    bytes.extend_from_slice(&at.as_millis().to_le_bytes());
-    let first_number = decisions.iter().find_map(|decision| match &decision.event {
-        Event::Held { order, .. } => Some(order.number),
-        _ => None,
-    });
-    bytes.extend_from_slice(&first_number.unwrap_or(0).to_le_bytes());
-    decisions.iter().for_each(|decision| put_event(&mut bytes, &decision.event));
-    bytes
-}
-
-fn put_event(bytes: &mut Vec<u8>, event: &Event) {
-    let mut put = |letter: u8, numbers: &[u32]| {
-        bytes.push(letter);
-        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-    };
-    match event {
-        Event::Published(terms) => {
-            put(b'U', &[]);
-            bytes.extend_from_slice(&pack_terms(terms));
-        }
-        Event::Restocked { units, .. } => put(b'S', &[*units]),
-        Event::Paused(_) => put(b'Z', &[]),
-        Event::Resumed(_) => put(b'W', &[]),
-        Event::Closed(_) => put(b'X', &[]),
-        Event::Held { buyer, quantity, key, .. } => {
-            put(b'H', &[]);
-            put_claim(bytes, *key, *quantity);
-            put_name(bytes, buyer);
-        }
-        Event::Paid { order, quantity, after_expiry: false } => put(b'P', &[order.number, *quantity]),
-        Event::Paid { order, quantity, after_expiry: true } => put(b'L', &[order.number, *quantity]),
-        Event::Released { order, quantity, reason: ReleaseReason::Expired } => {
-            put(b'E', &[order.number, *quantity])
-        }
-        Event::Released { order, quantity, reason: ReleaseReason::Cancelled } => {
-            put(b'C', &[order.number, *quantity])
-        }
-        Event::RefundDue { order } => put(b'R', &[order.number]),
-    }
-}
-
+/// First position i64, time i64, number of the first new order u32, then for each decision a letter and its parts. All
+/// decisions were made at one time, and their new orders are numbered without gaps.
 pub(super) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) -> Result<Entry, Damaged> {
     let mut reader = Reader(bytes);
     let (first, at, mut next_number) = (reader.u64()?, reader.timestamp()?, reader.u32()?);
@@ -428,3 +384,6 @@ pub(super) fn unpack_message(bytes: &[u8]) -> Result<Message, Damaged> {
     }
     Ok(Message { node, before, terms, counts, accepted })
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ const ADOPT_WITHIN: Duration = Duration::from_millis(300);
 const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Gives a sale a new home after its server was replaced or started again.
-pub trait Adopt: Send + Sync {
+pub(super) trait Adopt: Send + Sync {
     fn adopt(&self, sale: SaleId) -> BoxFuture<'_, Result<(), Unavailable>>;
 }
 

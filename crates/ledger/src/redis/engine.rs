@@ -9,9 +9,10 @@ use penstock_domain::{BuyerId, Command, Reply, SaleId, Timestamp};
 use redis::Value;
 
 use super::{
-    adopt::Adoption,
+    adopt::{Adoption, Settled},
     batch::{Outcome, SaleBatch},
     decider::{Adopt as _, Decider, Failure},
+    forget::Forgetting,
     keys::Keys,
     link::Link,
     news::News,
@@ -30,6 +31,8 @@ pub(super) struct RedisEngine {
     pub(super) keys: Keys,
     pub(super) sales: Arc<Sales>,
     pub(super) adoption: Adoption,
+    pub(super) settled: Arc<dyn Settled>,
+    pub(super) forget_after_seconds: u32,
     /// True: the time of a commit is the caller's, for tests. Otherwise Redis' clock counts.
     pub(super) is_clock_given: bool,
     pub(super) listener: Arc<dyn Listener>,
@@ -88,6 +91,15 @@ impl RedisEngine {
         let link = self.origin.on_this_runtime()?;
         let (keys, sales, adoption) = (&self.keys, &self.sales, &self.adoption);
         let decider = Decider::new(link.clone(), keys.clone(), sales.clone(), Arc::new(adoption.clone()));
+        let forgetting = Forgetting {
+            link: link.clone(),
+            keys: keys.clone(),
+            sales: sales.clone(),
+            settled: self.settled.clone(),
+            decider: decider.clone(),
+            after_seconds: self.forget_after_seconds,
+        };
+        tokio::spawn(forgetting.run());
         let news = News::start(link, keys.clone(), sales.clone(), self.listener.clone(), adoption.clone())?;
         Ok(Running { decider, news })
     }

@@ -11,6 +11,7 @@ mod decider;
 mod durability;
 mod engine;
 mod feed;
+mod forget;
 mod keys;
 mod link;
 mod news;

@@ -14,14 +14,23 @@ use super::{
 };
 use crate::{BatcherOptions, Clock, Ledger, Listener, batcher};
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LedgerOptions {
     pub batcher: BatcherOptions,
     /// Put before the names of all keys, for those who share a Redis with others.
     pub prefix: String,
+    /// So long after a sale was closed its orders leave Redis, if they are settled; the records have them.
+    pub forget_after_seconds: u32,
 }
 
-/// Starts the ledger. `settled` is what the records know: it is asked when a server was replaced. `clock` is for tests, which make their own time: None is Redis' clock, which all nodes share.
+impl Default for LedgerOptions {
+    fn default() -> Self {
+        Self { batcher: BatcherOptions::default(), prefix: String::new(), forget_after_seconds: 24 * 3600 }
+    }
+}
+
+/// Starts the ledger. `settled` is what the records know: it is asked when a server was replaced. `clock` is for tests,
+/// which make their own time: None is Redis' clock, which all nodes share.
 pub fn open(
     options: LedgerOptions,
     link: Link,
@@ -31,7 +40,7 @@ pub fn open(
 ) -> io::Result<Ledger> {
     let (keys, sales) = (Keys::new(&options.prefix), Arc::<Sales>::default());
     let feed = Arc::new(RedisFeed::new(link.clone(), keys.clone(), sales.clone()));
-    let adoption = Adoption::new(link.clone(), keys.clone(), sales.clone(), settled);
+    let adoption = Adoption::new(link.clone(), keys.clone(), sales.clone(), settled.clone());
     let is_clock_given = clock.is_some();
     // The scripts take Redis' time, so nobody looks at this one.
     let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));
@@ -40,6 +49,8 @@ pub fn open(
         keys,
         sales,
         adoption,
+        settled,
+        forget_after_seconds: options.forget_after_seconds,
         is_clock_given,
         listener: listener.clone(),
         running: None,

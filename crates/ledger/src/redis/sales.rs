@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
-use penstock_domain::{SaleId, SaleStatus, SaleTerms, Timestamp};
+use penstock_domain::{SaleId, SaleTerms, Timestamp};
 
 use super::codec::Counts;
 
@@ -41,8 +41,13 @@ impl Sales {
         known.iter().filter(|(_, (_, counts))| !counts.forgotten).map(|(sale, _)| *sale).collect()
     }
 
-    pub(super) fn statuses(&self) -> Vec<SaleStatus> {
-        self.locked().values().map(|(terms, counts)| counts.status(*terms)).collect()
+    /// The sales without holds that are over at `now`, by their window or by hand.
+    pub(super) fn over(&self, now: Timestamp) -> Vec<SaleId> {
+        let known = self.locked();
+        let is_over = |(terms, counts): &&(SaleTerms, Counts)| {
+            counts.held == 0 && (counts.closed || terms.closes_at.is_some_and(|closes_at| closes_at <= now))
+        };
+        known.values().filter(is_over).map(|(terms, _)| terms.sale).collect()
     }
 
     /// The sales that may have a hold which is over at `now`, the longest due first.

@@ -42,7 +42,7 @@ impl OneServer {
         clock: Option<Clock>,
         listener: Arc<dyn Listener>,
     ) -> Ledger {
-        let options = LedgerOptions { batcher, prefix: prefix.into() };
+        let options = LedgerOptions { batcher, prefix: prefix.into(), ..LedgerOptions::default() };
         redis::open(options, self.link().await, clock, listener, Arc::new(NothingSettled)).unwrap()
     }
 }

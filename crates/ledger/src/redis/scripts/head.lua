@@ -80,12 +80,13 @@ local function decided(piece)
   pieces[piece_count] = piece
 end
 
--- The entries this batch has read or changed: buyer → entry; false is "has none". What has to be written is in `changed`
+-- The entries this batch has read or changed: buyer → entry; false is "has none". Of a forgotten sale there are none. What has to be written is in `changed`
 -- (buyer, entry, buyer, entry, …), and `place_of` says where in it a buyer's entry is.
 local buyers = {}
 local changed, changed_count, place_of = {}, 0, {}
 
 local function load_buyers(names, first, last)
+  if forgotten then return end
   for from = first, last, CHUNK do
     local to = math.min(from + CHUNK - 1, last)
     local found = call('HMGET', BUYERS, unpack(names, from, to))
@@ -96,6 +97,7 @@ local function load_buyers(names, first, last)
 end
 
 local function entry_of(buyer)
+  if forgotten then return false end
   if buyers[buyer] == nil then
     buyers[buyer] = call('HGET', BUYERS, buyer)
   end
@@ -134,6 +136,7 @@ end
 
 -- Whose the order is; nil if there is no such order.
 local function buyer_of(number)
+  if forgotten then return end
   if number >= first_number then
     local name = new_names[number - first_number + 1]
     return name and sub(name, 2)

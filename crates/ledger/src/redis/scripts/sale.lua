@@ -37,7 +37,8 @@ end
 local closed_at
 local function close()
   if not terms then return UNKNOWN_SALE end
-  if not closed then
+  -- A forgotten sale is over, also if it was its window that closed it.
+  if not closed and not forgotten then
     closed = true
     closed_at = now
     decided('X')

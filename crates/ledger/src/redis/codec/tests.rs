@@ -1,0 +1,287 @@
+//! What is packed reads back as it was, and the scripts write the same bytes as the codec.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use penstock_local::{RedisServer, RedisSettings};
+use proptest::{collection::vec, option, prelude::*};
+use redis::Value;
+
+use super::*;
+use crate::redis::{
+    Keys, Link, RedisOptions,
+    batch::{SaleBatch, Verdict, decide_script},
+    feed::read_entries,
+};
+
+const SALE: SaleId = SaleId::from_random(0x0123_4567_89ab_cdef);
+const HOLD_SECONDS: u32 = 60;
+
+/// An entry's bytes, made apart from the scripts.
+fn pack_entry(first: u64, at: Timestamp, decisions: &[Decision]) -> Vec<u8> {
+    let first_number = decisions.iter().find_map(|decision| match &decision.event {
+        Event::Held { order, .. } => Some(order.number),
+        _ => None,
+    });
+    let mut bytes = first.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&at.as_millis().to_le_bytes());
+    bytes.extend_from_slice(&first_number.unwrap_or(0).to_le_bytes());
+    decisions.iter().for_each(|decision| put_event(&mut bytes, &decision.event));
+    bytes
+}
+
+fn put_event(bytes: &mut Vec<u8>, event: &Event) {
+    let mut put = |letter: u8, numbers: &[u32]| {
+        bytes.push(letter);
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    };
+    match event {
+        Event::Published(terms) => {
+            put(b'U', &[]);
+            bytes.extend_from_slice(&pack_terms(terms));
+        }
+        Event::Restocked { units, .. } => put(b'S', &[*units]),
+        Event::Paused(_) => put(b'Z', &[]),
+        Event::Resumed(_) => put(b'W', &[]),
+        Event::Closed(_) => put(b'X', &[]),
+        Event::Held { buyer, quantity, key, .. } => {
+            put(b'H', &[]);
+            put_claim(bytes, *key, *quantity);
+            put_name(bytes, buyer);
+        }
+        Event::Paid { order, quantity, after_expiry } => {
+            put(if *after_expiry { b'L' } else { b'P' }, &[order.number, *quantity]);
+        }
+        Event::Released { order, quantity, reason: ReleaseReason::Expired } => {
+            put(b'E', &[order.number, *quantity]);
+        }
+        Event::Released { order, quantity, reason: ReleaseReason::Cancelled } => {
+            put(b'C', &[order.number, *quantity]);
+        }
+        Event::RefundDue { order } => put(b'R', &[order.number]),
+    }
+}
+
+fn moments() -> impl Strategy<Value = Timestamp> {
+    (0..1_i64 << 50).prop_map(Timestamp::from_millis)
+}
+
+fn keys() -> impl Strategy<Value = KeyDigest> {
+    any::<[u64; 2]>().prop_map(KeyDigest::from_words)
+}
+
+fn buyers() -> impl Strategy<Value = BuyerId> {
+    "[a-zà-ÿ0-9: -]{1,60}".prop_map(|name| BuyerId::from_stored(&name))
+}
+
+fn terms() -> impl Strategy<Value = SaleTerms> {
+    (any::<[u32; 3]>(), option::of(moments()), option::of(moments())).prop_map(
+        |([units, limit_per_buyer, hold_seconds], opens_at, closes_at)| SaleTerms {
+            sale: SALE,
+            units,
+            limit_per_buyer,
+            opens_at,
+            closes_at,
+            hold_seconds,
+        },
+    )
+}
+
+fn counts() -> impl Strategy<Value = Counts> {
+    (any::<[u32; 4]>(), any::<[bool; 3]>(), 0..1_u32 << 20, 0..1_u64 << 40, option::of(moments())).prop_map(
+        |([total, available, held, paid], [paused, closed, forgotten], epoch, position, due)| Counts {
+            total,
+            available,
+            held,
+            paid,
+            paused,
+            closed,
+            forgotten,
+            epoch,
+            position,
+            due,
+        },
+    )
+}
+
+fn orders() -> impl Strategy<Value = SnapshotOrder> {
+    let states = prop_oneof![
+        Just((OrderState::Held, false)),
+        Just((OrderState::Paid, false)),
+        Just((OrderState::Expired, false)),
+        Just((OrderState::Expired, true)),
+        Just((OrderState::Cancelled, false)),
+    ];
+    (any::<[u32; 2]>(), buyers(), keys(), states, moments(), moments()).prop_map(
+        |([number, quantity], buyer, key, (state, refund_due), created_at, paid_at)| {
+            let order = Order {
+                id: OrderId { sale: SALE, number },
+                buyer,
+                quantity,
+                state,
+                created_at,
+                pay_before: created_at.plus_seconds(HOLD_SECONDS),
+                paid_at: (state == OrderState::Paid).then_some(paid_at),
+                refund_due,
+            };
+            SnapshotOrder { order, key }
+        },
+    )
+}
+
+/// Events; the numbers of new orders are given by their place.
+fn events() -> impl Strategy<Value = Event> {
+    let id = |number| OrderId { sale: SALE, number };
+    prop_oneof![
+        terms().prop_map(Event::Published),
+        any::<u32>().prop_map(|units| Event::Restocked { sale: SALE, units }),
+        Just(Event::Paused(SALE)),
+        Just(Event::Resumed(SALE)),
+        Just(Event::Closed(SALE)),
+        (buyers(), any::<u32>(), keys()).prop_map(move |(buyer, quantity, key)| Event::Held {
+            order: id(0),
+            buyer,
+            quantity,
+            key
+        }),
+        (any::<[u32; 2]>(), any::<bool>()).prop_map(move |([number, quantity], after_expiry)| {
+            Event::Paid { order: id(number), quantity, after_expiry }
+        }),
+        (any::<[u32; 2]>(), any::<bool>()).prop_map(move |([number, quantity], is_expired)| {
+            let reason = if is_expired { ReleaseReason::Expired } else { ReleaseReason::Cancelled };
+            Event::Released { order: id(number), quantity, reason }
+        }),
+        any::<u32>().prop_map(move |number| Event::RefundDue { order: id(number) }),
+    ]
+}
+
+fn decisions_of(events: Vec<Event>, first: u64, at: Timestamp, first_number: u32) -> Vec<Decision> {
+    let mut next_number = first_number;
+    let numbered = events.into_iter().map(|event| match event {
+        Event::Held { buyer, quantity, key, .. } => {
+            let order = OrderId { sale: SALE, number: next_number };
+            next_number += 1;
+            Event::Held { order, buyer, quantity, key }
+        }
+        other => other,
+    });
+    (first..).zip(numbered).map(|(position, event)| Decision { position, at, event }).collect()
+}
+
+proptest! {
+    #[test]
+    fn terms_and_counts_read_back_as_packed(terms in terms(), counts in counts()) {
+        prop_assert_eq!(unpack_terms(SALE, &pack_terms(&terms)), Ok(terms));
+        prop_assert_eq!(unpack_counts(&pack_counts(&counts)), Ok(counts));
+        let version = counts.status(terms).version;
+        prop_assert_eq!(position_of_version(version), counts.position);
+    }
+
+    #[test]
+    fn an_order_reads_back_as_packed(known in orders(), others in vec(orders(), 0..4)) {
+        let mut bytes = Vec::new();
+        put_record(&mut bytes, &known);
+        bytes.extend_from_slice(known.order.buyer.as_str().as_bytes());
+        prop_assert_eq!(unpack_order(SALE, HOLD_SECONDS, &bytes), Ok(known));
+        let keys: Vec<KeyDigest> = others.iter().map(|known| known.key).collect();
+        prop_assert_eq!(keys_of_buyer(&pack_buyer(7, others.iter())), Ok(keys));
+    }
+
+    #[test]
+    fn an_entry_reads_back_as_packed(
+        events in vec(events(), 0..20), first in 1..1_u64 << 40, at in moments(), number in 0..1_u32 << 30,
+    ) {
+        let decisions = decisions_of(events, first, at, number);
+        let (last, mark) = (first + decisions.len() as u64 - 1, Mark([7; 16]));
+        let bytes = pack_entry(first, at, &decisions);
+        prop_assert_eq!(unpack_entry(SALE, last, mark, &bytes), Ok(Entry { first, last, mark, decisions }));
+        prop_assert!(unpack_entry(SALE, last + 1, mark, &bytes).is_err(), "another length than the id says");
+    }
+
+    #[test]
+    fn a_message_reads_back_as_packed(
+        node in any::<u64>(), before in any::<u64>(), terms in terms(), counts in counts(), accepted in vec(keys(), 0..9),
+    ) {
+        let message = Message { node, before, terms, counts, accepted };
+        prop_assert_eq!(unpack_message(&pack_message(&message)), Ok(message));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_foreign_is_no_entry(bytes in vec(any::<u8>(), 0..80), last in 0..100_u64) {
+        // It may be anything but a panic; a decision that is read ends where its entry does.
+        if let Ok(entry) = unpack_entry(SALE, last, Mark::default(), &bytes) {
+            prop_assert_eq!(entry.decisions.len() as u64, entry.last + 1 - entry.first);
+        }
+        let _ = (unpack_order(SALE, 1, &bytes), keys_of_buyer(&bytes), unpack_message(&bytes));
+    }
+}
+
+async fn field(link: &Link, key: &str, field: impl redis::ToRedisArgs) -> Vec<u8> {
+    let mut get = redis::cmd("HGET");
+    get.arg(key).arg(field);
+    link.call(key, get).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_scripts_write_what_the_codec_packs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+    let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
+    let (script, keys, now) = (decide_script(), Keys::new(""), Timestamp::from_millis(1_700_000_000_000));
+    link.learn(&script);
+    let terms = SaleTerms {
+        sale: SALE,
+        units: 100,
+        limit_per_buyer: 3,
+        opens_at: Some(now),
+        closes_at: None,
+        hold_seconds: HOLD_SECONDS,
+    };
+    let mut batch = SaleBatch::new(SALE);
+    batch.push(penstock_domain::Command::Publish(terms));
+    let names: Vec<BuyerId> =
+        (0..70).map(|number| BuyerId::from_stored(&format!("ç{}", number % 69))).collect();
+    for (number, buyer) in names.iter().enumerate() {
+        let key = KeyDigest::of(number.to_string().as_bytes()).unwrap();
+        batch.push(penstock_domain::Command::Claim(Claim {
+            sale: SALE,
+            buyer: buyer.clone(),
+            quantity: 1,
+            key,
+        }));
+    }
+    let paid = OrderId { sale: SALE, number: 69 };
+    batch.push(penstock_domain::Command::ConfirmPayment { order: paid, buyer: None });
+    let mut pipeline = redis::pipe();
+    pipeline.add_command(batch.call(&script, &keys, Some(now), [9; 16]));
+    let answer = link.run(&keys.sale(SALE), pipeline, false).await.unwrap().pop().unwrap_or(Value::Nil);
+    let Verdict::Decided(outcome) = batch.verdict(answer).unwrap() else { panic!("it is at home") };
+
+    let order = |number: u32, paid_at: Option<Timestamp>| SnapshotOrder {
+        order: Order {
+            id: OrderId { sale: SALE, number },
+            buyer: names[number as usize].clone(),
+            quantity: 1,
+            state: if paid_at.is_some() { OrderState::Paid } else { OrderState::Held },
+            created_at: now,
+            pay_before: now.plus_seconds(HOLD_SECONDS),
+            paid_at,
+            refund_due: false,
+        },
+        key: KeyDigest::of(number.to_string().as_bytes()).unwrap(),
+    };
+    assert_eq!(field(&link, &keys.sale(SALE), "terms").await, pack_terms(&terms));
+    let first_buyer = [order(0, None), order(69, Some(now))];
+    assert_eq!(field(&link, &keys.buyers(SALE), "ç0").await, pack_buyer(2, first_buyer.iter()));
+    assert_eq!(field(&link, &keys.buyers(SALE), "ç1").await, pack_buyer(1, [order(1, None)].iter()));
+    assert_eq!(field(&link, &keys.orders(SALE), 0).await, pack_names(names[..PAGE].iter()));
+    assert_eq!(field(&link, &keys.orders(SALE), 1).await, pack_names(names[PAGE..].iter()));
+
+    let entries = read_entries(&link, &keys, SALE, 1, 10).await.unwrap();
+    let [entry] = &entries[..] else { panic!("one batch is one entry: {entries:?}") };
+    let mut range = redis::cmd("XRANGE");
+    range.arg(keys.feed(SALE)).arg("-").arg("+");
+    let stored: Vec<(String, [Vec<u8>; 4])> = link.call(&keys.feed(SALE), range).await.unwrap();
+    let (id, [_, mark, _, bytes]) = &stored[0];
+    assert_eq!((id.as_str(), mark.as_slice()), ("72-0", &[9; 16][..]));
+    assert_eq!(*bytes, pack_entry(1, now, &entry.decisions));
+    assert_eq!(outcome.sale.map(|(terms, counts)| (terms, counts.position)), Some((terms, 72)));
+}

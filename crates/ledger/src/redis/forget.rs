@@ -1,0 +1,83 @@
+//! Forgetting: a sale that was closed long ago and is settled leaves Redis, so that its memory is there for others.
+//! What is asked about it afterwards, the records know.
+
+use std::{sync::Arc, time::Duration};
+
+use penstock_domain::{SaleId, Timestamp};
+use redis::Value;
+
+use super::{
+    adopt::Settled,
+    decider::Decider,
+    keys::Keys,
+    link::{Link, Script},
+    sales::Sales,
+    stored::{SALE_FIELDS, Stored},
+};
+use crate::Unavailable;
+
+/// Between two looks at all sales lies this share of the time after which they are forgotten, within bounds.
+const LOOKS_IN_THAT_TIME: u32 = 60;
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_INTERVAL: Duration = Duration::from_secs(60);
+
+pub(super) struct Forgetting {
+    pub(super) link: Link,
+    pub(super) keys: Keys,
+    pub(super) sales: Arc<Sales>,
+    pub(super) settled: Arc<dyn Settled>,
+    pub(super) decider: Decider,
+    pub(super) after_seconds: u32,
+}
+
+impl Forgetting {
+    /// Forgets what can be forgotten, again and again, as long as the runtime lives.
+    pub(super) async fn run(self) {
+        let script = Script::new(include_str!("scripts/forget.lua"));
+        self.link.learn(&script);
+        let interval = Duration::from_secs(self.after_seconds.into()) / LOOKS_IN_THAT_TIME;
+        loop {
+            tokio::time::sleep(interval.clamp(MIN_INTERVAL, MAX_INTERVAL)).await;
+            let Some(now) = self.decider.redis_time() else { continue };
+            for sale in self.sales.over(now) {
+                if let Err(error) = self.forget(&script, sale, now).await {
+                    tracing::debug!(%sale, %error, "a closed sale can't be forgotten yet");
+                }
+            }
+        }
+    }
+
+    async fn forget(&self, script: &Script, sale: SaleId, now: Timestamp) -> Result<(), Unavailable> {
+        let key = self.keys.sale(sale);
+        let mut read = redis::cmd("HMGET");
+        read.arg(&key).arg(&SALE_FIELDS);
+        let fields: Vec<Value> = self.link.call(&key, read).await?;
+        let Some(stored) = Stored::read(sale, &fields)? else { return Ok(()) };
+        if stored.counts.forgotten {
+            return self.unlist(sale).await;
+        }
+        let closed_at = stored.closed_at.or(stored.terms.closes_at);
+        if closed_at.is_none_or(|closed_at| closed_at.plus_seconds(self.after_seconds) > now) {
+            return Ok(());
+        }
+        // The records are asked last: whoever settles has to begin anew after that.
+        let settled = self.settled.cursor(sale).await?;
+        let mut call = script.call();
+        let keys = self.keys.of_decide(sale);
+        call.arg(keys.len()).arg(&keys).arg(settled.position);
+        call.arg(i64::from(self.after_seconds) * 1000).arg("");
+        if self.link.call::<u32>(&key, call).await? == 1 {
+            tracing::info!(%sale, "a closed sale is settled and leaves Redis");
+        }
+        Ok(())
+    }
+
+    /// All nodes have had time to hear that the sale is forgotten: nobody needs to look for it any more.
+    async fn unlist(&self, sale: SaleId) -> Result<(), Unavailable> {
+        let mut remove = redis::cmd("SREM");
+        remove.arg(self.keys.sales()).arg(sale.to_string());
+        self.link.call::<u32>(&self.keys.sales(), remove).await?;
+        self.sales.forget(sale);
+        Ok(())
+    }
+}

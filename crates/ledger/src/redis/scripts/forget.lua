@@ -1,0 +1,32 @@
+-- forget: takes a sale's orders, buyers and feed out of Redis once nobody needs them here. The sale itself stays and says
+-- so; it refuses what comes, and its orders are found in the records.
+--
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)
+-- ARGV  1 how far the records have settled it   2 for how many milliseconds it has to be closed
+--       3 the time in milliseconds, or '' for this server's clock
+-- Reply 1 it is forgotten, now or before   0 it is still needed: it is open, it has holds, or something is not settled
+--
+-- Guarantees: nothing that is not in the records is forgotten; nothing is decided about a forgotten sale. The memory is
+-- freed in the background.
+
+local call = redis.call
+local sale = call('HMGET', KEYS[1], 'terms', 'closed', 'closed_at', 'held', 'position', 'home', 'forgotten', 'orders')
+local terms, forgotten = sale[1], sale[7]
+if not terms then return 0 end
+
+local now = tonumber(ARGV[3])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+if not forgotten then
+  local _, _, _, flags, _, closes_at = struct.unpack('<I4I4I4Bi8i8', terms)
+  local closed_at = sale[2] == '1' and tonumber(sale[3]) or flags >= 2 and closes_at or nil
+  local is_over = closed_at and closed_at + tonumber(ARGV[2]) <= now
+  local home = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+  if not is_over or sale[4] ~= '0' or sale[5] ~= ARGV[1] or sale[6] ~= home then return 0 end
+  call('HSET', KEYS[1], 'forgotten', 1, 'first_hold', sale[8], 'due', '')
+end
+call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+return 1

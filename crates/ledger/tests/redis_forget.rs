@@ -1,0 +1,112 @@
+//! Sales that were closed and are settled leave Redis; others stay.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use penstock_domain::{
+    BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, OrderId, PaymentRefusal, SaleId, SaleTerms,
+};
+use penstock_ledger::{
+    Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
+    redis::{self, LedgerOptions, Settled, SettledSale},
+};
+use support::OneServer;
+
+struct Deaf;
+
+impl Listener for Deaf {
+    fn sales_changed(&self, _: &[SaleNews]) {}
+}
+
+/// Records that know how far each sale is settled and nothing else.
+#[derive(Default)]
+struct Cursors(Mutex<BTreeMap<SaleId, u64>>);
+
+impl Settled for Cursors {
+    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
+        let position = self.0.lock().unwrap().get(&sale).copied().unwrap_or(0);
+        std::future::ready(Ok(Cursor { position, ..Cursor::default() })).boxed()
+    }
+
+    fn sale(&self, _: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
+    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+}
+
+fn claim(sale: SaleId, who: &str) -> Claim {
+    let key = KeyDigest::of(who.as_bytes()).unwrap();
+    Claim { sale, buyer: BuyerId::of_subject(who).unwrap(), quantity: 1, key }
+}
+
+/// A sale with an order that is paid if `is_paid`, and that is closed.
+async fn closed_sale(ledger: &Ledger, number: u64, is_paid: bool) -> SaleId {
+    let sale = SaleId::from_random(number);
+    let terms =
+        SaleTerms { sale, units: 5, limit_per_buyer: 1, opens_at: None, closes_at: None, hold_seconds: 900 };
+    ledger.publish(terms).await.unwrap();
+    let order = ledger.claim(claim(sale, "ann")).await.unwrap();
+    if is_paid {
+        ledger.confirm_payment(order.id, None).await.unwrap();
+    }
+    ledger.close(sale).await.unwrap();
+    sale
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < limit, "{what} took too long");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
+    let one = OneServer::start();
+    let settled = Arc::new(Cursors::default());
+    let options = LedgerOptions { forget_after_seconds: 1, ..LedgerOptions::default() };
+    let ledger = redis::open(options, one.link().await, None, Arc::new(Deaf), settled.clone()).unwrap();
+    assert_eq!(ledger.recovered().await, Health::Ready);
+    let unsettled = closed_sale(&ledger, 1, true).await;
+    let held = closed_sale(&ledger, 2, false).await;
+    let over = closed_sale(&ledger, 3, true).await;
+    for (sale, position) in [(unsettled, 3), (held, 3), (over, 4)] {
+        settled.0.lock().unwrap().insert(sale, position);
+    }
+    let keys = |sale: SaleId| {
+        let names = ["buyers", "orders", "feed"].map(|name| format!("{{{sale}}}:{name}"));
+        one.server.cli(&["EXISTS", &names[0], &names[1], &names[2]]).unwrap()
+    };
+    // It leaves the list a look after its keys are gone, so the others have been looked at too.
+    let list = || one.server.cli(&["SISMEMBER", "penstock:sales", &over.to_string()]).unwrap();
+    until("forgetting a sale", || list() == "0").await;
+    assert_eq!((keys(over), keys(unsettled), keys(held)), ("0".into(), "3".into(), "3".into()));
+
+    let order = OrderId { sale: over, number: 0 };
+    assert_eq!(ledger.find_order(order, None).await, Ok(None));
+    let payment = ledger.confirm_payment(order, None).await;
+    assert_eq!(payment, Err(LedgerError::Refused(PaymentRefusal::UnknownOrder)));
+    for who in ["ann", "bob"] {
+        let answer = ledger.claim(claim(over, who)).await;
+        assert_eq!(answer, Err(LedgerError::Refused(ClaimRefusal::Closed)));
+    }
+    let counts = ledger.close(over).await.unwrap();
+    assert_eq!((counts.total, counts.paid, counts.closed), (5, 1, true));
+    assert_eq!(ledger.orders_of(BuyerId::of_subject("ann").unwrap(), 9).await.unwrap().len(), 2);
+    until("leaving the streams", || {
+        let streams = ledger.feed().streams().now_or_never().unwrap().unwrap();
+        !streams.contains(&over.to_string().into())
+    })
+    .await;
+}
