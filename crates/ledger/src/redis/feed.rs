@@ -102,6 +102,11 @@ impl RedisFeed {
             let clock = penstock_domain::Timestamp::from_millis(0);
             return Ok(Some(BookSnapshot { position: 0, clock, sales: Vec::new() }));
         };
+        if stored.counts.forgotten {
+            // Its orders are gone: the records alone know the sale.
+            let position = stored.counts.position;
+            return Ok(Some(BookSnapshot { position, clock: stored.clock, sales: Vec::new() }));
+        }
         while orders.len() < stored.orders as usize {
             match self.read_step(sale, orders.len(), step).await? {
                 Some((same, more)) if same == stored && !more.is_empty() => orders.extend(more),

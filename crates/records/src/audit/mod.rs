@@ -50,7 +50,7 @@ impl Records {
     /// `finish`.
     pub async fn begin_audit(&self, forgetting: Forgetting) -> Result<Audit, RecordsError> {
         let mut transaction = self.readers.begin_with(self.dialect.begin_snapshot()).await?;
-        let recorded = Recorded::load(&mut transaction, forgetting).await?;
+        let recorded = Recorded::load(&mut transaction, self.dialect, forgetting).await?;
         transaction.rollback().await?;
         Ok(Audit {
             records: self.clone(),
@@ -77,7 +77,7 @@ impl Records {
     }
 }
 
-/// Whether a ledger may forget a sale that is closed and settled for good; then the records alone vouch for it.
+/// Whether a ledger may forget a sale that is over and settled for good; then the records alone vouch for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgetting {
     Never,

@@ -4,12 +4,13 @@
 use std::collections::{HashMap, HashSet};
 
 use penstock_domain::{OrderState, SaleId};
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, AssertSqlSafe};
 
 use super::{Forgetting, UnitCounts, report::AuditReport, story};
 use crate::{
     RecordsError,
     columns::{flag, integer, optional_integer, text},
+    dialect::Dialect,
 };
 
 /// What the records know of sales by themselves.
@@ -25,7 +26,7 @@ struct RecordedSale {
     /// It has a row of its own; its orders may have lost it.
     exists: bool,
     published: bool,
-    /// What the stock row says, if there is one, and whether the sale is closed.
+    /// What the stock row says, if there is one, and whether the sale is over.
     stock: Option<(UnitCounts, bool)>,
     /// Read only of sales that may be forgotten.
     logged: UnitCounts,
@@ -37,10 +38,11 @@ struct RecordedSale {
 impl Recorded {
     pub(super) async fn load(
         connection: &mut AnyConnection,
+        dialect: Dialect,
         forgetting: Forgetting,
     ) -> Result<Self, RecordsError> {
         let mut sales = HashMap::new();
-        load_sales(connection, &mut sales).await?;
+        load_sales(connection, dialect, &mut sales).await?;
         load_orders(connection, &mut sales).await?;
         if forgetting == Forgetting::Closed {
             load_movements(connection, &mut sales).await?;
@@ -135,18 +137,23 @@ fn vouch(sale: SaleId, recorded: &RecordedSale, counts: UnitCounts, report: &mut
 
 async fn load_sales(
     connection: &mut AnyConnection,
+    dialect: Dialect,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
-    let query = "SELECT s.id AS sale_id, s.published_at, k.total, k.remaining, k.held, k.paid, k.closed \
-                 FROM sales s LEFT JOIN sale_stock k ON k.sale_id = s.id";
-    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
+    let now = dialect.now_millis();
+    let query = format!(
+        "SELECT s.id AS sale_id, s.published_at, k.total, k.remaining, k.held, k.paid, \
+         CASE WHEN k.closed = 1 OR k.closes_at <= {now} THEN 1 ELSE 0 END AS is_over \
+         FROM sales s LEFT JOIN sale_stock k ON k.sale_id = s.id"
+    );
+    for row in sqlx::query(AssertSqlSafe(query)).fetch_all(&mut *connection).await? {
         let recorded = sales.entry(SaleId::from_i64(integer(&row, "sale_id")?)).or_default();
         recorded.exists = true;
         recorded.published = optional_integer(&row, "published_at")?.is_some();
         if let Some(total) = optional_integer(&row, "total")? {
             let (available, held) = (integer(&row, "remaining")?, integer(&row, "held")?);
             let counts = UnitCounts { total, available, held, paid: integer(&row, "paid")? };
-            recorded.stock = Some((counts, flag(&row, "closed")?));
+            recorded.stock = Some((counts, flag(&row, "is_over")?));
         }
     }
     Ok(())
@@ -175,7 +182,8 @@ async fn load_movements(
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
     let query = "SELECT l.sale_id, l.kind, CAST(SUM(l.units) AS SIGNED) AS units FROM stock_log l \
-                 JOIN sale_stock k ON k.sale_id = l.sale_id WHERE k.closed = 1 GROUP BY l.sale_id, l.kind";
+                 JOIN sale_stock k ON k.sale_id = l.sale_id WHERE k.held = 0 AND (k.closed = 1 OR k.closes_at IS NOT NULL) \
+                 GROUP BY l.sale_id, l.kind";
     for row in sqlx::query(query).fetch_all(&mut *connection).await? {
         let sale = SaleId::from_i64(integer(&row, "sale_id")?);
         // A movement of no known kind moves nothing, and so the log will not add up.

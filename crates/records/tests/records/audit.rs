@@ -1,6 +1,6 @@
 //! The audit finds and names whatever was tampered with.
 
-use penstock_domain::{KeyDigest, OrderState};
+use penstock_domain::{Book, Command, KeyDigest, OrderState};
 use penstock_records::{AuditReport, Forgetting};
 
 use super::shop::{STREAM, Shop, item, moment, sale_row};
@@ -229,4 +229,45 @@ async fn an_audit_sees_the_records_as_they_were_when_it_began() {
     let report = audit.finish();
     assert!(report.ok, "{report:#?}");
     assert_eq!(report.pending, 2);
+}
+
+/// An audit of a ledger that knows nothing any more.
+async fn audit_forgotten(shop: &Shop, forgetting: Forgetting) -> AuditReport {
+    let mut audit = shop.records.begin_audit(forgetting).await.unwrap();
+    let look = audit.look(STREAM).await.unwrap();
+    let nothing = Book::default().snapshot();
+    audit.compare(look, &nothing, &[]).await.unwrap();
+    audit.finish()
+}
+
+#[tokio::test]
+async fn the_records_vouch_for_a_sale_that_the_ledger_forgot() {
+    let mut shop = sold().await;
+    shop.execute(Command::Close(shop.sale));
+    shop.settle().await;
+    let report = audit_forgotten(&shop, Forgetting::Closed).await;
+    assert_named(&report, "the ledger does not know it");
+    shop.expire();
+    shop.settle().await;
+    let report = audit_forgotten(&shop, Forgetting::Closed).await;
+    assert!(report.ok, "{report:#?}");
+    assert_eq!((report.sales, report.orders, report.units.paid), (1, 6, 4));
+    assert!(!audit_forgotten(&shop, Forgetting::Never).await.ok, "this ledger forgets nothing");
+    for statement in [
+        "UPDATE orders SET quantity = 1 WHERE state = 'paid'",
+        "UPDATE stock_log SET units = units + 1 WHERE kind = 'pay'",
+        "UPDATE sale_stock SET remaining = remaining + 1",
+    ] {
+        shop.tamper(statement).await;
+        assert_named(&audit_forgotten(&shop, Forgetting::Closed).await, "which is over");
+    }
+}
+
+#[tokio::test]
+async fn an_open_sale_is_never_taken_for_a_forgotten_one() {
+    let mut shop = sold().await;
+    shop.expire();
+    shop.settle().await;
+    let report = audit_forgotten(&shop, Forgetting::Closed).await;
+    assert_named(&report, "is published in the records, but the ledger does not know it");
 }

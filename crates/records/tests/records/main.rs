@@ -15,6 +15,8 @@ mod sqlite {
     mod catalogue;
     #[path = "../dead_letters.rs"]
     mod dead_letters;
+    #[path = "../leases.rs"]
+    mod leases;
     #[path = "../orders.rs"]
     mod orders;
     #[path = "../people.rs"]
@@ -42,6 +44,8 @@ mod mariadb {
     mod catalogue;
     #[path = "../dead_letters.rs"]
     mod dead_letters;
+    #[path = "../leases.rs"]
+    mod leases;
     #[path = "../orders.rs"]
     mod orders;
     #[path = "../people.rs"]

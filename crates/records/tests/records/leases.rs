@@ -1,0 +1,116 @@
+//! One settler at a time has a stream, and whoever lost it can't write.
+
+use std::time::Duration;
+
+use penstock_domain::{Cursor, Mark};
+use penstock_records::{Lease, Records, SettleError};
+
+use super::shop::{STREAM, Shop};
+
+const MARK: Mark = Mark(*b"a mark of 16 byt");
+
+async fn take(records: &Records, owner: &str, seconds: u32) -> Option<Lease> {
+    records.lease(STREAM, owner, seconds).await.unwrap()
+}
+
+/// Waits until the lease before it is over, however long that takes.
+async fn take_over(records: &Records, owner: &str) -> Lease {
+    loop {
+        match take(records, owner, 60).await {
+            Some(lease) => return lease,
+            None => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_settlers_one_gets_the_lease() {
+    let shop = Shop::new(10, 2).await;
+    let first = take(&shop.records, "ann", 60).await.unwrap();
+    assert_eq!((&*first.stream, first.cursor), (STREAM, Cursor::default()));
+    assert_eq!(take(&shop.records, "bob", 60).await, None);
+    let other = shop.records.lease("another", "bob", 60).await.unwrap();
+    assert!(other.is_some(), "another stream is another matter");
+    let again = take(&shop.records, "ann", 60).await.unwrap();
+    assert!(again.fence > first.fence, "an owner may take it anew, and the old one is void");
+}
+
+#[tokio::test]
+async fn of_many_who_begin_a_stream_at_once_one_gets_it() {
+    let shop = Shop::new(10, 2).await;
+    let owners: Vec<String> = (0..8).map(|number| format!("owner-{number}")).collect();
+    let leases =
+        futures_util::future::join_all(owners.iter().map(|owner| take(&shop.records, owner, 60))).await;
+    assert_eq!(leases.iter().flatten().count(), 1, "{leases:?}");
+}
+
+#[tokio::test]
+async fn a_settler_whose_stream_was_taken_over_can_not_write() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.claim("ada", 1);
+    let sleeping = take(&shop.records, "sleeping", 0).await.unwrap();
+    let awake = take_over(&shop.records, "awake").await;
+    assert!(awake.fence > sleeping.fence);
+    // The cursor has not moved: it is the fence that keeps the sleeper out.
+    let late = shop.records.settle(&sleeping, &shop.decisions, MARK).await;
+    assert!(matches!(late, Err(SettleError::Fenced)), "{late:?}");
+    let letter = shop.records.dead_letter(&sleeping, &shop.decisions[0], MARK, "late", 5, shop.now).await;
+    assert!(matches!(letter, Err(SettleError::Fenced)), "{letter:?}");
+    assert!(!shop.records.renew(&sleeping).await.unwrap());
+    shop.records.settle(&awake, &shop.decisions, MARK).await.unwrap();
+    assert_eq!(shop.records.cursor(STREAM).await.unwrap(), Cursor { position: 2, mark: MARK });
+    assert!(shop.audit().await.ok);
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_took_over_is_as_good_as_new() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.claim("ada", 1);
+    let over = take(&shop.records, "ann", 0).await.unwrap();
+    shop.records.settle(&over, &shop.decisions, MARK).await.unwrap();
+    assert!(shop.records.renew(&over).await.unwrap());
+}
+
+#[tokio::test]
+async fn settling_renews_the_lease() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.claim("ada", 1);
+    let lease = take(&shop.records, "ann", 60).await.unwrap();
+    shop.tamper("UPDATE settlement_cursors SET lease_until = 0").await;
+    shop.records.settle(&lease, &shop.decisions, MARK).await.unwrap();
+    assert_eq!(take(&shop.records, "bob", 60).await, None);
+    shop.tamper("UPDATE settlement_cursors SET lease_until = 0").await;
+    assert!(shop.records.renew(&lease).await.unwrap());
+    assert_eq!(take(&shop.records, "bob", 60).await, None);
+}
+
+#[tokio::test]
+async fn who_gives_leases_back_leaves_them_to_others_at_once() {
+    let shop = Shop::new(10, 2).await;
+    take(&shop.records, "ann", 60).await.unwrap();
+    shop.records.lease("another", "ann", 60).await.unwrap().unwrap();
+    shop.records.lease("a-third", "bob", 60).await.unwrap().unwrap();
+    shop.records.release("ann").await.unwrap();
+    let streams = [STREAM.into(), "another".into(), "a-third".into(), "never-seen".into()];
+    let views = shop.records.leases(&streams).await.unwrap();
+    let leased: Vec<_> =
+        views.iter().map(|view| (&*view.stream, view.owner.as_deref(), view.leased)).collect();
+    let expected = [(STREAM, None, false), ("another", None, false), ("a-third", Some("bob"), true)];
+    assert_eq!(leased[..3], expected);
+    assert_eq!(leased[3], ("never-seen", None, false));
+    assert!(take(&shop.records, "cem", 60).await.is_some());
+}
+
+#[tokio::test]
+async fn a_lease_says_how_far_the_stream_is_settled() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.claim("ada", 1);
+    let lease = take(&shop.records, "ann", 60).await.unwrap();
+    let settled = shop.records.settle(&lease, &shop.decisions, MARK).await.unwrap();
+    let again = take(&shop.records, "ann", 60).await.unwrap();
+    assert_eq!(again.cursor, settled.cursor);
+    assert_eq!(
+        shop.records.leases(&[STREAM.into()]).await.unwrap()[0].cursor,
+        Cursor { position: 2, mark: MARK }
+    );
+}
