@@ -1,6 +1,6 @@
 //! Where the database of record is, and its opening. What is in it, the records know.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context as _, bail};
 use penstock_records::{Records, RecordsError, sqlite_url};
@@ -21,14 +21,16 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Records> {
 /// Opens the records of a cluster, also while their server can't be reached: a node sells without them.
 pub(crate) async fn open_for_node(config: &Config) -> anyhow::Result<Records> {
     match (config.records.url.get(), open(config).await) {
-        (Some(url), Err(error)) if is_unavailable(&error) => {
+        (Some(config_url), Err(error)) if is_unavailable(&error) => {
             let error = format!("{error:#}");
             tracing::error!(
                 error,
                 "starting without the database of record; it is tried again until it is there"
             );
-            tokio::spawn(open_when_back(url.to_owned()));
-            Ok(Records::open_later(url, config.records.max_connections)?)
+            let url = config_url.to_owned();
+            // On a thread of its own, because the future of a migration is bound to one.
+            thread::Builder::new().name("records".to_owned()).spawn(move || open_when_back(&url))?;
+            Ok(Records::open_later(config_url, config.records.max_connections)?)
         }
         (_, opened) => opened,
     }
@@ -39,16 +41,22 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
 }
 
 /// Brings the schema up to date as soon as the server is back; it might be older than this program.
-async fn open_when_back(url: String) {
+fn open_when_back(url: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let opened = runtime.map(|runtime| runtime.block_on(open_until_it_works(url)));
+    match opened {
+        Ok(Ok(())) => tracing::info!("the database of record is there"),
+        Ok(Err(error)) => tracing::error!(%error, "the database of record can't be used"),
+        Err(error) => tracing::error!(%error, "nobody looks whether the database of record is there"),
+    }
+}
+
+async fn open_until_it_works(url: &str) -> Result<(), RecordsError> {
     loop {
         tokio::time::sleep(RETRY_INTERVAL).await;
-        match Records::open(&url, 1).await {
-            Ok(records) => {
-                tracing::info!("the database of record is there");
-                return records.close().await;
-            }
+        match Records::open(url, 1).await {
             Err(RecordsError::Unavailable(_)) => {}
-            Err(error) => return tracing::error!(%error, "the database of record can't be used"),
+            opened => return Ok(opened?.close().await),
         }
     }
 }
