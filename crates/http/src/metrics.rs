@@ -190,6 +190,12 @@ impl Figures {
         )?;
         let help = "Decisions put aside because they could not be settled";
         counter(encoder, "penstock_settlement_dead_letters", help, view.dead_letters)?;
+        let help = "Decisions that would have sold a unit that isn't there, or one too many to a buyer; alarm on any";
+        counter(encoder, "penstock_settlement_violations", help, view.violations)?;
+        let help = "Streams taken over from a settler that had stopped";
+        counter(encoder, "penstock_settlement_takeovers", help, view.takeovers)?;
+        let help = "Streams found to have another history than the one that was settled";
+        counter(encoder, "penstock_settlement_diverged", help, view.diverged)?;
         counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
     }
 }

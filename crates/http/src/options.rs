@@ -205,4 +205,8 @@ pub struct SettlementView {
     pub retries: u64,
     pub dead_letters: u64,
     pub expired: u64,
+    /// Decisions that would have sold what isn't there, or too much to one buyer.
+    pub violations: u64,
+    pub takeovers: u64,
+    pub diverged: u64,
 }

@@ -224,6 +224,9 @@ pub(crate) fn settlement_view(stats: SettleStats) -> Arc<dyn Fn() -> SettlementV
             retries: figures.retries,
             dead_letters: figures.dead_letters,
             expired: figures.expired,
+            violations: figures.violations,
+            takeovers: figures.takeovers,
+            diverged: figures.diverged,
         }
     })
 }
