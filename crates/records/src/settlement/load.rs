@@ -56,10 +56,8 @@ pub(super) async fn load(
             load_orders(connection, orders, &mut known).await?;
         }
     }
-    for of_sale in receivers(decisions, &known).chunk_by(|left, right| left.0 == right.0) {
-        for buyers in of_sale.chunks(MAX_LISTED) {
-            load_owned(connection, buyers, &mut known).await?;
-        }
+    for receivers in receivers(decisions, &known).chunks(MAX_LISTED) {
+        load_owned(connection, receivers, &mut known).await?;
     }
     if letters == Letters::Join {
         let orders = sorted(order_of);
@@ -189,22 +187,32 @@ fn read_changing(row: &AnyRow, id: OrderId) -> Result<PlannedOrder, RecordsError
     })
 }
 
-/// The held and paid units of buyers in one sale.
+/// The held and paid units of buyers. Those of a single sale are found by buyer and sale; otherwise by buyer alone (the
+/// plus keeps the sales out of the search), because every buyer in every sale would be too many places to look at.
 async fn load_owned(
     connection: &mut AnyConnection,
-    buyers: &[(SaleId, BuyerId)],
+    receivers: &[(SaleId, BuyerId)],
     known: &mut Known,
 ) -> Result<(), RecordsError> {
-    let Some((sale, _)) = buyers.first() else { return Ok(()) };
+    // They come sorted by sale.
+    let mut sales: Vec<SaleId> = receivers.iter().map(|(sale, _)| *sale).collect();
+    sales.dedup();
+    let of_sales = match sales.len() {
+        0 => return Ok(()),
+        1 => "sale_id = ?".to_owned(),
+        several => format!("+sale_id IN ({})", marks(several)),
+    };
     let query = AssertSqlSafe(format!(
-        "SELECT buyer, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
-         WHERE sale_id = ? AND buyer IN ({}) AND state IN ('held', 'paid') GROUP BY buyer",
-        marks(buyers.len())
+        "SELECT sale_id, buyer, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
+         WHERE buyer IN ({}) AND {of_sales} AND state IN ('held', 'paid') GROUP BY buyer, sale_id",
+        marks(receivers.len())
     ));
-    let query = sqlx::query(query).bind(sale.as_i64());
-    let query = bind_list(query, buyers, |query, (_, buyer)| query.bind(buyer.as_str().to_owned()));
+    let query =
+        bind_list(sqlx::query(query), receivers, |query, (_, buyer)| query.bind(buyer.as_str().to_owned()));
+    let query = bind_list(query, &sales, |query, sale| query.bind(sale.as_i64()));
     for row in query.fetch_all(&mut *connection).await? {
-        known.add_owned(*sale, BuyerId::from_stored(&text(&row, "buyer")?), integer(&row, "units")?);
+        let sale = SaleId::from_i64(integer(&row, "sale_id")?);
+        known.add_owned(sale, BuyerId::from_stored(&text(&row, "buyer")?), integer(&row, "units")?);
     }
     Ok(())
 }

@@ -87,10 +87,14 @@ impl Shop {
     }
 
     pub(crate) fn claim(&mut self, buyer: &str, quantity: u32) -> OrderId {
+        self.claim_in(self.sale, buyer, quantity)
+    }
+
+    pub(crate) fn claim_in(&mut self, sale: SaleId, buyer: &str, quantity: u32) -> OrderId {
         self.keys += 1;
         let key = KeyDigest::of(format!("key-{}", self.keys).as_bytes()).unwrap();
         let buyer = BuyerId::of_subject(buyer).unwrap();
-        match self.execute(Command::Claim(Claim { sale: self.sale, buyer, quantity, key })) {
+        match self.execute(Command::Claim(Claim { sale, buyer, quantity, key })) {
             Reply::Verdict(Ok(order)) => order.id,
             other => panic!("the claim was answered {other:?}"),
         }

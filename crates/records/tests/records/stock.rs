@@ -1,9 +1,9 @@
 //! The stock row of a sale: the last line of defence behind the ledger.
 
-use penstock_domain::{BuyerId, Command, Decision, Event, KeyDigest, OrderId};
+use penstock_domain::{BuyerId, Command, Decision, Event, KeyDigest, OrderId, SaleId};
 use penstock_records::{SettleError, Violation};
 
-use super::shop::{Shop, open};
+use super::shop::{Shop, item, moment, open, sale_row};
 
 impl Shop {
     /// Settles a decision that no honest ledger makes.
@@ -209,4 +209,29 @@ async fn sales_from_before_the_stock_rows_are_given_theirs() {
             assert_eq!(shop.stock().await, [20, 6, 8, 6]);
         }
     }
+}
+
+#[tokio::test]
+async fn limits_are_those_of_each_sale_when_a_batch_is_about_several() {
+    let mut shop = Shop::new(10, 2).await;
+    let other = SaleId::from_random(8);
+    let row = sale_row(other, item(1, moment(0)).id, 5, 1);
+    shop.records.create_sale(&row).await.unwrap();
+    shop.execute(Command::Publish(row.terms()));
+    shop.claim("ada", 1);
+    shop.settle().await;
+    shop.claim("ada", 1);
+    shop.claim_in(other, "ada", 1);
+    shop.settle().await;
+    assert!(shop.audit().await.ok);
+    // In both sales she has what she may have.
+    shop.claim("bob", 1);
+    let order = OrderId { sale: other, number: 1 };
+    let key = KeyDigest::from_words([5, 5]);
+    let buyer = BuyerId::of_subject("ada").unwrap();
+    let position = shop.forge(Event::Held { order, buyer, quantity: 1, key });
+    shop.assert_violation(position, Violation::OverLimit).await;
+    shop.decisions.pop();
+    let position = shop.forge_hold(3, "ada", 1);
+    shop.assert_violation(position, Violation::OverLimit).await;
 }

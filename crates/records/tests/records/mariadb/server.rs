@@ -1,8 +1,9 @@
 //! What only a server can do: be too old, be set up wrong, be opened by many at once, and be lost.
 
 use futures_util::future::join_all;
-use penstock_domain::BuyerId;
-use penstock_records::{Records, RecordsError};
+use penstock_domain::{BuyerId, Mark};
+use penstock_local::MariaDb;
+use penstock_records::{Records, RecordsError, SettleError};
 use sqlx::Executor;
 
 use super::{
@@ -102,4 +103,47 @@ async fn an_unknown_database_or_kind_of_database_is_refused_in_words() {
     assert!(refused.contains("nowhere"), "{refused}");
     let refused = Records::open("postgres://127.0.0.1/penstock", 2).await;
     assert!(matches!(refused, Err(RecordsError::Unsuitable(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_unavailable_and_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = MariaDb::start(folder.path()).unwrap();
+    let records = Records::open(&server.url(), 2).await.unwrap();
+    records.create_item(&item(1, moment(0))).await.unwrap();
+    server.kill().unwrap();
+    let lost = records.item(item(1, moment(0)).id).await;
+    assert!(matches!(lost, Err(RecordsError::Unavailable(_))), "{lost:?}");
+    server.start_again().unwrap();
+    assert!(records.item(item(1, moment(0)).id).await.unwrap().is_some(), "what was committed is there");
+    records.create_item(&item(2, moment(0))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadlock_is_unavailable_and_not_poison() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.claim("ada", 1);
+    let deadlock = "CREATE TRIGGER deadlock BEFORE INSERT ON orders FOR EACH ROW \
+                    SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'";
+    shop.run(deadlock).await;
+    let failed = shop.settle_in(1000).await;
+    assert!(matches!(failed, Err(SettleError::Records(RecordsError::Unavailable(_)))), "{failed:?}");
+    shop.run("DROP TRIGGER deadlock").await;
+    shop.settle().await;
+    assert!(shop.audit().await.ok);
+}
+
+#[tokio::test]
+async fn streams_that_are_settled_at_once_number_their_dead_letters_apart() {
+    let shop = Shop::new(10, 2).await;
+    let streams: Vec<String> = (0..8).map(|number| format!("stream-{number}")).collect();
+    let put_aside = streams.iter().map(async |stream| {
+        let lease = shop.records.lease(stream, "tests", 60).await.unwrap().unwrap();
+        shop.records.dead_letter(&lease, &shop.decisions[0], Mark::default(), "why not", 1, shop.now).await
+    });
+    for result in join_all(put_aside).await {
+        result.unwrap();
+    }
+    let letters = shop.records.dead_letters(None, 10).await.unwrap();
+    assert_eq!(letters.iter().map(|letter| letter.id).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
 }
