@@ -160,7 +160,7 @@ impl Inner {
             self.announce(sale).await?;
         }
         let kept = self.ask(sale, "keep", |call| {
-            call.arg(cursor.position).arg(&cursor.mark.0);
+            call.arg(cursor.position).arg(&cursor.mark.0).arg(self.new_epoch(sale));
         });
         let kept = kept.await?;
         match kept.word.as_str() {
@@ -212,11 +212,10 @@ impl Inner {
         if self.settled.cursor(sale).await? != settled.cursor {
             return Err(Unavailable::new("the records have changed while a sale was brought back"));
         }
-        let known_epoch = self.sales.counts(sale).map_or(0, |counts| u64::from(counts.epoch));
         let finished = self.ask(sale, "finish", |call| {
             call.arg(&token).arg(settled.cursor.position).arg(&settled.cursor.mark.0);
             rebuilt.add_to(call);
-            call.arg(known_epoch + 1);
+            call.arg(self.new_epoch(sale));
         });
         match finished.await?.word.as_str() {
             "home" => self.tell(sale, found, settled.cursor),
@@ -224,6 +223,11 @@ impl Inner {
             other => return Err(unexpected(other)),
         }
         Ok(())
+    }
+
+    /// An epoch that this node has not heard of, whatever the server has lost.
+    fn new_epoch(&self, sale: SaleId) -> u64 {
+        self.sales.counts(sale).map_or(0, |counts| u64::from(counts.epoch) + 1)
     }
 
     /// True: the sale is ours to bring back. False: somebody else has done it.

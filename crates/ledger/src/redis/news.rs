@@ -12,7 +12,7 @@ use std::{
 
 use futures_util::FutureExt;
 use hashbrown::{HashMap, HashSet};
-use penstock_domain::{Event, KeyDigest, SaleId, SaleTerms};
+use penstock_domain::{Event, KeyDigest, SaleId, SaleStatus, SaleTerms};
 use tokio::{
     sync::{Notify, mpsc},
     time::{sleep, timeout},
@@ -27,7 +27,7 @@ use super::{
     feed::read_entries,
     keys::Keys,
     link::Link,
-    polling::{Found, Poller},
+    polling::{Found, Poller, is_same_history},
     pubsub,
     recovery::accepted_keys,
     sales::Sales,
@@ -201,23 +201,29 @@ impl News {
             Some((position, _)) => self.keys_after(sale, position, counts.position).await?,
             None => None,
         };
-        let accepted = match (missed, same_history) {
-            (Some(accepted), Some((position, _))) => {
-                if let Some(known) = self.coverage().get_mut(&sale) {
-                    known.hear(position, status);
-                }
-                accepted
-            }
-            _ if counts.forgotten => Vec::new(),
-            _ => {
-                let accepted = accepted_keys(&self.inner.link, &self.inner.keys, sale).await?;
-                self.coverage().insert(sale, Coverage::new(status));
-                accepted
-            }
+        let (after, accepted) = match (missed, same_history) {
+            (Some(accepted), Some((position, _))) => (Some(position), accepted),
+            _ if counts.forgotten => (None, Vec::new()),
+            _ => (None, accepted_keys(&self.inner.link, &self.inner.keys, sale).await?),
         };
-        let status = self.coverage().get(&sale).map_or(status, Coverage::status);
+        if !is_same_history(&self.inner.link, &self.inner.keys, sale, &counts).await? {
+            return Err(Unavailable::new("the sale's server was replaced meanwhile"));
+        }
+        let status = self.cover(after, status);
         self.tell_listener(SaleNews { status, accepted });
         Ok(())
+    }
+
+    /// Notes that everything after `after` (None: from the beginning) up to `status` was heard, and answers what may be told.
+    fn cover(&self, after: Option<u64>, status: SaleStatus) -> SaleStatus {
+        let mut coverage = self.coverage();
+        let known = coverage.entry(status.terms.sale).or_insert_with(|| Coverage::new(status));
+        match after {
+            Some(after) => _ = known.hear(after, status),
+            None if known.status().version < status.version => *known = Coverage::new(status),
+            None => {}
+        }
+        known.status()
     }
 
     /// The keys that were accepted after `after` up to `upto`, from the feed; None if it has forgotten some.

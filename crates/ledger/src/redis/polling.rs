@@ -33,6 +33,21 @@ pub(super) enum Found {
     Forgotten(SaleId),
 }
 
+/// Whether the sale still has the history that it had when it was at `counts`. What was read of it since is of that
+/// history then, and not of another one on a server that took over meanwhile.
+pub(super) async fn is_same_history(
+    link: &Link,
+    keys: &Keys,
+    sale: SaleId,
+    counts: &Counts,
+) -> Result<bool, LinkError> {
+    let key = keys.sale(sale);
+    let mut question = redis::cmd("HMGET");
+    question.arg(&key).arg("epoch").arg("position");
+    let (epoch, position): (Option<u32>, Option<u64>) = link.call(&key, question).await?;
+    Ok(epoch == Some(counts.epoch) && position >= Some(counts.position))
+}
+
 pub(super) struct Poller {
     link: Link,
     keys: Keys,

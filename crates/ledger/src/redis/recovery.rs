@@ -11,6 +11,7 @@ use super::{
     decider::{Decider, Failure},
     keys::Keys,
     link::Link,
+    polling::is_same_history,
 };
 use crate::{SaleNews, Unavailable};
 
@@ -68,6 +69,9 @@ async fn news_of(decider: &Decider, keys: &Keys, outcome: Outcome) -> Result<Opt
     let Some((terms, counts)) = outcome.sale else { return Ok(None) };
     let accepted =
         if counts.forgotten { Vec::new() } else { accepted_keys(decider.link(), keys, terms.sale).await? };
+    if !is_same_history(decider.link(), keys, terms.sale, &counts).await? {
+        return Err(Unavailable::new("a server was replaced while its sales were read"));
+    }
     Ok(Some(SaleNews { status: counts.status(terms), accepted }))
 }
 

@@ -5,7 +5,7 @@
 --       5 and 6 buyers and orders that are being brought back (hashes); all under one hash tag
 -- ARGV  1 the step, then what it needs; numbers are texts, and packed forms are those of codec.rs:
 --       'look'
---       'keep'    position, mark: how far the records have settled the sale's feed
+--       'keep'    position, mark: how far the records have settled the sale's feed; the least epoch that is new to everybody
 --       'begin'   token: 16 random bytes of who brings the sale back
 --       'put'     token, how many buyers, how many pages of orders, then buyer and entry for each, page and names for each
 --       'finish'  token, position, mark, terms, total, available, held, paid, paused, closed, how many orders, first
@@ -18,6 +18,9 @@
 --       'begun', 'put'  the step is done
 --       'busy'     somebody else is bringing it back
 --       'gone'     somebody else has begun anew since: what was put is void
+--
+-- A new home is a new epoch: nodes may have heard of decisions that this history lacks, which were never confirmed. Their
+-- positions are given to others now, and nobody must take the one for the other.
 --
 -- Guarantees: nothing is decided between 'begin' and 'finish'; the sale as it was stays until 'finish', which replaces
 -- it in one step; of two who bring it back at once only one can finish; whoever dies on the way is replaced after LEASE.
@@ -63,7 +66,7 @@ if step == 'keep' then
   local settled_position = tonumber(ARGV[2])
   if not has_settled(settled_position, ARGV[3]) then return reply('lost') end
   if not terms then return reply('unknown') end
-  call('HSET', SALE, 'home', home)
+  call('HSET', SALE, 'home', home, 'epoch', math.max(epoch + 1, tonumber(ARGV[4])))
   call('HDEL', SALE, 'token', 'token_until')
   return reply('home')
 end
