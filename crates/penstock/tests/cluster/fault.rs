@@ -1,0 +1,119 @@
+//! What every fault has in common: a crowd that buys before, during and after it, and the look at everything
+//! afterwards.
+
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
+
+use penstock_testkit::{Auditor, Offer, Random};
+
+use crate::{
+    crowd::Crowd,
+    trial::{A_LONG_SECOND, Trial, buyer, expect, look, must_buy, within_a_second},
+};
+
+/// More than the crowd can buy in the time.
+const UNITS: u32 = 100_000;
+const UNITS_OF_THE_WITNESS: u32 = 3;
+const SOLD_BEFORE: usize = 100;
+
+/// The moment at which something fails: the seed decides.
+pub(crate) fn a_moment(random: &mut Random) -> Duration {
+    Duration::from_millis(random.below(1_000))
+}
+
+/// A cluster under load, in which something is about to fail.
+pub(crate) struct Fault {
+    pub(crate) trial: Trial,
+    pub(crate) crowd: Crowd,
+    /// What the crowd buys.
+    pub(crate) sale: String,
+    /// A small sale that lives through the fault untouched; what nodes hear of it afterwards shows that they hear.
+    pub(crate) witness: String,
+    /// What the test itself has bought of `sale`.
+    pub(crate) own: Auditor,
+    began: Option<Instant>,
+    during: usize,
+}
+
+/// What came of it.
+pub(crate) struct Report {
+    promised: usize,
+    during: usize,
+    asked_again: u64,
+    longest_silence: Duration,
+    agreed: Duration,
+    latched: Duration,
+    unlatched: Duration,
+}
+
+impl Fault {
+    /// Publishes what is sold, and returns when the crowd buys.
+    pub(crate) fn prepare(trial: Trial, random: &mut Random) -> Self {
+        let offer = Offer { units: UNITS, limit_per_buyer: 2, ..Offer::default() };
+        let sale = trial.publish(offer);
+        let witness = trial.publish(Offer { units: UNITS_OF_THE_WITNESS, limit_per_buyer: 3, ..offer });
+        let crowd = Crowd::gather(trial.front(), &sale, random);
+        crowd.until_more_are_sold(SOLD_BEFORE);
+        Self { trial, crowd, sale, witness, own: Auditor::default(), began: None, during: 0 }
+    }
+
+    pub(crate) fn begins(&mut self) {
+        self.began = Some(Instant::now());
+    }
+
+    /// Counts what was sold during the fault; gives how many that were.
+    pub(crate) fn ends(&mut self) -> usize {
+        let during = self.crowd.sold_between(self.began.take().unwrap(), Instant::now());
+        self.during += during;
+        during
+    }
+
+    /// Sends the crowd home and looks at everything: every node shows what the ledger has, hears of what happens on
+    /// another one, and the books are right.
+    pub(crate) fn finish(self) -> Report {
+        let Self { trial, crowd, sale, witness, own, during, .. } = self;
+        let (asked_again, longest_silence) = (crowd.asked_again(), crowd.longest_silence());
+        let mut auditor = crowd.go_home();
+        auditor.merge(own);
+        let agreed = trial.until_nodes_agree(&sale);
+        assert!(agreed < A_LONG_SECOND, "the nodes show what the ledger has only after {agreed:?}");
+        let (latched, unlatched) = news_travel(&trial, &witness);
+        let promised = trial.audit(&auditor);
+        Report { promised, during, asked_again, longest_silence, agreed, latched, unlatched }
+    }
+}
+
+/// Sold out at one node is sold out at all of them, and on sale again when somebody cancels.
+fn news_travel(trial: &Trial, witness: &str) -> (Duration, Duration) {
+    let order = must_buy(trial.node(0), witness, "the-last-buyer", UNITS_OF_THE_WITNESS);
+    let shows = |state: &str| {
+        let nodes = trial.nodes();
+        let states = nodes.iter().map(|node| look(*node, witness).map(|seen| seen["state"] == state));
+        states.into_iter().all(|shown| shown == Some(true))
+    };
+    let latched = within_a_second("every node shows that it is sold out", || shows("sold_out"));
+    for (number, node) in trial.nodes().into_iter().enumerate() {
+        let name = format!("too-late-{number}");
+        let answer = buyer(node, &name).claim(witness, 1, &name).unwrap();
+        assert_eq!((answer.status, answer.code().as_str()), (409, "sold_out"), "{}", answer.text());
+    }
+    let cancel = format!("/api/v1/orders/{order}/cancel");
+    let last = trial.nodes().pop().unwrap();
+    expect(200, &buyer(last, "the-last-buyer").post_nothing(&cancel).unwrap());
+    let unlatched = within_a_second("every node sells it again", || shows("open"));
+    (latched, unlatched)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { promised, during, asked_again, longest_silence, agreed, latched, unlatched } = self;
+        write!(
+            formatter,
+            "{promised} orders, {during} of them during it, {asked_again} asked again, nobody served for \
+             {longest_silence:?} at most; oversold 0, lost 0, duplicated 0; all nodes agree after {agreed:?}, latched after \
+             {latched:?}, unlatched after {unlatched:?}"
+        )
+    }
+}

@@ -1,0 +1,18 @@
+//! The real binary as a cluster: three nodes and two settlement workers behind nginx, on Redis and MariaDB. Everything
+//! that can die dies under load, and afterwards nothing is oversold, lost or there twice.
+//!
+//! `PENSTOCK_TEST_SEED` repeats a run: the seed decides when something fails, and what.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod crowd;
+mod fault;
+mod trial;
+
+mod front;
+mod latch;
+mod node_faults;
+mod selling;
+mod server_faults;
+mod sharing;
+mod starting;

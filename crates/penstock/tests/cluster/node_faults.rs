@@ -1,0 +1,118 @@
+//! A node dies, sleeps or loses Redis under load. The others sell on, and it comes back by itself.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_local::{Cut, CutProxy, RedisKind};
+use penstock_testkit::{Random, seed_of_the_day};
+
+use crate::{
+    fault::{Fault, a_moment},
+    trial::{Trial, buyer, until},
+};
+
+const NODES: u64 = 3;
+const PAUSE: Duration = Duration::from_secs(10);
+/// How many are asked while a node has no Redis.
+const CLAIMS_WHILE_CUT: usize = 7;
+/// A second is what is promised; a debug build on a loaded machine may need a little more.
+const REFUSED_WITHIN: Duration = Duration::from_millis(1_500);
+
+#[test]
+fn a_killed_node_is_missed_by_nobody() {
+    let mut random = Random::new(seed_of_the_day("kill a node"));
+    let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
+    let victim = random.below(NODES) as usize;
+    thread::sleep(a_moment(&mut random));
+    fault.begins();
+    fault.trial.shop.node(victim).unwrap().kill().unwrap();
+    fault.crowd.until_more_are_sold(200);
+    fault.ends();
+    fault.trial.shop.node(victim).unwrap().start().unwrap();
+    fault.crowd.until_more_are_sold(100);
+    let report = fault.finish();
+    eprintln!("node {victim} killed: {report}");
+}
+
+#[test]
+fn a_node_that_sleeps_for_ten_seconds_holds_nobody_up_for_long() {
+    let mut random = Random::new(seed_of_the_day("pause a node"));
+    let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
+    let victim = random.below(NODES) as usize;
+    thread::sleep(a_moment(&mut random));
+    fault.begins();
+    fault.trial.shop.node(victim).unwrap().pause().unwrap();
+    thread::sleep(PAUSE);
+    fault.trial.shop.node(victim).unwrap().resume().unwrap();
+    fault.ends();
+    fault.crowd.until_more_are_sold(100);
+    let report = fault.finish();
+    eprintln!("node {victim} asleep for {PAUSE:?}: {report}");
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_redis_refuses_within_a_second_and_the_others_sell_on() {
+    let mut random = Random::new(seed_of_the_day("cut a node off"));
+    let mut trial = Trial::start(RedisKind::Single);
+    let victim = random.below(NODES) as usize;
+    let mut way = CutProxy::start(trial.shop.redis.addresses()[0]).unwrap();
+    let node = trial.shop.node(victim).unwrap();
+    node.stop().unwrap();
+    node.set("PENSTOCK_REDIS__SERVERS", &way.address().to_string());
+    node.start().unwrap();
+    let mut fault = Fault::prepare(trial, &mut random);
+    for cut in [Cut::Silence, Cut::Reset] {
+        thread::sleep(a_moment(&mut random));
+        let names: Vec<String> = (0..CLAIMS_WHILE_CUT).map(|number| format!("{cut:?}-{number}")).collect();
+        fault.begins();
+        way.cut(cut).unwrap();
+        let (median, slowest) = refusals(&mut fault, victim, &names);
+        fault.crowd.until_more_are_sold(50);
+        fault.ends();
+        way.mend().unwrap();
+        let mended = Instant::now();
+        let back = ask_again(&mut fault, victim, &names) - mended;
+        eprintln!(
+            "node {victim} cut off ({cut:?}): 503 after {median:?} (slowest {slowest:?}), sells again {back:?} after"
+        );
+        assert!(median < REFUSED_WITHIN, "{cut:?}: its claims are refused only after {median:?}");
+    }
+    fault.crowd.until_more_are_sold(100);
+    let report = fault.finish();
+    eprintln!("node {victim} cut off twice: {report}");
+}
+
+/// Whoever asks at the cut node itself gets 503; the usual time that took, and the longest.
+fn refusals(fault: &mut Fault, victim: usize, names: &[String]) -> (Duration, Duration) {
+    let node = fault.trial.node(victim);
+    let mut took: Vec<Duration> = Vec::new();
+    for name in names {
+        let began = Instant::now();
+        fault.own.sends(&fault.sale, name, 1, name);
+        let answer = buyer(node, name).claim(&fault.sale, 1, name).unwrap();
+        took.push(began.elapsed());
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        fault.own.saw(&fault.sale, name, &answer);
+    }
+    took.sort_unstable();
+    (took[took.len() / 2], took[took.len() - 1])
+}
+
+/// Everybody who was refused asks the same node again with his key, and gets one. Says when the first got it.
+fn ask_again(fault: &mut Fault, victim: usize, names: &[String]) -> Instant {
+    let node = fault.trial.node(victim);
+    let mut first = None;
+    for name in names {
+        let answer = until("the node sells again", || {
+            let answer = buyer(node, name).claim(&fault.sale, 1, name).ok()?;
+            (answer.status != 503).then_some(answer)
+        });
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        first.get_or_insert_with(Instant::now);
+        fault.own.saw(&fault.sale, name, &answer);
+    }
+    first.unwrap()
+}

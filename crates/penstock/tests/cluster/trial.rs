@@ -1,0 +1,231 @@
+//! A cluster for one test: started, asked and audited from outside, and gone at the end.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    process::{Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_local::{Redis, RedisKind, RedisServer, Shop, ShopPlan};
+use penstock_testkit::{ADMIN_TOKEN, Answer, Auditor, Client, JWT_SECRET, Merchant, Offer, Run, buyer_token};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
+/// Nothing takes this long; a timeout is a failure, not a measurement.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A second is what is promised, and what is printed is the measured time. But a slow machine fails no test.
+pub(crate) const A_LONG_SECOND: Duration = Duration::from_secs(5);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+const LINES_OF_A_LOG: usize = 30;
+
+/// One cluster at a time: the machine has few cores, and each test wants them all.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A running cluster and the folder that holds everything of it.
+pub(crate) struct Trial {
+    // In the order in which they are dropped.
+    pub(crate) shop: Shop,
+    folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Trial {
+    pub(crate) fn start(redis: RedisKind) -> Self {
+        Self::start_with(redis, |_| {})
+    }
+
+    pub(crate) fn start_with(redis: RedisKind, change: impl FnOnce(&mut ShopPlan)) -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::Builder::new().prefix("penstock-trial-").tempdir().unwrap();
+        let mut plan = ShopPlan {
+            redis,
+            admin_token: ADMIN_TOKEN.to_owned(),
+            jwt_secret: JWT_SECRET.to_owned(),
+            ..ShopPlan::new(Path::new(BINARY), folder.path())
+        };
+        change(&mut plan);
+        let shop = Shop::start(plan, |_| {}).unwrap();
+        Self { shop, folder, _turn: turn }
+    }
+
+    /// Where buyers come in: nginx.
+    pub(crate) fn front(&self) -> SocketAddr {
+        self.shop.address()
+    }
+
+    pub(crate) fn node(&self, number: usize) -> SocketAddr {
+        self.shop.nodes()[number].address().unwrap()
+    }
+
+    /// The nodes that run.
+    pub(crate) fn nodes(&self) -> Vec<SocketAddr> {
+        let running = self.shop.nodes().iter().filter(|node| node.is_running());
+        running.map(|node| node.address().unwrap()).collect()
+    }
+
+    /// A merchant at one node.
+    pub(crate) fn merchant(&self, node: usize) -> Merchant {
+        Merchant::with(Client::new(self.node(node)).with_token(ADMIN_TOKEN))
+    }
+
+    /// Publishes a sale at the first node, and returns when every node sells it.
+    pub(crate) fn publish(&self, offer: Offer) -> String {
+        let sale = self.merchant(0).publish(offer);
+        for node in self.nodes() {
+            until("a node sells what another published", || {
+                (look(node, &sale)?["state"] == "open").then_some(())
+            });
+        }
+        sale
+    }
+
+    /// Runs `penstock` with the cluster's configuration to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> anyhow::Result<Run> {
+        let output =
+            bare_command().args(arguments).arg("--config").arg(self.shop.configuration()).output()?;
+        Ok(Run {
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// Waits for settlement, then holds what buyers were told against the API and against `penstock audit`.
+    pub(crate) fn audit(&self, auditor: &Auditor) -> usize {
+        let verdict = auditor.verify_with(&mut self.merchant(0), || self.run(&["audit", "--json"]));
+        verdict.assert_clean();
+        verdict.promised
+    }
+
+    /// What the ledger has of a sale: total, available, held, paid. Redis itself is asked, and no node.
+    pub(crate) fn ledger(&self, sale: &str) -> [u64; 4] {
+        ["total", "available", "held", "paid"].map(|field| self.in_ledger(sale, field))
+    }
+
+    /// How many decisions the ledger has made in a sale.
+    pub(crate) fn ledger_position(&self, sale: &str) -> u64 {
+        self.in_ledger(sale, "position")
+    }
+
+    fn in_ledger(&self, sale: &str, field: &str) -> u64 {
+        let key = format!("{{{sale}}}:sale");
+        let answer = self.redis_of(&key).cli(&["HGET", &key, field]).unwrap();
+        answer.parse().unwrap_or_else(|error| panic!("{field} of {sale}: {error}: {answer}"))
+    }
+
+    fn redis_of(&self, key: &str) -> &RedisServer {
+        match &self.shop.redis {
+            Redis::Single(server) => server,
+            Redis::Cluster(cluster) => &cluster.nodes()[cluster.master_of(key).unwrap()],
+            Redis::Sentinel(_) => panic!("no test asks a Redis with Sentinels"),
+        }
+    }
+
+    /// Waits until every node shows the sale as the ledger has it; says how long that took.
+    pub(crate) fn until_nodes_agree(&self, sale: &str) -> Duration {
+        let began = Instant::now();
+        let [total, available, ..] = self.ledger(sale);
+        let state = if available == 0 { "sold_out" } else { "open" };
+        for node in self.nodes() {
+            until("a node shows what the ledger has", || {
+                let seen = look(node, sale)?;
+                let stock = &seen["stock"];
+                let agrees =
+                    stock["total"] == total && stock["available"] == available && seen["state"] == state;
+                agrees.then_some(())
+            });
+        }
+        began.elapsed()
+    }
+
+    /// A figure of a node's `/metrics`; with labels as they stand there.
+    pub(crate) fn figure(&self, node: usize, name: &str) -> f64 {
+        let text = Client::new(self.node(node)).get("/metrics").unwrap().text();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// A test that fails shows what the nodes and workers had to say.
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let logs = fs::read_dir(self.folder().join("logs")).into_iter().flatten().flatten();
+        for log in logs {
+            let text = fs::read_to_string(log.path()).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let last = lines.split_at(lines.len().saturating_sub(LINES_OF_A_LOG)).1;
+            eprintln!("the end of {}:\n{}", log.file_name().to_string_lossy(), last.join("\n"));
+        }
+    }
+}
+
+/// The binary without the caller's own `PENSTOCK_…`.
+pub(crate) fn bare_command() -> Command {
+    let mut command = Command::new(BINARY);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PENSTOCK_")) {
+        command.env_remove(name);
+    }
+    command.env("PENSTOCK_LOG__LEVEL", "warn").stdin(Stdio::null());
+    command
+}
+
+/// A sale as one node shows it; None while it shows none.
+pub(crate) fn look(node: SocketAddr, sale: &str) -> Option<Value> {
+    let answer = Client::new(node).get(&format!("/api/v1/sales/{sale}")).ok()?;
+    (answer.status == 200).then(|| answer.json())
+}
+
+/// A client of one buyer.
+pub(crate) fn buyer(address: SocketAddr, name: &str) -> Client {
+    Client::new(address).with_token(&buyer_token(name))
+}
+
+/// Claims and expects an order; gives its id.
+pub(crate) fn must_buy(address: SocketAddr, sale: &str, name: &str, quantity: u32) -> String {
+    let answer = buyer(address, name).claim(sale, quantity, &format!("key-of-{name}")).unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    text(&answer.json()["id"])
+}
+
+/// Expects a status and gives the answer's JSON.
+pub(crate) fn expect(status: u16, answer: &Answer) -> Value {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    if answer.body.is_empty() { Value::Null } else { answer.json() }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
+}
+
+/// Looks again and again until there is something to see.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(LOOK_AGAIN_AFTER);
+    }
+}
+
+/// Like `until`, and says how long it took, which has to be about a second at most.
+pub(crate) fn within_a_second(what: &str, mut look: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    until(what, || look().then_some(()));
+    let took = began.elapsed();
+    assert!(took < A_LONG_SECOND, "{what}: {took:?}");
+    took
+}
