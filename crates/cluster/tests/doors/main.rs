@@ -4,6 +4,7 @@
 
 mod numbers;
 mod passes;
+mod redis_cluster;
 mod rooms;
 
 use std::{
@@ -85,12 +86,7 @@ impl Shop {
     }
 
     async fn node(&self, name: &str) -> Arc<dyn Door> {
-        let link = Link::connect(RedisOptions::single(self.redis.address().to_string())).await.unwrap();
-        let millis = Arc::clone(&self.millis);
-        let clock: Clock = Arc::new(move || Timestamp::from_millis(millis.load(Relaxed)));
-        let (node, prefix) = (name.to_owned(), String::new());
-        let options = SharedDoorsOptions { node, prefix, moment: Some(clock) };
-        SharedDoors::new(link, Handle::current(), options).door(sale(), OPTIONS)
+        node_on(RedisOptions::single(self.redis.address().to_string()), name, &self.millis).await
     }
 
     async fn nodes(&self) -> Vec<Arc<dyn Door>> {
@@ -99,7 +95,7 @@ impl Shop {
 
     /// As Redis has them.
     fn live_passes(&self) -> u64 {
-        self.redis.cli(&["ZCARD", &format!("{{{}}}:passes", sale())]).unwrap().parse().unwrap()
+        self.redis.cli(&["ZCARD", &key("passes")]).unwrap().parse().unwrap()
     }
 
     /// How many scripts were called so far.
@@ -108,6 +104,20 @@ impl Shop {
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
         line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
     }
+}
+
+async fn node_on(servers: RedisOptions, name: &str, millis: &Arc<AtomicI64>) -> Arc<dyn Door> {
+    let link = Link::connect(servers).await.unwrap();
+    let millis = Arc::clone(millis);
+    let clock: Clock = Arc::new(move || Timestamp::from_millis(millis.load(Relaxed)));
+    let (node, prefix) = (name.to_owned(), "shop:".to_owned());
+    let options = SharedDoorsOptions { node, prefix, moment: Some(clock) };
+    SharedDoors::new(link, Handle::current(), options).door(sale(), OPTIONS)
+}
+
+/// The key of the sale's door with this name.
+fn key(name: &str) -> String {
+    format!("shop:{{{}}}:{name}", sale())
 }
 
 async fn open_rooms(nodes: &[Arc<dyn Door>]) -> Vec<Arc<WaitingRoom>> {

@@ -36,6 +36,26 @@ async fn who_comes_one_by_one_gets_a_number_too() {
 }
 
 #[tokio::test]
+async fn a_steady_stream_of_people_costs_a_call_per_hundred_before_and_after_the_opening() {
+    let shop = Shop::open();
+    let node = shop.node("a").await;
+    open_rooms(std::slice::from_ref(&node)).await;
+    for begins_at in [shop.now(), OPENS_AT] {
+        shop.set(begins_at);
+        let mut before = 0;
+        for person in 0..2_000 {
+            if person == 1_000 {
+                before = shop.calls();
+            }
+            shop.pass_millis(1);
+            take(&node, 1, shop.now()).await;
+        }
+        let calls = shop.calls() - before;
+        assert!(calls <= 10, "{calls} calls for the second thousand");
+    }
+}
+
+#[tokio::test]
 async fn the_first_call_after_the_opening_decides_who_was_early() {
     let shop = Shop::open();
     let nodes = shop.nodes().await;

@@ -73,9 +73,14 @@ async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
     }
     let sold = SaleStatus { version: 2, ..status(9) };
     opened.nodes[0].used(&BuyerId::from_stored(&format!("buyer {}", turns[0])), sold.version, now);
+    until("the turns to be taken", || {
+        opened.shop.pass_millis(2);
+        tick(&opened.nodes, sold, opened.shop.now());
+        (opened.rooms[2].figures().pending == 6).then_some(())
+    })
+    .await;
     opened.let_settle(sold).await;
-    let figures = opened.rooms[2].figures();
-    assert_eq!((figures.admitted, figures.pending), (10, 6));
+    assert_eq!(opened.rooms[2].figures().admitted, 10);
     // Two units more are two people more.
     opened.until_admitted(12, SaleStatus { version: 3, ..status(11) }).await;
 }
@@ -92,22 +97,27 @@ async fn a_used_pass_lets_nobody_in_before_the_keeper_has_heard_of_the_order() {
     until("the pass to be used", || (opened.shop.live_passes() == 0).then_some(())).await;
     opened.let_settle(status(1)).await;
     assert_eq!(opened.rooms[0].figures().admitted, 1, "the order is of version 2");
-    opened.let_settle(SaleStatus { version: 2, ..status(1) }).await;
-    assert_eq!(opened.rooms[0].figures().admitted, 2);
+    let heard = SaleStatus { version: 2, ..status(1) };
+    until("the next turn", || {
+        opened.shop.pass_millis(2);
+        tick(&opened.nodes, heard, opened.shop.now());
+        (opened.rooms[0].figures().admitted == 2).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_keeper_that_dies_is_replaced_and_nobody_loses_a_turn() {
     let mut opened = Opened::with(30).await;
     opened.until_admitted(5, status(5)).await;
-    let keeper = opened.shop.redis.cli(&["HGET", &format!("{{{}}}:room", sale()), "keeper"]).unwrap();
+    let keeper = opened.shop.redis.cli(&["HGET", &key("room"), "keeper"]).unwrap();
     let place = ["a", "b", "c"].iter().position(|name| *name == keeper).unwrap();
     // Without a word.
     drop(opened.nodes.remove(place));
     opened.rooms.remove(place);
     let before: Vec<_> = opened.numbers.iter().map(|number| opened.rooms[0].place(*number)).collect();
     opened.until_admitted(8, status(8)).await;
-    let next = opened.shop.redis.cli(&["HGET", &format!("{{{}}}:room", sale()), "keeper"]).unwrap();
+    let next = opened.shop.redis.cli(&["HGET", &key("room"), "keeper"]).unwrap();
     assert_ne!(next, keeper);
     let after: Vec<_> = opened.numbers.iter().map(|number| opened.rooms[1].place(*number)).collect();
     assert_eq!(before, after, "nothing is drawn again");
@@ -117,7 +127,7 @@ async fn a_keeper_that_dies_is_replaced_and_nobody_loses_a_turn() {
 async fn a_keeper_that_stops_leaves_the_room_to_the_next_at_once() {
     let opened = Opened::with(9).await;
     opened.until_admitted(2, status(2)).await;
-    let room = format!("{{{}}}:room", sale());
+    let room = key("room");
     let keeper = opened.shop.redis.cli(&["HGET", &room, "keeper"]).unwrap();
     let place = ["a", "b", "c"].iter().position(|name| *name == keeper).unwrap();
     opened.nodes[place].save(true).unwrap().await.unwrap();
@@ -134,7 +144,7 @@ async fn a_keeper_that_stops_leaves_the_room_to_the_next_at_once() {
 async fn a_keeper_that_slept_stores_nothing_any_more() {
     let opened = Opened::with(9).await;
     opened.until_admitted(2, status(2)).await;
-    let room = format!("{{{}}}:room", sale());
+    let room = key("room");
     // Somebody else took the room over meanwhile, and keeps it for long.
     let later = opened.shop.now().plus_seconds(3_600).as_millis().to_string();
     opened.shop.redis.cli(&["HSET", &room, "keeper", "d", "kept_until", &later, "fence", "99"]).unwrap();
