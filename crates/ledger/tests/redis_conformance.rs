@@ -1,17 +1,34 @@
-//! The engine on a single Redis passes the suite that every engine passes.
+//! The engine on Redis passes the suite that every engine passes: on one server, with sentinels, and on a Cluster.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
 
-use std::sync::Arc;
+use support::{Corner, Servers, Shared};
 
-use penstock_ledger::{BatcherOptions, Clock, Ledger, Listener, conformance::Subject};
-use support::OneServer;
+static ONE: Shared = Shared::new(Servers::one);
+static SENTINEL: Shared = Shared::new(Servers::sentinel);
+static CLUSTER: Shared = Shared::new(Servers::cluster);
 
-impl Subject for OneServer {
-    async fn open(&self, batcher: BatcherOptions, clock: Clock, listener: Arc<dyn Listener>) -> Ledger {
-        self.open_ledger(batcher, Some(clock), listener).await
+mod one {
+    fn make() -> super::Corner {
+        super::Corner::of(super::ONE.take())
     }
+
+    penstock_ledger::ledger_conformance_suite!(make);
 }
 
-penstock_ledger::ledger_conformance_suite!(OneServer::start);
+mod sentinel {
+    fn make() -> super::Corner {
+        super::Corner::of(super::SENTINEL.take())
+    }
+
+    penstock_ledger::ledger_conformance_suite!(make);
+}
+
+mod cluster {
+    fn make() -> super::Corner {
+        super::Corner::of(super::CLUSTER.take())
+    }
+
+    penstock_ledger::ledger_conformance_suite!(make);
+}

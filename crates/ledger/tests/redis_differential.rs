@@ -19,7 +19,7 @@ use penstock_domain::{
 };
 use penstock_ledger::{BatcherOptions, Health, Ledger, LedgerError, Listener, SaleNews};
 use penstock_testkit::{Random, seed_of_the_day};
-use support::OneServer;
+use support::{Corner, Servers};
 
 const ROUNDS: u64 = 24;
 const COMMANDS_OF_A_ROUND: usize = 1_000;
@@ -217,7 +217,7 @@ async fn compare_ends(ledger: &Ledger, model: &Model, heard: &Heard) {
     }
 }
 
-async fn play(server: &OneServer, round: u64, mut random: Random) {
+async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) {
     let count = if round.is_multiple_of(3) { 1 } else { 4 };
     let sales = (0..count).map(|_| SaleId::from_random(random.next())).collect();
     let mut chance = Chance { random, sales };
@@ -227,9 +227,8 @@ async fn play(server: &OneServer, round: u64, mut random: Random) {
         let time = time.clone();
         Arc::new(move || Timestamp::from_millis(time.load(SeqCst)))
     };
-    let prefix = format!("round-{round}:");
-    let batcher = BatcherOptions::default();
-    let ledger = server.open_under(&prefix, batcher, Some(clock), heard.clone()).await;
+    let corner = Corner::of(servers.clone());
+    let ledger = corner.open_ledger(BatcherOptions::default(), Some(clock), heard.clone()).await;
     assert_eq!(ledger.recovered().await, Health::Ready);
     let mut sent = 0;
     while sent < COMMANDS_OF_A_ROUND {
@@ -253,11 +252,24 @@ async fn play(server: &OneServer, round: u64, mut random: Random) {
     ledger.stop().await;
 }
 
-#[tokio::test]
-async fn redis_decides_as_the_book_does() {
-    let mut random = Random::new(seed_of_the_day("redis_decides_as_the_book_does"));
-    let server = OneServer::start();
+async fn compare(test: &str, servers: Servers) {
+    let (mut random, servers) = (Random::new(seed_of_the_day(test)), Arc::new(servers));
     for round in 0..ROUNDS {
-        play(&server, round, random.fork()).await;
+        play(&servers, round, random.fork()).await;
     }
+}
+
+#[tokio::test]
+async fn one_redis_decides_as_the_book_does() {
+    compare("one_redis_decides_as_the_book_does", Servers::one()).await;
+}
+
+#[tokio::test]
+async fn redis_with_sentinels_decides_as_the_book_does() {
+    compare("redis_with_sentinels_decides_as_the_book_does", Servers::sentinel()).await;
+}
+
+#[tokio::test]
+async fn a_redis_cluster_decides_as_the_book_does() {
+    compare("a_redis_cluster_decides_as_the_book_does", Servers::cluster()).await;
 }

@@ -1,8 +1,6 @@
 //! Sales that were closed and are settled leave Redis; others stay.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -15,9 +13,9 @@ use penstock_domain::{
 };
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
-    redis::{self, LedgerOptions, Settled, SettledSale},
+    redis::{self, LedgerOptions, Link, RedisOptions, Settled, SettledSale},
 };
-use support::OneServer;
+use penstock_local::{RedisServer, RedisSettings};
 
 struct Deaf;
 
@@ -73,10 +71,12 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
-    let one = OneServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+    let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
     let settled = Arc::new(Cursors::default());
     let options = LedgerOptions { forget_after_seconds: 1, ..LedgerOptions::default() };
-    let ledger = redis::open(options, one.link().await, None, Arc::new(Deaf), settled.clone()).unwrap();
+    let ledger = redis::open(options, link, None, Arc::new(Deaf), settled.clone()).unwrap();
     assert_eq!(ledger.recovered().await, Health::Ready);
     let unsettled = closed_sale(&ledger, 1, true).await;
     let held = closed_sale(&ledger, 2, false).await;
@@ -86,10 +86,10 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     }
     let keys = |sale: SaleId| {
         let names = ["buyers", "orders", "feed"].map(|name| format!("{{{sale}}}:{name}"));
-        one.server.cli(&["EXISTS", &names[0], &names[1], &names[2]]).unwrap()
+        server.cli(&["EXISTS", &names[0], &names[1], &names[2]]).unwrap()
     };
     // It leaves the list a look after its keys are gone, so the others have been looked at too.
-    let list = || one.server.cli(&["SISMEMBER", "penstock:sales", &over.to_string()]).unwrap();
+    let list = || server.cli(&["SISMEMBER", "penstock:sales", &over.to_string()]).unwrap();
     until("forgetting a sale", || list() == "0").await;
     assert_eq!((keys(over), keys(unsettled), keys(held)), ("0".into(), "3".into(), "3".into()));
 
