@@ -180,7 +180,8 @@ pub(crate) fn redis(config: &Config) -> RedisOptions {
 }
 
 pub(crate) fn redis_ledger(config: &Config) -> LedgerOptions {
-    LedgerOptions { batcher: batcher(config), prefix: config.redis.prefix.clone() }
+    let forget_after_seconds = u32::try_from(config.ledger.forget_after_seconds).unwrap_or(u32::MAX);
+    LedgerOptions { batcher: batcher(config), prefix: config.redis.prefix.clone(), forget_after_seconds }
 }
 
 pub(crate) fn embedded(config: &Config) -> EmbeddedOptions {
