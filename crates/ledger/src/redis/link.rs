@@ -222,10 +222,11 @@ impl Link {
         if self.shared.refreshed.load(Ordering::Acquire) != before {
             return Ok(());
         }
+        let known_epoch = self.topology().epoch;
         let found = match &self.shared.options.mode {
             RedisMode::Single { .. } => return Ok(()),
             RedisMode::Sentinel { master, .. } => {
-                topology::ask_sentinels(&self.shared.sentinels, master, deadline).await?
+                topology::ask_sentinels(&self.shared.sentinels, master, known_epoch, deadline).await?
             }
             RedisMode::Cluster { addresses } => {
                 let mut nodes = self.nodes();
@@ -233,7 +234,7 @@ impl Link {
                 nodes.sort_unstable();
                 nodes.dedup();
                 let nodes: Result<Vec<_>, _> = nodes.iter().map(|address| self.server(address)).collect();
-                topology::ask_cluster(&nodes?, deadline).await?
+                topology::ask_cluster(&nodes?, known_epoch, deadline).await?
             }
         };
         self.adopt_topology(found);
@@ -255,7 +256,9 @@ impl Link {
         if **current == found {
             return;
         }
-        tracing::info!(masters = ?found.masters(), "the masters of Redis changed");
+        if current.masters() != found.masters() {
+            tracing::info!(masters = ?found.masters(), "the masters of Redis changed");
+        }
         *current = Arc::new(found);
     }
 

@@ -32,11 +32,13 @@ pub(super) struct Topology {
     /// First slot, last slot and address, in order.
     ranges: Vec<(u16, u16, Arc<str>)>,
     pub(super) replicas: Vec<Arc<str>>,
+    /// Grows with every change; of two answers the one with the higher epoch is newer.
+    pub(super) epoch: u64,
 }
 
 impl Topology {
     pub(super) fn one(master: &str) -> Self {
-        Self { ranges: vec![(0, SLOTS - 1, master.into())], replicas: Vec::new() }
+        Self { ranges: vec![(0, SLOTS - 1, master.into())], replicas: Vec::new(), epoch: 0 }
     }
 
     pub(super) fn master_of(&self, slot: u16) -> Option<&Arc<str>> {
@@ -67,7 +69,7 @@ impl Topology {
         }
         ranges.push((slot, slot, master.into()));
         ranges.sort_unstable_by_key(|(first, ..)| *first);
-        Self { ranges, replicas: self.replicas.clone() }
+        Self { ranges, replicas: self.replicas.clone(), epoch: self.epoch }
     }
 }
 
@@ -75,25 +77,30 @@ impl Topology {
 pub(super) async fn ask_sentinels(
     sentinels: &[Arc<Server>],
     master: &str,
+    known_epoch: u64,
     deadline: Instant,
 ) -> Result<Topology, LinkError> {
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg("MASTER").arg(master);
-    ask(sentinels, &question, deadline, |_, values| {
+    ask(sentinels, &question, known_epoch, deadline, |_, values| {
         let fields: std::collections::HashMap<String, String> = read(values.into_iter().next())?;
         let field = |name: &str| fields.get(name).ok_or_else(|| format!("no {name} in the answer"));
         let address = address(field("ip")?, field("port")?);
         let epoch = field("config-epoch")?.parse().unwrap_or(0);
-        Ok((epoch, Topology::one(&address)))
+        Ok(Topology { epoch, ..Topology::one(&address) })
     })
     .await
 }
 
 /// Asks the cluster's nodes who has which slots.
-pub(super) async fn ask_cluster(nodes: &[Arc<Server>], deadline: Instant) -> Result<Topology, LinkError> {
+pub(super) async fn ask_cluster(
+    nodes: &[Arc<Server>],
+    known_epoch: u64,
+    deadline: Instant,
+) -> Result<Topology, LinkError> {
     let mut question = redis::pipe();
     question.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
-    ask(nodes, &question, deadline, |node, values| {
+    ask(nodes, &question, known_epoch, deadline, |node, values| {
         let mut values = values.into_iter();
         let info: String = read(values.next())?;
         let epoch: u64 = info
@@ -104,7 +111,7 @@ pub(super) async fn ask_cluster(nodes: &[Arc<Server>], deadline: Instant) -> Res
         // A node that has lost the others keeps the map of a world that is gone.
         let sees_the_cluster = info.lines().any(|line| line.trim() == "cluster_state:ok");
         let topology = slots(node, read(values.next())?)?;
-        Ok((epoch * 2 + u64::from(sees_the_cluster), topology))
+        Ok(Topology { epoch: epoch * 2 + u64::from(sees_the_cluster), ..topology })
     })
     .await
 }
@@ -140,33 +147,36 @@ fn slots(asked: &Server, ranges: Vec<Vec<Value>>) -> Result<Topology, String> {
 }
 
 /// Puts the question to all at once: one that is dead or silent must not keep us from who knows. The answer with
-/// the highest epoch counts.
+/// the highest epoch counts; one that is older than what is known already counts only if nobody knows better.
 async fn ask(
     servers: &[Arc<Server>],
     question: &Pipeline,
+    known_epoch: u64,
     deadline: Instant,
-    parse: impl Fn(&Server, Vec<Value>) -> Result<(u64, Topology), String>,
+    parse: impl Fn(&Server, Vec<Value>) -> Result<Topology, String>,
 ) -> Result<Topology, LinkError> {
     let mut asked: FuturesUnordered<_> = servers
         .iter()
         .map(|server| async move { (server, server.send(Lane::Plain, question, deadline).await) })
         .collect();
     let mut until = deadline;
-    let mut newest: Option<(u64, Topology)> = None;
+    let mut newest: Option<Topology> = None;
     let mut failure = LinkError::Misconfigured("no address of a Redis server is given".into());
     while let Ok(Some((server, answer))) = timeout_at(until, asked.next()).await {
         match answer.map(|values| parse(server, values)) {
             Ok(Ok(answer)) => {
-                if newest.as_ref().is_none_or(|newest| newest.0 < answer.0) {
+                if answer.epoch >= known_epoch {
+                    until = until.min(Instant::now() + GRACE);
+                }
+                if newest.as_ref().is_none_or(|newest| newest.epoch < answer.epoch) {
                     newest = Some(answer);
                 }
-                until = deadline.min(Instant::now() + GRACE);
             }
             Ok(Err(reason)) => failure = LinkError::Refused { server: server.address.to_string(), reason },
             Err(error) => failure = error,
         }
     }
-    newest.map(|(_, topology)| topology).ok_or(failure)
+    newest.ok_or(failure)
 }
 
 fn read<T: redis::FromRedisValue>(value: Option<Value>) -> Result<T, String> {
@@ -205,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_slot_of_nobody_has_no_master() {
-        let topology = Topology { ranges: vec![(5, 9, "a:1".into())], replicas: Vec::new() };
+        let topology = Topology { ranges: vec![(5, 9, "a:1".into())], ..Topology::default() };
         assert_eq!((topology.master_of(4), topology.master_of(10)), (None, None));
         assert!(topology.master_of(5).is_some() && topology.master_of(9).is_some());
     }

@@ -141,11 +141,19 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    /// Settles what the feed has of the sale.
+    /// Settles what the feed has of the sale, as soon as it can be read.
     pub(crate) async fn settle(&self, ledger: &Ledger, sale: SaleId) -> Result<u64, FeedError> {
+        let limit = Instant::now() + LIMIT;
         loop {
             let cursor = self.cursor_of(sale);
-            let piece = ledger.feed().read(&sale.to_string(), cursor, 100).await?;
+            let piece = match ledger.feed().read(&sale.to_string(), cursor, 100).await {
+                // A settler tries again.
+                Err(FeedError::Unavailable(_)) if Instant::now() < limit => {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+                read => read?,
+            };
             let Some(end) = piece.end() else { return Ok(cursor.position) };
             let mut sales = self.sales.lock().unwrap();
             let (book, cursor) = sales.entry(sale).or_default();
