@@ -17,6 +17,9 @@ use crate::{
 const MIN_MYSQL: Version = Version { major: 8, minor: 0, patch: 17 };
 const MIN_MARIADB: Version = Version { major: 10, minor: 6, patch: 0 };
 
+/// A transaction that has written and then says nothing for so long is given up.
+const FROZEN_AFTER_SECONDS: u32 = 10;
+
 /// How long a node waits for another one that changes the schema.
 const SCHEMA_PATIENCE_SECONDS: u32 = 120;
 
@@ -58,14 +61,15 @@ impl Product {
 
 /// Makes a connection behave the same on every server: strict about values, InnoDB, no longer wait for a lock than for
 /// a connection. A writer sees what others committed before it took a row's lock; a reader's transaction sees one
-/// moment.
+/// moment. A settler that freezes in the middle of a transaction would keep its stream locked; MariaDB ends such a
+/// transaction, so that another one can take over. MySQL knows no such setting (and takes this one for a comment).
 pub(crate) async fn prepare_connection(
     connection: &mut AnyConnection,
     isolation: &'static str,
     patience_seconds: u64,
 ) -> Result<(), sqlx::Error> {
     let settings = format!(
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION', \
+        "SET SESSION /*M! idle_write_transaction_timeout = {FROZEN_AFTER_SECONDS}, */ sql_mode = 'STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION', \
          default_storage_engine = InnoDB, foreign_key_checks = 1, unique_checks = 1, autocommit = 1, \
          innodb_lock_wait_timeout = {patience_seconds}, lock_wait_timeout = {patience_seconds}"
     );

@@ -67,6 +67,20 @@ async fn poison_is_put_aside_after_its_tries_and_settles_when_its_cause_is_gone(
 }
 
 #[tokio::test]
+async fn a_unit_that_is_not_there_is_put_aside_and_counted_loudly() {
+    let shop = Shop::new(100, 100).await;
+    let running = shop.settlement(quick());
+    shop.claim("ada", "first").await;
+    running.until_settled().await;
+    shop.tamper("UPDATE sale_stock SET remaining = 0, total = 1").await;
+    shop.claim("bob", "one-too-many").await;
+    let figures = running.until_settled().await;
+    assert_eq!((figures.violations, figures.dead_letters, figures.retries), (1, 1, 2), "it is counted once");
+    running.stop().await;
+    assert!(shop.records.dead_letters(None, 10).await.unwrap()[0].decision.position == 3);
+}
+
+#[tokio::test]
 async fn a_sale_that_the_records_do_not_know_holds_nobody_up_for_long() {
     let shop = Shop::new(100, 100).await;
     shop.tamper("UPDATE sales SET id = 8").await;
