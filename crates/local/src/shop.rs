@@ -213,6 +213,13 @@ impl Redis {
         }
     }
 
+    pub fn sentinel(&mut self) -> anyhow::Result<&mut RedisSentinel> {
+        match self {
+            Self::Sentinel(sentinel) => Ok(sentinel),
+            _ => bail!("this shop has no Sentinels"),
+        }
+    }
+
     fn stop(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Single(server) if server.is_running() => server.stop(),

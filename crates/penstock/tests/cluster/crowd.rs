@@ -27,6 +27,8 @@ const VERDICT_PATIENCE: Duration = Duration::from_secs(90);
 /// What the crowd has seen so far.
 #[derive(Default)]
 struct Seen {
+    /// Tells people of this crowd from those of another one.
+    name: u64,
     stop: AtomicBool,
     people: AtomicU64,
     /// When each order was answered 201 for the first time.
@@ -44,7 +46,7 @@ pub(crate) struct Crowd {
 impl Crowd {
     /// They come in at `front` and want `sale`. Two units are the limit of a buyer.
     pub(crate) fn gather(front: SocketAddr, sale: &str, random: &mut Random) -> Self {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Seen { name: random.next(), ..Seen::default() });
         let threads = (0..PEOPLE_AT_ONCE).map(|_| {
             let (seen, sale, random) = (Arc::clone(&seen), sale.to_owned(), random.fork());
             let client = Client::new(front).with_timeout(ANSWER_PATIENCE);
@@ -105,7 +107,8 @@ impl Person {
     fn trade(mut self) -> Auditor {
         while !self.seen.stop.load(Ordering::Relaxed) {
             let number = self.seen.people.fetch_add(1, Ordering::Relaxed);
-            let (buyer, key) = (format!("buyer-{number}"), format!("key-{number}"));
+            let name = self.seen.name;
+            let (buyer, key) = (format!("buyer-{name:x}-{number}"), format!("key-{name:x}-{number}"));
             self.client.set_token(&buyer_token(&buyer));
             let quantity = 1 + self.random.below(2) as u32;
             self.auditor.sends(&self.sale, &buyer, quantity, &key);

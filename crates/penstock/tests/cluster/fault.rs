@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Auditor, Offer, Random};
+use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, Offer, Random};
+use serde_json::json;
 
 use crate::{
     crowd::Crowd,
-    trial::{A_LONG_SECOND, Trial, buyer, expect, look, must_buy, within_a_second},
+    trial::{A_LONG_SECOND, Trial, buyer, expect, look, must_buy, text, within_a_second},
 };
 
 /// More than the crowd can buy in the time.
@@ -46,6 +47,7 @@ pub(crate) struct Report {
     agreed: Duration,
     latched: Duration,
     unlatched: Duration,
+    renamed: Duration,
 }
 
 impl Fault {
@@ -80,8 +82,9 @@ impl Fault {
         let agreed = trial.until_nodes_agree(&sale);
         assert!(agreed < A_LONG_SECOND, "the nodes show what the ledger has only after {agreed:?}");
         let (latched, unlatched) = news_travel(&trial, &witness);
+        let renamed = rename_the_item(&trial, &witness);
         let promised = trial.audit(&auditor);
-        Report { promised, during, asked_again, longest_silence, agreed, latched, unlatched }
+        Report { promised, during, asked_again, longest_silence, agreed, latched, unlatched, renamed }
     }
 }
 
@@ -106,14 +109,29 @@ fn news_travel(trial: &Trial, witness: &str) -> (Duration, Duration) {
     (latched, unlatched)
 }
 
+/// What a merchant changes on one node, every node shows: no cache keeps what was.
+pub(crate) fn rename_the_item(trial: &Trial, sale: &str) -> Duration {
+    let last = trial.nodes().pop().unwrap();
+    let item = text(&look(last, sale).unwrap()["item"]["id"]);
+    let change = json!({ "title": "A phone that lived through it" });
+    let mut admin = Client::new(last).with_token(ADMIN_TOKEN);
+    let path = format!("/api/v1/admin/items/{item}");
+    expect(200, &admin.send("PATCH", &path, &[], Some(change.to_string().as_bytes())).unwrap());
+    within_a_second("every node shows the item's new title", || {
+        let titles = trial.nodes().into_iter().map(|node| Some(look(node, sale)?["item"]["title"].clone()));
+        titles.into_iter().all(|title| title == Some(change["title"].clone()))
+    })
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { promised, during, asked_again, longest_silence, agreed, latched, unlatched } = self;
+        let Self { promised, during, asked_again, longest_silence, .. } = self;
+        let Self { agreed, latched, unlatched, renamed, .. } = self;
         write!(
             formatter,
             "{promised} orders, {during} of them during it, {asked_again} asked again, nobody served for \
              {longest_silence:?} at most; oversold 0, lost 0, duplicated 0; all nodes agree after {agreed:?}, latched after \
-             {latched:?}, unlatched after {unlatched:?}"
+             {latched:?}, unlatched after {unlatched:?}, an item changed after {renamed:?}"
         )
     }
 }

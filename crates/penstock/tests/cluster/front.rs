@@ -3,6 +3,8 @@
 
 use std::{
     fs,
+    net::SocketAddr,
+    panic::{self, AssertUnwindSafe},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
@@ -49,47 +51,77 @@ fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
     }
 }
 
+/// People who ask once, and no second time: whatever is not a 201 fails the test.
+struct Impatient<'a> {
+    front: SocketAddr,
+    sale: &'a str,
+    stop: AtomicBool,
+    people: AtomicU64,
+}
+
+impl Impatient<'_> {
+    fn shop(&self) -> Auditor {
+        let mut auditor = Auditor::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            let name = format!("buyer-{}", self.people.fetch_add(1, Ordering::Relaxed));
+            auditor.sends(self.sale, &name, 1, &name);
+            let answer = buyer(self.front, &name).claim(self.sale, 1, &name).unwrap();
+            expect(201, &answer);
+            auditor.saw(self.sale, &name, &answer);
+        }
+        auditor
+    }
+}
+
+/// Lets people buy while `meanwhile` happens; gives what they saw.
+fn while_people_buy(front: SocketAddr, sale: &str, meanwhile: impl FnOnce()) -> Auditor {
+    let crowd = Impatient { front, sale, stop: AtomicBool::new(false), people: AtomicU64::new(0) };
+    let mut auditor = Auditor::default();
+    thread::scope(|scope| {
+        let buying: Vec<_> = (0..BUYERS_AT_ONCE).map(|_| scope.spawn(|| crowd.shop())).collect();
+        // Also when it panics, so that nobody waits for them for ever.
+        let happened = panic::catch_unwind(AssertUnwindSafe(meanwhile));
+        crowd.stop.store(true, Ordering::Relaxed);
+        for thread in buying {
+            auditor.merge(thread.join().unwrap());
+        }
+        happened.unwrap();
+    });
+    auditor
+}
+
 #[test]
 fn nginx_sends_an_order_to_another_node_when_its_own_dies() {
     let mut random = Random::new(seed_of_the_day("an order whose node dies"));
     let mut trial = Trial::start(RedisKind::Single);
     let sale = trial.publish(Offer { units: 100_000, ..Offer::default() });
     let victim = random.below(3) as usize;
-    let (stop, people) = (AtomicBool::new(false), AtomicU64::new(0));
-    let front = trial.front();
-    // They ask once, and no second time.
-    let shop_once = || {
-        let mut auditor = Auditor::default();
-        while !stop.load(Ordering::Relaxed) {
-            let name = format!("buyer-{}", people.fetch_add(1, Ordering::Relaxed));
-            auditor.sends(&sale, &name, 1, &name);
-            let answer = buyer(front, &name).claim(&sale, 1, &name).unwrap();
-            expect(201, &answer);
-            auditor.saw(&sale, &name, &answer);
-        }
-        auditor
-    };
-    let orders = format!("POST /api/v1/sales/{sale}/orders");
-    let log = trial.folder().join("nginx/logs/error.log");
-    let mut auditor = Auditor::default();
-    let mut retried = Vec::new();
-    thread::scope(|scope| {
-        let buying: Vec<_> = (0..BUYERS_AT_ONCE).map(|_| scope.spawn(shop_once)).collect();
+    let auditor = while_people_buy(trial.front(), &sale, || {
         thread::sleep(Duration::from_millis(500 + random.below(500)));
         trial.shop.node(victim).unwrap().kill().unwrap();
         thread::sleep(Duration::from_secs(1));
-        stop.store(true, Ordering::Relaxed);
-        for thread in buying {
-            auditor.merge(thread.join().unwrap());
-        }
-        let told = fs::read_to_string(&log).unwrap();
-        retried.extend(told.lines().filter(|line| line.contains(&orders)).map(str::to_owned));
     });
-    assert!(!retried.is_empty(), "no order was on its way to node {victim} when it died");
+    let told = fs::read_to_string(trial.folder().join("nginx/logs/error.log")).unwrap();
+    let orders = format!("POST /api/v1/sales/{sale}/orders");
+    let again = told.lines().filter(|line| line.contains(&orders)).count();
+    assert!(again > 0, "no order was on its way to node {victim} when it died: {told}");
     trial.shop.node(victim).unwrap().start().unwrap();
     let promised = trial.audit(&auditor);
-    eprintln!(
-        "node {victim} killed: {promised} orders, each asked for once; {} sent to another",
-        retried.len()
-    );
+    eprintln!("node {victim} killed: {promised} orders, each asked for once; {again} sent to another node");
+}
+
+#[test]
+fn all_nodes_are_replaced_one_by_one_and_nobody_notices() {
+    let mut trial = Trial::start(RedisKind::Single);
+    let sale = trial.publish(Offer { units: 100_000, ..Offer::default() });
+    let front = trial.front();
+    let auditor = while_people_buy(front, &sale, || {
+        for number in 0..3 {
+            let node = trial.shop.node(number).unwrap();
+            node.stop().unwrap();
+            node.start().unwrap();
+        }
+    });
+    let promised = trial.audit(&auditor);
+    eprintln!("three nodes replaced: {promised} orders, each asked for once");
 }

@@ -54,7 +54,7 @@ fn a_session_is_good_everywhere_until_it_is_ended(a: SocketAddr, b: SocketAddr, 
     let token = sign_up(a, "+8613800000001");
     let me = |node: SocketAddr| Client::new(node).with_token(&token).get("/api/v1/me").unwrap();
     for node in [a, b, c] {
-        assert_eq!(expect(200, &me(node))["name"], "Ada");
+        assert_eq!(expect(200, &me(node))["account"]["name"], "Ada");
     }
     let ended = Client::new(c).with_token(&token).send("DELETE", "/api/v1/sessions/current", &[], None);
     expect(204, &ended.unwrap());
