@@ -11,7 +11,7 @@ use penstock_domain::Timestamp;
 use crate::room_state::Uncertain;
 
 /// A block is for as many people as come in this time.
-const AHEAD_MILLIS: i64 = 500;
+const AHEAD_MILLIS: i64 = 1_000;
 /// No block is larger, beyond those who wait for it.
 const MAX_AHEAD: u64 = 50_000;
 /// Nor than this and a quarter of what was given out: numbers that nobody gets stand between people in the draw.
@@ -200,7 +200,7 @@ mod tests {
         blocks.put(0, 40_000, at(10_000));
         assert!((0..40_000).all(|_| blocks.take_late(at(6_100)).is_some()));
         let wanted = blocks.wanted(1_000, at(6_100));
-        assert!((1_000 + 4_000..=1_000 + 6_000).contains(&wanted), "{wanted}");
+        assert!((1_000 + 9_000..=1_000 + 10_254).contains(&wanted), "{wanted}");
         // A minute later all is quiet again.
         assert!(blocks.wanted(1, at(66_100)) <= 1 + 10);
         assert_eq!(blocks.wanted(1, at(126_100)), 1);
