@@ -157,7 +157,8 @@ impl Decider {
         });
     }
 
-    /// Runs the batches at the places `left` and says which of them were sent to a server that is not their home.
+    /// Runs the batches at the places `left` and says which of them were sent to a server that is not their home, or has
+    /// lost them.
     async fn run(
         &self,
         batches: &[SaleBatch],
@@ -172,6 +173,9 @@ impl Decider {
         for (places, answers) in left.chunks(together).zip(join_all(calls).await) {
             for (place, answer) in places.iter().zip(answers) {
                 match answer {
+                    Ok(Verdict::Decided(outcome)) if self.is_lost(batches.get(*place), &outcome) => {
+                        unhomed.push(*place);
+                    }
                     Ok(Verdict::Decided(outcome)) => set(results, *place, Ok(outcome)),
                     Ok(Verdict::Unhomed) => unhomed.push(*place),
                     Err(failure) => set(results, *place, Err(failure)),
@@ -179,6 +183,12 @@ impl Decider {
             }
         }
         unhomed
+    }
+
+    /// A sale that this node knows and its server does not was lost with the server's data: the records have it.
+    fn is_lost(&self, batch: Option<&SaleBatch>, outcome: &Outcome) -> bool {
+        let counts = batch.and_then(|batch| self.inner.sales.counts(batch.sale));
+        outcome.sale.is_none() && counts.is_some_and(|counts| !counts.forgotten)
     }
 
     async fn run_together(
