@@ -35,6 +35,7 @@ test: ## everything: format, lints, unit, property, crash and end-to-end tests, 
 
 bench: ## measure against MariaDB, Redis and nginx on this machine; writes target/bench/report.{json,html}
 	cargo build --release --locked --bin penstock --bin penstock-bench
+	cargo build --release --locked -p penstock-ledger --example claims_at -p penstock-records --example settle_rate
 	target/release/penstock-bench --server target/release/penstock
 
 fmt: ## format the code

@@ -1,7 +1,13 @@
-//! How fast decisions settle, how long an audit takes, and what single-row inserts of the same rows come to:
-//! `cargo run --release -p penstock-records --example settle_rate -- [ORDERS] [BATCH] [SALES] [sqlite|mariadb]`.
+//! How fast decisions settle, and what single-row inserts of the same rows come to. Prints a line of JSON; the benchmark
+//! runs it on a server of its own. Each run wants an empty database.
+//!
+//! `cargo run --release -p penstock-records --example settle_rate -- [ORDERS] [BATCH] [SALES] [sqlite|mariadb|URL]`
 
-use std::{error::Error, time::Instant};
+use std::{
+    error::Error,
+    io::{self, Write as _},
+    time::Instant,
+};
 
 use penstock_domain::{
     Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money, OrderId,
@@ -10,13 +16,24 @@ use penstock_domain::{
 use penstock_local::{MariaDb, MariaDbSettings};
 use penstock_records::{Item, Records, SaleRow, sqlite_url};
 use sqlx::{AnyConnection, Connection, Executor};
+use tokio::task::JoinSet;
+
+type Failure = Box<dyn Error + Send + Sync>;
 
 const STREAM: &str = "ledger";
 /// Single rows are slow: so many orders are enough to know how slow.
 const SINGLE_ORDERS: usize = 3_000;
+/// An application has many connections, whose commits share a sync.
+const CROWD: usize = 16;
+
+/// Rows and decisions a second.
+struct Settled {
+    rows: f64,
+    decisions: f64,
+}
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let orders: u32 = arguments.next().map_or(Ok(100_000), |text| text.parse())?;
     let batch: usize = arguments.next().map_or(Ok(500), |text| text.parse())?;
@@ -31,58 +48,89 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let url = server.url();
             (Some(server), url)
         }
-        Some(other) => return Err(format!("no such database: {other}").into()),
+        Some(url) => (None, url.to_owned()),
     };
     let records = Records::open(&url, 2).await?;
     let sales = create_sales(&records, orders, sales).await?;
     let (book, decisions) = sell(&sales, orders)?;
-    settle(&records, &decisions, batch).await?;
+    let is_hold = |decision: &&Decision| matches!(decision.event, Event::Held { .. });
+    let holds: Vec<Decision> = decisions.iter().filter(is_hold).take(SINGLE_ORDERS).cloned().collect();
+    let alone = insert_singly(&url, &holds, 1, false).await?;
+    let single = insert_singly(&url, &holds, 1, true).await?;
+    // SQLite has one writer.
+    let crowd = if url.starts_with("mysql:") { CROWD } else { 1 };
+    let crowd = insert_singly(&url, &holds, crowd, true).await?;
+    let Settled { rows, decisions } = settle(&records, &decisions, batch).await?;
+
     let begin = Instant::now();
     let report = records.audit(STREAM, &book.snapshot(), &[]).await?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let verdict = if report.ok { "ok" } else { "not ok" };
-    eprintln!("audited {} orders in {seconds:.2} s: {verdict}", report.orders);
+    let audit_seconds = begin.elapsed().as_secs_f64();
     records.close().await;
-
-    let holds: Vec<&Decision> =
-        decisions.iter().filter(|decision| matches!(decision.event, Event::Held { .. })).collect();
-    let holds = &holds[..holds.len().min(SINGLE_ORDERS)];
-    for transactions in [false, true] {
-        insert_singly(&url, holds, transactions).await?;
+    if !report.ok {
+        return Err("the audit found differences".into());
     }
+    writeln!(
+        io::stdout().lock(),
+        "{{\"settled_rows_per_second\":{rows:.0},\"decisions_per_second\":{decisions:.0},\
+         \"single_rows_per_second\":{single:.0},\"single_rows_from_16_connections_per_second\":{crowd:.0},\
+         \"rows_without_transaction_per_second\":{alone:.0},\"audit_seconds\":{audit_seconds:.2}}}"
+    )?;
     Ok(())
 }
 
-async fn settle(records: &Records, decisions: &[Decision], batch: usize) -> Result<(), Box<dyn Error>> {
+async fn settle(records: &Records, decisions: &[Decision], batch: usize) -> Result<Settled, Failure> {
     let lease = records.lease(STREAM, "settle_rate", 60).await?.ok_or("somebody else settles")?;
     let begin = Instant::now();
     for decisions in decisions.chunks(batch) {
         records.settle(&lease, decisions, Mark::default()).await?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    let rate = decisions.len() as f64 / seconds;
     // An order, a movement and a message for a hold; a movement and a message for most others.
     let holds = decisions.iter().filter(|decision| matches!(decision.event, Event::Held { .. })).count();
-    let rows_per_second = (decisions.len() * 2 + holds) as f64 / seconds;
-    eprintln!(
-        "settled {} decisions in {seconds:.2} s: {rate:.0}/s, {rows_per_second:.0} rows/s, {batch} at a time",
-        decisions.len()
-    );
-    Ok(())
+    let rows = decisions.len() * 2 + holds;
+    Ok(Settled { rows: rows as f64 / seconds, decisions: decisions.len() as f64 / seconds })
 }
 
 /// What a settler without batches would do: the rows of one order after the other, each by itself or the three of an
-/// order in one transaction. Into tables like ours, without looking at what is there.
-async fn insert_singly(url: &str, holds: &[&Decision], transactions: bool) -> Result<(), Box<dyn Error>> {
+/// order in one transaction, from so many connections. Into tables like ours, without looking at what is there. Rows a
+/// second; they are taken away again.
+async fn insert_singly(
+    url: &str,
+    holds: &[Decision],
+    connections: usize,
+    transactions: bool,
+) -> Result<f64, Failure> {
+    let mut opened = Vec::new();
+    for _ in 0..connections {
+        let mut connection = AnyConnection::connect(url).await?;
+        if connection.backend_name() == "SQLite" {
+            connection.execute("PRAGMA synchronous = FULL").await?;
+        }
+        opened.push(connection);
+    }
+    let mut inserting = JoinSet::new();
+    let begin = Instant::now();
+    for (connection, holds) in opened.into_iter().zip(holds.chunks(holds.len().div_ceil(connections))) {
+        inserting.spawn(insert_holds(connection, holds.to_vec(), transactions));
+    }
+    while let Some(inserted) = inserting.join_next().await {
+        inserted??;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
     let mut connection = AnyConnection::connect(url).await?;
     for statement in ["DELETE FROM outbox", "DELETE FROM stock_log", "DELETE FROM orders"] {
         connection.execute(statement).await?;
     }
-    if connection.backend_name() == "SQLite" {
-        connection.execute("PRAGMA synchronous = FULL").await?;
-    }
-    let begin = Instant::now();
-    for decision in holds {
+    connection.close().await?;
+    Ok((holds.len() * 3) as f64 / seconds)
+}
+
+async fn insert_holds(
+    mut connection: AnyConnection,
+    holds: Vec<Decision>,
+    transactions: bool,
+) -> Result<(), Failure> {
+    for decision in &holds {
         if transactions {
             let mut transaction = connection.begin().await?;
             insert_hold(&mut transaction, decision).await?;
@@ -91,13 +139,10 @@ async fn insert_singly(url: &str, holds: &[&Decision], transactions: bool) -> Re
             insert_hold(&mut connection, decision).await?;
         }
     }
-    let rows_per_second = (holds.len() * 3) as f64 / begin.elapsed().as_secs_f64();
-    let how = if transactions { "a transaction an order" } else { "each by itself" };
-    eprintln!("inserted {} orders row by row, {how}: {rows_per_second:.0} rows/s", holds.len());
     Ok(())
 }
 
-async fn insert_hold(connection: &mut AnyConnection, decision: &Decision) -> Result<(), Box<dyn Error>> {
+async fn insert_hold(connection: &mut AnyConnection, decision: &Decision) -> Result<(), Failure> {
     let Event::Held { order, buyer, quantity, key } = &decision.event else { return Ok(()) };
     let [key_high, key_low] = key.words();
     let (position, at) = (decision.position as i64, decision.at.as_millis());
@@ -132,7 +177,7 @@ async fn insert_hold(connection: &mut AnyConnection, decision: &Decision) -> Res
     Ok(())
 }
 
-async fn create_sales(records: &Records, orders: u32, sales: u32) -> Result<Vec<SaleRow>, Box<dyn Error>> {
+async fn create_sales(records: &Records, orders: u32, sales: u32) -> Result<Vec<SaleRow>, Failure> {
     let price = Money::parse("19.90", "EUR")?;
     let created_at = Timestamp::from_millis(1_700_000_000_000);
     let item = Item {
@@ -166,7 +211,7 @@ async fn create_sales(records: &Records, orders: u32, sales: u32) -> Result<Vec<
 }
 
 /// Each order is held, the sales by turns; a while later three of four are paid, the last expires.
-fn sell(sales: &[SaleRow], orders: u32) -> Result<(Book, Vec<Decision>), Box<dyn Error>> {
+fn sell(sales: &[SaleRow], orders: u32) -> Result<(Book, Vec<Decision>), Failure> {
     let mut book = Book::default();
     let mut decisions = Vec::new();
     let mut now = Timestamp::from_millis(1_700_000_000_000);

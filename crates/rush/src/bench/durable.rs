@@ -4,6 +4,7 @@
 use super::{
     Bench, Figure, Report, median,
     places::Places,
+    rounded,
     selling::{self, Selling, Sold, milliseconds, sell},
 };
 use crate::peers::{
@@ -98,8 +99,4 @@ fn claim(bench: &mut Bench<'_>, redis: &Redis, clients: usize) -> anyhow::Result
             format!("redis, a script for each claim, {clients} clients: {rate:.0} orders/s, p50 {p50:.2} ms"),
         ))
     })
-}
-
-fn rounded(values: &[f64]) -> Vec<f64> {
-    values.iter().map(|value| value.round()).collect()
 }

@@ -1,5 +1,8 @@
 //! Penstock's figures, each beside the peer it is measured against, on the same cores in the same minutes.
 
+mod cluster;
+mod cluster_latch;
+mod cluster_orders;
 mod cpu;
 mod durable;
 mod html;
@@ -8,12 +11,15 @@ mod memory;
 mod order_latency;
 mod overload;
 mod places;
+mod program;
+mod redis_claims;
 mod refusals;
 mod rehearsals;
 mod report;
 mod sale_page;
 mod selling;
 mod server;
+mod settlement;
 mod sold_out;
 mod waiting_room;
 
@@ -50,6 +56,10 @@ pub enum Name {
     WaitingRoomBytesPerPerson,
     ThirtyThousandSeconds,
     TenMillionRequestsPerSecond,
+    RedisClaimsPerSecond,
+    ClusterOrdersPerSecond,
+    LatchPropagationMs,
+    SettlementRowsPerSecond,
 }
 
 type Measure = fn(&mut Bench<'_>, &mut Report) -> anyhow::Result<()>;
@@ -67,6 +77,10 @@ const FIGURES: &[(&[Name], Measure)] = &[
     (&[Name::WaitingRoomBytesPerPerson], waiting_room::measure),
     (&[Name::ThirtyThousandSeconds], rehearsals::thirty_thousand),
     (&[Name::TenMillionRequestsPerSecond], rehearsals::ten_million),
+    (&[Name::RedisClaimsPerSecond], redis_claims::measure),
+    (&[Name::ClusterOrdersPerSecond], cluster_orders::measure),
+    (&[Name::LatchPropagationMs], cluster_latch::measure),
+    (&[Name::SettlementRowsPerSecond], settlement::measure),
 ];
 
 impl fmt::Display for Name {
@@ -220,6 +234,11 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// As whole numbers, for the report.
+fn rounded(values: &[f64]) -> Vec<f64> {
+    values.iter().map(|value| value.round()).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -48,7 +49,7 @@ impl Redis {
     }
 
     /// On an empty data folder.
-    fn start(&self) -> anyhow::Result<RedisServer> {
+    pub fn start(&self) -> anyhow::Result<RedisServer> {
         let data = self.folder.join("data");
         if data.exists() {
             fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
@@ -68,34 +69,50 @@ impl Redis {
     /// stops it. The client keeps to `core`, if there is one.
     pub fn claim(&self, clients: usize, core: Option<usize>, time: Duration) -> anyhow::Result<Claims> {
         let mut server = self.start()?;
-        let script = server.cli(&["SCRIPT", "LOAD", SCRIPT])?;
-        server.cli(&["SET", "stock", &UNITS.to_string()])?;
-        let first = self.run(&script, "early", clients, core, FIRST_CLAIMS)?;
-        let claims = (first.accepted_per_second * time.as_secs_f64()) as u64 + clients as u64;
-        let mut measured = self.run(&script, "buyer", clients, core, claims)?;
-        measured.accepted_per_second *= accepted_share(&server, FIRST_CLAIMS + claims)?;
+        let way = ["-s".to_owned(), self.socket().display().to_string()];
+        let claims = self.measure(&server, &way, clients, core, time)?;
         server.stop()?;
-        Ok(measured)
+        Ok(claims)
     }
 
-    /// The crowds of two runs have nobody in common: the client may draw the same numbers again.
-    fn run(
+    /// The same on a server that runs, over TCP, as from another machine. It leaves nothing behind.
+    pub fn claim_at(&self, server: &RedisServer, clients: usize, time: Duration) -> anyhow::Result<Claims> {
+        let (host, port) = (server.address().ip().to_string(), server.address().port().to_string());
+        let way = ["-h".to_owned(), host, "-p".to_owned(), port];
+        let claims = self.measure(server, &way, clients, None, time)?;
+        server.cli(&["DEL", "stock", "buyers", "orders"])?;
+        Ok(claims)
+    }
+
+    fn measure(
         &self,
-        script: &str,
-        crowd: &str,
+        server: &RedisServer,
+        way: &[String],
         clients: usize,
         core: Option<usize>,
-        claims: u64,
+        time: Duration,
     ) -> anyhow::Result<Claims> {
-        let mut command = local::command(&self.bench, core);
-        command.arg("-s").arg(self.socket()).args(["-r", BUYERS, "--csv"]);
-        command.arg("-c").arg(clients.to_string()).arg("-n").arg(claims.to_string());
-        command
-            .args(["EVALSHA", script, "3", "stock", "buyers", "orders"])
-            .arg(format!("{crowd}-__rand_int__"));
-        let report = local::output(&mut command).context("redis-benchmark failed")?;
-        read_report(&report).with_context(|| format!("redis-benchmark reported no claims:\n{report}"))
+        let script = server.cli(&["SCRIPT", "LOAD", SCRIPT])?;
+        server.cli(&["SET", "stock", &UNITS.to_string()])?;
+        let run = |crowd: &str, claims: u64| {
+            let mut command = local::command(&self.bench, core);
+            command.args(way).arg("-c").arg(clients.to_string());
+            run(&mut command, &script, crowd, claims)
+        };
+        let first = run("early", FIRST_CLAIMS)?;
+        let claims = (first.accepted_per_second * time.as_secs_f64()) as u64 + clients as u64;
+        let mut measured = run("buyer", claims)?;
+        measured.accepted_per_second *= accepted_share(server, FIRST_CLAIMS + claims)?;
+        Ok(measured)
     }
+}
+
+/// The crowds of two runs have nobody in common: the client may draw the same numbers again.
+fn run(command: &mut Command, script: &str, crowd: &str, claims: u64) -> anyhow::Result<Claims> {
+    command.args(["-r", BUYERS, "--csv", "-n"]).arg(claims.to_string());
+    command.args(["EVALSHA", script, "3", "stock", "buyers", "orders"]).arg(format!("{crowd}-__rand_int__"));
+    let report = local::output(command).context("redis-benchmark failed")?;
+    read_report(&report).with_context(|| format!("redis-benchmark reported no claims:\n{report}"))
 }
 
 /// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.

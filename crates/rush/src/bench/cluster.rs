@@ -1,0 +1,84 @@
+//! A whole cluster under measurement: three nodes and two settlement workers behind nginx, on Redis and MariaDB, all of
+//! them on this machine.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, ensure};
+use penstock_local::{RedisKind, Shop, ShopPlan};
+
+use super::Bench;
+use crate::{
+    api::Api,
+    load::{BuyerTape, Call, Tape},
+};
+
+#[derive(Debug)]
+pub(super) struct Cluster {
+    shop: Shop,
+    /// The first node. nginx keeps a sale's page for a second, and the bench wants to know it as it is.
+    pub(super) api: Api,
+    pub(super) nodes: Vec<SocketAddr>,
+}
+
+impl Cluster {
+    /// On an empty folder.
+    pub(super) fn start(bench: &Bench<'_>, redis: RedisKind) -> anyhow::Result<Self> {
+        let folder = bench.fresh_folder("cluster")?;
+        // A line for each second that settlement is behind would be most of what is written.
+        let variables = vec![("PENSTOCK_LOG__LEVEL".to_owned(), "warn".to_owned())];
+        let plan = ShopPlan { redis, variables, ..ShopPlan::new(&bench.options.server, &folder) };
+        let shop = Shop::start(plan, |_| {})?;
+        let nodes = shop.nodes().iter().map(|node| node.address()).collect::<anyhow::Result<Vec<_>>>()?;
+        let first = *nodes.first().context("a cluster without nodes")?;
+        Ok(Self { api: Api::new(first, &shop.plan().admin_token), shop, nodes })
+    }
+
+    /// Where buyers come in: nginx.
+    pub(super) fn entrance(&self) -> SocketAddr {
+        self.shop.address()
+    }
+
+    /// `call` by as many buyers as requests, sent to `address`; the first buyer is number `first_buyer`.
+    pub(super) fn calls(
+        &self,
+        address: SocketAddr,
+        call: &Call<'_>,
+        first_buyer: u64,
+        count: usize,
+    ) -> anyhow::Result<Tape> {
+        let secret = self.shop.plan().jwt_secret.as_bytes();
+        BuyerTape { address, secret, first_buyer, buyers: u64::MAX, count }.build(call)
+    }
+
+    /// Orders of one unit of `sale`, likewise.
+    pub(super) fn orders(
+        &self,
+        address: SocketAddr,
+        sale: &str,
+        first_buyer: u64,
+        count: usize,
+    ) -> anyhow::Result<Tape> {
+        self.calls(address, &Call::order(&format!("/api/v1/sales/{sale}/orders")), first_buyer, count)
+    }
+
+    /// Fails unless the units that are gone are those that were accepted, and the audit is clean. What was answered
+    /// `unavailable` may have been decided all the same.
+    pub(super) fn verify(
+        &self,
+        sale: &str,
+        units: u64,
+        accepted: u64,
+        unavailable: u64,
+    ) -> anyhow::Result<()> {
+        let gone = units.saturating_sub(self.api.available(sale)?);
+        ensure!(
+            (accepted..=accepted + unavailable).contains(&gone),
+            "{accepted} of {units} units were accepted and {unavailable} are unknown, but {gone} are gone"
+        );
+        self.api.audit()
+    }
+
+    pub(super) fn stop(self) -> anyhow::Result<()> {
+        self.shop.stop()
+    }
+}

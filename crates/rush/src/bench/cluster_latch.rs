@@ -1,0 +1,293 @@
+//! `latch_propagation_ms`: how long after node A has answered for a sale's last unit node B says "sold out" by itself, and
+//! how long after a cancelled order B says "open" again.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow, ensure};
+use penstock_local::RedisKind;
+
+use super::{
+    Bench, Figure, Report,
+    cluster::Cluster,
+    cpu::{hundredth, hundredths},
+    median,
+    places::Places,
+    selling::milliseconds,
+};
+use crate::{
+    api::Offer,
+    load::{self, Answer, Call, Latency, OpenLoop, Options, Script, Tape, TapeReader},
+};
+
+/// Each gives two samples: its unit is sold, and comes back.
+const SALES: usize = 200;
+const QUICK_SALES: usize = 50;
+const ROUNDS: usize = 3;
+const LIMIT_MS: f64 = 100.0;
+/// Orders in another sale meanwhile, through nginx, in the round with load.
+const LOAD_PER_SECOND: f64 = 1_000.0;
+const LOAD_CONNECTIONS: usize = 256;
+const LOAD_UNITS: u32 = 10_000_000;
+/// The buyers of the load are others.
+const LOAD_FIRST_BUYER: u64 = 1_000_000_000;
+const LOAD_ORDERS: usize = 300_000;
+/// Between two looks at B; it is part of what is measured.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+/// A change that B has not heard of after this time was lost.
+const LOOK_LIMIT: Duration = Duration::from_secs(10);
+const PLACES: Places = Places::ANYWHERE;
+
+/// The delays of one round.
+#[derive(Debug, Default)]
+struct Delays {
+    all: Latency,
+    sold_out: Latency,
+    returned: Latency,
+}
+
+pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let (rounds, sales) = if bench.options.quick { (1, QUICK_SALES) } else { (ROUNDS, SALES) };
+    let cluster = Cluster::start(bench, RedisKind::Single)?;
+    let mut first_buyer = 0;
+    let mut sample = |bench: &mut Bench<'_>, what: &str| {
+        bench.undisturbed(PLACES, |_| {
+            let delays = Delays::sample(&cluster, sales, first_buyer)?;
+            first_buyer += sales as u64;
+            let line = delays.line(what);
+            Ok((delays, line))
+        })
+    };
+    let mut quiet = Vec::new();
+    for _ in 0..rounds {
+        quiet.push(sample(bench, "nothing else to do")?);
+    }
+    let loaded = under_load(&cluster, || sample(bench, "while others buy"))?;
+    cluster.api.audit()?;
+    cluster.stop()?;
+    let all = |of: fn(&Delays) -> Duration| {
+        quiet.iter().map(|delays| of(delays).as_secs_f64() * 1e3).collect::<Vec<f64>>()
+    };
+    let p99 = all(|delays| delays.all.quantile(0.99));
+    let figure = Figure::of(&p99, "ms")
+        .limit(LIMIT_MS)
+        .detail("p50_ms", hundredth(median(&all(|delays| delays.all.quantile(0.5)))))
+        .detail("max_ms", hundredths(&all(|delays| delays.all.max())))
+        .detail("sold_out_p99_ms", hundredths(&all(|delays| delays.sold_out.quantile(0.99))))
+        .detail("returned_p99_ms", hundredths(&all(|delays| delays.returned.quantile(0.99))))
+        .detail("under_load_p50_ms", milliseconds(loaded.all.quantile(0.5)))
+        .detail("under_load_p99_ms", milliseconds(loaded.all.quantile(0.99)))
+        .detail("under_load_orders_per_second", LOAD_PER_SECOND)
+        .detail("samples_per_round", sales * 2);
+    bench.add(report, "latch_propagation_ms", figure);
+    Ok(())
+}
+
+/// Does `work` while orders come at a steady pace.
+fn under_load<T>(cluster: &Cluster, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let sale = cluster.api.open_sale(LOAD_UNITS)?;
+    let tape = cluster.orders(cluster.entrance(), &sale, LOAD_FIRST_BUYER, LOAD_ORDERS)?;
+    let open_loop = Some(OpenLoop { per_second: LOAD_PER_SECOND, max_waiting: usize::MAX });
+    let options = Options { open_loop, ..Options::new(cluster.entrance(), LOAD_CONNECTIONS) };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let reader = tape.readers(1, false).remove(0);
+            load::run(&options, vec![Until { reader, is_over: &is_over }], |_| {})
+        });
+        let result = work();
+        is_over.store(true, Relaxed);
+        let outcome = load.join().map_err(|_| anyhow!("the load panicked"))??;
+        ensure!(outcome.total.status(201) > 0, "no order of the load was accepted");
+        result
+    })
+}
+
+/// Orders until somebody has enough.
+struct Until<'a> {
+    reader: TapeReader,
+    is_over: &'a AtomicBool,
+}
+
+impl Script for Until<'_> {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        if self.is_over.load(Relaxed) { None } else { self.reader.next_request() }
+    }
+}
+
+impl Delays {
+    /// One sale after the other, the nodes by turns.
+    fn sample(cluster: &Cluster, sales: usize, first_buyer: u64) -> anyhow::Result<Self> {
+        let mut delays = Self::default();
+        let nodes = &cluster.nodes;
+        for number in 0..sales {
+            let node = |place: usize| nodes.get(place % nodes.len().max(1)).copied().context("no nodes");
+            let (here, there) = (node(number)?, node(number + 1)?);
+            let buyer = first_buyer + number as u64;
+            let sale = cluster.api.publish(&Offer { units: 1, ..Offer::default() })?;
+            let watch = Watch { address: there, sale: &sale };
+            let order = cluster.orders(here, &sale, buyer, 1)?;
+            let (delay, answer) = watch.delay(here, &order, "open", "sold_out")?;
+            delays.all.record(delay);
+            delays.sold_out.record(delay);
+
+            let id = field(&answer, "id").context("an order without an id")?;
+            let path = format!("/api/v1/orders/{id}/cancel");
+            let cancel = Call { method: "POST", path: &path, headers: "", key_prefix: None, body: "" };
+            let cancel = cluster.calls(here, &cancel, buyer, 1)?;
+            let (delay, _) = watch.delay(here, &cancel, "sold_out", "open")?;
+            delays.all.record(delay);
+            delays.returned.record(delay);
+        }
+        Ok(delays)
+    }
+
+    fn line(&self, what: &str) -> String {
+        let p99 = |latency: &Latency| milliseconds(latency.quantile(0.99));
+        format!(
+            "{what}: {} samples, p50 {} ms, p99 {} ms (sold out {}, returned {}), most {} ms",
+            self.all.count(),
+            milliseconds(self.all.quantile(0.5)),
+            p99(&self.all),
+            p99(&self.sold_out),
+            p99(&self.returned),
+            milliseconds(self.all.max())
+        )
+    }
+}
+
+/// A sale as one node shows it.
+#[derive(Clone, Copy, Debug)]
+struct Watch<'a> {
+    address: SocketAddr,
+    sale: &'a str,
+}
+
+impl Watch<'_> {
+    /// From the moment at which `here` has answered the request until the watched node has said `after` for the first
+    /// time; nothing, if it said so before. The request is sent when the watched node says `before`. Also the answer.
+    fn delay(
+        self,
+        here: SocketAddr,
+        request: &Tape,
+        before: &str,
+        after: &str,
+    ) -> anyhow::Result<(Duration, String)> {
+        let is_watching = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| self.look_for(before, after, &is_watching));
+            let begun = Instant::now();
+            while !is_watching.load(Relaxed) {
+                ensure!(begun.elapsed() < LOOK_LIMIT, "{} never said {before}", self.address);
+                thread::sleep(LOOK_EVERY);
+            }
+            let mut outcome = load::run(&Options::new(here, 1), vec![Once::new(request)], |_| {})?;
+            let once = outcome.scripts.pop().context("a run gives its scripts back")?;
+            let (answered_at, answer) = once.answer.context("the request was not answered")?;
+            ensure!(outcome.total.status(201) + outcome.total.status(200) == 1, "refused: {answer}");
+            let seen_at = watching.join().map_err(|_| anyhow!("the watch panicked"))??;
+            Ok((seen_at.saturating_duration_since(answered_at), answer))
+        })
+    }
+
+    /// When the node said `after`. `is_watching` is set when it has said `before`.
+    fn look_for(self, before: &str, after: &str, is_watching: &AtomicBool) -> anyhow::Result<Instant> {
+        let Self { address, sale } = self;
+        let request = format!("GET /api/v1/sales/{sale} HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
+        let looks = Looks { request, begun: Instant::now(), before, after, is_watching, seen_at: None };
+        let mut outcome = load::run(&Options::new(address, 1), vec![looks], |_| {})?;
+        let looks = outcome.scripts.pop().context("a run gives its scripts back")?;
+        looks.seen_at.with_context(|| format!("{address} did not say {after} within {LOOK_LIMIT:?}"))
+    }
+}
+
+/// One look after the other at a sale, with a rest between them.
+struct Looks<'a> {
+    request: Vec<u8>,
+    begun: Instant,
+    before: &'a str,
+    after: &'a str,
+    is_watching: &'a AtomicBool,
+    seen_at: Option<Instant>,
+}
+
+impl Script for Looks<'_> {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        if self.seen_at.is_some() || self.begun.elapsed() > LOOK_LIMIT {
+            return None;
+        }
+        thread::sleep(LOOK_EVERY);
+        Some((0, &self.request))
+    }
+
+    fn answered(&mut self, _number: u64, answer: &Answer<'_>) {
+        let now = Instant::now();
+        let state = std::str::from_utf8(answer.body).ok().and_then(|body| field(body, "state"));
+        if state == Some(self.before) {
+            self.is_watching.store(true, Relaxed);
+        } else if state == Some(self.after) && self.is_watching.load(Relaxed) {
+            self.seen_at.get_or_insert(now);
+        }
+    }
+}
+
+/// A single request, and when its answer was there.
+struct Once {
+    reader: TapeReader,
+    answer: Option<(Instant, String)>,
+}
+
+impl Once {
+    fn new(request: &Tape) -> Self {
+        Self { reader: request.readers(1, false).remove(0), answer: None }
+    }
+}
+
+impl Script for Once {
+    fn next_request(&mut self) -> Option<(u64, &[u8])> {
+        self.reader.next_request()
+    }
+
+    fn answered(&mut self, _number: u64, answer: &Answer<'_>) {
+        self.answer = Some((Instant::now(), String::from_utf8_lossy(answer.body).into_owned()));
+    }
+}
+
+/// A text in a body of JSON, by a scan: a parse would take longer than what is measured.
+fn field<'a>(body: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = body.split_once(&format!("\"{name}\":\""))?;
+    rest.split_once('"').map(|(text, _)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_says_sold_out_before_it_was_open_is_not_believed() {
+        let is_watching = AtomicBool::new(false);
+        let mut looks = Looks {
+            request: Vec::new(),
+            begun: Instant::now(),
+            before: "open",
+            after: "sold_out",
+            is_watching: &is_watching,
+            seen_at: None,
+        };
+        let mut say = |body: &str| {
+            let body = body.as_bytes();
+            let total_bytes = body.len();
+            let answer = Answer { status: 200, body, total_bytes, closes: false, retry_after_seconds: None };
+            looks.answered(0, &answer);
+            (is_watching.load(Relaxed), looks.seen_at.is_some())
+        };
+        assert_eq!(say(r#"{"id":"1","state":"sold_out"}"#), (false, false));
+        assert_eq!(say(r#"{"id":"1","state":"open"}"#), (true, false));
+        assert_eq!(say(r#"{"code":"busy"}"#), (true, false));
+        assert_eq!(say(r#"{"id":"1","state":"sold_out"}"#), (true, true));
+    }
+}

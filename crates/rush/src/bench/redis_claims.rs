@@ -1,0 +1,104 @@
+//! `redis_claims_per_second`: claims that the ledger on Redis takes through its batcher, against one script call for
+//! each claim on the same server. Both are answered after a sync of Redis' log.
+
+use penstock_local::RedisServer;
+
+use super::{Bench, Figure, Report, cpu::hundredth, median, places::Places, program, rounded};
+use crate::peers::redis::Redis;
+
+const PROGRAM: &str = "claims_at";
+/// Buyers who wait for their answers at the same time.
+const TASKS: [usize; 3] = [256, 1024, 4096];
+const CLIENTS: [usize; 3] = [50, 256, 1000];
+/// They warm the ledger up and tell how many make up the wanted time.
+const FIRST_CLAIMS: u64 = 50_000;
+const TARGET_RATIO: f64 = 5.0;
+const PLACES: Places = Places::ANYWHERE;
+
+/// What the ledger came to in one run.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    per_second: f64,
+    mean_batch: f64,
+    commit_ms: f64,
+}
+
+pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
+    let rounds = if bench.options.quick { 1 } else { 5 };
+    let redis = Redis::install(&bench.fresh_folder("redis")?)?;
+    bench.say("looking for the best number of buyers and of clients");
+    let mut server = redis.start()?;
+    let tasks = best(TASKS, |tasks| Ok(batched(bench, &server, tasks)?.per_second))?;
+    let clients = best(CLIENTS, |clients| one_by_one(bench, &redis, &server, clients))?;
+    server.stop()?;
+
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let mut server = redis.start()?;
+        ours.push(batched(bench, &server, tasks)?);
+        theirs.push(one_by_one(bench, &redis, &server, clients)?);
+        server.stop()?;
+    }
+    let all = |of: fn(&Run) -> f64| ours.iter().map(of).collect::<Vec<f64>>();
+    let rates = all(|run| run.per_second);
+    let figure = Figure::of(&rates, "claims/s")
+        .against("redis_script_per_second", median(&theirs))
+        .at_least(TARGET_RATIO)
+        .detail("tasks", tasks)
+        .detail("clients", clients)
+        .detail("mean_batch", median(&all(|run| run.mean_batch)).round())
+        .detail("commit_ms", hundredth(median(&all(|run| run.commit_ms))))
+        .detail("rounds", rounded(&rates))
+        .detail("script_rounds", rounded(&theirs));
+    bench.add(report, "redis_claims_per_second", figure);
+    Ok(())
+}
+
+/// The one of `choices` with the highest rate.
+fn best(choices: [usize; 3], mut rate: impl FnMut(usize) -> anyhow::Result<f64>) -> anyhow::Result<usize> {
+    let mut best = (0, 0.0);
+    for choice in choices {
+        let rate = rate(choice)?;
+        if rate > best.1 {
+            best = (choice, rate);
+        }
+    }
+    Ok(best.0)
+}
+
+/// The ledger's own program checks that every claim was accepted and that so many units are gone.
+fn batched(bench: &mut Bench<'_>, server: &RedisServer, tasks: usize) -> anyhow::Result<Run> {
+    bench.undisturbed(PLACES, |bench| {
+        let claim = |claims: u64| -> anyhow::Result<Run> {
+            let arguments = [server.address().to_string(), claims.to_string(), tasks.to_string()];
+            let told = program::run(&bench.options.server, PROGRAM, &arguments)?;
+            Ok(Run {
+                per_second: told.number("claims_per_second")?,
+                mean_batch: told.number("mean_batch")?,
+                commit_ms: told.number("commit_ms")?,
+            })
+        };
+        let first = claim(FIRST_CLAIMS)?;
+        let run = claim((first.per_second * bench.options.measured().as_secs_f64()) as u64 + tasks as u64)?;
+        let Run { per_second, mean_batch, commit_ms } = run;
+        let line = format!(
+            "ledger, {tasks} buyers at a time: {per_second:.0} claims/s, {mean_batch:.0} a batch, {commit_ms:.2} ms each"
+        );
+        Ok((run, line))
+    })
+}
+
+fn one_by_one(
+    bench: &mut Bench<'_>,
+    redis: &Redis,
+    server: &RedisServer,
+    clients: usize,
+) -> anyhow::Result<f64> {
+    bench.undisturbed(PLACES, |bench| {
+        let claims = redis.claim_at(server, clients, bench.options.measured())?;
+        let (rate, p50) = (claims.accepted_per_second, claims.p50.as_secs_f64() * 1e3);
+        let line =
+            format!("redis, a script for each claim, {clients} clients: {rate:.0} claims/s, p50 {p50:.2} ms");
+        Ok((rate, line))
+    })
+}
