@@ -18,7 +18,10 @@ use crate::{
     stats::Counters,
 };
 
-/// How long the writer waits before it tries again to bring its engine back.
+/// How long the writer waits before it tries to bring its engine back: what lasted a moment should not cost a second. The wait
+/// doubles with every failure …
+const FIRST_RECOVERY_AFTER: Duration = Duration::from_millis(50);
+/// … up to this.
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(1);
 /// While several ask at once, commits begin no closer together than this. A sync takes a fraction of it, and a writer that
 /// begins the next at once makes batches of a few, whose syncs and wakes cost more than all that is decided in them.
@@ -125,8 +128,10 @@ impl<E: Engine> Writer<E> {
 
     /// Tries until the engine is back. False: the ledger was stopped meanwhile.
     async fn recover(&mut self) -> bool {
+        let mut wait = FIRST_RECOVERY_AFTER;
         loop {
-            let retry_at = tokio::time::Instant::now() + RECOVERY_INTERVAL;
+            let retry_at = tokio::time::Instant::now() + wait;
+            wait = (2 * wait).min(RECOVERY_INTERVAL);
             while let Ok(()) = tokio::time::timeout_at(retry_at, self.queue.woken()).await {
                 if self.queue.is_stopping() {
                     return false;

@@ -374,7 +374,7 @@ fn start_nginx(folder: &Path, listen: SocketAddr, nodes: &[Worker]) -> anyhow::R
     fs::write(folder.join("penstock.conf"), SITE_CONFIGURATION)?;
     let servers: Result<Vec<String>, anyhow::Error> = nodes
         .iter()
-        .map(|node| Ok(format!("server {} max_fails=2 fail_timeout=2s;\n", node.address()?)))
+        .map(|node| Ok(format!("server {} max_fails=5 fail_timeout=3s;\n", node.address()?)))
         .collect();
     fs::write(folder.join("nodes.conf"), servers?.concat())?;
     fs::write(folder.join("listen.conf"), format!("listen {listen} backlog=65535;\nserver_name _;\n"))?;
