@@ -6,6 +6,7 @@
 use std::{
     error::Error,
     io::{self, Write as _},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -16,7 +17,7 @@ use std::{
 use penstock_domain::{BuyerId, Claim, KeyDigest, SaleId, SaleTerms};
 use penstock_ledger::{
     BatcherOptions, Health, Ledger, Listener, SaleNews,
-    redis::{self, LedgerOptions, Link, NothingSettled, RedisOptions, Script},
+    redis::{self, LedgerOptions, Link, NothingSettled, RedisOptions},
 };
 use penstock_local::{RedisServer, RedisSettings};
 use tokio::task::JoinSet;
@@ -25,12 +26,15 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 /// What a shop would write: look for the buyer, take a unit, note the buyer and append the order.
 const ONE_CLAIM: &str = "
-if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return -1 end
-if tonumber(redis.call('GET', KEYS[1])) < 1 then return -2 end
+if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return 0 end
+if tonumber(redis.call('GET', KEYS[1])) < 1 then return -1 end
 redis.call('DECR', KEYS[1])
 redis.call('SADD', KEYS[2], ARGV[1])
-redis.call('XADD', KEYS[3], '*', 'buyer', ARGV[1], 'key', ARGV[2])
+redis.call('XADD', KEYS[3], '*', 'buyer', ARGV[1], 'quantity', '1')
 return 1";
+/// Connections of a shop's pool, each with one call at a time.
+const POOL: &str = "64";
+const CALLS: u64 = 100_000;
 
 struct Deaf;
 
@@ -89,24 +93,37 @@ async fn sell_in_batches(ledger: &Ledger, claims: u64, tasks: usize) -> Result<D
     .await
 }
 
-async fn sell_one_by_one(link: &Link, claims: u64, tasks: usize) -> Result<Duration, Failure> {
-    let script = Script::new(ONE_CLAIM);
-    link.learn(&script);
-    let mut set = ::redis::cmd("SET");
-    set.arg("{one}:stock").arg(claims);
-    link.call::<()>("{one}:stock", set).await?;
-    buyers(tasks, claims, |number| {
-        let (link, mut call) = (link.clone(), script.call());
-        call.arg(3).arg("{one}:stock").arg("{one}:buyers").arg("{one}:orders");
-        call.arg(format!("customer-{number:012}")).arg(number);
-        async move {
-            match link.call::<i64>("{one}:stock", call).await? {
-                1 => Ok(()),
-                refused => Err(format!("refused: {refused}").into()),
-            }
-        }
-    })
-    .await
+/// The time and, of it, what Redis computed.
+struct Cost {
+    per_second: f64,
+    redis_microseconds: f64,
+}
+
+fn redis_seconds(server: &RedisServer) -> Result<f64, Failure> {
+    let user: f64 = server.info("used_cpu_user_main_thread")?.trim().parse()?;
+    let system: f64 = server.info("used_cpu_sys_main_thread")?.trim().parse()?;
+    Ok(user + system)
+}
+
+fn cost(claims: u64, time: Duration, redis_seconds: f64) -> Cost {
+    let claims = claims as f64;
+    Cost { per_second: claims / time.as_secs_f64(), redis_microseconds: redis_seconds * 1e6 / claims }
+}
+
+/// redis-benchmark is the cheapest client there is.
+fn sell_one_by_one(server: &RedisServer) -> Result<Cost, Failure> {
+    let script = server.cli(&["SCRIPT", "LOAD", ONE_CLAIM])?;
+    server.cli(&["SET", "stock", "100000000"])?;
+    let port = server.address().port().to_string();
+    let (before, started) = (redis_seconds(server)?, Instant::now());
+    let output = Command::new("redis-benchmark")
+        .args(["-p", &port, "-c", POOL, "-n", &CALLS.to_string(), "-r", "2000000000", "-q"])
+        .args(["EVALSHA", script.trim(), "3", "stock", "buyers", "orders", "buyer-__rand_int__"])
+        .output()?;
+    if !output.status.success() {
+        return Err("redis-benchmark failed".into());
+    }
+    Ok(cost(CALLS, started.elapsed(), redis_seconds(server)? - before))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -124,19 +141,28 @@ async fn main() -> Result<(), Failure> {
     if ledger.recovered().await != Health::Ready {
         return Err("the ledger is not ready".into());
     }
-    let alone = sell_one_by_one(&link, claims.min(100_000), tasks).await?;
-    let batched = sell_in_batches(&ledger, claims, tasks).await?;
+    let alone = sell_one_by_one(&server)?;
+    let before = redis_seconds(&server)?;
+    let time = sell_in_batches(&ledger, claims, tasks).await?;
+    let together = cost(claims, time, redis_seconds(&server)? - before);
     let stats = ledger.stats();
-    let (alone, together) =
-        (claims.min(100_000) as f64 / alone.as_secs_f64(), claims as f64 / batched.as_secs_f64());
     let mean = stats.commands as f64 / stats.batches as f64;
     let commit = stats.commit_time / u32::try_from(stats.batches)?;
+    let mut out = io::stdout().lock();
     writeln!(
-        io::stdout().lock(),
-        "{claims} claims, {tasks} tasks: {together:.0} claims/s in batches of {mean:.0} (commit {commit:?}), \
-         {alone:.0} claims/s one call each: {:.1} times",
-        together / alone
+        out,
+        "{claims} claims, {tasks} tasks: {:.0} claims/s, {:.1} µs of Redis each, mean batch {mean:.0}, mean commit \
+         {commit:?}",
+        together.per_second, together.redis_microseconds
     )?;
+    writeln!(
+        out,
+        "one call each, {POOL} connections: {:.0} claims/s, {:.1} µs of Redis each; in batches {:.1} times as many",
+        alone.per_second,
+        alone.redis_microseconds,
+        together.per_second / alone.per_second
+    )?;
+    drop(out);
     ledger.stop().await;
     Ok(())
 }

@@ -8,7 +8,7 @@ use penstock_domain::{
 use redis::{Cmd, Value};
 
 use super::{
-    codec::{Counts, Damaged, pack_claim, pack_terms, unpack_counts, unpack_order, unpack_terms},
+    codec::{CLAIM_BYTES, Counts, Damaged, pack_terms, put_claim, unpack_counts, unpack_order, unpack_terms},
     keys::Keys,
     link::Script,
 };
@@ -44,7 +44,8 @@ pub(super) struct SaleBatch {
     letters: Vec<u8>,
     asked: Vec<Asked>,
     claims: Vec<Claim>,
-    packed_claims: Vec<Vec<u8>>,
+    /// One behind the other, `CLAIM_BYTES` each.
+    packed_claims: Vec<u8>,
     /// For those who ask for one order: its number and who asks.
     orders: Vec<(u32, Option<BuyerId>)>,
     arguments: Vec<Vec<u8>>,
@@ -138,7 +139,7 @@ impl SaleBatch {
     fn push_claim(&mut self, letter: u8, claim: Claim) {
         self.letters.push(letter);
         self.asked.push(Asked::Claim(self.claims.len()));
-        self.packed_claims.push(pack_claim(&claim));
+        put_claim(&mut self.packed_claims, claim.key, claim.quantity);
         self.claims.push(claim);
     }
 
@@ -167,7 +168,9 @@ impl SaleBatch {
         for claim in &self.claims {
             call.arg(claim.buyer.as_str());
         }
-        call.arg(&self.packed_claims);
+        for packed in self.packed_claims.chunks_exact(CLAIM_BYTES) {
+            call.arg(packed);
+        }
         for (number, _) in &self.orders {
             call.arg(number);
         }

@@ -2,8 +2,8 @@
 //! take them apart with `struct.unpack`. The scripts write these forms too; a test compares both.
 
 use penstock_domain::{
-    BuyerId, Claim, Decision, Event, KeyDigest, MAX_BUYER_BYTES, Mark, Order, OrderId, OrderState,
-    ReleaseReason, SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp,
+    BuyerId, Decision, Event, KeyDigest, MAX_BUYER_BYTES, Mark, Order, OrderId, OrderState, ReleaseReason,
+    SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp,
 };
 
 /// What is in Redis was not written by us, or not by this version.
@@ -20,7 +20,7 @@ impl From<Damaged> for crate::Unavailable {
 /// The version's upper bits count how often the sale was brought back from the records.
 const EPOCH_SHIFT: u32 = 40;
 const TERMS_BYTES: usize = 29;
-const CLAIM_BYTES: usize = 20;
+pub(super) const CLAIM_BYTES: usize = 20;
 /// Names of buyers in a page.
 pub(super) const PAGE: usize = 64;
 /// A buyer's length is one byte.
@@ -206,13 +206,7 @@ fn read_counts(reader: &mut Reader<'_>) -> Result<Counts, Damaged> {
 }
 
 /// Key 16, quantity u32.
-pub(super) fn pack_claim(claim: &Claim) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(CLAIM_BYTES);
-    put_claim(&mut bytes, claim.key, claim.quantity);
-    bytes
-}
-
-fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32) {
+pub(super) fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32) {
     put_key(bytes, key);
     bytes.extend_from_slice(&quantity.to_le_bytes());
 }

@@ -1,6 +1,7 @@
 //! What is packed reads back as it was, and the scripts write the same bytes as the codec.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use penstock_domain::{Claim, Command};
 use penstock_local::{RedisServer, RedisSettings};
 use proptest::{collection::vec, option, prelude::*};
 use redis::Value;
@@ -236,20 +237,15 @@ async fn the_scripts_write_what_the_codec_packs() {
         hold_seconds: HOLD_SECONDS,
     };
     let mut batch = SaleBatch::new(SALE);
-    batch.push(penstock_domain::Command::Publish(terms));
+    batch.push(Command::Publish(terms));
     let names: Vec<BuyerId> =
         (0..70).map(|number| BuyerId::from_stored(&format!("ç{}", number % 69))).collect();
     for (number, buyer) in names.iter().enumerate() {
         let key = KeyDigest::of(number.to_string().as_bytes()).unwrap();
-        batch.push(penstock_domain::Command::Claim(Claim {
-            sale: SALE,
-            buyer: buyer.clone(),
-            quantity: 1,
-            key,
-        }));
+        batch.push(Command::Claim(Claim { sale: SALE, buyer: buyer.clone(), quantity: 1, key }));
     }
     let paid = OrderId { sale: SALE, number: 69 };
-    batch.push(penstock_domain::Command::ConfirmPayment { order: paid, buyer: None });
+    batch.push(Command::ConfirmPayment { order: paid, buyer: None });
     let mut pipeline = redis::pipe();
     pipeline.add_command(batch.call(&script, &keys, Some(now), [9; 16]));
     let answer = link.run(&keys.sale(SALE), pipeline, false).await.unwrap().pop().unwrap_or(Value::Nil);
