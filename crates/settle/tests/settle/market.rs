@@ -28,10 +28,11 @@ pub(crate) enum Database {
     MariaDb,
 }
 
-/// Keeps the database alive.
-enum Home {
-    Folder(TempDir),
-    Server(Arc<Server>, String),
+/// Where the database is, and what it lives in.
+struct Home {
+    url: String,
+    _folder: Option<TempDir>,
+    _server: Option<Arc<Server>>,
 }
 
 /// One server for all tests that run at the same time; it ends with the last of them.
@@ -59,20 +60,17 @@ impl Home {
     fn new(database: Database) -> Self {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         match database {
-            Database::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
+            Database::Sqlite => {
+                let folder = tempfile::tempdir().unwrap();
+                let url = sqlite_url(&folder.path().join("records.db"));
+                Self { url, _folder: Some(folder), _server: None }
+            }
             Database::MariaDb => {
                 let server = Server::shared();
                 let name = format!("market_{}", DATABASES.fetch_add(1, Relaxed));
                 let url = server.mariadb.create_database(&name).unwrap();
-                Self::Server(server, url)
+                Self { url, _folder: None, _server: Some(server) }
             }
-        }
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Folder(folder) => sqlite_url(&folder.path().join("records.db")),
-            Self::Server(_, url) => url.clone(),
         }
     }
 }
@@ -94,7 +92,7 @@ impl Market {
         let home = Home::new(database);
         let engine = PerSale::default();
         let ledger = engine.open(BatcherOptions::default(), clock(), Arc::new(Deaf)).await;
-        let records = Records::open(&home.url(), 4).await.unwrap();
+        let records = Records::open(&home.url, 4).await.unwrap();
         let sales: Vec<SaleId> = (1..=sales).map(SaleId::from_random).collect();
         let market = Self { home, engine, ledger, records, sales };
         market.publish().await;
@@ -172,7 +170,7 @@ impl Market {
 
     async fn start(&self, ledger: Ledger, options: SettleOptions) -> (Running, Records) {
         ledger.recovered().await;
-        let records = Records::open(&self.home.url(), 4).await.unwrap();
+        let records = Records::open(&self.home.url, 4).await.unwrap();
         (Running::start(Settlement::new(ledger, records.clone(), clock(), options)), records)
     }
 
