@@ -41,7 +41,7 @@ impl Stage {
 }
 
 async fn next(changes: &mut BoxStream<'static, Change>) -> Change {
-    timeout(SOON, changes.next()).await.expect("a change is heard").unwrap()
+    timeout(SOON, changes.next()).await.unwrap().unwrap()
 }
 
 async fn until_heard(changes: &mut BoxStream<'static, Change>, wanted: Change) {

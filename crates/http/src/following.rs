@@ -147,7 +147,7 @@ pub(crate) async fn run(
         }
         overdue.take_up(&app, &complaints).await;
         // Said once, not four times a second.
-        if is_behind != !overdue.is_empty() {
+        if is_behind == overdue.is_empty() {
             is_behind = !is_behind;
             match is_behind {
                 true => tracing::warn!(?overdue, "what has changed can't be read yet; trying until it can"),

@@ -349,7 +349,7 @@ fn a_node_that_starts_without_the_database_shows_and_sells_what_the_others_have_
     let records = shop.common.records();
     shop.common.runtime.block_on(records.close());
     let storefront = Storefront::new();
-    let ledger = shop.common.ledger("journal", &[storefront.clone()]);
+    let ledger = shop.common.ledger("journal", std::slice::from_ref(&storefront));
     let c = shop.common.server(storefront, &ledger, records);
     let path = format!("/api/v1/sales/{sale}");
     until("the sale", || (client(&c).get(&path).status == 200).then_some(()));
@@ -371,7 +371,7 @@ fn orders_that_the_ledger_has_forgotten_are_answered_from_the_records() {
     shop.common.runtime.block_on(shop.settle());
 
     let storefront = Storefront::new();
-    let forgetful = shop.common.ledger("another journal", &[storefront.clone()]);
+    let forgetful = shop.common.ledger("another journal", std::slice::from_ref(&storefront));
     let c = shop.common.server(storefront, &forgetful, shop.records.clone());
     let ask = |name: &str, order: &str, what: &str| {
         buyer(&c, name).post_empty(&format!("/api/v1/orders/{order}/{what}"))
