@@ -50,6 +50,7 @@ mod storefront;
 mod tally;
 mod tickets;
 mod wire;
+mod worker;
 
 pub use accounts::{InvalidAccount, new_account, parse_phone};
 pub use audit::{AuditError, audit};
@@ -58,6 +59,7 @@ pub use gate::{
     RoomsInMemory,
 };
 pub use identity::InvalidJwtKey;
+pub use metrics::WorkerFigures;
 pub use neighbours::{Alone, Change, Neighbours};
 pub use openapi::openapi;
 pub use options::{
@@ -69,3 +71,4 @@ pub use secrets::Secrets;
 pub use server::{Server, StartError};
 pub use shared_cache::{CacheAway, Kept, NoSharedCache, SharedCache};
 pub use storefront::Storefront;
+pub use worker::WorkerServer;

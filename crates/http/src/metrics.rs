@@ -18,7 +18,8 @@ use prometheus_client::{
 use crate::{
     app::App,
     gate::{GateFigures, Reason},
-    parts::FigureValue,
+    options::SettlementView,
+    parts::{FigureValue, Part},
     problem::{Code, Problem},
     tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
@@ -32,11 +33,42 @@ type Written = Result<(), std::fmt::Error>;
 /// Metrics for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operation", responses((status = 200, body = String)))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    written(Figures(app))
+}
+
+fn written(figures: impl Collector) -> Result<Response, Problem> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Figures(app)));
+    registry.register_collector(Box::new(figures));
     let mut text = String::new();
     encode(&mut text, &registry).map_err(|_| Code::Internal)?;
     Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+}
+
+/// The same for a settlement worker, which serves nothing else.
+pub(crate) async fn worker_metrics(State(worker): State<WorkerFigures>) -> Result<Response, Problem> {
+    written(worker)
+}
+
+/// What a settlement worker has to show.
+#[derive(Clone)]
+pub struct WorkerFigures {
+    /// What the worker is called.
+    pub name: String,
+    pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
+    pub parts: Vec<Arc<dyn Part>>,
+}
+
+impl std::fmt::Debug for WorkerFigures {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("WorkerFigures").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Collector for WorkerFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Written {
+        settlement(&(self.settlement)(), &mut encoder)?;
+        parts(&self.name, &self.parts, &mut encoder)
+    }
 }
 
 /// Reads everything at the moment it is asked for.
@@ -50,9 +82,9 @@ impl Collector for Figures {
         self.connections(&mut encoder)?;
         self.ledger(&mut encoder)?;
         self.gate(&mut encoder)?;
-        self.settlement(&mut encoder)?;
+        settlement(&(self.0.options.settlement)(), &mut encoder)?;
         self.catalogue(&mut encoder)?;
-        self.parts(&mut encoder)?;
+        parts(&self.0.options.node, &self.0.options.parts, &mut encoder)?;
         let started_seconds = self.0.started_at.as_millis() as f64 / 1000.0;
         let help = "When the server started, in seconds since 1970";
         gauge(&mut encoder, "process_start_time_seconds", help, &started_seconds)
@@ -174,30 +206,6 @@ impl Figures {
         let help = "Tickets whose turn it is and that have no pass yet";
         gauge(encoder, "penstock_tickets_pending", help, &figures.pending)
     }
-
-    fn settlement(&self, encoder: &mut DescriptorEncoder) -> Written {
-        let view = (self.0.options.settlement)();
-        gauge(encoder, "penstock_settlement_position", "The last settled decision", &view.position)?;
-        let help = "Decisions that are not settled yet";
-        gauge(encoder, "penstock_settlement_lag_decisions", help, &view.lag_decisions)?;
-        let help = "Age of the oldest decision that is not settled yet";
-        gauge(encoder, "penstock_settlement_lag_seconds", help, &view.lag_seconds)?;
-        counter(
-            encoder,
-            "penstock_settlement_retries",
-            "Settlements that had to be tried again",
-            view.retries,
-        )?;
-        let help = "Decisions put aside because they could not be settled";
-        counter(encoder, "penstock_settlement_dead_letters", help, view.dead_letters)?;
-        let help = "Decisions that would have sold a unit that isn't there, or one too many to a buyer; alarm on any";
-        counter(encoder, "penstock_settlement_violations", help, view.violations)?;
-        let help = "Streams taken over from a settler that had stopped";
-        counter(encoder, "penstock_settlement_takeovers", help, view.takeovers)?;
-        let help = "Streams found to have another history than the one that was settled";
-        counter(encoder, "penstock_settlement_diverged", help, view.diverged)?;
-        counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
-    }
 }
 
 impl Figures {
@@ -222,31 +230,49 @@ impl Figures {
         }
         Ok(())
     }
+}
 
-    fn parts(&self, encoder: &mut DescriptorEncoder) -> Written {
-        let options = &self.0.options;
-        if !options.node.is_empty() {
-            let help = "Always 1; what this node is called";
-            let mut family = encoder.encode_descriptor("penstock_node", help, None, MetricType::Gauge)?;
-            family.encode_family(&[("node", options.node.as_str())])?.encode_gauge(&1_u64)?;
-        }
-        if options.parts.is_empty() {
-            return Ok(());
-        }
-        let help = "1 if the part of the cluster works; `/readyz` says what is wrong";
-        let mut family = encoder.encode_descriptor("penstock_part_ready", help, None, MetricType::Gauge)?;
-        for part in &options.parts {
-            let is_ready = u64::from(part.trouble().is_none());
-            family.encode_family(&[("part", part.name())])?.encode_gauge(&is_ready)?;
-        }
-        for figure in options.parts.iter().flat_map(|part| part.figures()) {
-            match figure.value {
-                FigureValue::Gauge(value) => gauge(encoder, figure.name, figure.help, &value)?,
-                FigureValue::Counter(value) => counter(encoder, figure.name, figure.help, value)?,
-            }
-        }
-        Ok(())
+fn settlement(view: &SettlementView, encoder: &mut DescriptorEncoder) -> Written {
+    gauge(encoder, "penstock_settlement_position", "The last settled decision", &view.position)?;
+    let help = "Decisions that are not settled yet";
+    gauge(encoder, "penstock_settlement_lag_decisions", help, &view.lag_decisions)?;
+    let help = "Age of the oldest decision that is not settled yet";
+    gauge(encoder, "penstock_settlement_lag_seconds", help, &view.lag_seconds)?;
+    counter(encoder, "penstock_settlement_retries", "Settlements that had to be tried again", view.retries)?;
+    let help = "Decisions put aside because they could not be settled";
+    counter(encoder, "penstock_settlement_dead_letters", help, view.dead_letters)?;
+    let help =
+        "Decisions that would have sold a unit that isn't there, or one too many to a buyer; alarm on any";
+    counter(encoder, "penstock_settlement_violations", help, view.violations)?;
+    let help = "Streams taken over from a settler that had stopped";
+    counter(encoder, "penstock_settlement_takeovers", help, view.takeovers)?;
+    let help = "Streams found to have another history than the one that was settled";
+    counter(encoder, "penstock_settlement_diverged", help, view.diverged)?;
+    counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
+}
+
+fn parts(node: &str, parts: &[Arc<dyn Part>], encoder: &mut DescriptorEncoder) -> Written {
+    if !node.is_empty() {
+        let help = "Always 1; what this node is called";
+        let mut family = encoder.encode_descriptor("penstock_node", help, None, MetricType::Gauge)?;
+        family.encode_family(&[("node", node)])?.encode_gauge(&1_u64)?;
     }
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let help = "1 if the part of the cluster works; `/readyz` says what is wrong";
+    let mut family = encoder.encode_descriptor("penstock_part_ready", help, None, MetricType::Gauge)?;
+    for part in parts {
+        let is_ready = u64::from(part.trouble().is_none());
+        family.encode_family(&[("part", part.name())])?.encode_gauge(&is_ready)?;
+    }
+    for figure in parts.iter().flat_map(|part| part.figures()) {
+        match figure.value {
+            FigureValue::Gauge(value) => gauge(encoder, figure.name, figure.help, &value)?,
+            FigureValue::Counter(value) => counter(encoder, figure.name, figure.help, value)?,
+        }
+    }
+    Ok(())
 }
 
 fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: &impl EncodeGaugeValue) -> Written {

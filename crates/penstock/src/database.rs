@@ -56,7 +56,10 @@ async fn open_until_it_works(url: &str) -> Result<(), RecordsError> {
         tokio::time::sleep(RETRY_INTERVAL).await;
         match Records::open(url, 1).await {
             Err(RecordsError::Unavailable(_)) => {}
-            opened => return Ok(opened?.close().await),
+            opened => {
+                opened?.close().await;
+                return Ok(());
+            }
         }
     }
 }

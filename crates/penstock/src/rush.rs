@@ -106,9 +106,7 @@ async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     };
     verdict.checked.push(format!("the audit of {place}: {} orders", audit.orders));
     if !audit.ok {
-        verdict
-            .findings
-            .push("The audit does not add up; see `penstock audit`.".to_owned());
+        verdict.findings.push("The audit does not add up; see `penstock audit`.".to_owned());
     }
     Ok(())
 }

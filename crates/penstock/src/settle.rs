@@ -2,18 +2,33 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use penstock_http::{WorkerFigures, WorkerServer};
 use tokio::sync::watch;
 
 use crate::{
     cluster,
     config::{Config, Engine},
-    output,
+    options, output,
     signals::Signals,
 };
 
 /// A transaction is finished within this or left to whoever takes over.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Shows the operator how settlement is getting on, if he wants to see it.
+async fn show(config: &Config, worker: &cluster::Worker) -> anyhow::Result<Option<WorkerServer>> {
+    let Ok(listen) = config.settle.listen.parse() else { return Ok(None) };
+    let figures = WorkerFigures {
+        name: worker.name.clone(),
+        settlement: options::settlement_view(worker.settlement.stats()),
+        parts: vec![worker.settled.clone()],
+    };
+    let server = WorkerServer::start(listen, figures).await;
+    let server = server.with_context(|| format!("settle.listen: {listen} can't be listened on"))?;
+    tracing::info!(address = %server.address(), "metrics are shown");
+    Ok(Some(server))
+}
 
 /// Runs until a signal asks it to stop.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
@@ -25,6 +40,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = watch::channel(false);
     let settlement = worker.settlement.clone();
     let mut settling = tokio::spawn(async move { settlement.run(stopped).await });
+    let _shown = show(&config, &worker).await?;
     output::write(&format!("penstock settles as {}", worker.name))?;
     let end = tokio::select! {
         signal = signals.next() => Ok(signal),

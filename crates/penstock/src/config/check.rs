@@ -40,6 +40,7 @@ fn text_problem(rule: Rule, text: &str) -> Option<String> {
         Rule::Address if text.parse::<SocketAddr>().is_err() => {
             Some(format!("{text:?} is not an address such as 127.0.0.1:8080"))
         }
+        Rule::OptionalAddress if !text.is_empty() => text_problem(Rule::Address, text),
         Rule::Networks => text.parse::<Networks>().err().map(|error| error.to_string()),
         Rule::Servers => servers_problem(text),
         Rule::OneOf(choices) if !choices.contains(&text) => {

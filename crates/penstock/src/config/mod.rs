@@ -191,6 +191,7 @@ pub(crate) struct Settle {
     pub(crate) expire_batch: u32,
     pub(crate) streams_at_once: usize,
     pub(crate) lease_seconds: u32,
+    pub(crate) listen: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]

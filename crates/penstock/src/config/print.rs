@@ -33,9 +33,13 @@ fn bounds(rule: Rule) -> String {
         Rule::Between(min, max) => format!(" ({min} to {max})"),
         Rule::OneOf(choices) => format!(" ({})", choices.join(", ")),
         Rule::Flag => " (true, false)".to_owned(),
-        Rule::Text | Rule::Secret | Rule::Address | Rule::Networks | Rule::Servers | Rule::LogFilter => {
-            String::new()
-        }
+        Rule::Text
+        | Rule::Secret
+        | Rule::Address
+        | Rule::OptionalAddress
+        | Rule::Networks
+        | Rule::Servers
+        | Rule::LogFilter => String::new(),
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) enum Rule {
     /// true or false.
     Flag,
     Address,
+    /// An address, or nothing.
+    OptionalAddress,
     /// Addresses or networks, separated by commas; may be empty.
     Networks,
     /// Names or addresses with a port, separated by commas.
@@ -387,6 +389,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         1,
         60,
         "Cluster: a worker that says nothing for so long has lost its sales to the others.",
+    ),
+    text(
+        "settle.listen",
+        "",
+        Rule::OptionalAddress,
+        "Cluster: where a worker shows /metrics and /healthz, such as 10.0.0.21:9100. Empty: nowhere.",
     ),
     text(
         "log.level",
