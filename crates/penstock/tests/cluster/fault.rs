@@ -53,9 +53,15 @@ pub(crate) struct Report {
 impl Fault {
     /// Publishes what is sold, and returns when the crowd buys.
     pub(crate) fn prepare(trial: Trial, random: &mut Random) -> Self {
-        let offer = Offer { units: UNITS, limit_per_buyer: 2, ..Offer::default() };
+        Self::prepare_with(trial, Offer::default().hold_seconds, random)
+    }
+
+    /// The same with holds that last so long.
+    pub(crate) fn prepare_with(trial: Trial, hold_seconds: u32, random: &mut Random) -> Self {
+        let offer = Offer { units: UNITS, limit_per_buyer: 2, hold_seconds };
         let sale = trial.publish(offer);
-        let witness = trial.publish(Offer { units: UNITS_OF_THE_WITNESS, limit_per_buyer: 3, ..offer });
+        let witness = Offer { units: UNITS_OF_THE_WITNESS, limit_per_buyer: 3, ..Offer::default() };
+        let witness = trial.publish(witness);
         let crowd = Crowd::gather(trial.front(), &sale, random);
         crowd.until_more_are_sold(SOLD_BEFORE);
         Self { trial, crowd, sale, witness, own: Auditor::default(), began: None, during: 0 }

@@ -9,6 +9,7 @@ mod crowd;
 mod fault;
 mod trial;
 
+mod chaos;
 mod front;
 mod latch;
 mod node_faults;
@@ -17,3 +18,4 @@ mod selling;
 mod settlement_faults;
 mod sharing;
 mod starting;
+mod waiting;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use penstock_local::{Cut, CutProxy, RedisKind};
-use penstock_testkit::{Random, seed_of_the_day};
+use penstock_testkit::{Client, Random, seed_of_the_day};
 
 use crate::{
     fault::{Fault, a_moment},
@@ -69,11 +69,13 @@ fn a_node_that_is_cut_off_from_redis_refuses_within_a_second_and_the_others_sell
         fault.begins();
         way.cut(cut).unwrap();
         let (median, slowest) = refusals(&mut fault, victim, &names);
+        assert_eq!(readiness(&fault, victim), 503, "a node that can't sell says so");
         fault.crowd.until_more_are_sold(50);
         fault.ends();
         way.mend().unwrap();
         let mended = Instant::now();
         let back = ask_again(&mut fault, victim, &names) - mended;
+        until("the node says that it sells", || (readiness(&fault, victim) == 200).then_some(()));
         eprintln!(
             "node {victim} cut off ({cut:?}): 503 after {median:?} (slowest {slowest:?}), sells again {back:?} after"
         );
@@ -82,6 +84,10 @@ fn a_node_that_is_cut_off_from_redis_refuses_within_a_second_and_the_others_sell
     fault.crowd.until_more_are_sold(100);
     let report = fault.finish();
     eprintln!("node {victim} cut off twice: {report}");
+}
+
+fn readiness(fault: &Fault, node: usize) -> u16 {
+    Client::new(fault.trial.node(node)).get("/readyz").unwrap().status
 }
 
 /// Whoever asks at the cut node itself gets 503; the usual time that took, and the longest.

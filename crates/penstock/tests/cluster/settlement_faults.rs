@@ -10,7 +10,7 @@ use penstock_testkit::{Random, seed_of_the_day};
 
 use crate::{
     fault::{Fault, a_moment},
-    trial::{Trial, until},
+    trial::{Trial, buyer, until},
 };
 
 const DATABASE_AWAY: Duration = Duration::from_secs(20);
@@ -85,11 +85,18 @@ fn a_settlement_worker_that_slept_settles_nothing_twice() {
 #[test]
 fn orders_go_on_while_the_database_is_away_and_settle_when_it_is_back() {
     let mut random = Random::new(seed_of_the_day("stop MariaDB"));
-    let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
+    let trial = Trial::start_with(RedisKind::Single, |plan| {
+        // A node whose secret is in the database can't start without it.
+        plan.variables
+            .push(("PENSTOCK_SECRET".to_owned(), "a-secret-that-all-nodes-are-started-with".to_owned()));
+    });
+    let mut fault = Fault::prepare(trial, &mut random);
     thread::sleep(a_moment(&mut random));
     fault.trial.shop.mariadb.stop().unwrap();
     fault.begins();
-    thread::sleep(DATABASE_AWAY);
+    let stopped = Instant::now();
+    a_node_starts_without_it(&mut fault, random.below(3) as usize);
+    thread::sleep(DATABASE_AWAY.saturating_sub(stopped.elapsed()));
     let during = fault.ends();
     fault.trial.shop.mariadb.start_again().unwrap();
     assert!(during > 0, "nobody could buy while the database was away");
@@ -102,4 +109,18 @@ fn orders_go_on_while_the_database_is_away_and_settle_when_it_is_back() {
     fault.crowd.until_more_are_sold(50);
     let report = fault.finish();
     eprintln!("MariaDB away for {DATABASE_AWAY:?}, settled {settled:?} after: {report}");
+}
+
+/// A node that is killed now comes back and sells, though the database can't tell it anything.
+fn a_node_starts_without_it(fault: &mut Fault, victim: usize) {
+    let node = fault.trial.shop.node(victim).unwrap();
+    node.kill().unwrap();
+    node.start().unwrap();
+    let name = "early";
+    fault.own.sends(&fault.sale, name, 1, name);
+    let answer = until("a node that started without the database sells", || {
+        let answer = buyer(fault.trial.node(victim), name).claim(&fault.sale, 1, name).ok()?;
+        (answer.status == 201).then_some(answer)
+    });
+    fault.own.saw(&fault.sale, name, &answer);
 }

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::trial::{Trial, buyer, expect, look, must_buy, text, until, within_a_second};
 
+const PASSWORD: &str = "a long password";
 const PEOPLE: usize = 9;
 const OPENS_IN: SignedDuration = SignedDuration::from_secs(3);
 
@@ -32,11 +33,11 @@ fn solve(challenge: &Value) -> String {
 
 /// Signs up at one node, and gives the token of the session.
 fn sign_up(node: SocketAddr, phone: &str) -> String {
-    let (mut client, password) = (Client::new(node), "a long password");
+    let mut client = Client::new(node);
     let code = expect(202, &client.post("/api/v1/otp", &json!({ "phone": phone })).unwrap())["code"].clone();
-    let account = json!({ "phone": phone, "otp": code, "name": "Ada", "password": password });
+    let account = json!({ "phone": phone, "otp": code, "name": "Ada", "password": PASSWORD });
     expect(201, &client.post("/api/v1/accounts", &account).unwrap());
-    let session = json!({ "phone": phone, "password": password });
+    let session = json!({ "phone": phone, "password": PASSWORD });
     text(&expect(201, &client.post("/api/v1/sessions", &session).unwrap())["token"])
 }
 
@@ -181,4 +182,23 @@ fn what_a_merchant_changes_on_one_node_is_seen_on_all_within_a_second() {
         "seen on all nodes after: published {published:?}, paused {paused:?}, resumed {resumed:?}, sold {sold:?}, \
          restocked {restocked:?}, item changed {renamed:?}"
     );
+}
+
+#[test]
+fn a_new_secret_is_taken_up_by_all_nodes_and_nobody_is_signed_out() {
+    let trial = Trial::start(RedisKind::Single);
+    let token = sign_up(trial.node(0), "+8613800000002");
+    let rotated = trial.run(&["admin", "rotate-secret"]).unwrap();
+    assert!(rotated.status.success(), "{}{}", rotated.stdout, rotated.stderr);
+    // What a node signs with the new secret is good on the others at once or as soon as they have heard of it.
+    let sign_in = json!({ "phone": "+8613800000002", "password": PASSWORD });
+    for (number, node) in trial.nodes().into_iter().enumerate() {
+        let session = Client::new(node).post("/api/v1/sessions", &sign_in).unwrap();
+        let new = text(&expect(201, &session)["token"]);
+        for other in trial.nodes() {
+            let me = |token: &str| Client::new(other).with_token(token).get("/api/v1/me").unwrap().status;
+            until("a session of another node", || (me(&new) == 200).then_some(()));
+            assert_eq!(me(&token), 200, "node {number} has signed people out");
+        }
+    }
 }

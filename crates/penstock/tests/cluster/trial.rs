@@ -129,11 +129,11 @@ impl Trial {
     /// Waits until every node shows the sale as the ledger has it; says how long that took.
     pub(crate) fn until_nodes_agree(&self, sale: &str) -> Duration {
         let began = Instant::now();
-        let [total, available, ..] = self.ledger(sale);
-        let state = if available == 0 { "sold_out" } else { "open" };
         for node in self.nodes() {
             until("a node shows what the ledger has", || {
-                let seen = look(node, sale)?;
+                // Asked each time: a hold may have run out.
+                let [total, available, ..] = self.ledger(sale);
+                let (seen, state) = (look(node, sale)?, if available == 0 { "sold_out" } else { "open" });
                 let stock = &seen["stock"];
                 let agrees =
                     stock["total"] == total && stock["available"] == available && seen["state"] == state;

@@ -1,0 +1,87 @@
+//! A waiting room that all nodes share goes on when they die.
+
+use std::{net::SocketAddr, thread, time::Duration};
+
+use penstock_local::RedisKind;
+use penstock_testkit::{Answer, Auditor, Client, Offer, buyer_token};
+use serde_json::{Value, json};
+
+use crate::trial::{Trial, text, until};
+
+const UNITS: u32 = 30;
+const PEOPLE: usize = 40;
+
+/// Waits for the turn, takes the pass and buys; whatever fails on the way is asked again. None: everything is gone.
+fn buy(front: SocketAddr, sale: &str, name: &str, ticket: &str) -> Option<Answer> {
+    let mut client = Client::new(front).with_token(&buyer_token(name)).with_timeout(Duration::from_secs(8));
+    let at = |call: &str| format!("/api/v1/sales/{sale}/{call}");
+    let mut ask = |method: &str, call: &str, headers: &[(&str, &str)], body: Option<Value>| {
+        let body = body.map(|body| body.to_string());
+        until("an answer", || {
+            let answer = client.send(method, &at(call), headers, body.as_ref().map(String::as_bytes)).ok()?;
+            (!matches!(answer.status, 429 | 502 | 503 | 504)).then_some(answer)
+        })
+    };
+    loop {
+        let seen = ask("GET", &format!("tickets/{ticket}"), &[], None).json();
+        match seen["state"].as_str() {
+            Some("admitted") => break,
+            Some("gone") => return None,
+            _ => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+    let pass = ask("POST", "pass", &[], Some(json!({ "ticket": ticket })));
+    if pass.status == 409 {
+        return None;
+    }
+    assert_eq!(pass.status, 201, "{name} was admitted: {}", pass.text());
+    let headers = [("idempotency-key", name), ("penstock-pass", &text(&pass.json()["pass"]))];
+    Some(ask("POST", "orders", &headers, Some(json!({ "quantity": 1 }))))
+}
+
+#[test]
+fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
+    let mut trial = Trial::start_with(RedisKind::Single, |plan| {
+        // Slow, so that people still wait when the nodes die.
+        plan.variables.push(("PENSTOCK_GATE__ADMISSIONS_PER_SECOND".to_owned(), "6".to_owned()));
+    });
+    let gate = json!({ "waiting_room": true });
+    let offer = Offer { units: UNITS, ..Offer::default() };
+    let sale = trial.merchant(0).publish_with(offer, |sale| sale["gate"] = gate);
+    let front = trial.front();
+    let people: Vec<String> = (0..PEOPLE).map(|number| format!("person-{number}")).collect();
+    let path = format!("/api/v1/sales/{sale}/tickets");
+    let tickets: Vec<String> = people
+        .iter()
+        .map(|name| {
+            let mut client = Client::new(front).with_token(&buyer_token(name));
+            until("a ticket", || {
+                let answer = client.post_nothing(&path).unwrap();
+                (answer.status == 201).then(|| text(&answer.json()["ticket"]))
+            })
+        })
+        .collect();
+    let mut auditor = Auditor::default();
+    thread::scope(|scope| {
+        let buying: Vec<_> = people
+            .iter()
+            .zip(&tickets)
+            .map(|(name, ticket)| scope.spawn(|| buy(front, &sale, name, ticket)))
+            .collect();
+        // Whoever kept the room is among them.
+        for victim in 0..3 {
+            thread::sleep(Duration::from_millis(700));
+            let node = trial.shop.node(victim).unwrap();
+            node.kill().unwrap();
+            node.start().unwrap();
+        }
+        for (name, thread) in people.iter().zip(buying) {
+            if let Some(answer) = thread.join().unwrap() {
+                auditor.sends(&sale, name, 1, name);
+                auditor.saw(&sale, name, &answer);
+            }
+        }
+    });
+    assert_eq!(trial.audit(&auditor), UNITS as usize, "everybody who could buy did");
+    trial.until_nodes_agree(&sale);
+}
