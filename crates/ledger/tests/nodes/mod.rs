@@ -22,7 +22,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// What a node's storefront has heard. In these tests a sale's decisions are its publishing and then orders only, so
 /// that a status at position n may only be told by who knows n - 1 keys.
 #[derive(Default)]
-pub(crate) struct Heard(Mutex<BTreeMap<SaleId, (SaleStatus, BTreeSet<[u64; 2]>)>>);
+pub(crate) struct Heard(Mutex<BTreeMap<SaleId, HeardOf>>);
+
+/// A sale, and the accepted keys.
+type HeardOf = (SaleStatus, BTreeSet<[u64; 2]>);
 
 impl Listener for Heard {
     fn sales_changed(&self, news: &[SaleNews]) {
