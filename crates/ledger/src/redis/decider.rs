@@ -27,6 +27,10 @@ const ADOPT_WITHIN: Duration = Duration::from_millis(300);
 /// How often a sale that rests is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
+/// Sales that may rest at the same time: who asks for sales that don't exist must not fill the memory. One more is asked
+/// every time.
+const MAX_RESTING: usize = 10_000;
+
 /// Gives a sale a new home after its server was replaced or started again.
 pub(super) trait Adopt: Send + Sync {
     fn adopt(&self, sale: SaleId) -> BoxFuture<'_, Result<(), Unavailable>>;
@@ -252,9 +256,11 @@ impl Decider {
 
     /// The sale is not asked again until it has answered in the background.
     fn rest(&self, sale: SaleId) {
-        if !locked(&self.inner.resting).insert(sale) {
+        let mut resting = locked(&self.inner.resting);
+        if resting.len() >= MAX_RESTING || !resting.insert(sale) {
             return;
         }
+        drop(resting);
         let decider = self.clone();
         tokio::spawn(async move {
             loop {

@@ -113,18 +113,18 @@ impl RedisEngine {
         }
     }
 
-    /// Prepares sales that are new to this node for their publishing, and answers those for which that failed.
+    /// Prepares sales for their publishing, and answers those for which that failed.
     async fn announce(&self, decider: &Decider, commands: &[Command]) -> HashMap<SaleId, Unavailable> {
         let published = commands.iter().filter_map(|command| match command {
             Command::Publish(terms) => Some(terms.sale),
             _ => None,
         });
-        let new: HashSet<SaleId> = published.filter(|sale| !self.sales.is_known(*sale)).collect();
-        if new.is_empty() {
+        let published: HashSet<SaleId> = published.collect();
+        if published.is_empty() {
             return HashMap::new();
         }
-        let announced = self.enlist(decider, &new).await;
-        let prepared = new.into_iter().map(async |sale| {
+        let announced = self.enlist(decider, &published).await;
+        let prepared = published.into_iter().map(async |sale| {
             // If the records have orders of the sale, it is not new but lost: those come back first.
             let prepared = match &announced {
                 Ok(()) => self.adoption.adopt(sale).await,

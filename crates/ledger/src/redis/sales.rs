@@ -27,10 +27,6 @@ impl Sales {
         self.locked().remove(&sale);
     }
 
-    pub(super) fn is_known(&self, sale: SaleId) -> bool {
-        self.locked().contains_key(&sale)
-    }
-
     pub(super) fn counts(&self, sale: SaleId) -> Option<Counts> {
         self.locked().get(&sale).map(|(_, counts)| *counts)
     }
