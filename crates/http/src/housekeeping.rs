@@ -87,8 +87,9 @@ async fn take_up_secrets(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         // An error means that the secret never changes any more.
         while secrets.changed().await.is_ok() {
             let secrets = *secrets.borrow_and_update();
-            app.identity.rekey(&secrets);
+            // In this order: what the oldest secret signed as a pass ends no later than its sessions.
             app.gate.rekey(&secrets);
+            app.identity.rekey(&secrets);
         }
         std::future::pending::<()>().await;
     };
