@@ -66,7 +66,10 @@ pub(crate) async fn get_sale(
     }
     let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
     if names_somebody && is_admin(&app, &headers, now).await {
-        return Ok(respond(&draft(&app, id).await?, &headers, now));
+        let mut shown = respond(&draft(&app, id).await?, &headers, now);
+        // A cache before the nodes keeps what everybody sees, and this is not for everybody.
+        shown.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+        return Ok(shown);
     }
     Err(app.missing_sale())
 }
