@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use rustix::process::{Resource, getrlimit};
 
 use crate::{
     MariaDb, Nginx, RedisCluster, RedisSentinel, RedisServer, RedisSettings,
@@ -377,6 +378,15 @@ fn start_nginx(folder: &Path, listen: SocketAddr, nodes: &[Worker]) -> anyhow::R
         .map(|node| Ok(format!("server {} max_fails=5 fail_timeout=3s;\n", node.address()?)))
         .collect();
     fs::write(folder.join("nodes.conf"), servers?.concat())?;
-    fs::write(folder.join("listen.conf"), format!("listen {listen} backlog=65535;\nserver_name _;\n"))?;
-    Nginx::start(folder, NGINX_CONFIGURATION)
+    fs::write(folder.join("listen.conf"), format!("listen {listen} reuseport backlog=65535;\nserver_name _;\n"))?;
+    Nginx::start(folder, &for_this_machine(NGINX_CONFIGURATION))
+}
+
+/// The configuration is for a machine that does nothing else. Here nobody may have so many descriptors, so that more workers
+/// share the connections.
+fn for_this_machine(configuration: &str) -> String {
+    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(200_000);
+    configuration
+        .replace("worker_processes auto;", "worker_processes 4;")
+        .replace("worker_rlimit_nofile 200000;", &format!("worker_rlimit_nofile {limit};"))
 }
