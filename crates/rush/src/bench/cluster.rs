@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, ensure};
-use penstock_local::{RedisKind, Shop, ShopPlan};
+use penstock_local::{RedisKind, Shop, ShopPlan, Worker};
 
 use super::Bench;
 use crate::{
@@ -17,7 +17,7 @@ pub(super) struct Cluster {
     shop: Shop,
     /// The first node. nginx keeps a sale's page for a second, and the bench wants to know it as it is.
     pub(super) api: Api,
-    pub(super) nodes: Vec<SocketAddr>,
+    pub(super) nodes: Vec<Api>,
 }
 
 impl Cluster {
@@ -28,9 +28,10 @@ impl Cluster {
         let variables = vec![("PENSTOCK_LOG__LEVEL".to_owned(), "warn".to_owned())];
         let plan = ShopPlan { redis, variables, ..ShopPlan::new(&bench.options.server, &folder) };
         let shop = Shop::start(plan, |_| {})?;
-        let nodes = shop.nodes().iter().map(|node| node.address()).collect::<anyhow::Result<Vec<_>>>()?;
-        let first = *nodes.first().context("a cluster without nodes")?;
-        Ok(Self { api: Api::new(first, &shop.plan().admin_token), shop, nodes })
+        let api = |node: &Worker| Ok(Api::new(node.address()?, &shop.plan().admin_token));
+        let nodes = shop.nodes().iter().map(api).collect::<anyhow::Result<Vec<Api>>>()?;
+        let api = nodes.first().context("a cluster without nodes")?.clone();
+        Ok(Self { shop, api, nodes })
     }
 
     /// Where buyers come in: nginx.

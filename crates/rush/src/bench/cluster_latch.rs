@@ -20,7 +20,7 @@ use super::{
     selling::milliseconds,
 };
 use crate::{
-    api::Offer,
+    api::{Api, Offer},
     load::{self, Answer, Call, Latency, OpenLoop, Options, Script, Tape, TapeReader},
 };
 
@@ -29,13 +29,14 @@ const SALES: usize = 200;
 const QUICK_SALES: usize = 50;
 const ROUNDS: usize = 3;
 const LIMIT_MS: f64 = 100.0;
-/// Orders in another sale meanwhile, through nginx, in the round with load.
-const LOAD_PER_SECOND: f64 = 1_000.0;
+/// Orders in another sale meanwhile, through nginx, in the round with load. They are so far apart that the generator does
+/// not spin between them.
+const LOAD_PER_SECOND: f64 = 500.0;
 const LOAD_CONNECTIONS: usize = 256;
 const LOAD_UNITS: u32 = 10_000_000;
 /// The buyers of the load are others.
 const LOAD_FIRST_BUYER: u64 = 1_000_000_000;
-const LOAD_ORDERS: usize = 300_000;
+const LOAD_ORDERS: usize = 100_000;
 /// Between two looks at B; it is part of what is measured.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// A change that B has not heard of after this time was lost.
@@ -125,11 +126,13 @@ impl Delays {
         let mut delays = Self::default();
         let nodes = &cluster.nodes;
         for number in 0..sales {
-            let node = |place: usize| nodes.get(place % nodes.len().max(1)).copied().context("no nodes");
-            let (here, there) = (node(number)?, node(number + 1)?);
+            let node = |place: usize| nodes.get(place % nodes.len().max(1)).context("no nodes");
+            let (seller, watched) = (node(number)?, node(number + 1)?);
             let buyer = first_buyer + number as u64;
             let sale = cluster.api.publish(&Offer { units: 1, ..Offer::default() })?;
-            let watch = Watch { address: there, sale: &sale };
+            until_open(seller, &sale)?;
+            let here = seller.address;
+            let watch = Watch { address: watched.address, sale: &sale };
             let order = cluster.orders(here, &sale, buyer, 1)?;
             let (delay, answer) = watch.delay(here, &order, "open", "sold_out")?;
             delays.all.record(delay);
@@ -158,6 +161,16 @@ impl Delays {
             milliseconds(self.all.max())
         )
     }
+}
+
+/// Returns when the node sells, too: it hears of a new sale as the others do.
+fn until_open(node: &Api, sale: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !node.sale_state(sale).is_ok_and(|state| state == "open") {
+        ensure!(begun.elapsed() < LOOK_LIMIT, "{} never heard of a sale", node.address);
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// A sale as one node shows it.

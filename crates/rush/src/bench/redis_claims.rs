@@ -2,13 +2,14 @@
 //! each claim on the same server. Both are answered after a sync of Redis' log.
 
 use penstock_local::RedisServer;
+use serde_json::{Value, json};
 
 use super::{Bench, Figure, Report, cpu::hundredth, median, places::Places, program, rounded};
 use crate::peers::redis::Redis;
 
 const PROGRAM: &str = "claims_at";
 /// Buyers who wait for their answers at the same time.
-const TASKS: [usize; 3] = [256, 1024, 4096];
+const TASKS: [usize; 3] = [1024, 4096, 8192];
 const CLIENTS: [usize; 3] = [50, 256, 1000];
 /// They warm the ledger up and tell how many make up the wanted time.
 const FIRST_CLAIMS: u64 = 50_000;
@@ -28,8 +29,9 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let redis = Redis::install(&bench.fresh_folder("redis")?)?;
     bench.say("looking for the best number of buyers and of clients");
     let mut server = redis.start()?;
-    let tasks = best(TASKS, |tasks| Ok(batched(bench, &server, tasks)?.per_second))?;
-    let clients = best(CLIENTS, |clients| one_by_one(bench, &redis, &server, clients))?;
+    let (tasks, tasks_tried) = best("tasks", TASKS, |tasks| Ok(batched(bench, &server, tasks)?.per_second))?;
+    let (clients, clients_tried) =
+        best("clients", CLIENTS, |clients| one_by_one(bench, &redis, &server, clients))?;
     server.stop()?;
 
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -49,21 +51,27 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         .detail("mean_batch", median(&all(|run| run.mean_batch)).round())
         .detail("commit_ms", hundredth(median(&all(|run| run.commit_ms))))
         .detail("rounds", rounded(&rates))
-        .detail("script_rounds", rounded(&theirs));
+        .detail("script_rounds", rounded(&theirs))
+        .detail("tried", [tasks_tried, clients_tried].concat());
     bench.add(report, "redis_claims_per_second", figure);
     Ok(())
 }
 
-/// The one of `choices` with the highest rate.
-fn best(choices: [usize; 3], mut rate: impl FnMut(usize) -> anyhow::Result<f64>) -> anyhow::Result<usize> {
-    let mut best = (0, 0.0);
+/// The one of `choices` with the highest rate, and what each came to.
+fn best(
+    name: &str,
+    choices: [usize; 3],
+    mut rate: impl FnMut(usize) -> anyhow::Result<f64>,
+) -> anyhow::Result<(usize, Vec<Value>)> {
+    let (mut best, mut tried) = ((0, 0.0), Vec::new());
     for choice in choices {
         let rate = rate(choice)?;
+        tried.push(json!({name: choice, "per_second": rate.round()}));
         if rate > best.1 {
             best = (choice, rate);
         }
     }
-    Ok(best.0)
+    Ok((best.0, tried))
 }
 
 /// The ledger's own program checks that every claim was accepted and that so many units are gone.
