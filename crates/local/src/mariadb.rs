@@ -87,6 +87,15 @@ impl MariaDb {
         Ok(())
     }
 
+    /// Starts it again if somebody else has killed it. True: that was so.
+    pub fn revive(&mut self) -> anyhow::Result<bool> {
+        if !self.process.as_mut().is_some_and(Process::has_ended) {
+            return Ok(false);
+        }
+        self.process = None;
+        self.start_again().map(|()| true)
+    }
+
     /// Of the database `penstock`.
     pub fn url(&self) -> String {
         self.url_of(DATABASE)

@@ -74,6 +74,11 @@ impl Process {
         self.child.id()
     }
 
+    /// It has ended by itself, or somebody has killed it.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// Waits for the first line on stdout that `wanted` recognises; says when it came. Later lines are dropped.
     pub fn wait_for_line<T: Send + 'static>(
         &mut self,

@@ -181,6 +181,15 @@ impl RedisServer {
         self.launch()
     }
 
+    /// Starts it again if somebody else has killed it. True: that was so.
+    pub fn revive(&mut self) -> anyhow::Result<bool> {
+        if !self.process.as_mut().is_some_and(Process::has_ended) {
+            return Ok(false);
+        }
+        self.process = None;
+        self.launch().map(|()| true)
+    }
+
     /// It answers nobody, but its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().context("Redis does not run")?.pause()?;
@@ -212,6 +221,8 @@ fn configure(settings: &RedisSettings) -> anyhow::Result<String> {
         lines.push("cluster-enabled yes".to_owned());
         lines.push("cluster-config-file nodes.conf".to_owned());
         lines.push("cluster-node-timeout 1500".to_owned());
+        // The death of one master is no reason for the others to stop.
+        lines.push("cluster-require-full-coverage no".to_owned());
         // The usual port of the bus is 10,000 higher, where it may be a client's.
         lines.push(format!("cluster-port {}", free_address()?.port()));
     }

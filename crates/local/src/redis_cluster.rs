@@ -86,6 +86,10 @@ impl RedisCluster {
         self.nodes.iter().map(RedisServer::address).collect()
     }
 
+    pub(crate) fn nodes_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.nodes
+    }
+
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }

@@ -94,6 +94,10 @@ impl RedisSentinel {
         found.context("there is no other master")
     }
 
+    pub(crate) fn servers_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
+    }
+
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }

@@ -157,6 +157,25 @@ impl Shop {
         process::output(&mut command)
     }
 
+    /// Starts again what somebody has killed, as a supervisor of services does, and names it.
+    pub fn revive(&mut self) -> anyhow::Result<Vec<String>> {
+        let mut revived = Vec::new();
+        if self.mariadb.revive()? {
+            revived.push("MariaDB".to_owned());
+        }
+        for server in self.redis.servers() {
+            if server.revive()? {
+                revived.push(format!("Redis {}", server.address()));
+            }
+        }
+        for worker in self.nodes.iter_mut().chain(&mut self.settlers) {
+            if worker.revive()? {
+                revived.push(worker.name.clone());
+            }
+        }
+        Ok(revived)
+    }
+
     /// From the outside in: no new requests, then the nodes drain, then settlement ends, then the servers.
     pub fn stop(self) -> anyhow::Result<()> {
         let Self { nginx, nodes, settlers, mut redis, mut mariadb, configuration, .. } = self;
@@ -218,6 +237,14 @@ impl Redis {
         match self {
             Self::Sentinel(sentinel) => Ok(sentinel),
             _ => bail!("this shop has no Sentinels"),
+        }
+    }
+
+    fn servers(&mut self) -> &mut [RedisServer] {
+        match self {
+            Self::Single(server) => std::slice::from_mut(server),
+            Self::Sentinel(sentinel) => sentinel.servers_mut(),
+            Self::Cluster(cluster) => cluster.nodes_mut(),
         }
     }
 
@@ -321,6 +348,14 @@ impl Worker {
         Ok(())
     }
 
+    fn revive(&mut self) -> anyhow::Result<bool> {
+        if !self.process.as_mut().is_some_and(Process::has_ended) {
+            return Ok(false);
+        }
+        self.process = None;
+        self.start().map(|()| true)
+    }
+
     /// SIGTERM, and waits for its end.
     pub fn stop(&mut self) -> anyhow::Result<()> {
         self.running()?;
@@ -378,7 +413,10 @@ fn start_nginx(folder: &Path, listen: SocketAddr, nodes: &[Worker]) -> anyhow::R
         .map(|node| Ok(format!("server {} max_fails=5 fail_timeout=3s;\n", node.address()?)))
         .collect();
     fs::write(folder.join("nodes.conf"), servers?.concat())?;
-    fs::write(folder.join("listen.conf"), format!("listen {listen} reuseport backlog=65535;\nserver_name _;\n"))?;
+    fs::write(
+        folder.join("listen.conf"),
+        format!("listen {listen} reuseport backlog=65535;\nserver_name _;\n"),
+    )?;
     Nginx::start(folder, &for_this_machine(NGINX_CONFIGURATION))
 }
 

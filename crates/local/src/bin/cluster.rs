@@ -1,6 +1,12 @@
 //! `make cluster`: a real cluster on loopback, from this machine's packages, until Ctrl-C.
 
-use std::{net::SocketAddr, path::Path, process::ExitCode, time::Instant};
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
@@ -8,6 +14,10 @@ use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
 const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
                      [--redis single|sentinel|cluster] [--folder DIR] [--nodes N] [--settlers N]";
 
+/// Says that a folder is ours to empty.
+const MARKER: &str = "local-cluster";
+/// So long after its death a server is started again; long enough for a failover to be seen.
+const REVIVE_EVERY: Duration = Duration::from_secs(4);
 /// Where `make` looks for it.
 const FOLDER: &str = "target/cluster";
 
@@ -32,19 +42,51 @@ fn run() -> anyhow::Result<()> {
     });
     let (mut interrupt, mut terminate) = stop.context("signals can't be heard")?;
     let begun = Instant::now();
+    let _lock = fresh(&plan.folder)?;
     say(&format!("a cluster in {}", plan.folder.display()));
-    let shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
+    let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
     say(&introduction(&shop, begun)?);
-    runtime.block_on(async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+    loop {
+        let asked = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => true,
+                _ = terminate.recv() => true,
+                () = tokio::time::sleep(REVIVE_EVERY) => false,
+            }
+        });
+        if asked {
+            break;
         }
-    });
+        match shop.revive() {
+            Ok(revived) => revived.iter().for_each(|name| say(&format!("{name} had died and runs again"))),
+            Err(error) => say(&format!("{error:#}; trying again")),
+        }
+    }
     say("\nstopping: nginx, then the nodes, then settlement, then the servers");
     shop.stop()?;
     say("stopped");
     Ok(())
+}
+
+/// An empty folder, and the lock on it: every cluster begins anew.
+fn fresh(folder: &Path) -> anyhow::Result<File> {
+    let marker = folder.join(MARKER);
+    let in_the_way = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if in_the_way && !marker.exists() {
+        bail!("{} is not empty, and not of a cluster on this machine", folder.display());
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let lock = File::create(&marker).with_context(|| format!("cannot create {}", marker.display()))?;
+    if lock.try_lock().is_err() {
+        bail!("a cluster runs in {} already", folder.display());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(lock)
 }
 
 fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan> {
@@ -98,7 +140,7 @@ fn introduction(shop: &Shop, begun: Instant) -> anyhow::Result<String> {
     };
     lines.push(format!("  make rush URL={url}{folder}"));
     lines.push(format!("  {} audit --config {}", plan.program.display(), shop.configuration().display()));
-    lines.push("Ctrl-C stops it.".to_owned());
+    lines.push("What you kill is started again after a few seconds. Ctrl-C stops it all.".to_owned());
     Ok(lines.join("\n"))
 }
 
