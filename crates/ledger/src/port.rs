@@ -20,6 +20,11 @@ pub trait Listener: Send + Sync + 'static {
     /// Called after a batch is durable and before any of its answers leaves; also once, with all sales, after
     /// each recovery. Called on the writer's thread: it has to be quick.
     fn sales_changed(&self, news: &[SaleNews]);
+
+    /// False: it needs no accepted keys, so nobody has to read them for it.
+    fn wants_keys(&self) -> bool {
+        true
+    }
 }
 
 /// The answers to a batch, in the order of its commands, and the news it made. Where sales are on several servers, what
@@ -64,12 +69,15 @@ pub struct Piece {
     pub decisions: Vec<Decision>,
     /// The mark at the last of them; without any, that of the cursor they were asked after.
     pub mark: Mark,
+    /// The epoch of the history they are of, as the feed had it before they were read: 0 where there is only one. They
+    /// may be settled only if the records have the stream in this epoch.
+    pub epoch: u64,
 }
 
 impl Piece {
     /// Nothing comes after `after` yet.
     pub fn nothing_after(after: Cursor) -> Self {
-        Self { decisions: Vec::new(), mark: after.mark }
+        Self { decisions: Vec::new(), mark: after.mark, epoch: 0 }
     }
 
     /// Where whoever has read this goes on, if there is anything in it.
@@ -108,6 +116,12 @@ pub trait Feed: Send + Sync + 'static {
 
     /// The reader has taken all decisions up to `cursor` for good: the feed may forget them.
     fn settled(&self, stream: &str, cursor: Cursor);
+
+    /// The reader can't go on, because the records have the stream in another epoch than the piece it has read: the ledger
+    /// compares the stream with the records again. It does so by itself where it answers `Diverged`.
+    fn doubt(&self, stream: &str) {
+        let _ = stream;
+    }
 
     /// Everything that the decisions of `stream` have led to, at some durable position of it, for an audit.
     fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>>;

@@ -24,6 +24,8 @@ pub struct Lease {
     pub fence: u64,
     /// How far the stream was settled when the lease was taken; whoever settles moves it on.
     pub cursor: Cursor,
+    /// Only what is of the history of this epoch may be settled under it. A new epoch also raises the fence.
+    pub epoch: u64,
     seconds: u32,
 }
 
@@ -65,16 +67,16 @@ impl Records {
             .bind(owner)
             .execute(&mut *transaction)
             .await?;
-        let row = sqlx::query("SELECT position, mark, fence FROM settlement_cursors WHERE stream = ?")
+        let row = sqlx::query("SELECT position, mark, fence, epoch FROM settlement_cursors WHERE stream = ?")
             .bind(stream)
             .fetch_optional(&mut *transaction)
             .await?;
-        let lease = |fence, cursor| Lease { stream: stream.into(), fence, cursor, seconds };
+        let lease = |fence, cursor, epoch| Lease { stream: stream.into(), fence, cursor, epoch, seconds };
         let lease = match row {
             Some(_) if taken.rows_affected() == 0 => return Ok(None),
-            Some(row) => lease(natural(&row, "fence")?, stored_cursor(&row)?),
+            Some(row) => lease(natural(&row, "fence")?, stored_cursor(&row)?, natural(&row, "epoch")?),
             None if begin_stream(&mut transaction, self.dialect, stream, owner, seconds).await? => {
-                lease(FIRST_FENCE, Cursor::default())
+                lease(FIRST_FENCE, Cursor::default(), 0)
             }
             None => return Ok(None),
         };

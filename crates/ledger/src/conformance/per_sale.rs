@@ -170,7 +170,7 @@ impl Shelf {
         }
         let some: History = self.history[begin..].iter().take(max).cloned().collect();
         let mark = some.last().map_or(after.mark, |(_, mark)| *mark);
-        Ok(Piece { decisions: some.into_iter().map(|(decision, _)| decision).collect(), mark })
+        Ok(Piece { decisions: some.into_iter().map(|(decision, _)| decision).collect(), mark, epoch: 0 })
     }
 }
 

@@ -56,7 +56,7 @@ impl Feed for JournalFeed {
         }
         let (shared, reader) = (self.shared.clone(), self.reader.clone());
         let decisions = blocking(move || read(&shared, &reader, after.position, head, max));
-        async { Ok(Piece { decisions: decisions.await?, mark: Mark::default() }) }.boxed()
+        async { Ok(Piece { decisions: decisions.await?, mark: Mark::default(), epoch: 0 }) }.boxed()
     }
 
     fn head(&self, _stream: &str) -> u64 {
