@@ -8,6 +8,8 @@ use crate::{SaleId, Timestamp};
 pub const MAX_UNITS: u32 = 100_000_000;
 pub const MAX_LIMIT_PER_BUYER: u32 = 1_000_000;
 pub const MAX_HOLD_SECONDS: u32 = 30 * 24 * 3600;
+/// Orders that one buyer can have of a sale, whatever became of them: claiming and cancelling has to come to an end.
+pub const MAX_ORDERS_PER_BUYER: usize = 256;
 const _: () = assert!(MAX_LIMIT_PER_BUYER <= MAX_UNITS);
 const _: () = assert!(MAX_UNITS.checked_add(MAX_UNITS).is_some());
 

@@ -191,6 +191,17 @@ fn a_foreign_order_does_not_exist() {
 }
 
 #[test]
+fn claiming_and_cancelling_comes_to_an_end() {
+    let mut bench = Bench::with(terms(5, 1));
+    for key in 0..MAX_ORDERS_PER_BUYER as u32 {
+        let order = bench.claim(1, 1, key, 1).unwrap().id;
+        bench.run(Command::Cancel { order, buyer: None }, at(1));
+    }
+    assert_eq!(bench.claim(1, 1, 1_000, 1), Err(ClaimRefusal::LimitReached));
+    bench.claim(2, 1, 1, 1).unwrap();
+}
+
+#[test]
 fn extreme_quantities_are_refused() {
     let mut bench = Bench::with(terms(5, 5));
     assert_eq!(bench.claim(1, 0, 1, 1), Err(ClaimRefusal::InvalidQuantity));

@@ -212,7 +212,7 @@ impl Book {
         if claim.quantity == 0 {
             return Err(ClaimRefusal::InvalidQuantity);
         }
-        if !sale.within_limit(&claim.buyer, claim.quantity) {
+        if !sale.within_limit(&claim.buyer, claim.quantity) || !sale.has_room_for_order(&claim.buyer) {
             return Err(ClaimRefusal::LimitReached);
         }
         if claim.quantity > status.available {

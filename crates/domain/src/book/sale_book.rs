@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::snapshot::{SaleSnapshot, SnapshotOrder};
 use crate::{
-    BuyerId, Claim, ClaimRefusal, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleStatus,
+    BuyerId, Claim, ClaimRefusal, Event, KeyDigest, MAX_ORDERS_PER_BUYER, Order, OrderId, OrderState, ReleaseReason, SaleStatus,
     SaleTerms, Timestamp,
 };
 
@@ -137,6 +137,17 @@ impl SaleBook {
         let owned = self.buyer_entry(buyer).map_or(0, |entry| entry.units);
         // Both are bounded by MAX_UNITS or come from a client: add without overflow.
         owned.checked_add(quantity).is_some_and(|units| units <= self.terms.limit_per_buyer)
+    }
+
+    /// Whether the buyer may have one order more, whatever became of the others.
+    pub(super) fn has_room_for_order(&self, buyer: &BuyerId) -> bool {
+        // Few have more than one, so that walking along them is cheaper than counting for everybody.
+        let mut next = self.buyer_entry(buyer).map_or(NONE, |entry| entry.latest_order);
+        for _ in 0..MAX_ORDERS_PER_BUYER {
+            let Some(record) = self.records.get(next as usize) else { return true };
+            next = record.previous_of_buyer;
+        }
+        false
     }
 
     /// Adds the buyer's newest orders, at most `max`, to `orders`.

@@ -85,7 +85,9 @@ impl NaiveLedger {
             return Err(ClaimRefusal::InvalidQuantity);
         }
         let wanted = u64::from(self.owned(claim.sale, &claim.buyer)) + u64::from(claim.quantity);
-        if wanted > u64::from(terms.limit_per_buyer) {
+        let is_his = |o: &&NaiveOrder| o.order.id.sale == claim.sale && o.order.buyer == claim.buyer;
+        let orders = self.orders.iter().filter(is_his).count();
+        if wanted > u64::from(terms.limit_per_buyer) || orders >= MAX_ORDERS_PER_BUYER {
             return Err(ClaimRefusal::LimitReached);
         }
         if claim.quantity > self.available(claim.sale) {

@@ -1,7 +1,7 @@
 //! Sentences about claims: limits, idempotency, and never one unit too many.
 
 use futures_util::future::join_all;
-use penstock_domain::{ClaimRefusal, OrderState};
+use penstock_domain::{ClaimRefusal, MAX_ORDERS_PER_BUYER, OrderState};
 
 use super::{HOLD_SECONDS, Stage, Subject, claim, counts, sale};
 use crate::LedgerError;
@@ -76,6 +76,22 @@ pub async fn a_buyer_never_exceeds_the_limit(subject: impl Subject) {
     let more = stage.claim(&claim(sale(1), "ann", 1, "one-too-many")).await;
     assert_eq!(more, Err(LedgerError::Refused(ClaimRefusal::LimitReached)));
     assert_eq!(counts(stage.status(sale(1)).await), (100, 95, 5, 0));
+}
+
+pub async fn nobody_has_more_orders_than_an_entry_can_hold(subject: impl Subject) {
+    let stage = Stage::open(subject).await;
+    stage.publish(sale(1), 1_000, 1_000).await;
+    let tries: Vec<_> =
+        (0..=MAX_ORDERS_PER_BUYER).map(|number| claim(sale(1), "ann", 1, &format!("key-{number}"))).collect();
+    let answers = join_all(tries.iter().map(|claim| stage.claim(claim))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), MAX_ORDERS_PER_BUYER);
+    // Neither cancelling nor waiting makes room, but the orders that are there are still found by their keys.
+    let first = answers.into_iter().flatten().next().unwrap();
+    stage.ledger.cancel(first.id, None).await.unwrap();
+    let more = stage.claim(&claim(sale(1), "ann", 1, "one-too-many")).await;
+    assert_eq!(more, Err(LedgerError::Refused(ClaimRefusal::LimitReached)));
+    assert_eq!(stage.claim(&tries[0]).await.unwrap(), first);
+    stage.claim(&claim(sale(1), "bob", 1, "key")).await.unwrap();
 }
 
 pub async fn a_refusal_binds_nothing(subject: impl Subject) {

@@ -220,6 +220,7 @@ macro_rules! ledger_conformance_suite {
             a_key_with_another_quantity_is_refused,
             a_key_counts_per_buyer_and_per_sale,
             a_buyer_never_exceeds_the_limit,
+            nobody_has_more_orders_than_an_entry_can_hold,
             a_refusal_binds_nothing,
             an_impossible_claim_is_refused,
             it_never_oversells_under_concurrency,

@@ -155,8 +155,16 @@ impl SaleBatch {
         self.arguments.extend(arguments);
     }
 
-    /// The call of the script; `now` is None where the server's clock counts.
-    pub(super) fn call(&self, script: &Script, keys: &Keys, now: Option<Timestamp>, mark: [u8; 16]) -> Cmd {
+    /// The call of the script; `now` is None where the server's clock counts. `is_confirmed` says whether replicas have to
+    /// confirm what it answers.
+    pub(super) fn call(
+        &self,
+        script: &Script,
+        keys: &Keys,
+        now: Option<Timestamp>,
+        mark: [u8; 16],
+        is_confirmed: bool,
+    ) -> Cmd {
         let mut call = script.call();
         let keys = keys.of_decide(self.sale);
         call.arg(keys.len()).arg(&keys);
@@ -165,6 +173,7 @@ impl SaleBatch {
             None => call.arg(""),
         };
         call.arg(&mark).arg(&self.letters).arg(self.claims.len()).arg(self.orders.len());
+        call.arg(if is_confirmed { "1" } else { "" });
         for claim in &self.claims {
             call.arg(claim.buyer.as_str());
         }

@@ -204,15 +204,15 @@ impl Decider {
         let here: Vec<&SaleBatch> = places.iter().filter_map(|place| batches.get(*place)).collect();
         let Some(first) = here.first() else { return Vec::new() };
         let mut pipeline = redis::pipe();
+        let is_confirmed = self.inner.link.options().wait_replicas > 0;
         for batch in &here {
             let mark = match new_mark() {
                 Ok(mark) => mark,
                 Err(unavailable) => return all_failed(here.len(), &Failure::Sale(unavailable)),
             };
-            pipeline.add_command(batch.call(&self.inner.script, &self.inner.keys, now, mark));
+            pipeline.add_command(batch.call(&self.inner.script, &self.inner.keys, now, mark, is_confirmed));
         }
-        // Replicas confirm also where nothing was written: a refusal rests on what others wrote just before, and WAIT
-        // covers everything the server had written when it answered. If they have confirmed already it costs nothing.
+        // Replicas confirm also where nothing was decided: what is answered may rest on what others wrote just before.
         match self.inner.link.run(&self.inner.keys.sale(first.sale), pipeline, true).await {
             Ok(answers) => here.iter().zip(answers).map(|(batch, answer)| verdict(batch, answer)).collect(),
             Err(error) => all_failed(here.len(), &Failure::Link(error)),

@@ -247,7 +247,7 @@ async fn the_scripts_write_what_the_codec_packs() {
     let paid = OrderId { sale: SALE, number: 69 };
     batch.push(Command::ConfirmPayment { order: paid, buyer: None });
     let mut pipeline = redis::pipe();
-    pipeline.add_command(batch.call(&script, &keys, Some(now), [9; 16]));
+    pipeline.add_command(batch.call(&script, &keys, Some(now), [9; 16], false));
     let answer = link.run(&keys.sale(SALE), pipeline, false).await.unwrap().pop().unwrap_or(Value::Nil);
     let Verdict::Decided(outcome) = batch.verdict(answer).unwrap() else { panic!("it is at home") };
 

@@ -2,7 +2,7 @@
 -- before, both answer its order.
 
 local claim_count = tonumber(ARGV[4])
-local BUYER_AT, CLAIM_AT = 5, 5 + claim_count
+local BUYER_AT, CLAIM_AT = 6, 6 + claim_count
 
 -- Where the record of the buyer's order with this key begins; nil if there is none.
 local function record_of_key(entry, key)
@@ -30,6 +30,7 @@ local function judge_window()
 end
 judge_window()
 
+local MAX_ENTRY = 4 + MAX_ORDERS_PER_BUYER * RECORD
 local HELD_NOW = char(HELD) .. pack('<i8i8', 0, now)
 
 local function claim(i, is_recall)
@@ -47,7 +48,7 @@ local function claim(i, is_recall)
   if is_recall then return terms and NOT_ACCEPTED or UNKNOWN_SALE end
   if refusal then return refusal end
   if quantity == 0 then return INVALID_QUANTITY end
-  if owned + quantity > limit then return LIMIT_REACHED end
+  if owned + quantity > limit or (entry and #entry >= MAX_ENTRY) then return LIMIT_REACHED end
   if quantity > available then return SOLD_OUT end
 
   local number = order_count

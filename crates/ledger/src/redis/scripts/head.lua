@@ -9,6 +9,7 @@
 --       2 the mark of the feed's entry, 16 random bytes
 --       3 the commands, a letter each: see tail.lua
 --       4 how many of them are claims and recalls (n)   5 how many ask for one order (m)
+--       6 '1' if replicas have to confirm what is answered
 --       then n buyers, n claims (key 16, quantity u32), m order numbers, m buyers ('' is anybody), and what the other
 --       commands need, in their order
 -- Reply {0, time}                 this server may not decide the sale (it is not its home): nothing was done
@@ -17,7 +18,8 @@
 --       for a refusal; what it is otherwise stands with each command's function.
 --
 -- Guarantees: everything or nothing (an error comes before the first write); total = available + held + paid, or it
--- is an error; whatever was decided is in one entry of the feed; a batch that decides nothing leaves no entry.
+-- is an error; whatever was decided is in one entry of the feed; a batch that decides nothing leaves no entry. If replicas
+-- have to confirm, something is written in any case, because WAIT waits only for what was written before it.
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local sub, byte, char, find = string.sub, string.byte, string.char, string.find
@@ -33,6 +35,8 @@ local HELD, PAID, EXPIRED, CANCELLED, REFUND = 0, 1, 2, 3, 4
 local RECORD = 41
 -- Orders are found by their number through pages of names: a name is its length (u8) and its bytes.
 local PAGE = 64
+-- Orders that one buyer can have of a sale, as in `Book`: his entry is read and written as a whole.
+local MAX_ORDERS_PER_BUYER = 256
 -- Lua's `unpack` takes fewer than 8,000 values.
 local CHUNK = 3500
 
@@ -57,7 +61,12 @@ now = math.max(now, tonumber(sale[12]) or now)
 
 -- After a failover or a restart the end of the history may be missing; until somebody has compared it with the
 -- records (adopt.lua), nothing is decided here. A forgotten sale can't change any more, so it needs no home.
-local home = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+local replication = call('INFO', 'replication')
+-- A replica has the id of its master, and would answer from what it has heard so far. It is turned away as for a write.
+if not find(replication, 'role:master', 1, true) then
+  return redis.error_reply('READONLY this server is a replica and decides nothing')
+end
+local home = string.match(replication, 'master_replid:(%x+)')
 if terms and not forgotten and sale[14] ~= home then
   return {0, now}
 end

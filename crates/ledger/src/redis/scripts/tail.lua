@@ -87,8 +87,15 @@ if position > position_before then
   -- The entry: first position, time, number of its first new order, then the decisions.
   call('XADD', FEED, string.format('%.0f-0', position), 'n', ARGV[2],
     'd', pack('<i8i8I4', position_before + 1, now, first_number) .. table.concat(pieces, '', 1, piece_count))
-elseif (due or '') ~= (tonumber(sale[11]) or '') then
-  -- Nothing was decided, but orders that need no more looking after were passed: no decision, so no entry.
-  call('HSET', SALE, 'first_hold', first_hold, 'due', due or '')
+else
+  if (due or '') ~= (tonumber(sale[11]) or '') then
+    -- Nothing was decided, but orders that need no more looking after were passed: no decision, so no entry.
+    call('HSET', SALE, 'first_hold', first_hold, 'due', due or '')
+  end
+  if ARGV[6] == '1' and terms and not forgotten then
+    -- What is answered may rest on what another call wrote and nobody has confirmed yet. The time that was answered is
+    -- as good as anything to be confirmed along with it.
+    call('HSET', SALE, 'clock', now)
+  end
 end
 return reply

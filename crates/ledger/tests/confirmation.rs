@@ -1,0 +1,103 @@
+//! What replicas have not confirmed is not answered, whoever asks for it, and a server that is a replica answers nothing.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod nodes;
+
+use std::{sync::Arc, time::Duration};
+
+use nodes::{Node, Sql, until};
+use penstock_domain::SaleId;
+use penstock_ledger::{LedgerError, redis::RedisOptions};
+use penstock_local::{RedisServer, RedisSettings};
+use tempfile::TempDir;
+
+/// A master and its replica, which has heard of everything so far.
+fn pair() -> (RedisServer, RedisServer, [TempDir; 2]) {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let master = RedisServer::start(folders[0].path(), RedisSettings::default()).unwrap();
+    let settings = RedisSettings { replica_of: Some(master.address()), ..RedisSettings::default() };
+    let mut replica = RedisServer::start(folders[1].path(), settings).unwrap();
+    replica.wait_until(is_in_touch).unwrap();
+    (master, replica, folders)
+}
+
+fn is_in_touch(replica: &RedisServer) -> bool {
+    replica.info("master_link_status").is_ok_and(|status| status.trim() == "up")
+}
+
+fn confirmed(server: &RedisServer) -> RedisOptions {
+    RedisOptions { wait_replicas: 1, ..RedisOptions::single(server.address().to_string()) }
+}
+
+fn clock_of(server: &RedisServer, sale: SaleId) -> u64 {
+    server.cli(&["HGET", &format!("{{{sale}}}:sale"), "clock"]).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_retry_elsewhere_is_not_answered_before_replicas_have_the_order() {
+    let (master, mut replica, _folders) = pair();
+    let sql = Arc::new(Sql::default());
+    let first = Node::with(confirmed(&master), sql.clone()).await;
+    let second = Node::with(confirmed(&master), sql).await;
+    let sale = SaleId::from_random(1);
+    first.publish(sale, 10).await;
+    second.insist(sale, "ann").await.unwrap();
+    replica.pause().unwrap();
+    let unconfirmed = first.claim(sale, "bob").await.unwrap_err();
+    assert!(matches!(unconfirmed, LedgerError::Unavailable(_)), "{unconfirmed:?}");
+    let again = second.claim(sale, "bob").await.unwrap_err();
+    assert!(matches!(again, LedgerError::Unavailable(_)), "{again:?}");
+    replica.resume().unwrap();
+    let order = second.insist(sale, "bob").await.unwrap();
+    assert_eq!(first.insist(sale, "bob").await.unwrap(), order);
+    assert_eq!(first.status(sale).await.held, 2);
+}
+
+/// Newer servers let WAIT pass at once if the connection has written nothing since the last time.
+#[tokio::test]
+async fn an_answer_that_decides_nothing_writes_something_that_replicas_can_confirm() {
+    let (master, _replica, _folders) = pair();
+    let node = Node::with(confirmed(&master), Arc::new(Sql::default())).await;
+    let sale = SaleId::from_random(2);
+    node.publish(sale, 10).await;
+    let order = node.insist(sale, "ann").await.unwrap();
+    let before = clock_of(&master, sale);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(node.insist(sale, "ann").await.unwrap(), order);
+    assert!(clock_of(&master, sale) > before);
+    // Without replicas nobody needs it.
+    let alone = Node::on(&master, Arc::new(Sql::default())).await;
+    let before = clock_of(&master, sale);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    alone.insist(sale, "ann").await.unwrap();
+    assert_eq!(clock_of(&master, sale), before);
+    // A sale that nobody published stays unknown.
+    let unknown = SaleId::from_random(3);
+    node.insist(unknown, "ann").await.unwrap_err();
+    assert_eq!(master.cli(&["EXISTS", &format!("{{{unknown}}}:sale")]).unwrap().trim(), "0");
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_answers_nothing() {
+    let (former, mut next, _folders) = pair();
+    let sql = Arc::new(Sql::default());
+    let node = Node::on(&former, sql.clone()).await;
+    let sale = SaleId::from_random(4);
+    node.publish(sale, 10).await;
+    node.insist(sale, "ann").await.unwrap();
+    next.wait_until(|next| {
+        next.cli(&["HGET", &format!("{{{sale}}}:sale"), "position"]).is_ok_and(|text| text.trim() == "2")
+    })
+    .unwrap();
+    next.cli(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    let address = next.address();
+    former.cli(&["REPLICAOF", &address.ip().to_string(), &address.port().to_string()]).unwrap();
+    let other = Node::on(&next, sql).await;
+    other.insist(sale, "bob").await.unwrap();
+    // The former master hears of everything, also of the sale's new home.
+    let key = format!("{{{sale}}}:sale");
+    let heard = || former.cli(&["HGET", &key, "position"]).is_ok_and(|text| text.trim() == "3");
+    until("the replica", heard).await;
+    let refused = node.claim(sale, "ann").await.unwrap_err();
+    assert!(matches!(refused, LedgerError::Unavailable(_)), "{refused:?}");
+}
