@@ -61,7 +61,7 @@ impl Records {
         .bind(i32::from(account.admin))
         .bind(account.sessions_valid_after.as_millis())
         .bind(account.created_at.as_millis())
-        .execute(&self.writers)
+        .execute(&mut self.writer().await?)
         .await;
         match insert {
             Ok(_) => Ok(account),
@@ -73,7 +73,7 @@ impl Records {
     pub async fn account(&self, id: AccountId) -> Result<Option<Account>, RecordsError> {
         let row = sqlx::query("SELECT * FROM accounts WHERE id = ?")
             .bind(id.as_i64())
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut self.reader().await?)
             .await?;
         row.as_ref().map(read_account).transpose()
     }
@@ -81,7 +81,7 @@ impl Records {
     pub async fn account_by_phone(&self, phone: &str) -> Result<Option<Account>, RecordsError> {
         let row = sqlx::query("SELECT * FROM accounts WHERE phone = ?")
             .bind(phone)
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut self.reader().await?)
             .await?;
         row.as_ref().map(read_account).transpose()
     }
@@ -98,7 +98,7 @@ impl Records {
                 .bind(hash)
                 .bind(now.as_millis())
                 .bind(id.as_i64())
-                .execute(&self.writers)
+                .execute(&mut self.writer().await?)
                 .await?;
         Ok(update.rows_affected() == 1)
     }
@@ -108,7 +108,7 @@ impl Records {
         let update = sqlx::query("UPDATE accounts SET is_admin = ? WHERE phone = ?")
             .bind(i32::from(admin))
             .bind(phone)
-            .execute(&self.writers)
+            .execute(&mut self.writer().await?)
             .await?;
         Ok(update.rows_affected() == 1)
     }
@@ -118,7 +118,7 @@ impl Records {
         let insert = sqlx::query("INSERT INTO revoked_sessions (session_id, expires_at) VALUES (?, ?)")
             .bind(session)
             .bind(expires_at.as_millis())
-            .execute(&self.writers)
+            .execute(&mut self.writer().await?)
             .await;
         match insert {
             Err(error) if !is_unique_violation(&error) => Err(error.into()),
@@ -130,7 +130,7 @@ impl Records {
     pub async fn revoked_sessions(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>, RecordsError> {
         let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE expires_at > ?")
             .bind(now.as_millis())
-            .fetch_all(&self.readers)
+            .fetch_all(&mut self.reader().await?)
             .await?;
         rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
     }
@@ -144,7 +144,7 @@ impl Records {
         let rows =
             sqlx::query("SELECT id, sessions_valid_after FROM accounts WHERE sessions_valid_after > ?")
                 .bind(since.as_millis().max(0))
-                .fetch_all(&self.readers)
+                .fetch_all(&mut self.reader().await?)
                 .await?;
         rows.iter()
             .map(|row| Ok((AccountId::from_i64(integer(row, "id")?), moment(row, "sessions_valid_after")?)))
@@ -157,7 +157,7 @@ impl Records {
             "DELETE FROM revoked_sessions WHERE expires_at < ?",
             "DELETE FROM one_time_codes WHERE expires_at < ?",
         ] {
-            sqlx::query(statement).bind(before.as_millis()).execute(&self.writers).await?;
+            sqlx::query(statement).bind(before.as_millis()).execute(&mut self.writer().await?).await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, any::AnyRow};
 use crate::{
     Records, RecordsError,
     columns::{integer, moment, money, optional_moment, optional_text, small, text},
+    session::Session,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +63,7 @@ impl Records {
         .bind(item.regular_price.minor)
         .bind(item.regular_price.currency.as_str())
         .bind(item.created_at.as_millis())
-        .execute(&self.writers)
+        .execute(&mut self.writer().await?)
         .await?;
         Ok(())
     }
@@ -79,7 +80,7 @@ impl Records {
         .bind(item.regular_price.minor)
         .bind(item.regular_price.currency.as_str())
         .bind(item.id.as_i64())
-        .execute(&self.writers)
+        .execute(&mut self.writer().await?)
         .await?;
         Ok(update.rows_affected() == 1)
     }
@@ -87,14 +88,15 @@ impl Records {
     pub async fn item(&self, id: ItemId) -> Result<Option<Item>, RecordsError> {
         let row = sqlx::query("SELECT * FROM items WHERE id = ?")
             .bind(id.as_i64())
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut self.reader().await?)
             .await?;
         row.as_ref().map(read_item).transpose()
     }
 
     /// Items, newest first, those after the item `after`.
     pub async fn items(&self, after: Option<ItemId>, limit: u32) -> Result<Vec<Item>, RecordsError> {
-        let rows = page(&self.readers, "items", "1 = 1", after.map(ItemId::as_i64), limit).await?;
+        let rows =
+            page(&mut self.reader().await?, "items", "1 = 1", after.map(ItemId::as_i64), limit).await?;
         rows.iter().map(read_item).collect()
     }
 
@@ -117,7 +119,7 @@ impl Records {
         .bind(gate)
         .bind(sale.published_at.map(Timestamp::as_millis))
         .bind(sale.created_at.as_millis())
-        .execute(&self.writers)
+        .execute(&mut self.writer().await?)
         .await?;
         Ok(())
     }
@@ -125,7 +127,7 @@ impl Records {
     pub async fn sale(&self, id: SaleId) -> Result<Option<SaleRow>, RecordsError> {
         let row = sqlx::query("SELECT * FROM sales WHERE id = ?")
             .bind(id.as_i64())
-            .fetch_optional(&self.readers)
+            .fetch_optional(&mut self.reader().await?)
             .await?;
         row.as_ref().map(read_sale).transpose()
     }
@@ -138,7 +140,8 @@ impl Records {
         limit: u32,
     ) -> Result<Vec<SaleRow>, RecordsError> {
         let condition = if published_only { "published_at IS NOT NULL" } else { "1 = 1" };
-        let rows = page(&self.readers, "sales", condition, after.map(SaleId::as_i64), limit).await?;
+        let rows =
+            page(&mut self.reader().await?, "sales", condition, after.map(SaleId::as_i64), limit).await?;
         rows.iter().map(read_sale).collect()
     }
 
@@ -147,7 +150,7 @@ impl Records {
         let update = sqlx::query("UPDATE sales SET published_at = COALESCE(published_at, ?) WHERE id = ?")
             .bind(now.as_millis())
             .bind(id.as_i64())
-            .execute(&self.writers)
+            .execute(&mut self.writer().await?)
             .await?;
         Ok(update.rows_affected() == 1)
     }
@@ -155,7 +158,7 @@ impl Records {
 
 /// One page of a table that has `created_at` and `id`, newest first. `table` and `condition` are ours.
 async fn page(
-    readers: &sqlx::AnyPool,
+    connection: &mut Session,
     table: &'static str,
     condition: &'static str,
     after: Option<i64>,
@@ -164,7 +167,7 @@ async fn page(
     let order = "ORDER BY created_at DESC, id DESC LIMIT ?";
     let Some(after) = after else {
         let first = AssertSqlSafe(format!("SELECT * FROM {table} WHERE {condition} {order}"));
-        return Ok(sqlx::query(first).bind(i64::from(limit)).fetch_all(readers).await?);
+        return Ok(sqlx::query(first).bind(i64::from(limit)).fetch_all(connection).await?);
     };
     let last_seen = format!("(SELECT created_at FROM {table} WHERE id = ?)");
     let next = AssertSqlSafe(format!(
@@ -176,7 +179,7 @@ async fn page(
         .bind(after)
         .bind(after)
         .bind(i64::from(limit))
-        .fetch_all(readers)
+        .fetch_all(connection)
         .await?)
 }
 

@@ -2,12 +2,12 @@
 //! counted one by one.
 
 use penstock_domain::Timestamp;
-use sqlx::AnyConnection;
 
 use crate::{
     Records, RecordsError,
     columns::{integer, moment},
     error::is_unique_violation,
+    session::Session,
 };
 
 /// After this many wrong guesses a code is void.
@@ -80,16 +80,17 @@ impl Records {
         )
         .bind(phone)
         .bind(now.as_millis())
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
         if guess.rows_affected() == 0 {
+            transaction.rollback().await?;
             return Ok(CodeCheck::Void);
         }
         let consume =
             sqlx::query("UPDATE one_time_codes SET tries_left = 0 WHERE phone = ? AND code_digest = ?")
                 .bind(phone)
                 .bind(digest)
-                .execute(&mut *transaction)
+                .execute(&mut transaction)
                 .await?;
         transaction.commit().await?;
         Ok(if consume.rows_affected() == 1 { CodeCheck::Right } else { CodeCheck::Wrong })
@@ -107,7 +108,7 @@ struct NewCode<'a> {
 }
 
 /// Puts the code in place of the phone's earlier one, in a new window or in the same. False: neither is possible.
-async fn replace(connection: &mut AnyConnection, code: &NewCode<'_>) -> Result<bool, RecordsError> {
+async fn replace(connection: &mut Session, code: &NewCode<'_>) -> Result<bool, RecordsError> {
     let new_window = sqlx::query(
         "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, window_started_at = ?, \
          sent_in_window = 1 WHERE phone = ? AND window_started_at <= ?",
@@ -139,7 +140,7 @@ async fn replace(connection: &mut AnyConnection, code: &NewCode<'_>) -> Result<b
 
 /// No row could be changed: the phone's window is full, or this is its first code. False: it was not there a moment
 /// ago.
-async fn insert(connection: &mut AnyConnection, code: &NewCode<'_>) -> Result<bool, PutCodeError> {
+async fn insert(connection: &mut Session, code: &NewCode<'_>) -> Result<bool, PutCodeError> {
     let row = sqlx::query("SELECT window_started_at, sent_in_window FROM one_time_codes WHERE phone = ?")
         .bind(code.phone)
         .fetch_optional(&mut *connection)

@@ -2,12 +2,13 @@
 //! those of one order in their order.
 
 use penstock_domain::{Cursor, Decision, Mark, OrderId, Timestamp};
-use sqlx::{AnyConnection, any::AnyRow};
+use sqlx::any::AnyRow;
 
 use crate::{
     Records, RecordsError, SettleError,
     columns::{integer, moment, optional_moment, text},
     leases::{Lease, move_cursor},
+    session::Session,
     settlement::{Failure, Letters, apply, order_of},
 };
 
@@ -88,7 +89,7 @@ impl Records {
         )
         .bind(after.unwrap_or(0) as i64)
         .bind(i64::from(limit))
-        .fetch_all(&self.readers)
+        .fetch_all(&mut self.reader().await?)
         .await?;
         rows.iter().map(read_letter).collect()
     }
@@ -96,7 +97,7 @@ impl Records {
     /// How many dead letters are unresolved.
     pub async fn dead_letter_count(&self) -> Result<u64, RecordsError> {
         let row = sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL")
-            .fetch_one(&self.readers)
+            .fetch_one(&mut self.reader().await?)
             .await?;
         Ok(integer(&row, "letters")?.unsigned_abs())
     }
@@ -106,7 +107,7 @@ impl Records {
         let mut transaction = self.begin().await?;
         let row = sqlx::query("SELECT * FROM dead_letters WHERE id = ?")
             .bind(id as i64)
-            .fetch_optional(&mut *transaction)
+            .fetch_optional(&mut transaction)
             .await?;
         let Some(mut letter) = row.as_ref().map(read_letter).transpose()? else {
             return Err(RetryError::Unknown);
@@ -124,7 +125,7 @@ impl Records {
                 sqlx::query("UPDATE dead_letters SET resolved_at = ?, tries = tries + 1 WHERE id = ?")
                     .bind(now.as_millis())
                     .bind(id as i64)
-                    .execute(&mut *transaction)
+                    .execute(&mut transaction)
                     .await?;
                 transaction.commit().await?;
                 letter.tries += 1;
@@ -138,14 +139,14 @@ impl Records {
         sqlx::query("UPDATE dead_letters SET reason = ?, tries = tries + 1 WHERE id = ?")
             .bind(reason.as_str())
             .bind(id as i64)
-            .execute(&self.writers)
+            .execute(&mut self.writer().await?)
             .await?;
         Err(RetryError::StillPoison { reason })
     }
 }
 
 /// Lets nobody else settle the stream until the transaction ends.
-async fn lock_stream(connection: &mut AnyConnection, stream: &str) -> Result<(), RecordsError> {
+async fn lock_stream(connection: &mut Session, stream: &str) -> Result<(), RecordsError> {
     sqlx::query("UPDATE settlement_cursors SET position = position WHERE stream = ?")
         .bind(stream)
         .execute(&mut *connection)
@@ -154,10 +155,7 @@ async fn lock_stream(connection: &mut AnyConnection, stream: &str) -> Result<(),
 }
 
 /// The first unresolved letter of the same order, if it is an earlier one.
-async fn earlier_letter(
-    connection: &mut AnyConnection,
-    letter: &DeadLetter,
-) -> Result<Option<u64>, RecordsError> {
+async fn earlier_letter(connection: &mut Session, letter: &DeadLetter) -> Result<Option<u64>, RecordsError> {
     let Some(order) = letter.order() else { return Ok(None) };
     let row = sqlx::query(
         "SELECT id FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ? AND order_number = ? \
@@ -173,7 +171,7 @@ async fn earlier_letter(
 
 /// Takes so many ids and returns the one before them. Whoever else wants some, on another stream, waits until the
 /// transaction ends.
-async fn take_ids(connection: &mut AnyConnection, ids: i64) -> Result<i64, RecordsError> {
+async fn take_ids(connection: &mut Session, ids: i64) -> Result<i64, RecordsError> {
     sqlx::query("UPDATE counters SET last_number = last_number + ? WHERE name = 'dead_letters'")
         .bind(ids)
         .execute(&mut *connection)
@@ -186,7 +184,7 @@ async fn take_ids(connection: &mut AnyConnection, ids: i64) -> Result<i64, Recor
 
 /// Appends letters; their ids go on from the highest.
 pub(crate) async fn insert_letters(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     stream: &str,
     letters: &[NewLetter<'_>],
 ) -> Result<(), RecordsError> {

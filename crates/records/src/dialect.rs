@@ -20,11 +20,27 @@ impl Dialect {
     }
 
     /// Begins a transaction that may write. SQLite has one writer, which is better waited for now than half way;
-    /// the others lock the rows they change.
+    /// the others lock the rows they change. A node that freezes or is cut off in the middle would keep them locked;
+    /// so a server is told to end a connection that is silent for so many seconds inside a transaction, and
+    /// only there: the pool's connections may rest. (MySQL has no setting for transactions alone.)
     pub(crate) const fn begin_write(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN IMMEDIATE",
-            Self::MySql => "START TRANSACTION",
+            Self::MySql => "SET SESSION wait_timeout = 3; START TRANSACTION",
+        }
+    }
+
+    pub(crate) const fn commit(self) -> &'static str {
+        match self {
+            Self::Sqlite => "COMMIT",
+            Self::MySql => "COMMIT; SET SESSION wait_timeout = DEFAULT",
+        }
+    }
+
+    pub(crate) const fn rollback(self) -> &'static str {
+        match self {
+            Self::Sqlite => "ROLLBACK",
+            Self::MySql => "ROLLBACK; SET SESSION wait_timeout = DEFAULT",
         }
     }
 

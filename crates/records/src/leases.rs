@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use penstock_domain::{Cursor, Mark};
-use sqlx::{Any, AnyConnection, AssertSqlSafe, QueryBuilder, any::AnyRow};
+use sqlx::{Any, AssertSqlSafe, QueryBuilder, any::AnyRow};
 
 use crate::{
     Records, RecordsError, SettleError,
     columns::{flag, integer, text},
     dialect::Dialect,
     error::is_unique_violation,
+    session::Session,
 };
 
 /// How many streams one query asks for.
@@ -43,8 +44,7 @@ pub struct StreamView {
 impl Records {
     /// How far `stream` is settled; the default before its first decision is.
     pub async fn cursor(&self, stream: &str) -> Result<Cursor, RecordsError> {
-        let mut connection = self.readers.acquire().await?;
-        read_cursor(&mut connection, stream).await
+        read_cursor(&mut self.reader().await?, stream).await
     }
 
     /// Takes the lease of `stream` for so many seconds. None: somebody else has it.
@@ -65,20 +65,26 @@ impl Records {
             .bind(millis(seconds))
             .bind(stream)
             .bind(owner)
-            .execute(&mut *transaction)
+            .execute(&mut transaction)
             .await?;
         let row = sqlx::query("SELECT position, mark, fence, epoch FROM settlement_cursors WHERE stream = ?")
             .bind(stream)
-            .fetch_optional(&mut *transaction)
+            .fetch_optional(&mut transaction)
             .await?;
         let lease = |fence, cursor, epoch| Lease { stream: stream.into(), fence, cursor, epoch, seconds };
         let lease = match row {
-            Some(_) if taken.rows_affected() == 0 => return Ok(None),
+            Some(_) if taken.rows_affected() == 0 => {
+                transaction.rollback().await?;
+                return Ok(None);
+            }
             Some(row) => lease(natural(&row, "fence")?, stored_cursor(&row)?, natural(&row, "epoch")?),
             None if begin_stream(&mut transaction, self.dialect, stream, owner, seconds).await? => {
                 lease(FIRST_FENCE, Cursor::default(), 0)
             }
-            None => return Ok(None),
+            None => {
+                transaction.rollback().await?;
+                return Ok(None);
+            }
         };
         transaction.commit().await?;
         Ok(Some(lease))
@@ -93,7 +99,7 @@ impl Records {
             .bind(millis(lease.seconds))
             .bind(&*lease.stream)
             .bind(lease.fence as i64)
-            .execute(&self.writers)
+            .execute(&mut self.writer().await?)
             .await?;
         Ok(renewed.rows_affected() == 1)
     }
@@ -102,7 +108,7 @@ impl Records {
     pub async fn release(&self, owner: &str) -> Result<(), RecordsError> {
         sqlx::query("UPDATE settlement_cursors SET owner = '', lease_until = 0 WHERE owner = ?")
             .bind(owner)
-            .execute(&self.writers)
+            .execute(&mut self.writer().await?)
             .await?;
         Ok(())
     }
@@ -127,7 +133,7 @@ impl Records {
                 list.push_bind(&*view.stream);
             }
             query.push(")");
-            for row in query.build().fetch_all(&self.readers).await? {
+            for row in query.build().fetch_all(&mut self.reader().await?).await? {
                 let stream = text(&row, "stream")?;
                 let Some(view) = views.iter_mut().find(|view| *view.stream == *stream) else { continue };
                 view.cursor = stored_cursor(&row)?;
@@ -144,7 +150,7 @@ const FIRST_FENCE: u64 = 1;
 
 /// False: somebody else has just done it.
 async fn begin_stream(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     dialect: Dialect,
     stream: &str,
     owner: &str,
@@ -170,10 +176,7 @@ async fn begin_stream(
     }
 }
 
-pub(crate) async fn read_cursor(
-    connection: &mut AnyConnection,
-    stream: &str,
-) -> Result<Cursor, RecordsError> {
+pub(crate) async fn read_cursor(connection: &mut Session, stream: &str) -> Result<Cursor, RecordsError> {
     let row = sqlx::query("SELECT position, mark FROM settlement_cursors WHERE stream = ?")
         .bind(stream)
         .fetch_optional(&mut *connection)
@@ -184,7 +187,7 @@ pub(crate) async fn read_cursor(
 /// Moves the cursor of a lease from the position `from`, if it still is there and the lease holds, and renews the lease.
 /// It comes first in its transaction, so that of two settlers one waits for the other.
 pub(crate) async fn move_cursor(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     dialect: Dialect,
     lease: &Lease,
     from: u64,

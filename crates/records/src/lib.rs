@@ -13,6 +13,7 @@ mod leases;
 mod mysql;
 mod orders;
 mod secrets;
+mod session;
 mod settled;
 mod settlement;
 
@@ -28,17 +29,24 @@ pub use error::RecordsError;
 pub use leases::{Lease, StreamView};
 pub use orders::{OrderFilter, OrderRow};
 pub use secrets::StoredSecrets;
+use session::Session;
 pub use settled::SettledSale;
 pub use settlement::{SettleError, Settled, Violation};
 use sqlx::{
-    Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor, Transaction,
+    AnyConnection, AnyPool, ConnectOptions, Connection, Executor,
     any::{AnyConnectOptions, AnyPoolOptions},
 };
 use tokio::time::timeout;
 
-/// How long a call waits for a connection or for another process's write before the records count as
+/// How long a call waits for a connection, and each of its statements for an answer, before the records count as
 /// unavailable.
 const PATIENCE: Duration = Duration::from_secs(5);
+const DISK_PATIENCE: Duration = Duration::from_secs(60);
+/// An audit sums up whole tables, and nobody waits for it.
+const AUDIT_PATIENCE: Duration = Duration::from_secs(600);
+/// How long a call waits for another one's write: less than for an answer, so that it is told what it waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(4);
+const _: () = assert!(LOCK_PATIENCE.as_secs() < PATIENCE.as_secs());
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +101,7 @@ impl Records {
 
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), RecordsError> {
-        sqlx::query("SELECT 1").execute(&self.readers).await?;
+        sqlx::query("SELECT 1").execute(&mut self.reader().await?).await?;
         Ok(())
     }
 
@@ -103,10 +111,32 @@ impl Records {
         self.writers.close().await;
     }
 
+    /// A disk may be slow, but it does not go silent for good, and what it was told can't be taken back.
+    fn patience(&self) -> Duration {
+        match self.dialect {
+            Dialect::Sqlite => DISK_PATIENCE,
+            Dialect::MySql => PATIENCE,
+        }
+    }
+
+    async fn reader(&self) -> Result<Session, RecordsError> {
+        Ok(Session::new(self.readers.acquire().await?, self.dialect, self.patience()))
+    }
+
+    async fn writer(&self) -> Result<Session, RecordsError> {
+        Ok(Session::new(self.writers.acquire().await?, self.dialect, self.patience()))
+    }
+
     /// A transaction that may write from its first statement on, so that it can't fail half way because
     /// another one wrote in between.
-    async fn begin(&self) -> Result<Transaction<'static, Any>, RecordsError> {
-        Ok(self.writers.begin_with(self.dialect.begin_write()).await?)
+    async fn begin(&self) -> Result<Session, RecordsError> {
+        self.writer().await?.begin(self.dialect.begin_write()).await
+    }
+
+    /// A transaction that sees one moment of everything, for as long as an audit takes.
+    async fn snapshot(&self) -> Result<Session, RecordsError> {
+        let connection = self.readers.acquire().await?;
+        Session::new(connection, self.dialect, AUDIT_PATIENCE).begin(self.dialect.begin_snapshot()).await
     }
 }
 
@@ -155,36 +185,28 @@ impl Place {
             .max_connections(max_connections)
             .acquire_timeout(PATIENCE)
             .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)));
-        if self.dialect == Dialect::Sqlite {
-            options = options.after_release(|connection, _| Box::pin(is_usable(connection)));
+        if self.dialect == Dialect::MySql {
+            // The pool's own questions have no deadline.
+            options = options
+                .test_before_acquire(false)
+                .before_acquire(|connection, _| Box::pin(session::answers(connection)))
+                .after_release(|connection, _| Box::pin(session::answers(connection)));
         }
         Ok((options, url))
     }
-}
-
-/// A full disk makes SQLite roll a transaction back by itself, and then the driver's own rollback fails: the driver
-/// counts the connection as inside a transaction for ever, so it is closed instead of used again.
-async fn is_usable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
-    // A rollback that is still under way comes first.
-    connection.ping().await?;
-    Ok(!connection.is_in_transaction())
 }
 
 async fn prepare_connection(connection: &mut AnyConnection, role: Role) -> Result<(), sqlx::Error> {
     if connection.backend_name() == "SQLite" {
         return prepare_sqlite(connection, role).await;
     }
-    let isolation = match role {
-        Role::Reader => "REPEATABLE READ",
-        Role::Writer => "READ COMMITTED",
-    };
-    mysql::prepare_connection(connection, isolation, PATIENCE.as_secs()).await
+    mysql::prepare_connection(connection, role).await
 }
 
 /// SQLite: readers never wait for the writer (WAL), and what is committed is on the disk: the ledger forgets
 /// decisions once they are settled, so settlement may not lose its tail.
 async fn prepare_sqlite(connection: &mut AnyConnection, role: Role) -> Result<(), sqlx::Error> {
-    let patience_millis = PATIENCE.as_millis();
+    let patience_millis = LOCK_PATIENCE.as_millis();
     connection.execute(sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {patience_millis}"))).await?;
     connection.execute("PRAGMA journal_mode = WAL").await?;
     connection.execute("PRAGMA synchronous = FULL").await?;

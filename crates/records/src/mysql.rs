@@ -9,7 +9,7 @@
 use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
 use crate::{
-    RecordsError,
+    LOCK_PATIENCE, RecordsError, Role,
     columns::{integer, text},
 };
 
@@ -17,8 +17,9 @@ use crate::{
 const MIN_MYSQL: Version = Version { major: 8, minor: 0, patch: 17 };
 const MIN_MARIADB: Version = Version { major: 10, minor: 6, patch: 0 };
 
-/// A transaction that has written and then says nothing for so long is given up.
-const FROZEN_AFTER_SECONDS: u32 = 10;
+/// A transaction whose client says nothing for so long, or gets stuck in the middle of a statement, is given up. (The
+/// dialect's `begin_write` names it too.)
+const FROZEN_AFTER_SECONDS: u32 = 3;
 
 /// How long a node waits for another one that changes the schema.
 const SCHEMA_PATIENCE_SECONDS: u32 = 120;
@@ -61,21 +62,32 @@ impl Product {
 
 /// Makes a connection behave the same on every server: strict about values, InnoDB, no longer wait for a lock than for
 /// a connection. A writer sees what others committed before it took a row's lock; a reader's transaction sees one
-/// moment. A settler that freezes in the middle of a transaction would keep its stream locked; MariaDB ends such a
-/// transaction, so that another one can take over. MySQL knows no such setting (and takes this one for a comment).
+/// moment. A settler that freezes in the middle of a transaction would keep its stream locked: MariaDB has settings
+/// that end it (MySQL takes them for a comment), which win over the `wait_timeout` that a transaction begins with.
 pub(crate) async fn prepare_connection(
     connection: &mut AnyConnection,
-    isolation: &'static str,
-    patience_seconds: u64,
+    role: Role,
 ) -> Result<(), sqlx::Error> {
+    let patience_seconds = LOCK_PATIENCE.as_secs();
     let settings = format!(
-        "SET SESSION /*M! idle_write_transaction_timeout = {FROZEN_AFTER_SECONDS}, */ sql_mode = 'STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION', \
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ENGINE_SUBSTITUTION', \
          default_storage_engine = InnoDB, foreign_key_checks = 1, unique_checks = 1, autocommit = 1, \
          innodb_lock_wait_timeout = {patience_seconds}, lock_wait_timeout = {patience_seconds}"
     );
     connection.execute(AssertSqlSafe(settings)).await?;
-    let isolation = format!("SET SESSION TRANSACTION ISOLATION LEVEL {isolation}");
-    connection.execute(AssertSqlSafe(isolation)).await?;
+    if role == Role::Writer {
+        let frozen = format!(
+            "SET SESSION /*M! idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, \
+             idle_write_transaction_timeout = {FROZEN_AFTER_SECONDS}, */ \
+             net_read_timeout = {FROZEN_AFTER_SECONDS}, net_write_timeout = {FROZEN_AFTER_SECONDS}"
+        );
+        connection.execute(AssertSqlSafe(frozen)).await?;
+    }
+    let isolation = match role {
+        Role::Reader => "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        Role::Writer => "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    };
+    connection.execute(isolation).await?;
     Ok(())
 }
 

@@ -31,7 +31,7 @@ impl Records {
         let mut query = QueryBuilder::<Any>::new(SELECT);
         query.push("o.sale_id = ").push_bind(id.sale.as_i64());
         query.push(" AND o.order_number = ").push_bind(i64::from(id.number));
-        let row = query.build().fetch_optional(&self.readers).await?;
+        let row = query.build().fetch_optional(&mut self.reader().await?).await?;
         row.as_ref().map(read_order_row).transpose()
     }
 
@@ -74,7 +74,7 @@ impl Records {
             " ORDER BY o.created_at DESC, o.sale_id DESC, o.order_number DESC LIMIT "
         });
         query.push_bind(i64::from(limit));
-        let rows = query.build().fetch_all(&self.readers).await?;
+        let rows = query.build().fetch_all(&mut self.reader().await?).await?;
         rows.iter().map(read_order_row).collect()
     }
 }

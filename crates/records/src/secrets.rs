@@ -43,7 +43,8 @@ impl Records {
             "SELECT version, current_secret, previous_secret, {} - rotated_at AS age FROM secrets WHERE name = ?",
             self.dialect.now_millis()
         );
-        let row = sqlx::query(AssertSqlSafe(select)).bind(NAME).fetch_optional(&self.readers).await?;
+        let row =
+            sqlx::query(AssertSqlSafe(select)).bind(NAME).fetch_optional(&mut self.reader().await?).await?;
         let Some(row) = row else { return Ok(None) };
         Ok(Some(StoredSecrets {
             current: text(&row, "current_secret")?,
@@ -64,7 +65,8 @@ impl Records {
              VALUES (?, 1, ?, NULL, {})",
             self.dialect.now_millis()
         );
-        match sqlx::query(AssertSqlSafe(insert)).bind(NAME).bind(new).execute(&self.writers).await {
+        match sqlx::query(AssertSqlSafe(insert)).bind(NAME).bind(new).execute(&mut self.writer().await?).await
+        {
             Err(error) if !is_unique_violation(&error) => return Err(error.into()),
             _ => {}
         }
@@ -80,7 +82,11 @@ impl Records {
              rotated_at = {} WHERE name = ?",
             self.dialect.now_millis()
         );
-        let rotated = sqlx::query(AssertSqlSafe(update)).bind(new).bind(NAME).execute(&self.writers).await?;
+        let rotated = sqlx::query(AssertSqlSafe(update))
+            .bind(new)
+            .bind(NAME)
+            .execute(&mut self.writer().await?)
+            .await?;
         Ok(rotated.rows_affected() == 1)
     }
 }

@@ -3,13 +3,14 @@
 //! the settler has looked again.
 
 use penstock_domain::{Cursor, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SnapshotOrder};
-use sqlx::{AnyConnection, any::AnyRow};
+use sqlx::any::AnyRow;
 
 use crate::{
     Records, RecordsError,
     columns::{flag, integer, optional_moment, small},
     leases::read_cursor,
     orders::read_order,
+    session::Session,
 };
 
 /// Orders read at a time.
@@ -46,7 +47,7 @@ impl Records {
         refuse_dead_letters(&mut transaction, sale).await?;
         let stock = sqlx::query("SELECT * FROM sale_stock WHERE sale_id = ?")
             .bind(sale.as_i64())
-            .fetch_optional(&mut *transaction)
+            .fetch_optional(&mut transaction)
             .await?;
         let settled = match stock {
             None => None,
@@ -64,14 +65,14 @@ impl Records {
     /// The published sales that are not closed.
     pub async fn open_sales(&self) -> Result<Vec<SaleId>, RecordsError> {
         let rows = sqlx::query("SELECT sale_id FROM sale_stock WHERE closed = 0 ORDER BY sale_id")
-            .fetch_all(&self.readers)
+            .fetch_all(&mut self.reader().await?)
             .await?;
         rows.iter().map(|row| Ok(SaleId::from_i64(integer(row, "sale_id")?))).collect()
     }
 }
 
 /// Ends every lease of the stream. It comes first in its transaction, so that a batch under way is waited for.
-async fn raise_fence(connection: &mut AnyConnection, stream: &str) -> Result<(), RecordsError> {
+async fn raise_fence(connection: &mut Session, stream: &str) -> Result<(), RecordsError> {
     sqlx::query("UPDATE settlement_cursors SET fence = fence + 1, lease_until = 0 WHERE stream = ?")
         .bind(stream)
         .execute(&mut *connection)
@@ -79,7 +80,7 @@ async fn raise_fence(connection: &mut AnyConnection, stream: &str) -> Result<(),
     Ok(())
 }
 
-async fn refuse_dead_letters(connection: &mut AnyConnection, sale: SaleId) -> Result<(), RecordsError> {
+async fn refuse_dead_letters(connection: &mut Session, sale: SaleId) -> Result<(), RecordsError> {
     let row =
         sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ?")
             .bind(sale.as_i64())
@@ -114,10 +115,7 @@ fn read_status(row: &AnyRow, sale: SaleId, version: u64) -> Result<SaleStatus, R
     })
 }
 
-async fn read_orders(
-    connection: &mut AnyConnection,
-    sale: SaleId,
-) -> Result<Vec<SnapshotOrder>, RecordsError> {
+async fn read_orders(connection: &mut Session, sale: SaleId) -> Result<Vec<SnapshotOrder>, RecordsError> {
     let mut orders: Vec<SnapshotOrder> = Vec::new();
     loop {
         let rows = sqlx::query(

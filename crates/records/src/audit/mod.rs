@@ -14,7 +14,6 @@ use only_one::Recorded;
 use penstock_domain::{BookSnapshot, Cursor, Decision, SaleId};
 pub use report::{AuditReport, Difference, UnitCounts};
 use sale::SaleAudit;
-use sqlx::{Any, Transaction};
 use story::Unsettled;
 
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
     columns::{integer, text},
     dead_letters::read_letter,
     leases::read_cursor,
+    session::Session,
 };
 
 /// An audit under way: the ledger's streams are compared one after the other, and at last what only the records know is
@@ -39,7 +39,7 @@ pub struct Audit {
 /// The records of one stream as they were at one moment.
 #[derive(Debug)]
 pub struct StreamAudit {
-    transaction: Transaction<'static, Any>,
+    transaction: Session,
     stream: String,
     cursor: Cursor,
 }
@@ -49,7 +49,7 @@ impl Records {
     /// stream's state, then read the decisions after `StreamAudit::cursor` up to that state, then `compare`. At last
     /// `finish`.
     pub async fn begin_audit(&self, forgetting: Forgetting) -> Result<Audit, RecordsError> {
-        let mut transaction = self.readers.begin_with(self.dialect.begin_snapshot()).await?;
+        let mut transaction = self.snapshot().await?;
         let recorded = Recorded::load(&mut transaction, self.dialect, forgetting).await?;
         transaction.rollback().await?;
         Ok(Audit {
@@ -87,8 +87,7 @@ pub enum Forgetting {
 impl Audit {
     /// The records of `stream` as they are now.
     pub async fn look(&self, stream: &str) -> Result<StreamAudit, RecordsError> {
-        let records = &self.records;
-        let mut transaction = records.readers.begin_with(records.dialect.begin_snapshot()).await?;
+        let mut transaction = self.records.snapshot().await?;
         let cursor = read_cursor(&mut transaction, stream).await?;
         Ok(StreamAudit { transaction, stream: stream.to_owned(), cursor })
     }
@@ -102,6 +101,7 @@ impl Audit {
     ) -> Result<(), RecordsError> {
         if ledger.sales.is_empty() && self.forgetting == Forgetting::Closed {
             // Its sale was forgotten, or never published: that is judged at last.
+            look.transaction.rollback().await?;
             return Ok(());
         }
         self.streams.insert(look.stream.clone());
@@ -185,7 +185,7 @@ impl StreamAudit {
             "SELECT * FROM dead_letters WHERE resolved_at IS NULL AND stream = ? ORDER BY position",
         )
         .bind(self.stream.as_str())
-        .fetch_all(&mut *self.transaction)
+        .fetch_all(&mut self.transaction)
         .await?;
         let letters: Vec<DeadLetter> = rows.iter().map(read_letter).collect::<Result<_, _>>()?;
         for letter in &letters {
@@ -207,7 +207,7 @@ impl StreamAudit {
              GROUP BY sale_id, kind",
         )
         .bind(self.stream.as_str())
-        .fetch_all(&mut *self.transaction)
+        .fetch_all(&mut self.transaction)
         .await?;
         let mut sums: HashMap<SaleId, UnitCounts> = HashMap::new();
         for row in &rows {

@@ -4,13 +4,14 @@
 use std::collections::{HashMap, HashSet};
 
 use penstock_domain::{OrderState, SaleId};
-use sqlx::{AnyConnection, AssertSqlSafe};
+use sqlx::AssertSqlSafe;
 
 use super::{Forgetting, UnitCounts, report::AuditReport, story};
 use crate::{
     RecordsError,
     columns::{flag, integer, optional_integer, text},
     dialect::Dialect,
+    session::Session,
 };
 
 /// What the records know of sales by themselves.
@@ -37,7 +38,7 @@ struct RecordedSale {
 
 impl Recorded {
     pub(super) async fn load(
-        connection: &mut AnyConnection,
+        connection: &mut Session,
         dialect: Dialect,
         forgetting: Forgetting,
     ) -> Result<Self, RecordsError> {
@@ -136,7 +137,7 @@ fn vouch(sale: SaleId, recorded: &RecordedSale, counts: UnitCounts, report: &mut
 }
 
 async fn load_sales(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     dialect: Dialect,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
@@ -160,7 +161,7 @@ async fn load_sales(
 }
 
 async fn load_orders(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
     let query = "SELECT sale_id, state, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
@@ -178,7 +179,7 @@ async fn load_orders(
 }
 
 async fn load_movements(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
     let query = "SELECT l.sale_id, l.kind, CAST(SUM(l.units) AS SIGNED) AS units FROM stock_log l \

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use penstock_domain::{OrderId, SaleId, SaleSnapshot, SnapshotOrder};
-use sqlx::{AnyConnection, any::AnyRow};
+use sqlx::any::AnyRow;
 
 use super::{
     ledger::{self, Tally, name_over_limit, oversold},
@@ -16,6 +16,7 @@ use crate::{
     RecordsError,
     columns::{integer, text},
     orders::read_order,
+    session::Session,
 };
 
 /// Orders compared at a time.
@@ -40,7 +41,7 @@ pub(super) struct SaleAudit<'a> {
 impl SaleAudit<'_> {
     pub(super) async fn run(
         &self,
-        connection: &mut AnyConnection,
+        connection: &mut Session,
         report: &mut AuditReport,
     ) -> Result<(), RecordsError> {
         let id = self.id();
@@ -82,7 +83,7 @@ impl SaleAudit<'_> {
     /// Rows and movements of the orders of one page of the ledger.
     async fn load(
         &self,
-        connection: &mut AnyConnection,
+        connection: &mut Session,
         orders: &[SnapshotOrder],
         report: &mut AuditReport,
     ) -> Result<Page, RecordsError> {
@@ -203,7 +204,7 @@ impl SaleAudit<'_> {
     /// whoever sees five thousand knows enough.
     async fn name_extra(
         &self,
-        connection: &mut AnyConnection,
+        connection: &mut Session,
         tally: &mut Tally,
         report: &mut AuditReport,
     ) -> Result<(), RecordsError> {

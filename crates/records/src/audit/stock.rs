@@ -1,7 +1,7 @@
 //! The stock row of a sale against the ledger's status.
 
 use penstock_domain::{SaleStatus, Timestamp};
-use sqlx::{AnyConnection, any::AnyRow};
+use sqlx::any::AnyRow;
 
 use super::{
     report::{AuditReport, UnitCounts},
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     RecordsError,
     columns::{flag, integer, optional_moment},
+    session::Session,
 };
 
 /// What the row says, signed and unparsed, because it may be wrong.
@@ -23,7 +24,7 @@ struct Terms {
 }
 
 pub(super) async fn compare(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     ledger: &SaleStatus,
     unsettled: &Unsettled<'_>,
     report: &mut AuditReport,

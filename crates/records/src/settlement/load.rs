@@ -3,7 +3,7 @@
 
 use penstock_domain::{BuyerId, Decision, Event, OrderId, SaleId};
 use sqlx::{
-    Any, AnyConnection, AssertSqlSafe,
+    Any, AssertSqlSafe,
     any::{AnyArguments, AnyRow},
     query::Query,
 };
@@ -16,6 +16,7 @@ use crate::{
     RecordsError,
     columns::{flag, integer, money, optional_integer, optional_moment, small, text},
     orders::read_state,
+    session::Session,
 };
 
 /// How long a list in `IN (…)` may be; far below the bind limits of SQLite (32,766) and MySQL (65,535). Together with
@@ -33,7 +34,7 @@ pub(crate) enum Letters {
 /// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, and the dead
 /// letters of those sales.
 pub(super) async fn load(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     decisions: &[Decision],
     letters: Letters,
 ) -> Result<Known, RecordsError> {
@@ -85,7 +86,7 @@ fn receivers(decisions: &[Decision], known: &Known) -> Vec<(SaleId, BuyerId)> {
 }
 
 async fn load_sales(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     sales: &[SaleId],
     known: &mut Known,
 ) -> Result<(), RecordsError> {
@@ -122,7 +123,7 @@ async fn load_sales(
 
 /// Finds the unresolved dead letters of `orders`, which belong to one sale.
 async fn load_letters(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     orders: &[OrderId],
     sale: SaleId,
     known: &mut Known,
@@ -151,7 +152,7 @@ async fn load_letters(
 }
 
 async fn load_orders(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     orders: &[OrderId],
     known: &mut Known,
 ) -> Result<(), RecordsError> {
@@ -190,7 +191,7 @@ fn read_changing(row: &AnyRow, id: OrderId) -> Result<PlannedOrder, RecordsError
 /// The held and paid units of buyers. Those of a single sale are found by buyer and sale; otherwise by buyer alone (the
 /// plus keeps the sales out of the search), because every buyer in every sale would be too many places to look at.
 async fn load_owned(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     receivers: &[(SaleId, BuyerId)],
     known: &mut Known,
 ) -> Result<(), RecordsError> {

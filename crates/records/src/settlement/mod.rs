@@ -9,13 +9,13 @@ pub(crate) use load::Letters;
 use penstock_domain::{Cursor, Decision, Mark};
 use plan::Plan;
 pub(crate) use plan::order_of;
-use sqlx::AnyConnection;
 pub use stock::Violation;
 
 use crate::{
     Records, RecordsError,
     dead_letters::{NewLetter, insert_letters},
     leases::{Lease, move_cursor},
+    session::Session,
 };
 
 /// What became of a batch.
@@ -129,7 +129,7 @@ impl Records {
 
 /// Writes everything that follows from `decisions`, except the cursor. Returns how many joined the dead letters.
 pub(crate) async fn apply(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     stream: &str,
     decisions: &[Decision],
     letters: Letters,

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 
 use penstock_domain::{SaleId, SaleTerms, Timestamp};
-use sqlx::{Any, AnyConnection, AssertSqlSafe, any::AnyArguments, query::Query};
+use sqlx::{Any, AssertSqlSafe, any::AnyArguments, query::Query};
 
 use super::{
     plan::{NewOrder, OutboxRow, Plan, StockRow},
     stock::{Counts, Stock},
 };
-use crate::RecordsError;
+use crate::{RecordsError, session::Session};
 
 /// How many rows one statement writes.
 const ROWS_PER_STATEMENT: [usize; 5] = [256, 64, 16, 4, 1];
@@ -25,7 +25,7 @@ const _: () = assert!(ROWS_PER_STATEMENT[4] == 1);
 type Insert<'q> = Query<'q, Any, AnyArguments>;
 
 pub(super) async fn write(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     stream: &str,
     plan: &Plan<'_>,
 ) -> Result<(), RecordsError> {
@@ -50,7 +50,7 @@ pub(super) async fn write(
     insert(connection, insert_outbox, 5, &plan.outbox, |insert, row| bind_outbox(insert, stream, row)).await
 }
 
-async fn publish(connection: &mut AnyConnection, sale: SaleId, at: Timestamp) -> Result<(), RecordsError> {
+async fn publish(connection: &mut Session, sale: SaleId, at: Timestamp) -> Result<(), RecordsError> {
     sqlx::query("UPDATE sales SET published_at = ? WHERE id = ? AND published_at IS NULL")
         .bind(at.as_millis())
         .bind(sale.as_i64())
@@ -60,7 +60,7 @@ async fn publish(connection: &mut AnyConnection, sale: SaleId, at: Timestamp) ->
 }
 
 async fn insert_stock(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     terms: &SaleTerms,
     stock: &Stock,
 ) -> Result<(), RecordsError> {
@@ -87,11 +87,7 @@ async fn insert_stock(
 }
 
 /// Takes the units only while there are so many, whatever was read before.
-async fn update_stock(
-    connection: &mut AnyConnection,
-    sale: SaleId,
-    stock: &Stock,
-) -> Result<(), RecordsError> {
+async fn update_stock(connection: &mut Session, sale: SaleId, stock: &Stock) -> Result<(), RecordsError> {
     let more = stock.difference();
     let taken = -more.remaining;
     let updated = sqlx::query(
@@ -118,7 +114,7 @@ async fn update_stock(
 }
 
 async fn insert<'r, R>(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     into: &'static str,
     columns: usize,
     mut rows: &'r [R],
@@ -189,7 +185,7 @@ struct Change {
 
 type Changed = (u32, Option<Timestamp>);
 
-async fn update_orders(connection: &mut AnyConnection, plan: &Plan<'_>) -> Result<(), RecordsError> {
+async fn update_orders(connection: &mut Session, plan: &Plan<'_>) -> Result<(), RecordsError> {
     let mut changes: HashMap<Change, Vec<Changed>> = HashMap::new();
     for (order, stored) in plan.changed_orders() {
         let change = Change {
@@ -214,7 +210,7 @@ async fn update_orders(connection: &mut AnyConnection, plan: &Plan<'_>) -> Resul
 }
 
 async fn update_chunk(
-    connection: &mut AnyConnection,
+    connection: &mut Session,
     change: &Change,
     orders: &[Changed],
 ) -> Result<(), RecordsError> {
