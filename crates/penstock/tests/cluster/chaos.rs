@@ -3,12 +3,15 @@
 
 use std::{thread, time::Duration};
 
-use penstock_local::RedisKind;
+use penstock_local::{Redis, RedisKind, RedisServer};
 use penstock_testkit::{Random, seed_of_the_day};
 
-use crate::{fault::Fault, trial::Trial};
+use crate::{
+    fault::Fault,
+    trial::{Trial, until},
+};
 
-const ROUNDS: u32 = 6;
+const ROUNDS: u32 = 5;
 /// Short, so that holds run out while things are broken.
 const HOLD_SECONDS: u32 = 5;
 const SOLD_BETWEEN: usize = 40;
@@ -50,64 +53,100 @@ impl Failing {
         }
     }
 
-    fn begin(self, trial: &mut Trial) -> anyhow::Result<()> {
-        let shop = &mut trial.shop;
-        match self {
-            Self::NodeDies(number) => shop.node(number)?.kill(),
-            Self::NodeSleeps(number) => shop.node(number)?.pause(),
-            Self::WorkerDies(number) => shop.settler(number)?.kill(),
-            Self::WorkerSleeps(number) => shop.settler(number)?.pause(),
-            Self::DatabaseDies => shop.mariadb.kill(),
-            Self::DatabaseSleeps => shop.mariadb.pause(),
-            Self::RedisDies => shop.redis.single()?.kill(),
-            Self::RedisSleeps => shop.redis.single()?.pause(),
-        }
-    }
-
-    fn end(self, trial: &mut Trial) -> anyhow::Result<()> {
-        let shop = &mut trial.shop;
-        match self {
-            Self::NodeDies(number) => shop.node(number)?.start(),
-            Self::NodeSleeps(number) => shop.node(number)?.resume(),
-            Self::WorkerDies(number) => shop.settler(number)?.start(),
-            Self::WorkerSleeps(number) => shop.settler(number)?.resume(),
-            Self::DatabaseDies => shop.mariadb.start_again(),
-            Self::DatabaseSleeps => shop.mariadb.resume(),
-            Self::RedisDies => shop.redis.single()?.restart(),
-            Self::RedisSleeps => shop.redis.single()?.resume(),
-        }
-    }
-
     /// Servers come back before those who need them to start.
     fn comes_back_first(self) -> bool {
         matches!(self.process().0, "database" | "redis")
     }
 }
 
-#[test]
-fn whatever_fails_and_in_whatever_order_nothing_is_oversold_lost_or_duplicated() {
-    let mut random = Random::new(seed_of_the_day("chaos"));
-    let rounds = std::env::var("PENSTOCK_CHAOS_ROUNDS").map_or(ROUNDS, |text| text.parse().unwrap());
-    let mut fault = Fault::prepare_with(Trial::start(RedisKind::Single), HOLD_SECONDS, &mut random);
-    for round in 0..rounds {
-        let mut failing = vec![Failing::pick(&mut random)];
-        let second = Failing::pick(&mut random);
+/// A cluster in which things fail.
+struct Chaos {
+    fault: Fault,
+    /// Which server of a Redis Cluster has failed.
+    master: usize,
+}
+
+impl Chaos {
+    fn begin(&mut self, what: Failing) -> anyhow::Result<()> {
+        if matches!(what, Failing::RedisDies | Failing::RedisSleeps) {
+            let (redis, key) = (&self.fault.trial.shop.redis, format!("{{{}}}:sale", self.fault.sale));
+            if let Redis::Cluster(cluster) = redis {
+                self.master = until("a master has the sale", || cluster.master_of(&key).ok());
+            }
+        }
+        let shop = &mut self.fault.trial.shop;
+        match what {
+            Failing::NodeDies(number) => shop.node(number)?.kill(),
+            Failing::NodeSleeps(number) => shop.node(number)?.pause(),
+            Failing::WorkerDies(number) => shop.settler(number)?.kill(),
+            Failing::WorkerSleeps(number) => shop.settler(number)?.pause(),
+            Failing::DatabaseDies => shop.mariadb.kill(),
+            Failing::DatabaseSleeps => shop.mariadb.pause(),
+            Failing::RedisDies => self.redis()?.kill(),
+            Failing::RedisSleeps => self.redis()?.pause(),
+        }
+    }
+
+    fn end(&mut self, what: Failing) -> anyhow::Result<()> {
+        let shop = &mut self.fault.trial.shop;
+        match what {
+            Failing::NodeDies(number) => shop.node(number)?.start(),
+            Failing::NodeSleeps(number) => shop.node(number)?.resume(),
+            Failing::WorkerDies(number) => shop.settler(number)?.start(),
+            Failing::WorkerSleeps(number) => shop.settler(number)?.resume(),
+            Failing::DatabaseDies => shop.mariadb.start_again(),
+            Failing::DatabaseSleeps => shop.mariadb.resume(),
+            Failing::RedisDies => self.redis()?.restart(),
+            Failing::RedisSleeps => self.redis()?.resume(),
+        }
+    }
+
+    fn redis(&mut self) -> anyhow::Result<&mut RedisServer> {
+        match &mut self.fault.trial.shop.redis {
+            Redis::Cluster(cluster) => cluster.node(self.master),
+            other => other.single(),
+        }
+    }
+
+    fn round(&mut self, round: u32, random: &mut Random) {
+        let mut failing = vec![Failing::pick(random)];
+        let second = Failing::pick(random);
         if random.percent(60) && second.process() != failing[0].process() {
             failing.push(second);
         }
-        fault.begins();
+        self.fault.begins();
         for what in &failing {
-            what.begin(&mut fault.trial).unwrap();
+            self.begin(*what).unwrap();
             thread::sleep(Duration::from_millis(random.below(400)));
         }
         thread::sleep(Duration::from_millis(200 + random.below(4_000)));
         failing.sort_by_key(|what| !what.comes_back_first());
         for what in &failing {
-            what.end(&mut fault.trial).unwrap_or_else(|error| panic!("round {round}, {what:?}: {error:#}"));
+            self.end(*what).unwrap_or_else(|error| panic!("round {round}, {what:?}: {error:#}"));
         }
-        let sold = fault.ends();
-        let back = fault.crowd.until_more_are_sold(SOLD_BETWEEN);
+        let sold = self.fault.ends();
+        let back = self.fault.crowd.until_more_are_sold(SOLD_BETWEEN);
         eprintln!("round {round}: {failing:?}, {sold} sold meanwhile, {SOLD_BETWEEN} more {back:?} after");
     }
-    eprintln!("{rounds} rounds of chaos: {}", fault.finish());
+}
+
+fn live_through(redis: RedisKind, rounds: u32) {
+    let mut random = Random::new(seed_of_the_day("chaos"));
+    let rounds = std::env::var("PENSTOCK_CHAOS_ROUNDS").map_or(rounds, |text| text.parse().unwrap());
+    let fault = Fault::prepare_with(Trial::start(redis), HOLD_SECONDS, &mut random);
+    let mut chaos = Chaos { fault, master: 0 };
+    for round in 0..rounds {
+        chaos.round(round, &mut random);
+    }
+    eprintln!("{rounds} rounds of chaos: {}", chaos.fault.finish());
+}
+
+#[test]
+fn whatever_fails_and_in_whatever_order_nothing_is_oversold_lost_or_duplicated() {
+    live_through(RedisKind::Single, ROUNDS);
+}
+
+#[test]
+fn nor_is_anything_on_a_redis_cluster() {
+    live_through(RedisKind::Cluster, ROUNDS);
 }

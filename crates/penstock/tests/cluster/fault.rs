@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     crowd::Crowd,
-    trial::{A_LONG_SECOND, Trial, buyer, expect, look, must_buy, text, within_a_second},
+    trial::{A_LONG_SECOND, Trial, buyer, expect, look, must_buy, patiently, text, within_a_second},
 };
 
 /// More than the crowd can buy in the time.
@@ -105,12 +105,13 @@ fn news_travel(trial: &Trial, witness: &str) -> (Duration, Duration) {
     let latched = within_a_second("every node shows that it is sold out", || shows("sold_out"));
     for (number, node) in trial.nodes().into_iter().enumerate() {
         let name = format!("too-late-{number}");
-        let answer = buyer(node, &name).claim(witness, 1, &name).unwrap();
+        let answer = patiently("a refusal", || buyer(node, &name).claim(witness, 1, &name));
         assert_eq!((answer.status, answer.code().as_str()), (409, "sold_out"), "{}", answer.text());
     }
     let cancel = format!("/api/v1/orders/{order}/cancel");
     let last = trial.nodes().pop().unwrap();
-    expect(200, &buyer(last, "the-last-buyer").post_nothing(&cancel).unwrap());
+    let cancelled = patiently("a cancellation", || buyer(last, "the-last-buyer").post_nothing(&cancel));
+    expect(200, &cancelled);
     let unlatched = within_a_second("every node sells it again", || shows("open"));
     (latched, unlatched)
 }
@@ -120,9 +121,10 @@ pub(crate) fn rename_the_item(trial: &Trial, sale: &str) -> Duration {
     let last = trial.nodes().pop().unwrap();
     let item = text(&look(last, sale).unwrap()["item"]["id"]);
     let change = json!({ "title": "A phone that lived through it" });
+    let (path, body) = (format!("/api/v1/admin/items/{item}"), change.to_string());
     let mut admin = Client::new(last).with_token(ADMIN_TOKEN);
-    let path = format!("/api/v1/admin/items/{item}");
-    expect(200, &admin.send("PATCH", &path, &[], Some(change.to_string().as_bytes())).unwrap());
+    let changed = patiently("a change", || admin.send("PATCH", &path, &[], Some(body.as_bytes())));
+    expect(200, &changed);
     within_a_second("every node shows the item's new title", || {
         let titles = trial.nodes().into_iter().map(|node| Some(look(node, sale)?["item"]["title"].clone()));
         titles.into_iter().all(|title| title == Some(change["title"].clone()))

@@ -12,7 +12,7 @@ use crate::trial::{Trial, buyer, expect, look, must_buy, text, until, within_a_s
 
 const PASSWORD: &str = "a long password";
 const PEOPLE: usize = 9;
-const OPENS_IN: SignedDuration = SignedDuration::from_secs(3);
+const OPENS_IN: SignedDuration = SignedDuration::from_secs(5);
 
 /// A cluster whose proofs of work are quickly found.
 fn with_small_riddles() -> Trial {

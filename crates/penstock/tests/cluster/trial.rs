@@ -11,7 +11,9 @@ use std::{
 };
 
 use penstock_local::{Redis, RedisKind, RedisServer, Shop, ShopPlan};
-use penstock_testkit::{ADMIN_TOKEN, Answer, Auditor, Client, JWT_SECRET, Merchant, Offer, Run, buyer_token};
+use penstock_testkit::{
+    ADMIN_TOKEN, Answer, Auditor, Client, JWT_SECRET, Lost, Merchant, Offer, Run, buyer_token,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -104,25 +106,31 @@ impl Trial {
 
     /// What the ledger has of a sale: total, available, held, paid. Redis itself is asked, and no node.
     pub(crate) fn ledger(&self, sale: &str) -> [u64; 4] {
-        ["total", "available", "held", "paid"].map(|field| self.in_ledger(sale, field))
+        self.in_ledger(sale, ["total", "available", "held", "paid"])
     }
 
     /// How many decisions the ledger has made in a sale.
     pub(crate) fn ledger_position(&self, sale: &str) -> u64 {
-        self.in_ledger(sale, "position")
+        let [position] = self.in_ledger(sale, ["position"]);
+        position
     }
 
-    fn in_ledger(&self, sale: &str, field: &str) -> u64 {
+    fn in_ledger<const N: usize>(&self, sale: &str, fields: [&str; N]) -> [u64; N] {
         let key = format!("{{{sale}}}:sale");
-        let answer = self.redis_of(&key).cli(&["HGET", &key, field]).unwrap();
-        answer.parse().unwrap_or_else(|error| panic!("{field} of {sale}: {error}: {answer}"))
+        let question = [&["HMGET", key.as_str()], fields.as_slice()].concat();
+        // During a failover nobody answers.
+        until("Redis tells what it has", || {
+            let answer = self.redis_of(&key)?.cli(&question).ok()?;
+            let numbers: Option<Vec<u64>> = answer.lines().map(|line| line.parse().ok()).collect();
+            numbers?.try_into().ok()
+        })
     }
 
-    fn redis_of(&self, key: &str) -> &RedisServer {
+    fn redis_of(&self, key: &str) -> Option<&RedisServer> {
         match &self.shop.redis {
-            Redis::Single(server) => server,
-            Redis::Cluster(cluster) => &cluster.nodes()[cluster.master_of(key).unwrap()],
-            Redis::Sentinel(sentinel) => &sentinel.servers()[sentinel.master().unwrap()],
+            Redis::Single(server) => Some(server),
+            Redis::Cluster(cluster) => cluster.nodes().get(cluster.master_of(key).ok()?),
+            Redis::Sentinel(sentinel) => sentinel.servers().get(sentinel.master()?),
         }
     }
 
@@ -192,11 +200,16 @@ pub(crate) fn buyer(address: SocketAddr, name: &str) -> Client {
     Client::new(address).with_token(&buyer_token(name))
 }
 
+/// Asks until there is an answer that does not say "later".
+pub(crate) fn patiently(what: &str, mut ask: impl FnMut() -> Result<Answer, Lost>) -> Answer {
+    until(what, || ask().ok().filter(|answer| !matches!(answer.status, 429 | 502 | 503 | 504)))
+}
+
 /// Claims and expects an order; gives its id.
 pub(crate) fn must_buy(address: SocketAddr, sale: &str, name: &str, quantity: u32) -> String {
-    let answer = buyer(address, name).claim(sale, quantity, &format!("key-of-{name}")).unwrap();
-    assert_eq!(answer.status, 201, "{}", answer.text());
-    text(&answer.json()["id"])
+    let key = format!("key-of-{name}");
+    let answer = patiently("a verdict", || buyer(address, name).claim(sale, quantity, &key));
+    text(&expect(201, &answer)["id"])
 }
 
 /// Expects a status and gives the answer's JSON.
