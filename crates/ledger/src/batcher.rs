@@ -1,5 +1,5 @@
 //! The writer: it takes what arrived while the last commit was in flight, has the engine decide it, tells the
-//! news, then answers. It works for any engine.
+//! news, then answers. It works for any engine; for one that may have several commits under way see `overlap`.
 
 use std::{
     io,
@@ -10,11 +10,13 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
+mod overlap;
+
 use crate::{
     handle::Ledger,
     niceness::{Turn, take_turn},
     port::{Clock, Committed, Engine, Feed, Health, Listener, SaleNews, Unavailable},
-    queue::{Batch, Failure, Queue, deliver, refuse},
+    queue::{Asker, Batch, Failure, Queue, deliver, refuse},
     stats::Counters,
 };
 
@@ -83,7 +85,19 @@ struct Writer<E> {
 impl<E: Engine> Writer<E> {
     async fn run(mut self) {
         let opened = self.engine.recover().await;
-        let mut serving = self.back_or_shut(opened);
+        let serving = self.back_or_shut(opened);
+        match self.engine.max_in_flight() {
+            0 | 1 => self.commit_in_turn(serving).await,
+            most => self.commit_overlapping(serving, most).await,
+        }
+        let Self { engine, health, .. } = self;
+        // Whoever waits for `Stopped` may open the ledger again: first let go of what the engine holds.
+        drop(engine);
+        health.send_replace(Health::Stopped);
+    }
+
+    /// One commit after the other, until the ledger is stopped.
+    async fn commit_in_turn(&mut self, mut serving: bool) {
         let mut rest_until = None;
         loop {
             if !serving && !self.recover().await {
@@ -92,36 +106,42 @@ impl<E: Engine> Writer<E> {
             let Some(batch) = self.queue.take(rest_until).await else { break };
             // Who asks alone, one thing after the other, waits for nobody.
             rest_until = (batch.commands.len() > 1).then(|| Instant::now() + COMMIT_INTERVAL);
-            serving = self.commit(batch).await;
+            let Batch { commands, askers } = batch;
+            let started = Instant::now();
+            let committed = self.engine.commit(commands, (self.clock)()).await;
+            serving = match self.land(askers, started, committed) {
+                Ok(()) => true,
+                Err((askers, unavailable)) => {
+                    let reason = self.shut(unavailable);
+                    refuse(askers, &reason);
+                    false
+                }
+            };
         }
-        let Self { engine, health, .. } = self;
-        // Whoever waits for `Stopped` may open the ledger again: first let go of what the engine holds.
-        drop(engine);
-        health.send_replace(Health::Stopped);
     }
 
-    /// Decides a batch. False: the engine failed.
-    async fn commit(&mut self, batch: Batch) -> bool {
-        let Batch { commands, askers } = batch;
-        let size = commands.len();
-        let started = Instant::now();
-        match self.engine.commit(commands, (self.clock)()).await {
+    /// Tells what came of a batch and answers those who asked. If nothing came of it, they are still to be answered.
+    fn land(
+        &self,
+        askers: Vec<Asker>,
+        started: Instant,
+        committed: Result<Committed, Unavailable>,
+    ) -> Result<(), (Vec<Asker>, Unavailable)> {
+        match committed {
             Ok(Committed { replies, news }) => {
-                assert_eq!(replies.len(), size, "an engine answers every command");
-                self.counters.committed(size, started.elapsed());
+                assert_eq!(replies.len(), askers.len(), "an engine answers every command");
+                self.counters.committed(askers.len(), started.elapsed());
                 if !news.is_empty() {
                     self.listener.sales_changed(&news);
                 }
                 self.counters.failed(replies.iter().filter(|reply| reply.is_err()).count());
                 let unavailable = |Unavailable { reason }| Failure::Unavailable(reason.into());
                 deliver(askers, replies.into_iter().map(|reply| reply.map_err(unavailable)));
-                true
+                Ok(())
             }
             Err(unavailable) => {
-                self.counters.failed(size);
-                let reason = self.shut(unavailable);
-                refuse(askers, &reason);
-                false
+                self.counters.failed(askers.len());
+                Err((askers, unavailable))
             }
         }
     }

@@ -50,13 +50,26 @@ impl Unavailable {
 
 /// What decides and makes durable. One batcher owns it and calls it from one thread.
 pub trait Engine: Send + 'static {
-    /// Decides the whole batch at the time `now`. It returns when everything the answers rest on is durable.
-    /// After an error nothing is known to be decided, and nothing more is asked until `recover` succeeds.
+    /// Decides the whole batch at the time `now`. The future is ready when everything the answers rest on is durable; how
+    /// much of the work is done before it is polled is the engine's affair. After an error nothing is known to be decided,
+    /// and nothing more is asked until `recover` succeeds.
     fn commit(
         &mut self,
         commands: Vec<Command>,
         now: Timestamp,
-    ) -> impl Future<Output = Result<Committed, Unavailable>>;
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static;
+
+    /// So many commits may be under way at once. They are decided in the order in which they were begun.
+    fn max_in_flight(&self) -> usize {
+        1
+    }
+
+    /// True: the command may take much longer than others, which must not wait for it. It is committed with its like,
+    /// beside and after the others, and if that fails it fails alone.
+    fn goes_aside(&self, command: &Command) -> bool {
+        let _ = command;
+        false
+    }
 
     /// Comes back to the last durable state. Called once at the start and then, after a failure, about every
     /// second until it succeeds. It answers the news of all sales.

@@ -183,6 +183,10 @@ impl Queue {
         self.wake.notified().await;
     }
 
+    pub(crate) fn max_queued(&self) -> usize {
+        self.max_queued
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.lock().commands.len()
     }

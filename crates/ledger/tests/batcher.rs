@@ -54,10 +54,16 @@ struct Slow {
 }
 
 impl Engine for Slow {
-    async fn commit(&mut self, commands: Vec<Command>, _now: Timestamp) -> Result<Committed, Unavailable> {
+    fn commit(
+        &mut self,
+        commands: Vec<Command>,
+        _now: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
         self.batches.lock().unwrap().push(commands.len());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        Ok(Committed { replies: commands.iter().map(|_| Ok(Reply::Expired(0))).collect(), news: Vec::new() })
+        async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(nothing_released(&commands))
+        }
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
@@ -65,11 +71,19 @@ impl Engine for Slow {
     }
 }
 
+fn nothing_released(commands: &[Command]) -> Committed {
+    Committed { replies: commands.iter().map(|_| Ok(Reply::Expired(0))).collect(), news: Vec::new() }
+}
+
 struct Broken;
 
 impl Engine for Broken {
-    async fn commit(&mut self, _commands: Vec<Command>, _now: Timestamp) -> Result<Committed, Unavailable> {
-        panic!("units are not conserved");
+    fn commit(
+        &mut self,
+        _commands: Vec<Command>,
+        _now: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
+        async { panic!("units are not conserved") }
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {

@@ -18,8 +18,12 @@ use crate::support::{Client, START};
 struct SlowStart(Option<oneshot::Receiver<()>>);
 
 impl Engine for SlowStart {
-    async fn commit(&mut self, _: Vec<Command>, _: Timestamp) -> Result<Committed, Unavailable> {
-        Err(Unavailable::new("it sells nothing in this test"))
+    fn commit(
+        &mut self,
+        _: Vec<Command>,
+        _: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
+        std::future::ready(Err(Unavailable::new("it sells nothing in this test")))
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {

@@ -70,7 +70,11 @@ impl PerSale {
 }
 
 impl Engine for PerSale {
-    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
+    fn commit(
+        &mut self,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
         let mut shelves = self.lock();
         let before: BTreeMap<SaleId, usize> =
             shelves.sales.iter().map(|(sale, shelf)| (*sale, shelf.history.len())).collect();
@@ -79,7 +83,7 @@ impl Engine for PerSale {
         let changed = shelves.sales.iter().filter(|(sale, shelf)| shelf.history.len() > since(sale));
         let news = changed.map(|(sale, shelf)| shelf.news(since(sale))).collect();
         shelves.batches += 1;
-        Ok(Committed { replies, news })
+        std::future::ready(Ok(Committed { replies, news }))
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {

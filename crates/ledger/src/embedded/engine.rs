@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    future::{Future, ready},
     sync::{
         Arc,
         atomic::Ordering::{Relaxed, Release},
@@ -47,16 +48,12 @@ pub(super) struct Running {
 }
 
 impl Engine for Embedded {
-    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
-        // If the journal fails, the book is ahead of the disk: it stays taken and is thrown away.
-        let Some(mut running) = self.running.take() else {
-            return Err(Unavailable::new("the journal is not open"));
-        };
-        let committed = running.commit(commands, now, &self.shared)?;
-        self.compactor.committed(running.book.position());
-        self.checkpointer.committed(&mut running.journal);
-        self.running = Some(running);
-        Ok(committed)
+    fn commit(
+        &mut self,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
+        ready(self.commit_now(commands, now))
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
@@ -68,6 +65,18 @@ impl Engine for Embedded {
 }
 
 impl Embedded {
+    fn commit_now(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
+        // If the journal fails, the book is ahead of the disk: it stays taken and is thrown away.
+        let Some(mut running) = self.running.take() else {
+            return Err(Unavailable::new("the journal is not open"));
+        };
+        let committed = running.commit(commands, now, &self.shared)?;
+        self.compactor.committed(running.book.position());
+        self.checkpointer.committed(&mut running.journal);
+        self.running = Some(running);
+        Ok(committed)
+    }
+
     fn reopen(&self) -> Result<(Running, Vec<SaleNews>), JournalError> {
         let shared = &self.shared;
         let journal = Journal::open(&shared.folder, self.log_room)?;

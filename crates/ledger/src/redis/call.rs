@@ -39,11 +39,11 @@ enum TurnedAway {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(link: &'a Link, key: &str, confirm: bool, length: usize) -> Self {
+    pub(super) fn new(link: &'a Link, key: &str, confirm: bool, length: usize, deadline: Instant) -> Self {
         Self {
             link,
             slot: slot_of(key),
-            deadline: link.deadline(),
+            deadline,
             wanted: if confirm { link.options().wait_replicas } else { 0 },
             confirmed: u32::MAX,
             left: (0..length).collect(),

@@ -11,6 +11,7 @@ use futures_util::future::{BoxFuture, join_all};
 use hashbrown::HashSet;
 use penstock_domain::{SaleId, Timestamp};
 use redis::Value;
+use tokio::time::Instant as Deadline;
 
 use super::{
     batch::{Outcome, SaleBatch, Verdict, decide_script},
@@ -94,13 +95,23 @@ impl Decider {
         batches: &[SaleBatch],
         now: Option<Timestamp>,
     ) -> Vec<Result<Outcome, Failure>> {
+        self.decide_by(batches, now, self.inner.link.deadline()).await
+    }
+
+    /// The same, for who has less time than a call may take.
+    pub(super) async fn decide_by(
+        &self,
+        batches: &[SaleBatch],
+        now: Option<Timestamp>,
+        deadline: Deadline,
+    ) -> Vec<Result<Outcome, Failure>> {
         let mut results: Vec<Option<Result<Outcome, Failure>>> = Vec::new();
         results.resize_with(batches.len(), || None);
         let mut left: Vec<usize> = (0..batches.len()).collect();
         self.turn_away_resting(batches, &mut left, &mut results);
         // Whoever was unhomed is adopted and asked once more.
         for is_last in [false, true] {
-            let unhomed = self.run(batches, &left, now, &mut results).await;
+            let unhomed = self.run(batches, &left, now, deadline, &mut results).await;
             if unhomed.is_empty() {
                 break;
             }
@@ -109,7 +120,7 @@ impl Decider {
                 unhomed.iter().for_each(|place| set(&mut results, *place, Err(failure.clone())));
                 break;
             }
-            left = self.adopt(batches, unhomed, &mut results).await;
+            left = self.adopt(batches, unhomed, deadline, &mut results).await;
         }
         let results = results.into_iter().map(|result| {
             result.unwrap_or_else(|| Err(Failure::Sale(Unavailable::new("the sale was not asked"))))
@@ -134,6 +145,17 @@ impl Decider {
     pub(super) fn is_everything_resting(&self) -> bool {
         let resting = locked(&self.inner.resting);
         self.inner.sales.remembered().iter().all(|sale| resting.contains(sale))
+    }
+
+    /// True: some of these sales can't be decided at the moment.
+    pub(super) fn rests_any(&self, sales: &[SaleId]) -> bool {
+        let resting = locked(&self.inner.resting);
+        sales.iter().any(|sale| resting.contains(sale))
+    }
+
+    /// The sales that can be asked in one round trip.
+    pub(super) fn by_server(&self, sales: Vec<SaleId>) -> Vec<Vec<SaleId>> {
+        if self.is_cluster() { sales.into_iter().map(|sale| vec![sale]).collect() } else { vec![sales] }
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -168,11 +190,12 @@ impl Decider {
         batches: &[SaleBatch],
         left: &[usize],
         now: Option<Timestamp>,
+        deadline: Deadline,
         results: &mut [Option<Result<Outcome, Failure>>],
     ) -> Vec<usize> {
         // On one server all calls go in one round trip; in a Cluster every sale may be elsewhere.
         let together = if self.is_cluster() { 1 } else { left.len().max(1) };
-        let calls = left.chunks(together).map(|places| self.run_together(batches, places, now));
+        let calls = left.chunks(together).map(|places| self.run_together(batches, places, now, deadline));
         let mut unhomed = Vec::new();
         for (places, answers) in left.chunks(together).zip(join_all(calls).await) {
             for (place, answer) in places.iter().zip(answers) {
@@ -200,6 +223,7 @@ impl Decider {
         batches: &[SaleBatch],
         places: &[usize],
         now: Option<Timestamp>,
+        deadline: Deadline,
     ) -> Vec<Result<Verdict, Failure>> {
         let here: Vec<&SaleBatch> = places.iter().filter_map(|place| batches.get(*place)).collect();
         let Some(first) = here.first() else { return Vec::new() };
@@ -213,7 +237,7 @@ impl Decider {
             pipeline.add_command(batch.call(&self.inner.script, &self.inner.keys, now, mark, is_confirmed));
         }
         // Replicas confirm also where nothing was decided: what is answered may rest on what others wrote just before.
-        match self.inner.link.run(&self.inner.keys.sale(first.sale), pipeline, true).await {
+        match self.inner.link.run_by(&self.inner.keys.sale(first.sale), pipeline, true, deadline).await {
             Ok(answers) => here.iter().zip(answers).map(|(batch, answer)| verdict(batch, answer)).collect(),
             Err(error) => all_failed(here.len(), &Failure::Link(error)),
         }
@@ -224,13 +248,15 @@ impl Decider {
         &self,
         batches: &[SaleBatch],
         unhomed: Vec<usize>,
+        deadline: Deadline,
         results: &mut [Option<Result<Outcome, Failure>>],
     ) -> Vec<usize> {
+        let adopted_by = deadline.min(Deadline::now() + ADOPT_WITHIN);
         let adoptions = unhomed.iter().filter_map(|place| batches.get(*place)).map(|batch| {
             let (decider, sale) = (self.clone(), batch.sale);
             let adopting = tokio::spawn(async move { decider.inner.adoption.adopt(sale).await });
             async move {
-                match tokio::time::timeout(ADOPT_WITHIN, adopting).await {
+                match tokio::time::timeout_at(adopted_by, adopting).await {
                     Ok(Ok(adopted)) => adopted,
                     Ok(Err(error)) => Err(Unavailable::new(error)),
                     Err(_) => Err(Unavailable::new("the sale is being compared with the records")),
@@ -277,7 +303,7 @@ impl Decider {
     async fn look(&self, sale: SaleId) -> bool {
         let batches = [SaleBatch::new(sale)];
         let mut results = vec![None];
-        let unhomed = self.run(&batches, &[0], None, &mut results).await;
+        let unhomed = self.run(&batches, &[0], None, self.inner.link.deadline(), &mut results).await;
         if !unhomed.is_empty() {
             return self.inner.adoption.adopt(sale).await.is_ok();
         }

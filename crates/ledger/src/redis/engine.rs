@@ -3,22 +3,22 @@
 
 use std::{fmt, sync::Arc};
 
-use futures_util::future::join_all;
-use hashbrown::{HashMap, HashSet};
-use penstock_domain::{BuyerId, Command, Reply, SaleId, Timestamp};
-use redis::Value;
+use futures_util::future::join;
+use penstock_domain::{Command, Reply, SaleId, Timestamp};
+use tokio::time::Instant;
 
 use super::{
-    adopt::{Adoption, Settled},
+    adopt::Adoption,
     batch::{Outcome, SaleBatch},
-    decider::{Adopt as _, Decider, Failure},
+    decider::{Decider, Failure},
     forget::Forgetting,
     keys::Keys,
     link::Link,
     news::News,
-    plan::{Holders, Known, Plan, shares},
+    plan::{Known, Plan, shares},
     recovery,
     sales::Sales,
+    settled::Settled,
 };
 use crate::{Committed, Engine, Listener, SaleNews, Unavailable};
 
@@ -36,14 +36,17 @@ pub(super) struct RedisEngine {
     /// True: the time of a commit is the caller's, for tests. Otherwise Redis' clock counts.
     pub(super) is_clock_given: bool,
     pub(super) listener: Arc<dyn Listener>,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<Arc<Running>>,
 }
 
 /// What lives on the writer's thread, with its connections, so that a batch wakes nobody else. Made at the first
 /// recovery.
-#[derive(Clone)]
 pub(super) struct Running {
-    decider: Decider,
+    pub(super) decider: Decider,
+    pub(super) keys: Keys,
+    pub(super) sales: Arc<Sales>,
+    pub(super) adoption: Adoption,
+    is_clock_given: bool,
     news: News,
 }
 
@@ -54,34 +57,38 @@ impl fmt::Debug for RedisEngine {
 }
 
 impl Engine for RedisEngine {
-    async fn commit(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
-        let Some(Running { decider, news }) = self.running.clone() else {
-            return Err(Unavailable::new("Redis was not reached yet"));
-        };
-        let now = self.is_clock_given.then_some(now);
-        let known = Known {
-            due: self.due(&decider, now, &commands),
-            holders: self.holders(&decider, &commands).await,
-            unannounced: self.announce(&decider, &commands).await,
-        };
-        let most = commands.iter().map(most_released).fold(0, u32::saturating_add);
-        let plan = Plan::new(commands, &known);
-        let mut outcomes = decider.decide(&plan.batches, now).await;
-        give_up_if_nothing_works(&decider, &outcomes)?;
-        let later = release_rest(&decider, most, &outcomes, now).await;
-        let released_later = later.iter().map(released_in).sum();
-        let replies = plan.replies(&mut outcomes, released_later);
-        let news = news_of(&news, outcomes.iter().flatten().chain(&later));
-        Ok(Committed { replies, news })
+    fn commit(
+        &mut self,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
+        let running = self.running.clone();
+        async move {
+            match running {
+                Some(running) => running.commit(commands, now).await,
+                None => Err(Unavailable::new("Redis was not reached yet")),
+            }
+        }
+    }
+
+    /// Redis decides one batch while the next is on its way to it. Behind a `WAIT` nothing is decided, and each may take all
+    /// of its time, so that there are fewer then.
+    fn max_in_flight(&self) -> usize {
+        if self.origin.options().wait_replicas > 0 { 2 } else { 3 }
+    }
+
+    /// These ask more than the sales they are about: all sales, or the records.
+    fn goes_aside(&self, command: &Command) -> bool {
+        matches!(command, Command::Publish(_) | Command::OrdersOf { .. })
     }
 
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
-        let Running { decider, news } = match &self.running {
+        let running = match &self.running {
             Some(running) => running.clone(),
-            None => self.running.insert(self.start()?).clone(),
+            None => self.running.insert(Arc::new(self.start()?)).clone(),
         };
-        let recovered = recovery::recover(&decider, &self.keys, &self.adoption).await?;
-        news.recovered(&recovered);
+        let recovered = recovery::recover(&running.decider, &self.keys, &self.adoption).await?;
+        running.news.recovered(&recovered);
         Ok(recovered)
     }
 }
@@ -101,94 +108,36 @@ impl RedisEngine {
         };
         tokio::spawn(forgetting.run());
         let news = News::start(link, keys.clone(), sales.clone(), self.listener.clone(), adoption.clone())?;
-        Ok(Running { decider, news })
+        let (keys, sales, adoption) = (keys.clone(), sales.clone(), adoption.clone());
+        Ok(Running { decider, keys, sales, adoption, is_clock_given: self.is_clock_given, news })
+    }
+}
+
+impl Running {
+    async fn commit(&self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
+        let deadline = self.decider.link().deadline();
+        let now = self.is_clock_given.then_some(now);
+        let due = self.due(now, &commands);
+        let (holders, unannounced) =
+            join(self.holders(&commands, deadline), self.announce(&commands, deadline)).await;
+        let most = commands.iter().map(most_released).fold(0, u32::saturating_add);
+        let plan = Plan::new(commands, &Known { due, holders, unannounced });
+        let mut outcomes = self.decider.decide_by(&plan.batches, now, deadline).await;
+        give_up_if_nothing_works(&self.decider, &outcomes)?;
+        let later = release_rest(&self.decider, most, &outcomes, now, deadline).await;
+        let released_later = later.iter().map(released_in).sum();
+        let replies = plan.replies(&mut outcomes, released_later);
+        let news = news_of(&self.news, outcomes.iter().flatten().chain(&later));
+        Ok(Committed { replies, news })
     }
 
     /// The sales that may have a hold to release, if anybody asks for that.
-    fn due(&self, decider: &Decider, now: Option<Timestamp>, commands: &[Command]) -> Vec<SaleId> {
+    fn due(&self, now: Option<Timestamp>, commands: &[Command]) -> Vec<SaleId> {
         let asked = commands.iter().any(|command| most_released(command) > 0);
-        match now.or_else(|| decider.redis_time()) {
+        match now.or_else(|| self.decider.redis_time()) {
             Some(now) if asked => self.sales.due(now),
             _ => Vec::new(),
         }
-    }
-
-    /// Prepares sales for their publishing, and answers those for which that failed.
-    async fn announce(&self, decider: &Decider, commands: &[Command]) -> HashMap<SaleId, Unavailable> {
-        let published = commands.iter().filter_map(|command| match command {
-            Command::Publish(terms) => Some(terms.sale),
-            _ => None,
-        });
-        let published: HashSet<SaleId> = published.collect();
-        if published.is_empty() {
-            return HashMap::new();
-        }
-        let announced = self.enlist(decider, &published).await;
-        let prepared = published.into_iter().map(async |sale| {
-            // If the records have orders of the sale, it is not new but lost: those come back first.
-            let prepared = match &announced {
-                Ok(()) => self.adoption.adopt(sale).await,
-                Err(unavailable) => Err(unavailable.clone()),
-            };
-            Some((sale, prepared.err()?))
-        });
-        join_all(prepared).await.into_iter().flatten().collect()
-    }
-
-    /// Enters sales in the list of all sales, before they can have a decision: otherwise nobody would find it.
-    async fn enlist(&self, decider: &Decider, sales: &HashSet<SaleId>) -> Result<(), Unavailable> {
-        let mut pipeline = redis::pipe();
-        pipeline.sadd(self.keys.sales(), sales.iter().map(SaleId::to_string).collect::<Vec<_>>());
-        match decider.link().run(&self.keys.sales(), pipeline, true).await?.pop() {
-            Some(Value::Int(_)) => Ok(()),
-            other => Err(Unavailable::new(format!("Redis answered {other:?}"))),
-        }
-    }
-
-    /// In which of the known sales the buyers have orders whose orders are asked for.
-    async fn holders(&self, decider: &Decider, commands: &[Command]) -> Result<Holders, Unavailable> {
-        let asked: HashSet<BuyerId> = commands
-            .iter()
-            .filter_map(|command| match command {
-                Command::OrdersOf { buyer, .. } => Some(buyer.clone()),
-                _ => None,
-            })
-            .collect();
-        let mut holders = Holders::new();
-        if asked.is_empty() {
-            return Ok(holders);
-        }
-        let (buyers, sales): (Vec<&BuyerId>, _) = (asked.iter().collect(), self.sales.remembered());
-        let names: Vec<&str> = buyers.iter().map(|buyer| buyer.as_str()).collect();
-        let together = if decider.is_cluster() { 1 } else { sales.len().max(1) };
-        let calls = sales.chunks(together).map(|sales| {
-            let mut pipeline = redis::pipe();
-            for sale in sales {
-                pipeline.cmd("HMGET").arg(self.keys.buyers(*sale)).arg(&names);
-            }
-            let key = sales.first().map(|sale| self.keys.buyers(*sale)).unwrap_or_default();
-            async move { decider.link().run(&key, pipeline, false).await }
-        });
-        for (sales, answers) in sales.chunks(together).zip(join_all(calls).await) {
-            for (sale, answer) in sales.iter().zip(answers?) {
-                let Value::Array(entries) = answer else {
-                    return Err(Unavailable::new(format!("Redis answered {answer:?}")));
-                };
-                let found = buyers.iter().zip(entries).filter(|(_, entry)| *entry != Value::Nil);
-                for (buyer, _) in found {
-                    holders.entry((*buyer).clone()).or_default().insert(*sale);
-                }
-            }
-        }
-        // Whoever claims in this batch may have his first order of that sale now.
-        for command in commands {
-            if let Command::Claim(claim) = command
-                && asked.contains(&claim.buyer)
-            {
-                holders.entry(claim.buyer.clone()).or_default().insert(claim.sale);
-            }
-        }
-        Ok(holders)
     }
 }
 
@@ -223,6 +172,7 @@ async fn release_rest(
     most: u32,
     outcomes: &[Result<Outcome, Failure>],
     now: Option<Timestamp>,
+    deadline: Instant,
 ) -> Vec<Outcome> {
     let mut later: Vec<Outcome> = Vec::new();
     if most == 0 {
@@ -241,7 +191,8 @@ async fn release_rest(
         if batches.is_empty() {
             break;
         }
-        let round: Vec<Outcome> = decider.decide(&batches, now).await.into_iter().flatten().collect();
+        let round: Vec<Outcome> =
+            decider.decide_by(&batches, now, deadline).await.into_iter().flatten().collect();
         left = left.saturating_sub(round.iter().map(released_in).sum());
         due = round.iter().filter_map(still_due).collect();
         later.extend(round);

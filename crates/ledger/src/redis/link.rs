@@ -154,7 +154,18 @@ impl Link {
     /// what was written. What a server turned away without running it (it is not the master any more, it does not
     /// know the script) is run again where it belongs.
     pub async fn run(&self, key: &str, pipeline: Pipeline, confirm: bool) -> Result<Vec<Value>, LinkError> {
-        Run::new(self, key, confirm, pipeline.len()).finish(pipeline).await
+        self.run_by(key, pipeline, confirm, self.deadline()).await
+    }
+
+    /// The same, for who has another time than a call may take.
+    pub(super) async fn run_by(
+        &self,
+        key: &str,
+        pipeline: Pipeline,
+        confirm: bool,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, LinkError> {
+        Run::new(self, key, confirm, pipeline.len(), deadline).finish(pipeline).await
     }
 
     /// One command, and its answer in the wanted shape.

@@ -1,0 +1,112 @@
+//! What has to be asked before some commands can be decided: in which sales a buyer has orders, and whether a sale that is
+//! to be published is new or was lost. It takes long, or fails, without holding up what needs none of it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hashbrown::{HashMap, HashSet};
+use penstock_domain::{BuyerId, Command, SaleId};
+use redis::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::{decider::Adopt as _, engine::Running, options::LinkError, plan::Holders};
+use crate::Unavailable;
+
+impl Running {
+    /// Prepares sales for their publishing, and answers those for which that failed.
+    pub(super) async fn announce(
+        &self,
+        commands: &[Command],
+        deadline: Instant,
+    ) -> HashMap<SaleId, Unavailable> {
+        let published = commands.iter().filter_map(|command| match command {
+            Command::Publish(terms) => Some(terms.sale),
+            _ => None,
+        });
+        let published: HashSet<SaleId> = published.collect();
+        if published.is_empty() {
+            return HashMap::new();
+        }
+        let announced = self.enlist(&published, deadline).await;
+        // The rest of the time is for the publishing itself.
+        let adopted_by = deadline - self.part_of_timeout(4);
+        let prepared = published.into_iter().map(async |sale| {
+            // If the records have orders of the sale, it is not new but lost: those come back first. What takes longer goes
+            // on without us, and whoever publishes again finds it done.
+            let prepared = match &announced {
+                Ok(()) => timeout_at(adopted_by, self.adoption.adopt(sale))
+                    .await
+                    .unwrap_or_else(|_| Err(Unavailable::new("the sale is being compared with the records"))),
+                Err(unavailable) => Err(unavailable.clone()),
+            };
+            Some((sale, prepared.err()?))
+        });
+        join_all(prepared).await.into_iter().flatten().collect()
+    }
+
+    /// Enters sales in the list of all sales, before they can have a decision: otherwise nobody would find it.
+    async fn enlist(&self, sales: &HashSet<SaleId>, deadline: Instant) -> Result<(), Unavailable> {
+        let mut pipeline = redis::pipe();
+        pipeline.sadd(self.keys.sales(), sales.iter().map(SaleId::to_string).collect::<Vec<_>>());
+        match self.decider.link().run_by(&self.keys.sales(), pipeline, true, deadline).await?.pop() {
+            Some(Value::Int(_)) => Ok(()),
+            other => Err(Unavailable::new(format!("Redis answered {other:?}"))),
+        }
+    }
+
+    /// In which of the known sales the buyers have orders whose orders are asked for. A list that lacks the orders of one
+    /// sale would be wrong, so there is none while a sale can't be asked.
+    pub(super) async fn holders(
+        &self,
+        commands: &[Command],
+        deadline: Instant,
+    ) -> Result<Holders, Unavailable> {
+        let asked = commands.iter().filter_map(|command| match command {
+            Command::OrdersOf { buyer, .. } => Some(buyer),
+            _ => None,
+        });
+        let asked: HashSet<&BuyerId> = asked.collect();
+        let mut holders = Holders::new();
+        if asked.is_empty() {
+            return Ok(holders);
+        }
+        let (buyers, sales): (Vec<&BuyerId>, _) = (asked.into_iter().collect(), self.sales.remembered());
+        if self.decider.rests_any(&sales) {
+            return Err(Unavailable::new("some of the sales can't be asked at the moment"));
+        }
+        let found_by = deadline - self.part_of_timeout(2);
+        let groups = self.decider.by_server(sales);
+        let calls = groups.iter().map(|sales| self.entries_of(&buyers, sales, found_by));
+        for (sales, answers) in groups.iter().zip(join_all(calls).await) {
+            for (sale, answer) in sales.iter().zip(answers?) {
+                let Value::Array(entries) = answer else {
+                    return Err(Unavailable::new(format!("Redis answered {answer:?}")));
+                };
+                let found = buyers.iter().zip(entries).filter(|(_, entry)| *entry != Value::Nil);
+                for (buyer, _) in found {
+                    holders.entry((*buyer).clone()).or_default().insert(*sale);
+                }
+            }
+        }
+        Ok(holders)
+    }
+
+    async fn entries_of(
+        &self,
+        buyers: &[&BuyerId],
+        sales: &[SaleId],
+        deadline: Instant,
+    ) -> Result<Vec<Value>, LinkError> {
+        let names: Vec<&str> = buyers.iter().map(|buyer| buyer.as_str()).collect();
+        let mut pipeline = redis::pipe();
+        for sale in sales {
+            pipeline.cmd("HMGET").arg(self.keys.buyers(*sale)).arg(&names);
+        }
+        let key = sales.first().map(|sale| self.keys.buyers(*sale)).unwrap_or_default();
+        self.decider.link().run_by(&key, pipeline, false, deadline).await
+    }
+
+    fn part_of_timeout(&self, share: u32) -> Duration {
+        self.decider.link().options().timeout / share
+    }
+}
