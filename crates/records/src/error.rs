@@ -52,7 +52,7 @@ impl From<MigrateError> for RecordsError {
         match error {
             MigrateError::VersionMissing(version) => Self::Newer(version),
             MigrateError::Dirty(version) => Self::Unsuitable(format!(
-                "changing its schema to version {version} was interrupted; restore a backup, or a database without tables"
+                "changing its schema to version {version} was interrupted: start the newer Penstock that began it"
             )),
             other => Self::Unavailable(other.to_string()),
         }

@@ -196,7 +196,7 @@ pub(crate) async fn move_cursor(
     let now = dialect.now_millis();
     let move_on = format!(
         "UPDATE settlement_cursors SET position = ?, mark = ?, lease_until = {now} + ? \
-         WHERE stream = ? AND position = ? AND fence = ?"
+         WHERE stream = ? AND position = ? AND fence = ? AND epoch = ?"
     );
     let moved = sqlx::query(AssertSqlSafe(move_on))
         .bind(to.position as i64)
@@ -205,17 +205,18 @@ pub(crate) async fn move_cursor(
         .bind(&*lease.stream)
         .bind(from as i64)
         .bind(lease.fence as i64)
+        .bind(lease.epoch as i64)
         .execute(&mut *connection)
         .await?;
     if moved.rows_affected() == 1 {
         return Ok(());
     }
-    let row = sqlx::query("SELECT position, fence FROM settlement_cursors WHERE stream = ?")
+    let row = sqlx::query("SELECT position, fence, epoch FROM settlement_cursors WHERE stream = ?")
         .bind(&*lease.stream)
         .fetch_optional(&mut *connection)
         .await?;
     match row {
-        Some(row) if natural(&row, "fence")? == lease.fence => {
+        Some(row) if (natural(&row, "fence")?, natural(&row, "epoch")?) == (lease.fence, lease.epoch) => {
             Err(SettleError::CursorMoved { position: natural(&row, "position")? })
         }
         _ => Err(SettleError::Fenced),

@@ -16,6 +16,7 @@ mod secrets;
 mod session;
 mod settled;
 mod settlement;
+mod undo;
 
 use std::{path::Path, str::FromStr, time::Duration};
 
@@ -30,7 +31,7 @@ pub use leases::{Lease, StreamView};
 pub use orders::{OrderFilter, OrderRow};
 pub use secrets::StoredSecrets;
 use session::Session;
-pub use settled::SettledSale;
+pub use settled::{NewEpoch, SettledSale};
 pub use settlement::{SettleError, Settled, Violation};
 use sqlx::{
     AnyConnection, AnyPool, ConnectOptions, Connection, Executor,

@@ -11,14 +11,14 @@ use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 use crate::{
     LOCK_PATIENCE, RecordsError, Role,
     columns::{integer, text},
+    undo,
 };
 
 /// The first MySQL with a binary collation that does not pad, and the first MariaDB that is tested.
 const MIN_MYSQL: Version = Version { major: 8, minor: 0, patch: 17 };
 const MIN_MARIADB: Version = Version { major: 10, minor: 6, patch: 0 };
 
-/// A transaction whose client says nothing for so long, or gets stuck in the middle of a statement, is given up. (The
-/// dialect's `begin_write` names it too.)
+/// A transaction whose client says nothing for so long is given up. The dialect's `begin_write` says it too.
 const FROZEN_AFTER_SECONDS: u32 = 3;
 
 /// How long a node waits for another one that changes the schema.
@@ -62,8 +62,9 @@ impl Product {
 
 /// Makes a connection behave the same on every server: strict about values, InnoDB, no longer wait for a lock than for
 /// a connection. A writer sees what others committed before it took a row's lock; a reader's transaction sees one
-/// moment. A settler that freezes in the middle of a transaction would keep its stream locked: MariaDB has settings
-/// that end it (MySQL takes them for a comment), which win over the `wait_timeout` that a transaction begins with.
+/// moment. A settler that freezes in the middle of a transaction would keep its stream locked, so the server gives it
+/// up: between two statements by the `wait_timeout` that a transaction begins with, which MariaDB's own settings (to
+/// MySQL they are a comment) would win over; in the middle of one by those of the network.
 pub(crate) async fn prepare_connection(
     connection: &mut AnyConnection,
     role: Role,
@@ -78,7 +79,7 @@ pub(crate) async fn prepare_connection(
     if role == Role::Writer {
         let frozen = format!(
             "SET SESSION /*M! idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, \
-             idle_write_transaction_timeout = {FROZEN_AFTER_SECONDS}, */ \
+             idle_write_transaction_timeout = 0, */ \
              net_read_timeout = {FROZEN_AFTER_SECONDS}, net_write_timeout = {FROZEN_AFTER_SECONDS}"
         );
         connection.execute(AssertSqlSafe(frozen)).await?;
@@ -109,6 +110,7 @@ pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), Record
     connection
         .execute(AssertSqlSafe(format!("SET SESSION lock_wait_timeout = {SCHEMA_PATIENCE_SECONDS}")))
         .await?;
+    undo::take_back_unfinished(connection).await?;
     let mut migrator = sqlx::migrate!("./migrations");
     migrator.set_locking(false);
     migrator.run(&mut *connection).await?;
@@ -193,6 +195,12 @@ async fn check_columns(connection: &mut AnyConnection, product: Product) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transaction_begins_with_how_long_it_may_freeze() {
+        let begin = crate::dialect::Dialect::MySql.begin_write();
+        assert!(begin.starts_with(&format!("SET SESSION wait_timeout = {FROZEN_AFTER_SECONDS};")), "{begin}");
+    }
 
     #[test]
     fn versions_are_read_as_servers_state_them() {

@@ -17,6 +17,7 @@ use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause};
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// A lease that was not renewed by a batch for so long is renewed by itself.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+const OTHER_EPOCH: &str = "the ledger's history is not the one that may be settled";
 
 /// A stream, and what this worker knows of it between two turns.
 #[derive(Debug)]
@@ -32,6 +33,10 @@ pub(crate) struct Stream {
     backoff: Backoff,
     /// Its history is not the one that was settled; that was said.
     diverged: bool,
+    /// So often in a row the ledger had it in another epoch than the records.
+    other_epochs: u32,
+    /// Who had its lease before, if it was not given back.
+    pub(crate) left_by: Option<String>,
     /// No turn before this.
     pub(crate) rests_until: Instant,
 }
@@ -52,6 +57,8 @@ impl Stream {
             poison: None,
             backoff,
             diverged: false,
+            other_epochs: 0,
+            left_by: None,
             rests_until: now,
         }
     }
@@ -61,6 +68,7 @@ impl Stream {
         self.lease = None;
         self.settled = None;
         self.poison = None;
+        self.left_by = None;
     }
 }
 
@@ -160,8 +168,7 @@ impl Settlement {
         };
         let settled = lease.cursor.position;
         if is_new {
-            stream.renewed_at = Instant::now();
-            self.stats.located(&stream.name, settled);
+            self.taken(stream, settled);
         }
         let max = match &stream.poison {
             Some(poison) if poison.position == settled + 1 => 1,
@@ -175,12 +182,25 @@ impl Settlement {
             }
             Err(FeedError::Diverged) => return self.diverge(stream, settled),
         };
-        stream.diverged = false;
+        if !piece.decisions.is_empty() && piece.epoch != lease.epoch {
+            return self.differ(stream, is_new, piece.epoch, lease.epoch);
+        }
+        (stream.diverged, stream.other_epochs) = (false, 0);
         if is_new && settled > 0 {
             self.ledger.feed().settled(&stream.name, lease.cursor);
         }
         (stream.settled, stream.lease) = (Some(settled), Some(lease.clone()));
         self.settle(stream, &lease, piece).await
+    }
+
+    /// A lease was taken; the stream is settled up to `settled`.
+    fn taken(&self, stream: &mut Stream, settled: u64) {
+        stream.renewed_at = Instant::now();
+        self.stats.located(&stream.name, settled);
+        if let Some(left_by) = stream.left_by.take() {
+            tracing::info!(stream = &*stream.name, left_by, "took a stream over");
+            self.stats.took_over();
+        }
     }
 
     async fn settle(&self, stream: &mut Stream, lease: &Lease, piece: Piece) -> Next {
@@ -314,6 +334,27 @@ impl Settlement {
         stream.diverged = true;
         self.stats.diverged();
         self.fail(stream, what, &trouble)
+    }
+
+    /// The piece is of another epoch than the one that may be settled. The lease may be from before the ledger looked into
+    /// the records, or the ledger may be doing so now; a ledger that stays behind is one that nobody asks any more, or one
+    /// whose look was broken off.
+    fn differ(&self, stream: &mut Stream, is_new: bool, in_ledger: u64, in_records: u64) -> Next {
+        stream.lose();
+        if !is_new {
+            return Next::Lost;
+        }
+        stream.other_epochs = stream.other_epochs.saturating_add(1);
+        let trouble = format!("it is in epoch {in_ledger}, but the records are in {in_records}");
+        if stream.other_epochs > 1 {
+            self.ledger.feed().doubt(&stream.name);
+        }
+        if stream.other_epochs == 2 {
+            self.stats.diverged();
+            return self.fail(stream, OTHER_EPOCH, &trouble);
+        }
+        self.stats.failed(&stream.name, format!("{OTHER_EPOCH}: {trouble}"));
+        Next::Retry
     }
 
     fn fail(&self, stream: &Stream, what: &str, why: &impl std::fmt::Display) -> Next {

@@ -191,18 +191,13 @@ impl<'a> Worker<'a> {
             } else if somebody_else.is_some() && leased {
                 settlement.stats.well(&name);
             } else {
-                free.push((name, somebody_else));
+                stream.left_by = somebody_else;
+                free.push(name);
             }
         }
         self.random.shuffle(&mut free);
         free.truncate(free.len().div_ceil(2).min(self.places()));
-        for (name, left_by) in &free {
-            if let Some(left_by) = left_by {
-                tracing::info!(stream = &**name, left_by, "taking a stream over");
-                settlement.stats.took_over();
-            }
-        }
-        self.begin_turns(free.into_iter().map(|(name, _)| name).collect());
+        self.begin_turns(free);
         self.after_success(|worker| &mut worker.look);
     }
 

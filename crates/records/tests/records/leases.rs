@@ -63,6 +63,22 @@ async fn a_settler_whose_stream_was_taken_over_can_not_write() {
 }
 
 #[tokio::test]
+async fn what_is_of_another_epoch_can_not_be_settled() {
+    let mut shop = Shop::new(10, 2).await;
+    shop.claim("ada", 1);
+    let before = take(&shop.records, "ann", 60).await.unwrap();
+    shop.tamper("UPDATE settlement_cursors SET epoch = 7").await;
+    let late = shop.records.settle(&before, &shop.decisions, MARK).await;
+    assert!(matches!(late, Err(SettleError::Fenced)), "{late:?}");
+    let letter = shop.records.dead_letter(&before, &shop.decisions[0], MARK, "late", 5, shop.now).await;
+    assert!(matches!(letter, Err(SettleError::Fenced)), "{letter:?}");
+    let after = take(&shop.records, "ann", 60).await.unwrap();
+    assert_eq!((before.epoch, after.epoch), (0, 7));
+    shop.records.settle(&after, &shop.decisions, MARK).await.unwrap();
+    assert!(shop.audit().await.ok);
+}
+
+#[tokio::test]
 async fn a_lease_that_nobody_took_over_is_as_good_as_new() {
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 1);

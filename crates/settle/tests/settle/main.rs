@@ -7,6 +7,8 @@ mod market;
 #[cfg(test)]
 mod shop;
 #[cfg(test)]
+mod silence;
+#[cfg(test)]
 mod trouble;
 #[cfg(test)]
 mod workers;

@@ -13,9 +13,10 @@ use penstock_ledger::{
     BatcherOptions, Clock, Feed, FeedError, Ledger, Piece, Unavailable, batcher,
     conformance::{PerSale, Subject},
 };
-use penstock_local::MariaDb;
+use penstock_local::{CutProxy, MariaDb};
 use penstock_records::{AuditReport, Forgetting, Item, Records, SaleRow, sqlite_url};
 use penstock_settle::{SettleOptions, Settlement};
+use sqlx::{Connection, Executor};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -32,7 +33,7 @@ pub(crate) enum Database {
 struct Home {
     url: String,
     _folder: Option<TempDir>,
-    _server: Option<Arc<Server>>,
+    server: Option<Arc<Server>>,
 }
 
 /// One server for all tests that run at the same time; it ends with the last of them.
@@ -63,13 +64,13 @@ impl Home {
             Database::Sqlite => {
                 let folder = tempfile::tempdir().unwrap();
                 let url = sqlite_url(&folder.path().join("records.db"));
-                Self { url, _folder: Some(folder), _server: None }
+                Self { url, _folder: Some(folder), server: None }
             }
             Database::MariaDb => {
                 let server = Server::shared();
                 let name = format!("market_{}", DATABASES.fetch_add(1, Relaxed));
                 let url = server.mariadb.create_database(&name).unwrap();
-                Self { url, _folder: None, _server: Some(server) }
+                Self { url, _folder: None, server: Some(server) }
             }
         }
     }
@@ -168,9 +169,33 @@ impl Market {
         (self.start(ledger, options).await.0, sleep)
     }
 
+    /// A worker whose way to the database server can be cut.
+    pub(crate) async fn remote_worker(&self, options: SettleOptions) -> (Running, CutProxy) {
+        let server = self.home.server.as_ref().unwrap().mariadb.address();
+        let proxy = CutProxy::start(server).unwrap();
+        let url = self.home.url.replace(&server.to_string(), &proxy.address().to_string());
+        let ledger = self.engine.open(BatcherOptions::default(), clock(), Arc::new(Deaf)).await;
+        (self.start_at(&url, ledger, options).await.0, proxy)
+    }
+
+    /// A connection of somebody else to the records.
+    pub(crate) async fn intruder(&self) -> sqlx::AnyConnection {
+        sqlx::AnyConnection::connect(&self.home.url).await.unwrap()
+    }
+
+    pub(crate) async fn tamper(&self, statement: String) {
+        let statement = sqlx::AssertSqlSafe(statement);
+        let changed = self.intruder().await.execute(statement).await.unwrap().rows_affected();
+        assert!(changed > 0, "nothing was changed");
+    }
+
     async fn start(&self, ledger: Ledger, options: SettleOptions) -> (Running, Records) {
+        self.start_at(&self.home.url, ledger, options).await
+    }
+
+    async fn start_at(&self, url: &str, ledger: Ledger, options: SettleOptions) -> (Running, Records) {
         ledger.recovered().await;
-        let records = Records::open(&self.home.url, 4).await.unwrap();
+        let records = Records::open(url, 4).await.unwrap();
         (Running::start(Settlement::new(ledger, records.clone(), clock(), options)), records)
     }
 

@@ -38,6 +38,7 @@ on_each_database! {
     a_worker_that_slept_through_its_lease_can_not_write,
     an_orderly_stop_leaves_the_streams_to_others_at_once,
     a_stream_whose_end_was_lost_is_waited_for_and_holds_nobody_up,
+    a_history_of_another_epoch_is_not_settled,
     a_worker_with_nothing_to_do_asks_the_database_nothing,
 }
 
@@ -130,6 +131,29 @@ async fn a_stream_whose_end_was_lost_is_waited_for_and_holds_nobody_up(database:
     // The ledger has found its way back to what is settled.
     market.engine.put_history(lost, history);
     market.sell(lost, "after", 3).await;
+    let figures = worker.until(|figures| figures.lag_decisions == 0 && figures.trouble.is_none()).await;
+    assert_eq!(figures.settled, market.decisions());
+    worker.stop().await;
+    let report = market.audit().await;
+    assert!(report.ok, "{report:#?}");
+}
+
+async fn a_history_of_another_epoch_is_not_settled(database: Database) {
+    let market = Market::new(database, 2).await;
+    let (lost, other) = (market.sales[0], market.sales[1]);
+    let worker = market.worker(quick()).await;
+    worker.until_settled().await;
+    let next_epoch =
+        format!("UPDATE settlement_cursors SET epoch = 4, fence = fence + 1 WHERE stream = '{lost}'");
+    market.tamper(next_epoch).await;
+    market.sell(lost, "dead", 5).await;
+    market.sell(other, "alive", 5).await;
+    let figures = worker.until(|figures| figures.trouble.is_some() && figures.retries > 3).await;
+    assert!(figures.trouble.unwrap().contains("epoch 0, but the records are in 4"));
+    let figures = worker.until(|figures| figures.settled == 2 + 5).await;
+    assert_eq!((figures.diverged, figures.dead_letters), (1, 0), "it is counted once");
+    // The ledger has looked into the records: now both are in the same epoch.
+    market.tamper(format!("UPDATE settlement_cursors SET epoch = 0 WHERE stream = '{lost}'")).await;
     let figures = worker.until(|figures| figures.lag_decisions == 0 && figures.trouble.is_none()).await;
     assert_eq!(figures.settled, market.decisions());
     worker.stop().await;

@@ -21,6 +21,45 @@ async fn many_nodes_may_open_an_empty_database_at_once() {
     assert!(nodes[7].item(item(1, moment(0)).id).await.unwrap().is_some());
 }
 
+/// Runs the steps of the schema up to `version`, and of that one only so many statements, as if the node had been killed.
+async fn migrate_half_way(database: &Database, version: i64, statements: usize) {
+    let mut connection = database.connect().await;
+    let mut steps = sqlx::migrate!("./migrations");
+    let all = steps.migrations.clone();
+    steps.migrations = all.iter().filter(|step| step.version < version).cloned().collect();
+    steps.set_locking(false).run(&mut connection).await.unwrap();
+    let step = all.iter().find(|step| step.version == version).unwrap();
+    let without_comments: String =
+        step.sql.as_str().lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
+    for statement in without_comments.split(';').take(statements) {
+        if !statement.trim().is_empty() {
+            connection.execute(sqlx::AssertSqlSafe(statement.to_owned())).await.unwrap();
+        }
+    }
+    sqlx::query("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (?, 'half', 0, ?, -1)")
+        .bind(version)
+        .bind(&*step.checksum)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_change_of_the_schema_that_was_killed_half_way_is_done_again() {
+    let versions: Vec<i64> = sqlx::migrate!("./migrations").iter().map(|step| step.version).collect();
+    for version in versions {
+        for statements in [0, 1, 2, 100] {
+            let database = Database::new();
+            migrate_half_way(&database, version, statements).await;
+            let records = Records::open(&database.url(), 2).await;
+            let records = records.unwrap_or_else(|error| panic!("{version} after {statements}: {error}"));
+            records.create_item(&item(1, moment(0))).await.unwrap();
+            assert!(records.lease("ledger", "ann", 60).await.unwrap().is_some());
+            records.close().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_empty_database_is_given_the_collation_it_needs() {
     let database = Database::new();
