@@ -6,7 +6,7 @@ mod nodes;
 use std::{sync::Arc, time::Duration};
 
 use nodes::{Node, Sql, until};
-use penstock_domain::SaleId;
+use penstock_domain::{SaleId, SaleTerms};
 use penstock_ledger::{LedgerError, redis::RedisOptions};
 use penstock_local::{RedisServer, RedisSettings};
 use tempfile::TempDir;
@@ -29,6 +29,25 @@ fn confirmed(server: &RedisServer) -> RedisOptions {
     RedisOptions { wait_replicas: 1, ..RedisOptions::single(server.address().to_string()) }
 }
 
+/// Ten units, as soon as the replica is quick enough.
+async fn published(node: &Node, sale: SaleId) {
+    let terms = SaleTerms {
+        sale,
+        units: 10,
+        limit_per_buyer: 1,
+        opens_at: None,
+        closes_at: None,
+        hold_seconds: 3_600,
+    };
+    for _ in 0..100 {
+        if node.ledger.publish(terms).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the sale can't be published");
+}
+
 fn clock_of(server: &RedisServer, sale: SaleId) -> u64 {
     server.cli(&["HGET", &format!("{{{sale}}}:sale"), "clock"]).unwrap().trim().parse().unwrap()
 }
@@ -40,7 +59,7 @@ async fn a_retry_elsewhere_is_not_answered_before_replicas_have_the_order() {
     let first = Node::with(confirmed(&master), sql.clone()).await;
     let second = Node::with(confirmed(&master), sql).await;
     let sale = SaleId::from_random(1);
-    first.publish(sale, 10).await;
+    published(&first, sale).await;
     second.insist(sale, "ann").await.unwrap();
     replica.pause().unwrap();
     let unconfirmed = first.claim(sale, "bob").await.unwrap_err();
@@ -59,7 +78,7 @@ async fn an_answer_that_decides_nothing_writes_something_that_replicas_can_confi
     let (master, _replica, _folders) = pair();
     let node = Node::with(confirmed(&master), Arc::new(Sql::default())).await;
     let sale = SaleId::from_random(2);
-    node.publish(sale, 10).await;
+    published(&node, sale).await;
     let order = node.insist(sale, "ann").await.unwrap();
     let before = clock_of(&master, sale);
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -83,7 +102,7 @@ async fn a_master_that_became_a_replica_answers_nothing() {
     let sql = Arc::new(Sql::default());
     let node = Node::on(&former, sql.clone()).await;
     let sale = SaleId::from_random(4);
-    node.publish(sale, 10).await;
+    published(&node, sale).await;
     node.insist(sale, "ann").await.unwrap();
     next.wait_until(|next| {
         next.cli(&["HGET", &format!("{{{sale}}}:sale"), "position"]).is_ok_and(|text| text.trim() == "2")

@@ -5,14 +5,13 @@ use std::{io, sync::Arc};
 use penstock_domain::Timestamp;
 
 use super::{
-    adopt::{Adoption, Settled},
-    engine::RedisEngine,
-    feed::RedisFeed,
-    keys::Keys,
-    link::Link,
-    sales::Sales,
+    adopt::Adoption, engine::RedisEngine, feed::RedisFeed, keys::Keys, link::Link, sales::Sales,
+    settled::Settled,
 };
 use crate::{BatcherOptions, Clock, Ledger, Listener, batcher};
+
+/// More in one batch costs Redis no less for each, and several smaller ones can be under way at the same time.
+const MAX_BATCH: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
@@ -55,5 +54,6 @@ pub fn open(
         listener: listener.clone(),
         running: None,
     };
-    batcher::start(engine, feed, options.batcher, clock, listener)
+    let batcher = BatcherOptions { max_batch: options.batcher.max_batch.min(MAX_BATCH), ..options.batcher };
+    batcher::start(engine, feed, batcher, clock, listener)
 }
