@@ -13,7 +13,7 @@ use penstock_domain::{
 };
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
-    redis::{self, LedgerOptions, Link, RedisOptions, Settled, SettledSale},
+    redis::{self, LedgerOptions, Link, NewEpoch, RedisOptions, Settled, SettledSale},
 };
 use penstock_local::{RedisServer, RedisSettings};
 
@@ -23,18 +23,21 @@ impl Listener for Deaf {
     fn sales_changed(&self, _: &[SaleNews]) {}
 }
 
-/// Records that know how far each sale is settled and nothing else.
+/// Records that know how far each sale is complete and nothing else.
 #[derive(Default)]
-struct Cursors(Mutex<BTreeMap<SaleId, u64>>);
+struct Cursors(Mutex<BTreeMap<SaleId, Cursor>>);
 
 impl Settled for Cursors {
-    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
-        let position = self.0.lock().unwrap().get(&sale).copied().unwrap_or(0);
-        std::future::ready(Ok(Cursor { position, ..Cursor::default() })).boxed()
+    fn begin_epoch(&self, _: SaleId, epoch: u64) -> BoxFuture<'_, Result<NewEpoch, Unavailable>> {
+        std::future::ready(Ok(NewEpoch { cursor: Cursor::default(), epoch })).boxed()
     }
 
-    fn sale(&self, _: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+    fn sale(&self, _: SaleId, _: u64) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
         std::future::ready(Ok(None)).boxed()
+    }
+
+    fn complete_up_to(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<Cursor>, Unavailable>> {
+        std::future::ready(Ok(self.0.lock().unwrap().get(&sale).copied())).boxed()
     }
 
     fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
@@ -80,9 +83,16 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     assert_eq!(ledger.recovered().await, Health::Ready);
     let unsettled = closed_sale(&ledger, 1, true).await;
     let held = closed_sale(&ledger, 2, false).await;
+    // Something of this one was put aside, so the records are not complete.
+    let put_aside = closed_sale(&ledger, 4, true).await;
+    // The records have settled as much of this one, but of another history.
+    let diverged = closed_sale(&ledger, 5, true).await;
     let over = closed_sale(&ledger, 3, true).await;
-    for (sale, position) in [(unsettled, 3), (held, 3), (over, 4)] {
-        settled.0.lock().unwrap().insert(sale, position);
+    for (sale, position) in [(unsettled, 3), (held, 3), (diverged, 4), (over, 4)] {
+        let piece = ledger.feed().read(&sale.to_string(), Cursor::default(), position).await.unwrap();
+        let mut cursor = piece.end().unwrap();
+        cursor.mark.0[0] ^= u8::from(sale == diverged);
+        settled.0.lock().unwrap().insert(sale, cursor);
     }
     let keys = |sale: SaleId| {
         let names = ["buyers", "orders", "feed"].map(|name| format!("{{{sale}}}:{name}"));
@@ -91,7 +101,10 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     // It leaves the list a look after its keys are gone, so the others have been looked at too.
     let list = || server.cli(&["SISMEMBER", "penstock:sales", &over.to_string()]).unwrap();
     until("forgetting a sale", || list() == "0").await;
-    assert_eq!((keys(over), keys(unsettled), keys(held)), ("0".into(), "3".into(), "3".into()));
+    assert_eq!(keys(over), "0");
+    for sale in [unsettled, held, put_aside, diverged] {
+        assert_eq!(keys(sale), "3");
+    }
 
     let order = OrderId { sale: over, number: 0 };
     assert_eq!(ledger.find_order(order, None).await, Ok(None));
@@ -103,7 +116,7 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     }
     let counts = ledger.close(over).await.unwrap();
     assert_eq!((counts.total, counts.paid, counts.closed), (5, 1, true));
-    assert_eq!(ledger.orders_of(BuyerId::of_subject("ann").unwrap(), 9).await.unwrap().len(), 2);
+    assert_eq!(ledger.orders_of(BuyerId::of_subject("ann").unwrap(), 9).await.unwrap().len(), 4);
     until("leaving the streams", || {
         let streams = ledger.feed().streams().now_or_never().unwrap().unwrap();
         !streams.contains(&over.to_string().into())

@@ -16,7 +16,7 @@ use penstock_domain::{Cursor, SaleId};
 use penstock_http::{Figure, FigureValue, Neighbours, Part, Storefront};
 use penstock_ledger::{
     Clock, Ledger, Listener, SaleNews, Unavailable,
-    redis::{self, Link, Reconciled, Settled, SettledSale, SharedClock},
+    redis::{self, Link, NewEpoch, Reconciled, Settled, SettledSale, SharedClock},
 };
 use penstock_records::{Records, RecordsError};
 use penstock_settle::{SettleOptions, Settlement};
@@ -129,6 +129,10 @@ struct NobodyListens;
 
 impl Listener for NobodyListens {
     fn sales_changed(&self, _: &[SaleNews]) {}
+
+    fn wants_keys(&self) -> bool {
+        false
+    }
 }
 
 /// What the records know of sales whose Redis was replaced, and how often that was needed.
@@ -137,12 +141,19 @@ pub(crate) struct SettledInRecords {
     records: Records,
     reconciled: AtomicU64,
     brought_back: AtomicU64,
+    given_up: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl SettledInRecords {
     fn new(records: Records) -> Self {
-        Self { records, reconciled: AtomicU64::new(0), brought_back: AtomicU64::new(0) }
+        let (reconciled, brought_back) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { records, reconciled, brought_back, given_up: AtomicU64::new(0), lost: AtomicU64::new(0) }
     }
+}
+
+fn new_epoch(begun: penstock_records::NewEpoch) -> NewEpoch {
+    NewEpoch { cursor: begun.cursor, epoch: begun.epoch }
 }
 
 fn unavailable(error: RecordsError) -> Unavailable {
@@ -150,15 +161,25 @@ fn unavailable(error: RecordsError) -> Unavailable {
 }
 
 impl Settled for SettledInRecords {
-    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
-        Box::pin(async move { self.records.settled_cursor(&sale.to_string()).await.map_err(unavailable) })
+    fn begin_epoch(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<NewEpoch, Unavailable>> {
+        Box::pin(async move {
+            let begun = self.records.settled_cursor(&sale.to_string(), at_least).await;
+            begun.map(new_epoch).map_err(unavailable)
+        })
     }
 
-    fn sale(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+    fn sale(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
         Box::pin(async move {
-            let settled = self.records.settled_sale(&sale.to_string(), sale).await.map_err(unavailable)?;
-            Ok(settled.map(|settled| SettledSale { cursor: settled.cursor, sale: settled.snapshot }))
+            let settled = self.records.settled_sale(&sale.to_string(), sale, at_least).await;
+            let settled = settled.map_err(unavailable)?;
+            Ok(settled.map(|settled| SettledSale { begun: new_epoch(settled.begun), sale: settled.snapshot }))
         })
+    }
+
+    fn complete_up_to(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<Cursor>, Unavailable>> {
+        Box::pin(
+            async move { self.records.complete_up_to(&sale.to_string(), sale).await.map_err(unavailable) },
+        )
     }
 
     fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
@@ -168,6 +189,11 @@ impl Settled for SettledInRecords {
     fn reconciled(&self, reconciled: Reconciled) {
         self.reconciled.fetch_add(1, Relaxed);
         self.brought_back.fetch_add(reconciled.brought_back, Relaxed);
+        self.given_up.fetch_add(reconciled.given_up, Relaxed);
+    }
+
+    fn lost(&self, _: SaleId, decisions: u64) {
+        self.lost.fetch_add(decisions, Relaxed);
     }
 }
 
@@ -191,6 +217,16 @@ impl Part for SettledInRecords {
                 name: "penstock_ledger_decisions_brought_back",
                 help: "Decisions that Redis had lost and the records had.",
                 value: FigureValue::Counter(self.brought_back.load(Relaxed)),
+            },
+            Figure {
+                name: "penstock_ledger_decisions_given_up",
+                help: "Decisions of Redis that gave way because the records had settled others in their place.",
+                value: FigureValue::Counter(self.given_up.load(Relaxed)),
+            },
+            Figure {
+                name: "penstock_ledger_decisions_lost",
+                help: "Decisions that a node had heard of and that neither Redis nor the records have any more.",
+                value: FigureValue::Counter(self.lost.load(Relaxed)),
             },
         ]
     }

@@ -8,6 +8,7 @@ use sqlx::any::AnyRow;
 use crate::{
     Records, RecordsError,
     columns::{flag, integer, optional_moment, small},
+    error::is_unique_violation,
     leases::read_cursor,
     orders::read_order,
     session::Session,
@@ -16,34 +17,51 @@ use crate::{
 /// Orders read at a time.
 const PAGE: usize = 5_000;
 
+/// How far a stream is settled, and the epoch in which it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewEpoch {
+    pub cursor: Cursor,
+    pub epoch: u64,
+}
+
 /// A sale whose decisions have a stream of their own, as far as they are settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledSale {
-    pub cursor: Cursor,
+    pub begun: NewEpoch,
     /// Its version is the cursor's position: every decision of the stream changed the sale.
     pub snapshot: SaleSnapshot,
 }
 
 impl Records {
-    /// Stops whoever settles `stream`, and says how far it is settled.
-    pub async fn settled_cursor(&self, stream: &str) -> Result<Cursor, RecordsError> {
+    /// Stops whoever settles `stream`, and says how far it is settled. From now on only what is of the new epoch can be
+    /// settled; it is larger than any before, and at least `at_least`.
+    pub async fn settled_cursor(&self, stream: &str, at_least: u64) -> Result<NewEpoch, RecordsError> {
         let mut transaction = self.begin().await?;
-        raise_fence(&mut transaction, stream).await?;
-        let cursor = read_cursor(&mut transaction, stream).await?;
+        let begun = begin_epoch(&mut transaction, stream, at_least).await?;
         transaction.commit().await?;
-        Ok(cursor)
+        Ok(begun)
     }
 
-    /// Stops whoever settles `stream`, and reads `sale`, all of whose decisions it has. None: not even its publishing
-    /// is settled. A sale with unresolved dead letters is refused, because the records know only a part of it.
+    /// How far `stream` is settled, if everything of `sale` up to there is in its tables; None if it has unresolved dead
+    /// letters. It stops nobody.
+    pub async fn complete_up_to(&self, stream: &str, sale: SaleId) -> Result<Option<Cursor>, RecordsError> {
+        let mut connection = self.reader().await?;
+        let cursor = read_cursor(&mut connection, stream).await?;
+        // They are counted after the cursor was read: a letter is there before the cursor has passed it.
+        let letters = count_dead_letters(&mut connection, sale).await?;
+        Ok((letters == 0).then_some(cursor))
+    }
+
+    /// Does the same as `settled_cursor`, and reads `sale`, all of whose decisions are in the stream. None: not even its
+    /// publishing is settled. A sale with unresolved dead letters is refused, because the records know only a part of it.
     pub async fn settled_sale(
         &self,
         stream: &str,
         sale: SaleId,
+        at_least: u64,
     ) -> Result<Option<SettledSale>, RecordsError> {
         let mut transaction = self.begin().await?;
-        raise_fence(&mut transaction, stream).await?;
-        let cursor = read_cursor(&mut transaction, stream).await?;
+        let begun = begin_epoch(&mut transaction, stream, at_least).await?;
         refuse_dead_letters(&mut transaction, sale).await?;
         let stock = sqlx::query("SELECT * FROM sale_stock WHERE sale_id = ?")
             .bind(sale.as_i64())
@@ -52,46 +70,88 @@ impl Records {
         let settled = match stock {
             None => None,
             Some(row) => {
-                let status = read_status(&row, sale, cursor.position)?;
+                let status = read_status(&row, sale, begun.cursor.position)?;
                 let orders = read_orders(&mut transaction, sale).await?;
                 check(&status, &orders)?;
-                Some(SettledSale { cursor, snapshot: SaleSnapshot { status, orders } })
+                Some(SettledSale { begun, snapshot: SaleSnapshot { status, orders } })
             }
         };
         transaction.commit().await?;
         Ok(settled)
     }
 
-    /// The published sales that are not closed.
+    /// The published sales that are not over: those that are not closed, and those with holds that have to be paid or released.
     pub async fn open_sales(&self) -> Result<Vec<SaleId>, RecordsError> {
-        let rows = sqlx::query("SELECT sale_id FROM sale_stock WHERE closed = 0 ORDER BY sale_id")
-            .fetch_all(&mut self.reader().await?)
-            .await?;
+        let rows =
+            sqlx::query("SELECT sale_id FROM sale_stock WHERE closed = 0 OR held > 0 ORDER BY sale_id")
+                .fetch_all(&mut self.reader().await?)
+                .await?;
         rows.iter().map(|row| Ok(SaleId::from_i64(integer(row, "sale_id")?))).collect()
     }
 }
 
-/// Ends every lease of the stream. It comes first in its transaction, so that a batch under way is waited for.
-async fn raise_fence(connection: &mut Session, stream: &str) -> Result<(), RecordsError> {
-    sqlx::query("UPDATE settlement_cursors SET fence = fence + 1, lease_until = 0 WHERE stream = ?")
+/// Ends every lease of the stream, and its epoch. It comes first in its transaction, so that a batch under way is waited
+/// for.
+async fn begin_epoch(
+    connection: &mut Session,
+    stream: &str,
+    at_least: u64,
+) -> Result<NewEpoch, RecordsError> {
+    let least = i64::try_from(at_least).map_err(RecordsError::damaged)?;
+    if !raise_epoch(connection, stream, least).await? {
+        insert_stream(connection, stream).await?;
+        raise_epoch(connection, stream, least).await?;
+    }
+    let row = sqlx::query("SELECT epoch FROM settlement_cursors WHERE stream = ?")
+        .bind(stream)
+        .fetch_one(&mut *connection)
+        .await?;
+    let epoch = u64::try_from(integer(&row, "epoch")?).map_err(RecordsError::damaged)?;
+    Ok(NewEpoch { cursor: read_cursor(connection, stream).await?, epoch })
+}
+
+/// False: nobody has settled the stream yet.
+async fn raise_epoch(connection: &mut Session, stream: &str, least: i64) -> Result<bool, RecordsError> {
+    let raised = sqlx::query(
+        "UPDATE settlement_cursors SET fence = fence + 1, lease_until = 0, \
+         epoch = CASE WHEN epoch + 1 > ? THEN epoch + 1 ELSE ? END WHERE stream = ?",
+    )
+    .bind(least)
+    .bind(least)
+    .bind(stream)
+    .execute(&mut *connection)
+    .await?;
+    Ok(raised.rows_affected() == 1)
+}
+
+async fn insert_stream(connection: &mut Session, stream: &str) -> Result<(), RecordsError> {
+    let inserted = sqlx::query("INSERT INTO settlement_cursors (stream, position) VALUES (?, 0)")
         .bind(stream)
         .execute(&mut *connection)
-        .await?;
-    Ok(())
+        .await;
+    match inserted {
+        // Somebody else has just done it.
+        Err(error) if is_unique_violation(&error) => Ok(()),
+        inserted => Ok(inserted.map(|_| ())?),
+    }
 }
 
 async fn refuse_dead_letters(connection: &mut Session, sale: SaleId) -> Result<(), RecordsError> {
-    let row =
-        sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ?")
-            .bind(sale.as_i64())
-            .fetch_one(&mut *connection)
-            .await?;
-    match integer(&row, "letters")? {
+    match count_dead_letters(connection, sale).await? {
         0 => Ok(()),
         letters => Err(RecordsError::Refused(format!(
             "{letters} decisions on sale {sale} are dead letters and have to be resolved first"
         ))),
     }
+}
+
+async fn count_dead_letters(connection: &mut Session, sale: SaleId) -> Result<i64, RecordsError> {
+    let row =
+        sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ?")
+            .bind(sale.as_i64())
+            .fetch_one(&mut *connection)
+            .await?;
+    integer(&row, "letters")
 }
 
 fn read_status(row: &AnyRow, sale: SaleId, version: u64) -> Result<SaleStatus, RecordsError> {

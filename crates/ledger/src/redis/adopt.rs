@@ -12,11 +12,11 @@ use futures_util::{
     stream::{self, StreamExt},
 };
 use hashbrown::HashMap;
-use penstock_domain::{Cursor, SaleId, SaleSnapshot};
+use penstock_domain::SaleId;
 use redis::{Cmd, Value};
 use tokio::{
     sync::{Mutex as Turn, Semaphore},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -25,6 +25,7 @@ use super::{
     link::{Link, Script, answered},
     rebuilt::Rebuilt,
     sales::Sales,
+    settled::{NewEpoch, Reconciled, Settled},
 };
 use crate::Unavailable;
 
@@ -35,60 +36,11 @@ const PUTS_AT_ONCE: usize = 8;
 /// How often, and how long, to look whether somebody else has finished.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 const BUSY_LOOKS: usize = 100;
-
-/// A sale as the records have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettledSale {
-    /// The last decision that is in it.
-    pub cursor: Cursor,
-    pub sale: SaleSnapshot,
-}
-
-/// How a sale was found after its server was replaced, where the records knew better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reconciled {
-    pub sale: SaleId,
-    /// Decisions that the records had and the ledger had lost.
-    pub brought_back: u64,
-    /// Decisions that the ledger had made anew in place of lost ones, and that gave way to the records'.
-    pub given_up: u64,
-}
-
-/// What the records know of sales, for a ledger that may have lost the end of their history.
-pub trait Settled: Send + Sync + 'static {
-    /// How far the sale's decisions are settled; the default if none is. Whoever settles them has to ask for his lease
-    /// anew after this, so that nothing he has read before can be settled any more.
-    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>>;
-
-    /// The same, and the whole sale at that place; None if no decision of it is settled.
-    fn sale(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>>;
-
-    /// Every sale that is published and not closed.
-    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>>;
-
-    /// A sale was brought back; called after it is on sale again.
-    fn reconciled(&self, reconciled: Reconciled) {
-        let _ = reconciled;
-    }
-}
-
-/// For those who have no records: whatever the ledger has is right.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NothingSettled;
-
-impl Settled for NothingSettled {
-    fn cursor(&self, _: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
-        Box::pin(async { Ok(Cursor::default()) })
-    }
-
-    fn sale(&self, _: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
+/// How often a sale is looked at anew because its server was replaced meanwhile, or somebody else was quicker.
+const LOOKS: usize = 4;
+/// Records that don't answer for so long are away. A whole sale takes longer to read.
+const CURSOR_WITHIN: Duration = Duration::from_secs(2);
+const SALE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Adopts sales. It works on the runtime of its link, whoever asks, and goes on when nobody waits any more.
 #[derive(Clone)]
@@ -108,10 +60,34 @@ struct Inner {
 }
 
 /// What the script answered.
+#[derive(Clone, Debug)]
 struct Answer {
     word: String,
     position: u64,
     epoch: u64,
+    /// The replication id of the server that answered: another one has other data.
+    home: String,
+}
+
+/// What came of comparing a sale with the records.
+#[derive(Debug)]
+enum Compared {
+    /// It has its home, or does not exist.
+    Done,
+    /// The ledger has not what the records have settled.
+    Lost(Answer),
+    /// The ledger has more than the records, and not the place where they end.
+    Trimmed,
+    /// It is not as it was when it was looked at.
+    Gone,
+}
+
+/// One adoption of a sale: which server was looked at, and what the records said then.
+#[derive(Clone, Copy, Debug)]
+struct Attempt<'a> {
+    sale: SaleId,
+    home: &'a str,
+    begun: NewEpoch,
 }
 
 impl fmt::Debug for Adoption {
@@ -152,32 +128,87 @@ impl Inner {
         let turn = self.turn(sale);
         let _turn = turn.lock().await;
         let _room = self.room.acquire().await.map_err(Unavailable::new)?;
-        if self.ask(sale, "look", |_| {}).await?.word == "home" {
-            return Ok(());
+        let mut trouble = "the sale's server is being replaced";
+        for _ in 0..LOOKS {
+            let look = self.look(sale).await?;
+            if look.word == "home" && !self.sales.is_doubted(sale) {
+                return Ok(());
+            }
+            match self.compare(sale, &look).await? {
+                Compared::Done => {
+                    self.sales.believe(sale);
+                    return Ok(());
+                }
+                Compared::Trimmed => trouble = "the records are older than the ledger; restore newer ones",
+                Compared::Gone | Compared::Lost(_) => {}
+            }
         }
-        let cursor = self.settled.cursor(sale).await?;
-        if cursor.position > 0 {
+        Err(Unavailable::new(trouble))
+    }
+
+    /// Compares the sale with the records, and brings it back if they know better.
+    async fn compare(&self, sale: SaleId, look: &Answer) -> Result<Compared, Unavailable> {
+        let least = self.least_epoch(sale, look);
+        // The records are asked after the server was looked at: it is the one that decides the sale next, or none does.
+        let begun = within(CURSOR_WITHIN, self.settled.begin_epoch(sale, least)).await?;
+        if begun.cursor.position > 0 {
             self.announce(sale).await?;
         }
-        let kept = self.ask(sale, "keep", |call| {
-            call.arg(cursor.position).arg(&cursor.mark.0).arg(self.new_epoch(sale));
+        match self.keep(Attempt { sale, home: &look.home, begun }).await? {
+            Compared::Lost(_) => {}
+            other => return Ok(other),
+        }
+        let Some(settled) = within(SALE_WITHIN, self.settled.sale(sale, least)).await? else {
+            return Err(Unavailable::new("the records have settled a sale that they don't know"));
+        };
+        let attempt = Attempt { sale, home: &look.home, begun: settled.begun };
+        self.bring_back(attempt, &Rebuilt::of(&settled.sale)).await
+    }
+
+    /// An epoch that neither the server nor this node has heard of.
+    fn least_epoch(&self, sale: SaleId, look: &Answer) -> u64 {
+        let known = self.sales.counts(sale).map_or(0, |counts| u64::from(counts.epoch) + 1);
+        let is_there = look.word != "unknown";
+        known.max(look.epoch + u64::from(is_there))
+    }
+
+    /// Goes on with the history that is there, if it has what is settled.
+    async fn keep(&self, attempt: Attempt<'_>) -> Result<Compared, Unavailable> {
+        let Attempt { sale, begun, .. } = attempt;
+        let kept = self.ask(attempt, "keep", |call| {
+            call.arg(begun.cursor.position).arg(&begun.cursor.mark.0);
         });
         let kept = kept.await?;
+        // Otherwise somebody else was quicker, and has told it.
+        let is_ours = kept.epoch < begun.epoch;
         match kept.word.as_str() {
-            "home" => {
-                tracing::info!(%sale, position = kept.position, settled = cursor.position, "a sale has a new home");
-                Ok(())
+            "home" if is_ours => {
+                let (position, settled) = (kept.position, begun.cursor.position);
+                tracing::info!(%sale, position, settled, epoch = begun.epoch, "a sale has a new home");
+                self.tell_lost(sale, kept.epoch, position);
+                Ok(Compared::Done)
             }
-            "unknown" => Ok(()),
-            "lost" => self.bring_back(sale, &kept).await,
+            "unknown" => {
+                self.tell_lost(sale, kept.epoch, 0);
+                self.sales.forget(sale);
+                Ok(Compared::Done)
+            }
+            "home" => Ok(Compared::Done),
+            "gone" => Ok(Compared::Gone),
+            "lost" => Ok(Compared::Lost(kept)),
+            "trimmed" => {
+                let (position, settled) = (kept.position, begun.cursor.position);
+                tracing::error!(%sale, position, settled, "the records are older than the ledger, which does not have what lies between; restore newer records");
+                Ok(Compared::Trimmed)
+            }
             other => Err(unexpected(other)),
         }
     }
 
     /// What the records have as open and the ledger does not know.
     async fn missing(&self) -> Result<Vec<SaleId>, Unavailable> {
-        let open = self.settled.open_sales().await?;
-        let look = async |sale| (sale, self.ask(sale, "look", |_| {}).await);
+        let open = within(CURSOR_WITHIN, self.settled.open_sales()).await?;
+        let look = async |sale| (sale, self.look(sale).await);
         let mut looks = stream::iter(open).map(look).buffer_unordered(AT_ONCE);
         let mut missing = Vec::new();
         while let Some((sale, answer)) = looks.next().await {
@@ -198,47 +229,51 @@ impl Inner {
     }
 
     /// Makes the sale what the records say it is.
-    async fn bring_back(&self, sale: SaleId, found: &Answer) -> Result<(), Unavailable> {
-        let Some(settled) = self.settled.sale(sale).await? else {
-            return Err(Unavailable::new("the records have settled a sale that they don't know"));
+    async fn bring_back(&self, attempt: Attempt<'_>, rebuilt: &Rebuilt) -> Result<Compared, Unavailable> {
+        let found = match self.begin(attempt).await? {
+            Compared::Lost(found) => found,
+            other => return Ok(other),
         };
-        let token = token()?;
-        if !self.begin(sale, &token).await? {
-            return Ok(());
+        if !self.put(attempt, rebuilt).await? {
+            return Ok(Compared::Gone);
         }
-        let rebuilt = Rebuilt::of(&settled.sale);
-        self.put(sale, &token, &rebuilt).await?;
-        // Whoever had read the lost history could have settled more of it until the fence was raised once more.
-        if self.settled.cursor(sale).await? != settled.cursor {
-            return Err(Unavailable::new("the records have changed while a sale was brought back"));
-        }
-        let finished = self.ask(sale, "finish", |call| {
-            call.arg(&token).arg(settled.cursor.position).arg(&settled.cursor.mark.0);
+        // Nobody can have settled more of the lost history: it is of an older epoch than the records'.
+        let cursor = attempt.begun.cursor;
+        let finished = self.ask(attempt, "finish", |call| {
+            call.arg(cursor.position).arg(&cursor.mark.0);
             rebuilt.add_to(call);
-            call.arg(self.new_epoch(sale));
         });
-        match finished.await?.word.as_str() {
-            "home" => self.tell(sale, found, settled.cursor),
-            "gone" => return Err(Unavailable::new("somebody else brings the sale back")),
+        let word = match finished.await {
+            Ok(answer) => answer.word,
+            Err(_) if self.is_finished(attempt).await? => "home".to_owned(),
+            Err(error) => return Err(error),
+        };
+        match word.as_str() {
+            "home" => self.tell(attempt, &found),
+            "gone" => return Ok(Compared::Gone),
             other => return Err(unexpected(other)),
         }
-        Ok(())
+        Ok(Compared::Done)
     }
 
-    /// An epoch that this node has not heard of, whatever the server has lost.
-    fn new_epoch(&self, sale: SaleId) -> u64 {
-        self.sales.counts(sale).map_or(0, |counts| u64::from(counts.epoch) + 1)
+    /// Whether the sale was brought back although the answer did not arrive.
+    async fn is_finished(&self, attempt: Attempt<'_>) -> Result<bool, Unavailable> {
+        sleep(BUSY_INTERVAL).await;
+        let look = self.look(attempt.sale).await?;
+        Ok(look.word == "home" && look.epoch == attempt.begun.epoch)
     }
 
-    /// True: the sale is ours to bring back. False: somebody else has done it.
-    async fn begin(&self, sale: SaleId, token: &[u8; 16]) -> Result<bool, Unavailable> {
+    /// `Lost`: the sale is ours to bring back, and this is how it was found.
+    async fn begin(&self, attempt: Attempt<'_>) -> Result<Compared, Unavailable> {
         for _ in 0..BUSY_LOOKS {
-            let begun = self.ask(sale, "begin", |call| {
-                call.arg(token);
-            });
-            match begun.await?.word.as_str() {
-                "begun" => return Ok(true),
-                "home" => return Ok(false),
+            // What is settled may be there after all, now that nothing more can be settled: then nothing is replaced.
+            let found = match self.keep(attempt).await? {
+                Compared::Lost(found) => found,
+                other => return Ok(other),
+            };
+            match self.ask(attempt, "begin", |_| {}).await?.word.as_str() {
+                "begun" => return Ok(Compared::Lost(found)),
+                "home" | "gone" => return Ok(Compared::Gone),
                 "busy" => sleep(BUSY_INTERVAL).await,
                 other => return Err(unexpected(other)),
             }
@@ -246,62 +281,85 @@ impl Inner {
         Err(Unavailable::new("somebody else brings the sale back"))
     }
 
-    async fn put(&self, sale: SaleId, token: &[u8; 16], rebuilt: &Rebuilt) -> Result<(), Unavailable> {
-        let puts: Vec<Cmd> = rebuilt
-            .chunks()
-            .map(|chunk| {
-                self.call(sale, "put", |call| {
-                    call.arg(token);
-                    chunk.add_to(call);
-                })
-            })
-            .collect();
-        let key = self.keys.sale(sale);
+    /// False: somebody else has begun anew, or the server is another one.
+    async fn put(&self, attempt: Attempt<'_>, rebuilt: &Rebuilt) -> Result<bool, Unavailable> {
+        let puts = rebuilt.chunks().map(|chunk| self.call(attempt, "put", |call| chunk.add_to(call)));
+        let (key, puts) = (self.keys.sale(attempt.sale), puts.collect::<Vec<Cmd>>());
         for puts in puts.chunks(PUTS_AT_ONCE) {
             let mut pipeline = redis::pipe();
             for put in puts {
                 pipeline.add_command(put.clone());
             }
             for value in self.link.run(&key, pipeline, false).await? {
-                let answer = answer(&key, value)?;
-                if answer.word != "put" {
-                    return Err(Unavailable::new("somebody else brings the sale back"));
+                if answer(&key, value)?.word != "put" {
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn tell(&self, sale: SaleId, found: &Answer, settled: Cursor) {
-        let brought_back = settled.position.saturating_sub(found.position);
+    fn tell(&self, Attempt { sale, begun, .. }: Attempt<'_>, found: &Answer) {
+        let settled = begun.cursor.position;
+        let brought_back = settled.saturating_sub(found.position);
         // A history that has this place but not this mark went another way, at the latest here.
-        let has_place = found.position >= settled.position;
-        let given_up = if has_place { found.position - settled.position + 1 } else { 0 };
+        let has_place = found.position >= settled;
+        let given_up = if has_place { found.position - settled + 1 } else { 0 };
         tracing::warn!(
             %sale,
             brought_back,
             given_up,
             found = found.position,
-            settled = settled.position,
-            epoch = found.epoch + 1,
+            settled,
+            epoch = begun.epoch,
             "the ledger had lost decisions that are settled; the sale was brought back from the records"
         );
         self.settled.reconciled(Reconciled { sale, brought_back, given_up });
+        self.tell_lost(sale, found.epoch, settled);
     }
 
-    fn call(&self, sale: SaleId, step: &str, add: impl FnOnce(&mut Cmd)) -> Cmd {
-        let mut call = self.script.call();
-        let [sale_key, buyers, orders, feed] = self.keys.of_decide(sale);
-        let (new_buyers, new_orders) = (format!("{buyers}:new"), format!("{orders}:new"));
-        call.arg(6).arg(sale_key).arg(buyers).arg(orders).arg(feed).arg(new_buyers).arg(new_orders).arg(step);
+    /// Says what this node had heard of and is gone. What it had heard of an epoch before the one that was found, others
+    /// have told already.
+    fn tell_lost(&self, sale: SaleId, epoch: u64, position: u64) {
+        let known = self.sales.counts(sale).filter(|known| u64::from(known.epoch) >= epoch);
+        let decisions = known.map_or(0, |known| known.position.saturating_sub(position));
+        if decisions > 0 {
+            tracing::warn!(%sale, decisions, position, "the ledger has lost decisions that were not settled yet");
+            self.settled.lost(sale, decisions);
+        }
+    }
+
+    fn call(&self, attempt: Attempt<'_>, step: &str, add: impl FnOnce(&mut Cmd)) -> Cmd {
+        let mut call = self.step(attempt.sale, step);
+        call.arg(attempt.home).arg(attempt.begun.epoch);
         add(&mut call);
         call
     }
 
-    async fn ask(&self, sale: SaleId, step: &str, add: impl FnOnce(&mut Cmd)) -> Result<Answer, Unavailable> {
+    fn step(&self, sale: SaleId, step: &str) -> Cmd {
+        let mut call = self.script.call();
+        let keys = self.keys.of_adopt(sale);
+        call.arg(keys.len()).arg(&keys).arg(step);
+        call
+    }
+
+    async fn look(&self, sale: SaleId) -> Result<Answer, Unavailable> {
+        self.send(sale, self.step(sale, "look")).await
+    }
+
+    async fn ask(
+        &self,
+        attempt: Attempt<'_>,
+        step: &str,
+        add: impl FnOnce(&mut Cmd),
+    ) -> Result<Answer, Unavailable> {
+        self.send(attempt.sale, self.call(attempt, step, add)).await
+    }
+
+    async fn send(&self, sale: SaleId, call: Cmd) -> Result<Answer, Unavailable> {
         let key = self.keys.sale(sale);
         let mut pipeline = redis::pipe();
-        pipeline.add_command(self.call(sale, step, add));
+        pipeline.add_command(call);
         let values = self.link.run(&key, pipeline, false).await?;
         answer(&key, values.into_iter().next().unwrap_or(Value::Nil))
     }
@@ -321,14 +379,17 @@ impl Inner {
 }
 
 fn answer(server: &str, value: Value) -> Result<Answer, Unavailable> {
-    let (word, position, epoch) = answered(server, Some(value))?;
-    Ok(Answer { word, position, epoch })
+    let (word, position, epoch, home) = answered(server, Some(value))?;
+    Ok(Answer { word, position, epoch, home })
 }
 
-fn token() -> Result<[u8; 16], Unavailable> {
-    let mut token = [0; 16];
-    getrandom::fill(&mut token).map_err(Unavailable::new)?;
-    Ok(token)
+/// A database that is silent must not keep a sale from being looked at again.
+async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, Unavailable>>,
+) -> Result<T, Unavailable> {
+    let silent = |_| Unavailable::new("the records don't answer");
+    timeout(limit, asked).await.map_err(silent)?
 }
 
 fn unexpected(word: &str) -> Unavailable {

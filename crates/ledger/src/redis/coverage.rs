@@ -39,9 +39,13 @@ impl Coverage {
         self.status
     }
 
-    /// The position up to which nothing is missing.
-    pub(super) fn position(&self) -> u64 {
-        position_of_version(self.status.version)
+    /// Everything up to `status` was heard, in whatever history it is.
+    pub(super) fn reach(&mut self, status: SaleStatus) {
+        if epoch_of_version(status.version) == epoch_of_version(self.status.version) {
+            self.hear(0, status);
+        } else if status.version > self.status.version {
+            *self = Self::new(status);
+        }
     }
 
     /// Everything after `before` and up to `status` was heard.
@@ -72,6 +76,29 @@ impl Coverage {
     }
 }
 
+/// Which positions the history of a sale has in common with its earlier epochs: it went on from a position of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lineage(Vec<(u64, u64)>);
+
+impl Lineage {
+    /// `epoch:position epoch:position …`, the oldest first. What can't be read joins nothing.
+    pub(super) fn parse(text: &str) -> Self {
+        let entry = |entry: &str| {
+            let (epoch, position) = entry.split_once(':')?;
+            Some((epoch.parse().ok()?, position.parse().ok()?))
+        };
+        Self(text.split_ascii_whitespace().map(entry).collect::<Option<_>>().unwrap_or_default())
+    }
+
+    /// Whether everything up to `position` of `epoch` is in the history too.
+    pub(super) fn contains(&self, epoch: u64, position: u64) -> bool {
+        let since = self.0.iter().position(|(other, _)| *other == epoch);
+        let since = since.and_then(|place| self.0.get(place..)).unwrap_or_default();
+        // Each time the end may have been lost.
+        !since.is_empty() && since.iter().all(|(_, kept)| position <= *kept)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use penstock_domain::{SaleId, SaleTerms};
@@ -96,7 +123,7 @@ mod tests {
         assert_eq!(coverage.hear(5, at(9)), Heard::Known(at(9)));
         assert_eq!(coverage.hear(7, at(11)), Heard::Known(at(11)));
         assert_eq!(coverage.hear(2, at(4)), Heard::Known(at(11)));
-        assert_eq!(coverage.position(), 11);
+        assert_eq!(position_of_version(coverage.status().version), 11);
     }
 
     #[test]
@@ -114,6 +141,16 @@ mod tests {
         let mut coverage = Coverage::new(at(5 | 1 << 40));
         assert_eq!(coverage.hear(5, at(9)), Heard::Outdated);
         assert_eq!(coverage.hear(5, at(6 | 2 << 40)), Heard::NewHistory(at(5 | 1 << 40)));
+    }
+
+    #[test]
+    fn a_history_goes_on_from_what_no_failover_has_lost() {
+        let lineage = Lineage::parse("1:50 3:80 4:70");
+        assert!(lineage.contains(1, 50) && lineage.contains(3, 70) && lineage.contains(4, 70));
+        assert!(!lineage.contains(1, 51), "this one was lost");
+        assert!(!lineage.contains(3, 71), "this one was lost with the server after the next");
+        assert!(!lineage.contains(2, 1), "this epoch was of another history");
+        assert!(!Lineage::parse("").contains(0, 0) && !Lineage::parse("1:50 x").contains(1, 1));
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl Engine for RedisEngine {
             Some(running) => running.clone(),
             None => self.running.insert(Arc::new(self.start()?)).clone(),
         };
-        let recovered = recovery::recover(&running.decider, &self.keys, &self.adoption).await?;
+        let wants_keys = self.listener.wants_keys();
+        let recovered = recovery::recover(&running.decider, &self.keys, &self.adoption, wants_keys).await?;
         running.news.recovered(&recovered);
         Ok(recovered)
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use penstock_domain::{BookSnapshot, Cursor, Mark, SaleId, SaleSnapshot, SnapshotOrder};
 use redis::Value;
 
@@ -16,7 +16,7 @@ use super::{
     batch::text,
     codec::{Damaged, Entry, PAGE, unpack_entry, unpack_order},
     keys::Keys,
-    link::{Link, Script},
+    link::{Link, Script, answered},
     sales::Sales,
     stored::{SALE_FIELDS, Stored},
 };
@@ -36,6 +36,7 @@ pub(super) struct RedisFeed {
     keys: Keys,
     sales: Arc<Sales>,
     state: Script,
+    read: Script,
     trimmed: Arc<Mutex<HashMap<SaleId, Trimmed>>>,
 }
 
@@ -57,8 +58,10 @@ impl fmt::Debug for RedisFeed {
 impl RedisFeed {
     pub(super) fn new(link: Link, keys: Keys, sales: Arc<Sales>) -> Self {
         let state = Script::new(include_str!("scripts/state.lua"));
+        let read = Script::new(include_str!("scripts/read.lua"));
         link.learn(&state);
-        Self { link, keys, sales, state, trimmed: Arc::default() }
+        link.learn(&read);
+        Self { link, keys, sales, state, read, trimmed: Arc::default() }
     }
 
     async fn read_after(&self, stream: &str, after: Cursor, max: usize) -> Result<Piece, FeedError> {
@@ -66,9 +69,13 @@ impl RedisFeed {
         let mut piece = Piece::nothing_after(after);
         let (mut next, mut count, mut is_first) = (after.position, FIRST_ENTRIES, true);
         while piece.decisions.len() < max {
-            let entries = read_entries(&self.link, &self.keys, sale, next, count).await?;
+            let (epoch, entries) = self.read_some(sale, next, count).await?;
             if is_first {
-                check_history(after, entries.first())?;
+                self.check_history(sale, after, entries.first())?;
+                piece.epoch = epoch;
+            } else if piece.epoch != epoch {
+                // The rest is of another history, perhaps.
+                break;
             }
             let Some(last) = entries.last().map(|entry| entry.last) else { break };
             let is_end = entries.len() < count;
@@ -79,6 +86,34 @@ impl RedisFeed {
             (next, count, is_first) = (last + 1, (count * 4).min(MAX_ENTRIES), false);
         }
         Ok(piece)
+    }
+
+    /// The same as `read_entries`, and the epoch they are of.
+    async fn read_some(
+        &self,
+        sale: SaleId,
+        position: u64,
+        count: usize,
+    ) -> Result<(u64, Vec<Entry>), Unavailable> {
+        let key = self.keys.sale(sale);
+        let mut call = self.read.call();
+        call.arg(2).arg(&key).arg(self.keys.feed(sale)).arg(position).arg(count);
+        let mut pipeline = redis::pipe();
+        pipeline.add_command(call);
+        // Whoever settles must not be ahead of what the replicas have: a decision that is lost with its master would
+        // stay in the records.
+        let answer = self.link.run(&key, pipeline, true).await?.pop();
+        let (epoch, entries): (u64, Value) = answered(&key, answer)?;
+        Ok((epoch, entries_of(sale, Some(entries))?))
+    }
+
+    /// A history that is not the one the records saw has to be compared with them.
+    fn check_history(&self, sale: SaleId, after: Cursor, first: Option<&Entry>) -> Result<(), FeedError> {
+        let checked = check_history(after, first);
+        if checked == Err(FeedError::Diverged) {
+            self.sales.doubt(sale);
+        }
+        checked
     }
 
     async fn read_state(&self, sale: SaleId) -> Result<BookSnapshot, Unavailable> {
@@ -158,7 +193,14 @@ impl RedisFeed {
 
 impl Feed for RedisFeed {
     fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
-        let streams = self.sales.remembered().into_iter().map(|sale| sale.to_string().into()).collect();
+        let sales = self.sales.remembered();
+        let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        if trimmed.len() > sales.len() {
+            let known: HashSet<SaleId> = sales.iter().copied().collect();
+            trimmed.retain(|sale, _| known.contains(sale));
+        }
+        drop(trimmed);
+        let streams = sales.into_iter().map(|sale| sale.to_string().into()).collect();
         std::future::ready(Ok(streams)).boxed()
     }
 
@@ -182,6 +224,12 @@ impl Feed for RedisFeed {
         };
         let (link, key, trimmed) = (self.link.clone(), self.keys.feed(sale), self.trimmed.clone());
         self.link.runtime().spawn(async move { trim(&link, &key, sale, &trimmed).await });
+    }
+
+    fn doubt(&self, stream: &str) {
+        if let Some(sale) = sale_of(stream) {
+            self.sales.doubt(sale);
+        }
     }
 
     fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>> {
@@ -212,9 +260,11 @@ pub(super) async fn read_entries(
     let key = keys.feed(sale);
     let mut pipeline = redis::pipe();
     pipeline.cmd("XRANGE").arg(&key).arg(format!("{position}-0")).arg("+").arg("COUNT").arg(count);
-    // Whoever settles must not be ahead of what the replicas have: a decision that is lost with its master would
-    // stay in the records.
     let answer = link.run(&key, pipeline, true).await?.pop();
+    entries_of(sale, answer)
+}
+
+fn entries_of(sale: SaleId, answer: Option<Value>) -> Result<Vec<Entry>, Unavailable> {
     let Some(Value::Array(entries)) = answer else {
         return Err(Unavailable::new(format!("Redis answered {answer:?}")));
     };

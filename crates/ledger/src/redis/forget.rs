@@ -7,11 +7,11 @@ use penstock_domain::{SaleId, Timestamp};
 use redis::Value;
 
 use super::{
-    adopt::Settled,
     decider::Decider,
     keys::Keys,
     link::{Link, Script},
     sales::Sales,
+    settled::Settled,
     stored::{SALE_FIELDS, Stored},
 };
 use crate::Unavailable;
@@ -60,11 +60,10 @@ impl Forgetting {
         if closed_at.is_none_or(|closed_at| closed_at.plus_seconds(self.after_seconds) > now) {
             return Ok(());
         }
-        // The records are asked last: whoever settles has to begin anew after that.
-        let settled = self.settled.cursor(sale).await?;
-        let mut call = script.call();
-        let keys = self.keys.of_decide(sale);
-        call.arg(keys.len()).arg(&keys).arg(settled.position);
+        // What was put aside is in neither: an order of it would be found nowhere.
+        let Some(settled) = self.settled.complete_up_to(sale).await? else { return Ok(()) };
+        let (mut call, keys) = (script.call(), self.keys.of_adopt(sale));
+        call.arg(keys.len()).arg(&keys).arg(settled.position).arg(&settled.mark.0);
         call.arg(i64::from(self.after_seconds) * 1000).arg("");
         if self.link.call::<u32>(&key, call).await? == 1 {
             tracing::info!(%sale, "a closed sale is settled and leaves Redis");

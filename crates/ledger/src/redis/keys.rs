@@ -53,6 +53,13 @@ impl Keys {
         [self.sale(sale), self.buyers(sale), self.orders(sale), self.feed(sale)]
     }
 
+    /// The same, and where buyers and orders are put that are being brought back: the keys of `adopt` and `forget`.
+    pub(super) fn of_adopt(&self, sale: SaleId) -> [String; 6] {
+        let [hash, buyers, orders, feed] = self.of_decide(sale);
+        let (new_buyers, new_orders) = (format!("{buyers}:new"), format!("{orders}:new"));
+        [hash, buyers, orders, feed, new_buyers, new_orders]
+    }
+
     fn of(&self, sale: SaleId, what: &str) -> String {
         format!("{}{{{sale}}}:{what}", self.prefix)
     }

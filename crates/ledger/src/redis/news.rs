@@ -14,20 +14,20 @@ use futures_util::FutureExt;
 use hashbrown::{HashMap, HashSet};
 use penstock_domain::{Event, KeyDigest, SaleId, SaleStatus, SaleTerms};
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, Semaphore, mpsc},
     time::{sleep, timeout},
 };
 
 use super::{
     adopt::Adoption,
     batch::Outcome,
-    codec::{Counts, Message, epoch_of_version, pack_message, unpack_message},
+    codec::{Counts, Message, epoch_of_version, pack_message, position_of_version, unpack_message},
     coverage::{Coverage, Heard},
     decider::Adopt as _,
     feed::read_entries,
     keys::Keys,
     link::Link,
-    polling::{Found, Poller, is_same_history},
+    polling::{Asking, Found, Poller, is_same_history, lineage},
     pubsub,
     recovery::accepted_keys,
     sales::Sales,
@@ -42,6 +42,8 @@ const ON_ITS_WAY: Duration = Duration::from_millis(50);
 const ADOPTION_INTERVAL: Duration = Duration::from_secs(1);
 /// Messages that may wait to be told. One more is dropped: the others find out when they look.
 const MAX_UNTOLD: usize = 4_096;
+/// Sales of which what was missed is read at the same time.
+const READ_AT_ONCE: usize = 16;
 /// Entries of a feed that are read at once.
 const ENTRIES_AT_ONCE: usize = 64;
 
@@ -60,6 +62,9 @@ struct Inner {
     adoption: Adoption,
     coverage: Mutex<HashMap<SaleId, Coverage>>,
     adopting: Mutex<HashSet<SaleId>>,
+    /// Sales of which something is being read that was missed, and how many may be read at once.
+    reading: Mutex<HashSet<SaleId>>,
+    room: Semaphore,
     untold: mpsc::Sender<Message>,
     /// Somebody wants to look before it is time.
     look: Notify,
@@ -93,6 +98,8 @@ impl News {
                 adoption,
                 coverage: Mutex::default(),
                 adopting: Mutex::default(),
+                reading: Mutex::default(),
+                room: Semaphore::new(READ_AT_ONCE),
                 untold,
                 look: Notify::new(),
             }),
@@ -180,49 +187,72 @@ impl News {
         }
         sleep(ON_ITS_WAY).await;
         for (terms, counts) in homed {
-            if let Err(error) = self.catch_up(terms, counts).await {
-                tracing::debug!(sale = %terms.sale, %error, "what was missed can't be read yet");
+            if self.has_missed(terms.sale, counts.version()) && locked(&self.inner.reading).insert(terms.sale)
+            {
+                spawn_or_abort(self.clone().read_missed(terms, counts));
             }
         }
+    }
+
+    fn has_missed(&self, sale: SaleId, version: u64) -> bool {
+        self.coverage().get(&sale).is_none_or(|known| known.status().version < version)
+    }
+
+    async fn read_missed(self, terms: SaleTerms, counts: Counts) {
+        let room = self.inner.room.acquire().await;
+        if let Err(error) = self.catch_up(terms, counts).await {
+            tracing::debug!(sale = %terms.sale, %error, "what was missed can't be read yet");
+        }
+        drop(room);
+        locked(&self.inner.reading).remove(&terms.sale);
     }
 
     /// Reads and tells what this node has not heard of up to `counts`.
     async fn catch_up(&self, terms: SaleTerms, counts: Counts) -> Result<(), Unavailable> {
         let (sale, status) = (terms.sale, counts.status(terms));
-        let known = self.coverage().get(&sale).map(|known| (known.position(), known.status().version));
-        let epoch = u64::from(counts.epoch);
-        let same_history = known.filter(|(_, version)| epoch_of_version(*version) == epoch);
-        if let Some((_, version)) = same_history
-            && version >= status.version
-        {
-            return Ok(());
-        }
-        let missed = match same_history {
-            Some((position, _)) => self.keys_after(sale, position, counts.position).await?,
+        let Inner { link, keys, listener, .. } = &*self.inner;
+        let known = self.coverage().get(&sale).map(Coverage::status);
+        let common = match known {
+            Some(known) if listener.wants_keys() => self.common(sale, known, &counts).await?,
+            _ => None,
+        };
+        let missed = match common {
+            Some(position) => self.keys_after(sale, position, counts.position).await?,
             None => None,
         };
-        let (after, accepted) = match (missed, same_history) {
-            (Some(accepted), Some((position, _))) => (Some(position), accepted),
-            _ if counts.forgotten => (None, Vec::new()),
-            _ => (None, accepted_keys(&self.inner.link, &self.inner.keys, sale).await?),
+        let accepted = match missed {
+            Some(accepted) => accepted,
+            None if counts.forgotten || !listener.wants_keys() => Vec::new(),
+            None => accepted_keys(link, keys, sale).await?,
         };
-        if !is_same_history(&self.inner.link, &self.inner.keys, sale, &counts).await? {
+        if !is_same_history(link, keys, sale, &counts).await? {
             return Err(Unavailable::new("the sale's server was replaced meanwhile"));
         }
-        let status = self.cover(after, status);
+        let status = self.cover(status);
         self.tell_listener(SaleNews { status, accepted });
         Ok(())
     }
 
-    /// Notes that everything after `after` (None: from the beginning) up to `status` was heard, and answers what may be told.
-    fn cover(&self, after: Option<u64>, status: SaleStatus) -> SaleStatus {
+    /// Up to which position the history that this node has heard is that of `counts`.
+    async fn common(
+        &self,
+        sale: SaleId,
+        known: SaleStatus,
+        counts: &Counts,
+    ) -> Result<Option<u64>, Unavailable> {
+        let (epoch, position) = (epoch_of_version(known.version), position_of_version(known.version));
+        if epoch == u64::from(counts.epoch) {
+            return Ok(Some(position));
+        }
+        let lineage = lineage(&self.inner.link, &self.inner.keys, sale).await?;
+        Ok((position <= counts.position && lineage.contains(epoch, position)).then_some(position))
+    }
+
+    /// Notes that everything up to `status` was heard, and answers what may be told.
+    fn cover(&self, status: SaleStatus) -> SaleStatus {
         let mut coverage = self.coverage();
         let known = coverage.entry(status.terms.sale).or_insert_with(|| Coverage::new(status));
-        match after {
-            Some(after) => _ = known.hear(after, status),
-            None if known.status().version < status.version => *known = Coverage::new(status),
-            None => {}
-        }
+        known.reach(status);
         known.status()
     }
 
@@ -349,13 +379,50 @@ async fn listen(news: News) {
 
 async fn poll(news: News) {
     let Inner { link, keys, sales, .. } = &*news.inner;
-    let mut poller = Poller::new(link.clone(), keys.clone(), sales.clone());
+    let poller = Arc::new(Poller::new(link.clone(), keys.clone(), sales.clone()));
+    let list: Arc<str> = keys.sales().into();
     loop {
         // A nudge comes early; without one it is time after a while.
         let _ = timeout(POLL_INTERVAL, news.inner.look.notified()).await;
-        match poller.look().await {
-            Ok(found) => news.take(found).await,
-            Err(error) => tracing::debug!(%error, "the sales can't be looked at"),
+        news.coverage().retain(|sale, _| poller.may_know(*sale));
+        if let Some(asking) = poller.begin(&list) {
+            spawn_or_abort(look_at_list(news.clone(), poller.clone(), asking));
+        }
+        for (master, sales) in poller.by_master() {
+            if let Some(asking) = poller.begin(&master) {
+                spawn_or_abort(look_at_master(news.clone(), poller.clone(), asking, master, sales));
+            }
         }
     }
+}
+
+async fn look_at_list(news: News, poller: Arc<Poller>, asking: Asking) {
+    let has_changed = poller.list().await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the list of all sales can't be read");
+        false
+    });
+    if asking.end() || has_changed {
+        news.inner.look.notify_one();
+    }
+}
+
+async fn look_at_master(
+    news: News,
+    poller: Arc<Poller>,
+    asking: Asking,
+    master: Arc<str>,
+    sales: Vec<SaleId>,
+) {
+    let found = poller.look(&master, &sales).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "some sales can't be looked at");
+        Vec::new()
+    });
+    // Somebody wanted to know more than this look has seen.
+    if asking.end() {
+        news.inner.look.notify_one();
+    }
+    if let Err(error) = poller.list_again(&found).await {
+        tracing::debug!(%error, "the list of all sales can't be mended");
+    }
+    news.take(found).await;
 }

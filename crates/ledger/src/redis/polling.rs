@@ -1,14 +1,14 @@
 //! A look at all sales in Redis: how they are, whether their servers may decide them, and whether new ones have come.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::join_all;
 use hashbrown::{HashMap, HashSet};
 use penstock_domain::{SaleId, SaleTerms};
 use redis::Value;
 
 use super::{
     codec::Counts,
+    coverage::Lineage,
     keys::Keys,
     link::{Link, answered},
     options::LinkError,
@@ -48,53 +48,112 @@ pub(super) async fn is_same_history(
     Ok(epoch == Some(counts.epoch) && position >= Some(counts.position))
 }
 
+/// What the sale's epochs have in common, as adopt.lua writes it.
+pub(super) async fn lineage(link: &Link, keys: &Keys, sale: SaleId) -> Result<Lineage, LinkError> {
+    let key = keys.sale(sale);
+    let mut question = redis::cmd("HGET");
+    question.arg(&key).arg("lineage");
+    let text: Option<String> = link.call(&key, question).await?;
+    Ok(Lineage::parse(&text.unwrap_or_default()))
+}
+
+/// Looks at the sales of each master on its own, so that one that is silent does not keep the others from being heard.
 pub(super) struct Poller {
     link: Link,
     keys: Keys,
     sales: Arc<Sales>,
-    listed: HashSet<SaleId>,
+    listing: Mutex<Listing>,
+    /// Who is being asked at the moment, and whether somebody wanted to ask meanwhile.
+    busy: Mutex<HashMap<Arc<str>, bool>>,
+}
+
+/// The list of all sales, as it was read last. While its server is away, it is what the others are looked for by.
+#[derive(Default)]
+struct Listing {
+    /// None: it was not read yet.
+    sales: Option<HashSet<SaleId>>,
     looks: u32,
+}
+
+impl Listing {
+    fn may_have(&self, sale: SaleId) -> bool {
+        self.sales.as_ref().is_none_or(|sales| sales.contains(&sale))
+    }
+}
+
+/// Somebody is being asked, until this is dropped.
+pub(super) struct Asking {
+    poller: Arc<Poller>,
+    whom: Arc<str>,
+}
+
+impl Asking {
+    /// True: somebody wanted to ask meanwhile.
+    pub(super) fn end(self) -> bool {
+        locked(&self.poller.busy).get(&self.whom).copied().unwrap_or(false)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        locked(&self.poller.busy).remove(&self.whom);
+    }
 }
 
 impl Poller {
     pub(super) fn new(link: Link, keys: Keys, sales: Arc<Sales>) -> Self {
-        Self { link, keys, sales, listed: HashSet::new(), looks: 0 }
+        Self { link, keys, sales, listing: Mutex::default(), busy: Mutex::default() }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Vec<Found>, LinkError> {
-        self.list().await?;
-        let known: HashSet<SaleId> = self.sales.remembered().into_iter().collect();
+    /// None: it is being asked already.
+    pub(super) fn begin(self: &Arc<Self>, whom: &Arc<str>) -> Option<Asking> {
+        let mut busy = locked(&self.busy);
+        if let Some(again) = busy.get_mut(whom) {
+            *again = true;
+            return None;
+        }
+        busy.insert(whom.clone(), false);
+        Some(Asking { poller: self.clone(), whom: whom.clone() })
+    }
+
+    /// The sales to look at, by their master. A slot without a master is looked at when it has one again.
+    pub(super) fn by_master(&self) -> HashMap<Arc<str>, Vec<SaleId>> {
+        let mut sales: HashSet<SaleId> = self.sales.remembered().into_iter().collect();
+        sales.extend(locked(&self.listing).sales.iter().flatten());
         let mut by_master: HashMap<Arc<str>, Vec<SaleId>> = HashMap::new();
-        for sale in self.listed.union(&known) {
-            // A slot without a master is looked at when it has one again.
-            if let Some(master) = self.link.master_of(&self.keys.sale(*sale)) {
-                by_master.entry(master).or_default().push(*sale);
+        for sale in sales {
+            if let Some(master) = self.link.master_of(&self.keys.sale(sale)) {
+                by_master.entry(master).or_default().push(sale);
             }
         }
-        let looks = by_master
-            .iter()
-            .flat_map(|(master, sales)| sales.chunks(SALES_AT_ONCE).map(move |sales| (master, sales)))
-            .map(|(master, sales)| self.look_at(master, sales, &known));
+        by_master
+    }
+
+    /// Whether anybody has heard of the sale, or could still.
+    pub(super) fn may_know(&self, sale: SaleId) -> bool {
+        self.sales.counts(sale).is_some() || locked(&self.listing).may_have(sale)
+    }
+
+    /// How these sales of one master are.
+    pub(super) async fn look(&self, master: &str, sales: &[SaleId]) -> Result<Vec<Found>, LinkError> {
+        let known: HashSet<SaleId> = self.sales.remembered().into_iter().collect();
         let mut found = Vec::new();
-        for look in join_all(looks).await {
-            match look {
-                Ok(more) => found.extend(more),
-                // The other masters have answered.
-                Err(error) => tracing::debug!(%error, "some sales can't be looked at"),
-            }
+        for sales in sales.chunks(SALES_AT_ONCE) {
+            found.extend(self.look_at(master, sales, &known).await?);
         }
-        self.list_again(&found).await?;
         Ok(found)
     }
 
     /// The list may have been lost with its server while the sales were not: then nobody new would find them.
-    async fn list_again(&self, found: &[Found]) -> Result<(), LinkError> {
-        let unlisted = found.iter().filter_map(|found| match found {
-            Found::Homed(terms, counts) if !counts.forgotten => Some(terms.sale),
-            _ => None,
-        });
-        let unlisted = unlisted.filter(|sale| !self.listed.contains(sale));
-        let names: Vec<String> = unlisted.map(|sale| sale.to_string()).collect();
+    pub(super) async fn list_again(&self, found: &[Found]) -> Result<(), LinkError> {
+        let names: Vec<String> = {
+            let listing = locked(&self.listing);
+            let unlisted = found.iter().filter_map(|found| match found {
+                Found::Homed(terms, counts) if !counts.forgotten => Some(terms.sale),
+                _ => None,
+            });
+            unlisted.filter(|sale| !listing.may_have(*sale)).map(|sale| sale.to_string()).collect()
+        };
         if names.is_empty() {
             return Ok(());
         }
@@ -105,22 +164,30 @@ impl Poller {
         Ok(())
     }
 
-    /// Reads the list of all sales if it has changed.
-    async fn list(&mut self) -> Result<(), LinkError> {
+    /// Reads the list of all sales if it has changed. True: it has.
+    pub(super) async fn list(&self) -> Result<bool, LinkError> {
         let key = self.keys.sales();
         let mut count = redis::cmd("SCARD");
         count.arg(&key);
         let count: usize = self.link.call(&key, count).await?;
-        let is_time = self.looks.is_multiple_of(LISTING_INTERVAL_LOOKS);
-        self.looks = self.looks.wrapping_add(1);
-        if count == self.listed.len() && !is_time {
-            return Ok(());
+        let is_time = {
+            let mut listing = locked(&self.listing);
+            let is_time = listing.looks.is_multiple_of(LISTING_INTERVAL_LOOKS);
+            listing.looks = listing.looks.wrapping_add(1);
+            is_time || listing.sales.as_ref().is_none_or(|sales| sales.len() != count)
+        };
+        if !is_time {
+            return Ok(false);
         }
         let mut members = redis::cmd("SMEMBERS");
         members.arg(&key);
         let names: Vec<String> = self.link.call(&key, members).await?;
-        self.listed = names.iter().filter_map(|name| name.parse().ok()).collect();
-        Ok(())
+        let listed: Option<HashSet<SaleId>> =
+            Some(names.iter().filter_map(|name| name.parse().ok()).collect());
+        let mut listing = locked(&self.listing);
+        let has_changed = listing.sales != listed;
+        listing.sales = listed;
+        Ok(has_changed)
     }
 
     async fn look_at(
@@ -154,12 +221,16 @@ impl Poller {
 
     fn judge(&self, stored: &Stored, home: &str) -> Found {
         let sale = stored.terms.sale;
-        if stored.counts.forgotten && !self.listed.contains(&sale) {
+        if stored.counts.forgotten && !locked(&self.listing).may_have(sale) {
             Found::Forgotten(sale)
-        } else if stored.counts.forgotten || stored.home == home {
+        } else if stored.counts.forgotten || stored.home == home && !self.sales.is_doubted(sale) {
             Found::Homed(stored.terms, stored.counts)
         } else {
             Found::Unhomed(sale)
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -67,7 +67,7 @@ impl Rebuilt {
         buyers.chain(orders)
     }
 
-    /// From the terms to the clock, as the step `finish` of adopt.lua needs them.
+    /// From the terms to the number of buyers, as the step `finish` of adopt.lua needs them.
     pub(super) fn add_to(&self, call: &mut Cmd) {
         let SaleStatus { terms, total, available, held, paid, paused, closed, .. } = self.status;
         call.arg(pack_terms(&terms)).arg(&[total, available, held, paid]);
@@ -76,7 +76,7 @@ impl Rebuilt {
             Some(due) => call.arg(due.as_millis()),
             None => call.arg(""),
         };
-        call.arg(self.clock);
+        call.arg(self.clock).arg(self.buyers.len());
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a node has to hear before it sells: all sales in Redis, and the keys of all their orders.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use penstock_domain::{KeyDigest, SaleId};
 use redis::Value;
+use tokio::time::timeout;
 
 use super::{
     adopt::Adoption,
@@ -18,14 +21,25 @@ use crate::{SaleNews, Unavailable};
 /// Buyers that are read in one step: a step must not hold up the server.
 const BUYERS_AT_ONCE: usize = 2_000;
 
-/// The news of all sales. One sale that can't be decided yet does not keep the others from being sold.
+/// How long the sales that are there wait for those that have to be brought back; what takes longer goes on in the
+/// background.
+const BRING_BACK_WITHIN: Duration = Duration::from_secs(1);
+
+/// The news of all sales. One sale that can't be decided yet does not keep the others from being sold. The keys of their
+/// orders are read only if they are wanted.
 pub(super) async fn recover(
     decider: &Decider,
     keys: &Keys,
     adoption: &Adoption,
+    wants_keys: bool,
 ) -> Result<Vec<SaleNews>, Unavailable> {
     decider.wake_all();
-    bring_back_missing(decider, keys, adoption).await;
+    let bringing_back = tokio::spawn(bring_back_missing(decider.clone(), keys.clone(), adoption.clone()));
+    if timeout(BRING_BACK_WITHIN, bringing_back).await.is_err() {
+        tracing::warn!(
+            "the records are slow to say whether Redis has lost a sale; the others are sold meanwhile"
+        );
+    }
     let sales = all_sales(decider, keys).await?;
     let batches: Vec<SaleBatch> = sales.into_iter().map(SaleBatch::new).collect();
     let outcomes = decider.decide(&batches, None).await;
@@ -36,14 +50,14 @@ pub(super) async fn recover(
     if let Some(failure) = broken.filter(|_| !outcomes.iter().any(Result::is_ok)) {
         return Err(failure.into());
     }
-    let news = outcomes.into_iter().flatten().map(|outcome| news_of(decider, keys, outcome));
+    let news = outcomes.into_iter().flatten().map(|outcome| news_of(decider, keys, outcome, wants_keys));
     let news = join_all(news).await.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(news.into_iter().flatten().collect())
 }
 
 /// Sales that the records have as open and Redis does not have at all come back. If the records can't be asked now, the
 /// sales that are there are sold nevertheless.
-async fn bring_back_missing(decider: &Decider, keys: &Keys, adoption: &Adoption) {
+async fn bring_back_missing(decider: Decider, keys: Keys, adoption: Adoption) {
     let brought_back = async {
         let sales = adoption.bring_back_missing().await?;
         let mut pipeline = redis::pipe();
@@ -65,10 +79,17 @@ async fn all_sales(decider: &Decider, keys: &Keys) -> Result<Vec<SaleId>, Unavai
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
-async fn news_of(decider: &Decider, keys: &Keys, outcome: Outcome) -> Result<Option<SaleNews>, Unavailable> {
+async fn news_of(
+    decider: &Decider,
+    keys: &Keys,
+    outcome: Outcome,
+    wants_keys: bool,
+) -> Result<Option<SaleNews>, Unavailable> {
     let Some((terms, counts)) = outcome.sale else { return Ok(None) };
-    let accepted =
-        if counts.forgotten { Vec::new() } else { accepted_keys(decider.link(), keys, terms.sale).await? };
+    let accepted = match wants_keys && !counts.forgotten {
+        true => accepted_keys(decider.link(), keys, terms.sale).await?,
+        false => Vec::new(),
+    };
     if !is_same_history(decider.link(), keys, terms.sale, &counts).await? {
         return Err(Unavailable::new("a server was replaced while its sales were read"));
     }

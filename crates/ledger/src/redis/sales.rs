@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use penstock_domain::{SaleId, SaleTerms, Timestamp};
 
 use super::codec::Counts;
@@ -10,6 +10,8 @@ use super::codec::Counts;
 #[derive(Debug, Default)]
 pub(super) struct Sales {
     known: Mutex<HashMap<SaleId, (SaleTerms, Counts)>>,
+    /// Sales that have a home and a history that the records can't follow.
+    doubted: Mutex<HashSet<SaleId>>,
 }
 
 impl Sales {
@@ -25,6 +27,20 @@ impl Sales {
 
     pub(super) fn forget(&self, sale: SaleId) {
         self.locked().remove(&sale);
+        self.believe(sale);
+    }
+
+    /// The sale has to be compared with the records again, although it has a home.
+    pub(super) fn doubt(&self, sale: SaleId) {
+        self.doubted().insert(sale);
+    }
+
+    pub(super) fn is_doubted(&self, sale: SaleId) -> bool {
+        self.doubted().contains(&sale)
+    }
+
+    pub(super) fn believe(&self, sale: SaleId) {
+        self.doubted().remove(&sale);
     }
 
     pub(super) fn counts(&self, sale: SaleId) -> Option<Counts> {
@@ -53,6 +69,10 @@ impl Sales {
         let mut due: Vec<_> = due.filter(|(due, _)| *due <= now).collect();
         due.sort_unstable();
         due.into_iter().map(|(_, sale)| sale).collect()
+    }
+
+    fn doubted(&self) -> MutexGuard<'_, HashSet<SaleId>> {
+        self.doubted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<SaleId, (SaleTerms, Counts)>> {

@@ -3,7 +3,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,7 +16,7 @@ use penstock_domain::{
 };
 use penstock_ledger::{
     FeedError, Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
-    redis::{self, LedgerOptions, Link, Reconciled, RedisOptions, Settled, SettledSale},
+    redis::{self, LedgerOptions, Link, NewEpoch, Reconciled, RedisOptions, Settled, SettledSale},
 };
 use penstock_local::RedisServer;
 
@@ -90,15 +93,7 @@ impl Node {
     }
 
     pub(crate) async fn publish(&self, sale: SaleId, units: u32) -> SaleStatus {
-        let terms = SaleTerms {
-            sale,
-            units,
-            limit_per_buyer: 1,
-            opens_at: None,
-            closes_at: None,
-            hold_seconds: 3_600,
-        };
-        self.ledger.publish(terms).await.unwrap()
+        self.ledger.publish(terms(sale, units)).await.unwrap()
     }
 
     pub(crate) async fn claim(&self, sale: SaleId, who: &str) -> Result<Order, LedgerError<ClaimRefusal>> {
@@ -131,6 +126,10 @@ impl Node {
     }
 }
 
+pub(crate) fn terms(sale: SaleId, units: u32) -> SaleTerms {
+    SaleTerms { sale, units, limit_per_buyer: 1, opens_at: None, closes_at: None, hold_seconds: 3_600 }
+}
+
 pub(crate) fn claim(sale: SaleId, who: &str) -> Claim {
     let (buyer, key) = (BuyerId::of_subject(who).unwrap(), KeyDigest::of(who.as_bytes()).unwrap());
     Claim { sale, buyer, quantity: 1, key }
@@ -140,7 +139,11 @@ pub(crate) fn claim(sale: SaleId, who: &str) -> Claim {
 #[derive(Default)]
 pub(crate) struct Sql {
     sales: Mutex<BTreeMap<SaleId, (Book, Cursor)>>,
+    /// The last epoch of each sale that was given out.
+    epochs: Mutex<BTreeMap<SaleId, u64>>,
     pub(crate) reconciled: Mutex<Vec<Reconciled>>,
+    pub(crate) lost: Mutex<u64>,
+    is_slow: AtomicBool,
 }
 
 impl Sql {
@@ -158,6 +161,11 @@ impl Sql {
                 read => read?,
             };
             let Some(end) = piece.end() else { return Ok(cursor.position) };
+            if piece.epoch != self.epoch_of(sale) && Instant::now() < limit {
+                ledger.feed().doubt(&sale.to_string());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
             let mut sales = self.sales.lock().unwrap();
             let (book, cursor) = sales.entry(sale).or_default();
             piece.decisions.iter().for_each(|decision| book.apply(decision));
@@ -167,6 +175,26 @@ impl Sql {
 
     pub(crate) fn cursor_of(&self, sale: SaleId) -> Cursor {
         self.sales.lock().unwrap().get(&sale).map_or(Cursor::default(), |(_, cursor)| *cursor)
+    }
+
+    pub(crate) fn epoch_of(&self, sale: SaleId) -> u64 {
+        self.epochs.lock().unwrap().get(&sale).copied().unwrap_or(0)
+    }
+
+    fn begin(&self, sale: SaleId, at_least: u64) -> NewEpoch {
+        let epoch = (self.epoch_of(sale) + 1).max(at_least);
+        self.epochs.lock().unwrap().insert(sale, epoch);
+        NewEpoch { cursor: self.cursor_of(sale), epoch }
+    }
+
+    /// From now on it takes a while to read a whole sale.
+    pub(crate) fn read_slowly(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+    }
+
+    /// As if the records had been restored from an older copy.
+    pub(crate) fn go_back_to(&self, sale: SaleId, cursor: Cursor) {
+        self.sales.lock().unwrap().get_mut(&sale).unwrap().1 = cursor;
     }
 
     pub(crate) fn status(&self, sale: SaleId) -> SaleStatus {
@@ -184,19 +212,27 @@ impl Sql {
 }
 
 impl Settled for Sql {
-    fn cursor(&self, sale: SaleId) -> BoxFuture<'_, Result<Cursor, Unavailable>> {
-        Box::pin(async move { Ok(self.cursor_of(sale)) })
+    fn begin_epoch(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<NewEpoch, Unavailable>> {
+        Box::pin(async move { Ok(self.begin(sale, at_least)) })
     }
 
-    fn sale(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+    fn sale(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
         Box::pin(async move {
+            let begun = self.begin(sale, at_least);
+            if self.is_slow.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
             let sales = self.sales.lock().unwrap();
-            let settled = sales.get(&sale).map(|(book, cursor)| {
+            let settled = sales.get(&sale).map(|(book, _)| {
                 let sale = book.snapshot().sales.into_iter().next().unwrap();
-                SettledSale { cursor: *cursor, sale }
+                SettledSale { begun, sale }
             });
             Ok(settled)
         })
+    }
+
+    fn complete_up_to(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<Cursor>, Unavailable>> {
+        Box::pin(async move { Ok(Some(self.cursor_of(sale))) })
     }
 
     fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
@@ -205,5 +241,9 @@ impl Settled for Sql {
 
     fn reconciled(&self, reconciled: Reconciled) {
         self.reconciled.lock().unwrap().push(reconciled);
+    }
+
+    fn lost(&self, _: SaleId, decisions: u64) {
+        *self.lost.lock().unwrap() += decisions;
     }
 }

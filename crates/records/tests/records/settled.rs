@@ -1,7 +1,7 @@
 //! What a ledger that lost its end is told.
 
 use penstock_domain::{Command, Cursor, Mark, SaleId};
-use penstock_records::{RecordsError, SettleError};
+use penstock_records::{NewEpoch, RecordsError, SettleError};
 
 use super::shop::{STREAM, Shop, item, lease, moment, sale_row};
 
@@ -25,16 +25,18 @@ async fn a_settled_sale_is_the_ledgers_sale_up_to_the_cursor() {
     let mut shop = Shop::new(20, 2).await;
     sell(&mut shop);
     let mut book = penstock_domain::Book::default();
-    assert_eq!(shop.records.settled_sale(STREAM, shop.sale).await.unwrap(), None);
+    assert_eq!(shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap(), None);
     for decision in &shop.decisions {
         let lease = lease(&shop.records).await;
         let mark = Mark([decision.position as u8; 16]);
         shop.records.settle(&lease, std::slice::from_ref(decision), mark).await.unwrap();
         book.apply(decision);
-        let settled = shop.records.settled_sale(STREAM, shop.sale).await.unwrap().unwrap();
-        assert_eq!(settled.cursor, Cursor { position: decision.position, mark });
+        let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap();
+        assert_eq!(settled.begun.cursor, Cursor { position: decision.position, mark });
         assert_eq!(settled.snapshot, book.snapshot().sales[0]);
-        assert_eq!(shop.records.settled_cursor(STREAM).await.unwrap(), settled.cursor);
+        let again = shop.records.settled_cursor(STREAM, 0).await.unwrap();
+        assert_eq!((again.cursor, again.epoch), (settled.begun.cursor, settled.begun.epoch + 1));
+        assert_eq!(shop.records.complete_up_to(STREAM, shop.sale).await.unwrap(), Some(again.cursor));
     }
 }
 
@@ -46,9 +48,9 @@ async fn whoever_settles_is_stopped_by_the_question() {
         shop.claim("ada", 1);
         let lease = lease(&shop.records).await;
         if whole_sale {
-            shop.records.settled_sale(STREAM, shop.sale).await.unwrap();
+            shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap();
         } else {
-            shop.records.settled_cursor(STREAM).await.unwrap();
+            shop.records.settled_cursor(STREAM, 0).await.unwrap();
         }
         let stopped = shop.records.settle(&lease, &shop.decisions[1..], Mark::default()).await;
         assert!(matches!(stopped, Err(SettleError::Fenced)), "{stopped:?}");
@@ -60,7 +62,18 @@ async fn whoever_settles_is_stopped_by_the_question() {
 #[tokio::test]
 async fn a_stream_nobody_settled_is_at_its_beginning() {
     let shop = Shop::new(20, 2).await;
-    assert_eq!(shop.records.settled_cursor("another").await.unwrap(), Cursor::default());
+    let begun = shop.records.settled_cursor("another", 0).await.unwrap();
+    assert_eq!(begun, NewEpoch { cursor: Cursor::default(), epoch: 1 });
+}
+
+#[tokio::test]
+async fn every_question_begins_an_epoch_that_nobody_had() {
+    let shop = Shop::new(20, 2).await;
+    for (at_least, epoch) in [(0, 1), (1, 2), (7, 7), (3, 8), (8, 9)] {
+        assert_eq!(shop.records.settled_cursor(STREAM, at_least).await.unwrap().epoch, epoch);
+        let lease = lease(&shop.records).await;
+        assert_eq!(lease.epoch, epoch, "whoever settles knows which history it may be");
+    }
 }
 
 #[tokio::test]
@@ -71,7 +84,8 @@ async fn dead_letters_have_to_be_resolved_before_a_sale_is_rebuilt() {
     shop.tamper("UPDATE orders SET state = 'cancelled'").await;
     shop.pay(order);
     shop.settle_or_put_aside().await;
-    let refused = shop.records.settled_sale(STREAM, shop.sale).await;
+    assert_eq!(shop.records.complete_up_to(STREAM, shop.sale).await.unwrap(), None);
+    let refused = shop.records.settled_sale(STREAM, shop.sale, 0).await;
     let Err(RecordsError::Refused(reason)) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("have to be resolved first"), "{reason}");
 }
@@ -88,13 +102,13 @@ async fn a_sale_that_does_not_add_up_is_not_rebuilt() {
         shop.claim("bob", 1);
         shop.settle().await;
         shop.tamper(statement).await;
-        let refused = shop.records.settled_sale(STREAM, shop.sale).await;
+        let refused = shop.records.settled_sale(STREAM, shop.sale, 0).await;
         assert!(matches!(refused, Err(RecordsError::Damaged(_))), "{statement}: {refused:?}");
     }
 }
 
 #[tokio::test]
-async fn open_sales_are_those_that_are_published_and_not_closed() {
+async fn open_sales_are_those_that_are_not_closed_or_still_have_holds() {
     let mut shop = Shop::new(20, 2).await;
     assert!(shop.records.open_sales().await.unwrap().is_empty());
     let other = SaleId::from_random(50);
@@ -104,7 +118,11 @@ async fn open_sales_are_those_that_are_published_and_not_closed() {
     shop.execute(Command::Pause(other));
     shop.settle().await;
     assert_eq!(shop.records.open_sales().await.unwrap(), vec![shop.sale, other]);
+    let order = shop.claim("ada", 1);
     shop.execute(Command::Close(shop.sale));
+    shop.settle().await;
+    assert_eq!(shop.records.open_sales().await.unwrap(), vec![shop.sale, other]);
+    shop.cancel(order);
     shop.settle().await;
     assert_eq!(shop.records.open_sales().await.unwrap(), vec![other]);
 }

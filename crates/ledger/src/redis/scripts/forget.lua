@@ -2,8 +2,9 @@
 -- so; it refuses what comes, and its orders are found in the records.
 --
 -- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)
--- ARGV  1 how far the records have settled it   2 for how many milliseconds it has to be closed
---       3 the time in milliseconds, or '' for this server's clock
+--       5 and 6 what an abandoned adoption may have left (hashes)
+-- ARGV  1 how far the records have settled it   2 the mark at that place   3 for how many milliseconds it has to be
+--       closed   4 the time in milliseconds, or '' for this server's clock
 -- Reply 1 it is forgotten, now or before   0 it is still needed: it is open, it has holds, or something is not settled
 --
 -- Guarantees: nothing that is not in the records is forgotten; nothing is decided about a forgotten sale. The memory is
@@ -14,7 +15,7 @@ local sale = call('HMGET', KEYS[1], 'terms', 'closed', 'closed_at', 'held', 'pos
 local terms, forgotten = sale[1], sale[7]
 if not terms then return 0 end
 
-local now = tonumber(ARGV[3])
+local now = tonumber(ARGV[4])
 if not now then
   local time = call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -23,10 +24,13 @@ end
 if not forgotten then
   local _, _, _, flags, _, closes_at = struct.unpack('<I4I4I4Bi8i8', terms)
   local closed_at = sale[2] == '1' and tonumber(sale[3]) or flags >= 2 and closes_at or nil
-  local is_over = closed_at and closed_at + tonumber(ARGV[2]) <= now
+  local is_over = closed_at and closed_at + tonumber(ARGV[3]) <= now
   local home = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
   if not is_over or sale[4] ~= '0' or sale[5] ~= ARGV[1] or sale[6] ~= home then return 0 end
+  -- The records may have settled another history up to the same position.
+  local last = call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
+  if not last or last[2][2] ~= ARGV[2] then return 0 end
   call('HSET', KEYS[1], 'forgotten', 1, 'first_hold', sale[8], 'due', '')
 end
-call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
 return 1

@@ -1,6 +1,15 @@
 -- publish ('u', needs the packed terms), restock ('s', needs units and the most a sale may have), pause ('z'), resume ('w')
 -- and close ('l') the sale: the counts after it, or a number below 0.
 
+-- A sale that is not here may be new or lost: nobody publishes it before it was compared with the records on this very
+-- server (adopt.lua), nor while it is being brought back.
+if not terms and find(ARGV[3], 'u', 1, true) then
+  local compared = call('HMGET', SALE, 'looked', 'token')
+  if compared[1] ~= home or compared[2] then
+    return {0, now}
+  end
+end
+
 local function publish(packed_terms)
   if not terms then
     terms = packed_terms
