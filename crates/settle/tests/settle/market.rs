@@ -172,7 +172,9 @@ impl Market {
     /// A worker whose way to the database server can be cut.
     pub(crate) async fn remote_worker(&self, options: SettleOptions) -> (Running, CutProxy) {
         let server = self.home.server.as_ref().unwrap().mariadb.address();
-        let proxy = CutProxy::start(server).unwrap();
+        // It has a runtime of its own, which can't be started in one.
+        let started = tokio::task::spawn_blocking(move || CutProxy::start(server)).await;
+        let proxy = started.unwrap().unwrap();
         let url = self.home.url.replace(&server.to_string(), &proxy.address().to_string());
         let ledger = self.engine.open(BatcherOptions::default(), clock(), Arc::new(Deaf)).await;
         (self.start_at(&url, ledger, options).await.0, proxy)

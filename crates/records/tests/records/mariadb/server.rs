@@ -1,10 +1,13 @@
 //! What only a server can do: be too old, be set up wrong, be opened by many at once, and be lost.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use penstock_domain::{BuyerId, Mark};
 use penstock_local::MariaDb;
 use penstock_records::{Records, RecordsError, SettleError};
 use sqlx::Executor;
+use tokio::time::timeout;
 
 use super::{
     Database,
@@ -156,6 +159,53 @@ async fn a_server_that_dies_is_unavailable_and_is_found_again() {
     server.start_again().unwrap();
     assert!(records.item(item(1, moment(0)).id).await.unwrap().is_some(), "what was committed is there");
     records.create_item(&item(2, moment(0))).await.unwrap();
+}
+
+/// Longer than any call may take, shorter than a network takes to give up.
+const FAR_TOO_LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_server_that_goes_silent_is_unavailable_and_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = MariaDb::start(folder.path()).unwrap();
+    let records = Records::open(&server.url(), 2).await.unwrap();
+    let first = item(1, moment(0));
+    records.create_item(&first).await.unwrap();
+    server.pause().unwrap();
+    let reads = timeout(FAR_TOO_LONG, records.item(first.id)).await.unwrap();
+    assert!(matches!(reads, Err(RecordsError::Unavailable(_))), "{reads:?}");
+    let takes = timeout(FAR_TOO_LONG, records.lease("ledger", "ann", 60)).await.unwrap();
+    assert!(matches!(takes, Err(RecordsError::Unavailable(_))), "{takes:?}");
+    server.resume().unwrap();
+    assert!(records.item(first.id).await.unwrap().is_some());
+    assert!(records.lease("ledger", "ann", 60).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_statement_that_is_not_answered_is_given_up_with_its_connection() {
+    let shop = Shop::new(10, 2).await;
+    let sleep = "CREATE TRIGGER sleepy BEFORE INSERT ON items FOR EACH ROW SET NEW.title = CONCAT(NEW.title, SLEEP(30))";
+    shop.run(sleep).await;
+    let slow = timeout(FAR_TOO_LONG, shop.records.create_item(&item(9, moment(0)))).await.unwrap();
+    let Err(RecordsError::Unavailable(reason)) = slow else { panic!("{slow:?}") };
+    assert!(reason.contains("does not answer"), "{reason}");
+    // The others' connections are as good as before.
+    assert!(shop.records.lease("another", "ann", 60).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_has_ended_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = MariaDb::start(folder.path()).unwrap();
+    let records = Records::open(&server.url(), 4).await.unwrap();
+    for number in 1..=5 {
+        records.create_item(&item(number, moment(0))).await.unwrap();
+        assert!(records.lease("ledger", "ann", 60).await.unwrap().is_some());
+        assert!(records.item(item(number, moment(0)).id).await.unwrap().is_some());
+        let ended = server.sql("SELECT CONCAT('KILL ', id, ';') FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'penstock'").unwrap();
+        assert!(ended.lines().count() >= 2, "{ended}");
+        server.sql(&ended).unwrap();
+    }
 }
 
 #[tokio::test]
