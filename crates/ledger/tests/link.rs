@@ -155,6 +155,16 @@ async fn a_server_that_could_lose_orders_is_refused_unless_that_is_allowed() {
     let link = Link::connect(options(&safe)).await.unwrap();
     let Err(LinkError::Unsafe(text)) = link.check_durability().await else { panic!("it was not refused") };
     assert!(text.contains(&format!("Redis {} has appendonly = no", replica.address())), "{text}");
+    // It may be made master with whatever settings it has.
+    for (setting, value) in [
+        ("appendfsync", "everysec"),
+        ("maxmemory-policy", "allkeys-lru"),
+        ("no-appendfsync-on-rewrite", "yes"),
+    ] {
+        replica.cli(&["CONFIG", "SET", setting, value]).unwrap();
+        let Err(LinkError::Unsafe(text)) = link.check_durability().await else { panic!("{setting}") };
+        assert!(text.contains(&format!("Redis {} has {setting} = {value}", replica.address())), "{text}");
+    }
 
     careless.cli(&["ACL", "SETUSER", "default", "-config"]).unwrap();
     let link = Link::connect(options(&careless)).await.unwrap();

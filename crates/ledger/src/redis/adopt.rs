@@ -38,6 +38,8 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 const BUSY_LOOKS: usize = 100;
 /// How often a sale is looked at anew because its server was replaced meanwhile, or somebody else was quicker.
 const LOOKS: usize = 4;
+/// How long what was written for the replicas to confirm stays.
+const PROOF_MILLISECONDS: u64 = 1_000;
 /// Records that don't answer for so long are away. A whole sale takes longer to read.
 const CURSOR_WITHIN: Duration = Duration::from_secs(2);
 const SALE_WITHIN: Duration = Duration::from_secs(60);
@@ -148,6 +150,7 @@ impl Inner {
 
     /// Compares the sale with the records, and brings it back if they know better.
     async fn compare(&self, sale: SaleId, look: &Answer) -> Result<Compared, Unavailable> {
+        self.prove(sale).await?;
         let least = self.least_epoch(sale, look);
         // The records are asked after the server was looked at: it is the one that decides the sale next, or none does.
         let begun = within(CURSOR_WITHIN, self.settled.begin_epoch(sale, least)).await?;
@@ -163,6 +166,16 @@ impl Inner {
         };
         let attempt = Attempt { sale, home: &look.home, begun: settled.begun };
         self.bring_back(attempt, &Rebuilt::of(&settled.sale)).await
+    }
+
+    /// Makes sure that enough replicas follow the server, before the records are told to go on with it: a master that is
+    /// cut off must not take a sale from the one that was put in its place.
+    async fn prove(&self, sale: SaleId) -> Result<(), Unavailable> {
+        let (key, mut pipeline) = (self.keys.proof(sale), redis::pipe());
+        pipeline.cmd("SET").arg(&key).arg(1).arg("PX").arg(PROOF_MILLISECONDS);
+        let answer = self.link.run(&key, pipeline, true).await?.pop();
+        answered::<()>(&key, answer)?;
+        Ok(())
     }
 
     /// An epoch that neither the server nor this node has heard of.

@@ -13,9 +13,14 @@ use super::{
 const OLDEST_VERSION: u32 = 7;
 
 /// A setting, the only value that is safe, and what any other value risks.
-const NEEDED: [(&str, &str, &str); 3] = [
+const NEEDED: [(&str, &str, &str); 4] = [
     ("appendonly", "yes", "what was sold is forgotten when the server restarts"),
     ("appendfsync", "always", "the last second of orders can be lost with the machine's power"),
+    (
+        "no-appendfsync-on-rewrite",
+        "no",
+        "orders can be lost with the machine's power while its file is rewritten",
+    ),
     ("maxmemory-policy", "noeviction", "a full server would throw sales and orders away"),
 ];
 
@@ -45,16 +50,12 @@ impl Link {
     async fn check_master(&self, master: &str, findings: &mut Vec<String>) -> Result<Vec<String>, LinkError> {
         let mut questions = redis::pipe();
         questions.cmd("INFO").arg("server").cmd("INFO").arg("replication");
-        for (setting, ..) in NEEDED {
-            questions.cmd("CONFIG").arg("GET").arg(setting);
-        }
+        ask_settings(&mut questions);
         let mut answers = self.send_to(master, &questions).await?.into_iter();
         let server: String = answered(master, answers.next())?;
         let replication: String = answered(master, answers.next())?;
         findings.extend(check_version(master, &server));
-        for ((setting, safe, risk), answer) in NEEDED.iter().zip(answers) {
-            findings.extend(check_setting(master, setting, safe, risk, answer));
-        }
+        findings.extend(check_settings(master, answers));
         self.warn_of_full_coverage(master).await;
         let replicas = replicas_in(&replication);
         let wanted = self.options().wait_replicas as usize;
@@ -64,6 +65,13 @@ impl Link {
                 replicas = replicas.len(),
                 wanted,
                 "too few replicas are connected: until there are more, every order is answered with 503"
+            );
+        } else if wanted > 0 && replicas.len() == wanted {
+            tracing::warn!(
+                server = master,
+                replicas = replicas.len(),
+                wanted,
+                "no replica is to spare: when one or the master dies, every order is answered with 503 until it is back"
             );
         }
         Ok(replicas)
@@ -86,21 +94,30 @@ impl Link {
         }
     }
 
-    /// A replica that has no file of its own comes back empty, and may be made master then.
+    /// A replica may be made master, with the settings it has.
     async fn check_replica(&self, replica: &str, findings: &mut Vec<String>) {
-        let mut question = redis::pipe();
-        question.cmd("CONFIG").arg("GET").arg("appendonly");
-        match self.send_to(replica, &question).await {
-            Ok(answers) => {
-                let [(setting, safe, risk), ..] = NEEDED;
-                let answer = answers.into_iter().next().unwrap_or(Value::Nil);
-                findings.extend(check_setting(replica, setting, safe, risk, answer));
-            }
+        let mut questions = redis::pipe();
+        ask_settings(&mut questions);
+        match self.send_to(replica, &questions).await {
+            Ok(answers) => findings.extend(check_settings(replica, answers.into_iter())),
             Err(error) => {
                 tracing::warn!(server = replica, %error, "a replica can't be asked for its settings")
             }
         }
     }
+}
+
+fn ask_settings(questions: &mut redis::Pipeline) {
+    for (setting, ..) in NEEDED {
+        questions.cmd("CONFIG").arg("GET").arg(setting);
+    }
+}
+
+fn check_settings(server: &str, answers: impl Iterator<Item = Value>) -> Vec<String> {
+    let needed = NEEDED.iter().zip(answers);
+    needed
+        .filter_map(|((setting, safe, risk), answer)| check_setting(server, setting, safe, risk, answer))
+        .collect()
 }
 
 fn check_setting(server: &str, setting: &str, safe: &str, risk: &str, answer: Value) -> Option<String> {

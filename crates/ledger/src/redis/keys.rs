@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use penstock_domain::SaleId;
 
+use super::options::LinkError;
+
 /// Names under a prefix, for those who share a Redis with others. It is put before the hash tag, so it must not
 /// contain one.
 #[derive(Clone, Debug)]
@@ -13,9 +15,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// A brace would make a hash tag of the prefix and all sales one slot: it is left out.
-    pub fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.replace(['{', '}'], "").into() }
+    /// A brace would make a hash tag of the prefix and all sales one slot: it is refused.
+    pub fn new(prefix: &str) -> Result<Self, LinkError> {
+        match prefix.contains(['{', '}']) {
+            true => Err(LinkError::Misconfigured(format!("the prefix {prefix:?} of the keys has a brace"))),
+            false => Ok(Self { prefix: prefix.into() }),
+        }
     }
 
     /// A set of the ids of all sales in the ledger, and perhaps of some that were never published.
@@ -48,6 +53,11 @@ impl Keys {
         self.of(sale, "feed")
     }
 
+    /// Written for replicas to confirm that they follow, and gone soon after.
+    pub(super) fn proof(&self, sale: SaleId) -> String {
+        self.of(sale, "proof")
+    }
+
     /// The keys of `decide`, in its order.
     pub(super) fn of_decide(&self, sale: SaleId) -> [String; 4] {
         [self.sale(sale), self.buyers(sale), self.orders(sale), self.feed(sale)]
@@ -71,8 +81,10 @@ mod tests {
 
     #[test]
     fn a_prefix_leaves_the_hash_tag_alone() {
-        let (keys, sale) = (Keys::new("shop{7}:"), SaleId::from_random(1));
-        assert_eq!(keys.sale(sale), "shop7:{0000000000001}:sale");
-        assert!(keys.of_decide(sale).iter().all(|key| key.starts_with("shop7:{0000000000001}:")));
+        let (keys, sale) = (Keys::new("shop7:").unwrap(), SaleId::from_random(1));
+        assert!(keys.of_adopt(sale).iter().all(|key| key.starts_with("shop7:{0000000000001}:")));
+        for prefix in ["shop{7}:", "{", "}"] {
+            assert!(Keys::new(prefix).is_err(), "{prefix} would be another hash tag");
+        }
     }
 }

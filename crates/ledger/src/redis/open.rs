@@ -37,7 +37,8 @@ pub fn open(
     listener: Arc<dyn Listener>,
     settled: Arc<dyn Settled>,
 ) -> io::Result<Ledger> {
-    let (keys, sales) = (Keys::new(&options.prefix), Arc::<Sales>::default());
+    let keys = Keys::new(&options.prefix).map_err(io::Error::other)?;
+    let sales = Arc::<Sales>::default();
     let feed = Arc::new(RedisFeed::new(link.clone(), keys.clone(), sales.clone()));
     let adoption = Adoption::new(link.clone(), keys.clone(), sales.clone(), settled.clone());
     let is_clock_given = clock.is_some();

@@ -102,6 +102,12 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
             redis.wait_milliseconds, redis.timeout_milliseconds
         ),
     );
+    // A Cluster takes what stands between braces for the name of a slot: all sales would be on one server.
+    require(
+        !redis.prefix.contains(['{', '}']),
+        "redis.prefix",
+        format!("{:?} has a brace; leave it out", redis.prefix),
+    );
     let ledger = &config.ledger;
     require(
         ledger.max_batch <= ledger.max_queued,
