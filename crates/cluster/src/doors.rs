@@ -14,7 +14,7 @@ use penstock_ledger::{Clock, redis::Link};
 use tokio::runtime::Handle;
 
 use crate::{
-    gate_calls::{GateCalls, Scripts, mark_of},
+    gate_calls::{GateCalls, Remembered, Scripts, mark_of},
     numbers::Numbers,
     passes::Passes,
     rooms::{NodeRoom, look_after},
@@ -78,8 +78,9 @@ struct SharedDoor {
 impl SharedDoor {
     fn begin_room(&self, seed: [u8; 32], opens_at: Option<Timestamp>) -> Arc<NodeRoom> {
         let turn_seconds = self.options.room.turn_seconds;
-        let numbers = Numbers::start(&self.runtime, self.calls.clone(), opens_at, turn_seconds);
-        let room = NodeRoom::new(self.calls.clone(), self.options, seed, numbers, self.passes.clone());
+        let numbers = Numbers::start(&self.runtime, self.calls.clone(), seed, opens_at, turn_seconds);
+        let room =
+            NodeRoom::new(self.calls.clone(), self.options, (seed, opens_at), numbers, self.passes.clone());
         let room = Arc::new(room);
         self.runtime.spawn(look_after(Arc::downgrade(&room)));
         room
@@ -92,7 +93,10 @@ impl Door for SharedDoor {
             let mut seed = [0; 32];
             getrandom::fill(&mut seed).map_err(io::Error::other)?;
             let calls = self.calls.clone();
-            let opened = self.runtime.spawn(async move { calls.room(seed, opens_at).await }).await;
+            let opened = self
+                .runtime
+                .spawn(async move { calls.room(seed, opens_at, &Remembered::default()).await })
+                .await;
             let seed = opened.map_err(io::Error::other)?.map_err(io::Error::other)?;
             let room = self.room.get_or_init(|| self.begin_room(seed, opens_at));
             Ok(Arc::clone(&room.shown))

@@ -79,6 +79,21 @@ pub(crate) struct Handed {
     pub(crate) to: u64,
     pub(crate) is_early: bool,
     pub(crate) at: Timestamp,
+    /// Before `at`, if it was asked for again.
+    pub(crate) first_at: Timestamp,
+}
+
+/// What a node still knows of a room that Redis may have lost.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remembered {
+    /// Numbers below were given out, as far as the node has heard.
+    pub(crate) issued: u64,
+    /// From here on none can have been given out.
+    pub(crate) next: u64,
+    pub(crate) early: Option<u64>,
+    /// Higher than that of any view.
+    pub(crate) version: u64,
+    pub(crate) view: Option<RoomView>,
 }
 
 /// What a node has to say when it looks at a room.
@@ -148,44 +163,71 @@ impl GateCalls {
         redis::from_redis_value(value).map_err(|error| refused(error.to_string()))
     }
 
-    fn no_room(&self) -> LinkError {
-        LinkError::Refused { server: self.key("room"), reason: "there is no such waiting room".to_owned() }
+    fn damaged(&self, what: &str) -> LinkError {
+        let reason = format!("{what} of the waiting room can't be read");
+        LinkError::Refused { server: self.key("room"), reason }
     }
 
-    /// The seed of the room.
+    /// Two seeds are two draws, of which only one was promised.
+    pub(crate) fn other_seed(&self) -> LinkError {
+        let reason = "the waiting room has another seed than this node".to_owned();
+        LinkError::Refused { server: self.key("room"), reason }
+    }
+
+    /// The seed of the room: of the one that is there, or else the one given.
     pub(crate) async fn room(
         &self,
         seed: [u8; 32],
         opens_at: Option<Timestamp>,
+        remembered: &Remembered,
     ) -> Result<[u8; 32], LinkError> {
-        let mut command = self.scripts.room.call();
+        let view = self.packed(remembered.view.as_ref())?;
+        let early = remembered.early.map(|early| early.to_string()).unwrap_or_default();
         let opens_at_millis = opens_at.map_or(0, Timestamp::as_millis);
-        command.arg(1).arg(self.key("room")).arg(&seed[..]).arg(opens_at_millis);
+        let mut command = self.scripts.room.call();
+        command.arg(2).arg(&self.keys(["room", "unused"])).arg(&seed[..]).arg(opens_at_millis);
+        command.arg(remembered.next).arg(remembered.issued).arg(early).arg(remembered.version).arg(view);
         let seed: Vec<u8> = self.ask(command, true).await?;
-        seed.try_into().map_err(|_| self.no_room())
+        seed.try_into().map_err(|_| self.damaged("the seed"))
     }
 
-    pub(crate) async fn numbers(&self, count: u64) -> Result<Handed, LinkError> {
+    fn packed(&self, view: Option<&RoomView>) -> Result<Vec<u8>, LinkError> {
+        let packed = view.map(postcard::to_stdvec).transpose();
+        Ok(packed.map_err(|error| LinkError::Misconfigured(error.to_string()))?.unwrap_or_default())
+    }
+
+    /// The block of this name, which has `count` numbers if it is a new one. None: Redis does not know the room.
+    pub(crate) async fn numbers(
+        &self,
+        seed: &[u8; 32],
+        name: u64,
+        count: u64,
+    ) -> Result<Option<Handed>, LinkError> {
         let mut command = self.scripts.numbers.call();
         command.arg(1).arg(self.key("room")).arg(self.moment()).arg(count);
-        let handed: Option<(u64, u64, i64, i64)> = self.ask(command, true).await?;
-        let (from, to, early, at) = handed.ok_or_else(|| self.no_room())?;
-        Ok(Handed { from, to, is_early: early < 0, at: Timestamp::from_millis(at) })
+        command.arg(&seed[..]).arg(&self.node).arg(format!("{name:016x}"));
+        let handed: Option<(u64, u64, u8, i64, i64)> = self.ask(command, true).await?;
+        Ok(handed.map(|(from, to, early, at, first_at)| Handed {
+            from,
+            to,
+            is_early: early == 1,
+            at: Timestamp::from_millis(at),
+            first_at: Timestamp::from_millis(first_at),
+        }))
     }
 
-    pub(crate) async fn tend(&self, look: &Look<'_>) -> Result<Seen, LinkError> {
-        let view = look.view.map(postcard::to_stdvec).transpose();
-        let view = view.map_err(|error| LinkError::Misconfigured(error.to_string()))?;
+    /// None: Redis does not know the room.
+    pub(crate) async fn tend(&self, seed: &[u8; 32], look: &Look<'_>) -> Result<Option<Seen>, LinkError> {
         let mut command = self.scripts.tend.call();
         command.arg(4).arg(&self.keys(["room", "passes", "taken", "unused"]));
         command.arg(self.moment()).arg(&self.node).arg(look.fence).arg(look.keep_millis);
-        command.arg(look.known_version).arg(view.unwrap_or_default());
-        command.arg(look.taken_done).arg(look.unused_done).arg(look.unused_heard);
+        command.arg(look.known_version).arg(self.packed(look.view)?);
+        command.arg(look.taken_done).arg(look.unused_done).arg(look.unused_heard).arg(&seed[..]);
         for Uncertain { from, to } in look.unused {
             command.arg(format!("{from}-{to}"));
         }
         let seen: Option<SeenReply> = self.ask(command, look.view.is_some()).await?;
-        self.seen(seen.ok_or_else(|| self.no_room())?)
+        seen.map(|seen| self.seen(seen)).transpose()
     }
 
     fn seen(&self, reply: SeenReply) -> Result<Seen, LinkError> {
@@ -203,10 +245,6 @@ impl GateCalls {
             taken,
             unused,
         ) = reply;
-        let damaged = |what: &str| LinkError::Refused {
-            server: self.key("room"),
-            reason: format!("{what} of the waiting room can't be read"),
-        };
         let view: Vec<u8> = view;
         let view = if view.is_empty() { Ok(None) } else { postcard::from_bytes(&view).map(Some) };
         let unused: Option<Vec<Uncertain>> = unused.iter().map(|range| read_range(range)).collect();
@@ -224,9 +262,9 @@ impl GateCalls {
             live_passes,
             sale_version,
             version,
-            view: view.map_err(|_| damaged("the view"))?,
+            view: view.map_err(|_| self.damaged("the view"))?,
             taken,
-            unused: unused.ok_or_else(|| damaged("a range"))?,
+            unused: unused.ok_or_else(|| self.damaged("a range"))?,
         })
     }
 

@@ -16,7 +16,7 @@ use penstock_ledger::redis::LinkError;
 use tokio::{sync::Notify, time::sleep};
 
 use crate::{
-    gate_calls::{GateCalls, Look, Role, Seen},
+    gate_calls::{GateCalls, Look, Remembered, Role, Seen},
     numbers::Numbers,
     passes::Passes,
 };
@@ -33,12 +33,18 @@ const KEEP_MILLIS: u64 = 1_300;
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
 /// So many ranges that nobody got are told with one look.
 const MAX_RANGES_TOLD: usize = 1_000;
+/// So many numbers, and as many again as a node has heard of, may have been given out between its last look and the loss
+/// of the room. They are passed over for nothing, so that too many of them do no harm.
+const NUMBERS_UNHEARD_OF: u64 = 1_000;
+/// So many views may have been stored meanwhile.
+const VIEWS_UNHEARD_OF: u64 = 1_000;
 
 /// A room as a node has it.
 pub(crate) struct NodeRoom {
     pub(crate) calls: GateCalls,
     pub(crate) options: DoorOptions,
     pub(crate) seed: [u8; 32],
+    opens_at: Option<Timestamp>,
     /// What people ask. It follows the view, also while this node keeps the room.
     pub(crate) shown: Arc<WaitingRoom>,
     pub(crate) numbers: Numbers,
@@ -55,7 +61,7 @@ impl NodeRoom {
     pub(crate) fn new(
         calls: GateCalls,
         options: DoorOptions,
-        seed: [u8; 32],
+        (seed, opens_at): ([u8; 32], Option<Timestamp>),
         numbers: Numbers,
         passes: Passes,
     ) -> Self {
@@ -64,6 +70,7 @@ impl NodeRoom {
             calls,
             options,
             seed,
+            opens_at,
             numbers,
             passes,
             status: Mutex::default(),
@@ -116,13 +123,13 @@ struct Keeping {
 
 /// Looks at the room as long as the node has it.
 pub(crate) async fn look_after(room: Weak<NodeRoom>) {
-    let mut looker = Looker { keeping: None, known_version: 0, seen_at: Timestamp::from_millis(0) };
+    let mut looker = Looker::default();
     let mut complaint = None;
     loop {
         let Some(room) = room.upgrade() else { return };
         let is_leaving = room.is_leaving.load(Relaxed);
         let looked = looker.look(&room, is_leaving).await;
-        room.numbers.set_cut_off(looked.is_err());
+        room.numbers.set_out_of_sight(looked.is_err());
         complain(&room, &mut complaint, looked.err());
         if is_leaving {
             room.left.notify_one();
@@ -142,7 +149,7 @@ fn complain(room: &NodeRoom, known: &mut Option<String>, error: Option<LinkError
     let sale = room.calls.sale;
     match (error.map(|error| error.to_string()), &known) {
         (Some(problem), None) => {
-            tracing::warn!(%sale, problem, "a waiting room stands still");
+            tracing::error!(%sale, problem, "a waiting room stands still");
             *known = Some(problem);
         }
         (None, Some(_)) => {
@@ -168,7 +175,15 @@ fn pause(room: &NodeRoom, now: Timestamp) -> Duration {
 struct Looker {
     keeping: Option<Keeping>,
     known_version: u64,
+    /// The last one that was followed.
+    view: Option<RoomView>,
     seen_at: Timestamp,
+}
+
+impl Default for Looker {
+    fn default() -> Self {
+        Self { keeping: None, known_version: 0, view: None, seen_at: Timestamp::from_millis(0) }
+    }
 }
 
 /// What there is to be stored after a look of the keeper.
@@ -200,31 +215,55 @@ impl Looker {
             unused_heard: keeping.map_or(0, |keeping| keeping.unused.len() - outcome.unused_done),
             unused: &unused,
         };
-        match room.calls.tend(&look).await {
-            Ok(seen) => {
+        let known = room.numbers.issued();
+        let seen = room.calls.tend(&room.seed, &look).await;
+        if !matches!(seen, Ok(Some(_))) {
+            room.numbers.blocks().tell_again(unused);
+            // Perhaps it was stored and perhaps not: the next look tells.
+            self.keeping = None;
+        }
+        match seen? {
+            Some(seen) if seen.issued >= known => {
                 self.take_in(room, seen, outcome);
                 Ok(())
             }
-            Err(error) => {
-                room.numbers.blocks().tell_again(unused);
-                // Perhaps it was stored and perhaps not: the next look tells.
-                self.keeping = None;
-                Err(error)
-            }
+            // Nobody needs it any more.
+            None if is_over => Ok(()),
+            // The server was wiped, or replaced by one that had not heard everything.
+            _ => self.put_back(room).await,
         }
+    }
+
+    /// Gives Redis what this node knows of a room that was lost there, or a part of it.
+    async fn put_back(&mut self, room: &NodeRoom) -> Result<(), LinkError> {
+        self.keeping = None;
+        let issued = room.numbers.issued();
+        let remembered = Remembered {
+            issued,
+            next: issued + NUMBERS_UNHEARD_OF + issued,
+            early: room.shown.draw().count,
+            version: self.known_version + VIEWS_UNHEARD_OF,
+            view: self.view.clone(),
+        };
+        tracing::warn!(sale = %room.calls.sale, issued, "Redis has lost a waiting room: this node puts it back");
+        let seed = room.calls.room(room.seed, room.opens_at, &remembered).await?;
+        if seed == room.seed { Ok(()) } else { Err(room.calls.other_seed()) }
     }
 
     fn take_in(&mut self, room: &NodeRoom, seen: Seen, outcome: Outcome) {
         self.seen_at = seen.at;
         room.passes.note_live(seen.live_passes);
+        room.numbers.note_issued(seen.issued);
         if let Some(view) = &seen.view {
             room.follow(&seen, view);
+            self.view = Some(view.clone());
         }
         self.known_version = seen.version;
         match (seen.role, self.keeping.take()) {
             (Role::Keeper, Some(mut keeping)) => {
                 if let Some(view) = outcome.view {
                     room.follow(&seen, &view);
+                    self.view = Some(view.clone());
                     keeping.stored = view;
                 }
                 keeping.unused.drain(..outcome.unused_done);

@@ -1,6 +1,11 @@
 -- Before each script of the gate: the time, and the opening of a waiting room.
 local call = redis.call
 
+-- Two seeds are two draws: who has another one must not take part.
+local function other_seed()
+  return redis.error_reply('SEED the waiting room has another seed than this node')
+end
+
 -- Milliseconds since 1970: `moment` if it is given, else this server's clock.
 local function time_at(moment)
   if moment ~= '' then

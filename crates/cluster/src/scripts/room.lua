@@ -1,10 +1,33 @@
--- room: makes a waiting room, unless there is one.
+-- room: makes a waiting room, or puts back one that this server has lost, as far as a node still knows it.
 --
--- KEYS  1 the room (hash)
--- ARGV  1 32 random bytes   2 when the sale opens, in milliseconds; 0 if it is open at once
+-- KEYS  1 the room (hash)   2 ranges of numbers that nobody got (list); under one hash tag
+-- ARGV  1 the seed: 32 random bytes   2 when the sale opens, in milliseconds; 0 if it is open at once
+--       3 numbers below may have been given out   4 those from here on perhaps not   5 early numbers, '' if that is not
+--       known   6 a version that no view had yet   7 the last view, '' if there was none
 -- Reply the seed: of the room that was there, or the one given.
+--
+-- Guarantees: a room never gets another seed; if it has the one given, no number below ARGV[3] is handed out any more;
+-- how many are early, and the view, are taken only by a room that is made.
 
-if redis.call('HSETNX', KEYS[1], 'seed', ARGV[1]) == 1 then
-  redis.call('HSET', KEYS[1], 'opens_at', ARGV[2], 'next', 0)
+local call = redis.call
+local SECONDS = 30 * 86400
+
+local is_new = call('HSETNX', KEYS[1], 'seed', ARGV[1]) == 1
+if is_new then
+  call('HSET', KEYS[1], 'opens_at', ARGV[2], 'next', 0)
+  if ARGV[5] ~= '' then
+    call('HSET', KEYS[1], 'early', ARGV[5])
+  end
+  if ARGV[7] ~= '' then
+    call('HSET', KEYS[1], 'view', ARGV[7], 'version', ARGV[6])
+  end
 end
-return redis.call('HGET', KEYS[1], 'seed')
+local room = call('HMGET', KEYS[1], 'seed', 'next')
+if room[1] == ARGV[1] and tonumber(room[2]) < tonumber(ARGV[3]) then
+  call('HSET', KEYS[1], 'next', ARGV[3])
+  call('RPUSH', KEYS[2], ARGV[4] .. '-' .. ARGV[3])
+  call('EXPIRE', KEYS[2], SECONDS)
+end
+-- A write in any case, so that whoever waits for the replicas hears of the seed from them.
+call('EXPIRE', KEYS[1], SECONDS)
+return room[1]

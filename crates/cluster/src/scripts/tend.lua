@@ -6,27 +6,29 @@
 --       4 for how many milliseconds it keeps the room from now on; 0: it does not want to, any more or at all
 --       5 the version of the view it knows   6 its new view, '' if nothing changed
 --       7 of list 3, and 8 of list 4, so many are in what it stored, and are taken out   9 of list 4 it has heard so many
---       then ranges that nobody got, as `from-to`
+--       10 the seed of the room   then ranges that nobody got, as `from-to`
 -- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1, live passes, version of the
 --       sale's status that shows all orders whose passes were used, version of the view, view or '' if the node knows it,
 --       list 3, what it has not heard of list 4}; nil if there is no such room
 --       Role 0: another node keeps the room. 1: this one. 2: this one from now on.
 --
 -- Guarantees: a view is stored only under the fence of who keeps the room, and every new keeper gets a higher one; a new
--- keeper gets the last view stored and everything since.
+-- keeper gets the last view stored and everything since. A room is there for 30 days after somebody last kept it.
 
-local MAX_RANGES, DAY_SECONDS = 4096, 86400
+local MAX_RANGES, SECONDS = 4096, 30 * 86400
 
 local room = call('HMGET', KEYS[1], 'seed', 'keeper', 'fence', 'kept_until', 'kept_at', 'version', 'sale_version')
 if not room[1] then
   return false
+elseif room[1] ~= ARGV[10] then
+  return other_seed()
 end
 local now = time_at(ARGV[1])
 local next, early = opened(KEYS[1], now)
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-if #ARGV > 9 and call('LLEN', KEYS[4]) < MAX_RANGES then
-  call('RPUSH', KEYS[4], unpack(ARGV, 10))
-  call('EXPIRE', KEYS[4], DAY_SECONDS)
+if #ARGV > 10 and call('LLEN', KEYS[4]) < MAX_RANGES then
+  call('RPUSH', KEYS[4], unpack(ARGV, 11))
+  call('EXPIRE', KEYS[4], SECONDS)
 end
 
 local keeper, fence, kept_at = room[2], tonumber(room[3]) or 0, tonumber(room[5]) or now
@@ -49,6 +51,9 @@ elseif wanted and is_free then
 end
 if role > 0 and wanted then
   call('HSET', KEYS[1], 'keeper', ARGV[2], 'fence', fence, 'kept_until', now + ARGV[4], 'kept_at', now)
+  -- A room that nobody keeps any more goes in the end. What the keeper has heard of list 4 must not go before.
+  call('EXPIRE', KEYS[1], SECONDS)
+  call('EXPIRE', KEYS[4], SECONDS)
 elseif role > 0 then
   call('HDEL', KEYS[1], 'keeper')
   role = 0

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod faults;
 mod numbers;
 mod passes;
 mod redis_cluster;

@@ -1,0 +1,109 @@
+//! What becomes of doors when Redis loses what it knew, or what it knows is not confirmed.
+
+use std::collections::HashSet;
+
+use penstock_http::DoorRefusal;
+
+use super::*;
+
+/// Takes numbers from all nodes until each has given out so many.
+async fn take_everywhere(shop: &Shop, nodes: &[Arc<dyn Door>], people: usize) -> Vec<u64> {
+    let mut taken = Vec::new();
+    for node in nodes {
+        for _ in 0..people {
+            taken.push(take_patiently(shop, node).await);
+        }
+    }
+    taken
+}
+
+async fn take_patiently(shop: &Shop, node: &Arc<dyn Door>) -> u64 {
+    let began = Instant::now();
+    loop {
+        let _ = node.tick(&|| Some(status(5)), shop.now());
+        if let Ok(number) = node.take_number(shop.now()).await {
+            return number;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "no number can be had");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_room_that_redis_lost_comes_back_with_its_seed_and_gives_no_number_twice() {
+    let shop = Shop::open();
+    let nodes = shop.nodes().await;
+    let rooms = open_rooms(&nodes).await;
+    let early = take_everywhere(&shop, &nodes, 5).await;
+    shop.set(OPENS_AT);
+    until("the first turns", || {
+        shop.pass_millis(2);
+        tick(&nodes, status(5), shop.now());
+        rooms.iter().all(|room| room.figures().admitted >= 5).then_some(())
+    })
+    .await;
+    let places: Vec<_> = early.iter().map(|number| rooms[0].place(*number)).collect();
+    shop.redis.cli(&["FLUSHALL"]).unwrap();
+    let late = take_everywhere(&shop, &nodes, 5).await;
+    let given: HashSet<u64> = early.iter().chain(&late).copied().collect();
+    assert_eq!(given.len(), 30, "{early:?} and then {late:?}");
+    // Turns go on from where they were, for all who came before and after.
+    until("everybody's turn", || {
+        shop.pass_millis(2);
+        tick(&nodes, status(1_000), shop.now());
+        let last = late.iter().max().unwrap();
+        rooms.iter().all(|room| room.figures().admitted > *last).then_some(())
+    })
+    .await;
+    let newcomer = shop.node("d").await;
+    let room = newcomer.open_room(Some(OPENS_AT)).await.unwrap();
+    until("the view", || {
+        tick(std::slice::from_ref(&newcomer), status(1_000), shop.now());
+        room.draw().count
+    })
+    .await;
+    assert_eq!(room.draw(), rooms[0].draw());
+    assert_eq!(places, early.iter().map(|number| room.place(*number)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_node_takes_no_part_in_a_room_that_has_another_seed() {
+    let shop = Shop::open();
+    let node = shop.node("a").await;
+    open_rooms(std::slice::from_ref(&node)).await;
+    assert!(node.take_number(shop.now()).await.is_ok());
+    shop.redis.cli(&["HSET", &key("room"), "seed", &"x".repeat(32)]).unwrap();
+    until("the node to notice", || {
+        let _ = node.tick(&|| Some(status(5)), shop.now());
+        (!node.has_numbers()).then_some(())
+    })
+    .await;
+    let next = shop.redis.cli(&["HGET", &key("room"), "next"]).unwrap();
+    assert_eq!(node.take_number(shop.now()).await, Err(DoorRefusal::Unavailable));
+    assert_eq!(shop.redis.cli(&["HGET", &key("room"), "next"]).unwrap(), next);
+}
+
+#[tokio::test]
+async fn a_replica_that_is_away_costs_no_numbers() {
+    let shop = Shop::open();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = RedisSettings { replica_of: Some(shop.redis.address()), ..RedisSettings::default() };
+    let mut replica = RedisServer::start(folder.path(), settings).unwrap();
+    let single = RedisOptions::single(shop.redis.address().to_string());
+    let node = node_on(RedisOptions { wait_replicas: 1, ..single }, "a", &shop.millis).await;
+    until("the replica", || replica.info("master_link_status").ok().filter(|status| status.trim() == "up"))
+        .await;
+    open_rooms(std::slice::from_ref(&node)).await;
+    assert_eq!(take_patiently(&shop, &node).await, 0);
+    replica.pause().unwrap();
+    for _ in 0..10 {
+        assert_eq!(node.take_number(shop.now()).await, Err(DoorRefusal::Unavailable));
+        assert!(!node.has_numbers(), "whoever asks is told so before it costs him anything");
+    }
+    let next: u64 = shop.redis.cli(&["HGET", &key("room"), "next"]).unwrap().parse().unwrap();
+    assert!(next <= 2, "{next} numbers for one person");
+    replica.resume().unwrap();
+    until("numbers", || node.has_numbers().then_some(())).await;
+    // The block that nobody confirmed was not lost.
+    assert_eq!(take_patiently(&shop, &node).await, 1);
+}
