@@ -37,6 +37,8 @@ const MAX_UNTOLD: usize = 1_024;
 const MAX_UNHEARD: usize = 4_096;
 /// How long somebody who tells waits until it is told; afterwards it is told in the background.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a node that stops waits for what it has not told yet: as long as Redis needs to choose a new master.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// Without an answer for so long, what the others change may go unheard.
 const QUIET_TOO_LONG: Duration = Duration::from_secs(3);
 /// Entries that the stream keeps, or a few more. A node that is away for longer reads everything anew.
@@ -46,8 +48,8 @@ const CHANGE: &str = "change";
 /// and of the entry that a node adds to know where it is.
 const JOINED: &str = "joined";
 
-/// Something to tell, and who waits for it.
-type Untold = (Change, oneshot::Sender<()>);
+/// Something to tell, and who waits for it. Without a change somebody only waits for those before.
+type Untold = (Option<Change>, oneshot::Sender<()>);
 
 #[derive(Debug)]
 struct State {
@@ -113,18 +115,30 @@ impl fmt::Debug for Changes {
     }
 }
 
+impl Changes {
+    /// Returns when it is told, and all that was put into the outbox before it.
+    async fn put(&self, change: Option<Change>) {
+        let (done, is_done) = oneshot::channel();
+        // An error means that the node is about to end.
+        if self.outbox.send((change, done)).await.is_ok() {
+            let _ = is_done.await;
+        }
+    }
+}
+
 impl Neighbours for Changes {
     fn tell(&self, change: Change) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let (done, is_done) = oneshot::channel();
-            let telling = async {
-                // An error means that the node is about to end.
-                if self.outbox.send((change, done)).await.is_ok() {
-                    let _ = is_done.await;
-                }
-            };
-            if timeout(PATIENCE, telling).await.is_err() {
+            if timeout(PATIENCE, self.put(Some(change))).await.is_err() {
                 tracing::debug!("the other nodes are told later");
+            }
+        })
+    }
+
+    fn all_told(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if timeout(LAST_PATIENCE, self.put(None)).await.is_err() {
+                tracing::warn!("stopping with changes that the other nodes were not told of");
             }
         })
     }

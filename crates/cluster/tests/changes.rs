@@ -64,7 +64,6 @@ async fn every_node_hears_every_change_in_the_order_it_was_told() {
         Change::Room(SaleId::from_random(2)),
         Change::SessionEnded { session: "abc".into(), expires_at: Timestamp::from_millis(7) },
         Change::SessionsEnded { account: AccountId::from_random(3), since: Timestamp::from_millis(8) },
-        Change::SecretRotated,
         Change::Everything,
     ];
     for change in &told {
@@ -137,6 +136,36 @@ async fn what_is_told_while_redis_is_away_is_told_when_it_is_back() {
     assert!(telling.is_ok(), "who tells is not held up for good");
     stage.server.restart().unwrap();
     until_heard(&mut changes, item(1)).await;
+}
+
+#[tokio::test]
+async fn a_node_that_stops_tells_what_it_has_not_told_yet() {
+    let mut stage = Stage::new();
+    let (teller, hearer) = (stage.node().await, stage.node().await);
+    let mut changes = hearer.changes();
+    stage.server.kill().unwrap();
+    // Nobody waits for it any more.
+    assert!(timeout(Duration::from_millis(100), teller.tell(item(1))).await.is_err());
+    stage.server.restart().unwrap();
+    teller.all_told().await;
+    drop(teller);
+    until_heard(&mut changes, item(1)).await;
+}
+
+#[tokio::test]
+async fn what_no_replica_confirms_is_told_once() {
+    let stage = Stage::new();
+    let mut options = RedisOptions::single(stage.server.address().to_string());
+    (options.wait_replicas, options.wait_milliseconds) = (1, 10);
+    let teller = Changes::join(Link::connect(options).await.unwrap(), "").await;
+    let mut changes = teller.changes();
+    for number in 1..=20 {
+        teller.tell(item(number)).await;
+    }
+    for number in 1..=20 {
+        assert_eq!(next(&mut changes).await, item(number), "it is heard nevertheless, and once");
+    }
+    assert_eq!(stage.cli(&["XLEN", "penstock:changes"]).trim(), "21", "with that of who joined");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::{collections::HashSet, mem::take, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
-use penstock_domain::{AccountId, ItemId, SaleId, SaleState, Timestamp};
+use penstock_domain::{ItemId, SaleId, SaleState};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
@@ -14,7 +14,6 @@ use tokio::{
 use crate::{
     app::App,
     gate::rooms::{self, Complaints},
-    identity::SessionId,
     neighbours::Change,
     storefront::Shelf,
 };
@@ -49,10 +48,8 @@ impl Overdue {
             Change::Item(item) => drop(self.items.insert(item)),
             Change::Sale(sale) => drop(self.sales.insert(sale)),
             Change::Room(_) => self.rooms = true,
-            Change::SessionEnded { session, expires_at } => end_session(app, &session, expires_at),
-            Change::SessionsEnded { account, since } => end_sessions(app, account, since),
-            // Whoever keeps the secrets hears of it too, and hands them on.
-            Change::SecretRotated => {}
+            // They wait for nothing of this: somebody else follows them.
+            Change::SessionEnded { .. } | Change::SessionsEnded { .. } => {}
             Change::Everything => {
                 app.catalogue.everything_changed();
                 self.everything = true;
@@ -84,20 +81,6 @@ impl Overdue {
     }
 }
 
-fn end_session(app: &App, session: &str, expires_at: Timestamp) {
-    if let Some(session) = SessionId::from_text(session)
-        && app.identity.revocations.revoke_session(session, expires_at, app.now()).is_err()
-    {
-        tracing::error!("there are more ended sessions than can be held; another one counts as running");
-    }
-}
-
-fn end_sessions(app: &App, account: AccountId, since: Timestamp) {
-    if app.identity.revocations.revoke_account(account, since, app.session_horizon()).is_err() {
-        tracing::error!("there are more changed passwords than can be held; old sessions of one more count");
-    }
-}
-
 /// Reads an item again and shows it wherever it is on sale. False: the shared cache may still have what it was before.
 pub(crate) async fn refresh_item(app: &App, id: ItemId) -> Result<bool, Arc<RecordsError>> {
     // One at a time, so that what was read last is shown last.
@@ -109,16 +92,8 @@ pub(crate) async fn refresh_item(app: &App, id: ItemId) -> Result<bool, Arc<Reco
     Ok(everywhere)
 }
 
-/// Loads the ended sessions and the details of the published sales.
+/// Loads the details of the published sales.
 pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
-    let now = app.now();
-    for (session, expires_at) in app.records.revoked_sessions(now).await? {
-        end_session(app, &session, expires_at);
-    }
-    for (account, since) in app.records.accounts_with_revocations(app.session_horizon()).await? {
-        end_sessions(app, account, since);
-    }
-    app.identity.revocations.are_known();
     let _turn = app.refreshing.lock().await;
     app.storefront.load(&app.records).await
 }

@@ -21,6 +21,7 @@ use crate::{
     following::{self, Overdue},
     gate::rooms::{self, Complaints},
     neighbours::Change,
+    signed_out::SignedOut,
     storefront::Shelf,
 };
 
@@ -34,6 +35,7 @@ const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 pub(crate) struct Begun {
     changes: BoxStream<'static, Change>,
     overdue: Overdue,
+    signed_out: SignedOut,
 }
 
 /// Loads the ended sessions, the details of the published sales, and their waiting rooms. Where nodes share a cache, a
@@ -41,23 +43,29 @@ pub(crate) struct Begun {
 pub(crate) async fn load(app: &Arc<App>) -> Result<Begun, RecordsError> {
     // First of all, so that nothing is missed that changes meanwhile.
     let changes = app.options.neighbours.changes();
-    let overdue = match following::load(app).await {
+    let mut signed_out = SignedOut::new(app);
+    let loaded = match signed_out.load(app).await {
+        Ok(()) => following::load(app).await,
+        Err(error) => Err(error),
+    };
+    let overdue = match loaded {
         Ok(()) => Overdue::default(),
         Err(error @ RecordsError::Unavailable(_)) if app.catalogue.is_shared() => {
             tracing::error!(%error, "starting without the records: sessions are not accepted until they are back");
-            app.identity.revocations.are_unknown();
+            signed_out.are_unknown(app);
             Overdue::everything()
         }
         Err(error) => return Err(error),
     };
     rooms::open_missing(app, &Complaints::default()).await;
-    Ok(Begun { changes, overdue })
+    Ok(Begun { changes, overdue, signed_out })
 }
 
 /// Everything that goes on beside serving; returns when the server stops and all of it has come to its end.
 pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>) {
-    let Begun { changes, overdue } = begun;
+    let Begun { changes, overdue, signed_out } = begun;
     tokio::join!(
+        signed_out.run(Arc::clone(&app), stop.clone()),
         following::run(Arc::clone(&app), changes, overdue, stop.clone()),
         following::compare(Arc::clone(&app), stop.clone()),
         complete(Arc::clone(&app), stop.clone()),

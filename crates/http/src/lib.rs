@@ -46,6 +46,7 @@ mod secrets;
 mod server;
 mod sessions;
 mod shared_cache;
+mod signed_out;
 mod storefront;
 mod tally;
 mod tickets;

@@ -23,8 +23,6 @@ pub enum Change {
     SessionEnded { session: String, expires_at: Timestamp },
     /// A password was changed: the account's sessions that began by then are void.
     SessionsEnded { account: AccountId, since: Timestamp },
-    /// There is a new secret.
-    SecretRotated,
     /// Something was missed, and nobody knows what.
     Everything,
 }
@@ -33,6 +31,11 @@ pub enum Change {
 pub trait Neighbours: Send + Sync + 'static {
     /// Returns when the others can hear of it. If that takes too long it returns too, and goes on trying by itself.
     fn tell(&self, change: Change) -> BoxFuture<'_, ()>;
+
+    /// Returns when all that was told until now can be heard, or when that takes too long: for a node that stops.
+    fn all_told(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// What anybody tells from now on, this node included. It has no end.
     fn changes(&self) -> BoxStream<'static, Change>;

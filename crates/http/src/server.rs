@@ -2,7 +2,7 @@
 //! but batches to the ledger crosses cores.
 
 use std::{
-    io,
+    fmt, io,
     net::SocketAddr,
     sync::Arc,
     thread,
@@ -27,6 +27,7 @@ use crate::{
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
+    neighbours::Neighbours,
     options::Options,
     peer::Remote,
     per_address::PerAddress,
@@ -53,12 +54,18 @@ pub enum StartError {
 }
 
 /// A running server. Dropping it stops it without waiting.
-#[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     stopping: watch::Sender<bool>,
     workers: Vec<oneshot::Receiver<()>>,
     housekeeping: JoinHandle<()>,
+    neighbours: Arc<dyn Neighbours>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -95,8 +102,9 @@ impl Server {
             };
             finished.push(worker.start(listener).map_err(StartError::Worker)?);
         }
+        let neighbours = Arc::clone(&app.options.neighbours);
         let housekeeping = tokio::spawn(housekeeping::run(app, begun, stop));
-        Ok(Self { address, stopping, workers: finished, housekeeping })
+        Ok(Self { address, stopping, workers: finished, housekeeping, neighbours })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -112,6 +120,7 @@ impl Server {
             let _ = worker.await;
         }
         let _ = self.housekeeping.await;
+        self.neighbours.all_told().await;
     }
 }
 

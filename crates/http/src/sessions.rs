@@ -80,11 +80,9 @@ pub(crate) async fn create_session(
     security(("bearer" = []), ("session" = [])), responses((status = 204)))]
 pub(crate) async fn delete_session(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
     let session = *caller.session()?;
-    app.records.revoke_session(&session.id.to_text(), session.expires_at).await?;
-    app.identity
-        .revocations
-        .revoke_session(session.id, session.expires_at, app.now())
-        .map_err(|_| Code::Busy)?;
+    let now = app.now();
+    app.records.revoke_session(&session.id.to_text(), session.expires_at, now).await?;
+    app.identity.revocations.revoke_session(session.id, session.expires_at, now).map_err(|_| Code::Busy)?;
     let ended = Change::SessionEnded { session: session.id.to_text(), expires_at: session.expires_at };
     app.options.neighbours.tell(ended).await;
     let cookie = cookie(&app, "", 0)?;

@@ -114,12 +114,19 @@ impl Records {
     }
 
     /// Ends one session. It is remembered until the session would have ended by itself.
-    pub async fn revoke_session(&self, session: &str, expires_at: Timestamp) -> Result<(), RecordsError> {
-        let insert = sqlx::query("INSERT INTO revoked_sessions (session_id, expires_at) VALUES (?, ?)")
-            .bind(session)
-            .bind(expires_at.as_millis())
-            .execute(&mut self.writer().await?)
-            .await;
+    pub async fn revoke_session(
+        &self,
+        session: &str,
+        expires_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), RecordsError> {
+        let insert =
+            sqlx::query("INSERT INTO revoked_sessions (session_id, expires_at, revoked_at) VALUES (?, ?, ?)")
+                .bind(session)
+                .bind(expires_at.as_millis())
+                .bind(now.as_millis())
+                .execute(&mut self.writer().await?)
+                .await;
         match insert {
             Err(error) if !is_unique_violation(&error) => Err(error.into()),
             _ => Ok(()),
@@ -130,6 +137,18 @@ impl Records {
     pub async fn revoked_sessions(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>, RecordsError> {
         let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE expires_at > ?")
             .bind(now.as_millis())
+            .fetch_all(&mut self.reader().await?)
+            .await?;
+        rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
+    }
+
+    /// Those that were ended at `since` or later.
+    pub async fn revoked_sessions_since(
+        &self,
+        since: Timestamp,
+    ) -> Result<Vec<(String, Timestamp)>, RecordsError> {
+        let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE revoked_at >= ?")
+            .bind(since.as_millis())
             .fetch_all(&mut self.reader().await?)
             .await?;
         rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()

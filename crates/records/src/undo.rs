@@ -19,7 +19,7 @@ enum Added {
 
 /// Each step of the schema by its number. One that changes what is there already can't be taken back; it would have to be
 /// able to run twice.
-const STEPS: [(i64, Added); 5] = [
+const STEPS: [(i64, Added); 6] = [
     (
         1,
         Added::Tables(&[
@@ -39,6 +39,8 @@ const STEPS: [(i64, Added); 5] = [
     (3, Added::Columns { table: "settlement_cursors", columns: &["mark", "owner", "lease_until", "fence"] }),
     (4, Added::Tables(&["secrets"])),
     (5, Added::Columns { table: "settlement_cursors", columns: &["epoch"] }),
+    // Its index goes with it.
+    (6, Added::Columns { table: "revoked_sessions", columns: &["revoked_at"] }),
 ];
 
 /// Takes an unfinished step back, if there is one. Only one can be: the next begins when it is done.

@@ -38,7 +38,9 @@ impl Teller {
                 self.take_more(&mut untold);
             }
             self.state.untold.store(0, Relaxed);
-            self.state.told.fetch_add(untold.len() as u64, Relaxed);
+            self.state
+                .told
+                .fetch_add(untold.iter().filter(|(change, _)| change.is_some()).count() as u64, Relaxed);
             for (_, done) in untold.drain(..) {
                 // Whoever told it may not wait any more.
                 let _ = done.send(());
@@ -54,13 +56,16 @@ impl Teller {
         }
     }
 
-    /// May write something twice, which does no harm.
+    /// May write something twice if an answer was lost, which does no harm.
     async fn tell(&self, untold: &[Untold]) -> Result<(), LinkError> {
         let everything = [Change::Everything];
         let changes: Vec<&Change> = match untold.len() {
-            0..=MAX_TOGETHER => untold.iter().map(|(change, _)| change).collect(),
+            0..=MAX_TOGETHER => untold.iter().filter_map(|(change, _)| change.as_ref()).collect(),
             _ => everything.iter().collect(),
         };
+        if changes.is_empty() {
+            return Ok(());
+        }
         let mut commands = pipe();
         for change in changes {
             let text = serde_json::to_vec(change).unwrap_or_default();
@@ -68,8 +73,15 @@ impl Teller {
             add.arg("MAXLEN").arg("~").arg(MAX_ENTRIES).arg("*").arg(CHANGE).arg(text);
         }
         commands.cmd("PUBLISH").arg(&self.name).arg("");
-        // Confirmed by the replicas: what was told must not be lost with a master.
-        let values = self.link.run(&self.name, commands, true).await?;
+        // Waits for the replicas, so that what was told is not lost with a master. If they don't confirm it, it is in
+        // the stream nevertheless: all nodes find it there, and to write it again would only make more of it.
+        let values = match self.link.run(&self.name, commands, true).await {
+            Err(error @ LinkError::Unconfirmed { .. }) => {
+                tracing::debug!(%error, "the other nodes are told, but it could be lost with the master");
+                return Ok(());
+            }
+            told => told?,
+        };
         match values.into_iter().find(|value| matches!(value, Value::ServerError(_))) {
             Some(refused) => {
                 Err(LinkError::Refused { server: self.name.clone(), reason: format!("{refused:?}") })

@@ -13,7 +13,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
-use penstock_domain::Timestamp;
+use penstock_domain::{ItemId, Timestamp};
 use penstock_http::{
     CacheAway, Change, Figure, FigureValue, Kept, Neighbours, Options, Part, Server, SharedCache, Storefront,
     new_account,
@@ -54,6 +54,8 @@ impl Neighbours for Village {
 struct Cupboard {
     kept: Mutex<HashMap<String, Kept>>,
     is_away: AtomicBool,
+    /// Whoever asks it waits for ever.
+    is_stuck: AtomicBool,
 }
 
 impl Cupboard {
@@ -64,6 +66,9 @@ impl Cupboard {
     where
         T: Send + 'static,
     {
+        if self.is_stuck.load(Relaxed) {
+            return Box::pin(std::future::pending());
+        }
         let result = match self.is_away.load(Relaxed) {
             true => Err(CacheAway("the test has taken it".to_owned())),
             false => Ok(with(&mut self.kept.lock().unwrap())),
@@ -175,6 +180,8 @@ struct Pair {
     b: Server,
     ledger: Ledger,
     records: Records,
+    /// Those of B alone.
+    records_of_b: Records,
     common: Common,
 }
 
@@ -186,8 +193,9 @@ impl Pair {
         let records = common.records();
         let [a, b] = storefronts;
         let a = common.server(a, &ledger, records.clone());
-        let b = common.server(b, &ledger, records.clone());
-        Self { a, b, ledger, records, common }
+        let records_of_b = common.records();
+        let b = common.server(b, &ledger, records_of_b.clone());
+        Self { a, b, ledger, records, records_of_b, common }
     }
 
     fn item(&self) -> String {
@@ -323,6 +331,61 @@ fn a_session_that_ends_on_one_node_ends_on_all() {
     let changed = client(&shop.a).with_token(&second).json("PUT", "/api/v1/me/password", &change);
     assert_eq!(changed.status, 204, "{changed:?}");
     until("the end of all sessions", || (status(&second) == 401).then_some(()));
+}
+
+fn sign_out(server: &Server, token: &str) {
+    let ended = client(server).with_token(token).request("DELETE", "/api/v1/sessions/current", &[], b"");
+    assert_eq!(ended.status, 204, "{ended:?}");
+}
+
+#[test]
+fn a_session_ends_everywhere_also_if_its_node_dies_before_it_can_tell() {
+    let shop = Pair::open();
+    account(&shop, "+4912345678");
+    let (first, second) = (sign_in(&shop.a, "+4912345678"), sign_in(&shop.a, "+4912345678"));
+    shop.common.village.is_deaf.store(true, Relaxed);
+    let status = |token: &str| client(&shop.b).with_token(token).get("/api/v1/me").status;
+    sign_out(&shop.a, &first);
+    until("the end of the session", || (status(&first) == 401).then_some(()));
+    assert_eq!(status(&second), 200, "the other session goes on");
+    let change = json!({ "current_password": "correct horse", "new_password": "battery staple" });
+    let changed = client(&shop.a).with_token(&second).json("PUT", "/api/v1/me/password", &change);
+    assert_eq!(changed.status, 204, "{changed:?}");
+    until("the end of all sessions", || (status(&second) == 401).then_some(()));
+}
+
+/// What a session can do without the database.
+fn orders_again(server: &Server, token: &str, sale: &str) -> u16 {
+    client(server).with_token(token).order(sale, 1, "the-same-each-time").status
+}
+
+#[test]
+fn a_node_that_has_missed_something_accepts_no_session_until_it_can_read_what() {
+    let shop = Pair::open();
+    let sale = shop.sale(&shop.item());
+    account(&shop, "+4912345678");
+    let token = sign_in(&shop.a, "+4912345678");
+    let status = || orders_again(&shop.b, &token, &sale);
+    until("the sale on the other node", || (status() == 201).then_some(()));
+    shop.common.runtime.block_on(shop.records_of_b.close());
+    assert_eq!(status(), 201, "sessions are good without the database");
+    shop.common.runtime.block_on(shop.common.village.tell(Change::Everything));
+    until("that nobody knows who has signed out", || (status() == 503).then_some(()));
+}
+
+#[test]
+fn the_end_of_a_session_waits_for_nothing_else_that_has_changed() {
+    let shop = Pair::open();
+    let sale = shop.sale(&shop.item());
+    account(&shop, "+4912345678");
+    let token = sign_in(&shop.a, "+4912345678");
+    let status = || orders_again(&shop.b, &token, &sale);
+    until("the sale on the other node", || (status() == 201).then_some(()));
+    shop.common.runtime.block_on(shop.records_of_b.close());
+    shop.common.cupboard.is_stuck.store(true, Relaxed);
+    shop.common.runtime.block_on(shop.common.village.tell(Change::Item(ItemId::from_random(1))));
+    sign_out(&shop.a, &token);
+    until("the end of the session", || (status() == 401).then_some(()));
 }
 
 #[test]

@@ -77,8 +77,11 @@ async fn the_admin_role_can_be_given_and_taken() {
 async fn a_revoked_session_is_remembered_until_it_would_have_ended() {
     let database = Database::new();
     let records = open(&database).await;
-    records.revoke_session("session-1", moment(10)).await.unwrap();
-    records.revoke_session("session-1", moment(10)).await.unwrap();
+    records.revoke_session("session-1", moment(10), moment(5)).await.unwrap();
+    records.revoke_session("session-1", moment(10), moment(6)).await.unwrap();
+    let ended = vec![("session-1".into(), moment(10))];
+    assert_eq!(records.revoked_sessions_since(moment(5)).await.unwrap(), ended);
+    assert!(records.revoked_sessions_since(moment(6)).await.unwrap().is_empty(), "it had ended before");
     assert_eq!(records.revoked_sessions(moment(9)).await.unwrap(), vec![("session-1".into(), moment(10))]);
     assert!(records.revoked_sessions(moment(10)).await.unwrap().is_empty());
     records.forget_expired(moment(11)).await.unwrap();
