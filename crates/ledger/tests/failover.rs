@@ -79,7 +79,7 @@ async fn check(nodes: &[Node], sql: &Sql, sale: SaleId, answers: &[Result<Order,
         node.heard.until("the end of the sale", is_heard).await;
     }
     for order in orders {
-        let found = nodes[0].ledger.find_order(order.id, None).await.unwrap();
+        let found = nodes[0].find(order.id).await;
         assert_eq!(found.as_ref(), Some(order), "an order was lost");
     }
     sql.settle(&nodes[0].ledger, sale).await.unwrap();
@@ -171,4 +171,28 @@ async fn a_cluster_replaces_a_master_that_died() {
     let answers = answers.await;
     let _cluster = receiver.recv().unwrap();
     check(&nodes, &sql, sale, &answers).await;
+}
+
+#[tokio::test]
+async fn a_master_without_its_replicas_takes_no_sale_from_the_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = RedisServer::start(&folder.path().join("master"), RedisSettings::default()).unwrap();
+    let settings = RedisSettings { replica_of: Some(master.address()), ..RedisSettings::default() };
+    let mut replica = RedisServer::start(&folder.path().join("replica"), settings).unwrap();
+    let is_up = |replica: &RedisServer| replica.info("master_link_status").is_ok_and(|up| up.trim() == "up");
+    replica.wait_until(is_up).unwrap();
+    let (sql, sale) = (Arc::new(Sql::default()), SaleId::from_random(4));
+    let options = RedisOptions { wait_replicas: 1, ..RedisOptions::single(master.address().to_string()) };
+    let node = Node::with(options, sql.clone()).await;
+    node.publish(sale, UNITS).await;
+    node.insist(sale, "ann").await.unwrap();
+    let before = sql.epoch_of(sale);
+    replica.pause().unwrap();
+    // Whoever settles from this master is stopped by the records, and makes it look into them.
+    node.ledger.feed().doubt(&sale.to_string());
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(sql.epoch_of(sale), before, "another master may have the sale by now");
+    replica.resume().unwrap();
+    nodes::until("the comparison", || sql.epoch_of(sale) > before).await;
+    node.insist(sale, "bob").await.unwrap();
 }

@@ -3,12 +3,15 @@
 
 mod nodes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use nodes::{Node, until};
-use penstock_domain::{ClaimRefusal, SaleId};
-use penstock_ledger::redis::{NothingSettled, RedisMode, RedisOptions};
+use penstock_domain::{ClaimRefusal, SaleId, SaleStatus};
+use penstock_ledger::{
+    Health, Listener, SaleNews,
+    redis::{self, LedgerOptions, Link, NothingSettled, RedisMode, RedisOptions},
+};
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
 
 fn server() -> (RedisServer, tempfile::TempDir) {
@@ -116,6 +119,89 @@ async fn nodes_hear_of_each_other_again_after_redis_was_restarted() {
     there.insist(sale, "bob").await.unwrap();
     here.heard.until("the order after the restart", |heard| heard.has(sale, "bob")).await;
     assert_eq!(here.status(sale).await.available, 8);
+}
+
+/// Nobody can read all buyers of a sale any more.
+fn forbid_reading_all_buyers(server: &RedisServer) {
+    server.cli(&["ACL", "SETUSER", "default", "-hscan"]).unwrap();
+}
+
+#[tokio::test]
+async fn a_node_goes_on_from_what_it_knows_when_a_sale_has_a_new_epoch() {
+    let (server, _folder) = server();
+    let (here, there) = (node(&server).await, node(&server).await);
+    let sale = SaleId::from_random(5);
+    here.publish(sale, 10).await;
+    here.claim(sale, "ann").await.unwrap();
+    there.heard.until("the first order", |heard| heard.has(sale, "ann")).await;
+    forbid_reading_all_buyers(&server);
+    allow_messages(&server, false);
+    let before = here.status(sale).await.version;
+    here.ledger.feed().doubt(&sale.to_string());
+    let is_new = |heard: &nodes::Heard| heard.status(sale).is_some_and(|status| status.version > before);
+    there.heard.until("the new epoch", is_new).await;
+    here.heard.until("the new epoch", is_new).await;
+    here.insist(sale, "bob").await.unwrap();
+    there.heard.until("the next order", |heard| heard.has(sale, "bob")).await;
+    until("the count", || there.heard.status(sale).unwrap().available == 8).await;
+}
+
+/// Looks at sales and latches nothing.
+struct WantsNoKeys(Mutex<Option<SaleStatus>>);
+
+impl Listener for WantsNoKeys {
+    fn sales_changed(&self, news: &[SaleNews]) {
+        assert!(news.iter().all(|news| news.accepted.is_empty() || news.status.available < 10));
+        *self.0.lock().unwrap() = news.last().map(|news| news.status);
+    }
+
+    fn wants_keys(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn nobody_reads_keys_for_a_listener_that_wants_none() {
+    let (server, _folder) = server();
+    let here = node(&server).await;
+    let sale = SaleId::from_random(6);
+    here.publish(sale, 10).await;
+    here.claim(sale, "ann").await.unwrap();
+    forbid_reading_all_buyers(&server);
+    let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
+    let listener = Arc::new(WantsNoKeys(Mutex::default()));
+    let (options, settled) = (LedgerOptions::default(), Arc::new(NothingSettled));
+    let worker = redis::open(options, link, None, listener.clone(), settled).unwrap();
+    assert_eq!(worker.recovered().await, Health::Ready);
+    here.ledger.feed().doubt(&sale.to_string());
+    let is_new = || listener.0.lock().unwrap().is_some_and(|status| status.version >> 40 > 0);
+    until("the new epoch", is_new).await;
+}
+
+#[tokio::test]
+async fn a_silent_master_does_not_keep_the_sales_of_others_from_being_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
+    let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
+    let options = RedisOptions { mode: RedisMode::Cluster { addresses }, ..RedisOptions::default() };
+    let here = Node::with(options.clone(), Arc::new(NothingSettled)).await;
+    let there = Node::with(options, Arc::new(NothingSettled)).await;
+    // This one also has the list of all sales.
+    let silent = cluster.master_of("penstock:sales").unwrap();
+    let sales = (0..50).map(|number| SaleId::from_random(2_000 + number * 7_919));
+    let sale = sales
+        .into_iter()
+        .find(|sale| cluster.master_of(&format!("{{{sale}}}:sale")).is_ok_and(|master| master != silent))
+        .unwrap();
+    here.publish(sale, 10).await;
+    there.heard.until("the publishing", |heard| heard.status(sale).is_some()).await;
+    cluster.nodes().iter().for_each(|server| allow_messages(server, false));
+    cluster.node(silent).unwrap().pause().unwrap();
+    for who in ["ann", "bob"] {
+        here.insist(sale, who).await.unwrap();
+        there.heard.until("the order", |heard| heard.has(sale, who)).await;
+    }
+    cluster.node(silent).unwrap().resume().unwrap();
 }
 
 #[tokio::test]

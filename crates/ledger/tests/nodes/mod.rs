@@ -12,7 +12,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use penstock_domain::{
-    Book, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleStatus, SaleTerms,
+    Book, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, OrderId, SaleId, SaleStatus, SaleTerms,
 };
 use penstock_ledger::{
     FeedError, Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
@@ -92,8 +92,16 @@ impl Node {
         Self { ledger, heard }
     }
 
+    /// Publishing twice changes nothing, so it may be repeated where replicas are slow to confirm.
     pub(crate) async fn publish(&self, sale: SaleId, units: u32) -> SaleStatus {
-        self.ledger.publish(terms(sale, units)).await.unwrap()
+        let limit = Instant::now() + LIMIT;
+        loop {
+            match self.ledger.publish(terms(sale, units)).await {
+                Ok(status) => return status,
+                Err(error) => assert!(Instant::now() < limit, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     pub(crate) async fn claim(&self, sale: SaleId, who: &str) -> Result<Order, LedgerError<ClaimRefusal>> {
@@ -107,6 +115,18 @@ impl Node {
             match self.claim(sale, who).await {
                 Ok(order) => return Ok(order),
                 Err(LedgerError::Refused(refusal)) => return Err(refusal),
+                Err(error) => assert!(Instant::now() < limit, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The order, as somebody finds it who looks for it until there is an answer.
+    pub(crate) async fn find(&self, order: OrderId) -> Option<Order> {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            match self.ledger.find_order(order, None).await {
+                Ok(found) => return found,
                 Err(error) => assert!(Instant::now() < limit, "{error}"),
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -141,6 +141,12 @@ fn limits_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn a_prefix_that_would_put_all_sales_on_one_server_is_refused() {
+    assert!(complaint("[redis]\nprefix = 'shop{7}:'", &[]).contains("redis.prefix"));
+    assert!(load("[redis]\nprefix = 'shop7:'", &[], None).is_ok());
+}
+
+#[test]
 fn a_file_that_is_missing_or_broken_is_named() {
     let flags = Flags { config: Some(Path::new("/nowhere/penstock.toml")), ..Flags::default() };
     let text = Loaded::load(flags, std::iter::empty()).unwrap_err().to_string();
