@@ -116,6 +116,14 @@ impl Door for SharedDoor {
         })
     }
 
+    fn catch_up(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if let Some(room) = self.room.get() {
+                room.catch_up().await;
+            }
+        })
+    }
+
     /// Only what all nodes share tells, and asking it is as cheap together with the rest.
     fn look(&self, _: &BuyerId, _: Option<u64>, _: u32, _: Timestamp) -> Result<(), DoorRefusal> {
         Ok(())

@@ -16,6 +16,10 @@ const BUYER_BYTES: usize = 16;
 /// A used challenge is remembered for longer than it could be good, by this.
 const USED_SLACK_MILLIS: i64 = 60_000;
 
+/// A pass may come of a turn that ended so long ago, because its node asked in time. It is less than the keeper of the
+/// room keeps the place for.
+const LATE_MILLIS: i64 = 1_000;
+
 /// A buyer as he is known among the live passes.
 pub(crate) type BuyerMark = [u8; BUYER_BYTES];
 
@@ -294,9 +298,11 @@ impl GateCalls {
             let number = applicant.number.map(|number| number.to_string()).unwrap_or_default();
             let challenge = applicant.challenge;
             let fingerprint = challenge.map_or([0; 8], |challenge| challenge.fingerprint.to_be_bytes());
+            let turn_until = applicant.turn_until.map(|until| until.plus_millis(LATE_MILLIS).as_millis());
             command.arg(&mark_of(&applicant.buyer)[..]).arg(number).arg(applicant.available);
             command.arg(used_key).arg(&fingerprint[..]);
             command.arg(u8::from(challenge.is_some_and(|challenge| challenge.is_met)));
+            command.arg(turn_until.map(|millis| millis.to_string()).unwrap_or_default());
         }
         let answers: Vec<i64> = self.ask(command, false).await?;
         let live = answers.get(1).copied().unwrap_or(0).max(0) as u64;
@@ -337,6 +343,7 @@ fn pass_answer(answer: i64) -> Result<Timestamp, DoorRefusal> {
         -3 => DoorRefusal::TooManyPasses,
         -4 => DoorRefusal::ChallengeFailed,
         -5 => DoorRefusal::TooManyChallenges,
+        -6 => DoorRefusal::TurnOver,
         deadline => return Ok(Timestamp::from_millis(deadline)),
     })
 }

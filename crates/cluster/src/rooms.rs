@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -13,7 +13,10 @@ use penstock_domain::{SaleState, SaleStatus, Timestamp};
 use penstock_gate::{RoomView, Totals, Uncertain, WaitingRoom};
 use penstock_http::DoorOptions;
 use penstock_ledger::redis::LinkError;
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
 
 use crate::{
     gate_calls::{GateCalls, Look, Remembered, Role, Seen},
@@ -23,6 +26,10 @@ use crate::{
 
 /// Who keeps a room looks at it this often, and so do those who follow.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// It does not look more often than this, whoever asks.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
+/// Who wants to know what other nodes have told is kept waiting for no longer.
+const MAX_CATCH_UP: Duration = Duration::from_millis(300);
 /// While nothing can happen.
 const QUIET_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So long before the opening a room is not quiet any more.
@@ -55,6 +62,9 @@ pub(crate) struct NodeRoom {
     is_leaving: AtomicBool,
     wake: Notify,
     left: Notify,
+    /// Looks that were begun, and that came to an end.
+    begun: AtomicU64,
+    ended: watch::Sender<u64>,
 }
 
 impl NodeRoom {
@@ -78,6 +88,8 @@ impl NodeRoom {
             is_leaving: AtomicBool::new(false),
             wake: Notify::new(),
             left: Notify::new(),
+            begun: AtomicU64::new(0),
+            ended: watch::Sender::new(0),
         }
     }
 
@@ -101,6 +113,15 @@ impl NodeRoom {
         self.is_leaving.store(true, Relaxed);
         self.wake.notify_one();
         left.await;
+    }
+
+    /// Waits for a look that begins after this, but not for long.
+    pub(crate) async fn catch_up(&self) {
+        let mut ended = self.ended.subscribe();
+        let next = self.begun.load(Relaxed) + 1;
+        self.wake.notify_one();
+        // Who has waited in vain sees what there was to see before.
+        let _ = timeout(MAX_CATCH_UP, ended.wait_for(|ended| *ended >= next)).await;
     }
 
     fn follow(&self, seen: &Seen, view: &RoomView) {
@@ -128,7 +149,9 @@ pub(crate) async fn look_after(room: Weak<NodeRoom>) {
     loop {
         let Some(room) = room.upgrade() else { return };
         let is_leaving = room.is_leaving.load(Relaxed);
+        let begun = room.begun.fetch_add(1, Relaxed) + 1;
         let looked = looker.look(&room, is_leaving).await;
+        room.ended.send_replace(begun);
         room.numbers.set_out_of_sight(looked.is_err());
         complain(&room, &mut complaint, looked.err());
         if is_leaving {
@@ -136,6 +159,8 @@ pub(crate) async fn look_after(room: Weak<NodeRoom>) {
             return;
         }
         let pause = pause(&room, looker.seen_at);
+        // However many want to catch up.
+        sleep(MIN_PAUSE).await;
         let wake = room.wake.notified();
         tokio::select! {
             () = wake => {}

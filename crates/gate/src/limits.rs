@@ -127,15 +127,29 @@ impl<K> Table<K> {
     }
 }
 
-impl<K: Hash> StateStore for Table<K> {
+impl<K: Hash> Table<K> {
+    /// As if so much of what recovers the bucket had happened already.
+    fn recover(&self, key: &K, nanos: u64) {
+        let fingerprint = self.hasher.hash_one(key);
+        let mut ways = self.set(fingerprint).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(way) = ways.iter_mut().find(|way| way.fingerprint == fingerprint) {
+            way.recovered_at = way.recovered_at.saturating_sub(nanos);
+        }
+    }
+}
+
+/// The table as governor has it.
+struct Buckets<K>(Arc<Table<K>>);
+
+impl<K: Hash> StateStore for Buckets<K> {
     type Key = K;
 
     fn measure_and_replace<T, F, E>(&self, key: &K, measure: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        let fingerprint = self.hasher.hash_one(key);
-        let mut ways = self.set(fingerprint).lock().unwrap_or_else(PoisonError::into_inner);
+        let fingerprint = self.0.hasher.hash_one(key);
+        let mut ways = self.0.set(fingerprint).lock().unwrap_or_else(PoisonError::into_inner);
         let (mut place, mut known) = (0, None);
         for (index, way) in ways.iter().enumerate() {
             if way.fingerprint == fingerprint {
@@ -154,18 +168,27 @@ impl<K: Hash> StateStore for Table<K> {
 
 /// A bucket for each key.
 pub struct KeyedLimit<K: Hash + Eq + Clone> {
-    buckets: RateLimiter<K, Table<K>, HandedTime, NoOpMiddleware<Nanos>>,
+    buckets: RateLimiter<K, Buckets<K>, HandedTime, NoOpMiddleware<Nanos>>,
+    table: Arc<Table<K>>,
     time: HandedTime,
+    nanos_for_one: u64,
     table_bytes: usize,
 }
 
 impl<K: Hash + Eq + Clone> KeyedLimit<K> {
     pub fn new(options: LimitOptions) -> Self {
         let time = HandedTime::default();
-        let table = Table::for_keys(options.max_keys);
+        let table = Arc::new(Table::for_keys(options.max_keys));
         let table_bytes = table.bytes();
-        let buckets = RateLimiter::new(quota(options.burst, options.one_per), table, time.clone());
-        Self { buckets, time, table_bytes }
+        let quota = quota(options.burst, options.one_per);
+        let nanos_for_one = u64::try_from(quota.replenish_interval().as_nanos()).unwrap_or(u64::MAX);
+        let buckets = RateLimiter::new(quota, Buckets(Arc::clone(&table)), time.clone());
+        Self { buckets, table, time, nanos_for_one, table_bytes }
+    }
+
+    /// What was checked did not come about, through no fault of who asked.
+    pub fn give_back(&self, key: &K) {
+        self.table.recover(key, self.nanos_for_one);
     }
 
     pub fn check(&self, key: &K, now: Timestamp) -> Result<(), TooMany> {
@@ -231,6 +254,18 @@ mod tests {
         assert_eq!(limit.check(&2, at(0)), Ok(()), "another key has its own bucket");
         assert_eq!(limit.check(&1, at(11)), Ok(()));
         assert!(limit.check(&1, at(11)).is_err());
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_had_again_and_no_more() {
+        let limit = limit(2, 100);
+        for _ in 0..20 {
+            assert_eq!(limit.check(&1, at(0)), Ok(()));
+            limit.give_back(&1);
+        }
+        assert_eq!([0; 3].map(|_| limit.check(&1, at(0)).is_ok()), [true, true, false]);
+        limit.give_back(&2);
+        assert_eq!([0; 3].map(|_| limit.check(&2, at(0)).is_ok()), [true, true, false]);
     }
 
     #[test]

@@ -60,19 +60,16 @@ pub(crate) struct ClaimRequest<'a> {
     pub(crate) peer: Peer,
 }
 
-/// An order is dated by the ledger, whose clock may be another server's.
-const CLOCKS_DIFFER_MILLIS: i64 = 100;
-
 /// A claim that can be put to the ledger.
 pub(crate) struct Attempt {
     claim: Claim,
     details: Arc<Details>,
-    /// Only of a sale with a gate, because counting references to a sale that no cache has takes its time.
+    /// Of a new order in a sale with a gate, and of no other, because counting references to a sale that no cache has takes
+    /// its time.
     gated: Option<Arc<Shelf>>,
     /// Why nothing new may come of it; an order that was accepted before is still found.
     only_recall: Option<Problem>,
     in_flight: InFlight,
-    now: Timestamp,
 }
 
 /// Checks everything that can be checked without the ledger, the cheapest first.
@@ -117,15 +114,17 @@ fn check_with(
         return Err(Problem::invalid_field("quantity", "has to be at least 1"));
     }
     app.gate.pour(now)?;
-    let gated = details.row.gate.pass_required.then(|| Arc::clone(shelf));
-    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, details, gated, only_recall, in_flight, now })
+    // A retry of an earlier order has nothing to do with the pass of now. The keys tell, not the order's date: that is by
+    // another server's clock.
+    let uses_pass = details.row.gate.pass_required && !latch.may_have_accepted(key);
+    let gated = uses_pass.then(|| Arc::clone(shelf));
+    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, details, gated, only_recall, in_flight })
 }
 
 impl Attempt {
     /// Lets the ledger decide. Also answers how the order is to be written.
     pub(crate) async fn decide(self, app: &App) -> Result<(Order, Arc<Details>), Problem> {
         let began = Instant::now();
-        let may_be_new = self.only_recall.is_none();
         let decided = match self.only_recall {
             None => app.ledger.claim(self.claim).await.map_err(Problem::from),
             Some(problem) => app.ledger.recall(self.claim).await.map_err(|error| match error {
@@ -136,10 +135,8 @@ impl Attempt {
         let now = app.now();
         self.in_flight.finished(began.elapsed(), now);
         match (&decided, &self.gated) {
-            // Its pass makes room for the next. A retry of an earlier order has nothing to do with the pass of now.
-            (Ok(order), Some(shelf))
-                if may_be_new && order.created_at.plus_millis(CLOCKS_DIFFER_MILLIS) >= self.now =>
-            {
+            // Its pass makes room for the next.
+            (Ok(order), Some(shelf)) => {
                 if let (Some(gate), Some(status)) = (shelf.gate.get(), shelf.status()) {
                     gate.door.used(&order.buyer, status.version, now);
                 }

@@ -72,11 +72,13 @@ pub(crate) async fn create_pass(
     let gate = app.gate.of(&shelf).ok_or_else(no_pass)?;
     let refused = |refusal| refused(&app, refusal);
     // What costs the buyer something is used up last.
-    let number = admitted(&app, gate, (sale, &buyer), &request, &status, now)?;
+    let turn = admitted(&app, gate, (sale, &buyer), &request, &status).await?;
+    let number = turn.map(|turn| turn.number);
     gate.door.look(&buyer, number, status.available, now).map_err(refused)?;
     let challenge = present(&app, gate, (sale, &buyer), &request, now)?;
     let available = status.available;
-    let applicant = Applicant { buyer: buyer.clone(), number, challenge, available, now };
+    let turn_until = turn.map(|turn| turn.until);
+    let applicant = Applicant { buyer: buyer.clone(), number, turn_until, challenge, available, now };
     let deadline = gate.door.pass(applicant).await.map_err(refused)?;
     let pass = issue_pass(&app.gate.keys.load(), sale, &buyer, deadline);
     Ok((StatusCode::CREATED, axum::Json(PassView { pass, expires_at: Rfc3339(deadline) })))
@@ -88,6 +90,9 @@ fn refused(app: &App, refusal: DoorRefusal) -> Problem {
         DoorRefusal::TurnUsed => {
             return Problem::with_detail(Code::NotAdmitted, "This turn was used. Take a new ticket.");
         }
+        DoorRefusal::TurnOver => {
+            return Problem::with_detail(Code::NotAdmitted, "This turn is over. Take a new ticket.");
+        }
         DoorRefusal::Exhausted => return Code::PassesExhausted.into(),
         DoorRefusal::ChallengeFailed => return Code::ChallengeFailed.into(),
         DoorRefusal::Unavailable => return Code::Unavailable.into(),
@@ -98,27 +103,40 @@ fn refused(app: &App, refusal: DoorRefusal) -> Problem {
     app.gate.turned_away.because(reason)
 }
 
-/// The number of the ticket whose turn it is; None if there is no waiting room.
-fn admitted(
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Of the ticket.
+    number: u64,
+    until: Timestamp,
+}
+
+/// The turn of who asks; None if there is no waiting room.
+async fn admitted(
     app: &App,
     gate: &SaleGate,
     (sale, buyer): (SaleId, &BuyerId),
     request: &PassRequest,
     status: &SaleStatus,
-    now: Timestamp,
-) -> Result<Option<u64>, Problem> {
+) -> Result<Option<Turn>, Problem> {
     if !gate.terms.waiting_room {
         return Ok(None);
     }
     let room = gate.room()?;
     let ticket = request.ticket.as_deref().ok_or(Code::NotAdmitted)?;
-    let keys = app.gate.keys.load();
+    let keys = app.gate.keys.load_full();
     let ticket = read_ticket(&keys, sale, ticket).ok_or(Code::NotAdmitted)?;
     if !ticket.belongs_to(&keys, buyer) {
         return Err(Code::NotAdmitted.into());
     }
-    match room.waiting.standing(ticket.number, status, now).state {
-        TicketState::Admitted { .. } => Ok(Some(ticket.number)),
+    let number = ticket.number;
+    let mut state = room.waiting.standing(number, status, app.now()).state;
+    if state == TicketState::Waiting {
+        // Another node may have told him already.
+        gate.door.catch_up().await;
+        state = room.waiting.standing(number, status, app.now()).state;
+    }
+    match state {
+        TicketState::Admitted { until } => Ok(Some(Turn { number, until })),
         TicketState::Waiting | TicketState::Gone(_) => Err(Code::NotAdmitted.into()),
     }
 }

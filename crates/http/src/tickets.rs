@@ -114,9 +114,12 @@ pub(crate) async fn create_ticket(
         return Err(app.gate.turned_away.because(Reason::Numbers));
     }
     app.gate.check_tickets_of(sale, &buyer, now)?;
-    let number = gate.door.take_number(now).await.map_err(|refusal| match refusal {
-        DoorRefusal::Unavailable => Code::Unavailable.into(),
-        _ => app.gate.turned_away.because(Reason::Numbers),
+    let number = gate.door.take_number(now).await.map_err(|refusal| {
+        app.gate.give_ticket_back(sale, &buyer);
+        match refusal {
+            DoorRefusal::Unavailable => Code::Unavailable.into(),
+            _ => app.gate.turned_away.because(Reason::Numbers),
+        }
     })?;
     let ticket = issue_ticket(&app.gate.keys.load(), sale, &buyer, number);
     let standing = room.waiting.standing(number, &status, now);

@@ -6,15 +6,15 @@
 --       3 live passes for each unit that is left   4 live passes at most   5 used challenges in a set at most
 --       6 how long a set is kept, in milliseconds
 --       then for each who asks: a fingerprint of the buyer, the number of his ticket or '', units that are left, which of KEYS
---       has his challenge if it was used (0 if he needs none), its fingerprint, 1 if it is met
+--       has his challenge if it was used (0 if he needs none), its fingerprint, 1 if it is met, when his turn is over for good, in milliseconds, or ''
 -- Reply {time, live passes, answer, answer, …}: the deadline of the pass, in milliseconds, or one of the refusals below.
 --
 -- Guarantees: of all who present a challenge one is not told CHALLENGE_FAILED, if any; of all who present a turn one gets a new pass;
--- who has a live pass gets the same again; a new pass never makes more live passes than the units left allow. Who is refused for
+-- who has a live pass gets the same again; of a turn that is over comes nothing new; a new pass never makes more live passes than the units left allow. Who is refused for
 -- anything else keeps his challenge.
 
-local TURN_USED, EXHAUSTED, TOO_MANY_PASSES, CHALLENGE_FAILED, TOO_MANY_CHALLENGES = -1, -2, -3, -4, -5
-local DAY_SECONDS, FIELDS = 86400, 6
+local TURN_USED, EXHAUSTED, TOO_MANY_PASSES, CHALLENGE_FAILED, TOO_MANY_CHALLENGES, TURN_OVER = -1, -2, -3, -4, -5, -6
+local DAY_SECONDS, FIELDS = 86400, 7
 
 local now = time_at(ARGV[1])
 local pass_millis, factor, max_live = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -37,11 +37,13 @@ local function redeem(key, fingerprint, is_met)
   end
 end
 
-local function decide(buyer, number, available, used, fingerprint, is_met)
+local function decide(buyer, number, available, used, fingerprint, is_met, turn_until)
   local deadline = tonumber(call('ZSCORE', KEYS[1], buyer))
   if not deadline then
     if number ~= '' and call('GETBIT', KEYS[2], number) == 1 then
       return TURN_USED
+    elseif turn_until ~= '' and now >= tonumber(turn_until) then
+      return TURN_OVER
     elseif live >= factor * available then
       return EXHAUSTED
     elseif live >= max_live then
@@ -69,7 +71,7 @@ end
 local answers = {now, live}
 for first = 7, #ARGV, FIELDS do
   answers[#answers + 1] = decide(ARGV[first], ARGV[first + 1], tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3]),
-    ARGV[first + 4], ARGV[first + 5])
+    ARGV[first + 4], ARGV[first + 5], ARGV[first + 6])
 end
 answers[2] = live
 return answers

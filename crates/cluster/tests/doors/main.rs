@@ -56,7 +56,14 @@ fn status(available: u32) -> SaleStatus {
 }
 
 fn applicant(buyer: &str, available: u32, now: Timestamp) -> Applicant {
-    Applicant { buyer: BuyerId::from_stored(buyer), number: None, challenge: None, available, now }
+    Applicant {
+        buyer: BuyerId::from_stored(buyer),
+        number: None,
+        turn_until: None,
+        challenge: None,
+        available,
+        now,
+    }
 }
 
 /// One Redis, and a clock that everybody goes by.

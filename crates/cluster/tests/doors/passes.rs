@@ -134,3 +134,18 @@ async fn without_redis_everybody_is_told_so() {
     shop.redis.resume().unwrap();
     assert!(nodes[0].pass(applicant("ann", 100_000, now)).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_node_that_slept_through_the_end_of_a_turn_gets_no_pass_for_it() {
+    let shop = Shop::open();
+    let node = shop.node("a").await;
+    let now = shop.now();
+    let turn_until = Some(now.plus_seconds(5));
+    let ann = Applicant { number: Some(7), turn_until, ..applicant("ann", 100, now) };
+    let bob = Applicant { number: Some(8), turn_until, ..applicant("bob", 100, now) };
+    shop.pass_millis(5_500);
+    assert!(node.pass(ann.clone()).await.is_ok(), "he asked in time, and it took a moment");
+    shop.pass_millis(10_000);
+    assert_eq!(node.pass(bob).await, Err(DoorRefusal::TurnOver));
+    assert!(node.pass(ann).await.is_ok(), "who has a live pass gets it again");
+}

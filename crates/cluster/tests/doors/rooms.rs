@@ -153,3 +153,22 @@ async fn a_keeper_that_slept_stores_nothing_any_more() {
     assert_eq!(opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap(), version);
     assert_eq!(opened.rooms[0].figures().admitted, 2);
 }
+
+#[tokio::test]
+async fn who_catches_up_sees_every_turn_that_any_node_has_told() {
+    let opened = Opened::with(60).await;
+    let mut most = 0;
+    for available in 1..=20 {
+        // Whichever node shows it first: the others have not looked yet.
+        until("another turn", || {
+            opened.shop.pass_millis(2);
+            tick(&opened.nodes, status(available), opened.shop.now());
+            let shown = opened.rooms.iter().map(|room| room.figures().admitted).max();
+            shown.filter(|shown| *shown > most).map(|shown| most = shown)
+        })
+        .await;
+        join_all(opened.nodes.iter().map(|node| node.catch_up())).await;
+        let shown: Vec<u64> = opened.rooms.iter().map(|room| room.figures().admitted).collect();
+        assert!(shown.iter().all(|shown| *shown >= most), "{shown:?} of {most}");
+    }
+}

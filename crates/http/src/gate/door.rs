@@ -4,7 +4,7 @@
 
 use std::{io, sync::Arc};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::{HeadGateOptions, Presented, RoomOptions, WaitingRoom};
 
@@ -25,6 +25,8 @@ pub struct Applicant {
     pub buyer: BuyerId,
     /// Of the ticket whose turn it is, where the sale has a waiting room.
     pub number: Option<u64>,
+    /// When that turn ends.
+    pub turn_until: Option<Timestamp>,
     /// Where the sale has a challenge.
     pub challenge: Option<Presented>,
     /// Units that are left.
@@ -36,6 +38,8 @@ pub struct Applicant {
 pub enum DoorRefusal {
     #[error("the turn has become a pass already, which is not live any more")]
     TurnUsed,
+    #[error("the turn is over")]
+    TurnOver,
     #[error("there are live passes enough for the units that are left")]
     Exhausted,
     #[error("no more live passes can be remembered")]
@@ -67,6 +71,12 @@ pub trait Door: Send + Sync + 'static {
     fn has_numbers(&self) -> bool;
 
     fn take_number(&self, now: Timestamp) -> BoxFuture<'_, Result<u64, DoorRefusal>>;
+
+    /// Hears of all turns that anybody was told of before the call, if that can be done soon; to be called before somebody
+    /// is sent away because his turn has not come.
+    fn catch_up(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
 
     /// Refuses what is known to be refused: a look before the costly checks.
     fn look(

@@ -104,6 +104,11 @@ impl Gate {
         self.counted(Reason::Tickets, checked.map_err(Problem::from))
     }
 
+    /// No ticket came of it.
+    pub(crate) fn give_ticket_back(&self, sale: SaleId, buyer: &BuyerId) {
+        self.tickets_by_buyer.give_back(&(sale, buyer.clone()));
+    }
+
     fn counted(&self, reason: Reason, checked: Result<(), Problem>) -> Result<(), Problem> {
         checked.inspect_err(|_| self.turned_away.count(reason))
     }

@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, ready};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
-use penstock_gate::WaitingRoom;
+use penstock_gate::{RoomView, TurnStep, WaitingRoom};
 use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
 use serde_json::json;
 
@@ -51,6 +51,15 @@ impl Door for Gatekeeper {
 
     fn take_number(&self, _: Timestamp) -> BoxFuture<'_, Result<u64, DoorRefusal>> {
         self.answer(7)
+    }
+
+    /// Another node has let everybody in.
+    fn catch_up(&self) -> BoxFuture<'_, ()> {
+        let (began_at, until) = (Timestamp::from_millis(0), Timestamp::from_millis(i64::MAX));
+        let turn = TurnStep { began_at, until, kept_until: until, from: 0, to: 8, pending: 8 };
+        let view = RoomView { issued: 8, early: Some(0), admitted: 8, pace: None, turns: vec![turn] };
+        self.room.follow(&view, began_at);
+        Box::pin(ready(()))
     }
 
     fn look(&self, _: &BuyerId, _: Option<u64>, _: u32, _: Timestamp) -> Result<(), DoorRefusal> {
@@ -116,4 +125,28 @@ fn nobody_gets_a_ticket_and_no_room_is_opened_while_the_door_is_away() {
     shop.steer(&next, "publish");
     let tickets = format!("/api/v1/sales/{next}/tickets");
     until("a ticket", || (shop.buyer("bob").post_empty(&tickets).status == 201).then_some(()));
+}
+
+#[test]
+fn who_was_let_in_by_another_node_is_not_sent_away_by_one_that_has_not_heard_of_it() {
+    let (shop, _) = shop();
+    let sale = shop.published(|sale| sale["gate"] = json!({ "waiting_room": true }));
+    let taken = shop.buyer("ann").post_empty(&format!("/api/v1/sales/{sale}/tickets")).json();
+    assert_eq!(taken["state"], "waiting", "this node has not heard of the turn: {taken}");
+    let path = format!("/api/v1/sales/{sale}/pass");
+    let answer = shop.buyer("ann").post(&path, &json!({ "ticket": taken["ticket"] }));
+    assert_eq!(answer.status, 201, "{answer:?}");
+}
+
+#[test]
+fn who_got_no_number_has_used_up_none_of_his_tickets() {
+    let (shop, is_away) = shop();
+    let sale = shop.published(|sale| sale["gate"] = json!({ "waiting_room": true }));
+    let tickets = format!("/api/v1/sales/{sale}/tickets");
+    is_away.store(true, Relaxed);
+    for _ in 0..20 {
+        shop.buyer("ann").post_empty(&tickets).problem(503, "unavailable");
+    }
+    is_away.store(false, Relaxed);
+    assert_eq!(shop.buyer("ann").post_empty(&tickets).status, 201);
 }
