@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use axum::response::{IntoResponse, Response};
 use hyper::{
     HeaderMap, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use penstock_domain::{CancelRefusal, ClaimRefusal, PaymentRefusal, SaleRefusal};
 use penstock_gate::{QuickRefusal, TooMany};
@@ -14,6 +14,9 @@ use penstock_records::{PutCodeError, RecordsError, RetryError};
 use serde::Serialize;
 
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// Tells what stands before the nodes that another one may be able to answer. Not with `busy`: who is turned away because
+/// there is too much would become two.
+const ASK_ANOTHER: HeaderName = HeaderName::from_static("penstock-ask-another");
 
 macro_rules! codes {
     ($($variant:ident = $name:literal, $status:ident, $title:literal;)*) => {
@@ -215,6 +218,9 @@ impl Problem {
         if self.code == Code::RequestTimeout {
             // Where the next request would begin, nobody knows.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.code == Code::Unavailable {
+            headers.insert(ASK_ANOTHER, HeaderValue::from_static("yes"));
         }
         if self.code == Code::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"penstock\""));

@@ -1,0 +1,206 @@
+//! What nginx makes of the answers of nodes, with nodes that say what the test wants.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use penstock_local::{Nginx, free_address};
+use penstock_testkit::{Answer, Client};
+use tempfile::TempDir;
+
+const NGINX: &str = include_str!("../../../../deploy/nginx/nginx.conf");
+const SITE: &str = include_str!("../../../../deploy/nginx/penstock.conf");
+const ORDERS: &str = "/api/v1/sales/0123456789abc/orders";
+const SALE: &str = "/api/v1/sales/0123456789abc";
+const CUT: &str = "503 Service Unavailable\r\nretry-after: 1\r\npenstock-ask-another: yes";
+const BUSY: &str = "503 Service Unavailable\r\nretry-after: 1";
+const VISITORS: usize = 20;
+
+/// The status line and headers of an answer, and its body. None: it closes the connection and says nothing.
+type Says = fn(&str) -> Option<(&'static str, String)>;
+
+/// Somebody who answers every request alike, and counts them.
+struct FakeNode {
+    address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+impl FakeNode {
+    fn start(says: Says) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let count = Arc::clone(&count);
+                thread::spawn(move || drop(answer(&stream, says, &count)));
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(SeqCst)
+    }
+}
+
+fn answer(mut stream: &TcpStream, says: Says, asked: &AtomicUsize) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut request = String::new();
+        if reader.read_line(&mut request)? == 0 {
+            return Ok(());
+        }
+        let mut body_bytes = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                body_bytes = length.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; body_bytes];
+        reader.read_exact(&mut body)?;
+        asked.fetch_add(1, SeqCst);
+        let Some((head, body)) = says(&request) else { return Ok(()) };
+        write!(stream, "HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())?;
+    }
+}
+
+/// The configuration as it is delivered, before two nodes.
+struct Front {
+    nodes: [FakeNode; 2],
+    address: SocketAddr,
+    _nginx: Nginx,
+    _folder: TempDir,
+}
+
+impl Front {
+    fn before(first: Says, second: Says) -> Self {
+        let nodes = [first, second].map(FakeNode::start);
+        let folder = tempfile::tempdir().unwrap();
+        let address = free_address().unwrap();
+        let servers =
+            nodes.iter().map(|node| format!("server {} max_fails=5 fail_timeout=3s;", node.address));
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("nodes.conf", &servers.collect::<String>());
+        write("listen.conf", &format!("listen {address};"));
+        write("penstock.conf", SITE);
+        let configuration = NGINX
+            .replace("worker_processes auto;", "worker_processes 1;")
+            .replace("worker_rlimit_nofile 200000;", "")
+            .replace("worker_connections 65536;", "worker_connections 512;");
+        let nginx = Nginx::start(folder.path(), &configuration).unwrap();
+        Self { nodes, address, _nginx: nginx, _folder: folder }
+    }
+
+    fn post(&self, path: &str) -> Answer {
+        Client::new(self.address).send("POST", path, &[], Some(b"{}")).unwrap()
+    }
+
+    fn asked(&self) -> usize {
+        self.nodes.iter().map(FakeNode::asked).sum()
+    }
+}
+
+fn accepts(_: &str) -> Option<(&'static str, String)> {
+    Some(("201 Created", "an order".to_owned()))
+}
+
+#[test]
+fn an_order_goes_to_another_node_if_its_own_can_not_answer_it() {
+    let front = Front::before(|_| Some((CUT, "cut".to_owned())), accepts);
+    for _ in 0..10 {
+        let answer = front.post(ORDERS);
+        assert_eq!((answer.status, answer.text().as_str()), (201, "an order"));
+    }
+    assert!(front.nodes[0].asked() > 0, "nobody came to the node that can't");
+}
+
+#[test]
+fn an_order_that_no_node_can_answer_is_tried_twice_and_the_nodes_stay_in() {
+    let cut: Says = |_| Some((CUT, "cut".to_owned()));
+    let front = Front::before(cut, cut);
+    for _ in 0..20 {
+        let answer = front.post(ORDERS);
+        assert_eq!((answer.status, answer.text().as_str()), (503, "cut"), "it is the node that says so");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    assert_eq!(front.asked(), 40);
+}
+
+#[test]
+fn who_is_turned_away_because_there_is_too_much_does_not_become_two() {
+    let busy: Says = |_| Some((BUSY, "busy".to_owned()));
+    let front = Front::before(busy, busy);
+    for _ in 0..10 {
+        let answer = front.post(ORDERS);
+        assert_eq!((answer.status, answer.code().as_str()), (503, "busy"));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    }
+    assert_eq!(front.asked(), 10);
+}
+
+#[test]
+fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
+    let front = Front::before(|_| None, accepts);
+    for path in [ORDERS, "/api/v1/orders/abc/pay", "/api/v1/orders/abc/cancel"] {
+        for _ in 0..2 {
+            assert_eq!(front.post(path).status, 201, "{path}");
+        }
+    }
+    let front = Front::before(|_| None, |_| None);
+    let answer = front.post("/api/v1/accounts");
+    assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "in the words of Penstock");
+    assert_eq!(front.asked(), 1);
+}
+
+/// As slow as a node in a rush.
+fn slow_page(request: &str) -> Option<(&'static str, String)> {
+    thread::sleep(Duration::from_millis(400));
+    Some(("200 OK\r\ncache-control: no-cache", request.to_owned()))
+}
+
+#[test]
+fn a_page_that_is_over_is_asked_for_by_one_visitor_while_the_others_see_it() {
+    let front = Front::before(slow_page, slow_page);
+    let look = || {
+        let answer = Client::new(front.address).get(SALE).unwrap();
+        assert_eq!(answer.status, 200);
+        answer.header("penstock-cache").unwrap().to_owned()
+    };
+    assert_eq!(look(), "MISS");
+    // A page is good for a second.
+    thread::sleep(Duration::from_millis(2_100));
+    let seen: Vec<String> = thread::scope(|scope| {
+        let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(look)).collect();
+        visitors.into_iter().map(|visitor| visitor.join().unwrap()).collect()
+    });
+    let waited = seen.iter().filter(|status| *status == "EXPIRED").count();
+    assert_eq!(waited, 1, "{seen:?}");
+}
+
+#[test]
+fn a_page_belongs_to_the_path_as_it_was_sent() {
+    let front = Front::before(slow_page, slow_page);
+    for path in ["//api/v1//sales/0123456789abc", "/x/../api/v1/sales/0123456789abc", SALE] {
+        let answer = Client::new(front.address).get(path).unwrap();
+        assert!(answer.text().starts_with(&format!("GET {path} ")), "{path} got {}", answer.text());
+    }
+    let asked = front.asked();
+    let answer = Client::new(front.address).get(&format!("{SALE}?an=invention")).unwrap();
+    assert_eq!((answer.status, front.asked()), (200, asked), "arguments that mean nothing make no new page");
+}
