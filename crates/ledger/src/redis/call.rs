@@ -28,6 +28,8 @@ pub(super) struct Run<'a> {
     values: Vec<Value>,
     /// A server that is to be asked once instead of the master: the slot is on its way there.
     aside: Option<String>,
+    /// The commands are of several slots. What is turned away may belong to as many servers, and is not sent again.
+    is_mixed: bool,
 }
 
 /// Why a command was not run.
@@ -49,7 +51,12 @@ impl<'a> Run<'a> {
             left: (0..length).collect(),
             values: vec![Value::Nil; length],
             aside: None,
+            is_mixed: false,
         }
+    }
+
+    pub(super) fn of_several_slots(self) -> Self {
+        Self { is_mixed: true, ..self }
     }
 
     pub(super) async fn finish(mut self, mut pipeline: Pipeline) -> Result<Vec<Value>, LinkError> {
@@ -67,6 +74,10 @@ impl<'a> Run<'a> {
             match server.send(lane, sent, self.deadline).await {
                 Ok(values) => match self.take(values, asking) {
                     None => return self.confirmed_values(),
+                    Some(why) if self.is_mixed && !matches!(why, TurnedAway::NoScript) => {
+                        self.link.refresh_soon();
+                        return self.confirmed_values();
+                    }
                     Some(why) => self.make_way(&server, why, &pipeline).await?,
                 },
                 Err(error) => self.look_elsewhere(&server, error).await?,
@@ -215,6 +226,11 @@ impl<'a> Run<'a> {
             _ => Err(error),
         }
     }
+}
+
+/// Whether a server turned the command away without running any of it.
+pub(super) fn is_turned_away(value: &Value) -> bool {
+    turned_away(value).is_some()
 }
 
 fn turned_away(value: &Value) -> Option<TurnedAway> {

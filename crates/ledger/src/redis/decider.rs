@@ -8,13 +8,14 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, join_all};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use penstock_domain::{SaleId, Timestamp};
 use redis::Value;
 use tokio::time::Instant as Deadline;
 
 use super::{
     batch::{Outcome, SaleBatch, Verdict, decide_script},
+    call::is_turned_away,
     keys::Keys,
     link::{Link, Script},
     options::{LinkError, RedisMode},
@@ -132,6 +133,7 @@ impl Decider {
                 Err(_) => self.rest(batch.sale),
             }
         }
+        self.rest_with(batches, &results);
         results
     }
 
@@ -153,9 +155,21 @@ impl Decider {
         sales.iter().any(|sale| resting.contains(sale))
     }
 
-    /// The sales that can be asked in one round trip.
-    pub(super) fn by_server(&self, sales: Vec<SaleId>) -> Vec<Vec<SaleId>> {
-        if self.is_cluster() { sales.into_iter().map(|sale| vec![sale]).collect() } else { vec![sales] }
+    /// Sales, or what belongs to them, that can be asked in one round trip: those of one server, as far as is known.
+    pub(super) fn by_server<T>(&self, all: Vec<T>, sale_of: impl Fn(&T) -> Option<SaleId>) -> Vec<Vec<T>> {
+        if all.is_empty() || !self.is_cluster() {
+            return vec![all];
+        }
+        let mut groups: HashMap<Option<Arc<str>>, Vec<T>> = HashMap::new();
+        for one in all {
+            let server = sale_of(&one).and_then(|sale| self.server_of(sale));
+            groups.entry(server).or_default().push(one);
+        }
+        groups.into_values().collect()
+    }
+
+    fn server_of(&self, sale: SaleId) -> Option<Arc<str>> {
+        self.inner.link.master_of(&self.inner.keys.sale(sale))
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -193,11 +207,10 @@ impl Decider {
         deadline: Deadline,
         results: &mut [Option<Result<Outcome, Failure>>],
     ) -> Vec<usize> {
-        // On one server all calls go in one round trip; in a Cluster every sale may be elsewhere.
-        let together = if self.is_cluster() { 1 } else { left.len().max(1) };
-        let calls = left.chunks(together).map(|places| self.run_together(batches, places, now, deadline));
+        let groups = self.by_server(left.to_vec(), |place| Some(batches.get(*place)?.sale));
+        let calls = groups.iter().map(|places| self.run_together(batches, places, now, deadline));
         let mut unhomed = Vec::new();
-        for (places, answers) in left.chunks(together).zip(join_all(calls).await) {
+        for (places, answers) in groups.iter().zip(join_all(calls).await) {
             for (place, answer) in places.iter().zip(answers) {
                 match answer {
                     Ok(Verdict::Decided(outcome)) if self.is_lost(batches.get(*place), &outcome) => {
@@ -218,6 +231,7 @@ impl Decider {
         outcome.sale.is_none() && counts.is_some_and(|counts| !counts.forgotten)
     }
 
+    /// One round trip, and one confirmation by the replicas, for the sales of one server.
     async fn run_together(
         &self,
         batches: &[SaleBatch],
@@ -226,21 +240,43 @@ impl Decider {
         deadline: Deadline,
     ) -> Vec<Result<Verdict, Failure>> {
         let here: Vec<&SaleBatch> = places.iter().filter_map(|place| batches.get(*place)).collect();
-        let Some(first) = here.first() else { return Vec::new() };
+        let answers = match self.send(&here, now, deadline).await {
+            Ok(answers) => answers,
+            Err(failure) => return all_failed(here.len(), &failure),
+        };
+        let verdicts = here.iter().zip(answers).map(async |(batch, answer)| {
+            if here.len() == 1 || !is_turned_away(&answer) {
+                return verdict(batch, answer);
+            }
+            // The sale is on its way to another server, or has moved: it goes after it alone.
+            let answer = self.send(&[*batch], now, deadline).await?.pop();
+            verdict(batch, answer.unwrap_or(Value::Nil))
+        });
+        join_all(verdicts).await
+    }
+
+    async fn send(
+        &self,
+        batches: &[&SaleBatch],
+        now: Option<Timestamp>,
+        deadline: Deadline,
+    ) -> Result<Vec<Value>, Failure> {
+        let Inner { link, keys, script, .. } = &*self.inner;
+        let Some(first) = batches.first() else { return Ok(Vec::new()) };
         let mut pipeline = redis::pipe();
-        let is_confirmed = self.inner.link.options().wait_replicas > 0;
-        for batch in &here {
-            let mark = match new_mark() {
-                Ok(mark) => mark,
-                Err(unavailable) => return all_failed(here.len(), &Failure::Sale(unavailable)),
-            };
-            pipeline.add_command(batch.call(&self.inner.script, &self.inner.keys, now, mark, is_confirmed));
+        let is_confirmed = link.options().wait_replicas > 0;
+        for batch in batches {
+            let mark = new_mark().map_err(Failure::Sale)?;
+            pipeline.add_command(batch.call(script, keys, now, mark, is_confirmed));
         }
         // Replicas confirm also where nothing was decided: what is answered may rest on what others wrote just before.
-        match self.inner.link.run_by(&self.inner.keys.sale(first.sale), pipeline, true, deadline).await {
-            Ok(answers) => here.iter().zip(answers).map(|(batch, answer)| verdict(batch, answer)).collect(),
-            Err(error) => all_failed(here.len(), &Failure::Link(error)),
-        }
+        let key = keys.sale(first.sale);
+        let sent = if batches.len() > 1 && self.is_cluster() {
+            link.run_mixed(&key, pipeline, true, deadline).await
+        } else {
+            link.run_by(&key, pipeline, true, deadline).await
+        };
+        sent.map_err(Failure::Link)
     }
 
     /// Adopts the sales of the batches at `unhomed`, and answers which can be asked again.
@@ -297,6 +333,27 @@ impl Decider {
                 }
             }
         });
+    }
+
+    /// In a Cluster, what could not be asked is not alone: the other sales of its server rest too, so that not each of them
+    /// holds up a batch until it is found out.
+    fn rest_with(&self, batches: &[SaleBatch], results: &[Result<Outcome, Failure>]) {
+        if !self.is_cluster() {
+            return;
+        }
+        let is_silent = |result: &Result<Outcome, Failure>| {
+            matches!(result, Err(Failure::Link(LinkError::Lost { .. } | LinkError::Unreachable { .. })))
+        };
+        let silent = batches.iter().zip(results).filter(|(_, result)| is_silent(result));
+        let servers: HashSet<Arc<str>> = silent.filter_map(|(batch, _)| self.server_of(batch.sale)).collect();
+        if servers.is_empty() {
+            return;
+        }
+        for sale in self.inner.sales.remembered() {
+            if self.server_of(sale).is_some_and(|server| servers.contains(&server)) {
+                self.rest(sale);
+            }
+        }
     }
 
     /// Asks how the sale is, and adopts it if need be. False: it can't be decided yet.

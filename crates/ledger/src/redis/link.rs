@@ -168,6 +168,18 @@ impl Link {
         Run::new(self, key, confirm, pipeline.len(), deadline).finish(pipeline).await
     }
 
+    /// The same for commands of several slots that one server has, as far as is known; `key` is of one of them. What the
+    /// server turned away, because it has not all of them, has its error as value and was not run.
+    pub(super) async fn run_mixed(
+        &self,
+        key: &str,
+        pipeline: Pipeline,
+        confirm: bool,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, LinkError> {
+        Run::new(self, key, confirm, pipeline.len(), deadline).of_several_slots().finish(pipeline).await
+    }
+
     /// One command, and its answer in the wanted shape.
     pub async fn call<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, LinkError> {
         let mut pipeline = redis::pipe();

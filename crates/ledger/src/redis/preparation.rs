@@ -75,7 +75,7 @@ impl Running {
             return Err(Unavailable::new("some of the sales can't be asked at the moment"));
         }
         let found_by = deadline - self.part_of_timeout(2);
-        let groups = self.decider.by_server(sales);
+        let groups = self.decider.by_server(sales, |sale| Some(*sale));
         let calls = groups.iter().map(|sales| self.entries_of(&buyers, sales, found_by));
         for (sales, answers) in groups.iter().zip(join_all(calls).await) {
             for (sale, answer) in sales.iter().zip(answers?) {
@@ -103,7 +103,7 @@ impl Running {
             pipeline.cmd("HMGET").arg(self.keys.buyers(*sale)).arg(&names);
         }
         let key = sales.first().map(|sale| self.keys.buyers(*sale)).unwrap_or_default();
-        self.decider.link().run_by(&key, pipeline, false, deadline).await
+        self.decider.link().run_mixed(&key, pipeline, false, deadline).await
     }
 
     fn part_of_timeout(&self, share: u32) -> Duration {
