@@ -1,0 +1,136 @@
+//! What takes long or hangs holds up nobody else: a silent server, records that don't answer.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod nodes;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, join3, pending},
+};
+use nodes::{Node, Sql, claim};
+use penstock_domain::{BuyerId, Cursor, SaleId, SaleTerms};
+use penstock_ledger::{
+    LedgerError, Unavailable,
+    redis::{NewEpoch, NothingSettled, RedisMode, RedisOptions, Settled, SettledSale},
+};
+use penstock_local::{RedisCluster, RedisServer, RedisSettings};
+
+/// So long that whoever waits for a silent server waits for the whole test.
+const LONG: Duration = Duration::from_secs(40);
+
+fn terms(sale: SaleId) -> SaleTerms {
+    SaleTerms { sale, units: 100, limit_per_buyer: 1, opens_at: None, closes_at: None, hold_seconds: 3_600 }
+}
+
+fn buyer(who: &str) -> BuyerId {
+    BuyerId::of_subject(who).unwrap()
+}
+
+/// Two sales of different masters.
+fn sales_apart(cluster: &RedisCluster) -> (SaleId, SaleId) {
+    let master = |sale: &SaleId| cluster.master_of(&format!("{{{sale}}}:sale")).unwrap();
+    let first = SaleId::from_random(1);
+    let other = (2..100).map(SaleId::from_random).find(|sale| master(sale) != master(&first)).unwrap();
+    (first, other)
+}
+
+#[tokio::test]
+async fn a_buyer_who_looks_at_his_orders_holds_up_no_claims_while_a_master_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
+    for node in cluster.nodes() {
+        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
+    }
+    let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
+    let mode = RedisMode::Cluster { addresses };
+    let options = RedisOptions { mode, timeout: LONG, ..RedisOptions::default() };
+    let node = Node::with(options, Arc::new(Sql::default())).await;
+    let (silent, sold) = sales_apart(&cluster);
+    for sale in [silent, sold] {
+        node.publish(sale, 100).await;
+        node.claim(sale, "ann").await.unwrap();
+    }
+    assert_eq!(node.ledger.orders_of(buyer("ann"), 10).await.unwrap().len(), 2);
+    let master = cluster.master_of(&format!("{{{silent}}}:sale")).unwrap();
+    cluster.node(master).unwrap().pause().unwrap();
+    let ledger = node.ledger.clone();
+    let looking = tokio::spawn(async move { ledger.orders_of(buyer("ann"), 10).await });
+    for number in 0..20 {
+        node.claim(sold, &format!("buyer{number}")).await.unwrap();
+    }
+    assert!(!looking.is_finished(), "a claim waited, or a list lacks orders");
+    cluster.node(master).unwrap().resume().unwrap();
+    assert_eq!(looking.await.unwrap().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn everybody_is_turned_away_in_the_time_of_one_call_when_redis_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+    let timeout = Duration::from_secs(4);
+    let options = RedisOptions { timeout, ..RedisOptions::single(server.address().to_string()) };
+    let node = Node::with(options, Arc::new(Sql::default())).await;
+    let sale = SaleId::from_random(1);
+    node.publish(sale, 100).await;
+    node.claim(sale, "ann").await.unwrap();
+    server.pause().unwrap();
+    let started = Instant::now();
+    let (claimed, orders, published) = join3(
+        node.ledger.claim(claim(sale, "bob")),
+        node.ledger.orders_of(buyer("ann"), 10),
+        node.ledger.publish(terms(SaleId::from_random(2))),
+    )
+    .await;
+    // One after the other they would take twice as long, or longer.
+    assert!(started.elapsed() < timeout * 7 / 4, "{:?}", started.elapsed());
+    assert!(matches!(claimed.unwrap_err(), LedgerError::Unavailable(_)));
+    assert!(matches!(orders.unwrap_err(), LedgerError::Unavailable(_)));
+    assert!(matches!(published.unwrap_err(), LedgerError::Unavailable(_)));
+    server.resume().unwrap();
+    node.insist(sale, "bob").await.unwrap();
+}
+
+/// Records that take a question and never answer.
+struct Silent;
+
+impl Settled for Silent {
+    fn begin_epoch(&self, _: SaleId, _: u64) -> BoxFuture<'_, Result<NewEpoch, Unavailable>> {
+        pending().boxed()
+    }
+
+    fn sale(&self, _: SaleId, _: u64) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
+        pending().boxed()
+    }
+
+    fn complete_up_to(&self, _: SaleId) -> BoxFuture<'_, Result<Option<Cursor>, Unavailable>> {
+        pending().boxed()
+    }
+
+    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
+        pending().boxed()
+    }
+}
+
+#[tokio::test]
+async fn records_that_are_silent_keep_nobody_from_selling_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+    let options = RedisOptions { timeout: LONG, ..RedisOptions::single(server.address().to_string()) };
+    let sale = SaleId::from_random(1);
+    Node::with(options.clone(), Arc::new(NothingSettled)).await.publish(sale, 100).await;
+    // It is ready although nobody says which sales there should be.
+    let node = Node::with(options, Arc::new(Silent)).await;
+    let ledger = node.ledger.clone();
+    let publishing = tokio::spawn(async move { ledger.publish(terms(SaleId::from_random(2))).await });
+    node.claim(sale, "ann").await.unwrap();
+    assert!(!publishing.is_finished(), "a claim waited for the records");
+    let refused = publishing.await.unwrap().unwrap_err();
+    assert!(matches!(refused, LedgerError::Unavailable(_)), "{refused:?}");
+    node.claim(sale, "bob").await.unwrap();
+}
