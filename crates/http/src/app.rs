@@ -93,6 +93,9 @@ impl App {
     /// What to say of a sale that is not on the storefront: before recovery is done it may still come.
     pub(crate) fn missing_sale(&self) -> Problem {
         match self.ledger.health() {
+            _ if self.storefront.is_dark() => {
+                Problem::with_detail(Code::Unavailable, "How the sales are can't be told at the moment.")
+            }
             Health::Ready => Code::SaleNotFound.into(),
             _ => Problem::with_detail(Code::Unavailable, "The sales are being loaded."),
         }

@@ -39,7 +39,7 @@ pub(crate) struct Readiness {
     /// `ready` or `not ready`.
     #[schema(value_type = String, example = "ready")]
     status: &'static str,
-    /// `ready`, `recovering`, `journal: …` or `stopped`.
+    /// `ready`, `recovering`, what is wrong with the journal or Redis, or `stopped`.
     #[schema(example = "ready")]
     ledger: String,
     /// `ready`, or how many sales are still to be loaded.
@@ -71,14 +71,15 @@ struct Problem {
 
 /// Whether it can sell
 ///
-/// Red until recovery is done, and while the journal can't be written; says what is wrong.
+/// Red until recovery is done, and while the journal can't be written or Redis can't be reached; says what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
+    let kept_in = if app.catalogue.is_shared() { "redis" } else { "journal" };
     let ledger = match app.ledger.health() {
         Health::Ready => None,
         Health::Recovering => Some("recovering".to_owned()),
-        Health::Unavailable(reason) => Some(format!("journal: {reason}")),
+        Health::Unavailable(reason) => Some(format!("{kept_in}: {reason}")),
         Health::Stopped => Some("stopped".to_owned()),
     };
     let storefront = match app.storefront.incomplete().len() {

@@ -4,12 +4,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::stream::BoxStream;
 use penstock_domain::{ChallengeKind, SaleState};
-use penstock_ledger::{Turn, take_turn};
+use penstock_ledger::{Health, Turn, take_turn};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
@@ -30,6 +30,10 @@ const COMPLETE_EVERY: Duration = Duration::from_millis(500);
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
+
+/// A node of several that can't reach the ledger for so long shows no sale any more: the others know better.
+const SHOWN_BLINDLY_FOR: Duration = Duration::from_secs(1);
+const LOOK_AT_LEDGER_EVERY: Duration = Duration::from_millis(100);
 
 /// What the node has begun to follow when it starts to serve.
 pub(crate) struct Begun {
@@ -72,6 +76,7 @@ pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>
         take_up_secrets(Arc::clone(&app), stop.clone()),
         paint(Arc::clone(&app), stop.clone()),
         begin_again(Arc::clone(&app), stop.clone()),
+        darken(Arc::clone(&app), stop.clone()),
         rooms::run(Arc::clone(&app), stop.clone()),
         rooms::save(app, stop),
     );
@@ -85,6 +90,27 @@ async fn begin_again(app: Arc<App>, mut stop: watch::Receiver<bool>) {
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => app.gate.in_flight.begin_again_if_quiet(),
         }
+    }
+}
+
+/// Takes the sales off show while the ledger is away. Who sells alone goes on showing them: nobody decides meanwhile.
+async fn darken(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    if !app.catalogue.is_shared() {
+        return;
+    }
+    let mut ticks = interval(LOOK_AT_LEDGER_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut away_since: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => {}
+        }
+        away_since = match app.ledger.health() {
+            Health::Unavailable(_) => away_since.or_else(|| Some(Instant::now())),
+            Health::Recovering | Health::Ready | Health::Stopped => None,
+        };
+        app.storefront.darken(away_since.is_some_and(|since| since.elapsed() > SHOWN_BLINDLY_FOR));
     }
 }
 

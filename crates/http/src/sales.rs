@@ -37,6 +37,9 @@ pub(crate) async fn list_sales(
 ) -> Result<Response, Problem> {
     let limit = page.limit()? as usize;
     let now = app.now();
+    if app.storefront.is_dark() {
+        return Err(app.missing_sale());
+    }
     let shelves = app.storefront.on_show();
     let start = match page.after::<SaleId>()? {
         Some(after) => shelves.iter().position(|shelf| shelf.id == after).ok_or_else(json::bad_cursor)? + 1,
@@ -63,6 +66,9 @@ pub(crate) async fn get_sale(
     let now = app.now();
     if let Some(shown) = app.storefront.with_sale(id, now, |sale| respond(sale, &headers, now)) {
         return Ok(shown);
+    }
+    if app.storefront.is_dark() {
+        return Err(app.missing_sale());
     }
     let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
     if names_somebody && is_admin(&app, &headers, now).await {

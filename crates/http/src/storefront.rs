@@ -3,7 +3,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -142,6 +145,8 @@ pub struct Storefront {
     shelves: ArcSwap<Shelves>,
     /// Held by who adds a shelf.
     adding: Mutex<()>,
+    /// Nobody knows how the sales are.
+    is_dark: AtomicBool,
 }
 
 impl Storefront {
@@ -170,7 +175,20 @@ impl Storefront {
         now: Timestamp,
         see: impl FnOnce(&RenderedSale) -> T,
     ) -> Option<T> {
+        if self.is_dark() {
+            return None;
+        }
         self.shelves.load().by_id.get(&sale)?.with_rendered(now, see)
+    }
+
+    /// Takes all sales off show, or puts them back.
+    pub(crate) fn darken(&self, is_dark: bool) {
+        self.is_dark.store(is_dark, Relaxed);
+    }
+
+    /// Whether nothing is shown, because it may have been true long ago.
+    pub(crate) fn is_dark(&self) -> bool {
+        self.is_dark.load(Relaxed)
     }
 
     /// Every sale that was heard of.

@@ -185,6 +185,27 @@ fn what_a_merchant_changes_on_one_node_is_seen_on_all_within_a_second() {
 }
 
 #[test]
+fn a_node_that_has_lost_the_ledger_shows_no_sale_until_it_is_back() {
+    let mut trial = Trial::start(RedisKind::Single);
+    let sale = trial.publish(Offer::default());
+    trial.shop.redis.single().unwrap().kill().unwrap();
+    for node in trial.nodes() {
+        for path in [format!("/api/v1/sales/{sale}"), "/api/v1/sales".to_owned()] {
+            until("the sale is taken off show", || {
+                // Whoever wants to buy makes the node notice.
+                drop(buyer(node, "ann").claim(&sale, 1, "ann"));
+                let page = Client::new(node).get(&path).unwrap();
+                (page.status == 503 && page.code() == "unavailable").then_some(())
+            });
+        }
+    }
+    trial.shop.redis.single().unwrap().restart().unwrap();
+    for node in trial.nodes() {
+        until("the sale is on show again", || look(node, &sale));
+    }
+}
+
+#[test]
 fn a_new_secret_is_taken_up_by_all_nodes_and_nobody_is_signed_out() {
     let trial = Trial::start(RedisKind::Single);
     let token = sign_up(trial.node(0), "+8613800000002");
