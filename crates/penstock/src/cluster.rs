@@ -41,6 +41,7 @@ struct Base {
 impl Base {
     async fn open(config: &Config) -> anyhow::Result<Self> {
         let link = connect(config).await?;
+        tokio::spawn(link.clone().watch_durability());
         let records = database::open_for_node(config).await?;
         let settled = Arc::new(SettledInRecords::new(records.clone()));
         let clock =
@@ -84,10 +85,12 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Opened> {
     let changes = Arc::new(Changes::join(base.link.clone(), prefix).await);
     let neighbours = Arc::clone(&changes) as Arc<dyn Neighbours>;
     let (told, secrets) = watch::channel(secrets::load_shared(&config.identity, &base.records).await?);
+    let is_secret_in_doubt = Arc::default();
     if config.identity.secret.get().is_none() {
-        tokio::spawn(secrets::watch_records(base.records.clone(), told));
+        tokio::spawn(secrets::watch_records(base.records.clone(), told, Arc::clone(&is_secret_in_doubt)));
     }
     let mut http = options::http(config, secrets, base.clock.clone())?;
+    http.is_secret_in_doubt = is_secret_in_doubt;
     let doors = SharedDoorsOptions { node: base.name.clone(), prefix: prefix.to_owned(), moment: None };
     http.gate.doors = Some(Arc::new(SharedDoors::new(base.link.clone(), Handle::current(), doors)));
     http.node = base.name.clone();

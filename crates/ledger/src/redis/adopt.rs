@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    codec::Counts,
     decider::Adopt,
     keys::Keys,
     link::{Link, Script, answered},
@@ -90,6 +91,8 @@ struct Attempt<'a> {
     sale: SaleId,
     home: &'a str,
     begun: NewEpoch,
+    /// What this node knew of the sale before it looked.
+    known: Option<Counts>,
 }
 
 impl fmt::Debug for Adoption {
@@ -132,11 +135,12 @@ impl Inner {
         let _room = self.room.acquire().await.map_err(Unavailable::new)?;
         let mut trouble = "the sale's server is being replaced";
         for _ in 0..LOOKS {
+            let known = self.sales.counts(sale);
             let look = self.look(sale).await?;
             if look.word == "home" && !self.sales.is_doubted(sale) {
                 return Ok(());
             }
-            match self.compare(sale, &look).await? {
+            match self.compare(sale, &look, known).await? {
                 Compared::Done => {
                     self.sales.believe(sale);
                     return Ok(());
@@ -149,22 +153,27 @@ impl Inner {
     }
 
     /// Compares the sale with the records, and brings it back if they know better.
-    async fn compare(&self, sale: SaleId, look: &Answer) -> Result<Compared, Unavailable> {
+    async fn compare(
+        &self,
+        sale: SaleId,
+        look: &Answer,
+        known: Option<Counts>,
+    ) -> Result<Compared, Unavailable> {
         self.prove(sale).await?;
-        let least = self.least_epoch(sale, look);
+        let least = least_epoch(look, known);
         // The records are asked after the server was looked at: it is the one that decides the sale next, or none does.
         let begun = within(CURSOR_WITHIN, self.settled.begin_epoch(sale, least)).await?;
         if begun.cursor.position > 0 {
             self.announce(sale).await?;
         }
-        match self.keep(Attempt { sale, home: &look.home, begun }).await? {
+        match self.keep(Attempt { sale, home: &look.home, begun, known }).await? {
             Compared::Lost(_) => {}
             other => return Ok(other),
         }
         let Some(settled) = within(SALE_WITHIN, self.settled.sale(sale, least)).await? else {
             return Err(Unavailable::new("the records have settled a sale that they don't know"));
         };
-        let attempt = Attempt { sale, home: &look.home, begun: settled.begun };
+        let attempt = Attempt { sale, home: &look.home, begun: settled.begun, known };
         self.bring_back(attempt, &Rebuilt::of(&settled.sale)).await
     }
 
@@ -176,13 +185,6 @@ impl Inner {
         let answer = self.link.run(&key, pipeline, true).await?.pop();
         answered::<()>(&key, answer)?;
         Ok(())
-    }
-
-    /// An epoch that neither the server nor this node has heard of.
-    fn least_epoch(&self, sale: SaleId, look: &Answer) -> u64 {
-        let known = self.sales.counts(sale).map_or(0, |counts| u64::from(counts.epoch) + 1);
-        let is_there = look.word != "unknown";
-        known.max(look.epoch + u64::from(is_there))
     }
 
     /// Goes on with the history that is there, if it has what is settled.
@@ -198,12 +200,15 @@ impl Inner {
             "home" if is_ours => {
                 let (position, settled) = (kept.position, begun.cursor.position);
                 tracing::info!(%sale, position, settled, epoch = begun.epoch, "a sale has a new home");
-                self.tell_lost(sale, kept.epoch, position);
+                self.tell_lost(attempt, kept.epoch, position);
                 Ok(Compared::Done)
             }
             "unknown" => {
-                self.tell_lost(sale, kept.epoch, 0);
-                self.sales.forget(sale);
+                self.tell_lost(attempt, kept.epoch, 0);
+                // Unless somebody has published it meanwhile.
+                if self.sales.counts(sale) == attempt.known {
+                    self.sales.forget(sale);
+                }
                 Ok(Compared::Done)
             }
             "home" => Ok(Compared::Done),
@@ -312,7 +317,8 @@ impl Inner {
         Ok(true)
     }
 
-    fn tell(&self, Attempt { sale, begun, .. }: Attempt<'_>, found: &Answer) {
+    fn tell(&self, attempt: Attempt<'_>, found: &Answer) {
+        let Attempt { sale, begun, .. } = attempt;
         let settled = begun.cursor.position;
         let brought_back = settled.saturating_sub(found.position);
         // A history that has this place but not this mark went another way, at the latest here.
@@ -328,13 +334,13 @@ impl Inner {
             "the ledger had lost decisions that are settled; the sale was brought back from the records"
         );
         self.settled.reconciled(Reconciled { sale, brought_back, given_up });
-        self.tell_lost(sale, found.epoch, settled);
+        self.tell_lost(attempt, found.epoch, settled);
     }
 
     /// Says what this node had heard of and is gone. What it had heard of an epoch before the one that was found, others
     /// have told already.
-    fn tell_lost(&self, sale: SaleId, epoch: u64, position: u64) {
-        let known = self.sales.counts(sale).filter(|known| u64::from(known.epoch) >= epoch);
+    fn tell_lost(&self, Attempt { sale, known, .. }: Attempt<'_>, epoch: u64, position: u64) {
+        let known = known.filter(|known| u64::from(known.epoch) >= epoch);
         let decisions = known.map_or(0, |known| known.position.saturating_sub(position));
         if decisions > 0 {
             tracing::warn!(%sale, decisions, position, "the ledger has lost decisions that were not settled yet");
@@ -394,6 +400,13 @@ impl Inner {
 fn answer(server: &str, value: Value) -> Result<Answer, Unavailable> {
     let (word, position, epoch, home) = answered(server, Some(value))?;
     Ok(Answer { word, position, epoch, home })
+}
+
+/// An epoch that neither the server nor this node has heard of.
+fn least_epoch(look: &Answer, known: Option<Counts>) -> u64 {
+    let is_there = look.word != "unknown";
+    let known = known.map_or(0, |counts| u64::from(counts.epoch) + 1);
+    known.max(look.epoch + u64::from(is_there))
 }
 
 /// A database that is silent must not keep a sale from being looked at again.

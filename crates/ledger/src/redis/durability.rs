@@ -1,7 +1,7 @@
 //! Whether the servers keep what they have answered: asked at the start, since a setting that loses decisions shows
 //! only when it is too late.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use redis::{Value, from_redis_value};
 
@@ -11,6 +11,8 @@ use super::{
 };
 
 const OLDEST_VERSION: u32 = 7;
+/// How often to look whether the masters are others.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A setting, the only value that is safe, and what any other value risks.
 const NEEDED: [(&str, &str, &str); 4] = [
@@ -44,6 +46,27 @@ impl Link {
         }
         findings.push("To start nevertheless, set redis.allow_unsafe = true.".into());
         Err(LinkError::Unsafe(findings.join("\n")))
+    }
+
+    /// Asks again whenever other servers have become masters, and says aloud what is wrong with them: by then people buy,
+    /// and nobody is turned away for it.
+    pub async fn watch_durability(self) {
+        let mut masters = self.topology().masters();
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            let found = self.topology().masters();
+            if found == masters {
+                continue;
+            }
+            match self.check_durability().await {
+                Ok(()) => masters = found,
+                Err(LinkError::Unsafe(findings)) => {
+                    tracing::error!("{findings}");
+                    masters = found;
+                }
+                Err(error) => tracing::debug!(%error, "the new masters can't be asked for their settings"),
+            }
+        }
     }
 
     /// Answers the addresses of its replicas.
