@@ -1,6 +1,12 @@
 //! What the server is told by whoever starts it: settings, and the ports to what lies outside.
 
-use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::SocketAddr,
+    num::NonZeroU32,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use ipnet::IpNet;
@@ -27,6 +33,9 @@ pub struct Options {
     pub clock: Clock,
     /// Sign sessions, passes, tickets and challenges. A change takes effect at once.
     pub secrets: watch::Receiver<Secrets>,
+    /// Whether there may be a newer secret that this node could not hear of: then nobody can tell a forged session from
+    /// one that another node has just begun.
+    pub is_secret_in_doubt: Arc<AtomicBool>,
     pub session_seconds: u32,
     /// Marks the session cookie `Secure`; for servers that are reached by HTTPS only.
     pub secure_cookies: bool,
@@ -83,6 +92,7 @@ impl Options {
             workers: 0,
             clock,
             secrets: watch::channel(Secrets { current: secret, previous: None }).1,
+            is_secret_in_doubt: Arc::default(),
             session_seconds: 30 * DAY_SECONDS,
             secure_cookies: false,
             admin_token: None,

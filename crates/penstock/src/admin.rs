@@ -13,10 +13,18 @@ use crate::{
     config::{Config, Engine},
     database,
     folder::{self, DataFolder},
-    output,
+    output, secrets,
 };
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
+
+const CONFIGURED: &str = "the secret comes from the configuration: make the new one identity.secret (PENSTOCK_SECRET) and \
+    the old one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET), and restart";
+/// What one node signs, all others have to accept, also while half of them are restarted.
+const CONFIGURED_IN_A_CLUSTER: &str = "the secret comes from the configuration, so it takes two rounds. First make the new \
+    one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET) and restart all nodes, one after the other: they accept it. \
+    Then make it identity.secret (PENSTOCK_SECRET) and the old one identity.previous_secret, and restart all nodes again: \
+    they sign with it";
 
 #[derive(Debug, thiserror::Error)]
 #[error("give a password: pipe it in with --password-stdin, or set {PASSWORD_VARIABLE}")]
@@ -69,10 +77,7 @@ pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result
         folder::require_readable(&config.data)?;
     }
     if config.identity.secret.get().is_some() {
-        bail!(
-            "the secret comes from the configuration: make the new one identity.secret (PENSTOCK_SECRET) and the old \
-             one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET), and restart"
-        );
+        bail!("{}", if embedded { CONFIGURED } else { CONFIGURED_IN_A_CLUSTER });
     }
     if embedded {
         folder::rotate_secret(&config.data)?;
@@ -87,12 +92,9 @@ pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result
 
 async fn rotate_in_records(config: &Config) -> anyhow::Result<()> {
     let records = database::open_existing(config).await?;
-    let rotated = records.rotate_secret(&folder::random_secret()?).await;
+    let rotated = secrets::rotate_in(&records).await;
     records.close().await;
-    if !rotated? {
-        bail!("there is no secret in the records yet: the first node that starts makes it");
-    }
-    Ok(())
+    rotated
 }
 
 /// An account without the admin role, if the phone number has none yet.

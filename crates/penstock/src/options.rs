@@ -41,6 +41,7 @@ pub(crate) fn http(
         listen: http.listen,
         workers: http.workers,
         secrets,
+        is_secret_in_doubt: Arc::default(),
         session_seconds: identity.session_seconds,
         secure_cookies: http.secure_cookies,
         admin_token: identity.admin_token.get().map(str::to_owned),

@@ -3,14 +3,21 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use penstock_http::Secrets;
 use penstock_records::{Records, StoredSecrets};
 use sha2::{Digest as _, Sha256};
-use tokio::{sync::watch, time::MissedTickBehavior};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, timeout},
+};
 
 use crate::{
     config::Identity,
@@ -22,6 +29,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_RECORDS_EVERY: Duration = Duration::from_millis(500);
 /// How long a new secret of a cluster is only accepted: all nodes have looked by then, also one that had to try again.
 const ANNOUNCED_MILLISECONDS: u64 = 3_000;
+/// Who has not seen the secrets for longer may meet a signature that it can't know. Well before a new secret signs.
+const IN_DOUBT_AFTER: Duration = Duration::from_millis(1_500);
+/// Longer than the announcement: also the slowest node signs with it by then.
+const ROTATED_AGAIN_AFTER_MILLISECONDS: u64 = 10_000;
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The secrets as they are now, made if there are none.
 pub(crate) fn load(identity: &Identity, data: &Path) -> anyhow::Result<Secrets> {
@@ -64,6 +76,22 @@ fn of_stored(stored: &StoredSecrets) -> Secrets {
     }
 }
 
+/// Puts a new secret into the records. Not while the last one is still being announced: only two are good at a time, and
+/// what is signed now would not be among them.
+pub(crate) async fn rotate_in(records: &Records) -> anyhow::Result<()> {
+    match records.secrets().await? {
+        None => bail!("there is no secret in the records yet: the first node that starts makes it"),
+        Some(stored)
+            if stored.previous.is_some() && stored.age_milliseconds < ROTATED_AGAIN_AFTER_MILLISECONDS =>
+        {
+            bail!(
+                "the secret was replaced just now, and another one would sign everybody out: wait ten seconds"
+            )
+        }
+        Some(_) => records.rotate_secret(&folder::random_secret()?).await.map(drop).map_err(Into::into),
+    }
+}
+
 /// Tells of every rotation in the data folder, until nobody listens any more.
 pub(crate) async fn watch_folder(data: PathBuf, told: watch::Sender<Secrets>) {
     let mut watcher = Watcher { told, is_blind: false };
@@ -76,9 +104,14 @@ pub(crate) async fn watch_folder(data: PathBuf, told: watch::Sender<Secrets>) {
     }
 }
 
-/// Tells of every rotation in the records, until nobody listens any more.
-pub(crate) async fn watch_records(records: Records, told: watch::Sender<Secrets>) {
+/// Tells of every rotation in the records, until nobody listens any more; and whether there may be one that it can't see.
+pub(crate) async fn watch_records(
+    records: Records,
+    told: watch::Sender<Secrets>,
+    is_in_doubt: Arc<AtomicBool>,
+) {
     let mut watcher = Watcher { told, is_blind: false };
+    let mut seen = Instant::now();
     let mut look = tokio::time::interval(LOOK_AT_RECORDS_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -86,12 +119,17 @@ pub(crate) async fn watch_records(records: Records, told: watch::Sender<Secrets>
             () = watcher.told.closed() => return,
             _ = look.tick() => {}
         }
-        let stored = match records.secrets().await {
-            Ok(Some(stored)) => Ok(of_stored(&stored)),
-            Ok(None) => Err(anyhow!("it is not in the records any more")),
-            Err(error) => Err(error.into()),
+        let stored = match timeout(LOOK_PATIENCE, records.secrets()).await {
+            Ok(Ok(Some(stored))) => Ok(of_stored(&stored)),
+            Ok(Ok(None)) => Err(anyhow!("it is not in the records any more")),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(anyhow!("the database of record is too slow")),
         };
+        if stored.is_ok() {
+            seen = Instant::now();
+        }
         watcher.take(stored);
+        is_in_doubt.store(seen.elapsed() > IN_DOUBT_AFTER, Relaxed);
     }
 }
 
@@ -185,10 +223,18 @@ mod tests {
         let first = stored(&records).await.unwrap();
         assert_eq!(stored(&records).await.unwrap(), first);
         let (told, mut known) = watch::channel(first);
-        let watching = tokio::spawn(watch_records(records.clone(), told));
-        records.rotate_secret(&folder::random_secret().unwrap()).await.unwrap();
+        let is_in_doubt = Arc::new(AtomicBool::new(false));
+        let watching = tokio::spawn(watch_records(records.clone(), told, Arc::clone(&is_in_doubt)));
+        rotate_in(&records).await.unwrap();
+        let again = rotate_in(&records).await.unwrap_err().to_string();
+        assert!(again.contains("would sign everybody out"), "{again}");
         let rotated = *known.wait_for(|secrets| secrets.current != first.current).await.unwrap();
         assert_eq!(rotated.previous, Some(first.current));
+        assert!(!is_in_doubt.load(Relaxed));
+        records.close().await;
+        while !is_in_doubt.load(Relaxed) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         drop(known);
         watching.await.unwrap();
     }

@@ -5,7 +5,10 @@ mod origin;
 mod revocations;
 mod session;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use arc_swap::ArcSwap;
 use hyper::{
@@ -67,6 +70,8 @@ impl Caller {
 pub(crate) struct Identity {
     /// The secret's signer first, then that of the secret before it.
     sessions: ArcSwap<Vec<SessionSigner>>,
+    /// There may be a secret that is not among them.
+    is_secret_in_doubt: Arc<AtomicBool>,
     session_seconds: u32,
     admin_token: Option<String>,
     jwt: Option<JwtVerifier>,
@@ -77,6 +82,7 @@ impl Identity {
     pub(crate) fn new(options: &Options) -> Result<Self, InvalidJwtKey> {
         Ok(Self {
             sessions: ArcSwap::from_pointee(signers(&options.secrets.borrow())),
+            is_secret_in_doubt: Arc::clone(&options.is_secret_in_doubt),
             session_seconds: options.session_seconds,
             // An empty token would let in everybody who sends an empty bearer.
             admin_token: options.admin_token.clone().filter(|token| !token.is_empty()),
@@ -146,16 +152,20 @@ impl Identity {
 
     fn verify_session(&self, token: &str, now: Timestamp) -> Result<Session, Problem> {
         let session = self.sessions.load().iter().find_map(|signer| signer.verify(token));
+        if session.is_none() && self.is_secret_in_doubt.load(Relaxed) {
+            return Err(cannot_check());
+        }
         let session = session.filter(|session| now < session.expires_at).ok_or(Code::Unauthorized)?;
         match self.revocations.of(&session) {
             Ended::No => Ok(session),
             Ended::Yes => Err(Code::Unauthorized.into()),
-            Ended::Unknown => Err(Problem::with_detail(
-                Code::Unavailable,
-                "Sessions can't be checked until the database is back.",
-            )),
+            Ended::Unknown => Err(cannot_check()),
         }
     }
+}
+
+fn cannot_check() -> Problem {
+    Problem::with_detail(Code::Unavailable, "Sessions can't be checked until the database is back.")
 }
 
 fn signers(secrets: &Secrets) -> Vec<SessionSigner> {

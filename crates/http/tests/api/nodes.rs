@@ -153,7 +153,7 @@ impl Common {
         ledger
     }
 
-    fn server(&self, storefront: Arc<Storefront>, ledger: &Ledger, records: Records) -> Server {
+    fn options(&self) -> Options {
         let mut options = Options::new(Arc::new(|| Timestamp::from_millis(START)), [7; 32]);
         options.listen = "127.0.0.1:0".parse().unwrap();
         options.workers = 1;
@@ -168,7 +168,11 @@ impl Common {
         options.shared_cache = self.cupboard.clone();
         options.node = "node-7".to_owned();
         options.parts = vec![Arc::new(Bell)];
-        let server = Server::start(options, storefront, ledger.clone(), records);
+        options
+    }
+
+    fn server(&self, storefront: Arc<Storefront>, ledger: &Ledger, records: Records) -> Server {
+        let server = Server::start(self.options(), storefront, ledger.clone(), records);
         let server = self.runtime.block_on(server);
         server.unwrap_or_else(|error| panic!("{error}"))
     }
@@ -371,6 +375,21 @@ fn a_node_that_has_missed_something_accepts_no_session_until_it_can_read_what() 
     assert_eq!(status(), 201, "sessions are good without the database");
     shop.common.runtime.block_on(shop.common.village.tell(Change::Everything));
     until("that nobody knows who has signed out", || (status() == 503).then_some(()));
+}
+
+#[test]
+fn a_session_that_a_newer_secret_may_have_signed_is_neither_accepted_nor_refused() {
+    let common = Common::new();
+    let storefront = Storefront::new();
+    let ledger = common.ledger("journal", std::slice::from_ref(&storefront));
+    let options = common.options();
+    let is_in_doubt = Arc::clone(&options.is_secret_in_doubt);
+    let server =
+        common.runtime.block_on(Server::start(options, storefront, ledger, common.records())).unwrap();
+    let ask = || client(&server).with_token("pst_of-another-node").get("/api/v1/me");
+    ask().problem(401, "unauthorized");
+    is_in_doubt.store(true, Relaxed);
+    ask().problem(503, "unavailable");
 }
 
 #[test]
