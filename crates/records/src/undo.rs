@@ -19,7 +19,7 @@ enum Added {
 
 /// Each step of the schema by its number. One that changes what is there already can't be taken back; it would have to be
 /// able to run twice.
-const STEPS: [(i64, Added); 6] = [
+const STEPS: [(i64, Added); 7] = [
     (
         1,
         Added::Tables(&[
@@ -41,6 +41,7 @@ const STEPS: [(i64, Added); 6] = [
     (5, Added::Columns { table: "settlement_cursors", columns: &["epoch"] }),
     // Its index goes with it.
     (6, Added::Columns { table: "revoked_sessions", columns: &["revoked_at"] }),
+    (7, Added::Tables(&["waiting_rooms"])),
 ];
 
 /// Takes an unfinished step back, if there is one. Only one can be: the next begins when it is done.

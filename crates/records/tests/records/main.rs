@@ -21,6 +21,8 @@ mod sqlite {
     mod orders;
     #[path = "../people.rs"]
     mod people;
+    #[path = "../rooms.rs"]
+    mod rooms;
     #[path = "../secrets.rs"]
     mod secrets;
     #[path = "../settled.rs"]
@@ -50,6 +52,8 @@ mod mariadb {
     mod orders;
     #[path = "../people.rs"]
     mod people;
+    #[path = "../rooms.rs"]
+    mod rooms;
     #[path = "../secrets.rs"]
     mod secrets;
     #[path = "../settled.rs"]

@@ -1,0 +1,103 @@
+//! What is known of a sale's waiting room even when the servers that keep it have lost it.
+
+use std::fmt;
+
+use penstock_domain::SaleId;
+use sqlx::any::AnyRow;
+
+use crate::{
+    Records, RecordsError,
+    columns::{integer, optional_integer, text},
+    error::is_unique_violation,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StoredRoom {
+    /// Of the draw. It never changes.
+    pub seed: [u8; 32],
+    /// Numbers below were given out, and perhaps some more.
+    pub issued: u64,
+    /// So many take part in the draw. None: that was not known yet.
+    pub early: Option<u64>,
+}
+
+/// Leaves out the seed, which nobody may know before the opening.
+impl fmt::Debug for StoredRoom {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut room = formatter.debug_struct("StoredRoom");
+        room.field("issued", &self.issued).field("early", &self.early).finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    /// None: nobody has opened it yet.
+    pub async fn waiting_room(&self, sale: SaleId) -> Result<Option<StoredRoom>, RecordsError> {
+        let row = sqlx::query("SELECT seed, issued, early FROM waiting_rooms WHERE sale_id = ?")
+            .bind(sale.as_i64())
+            .fetch_optional(&mut self.reader().await?)
+            .await?;
+        row.as_ref().map(room_of).transpose()
+    }
+
+    /// The room that is there, or else a new one with this seed: several may offer one at once, and all get the same.
+    pub async fn waiting_room_or(&self, sale: SaleId, seed: [u8; 32]) -> Result<StoredRoom, RecordsError> {
+        if let Some(stored) = self.waiting_room(sale).await? {
+            return Ok(stored);
+        }
+        let inserted = sqlx::query("INSERT INTO waiting_rooms (sale_id, seed, issued) VALUES (?, ?, 0)")
+            .bind(sale.as_i64())
+            .bind(seed.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+            .execute(&mut self.writer().await?)
+            .await;
+        match inserted {
+            Err(error) if !is_unique_violation(&error) => return Err(error.into()),
+            _ => {}
+        }
+        let stored = self.waiting_room(sale).await?;
+        stored.ok_or_else(|| RecordsError::damaged("the waiting room that was just stored is not there"))
+    }
+
+    /// More numbers were given out, or it became known how many take part in the draw. What is older changes nothing.
+    pub async fn note_waiting_room(
+        &self,
+        sale: SaleId,
+        issued: u64,
+        early: Option<u64>,
+    ) -> Result<(), RecordsError> {
+        let stored = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        sqlx::query("UPDATE waiting_rooms SET issued = ? WHERE sale_id = ? AND issued < ?")
+            .bind(stored(issued))
+            .bind(sale.as_i64())
+            .bind(stored(issued))
+            .execute(&mut self.writer().await?)
+            .await?;
+        if let Some(early) = early {
+            sqlx::query("UPDATE waiting_rooms SET early = ? WHERE sale_id = ? AND early IS NULL")
+                .bind(stored(early))
+                .bind(sale.as_i64())
+                .execute(&mut self.writer().await?)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+fn room_of(row: &AnyRow) -> Result<StoredRoom, RecordsError> {
+    let number = |stored: i64| u64::try_from(stored).map_err(RecordsError::damaged);
+    Ok(StoredRoom {
+        seed: seed_of(&text(row, "seed")?).ok_or_else(|| RecordsError::damaged("a seed is no seed"))?,
+        issued: number(integer(row, "issued")?)?,
+        early: optional_integer(row, "early")?.map(number).transpose()?,
+    })
+}
+
+fn seed_of(text: &str) -> Option<[u8; 32]> {
+    let mut seed = [0; 32];
+    if text.len() != 2 * seed.len() {
+        return None;
+    }
+    for (place, byte) in seed.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(seed)
+}
