@@ -3,18 +3,24 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
 
 use std::{
+    collections::VecDeque,
+    convert::Infallible,
     os::unix::process::ExitStatusExt,
     process::Command as Process,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use penstock_domain::{BookSnapshot, Command, Cursor, Reply, Timestamp};
+use penstock_domain::{BookSnapshot, BuyerId, Claim, Command, Cursor, KeyDigest, Reply, SaleId, Timestamp};
 use penstock_ledger::{
-    BatcherOptions, Committed, Engine, Feed, FeedError, Ledger, Listener, Piece, SaleNews, Unavailable,
-    batcher,
+    BatcherOptions, Committed, Engine, Feed, FeedError, Health, Ledger, LedgerError, Listener, Piece,
+    SaleNews, Unavailable, batcher,
 };
+use tokio::{sync::oneshot, task::JoinHandle};
 
 struct Nothing;
 
@@ -94,6 +100,146 @@ impl Engine for Broken {
 fn start(engine: impl Engine, options: BatcherOptions) -> Ledger {
     let clock = Arc::new(|| Timestamp::from_millis(0));
     batcher::start(engine, Arc::new(Nothing), options, clock, Arc::new(Nothing)).unwrap()
+}
+
+/// Each commit comes to its end when the test lets it; recalls go aside.
+#[derive(Clone, Default)]
+struct Gated {
+    gates: Arc<Mutex<VecDeque<Gate>>>,
+    recoveries: Arc<AtomicUsize>,
+}
+
+type Gate = oneshot::Sender<Result<(), Unavailable>>;
+
+impl Engine for Gated {
+    fn commit(
+        &mut self,
+        commands: Vec<Command>,
+        _now: Timestamp,
+    ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static {
+        let (gate, opened) = oneshot::channel();
+        self.gates.lock().unwrap().push_back(gate);
+        async move {
+            opened.await.map_err(Unavailable::new)??;
+            Ok(nothing_released(&commands))
+        }
+    }
+
+    fn max_in_flight(&self) -> usize {
+        2
+    }
+
+    fn goes_aside(&self, command: &Command) -> bool {
+        matches!(command, Command::Recall(_))
+    }
+
+    async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
+        self.recoveries.fetch_add(1, SeqCst);
+        Ok(Vec::new())
+    }
+}
+
+impl Gated {
+    /// Waits until so many commits are under way.
+    async fn under_way(&self, count: usize) {
+        while self.gates.lock().unwrap().len() != count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn open(&self, outcome: Result<(), Unavailable>) {
+        self.gates.lock().unwrap().pop_front().unwrap().send(outcome).unwrap();
+    }
+
+    /// Somebody asks, and his commit is under way; there are `count` then.
+    async fn ask(&self, ledger: &Ledger, count: usize) -> JoinHandle<Result<u32, LedgerError<Infallible>>> {
+        let ledger = ledger.clone();
+        let asked = tokio::spawn(async move { ledger.expire_due(1).await });
+        self.under_way(count).await;
+        asked
+    }
+}
+
+#[tokio::test]
+async fn the_next_commit_begins_while_one_is_under_way() {
+    let engine = Gated::default();
+    let ledger = start(engine.clone(), BatcherOptions::default());
+    let first = engine.ask(&ledger, 1).await;
+    let second = engine.ask(&ledger, 2).await;
+    // No third one: this waits until one of them is through.
+    let third = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.expire_due(1).await }
+    });
+    while ledger.queue_depth() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(engine.gates.lock().unwrap().len(), 2);
+    engine.open(Ok(()));
+    assert_eq!(first.await.unwrap(), Ok(0));
+    engine.under_way(2).await;
+    engine.open(Ok(()));
+    engine.open(Ok(()));
+    assert_eq!((second.await.unwrap(), third.await.unwrap()), (Ok(0), Ok(0)));
+}
+
+#[tokio::test]
+async fn after_a_failure_what_is_under_way_ends_before_the_engine_recovers() {
+    let engine = Gated::default();
+    let ledger = start(engine.clone(), BatcherOptions::default());
+    let first = engine.ask(&ledger, 1).await;
+    let second = engine.ask(&ledger, 2).await;
+    engine.open(Err(Unavailable::new("cut")));
+    assert!(matches!(first.await.unwrap(), Err(LedgerError::Unavailable(_))));
+    assert!(matches!(ledger.expire_due(1).await, Err(LedgerError::Unavailable(_))), "it is shut");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(engine.recoveries.load(SeqCst), 1, "it only opened so far");
+    engine.open(Ok(()));
+    assert_eq!(second.await.unwrap(), Ok(0));
+    while engine.recoveries.load(SeqCst) < 2 || ledger.health() != Health::Ready {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let again = engine.ask(&ledger, 1).await;
+    engine.open(Ok(()));
+    assert_eq!(again.await.unwrap(), Ok(0));
+}
+
+#[tokio::test]
+async fn what_goes_aside_fails_alone_and_holds_up_nobody() {
+    let engine = Gated::default();
+    let ledger = start(engine.clone(), BatcherOptions::default());
+    let aside = tokio::spawn({
+        let ledger = ledger.clone();
+        let (buyer, key) = (BuyerId::of_subject("ann").unwrap(), KeyDigest::of(b"key").unwrap());
+        let claim = Claim { sale: SaleId::from_random(1), buyer, quantity: 1, key };
+        async move { ledger.recall(claim).await }
+    });
+    engine.under_way(1).await;
+    let gate_of_aside = engine.gates.lock().unwrap().pop_front().unwrap();
+    for _ in 0..5 {
+        let prompt = engine.ask(&ledger, 1).await;
+        engine.open(Ok(()));
+        assert_eq!(prompt.await.unwrap(), Ok(0));
+    }
+    gate_of_aside.send(Err(Unavailable::new("too slow"))).unwrap();
+    assert!(matches!(aside.await.unwrap(), Err(LedgerError::Unavailable(_))));
+    assert_eq!((ledger.health(), engine.recoveries.load(SeqCst)), (Health::Ready, 1));
+}
+
+#[tokio::test]
+async fn stopping_waits_for_what_is_under_way() {
+    let engine = Gated::default();
+    let ledger = start(engine.clone(), BatcherOptions::default());
+    let asked = engine.ask(&ledger, 1).await;
+    let stopping = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.stop().await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!stopping.is_finished());
+    engine.open(Ok(()));
+    assert_eq!(asked.await.unwrap(), Ok(0));
+    stopping.await.unwrap();
 }
 
 #[tokio::test]
