@@ -310,6 +310,33 @@ async fn a_sale_that_a_node_remembers_is_not_published_anew_while_it_comes_back(
 }
 
 #[tokio::test]
+async fn what_a_replaced_master_goes_on_to_sell_is_of_an_epoch_that_nobody_settles() {
+    let mut stage = Stage::new();
+    let here = stage.node().await;
+    here.publish(stage.sale, UNITS).await;
+    stage.sell(&here, &["ann"]).await;
+    stage.sql.settle(&here.ledger, stage.sale).await.unwrap();
+    stage.copy();
+    // The other one takes over, but this node and its master do not hear of it.
+    let promoted = RedisServer::start(&stage.folder.path().join("copy"), RedisSettings::default()).unwrap();
+    let there = Node::on(&promoted, stage.sql.clone()).await;
+    there.insist(stage.sale, "bob").await.unwrap();
+    here.insist(stage.sale, "cid").await.unwrap();
+    let (name, cursor) = (stage.sale.to_string(), stage.sql.cursor_of(stage.sale));
+    let dead = here.ledger.feed().read(&name, cursor, 10).await.unwrap();
+    let alive = there.ledger.feed().read(&name, cursor, 10).await.unwrap();
+    let epoch = stage.sql.epoch_of(stage.sale);
+    assert_eq!((dead.decisions.len(), alive.decisions.len()), (1, 1));
+    assert_eq!((alive.epoch, dead.epoch < epoch), (epoch, true));
+
+    // Also if it starts again, and is taken for a master there, its epoch is its own.
+    stage.server.kill().unwrap();
+    stage.server.restart().unwrap();
+    let (dead, alive) = (here.status(stage.sale).await, there.status(stage.sale).await);
+    assert_ne!(dead.version >> 40, alive.version >> 40);
+}
+
+#[tokio::test]
 async fn a_large_sale_comes_back_in_steps() {
     let mut stage = Stage::new();
     let node = stage.node().await;
