@@ -36,6 +36,10 @@ impl Session {
         Self { connection, dialect, patience, under_way: false, in_transaction: false }
     }
 
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// Begins a transaction by a statement of the dialect.
     pub(crate) async fn begin(mut self, statement: &'static str) -> Result<Self, RecordsError> {
         self.in_transaction = true;

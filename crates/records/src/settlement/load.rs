@@ -204,8 +204,9 @@ async fn load_owned(
         several => format!("+sale_id IN ({})", marks(several)),
     };
     let query = AssertSqlSafe(format!(
-        "SELECT sale_id, buyer, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
+        "SELECT sale_id, buyer, CAST(SUM(quantity) AS SIGNED) AS units FROM {} \
          WHERE buyer IN ({}) AND {of_sales} AND state IN ('held', 'paid') GROUP BY buyer, sale_id",
+        connection.dialect().orders_by_buyer(),
         marks(receivers.len())
     ));
     let query =

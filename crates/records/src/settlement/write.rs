@@ -12,15 +12,15 @@ use super::{
 };
 use crate::{RecordsError, session::Session};
 
-/// How many rows one statement writes.
-const ROWS_PER_STATEMENT: [usize; 5] = [256, 64, 16, 4, 1];
-/// An update looks for each order's moment of payment in a list, so its lists are shorter.
+/// How many rows one statement writes. With each number half of the one before, five hundred rows take six statements.
+const ROWS_PER_STATEMENT: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
+/// An update that looks for each order's moment of payment in a list has a shorter list.
 const ROWS_PER_UPDATE: [usize; 4] = [64, 16, 4, 1];
 const ORDER_COLUMNS: usize = 13;
 /// SQLite's limit is the lower one.
 const MAX_BINDS: usize = 32_766;
 const _: () = assert!(ROWS_PER_STATEMENT[0] * ORDER_COLUMNS <= MAX_BINDS);
-const _: () = assert!(ROWS_PER_STATEMENT[4] == 1);
+const _: () = assert!(ROWS_PER_STATEMENT[ROWS_PER_STATEMENT.len() - 1] == 1);
 
 type Insert<'q> = Query<'q, Any, AnyArguments>;
 
@@ -198,10 +198,12 @@ async fn update_orders(connection: &mut Session, plan: &Plan<'_>) -> Result<(), 
     }
     for (change, mut orders) in changes {
         orders.sort_unstable();
+        let at_once = orders.iter().all(|(_, paid_at)| Some(*paid_at) == orders.first().map(|first| first.1));
+        let lengths = if at_once { ROWS_PER_STATEMENT.as_slice() } else { ROWS_PER_UPDATE.as_slice() };
         let mut rest = orders.as_slice();
-        for rows_per_statement in ROWS_PER_UPDATE {
-            while let Some((now, later)) = rest.split_at_checked(rows_per_statement) {
-                update_chunk(connection, &change, now).await?;
+        for rows_per_statement in lengths {
+            while let Some((now, later)) = rest.split_at_checked(*rows_per_statement) {
+                update_chunk(connection, &change, now, at_once).await?;
                 rest = later;
             }
         }
@@ -209,20 +211,31 @@ async fn update_orders(connection: &mut Session, plan: &Plan<'_>) -> Result<(), 
     Ok(())
 }
 
+/// Changes a few orders that are paid at different moments, or all at once, as those are that never were.
 async fn update_chunk(
     connection: &mut Session,
     change: &Change,
     orders: &[Changed],
+    at_once: bool,
 ) -> Result<(), RecordsError> {
-    let cases = vec!["WHEN ? THEN ?"; orders.len()].join(" ");
     let marks = vec!["?"; orders.len()].join(",");
+    let paid_at = if at_once {
+        "?".to_owned()
+    } else {
+        format!("CASE order_number {} END", vec!["WHEN ? THEN ?"; orders.len()].join(" "))
+    };
     let statement = AssertSqlSafe(format!(
-        "UPDATE orders SET state = ?, refund_due = ?, paid_at = CASE order_number {cases} END \
+        "UPDATE orders SET state = ?, refund_due = ?, paid_at = {paid_at} \
          WHERE sale_id = ? AND state = ? AND order_number IN ({marks})"
     ));
     let mut update = sqlx::query(statement).bind(change.to).bind(i32::from(change.refund_due));
-    for (number, paid_at) in orders {
-        update = update.bind(i64::from(*number)).bind(paid_at.map(Timestamp::as_millis));
+    if at_once {
+        let paid_at = orders.first().and_then(|(_, paid_at)| *paid_at);
+        update = update.bind(paid_at.map(Timestamp::as_millis));
+    } else {
+        for (number, paid_at) in orders {
+            update = update.bind(i64::from(*number)).bind(paid_at.map(Timestamp::as_millis));
+        }
     }
     update = update.bind(change.sale.as_i64()).bind(change.from);
     for (number, _) in orders {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use penstock_domain::{BuyerId, Mark};
-use penstock_local::MariaDb;
+use penstock_local::{Cut, CutProxy, MariaDb};
 use penstock_records::{Records, RecordsError, SettleError};
 use sqlx::Executor;
 use tokio::time::timeout;
@@ -166,17 +166,21 @@ const FAR_TOO_LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_server_that_goes_silent_is_unavailable_and_is_found_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = MariaDb::start(folder.path()).unwrap();
-    let records = Records::open(&server.url(), 2).await.unwrap();
+    let database = Database::new();
+    let server = database.server().address();
+    // It has a runtime of its own, which can't be started in one.
+    let started = tokio::task::spawn_blocking(move || CutProxy::start(server)).await;
+    let mut proxy = started.unwrap().unwrap();
+    let url = database.url().replace(&server.to_string(), &proxy.address().to_string());
+    let records = Records::open(&url, 2).await.unwrap();
     let first = item(1, moment(0));
     records.create_item(&first).await.unwrap();
-    server.pause().unwrap();
+    proxy.cut(Cut::Silence).unwrap();
     let reads = timeout(FAR_TOO_LONG, records.item(first.id)).await.unwrap();
     assert!(matches!(reads, Err(RecordsError::Unavailable(_))), "{reads:?}");
     let takes = timeout(FAR_TOO_LONG, records.lease("ledger", "ann", 60)).await.unwrap();
     assert!(matches!(takes, Err(RecordsError::Unavailable(_))), "{takes:?}");
-    server.resume().unwrap();
+    proxy.mend().unwrap();
     assert!(records.item(first.id).await.unwrap().is_some());
     assert!(records.lease("ledger", "ann", 60).await.unwrap().is_some());
 }
