@@ -9,8 +9,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::WaitingRoom;
-use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
-use penstock_ledger::{Clock, redis::Link};
+use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive, StoredRoom};
+use penstock_ledger::{
+    Clock,
+    redis::{Link, LinkError},
+};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -76,6 +79,48 @@ struct SharedDoor {
 }
 
 impl SharedDoor {
+    /// The seed of the room, which Redis and the archive agree on.
+    async fn find_room(
+        &self,
+        opens_at: Option<Timestamp>,
+        archive: &dyn RoomArchive,
+    ) -> io::Result<[u8; 32]> {
+        let there = self.call(|calls| async move { calls.seed().await }).await?;
+        let mut offered = [0; 32];
+        getrandom::fill(&mut offered).map_err(io::Error::other)?;
+        let offered = there.unwrap_or(offered);
+        let known = match (archive.known_or(self.calls.sale, offered).await, there) {
+            (Ok(known), _) => known,
+            // The archive is needed only where Redis has lost the room.
+            (Err(error), Some(seed)) => {
+                tracing::warn!(sale = %self.calls.sale, %error, "a waiting room is opened without the records");
+                StoredRoom { seed, issued: 0, early: None }
+            }
+            (Err(error), None) => return Err(error),
+        };
+        let was_lost = there.is_none() && known.issued > 0;
+        let remembered = match was_lost {
+            true => Remembered::new(known.issued, known.early, 0, None),
+            false => Remembered::default(),
+        };
+        let (seed, issued) = (known.seed, known.issued);
+        if was_lost {
+            tracing::warn!(sale = %self.calls.sale, issued, "Redis has lost a waiting room: it comes back from the records");
+        }
+        let found = self.call(|calls| async move { calls.room(seed, opens_at, &remembered).await }).await?;
+        if found == seed { Ok(seed) } else { Err(io::Error::other(self.calls.other_seed())) }
+    }
+
+    /// On the runtime that the connections to Redis belong to.
+    async fn call<T, F>(&self, call: impl FnOnce(GateCalls) -> F) -> io::Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, LinkError>> + Send + 'static,
+    {
+        let answered = self.runtime.spawn(call(self.calls.clone())).await;
+        answered.map_err(io::Error::other)?.map_err(io::Error::other)
+    }
+
     fn begin_room(&self, seed: [u8; 32], opens_at: Option<Timestamp>) -> Arc<NodeRoom> {
         let turn_seconds = self.options.room.turn_seconds;
         let numbers = Numbers::start(&self.runtime, self.calls.clone(), seed, opens_at, turn_seconds);
@@ -88,16 +133,13 @@ impl SharedDoor {
 }
 
 impl Door for SharedDoor {
-    fn open_room(&self, opens_at: Option<Timestamp>) -> BoxFuture<'_, io::Result<Arc<WaitingRoom>>> {
+    fn open_room<'a>(
+        &'a self,
+        opens_at: Option<Timestamp>,
+        archive: &'a dyn RoomArchive,
+    ) -> BoxFuture<'a, io::Result<Arc<WaitingRoom>>> {
         Box::pin(async move {
-            let mut seed = [0; 32];
-            getrandom::fill(&mut seed).map_err(io::Error::other)?;
-            let calls = self.calls.clone();
-            let opened = self
-                .runtime
-                .spawn(async move { calls.room(seed, opens_at, &Remembered::default()).await })
-                .await;
-            let seed = opened.map_err(io::Error::other)?.map_err(io::Error::other)?;
+            let seed = self.find_room(opens_at, archive).await?;
             let room = self.room.get_or_init(|| self.begin_room(seed, opens_at));
             Ok(Arc::clone(&room.shown))
         })

@@ -87,6 +87,12 @@ pub(crate) struct Handed {
     pub(crate) first_at: Timestamp,
 }
 
+/// So many numbers, and as many again as were heard of, may have been given out since. They are passed over for nothing, so
+/// that too many of them do no harm.
+const NUMBERS_UNHEARD_OF: u64 = 1_000;
+/// So many views may have been stored meanwhile.
+const VIEWS_UNHEARD_OF: u64 = 1_000;
+
 /// What a node still knows of a room that Redis may have lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
@@ -98,6 +104,14 @@ pub(crate) struct Remembered {
     /// Higher than that of any view.
     pub(crate) version: u64,
     pub(crate) view: Option<RoomView>,
+}
+
+impl Remembered {
+    /// `version`: of the last view that was heard of.
+    pub(crate) fn new(issued: u64, early: Option<u64>, version: u64, view: Option<RoomView>) -> Self {
+        let next = issued.saturating_mul(2).saturating_add(NUMBERS_UNHEARD_OF);
+        Self { issued, next, early, version: version + VIEWS_UNHEARD_OF, view }
+    }
 }
 
 /// What a node has to say when it looks at a room.
@@ -176,6 +190,14 @@ impl GateCalls {
     pub(crate) fn other_seed(&self) -> LinkError {
         let reason = "the waiting room has another seed than this node".to_owned();
         LinkError::Refused { server: self.key("room"), reason }
+    }
+
+    /// None: Redis does not know the room.
+    pub(crate) async fn seed(&self) -> Result<Option<[u8; 32]>, LinkError> {
+        let mut command = redis::cmd("HGET");
+        command.arg(self.key("room")).arg("seed");
+        let seed: Option<Vec<u8>> = self.ask(command, false).await?;
+        seed.map(|seed| seed.try_into().map_err(|_| self.damaged("the seed"))).transpose()
     }
 
     /// The seed of the room: of the one that is there, or else the one given.

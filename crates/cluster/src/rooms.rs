@@ -40,12 +40,6 @@ const KEEP_MILLIS: u64 = 1_300;
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
 /// So many ranges that nobody got are told with one look.
 const MAX_RANGES_TOLD: usize = 1_000;
-/// So many numbers, and as many again as a node has heard of, may have been given out between its last look and the loss
-/// of the room. They are passed over for nothing, so that too many of them do no harm.
-const NUMBERS_UNHEARD_OF: u64 = 1_000;
-/// So many views may have been stored meanwhile.
-const VIEWS_UNHEARD_OF: u64 = 1_000;
-
 /// A room as a node has it.
 pub(crate) struct NodeRoom {
     pub(crate) calls: GateCalls,
@@ -263,13 +257,8 @@ impl Looker {
     async fn put_back(&mut self, room: &NodeRoom) -> Result<(), LinkError> {
         self.keeping = None;
         let issued = room.numbers.issued();
-        let remembered = Remembered {
-            issued,
-            next: issued + NUMBERS_UNHEARD_OF + issued,
-            early: room.shown.draw().count,
-            version: self.known_version + VIEWS_UNHEARD_OF,
-            view: self.view.clone(),
-        };
+        let early = room.shown.draw().count;
+        let remembered = Remembered::new(issued, early, self.known_version, self.view.clone());
         tracing::warn!(sale = %room.calls.sale, issued, "Redis has lost a waiting room: this node puts it back");
         let seed = room.calls.room(room.seed, room.opens_at, &remembered).await?;
         if seed == room.seed { Ok(()) } else { Err(room.calls.other_seed()) }

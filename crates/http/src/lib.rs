@@ -56,7 +56,7 @@ mod worker;
 pub use accounts::{InvalidAccount, new_account, parse_phone};
 pub use audit::{AuditError, audit};
 pub use gate::{
-    Applicant, Door, DoorOptions, DoorRefusal, Doors, GateOptions, PassFigures, Rate, RoomStore,
+    Applicant, Door, DoorOptions, DoorRefusal, Doors, GateOptions, PassFigures, Rate, RoomArchive, RoomStore,
     RoomsInMemory,
 };
 pub use identity::InvalidJwtKey;
@@ -67,6 +67,7 @@ pub use options::{
     CodeSender, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SendFailed, SettlementView,
 };
 pub use parts::{Figure, FigureValue, Part};
+pub use penstock_records::StoredRoom;
 pub use problem::Code;
 pub use secrets::Secrets;
 pub use server::{Server, StartError};

@@ -56,7 +56,7 @@ async fn a_room_that_redis_lost_comes_back_with_its_seed_and_gives_no_number_twi
     })
     .await;
     let newcomer = shop.node("d").await;
-    let room = newcomer.open_room(Some(OPENS_AT)).await.unwrap();
+    let room = newcomer.open_room(Some(OPENS_AT), &Archive::default()).await.unwrap();
     until("the view", || {
         tick(std::slice::from_ref(&newcomer), status(1_000), shop.now());
         room.draw().count
@@ -64,6 +64,36 @@ async fn a_room_that_redis_lost_comes_back_with_its_seed_and_gives_no_number_twi
     .await;
     assert_eq!(room.draw(), rooms[0].draw());
     assert_eq!(places, early.iter().map(|number| room.place(*number)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn nodes_that_all_start_anew_on_a_wiped_redis_go_on_from_the_archive() {
+    let shop = Shop::open();
+    let archive = Archive::default();
+    let before = shop.node("a").await;
+    let room = open_rooms_by(&archive, std::slice::from_ref(&before)).await.remove(0);
+    let given: HashSet<u64> =
+        take_everywhere(&shop, std::slice::from_ref(&before), 20).await.into_iter().collect();
+    let commitment = room.draw().commitment;
+    // As the records heard a moment ago.
+    archive.0.lock().unwrap().as_mut().unwrap().issued = 18;
+    drop((before, room));
+    shop.redis.cli(&["FLUSHALL"]).unwrap();
+    let nodes = [shop.node("b").await, shop.node("c").await];
+    let rooms = open_rooms_by(&archive, &nodes).await;
+    assert!(rooms.iter().all(|room| room.draw().commitment == commitment), "what was promised is kept");
+    let after = take_everywhere(&shop, &nodes, 20).await;
+    assert!(after.iter().all(|number| !given.contains(number)), "{given:?} and then {after:?}");
+}
+
+#[tokio::test]
+async fn a_room_that_differs_from_the_archive_is_not_opened() {
+    let shop = Shop::open();
+    open_rooms(&[shop.node("a").await]).await;
+    let archive = Archive::default();
+    *archive.0.lock().unwrap() = Some(StoredRoom { seed: [9; 32], issued: 0, early: None });
+    let opened = shop.node("b").await.open_room(Some(OPENS_AT), &archive).await;
+    assert!(opened.unwrap_err().to_string().contains("another seed"));
 }
 
 #[tokio::test]

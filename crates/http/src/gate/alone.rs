@@ -13,7 +13,7 @@ use penstock_gate::{
 use tokio::task::spawn_blocking;
 
 use super::{
-    RoomStore,
+    RoomArchive, RoomStore,
     door::{Applicant, Door, DoorOptions, DoorRefusal, PassFigures},
 };
 
@@ -46,7 +46,11 @@ impl Alone {
 }
 
 impl Door for Alone {
-    fn open_room(&self, _opens_at: Option<Timestamp>) -> BoxFuture<'_, io::Result<Arc<WaitingRoom>>> {
+    fn open_room<'a>(
+        &'a self,
+        _opens_at: Option<Timestamp>,
+        _archive: &'a dyn RoomArchive,
+    ) -> BoxFuture<'a, io::Result<Arc<WaitingRoom>>> {
         let (store, sale) = (Arc::clone(&self.store), self.sale);
         Box::pin(async move {
             let state = spawn_blocking(move || load_or_create(&*store, sale)).await;

@@ -8,6 +8,8 @@ use futures_util::future::{BoxFuture, ready};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::{HeadGateOptions, Presented, RoomOptions, WaitingRoom};
 
+use super::RoomArchive;
+
 /// What the doors of all sales have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorOptions {
@@ -65,7 +67,12 @@ pub struct PassFigures {
 /// Calls that don't return a future never wait.
 pub trait Door: Send + Sync + 'static {
     /// The waiting room, as people ask it; a new one gets its seed, which is durable when this returns. Called once.
-    fn open_room(&self, opens_at: Option<Timestamp>) -> BoxFuture<'_, io::Result<Arc<WaitingRoom>>>;
+    /// Where nodes share a room, `archive` knows it even if what they share was lost.
+    fn open_room<'a>(
+        &'a self,
+        opens_at: Option<Timestamp>,
+        archive: &'a dyn RoomArchive,
+    ) -> BoxFuture<'a, io::Result<Arc<WaitingRoom>>>;
 
     /// A number could be had now: a look before anything is spent on asking for one.
     fn has_numbers(&self) -> bool;

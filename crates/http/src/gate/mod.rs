@@ -2,6 +2,7 @@
 //! of the same name; here they meet the requests.
 
 mod alone;
+mod archive;
 mod door;
 mod options;
 mod reasons;
@@ -18,6 +19,7 @@ use penstock_gate::{
 };
 use tokio::sync::Mutex;
 
+pub use self::archive::RoomArchive;
 pub use self::door::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
 pub(crate) use self::reasons::{Reason, TurnedAway};

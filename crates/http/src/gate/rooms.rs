@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_gate::WaitingRoom;
 use tokio::{
@@ -16,7 +16,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::SaleGate;
+use super::{SaleGate, archive};
 use crate::{app::App, storefront::Shelf};
 
 /// How often people are let in.
@@ -51,7 +51,7 @@ async fn load(app: &App, shelf: &Shelf) -> io::Result<()> {
     // Somebody else may have opened it meanwhile.
     let Some(gate) = app.gate.of(shelf).filter(is_missing) else { return Ok(()) };
     let opens_at = shelf.details().and_then(|details| details.row.opens_at);
-    let waiting = gate.door.open_room(opens_at).await?;
+    let waiting = gate.door.open_room(opens_at, &app.records).await?;
     gate.room.get_or_init(|| Room { waiting, changes: watch::Sender::new(0) });
     Ok(())
 }
@@ -70,7 +70,7 @@ pub(crate) async fn open_missing(app: &App, complaints: &Complaints) {
 }
 
 /// Whether nobody takes a ticket any more. The ledger may not have told of the sale yet; then its terms tell.
-fn is_over(shelf: &Shelf, now: Timestamp) -> bool {
+pub(super) fn is_over(shelf: &Shelf, now: Timestamp) -> bool {
     match shelf.status() {
         Some(status) => status.state(now) == SaleState::Closed,
         None => {
@@ -80,8 +80,12 @@ fn is_over(shelf: &Shelf, now: Timestamp) -> bool {
     }
 }
 
-/// Lets people in until the server stops.
-pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+/// Lets people in until the server stops, and notes it where all nodes share a room.
+pub(crate) async fn run(app: Arc<App>, stop: watch::Receiver<bool>) {
+    join(let_in(Arc::clone(&app), stop.clone()), archive::note(app, stop)).await;
+}
+
+async fn let_in(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -100,7 +104,7 @@ fn tick(shelf: &Shelf, gate: &SaleGate, room: &Room, now: Timestamp) {
     }
 }
 
-fn for_each_room(app: &App, mut visit: impl FnMut(&Arc<Shelf>, &SaleGate, &Room)) {
+pub(super) fn for_each_room(app: &App, mut visit: impl FnMut(&Arc<Shelf>, &SaleGate, &Room)) {
     for shelf in app.storefront.all() {
         if let Some(gate) = shelf.gate.get()
             && let Some(room) = gate.room.get()

@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::{BoxFuture, ready};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::{RoomView, TurnStep, WaitingRoom};
-use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
+use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive};
 use serde_json::json;
 
 use crate::support::{Shop, new_key, until};
@@ -39,7 +39,11 @@ impl Gatekeeper {
 }
 
 impl Door for Gatekeeper {
-    fn open_room(&self, _: Option<Timestamp>) -> BoxFuture<'_, io::Result<Arc<WaitingRoom>>> {
+    fn open_room<'a>(
+        &'a self,
+        _: Option<Timestamp>,
+        _: &'a dyn RoomArchive,
+    ) -> BoxFuture<'a, io::Result<Arc<WaitingRoom>>> {
         let is_away = self.is_away.load(Relaxed);
         let away = || Err(io::Error::other("away"));
         Box::pin(ready(if is_away { away() } else { Ok(Arc::clone(&self.room)) }))
