@@ -12,7 +12,10 @@ use std::{
 use penstock_domain::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::{link::Link, options::LinkError};
+use super::{
+    link::{Link, answered},
+    options::LinkError,
+};
 use crate::Clock;
 
 /// Asked at the start, so that the first correction is a good one.
@@ -54,7 +57,10 @@ impl SharedClock {
     pub async fn start(link: &Link, system: Clock) -> Result<Arc<Self>, LinkError> {
         let clock = Arc::new(Self::new(system));
         for _ in 0..FIRST_SAMPLES {
-            clock.sample(link).await?;
+            if let Err(error) = clock.sample(link).await {
+                clock.sample_any(link).await.ok_or(error)?;
+                break;
+            }
         }
         let (following, link) = (Arc::downgrade(&clock), link.clone());
         link.runtime().clone().spawn(async move {
@@ -92,11 +98,30 @@ impl SharedClock {
 
     async fn sample(&self, link: &Link) -> Result<(), LinkError> {
         let asked = Instant::now();
-        let (seconds, microseconds): (i64, i64) = link.call(KEY, redis::cmd("TIME")).await?;
+        self.take_time(link.call(KEY, redis::cmd("TIME")).await?, asked);
+        Ok(())
+    }
+
+    /// While the master that all nodes ask is away, a node that starts takes the time of another: better than none. None:
+    /// nobody answers.
+    async fn sample_any(&self, link: &Link) -> Option<()> {
+        for master in link.topology().masters() {
+            let (asked, mut question) = (Instant::now(), redis::pipe());
+            question.cmd("TIME");
+            if let Ok(answers) = link.send_to(&master, &question).await
+                && let Ok(time) = answered(&master, answers.into_iter().next())
+            {
+                self.take_time(time, asked);
+                return Some(());
+            }
+        }
+        None
+    }
+
+    fn take_time(&self, (seconds, microseconds): (i64, i64), asked: Instant) {
         let round_trip = i64::try_from(asked.elapsed().as_micros()).unwrap_or(i64::MAX);
         let system = (self.system)().as_millis().saturating_mul(1_000);
         self.take(seconds.saturating_mul(1_000_000).saturating_add(microseconds), round_trip, system);
-        Ok(())
     }
 
     /// Redis told its time half a round trip before the system's clock says `system`.

@@ -28,11 +28,17 @@ const NEEDED: [(&str, &str, &str); 4] = [
 
 impl Link {
     /// Refuses servers that could lose what they have answered, with a line for each thing to change. If unsafe
-    /// servers are allowed, the lines are warnings.
+    /// servers are allowed, the lines are warnings. A server that does not answer is asked later.
     pub async fn check_durability(&self) -> Result<(), LinkError> {
         let mut findings = Vec::new();
         for master in self.topology().masters() {
-            let replicas = self.check_master(&master, &mut findings).await?;
+            let replicas = match self.check_master(&master, &mut findings).await {
+                Err(error) if error.is_silence() => {
+                    tracing::warn!(server = &*master, %error, "a master can't be asked for its settings yet");
+                    continue;
+                }
+                checked => checked?,
+            };
             for replica in replicas {
                 self.check_replica(&replica, &mut findings).await;
             }
@@ -48,14 +54,21 @@ impl Link {
         Err(LinkError::Unsafe(findings.join("\n")))
     }
 
-    /// Asks again whenever other servers have become masters, and says aloud what is wrong with them: by then people buy,
+    /// Asks again whenever other servers have become masters or one answers that did not, and says aloud what is wrong with them: by then people buy,
     /// and nobody is turned away for it.
     pub async fn watch_durability(self) {
-        let mut masters = self.topology().masters();
+        let mut masters = Vec::new();
+        if self.all_answer().await.is_ok() {
+            masters = self.topology().masters();
+        }
         loop {
             tokio::time::sleep(WATCH_INTERVAL).await;
             let found = self.topology().masters();
             if found == masters {
+                continue;
+            }
+            if let Err(error) = self.all_answer().await {
+                tracing::debug!(%error, "a master can't be asked for its settings yet");
                 continue;
             }
             match self.check_durability().await {
@@ -67,6 +80,13 @@ impl Link {
                 Err(error) => tracing::debug!(%error, "the new masters can't be asked for their settings"),
             }
         }
+    }
+
+    async fn all_answer(&self) -> Result<(), LinkError> {
+        for master in self.topology().masters() {
+            self.greet(&master).await?;
+        }
+        Ok(())
     }
 
     /// Answers the addresses of its replicas.

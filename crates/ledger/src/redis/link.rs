@@ -91,13 +91,34 @@ impl Link {
         if !matches!(link.shared.options.mode, RedisMode::Single { .. }) {
             link.refresh(deadline).await?;
         }
-        for master in link.topology().masters() {
-            let mut ping = redis::pipe();
-            ping.cmd("PING");
-            let answer = link.send_to(&master, &ping).await?;
-            answered::<String>(&master, answer.into_iter().next())?;
-        }
+        link.greet_masters().await?;
         Ok(link)
+    }
+
+    /// One master that does not answer keeps nobody from the sales of the others.
+    async fn greet_masters(&self) -> Result<(), LinkError> {
+        let masters = self.topology().masters();
+        let mut silent = Vec::new();
+        for master in &masters {
+            match self.greet(master).await {
+                Err(error) if error.is_silence() => silent.push(error),
+                greeted => greeted?,
+            }
+        }
+        if silent.len() == masters.len() {
+            return silent.into_iter().next().map_or(Ok(()), Err);
+        }
+        for error in silent {
+            tracing::warn!(%error, "its sales have to wait until it is back; starting for the others");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn greet(&self, master: &str) -> Result<(), LinkError> {
+        let mut ping = redis::pipe();
+        ping.cmd("PING");
+        let answer = self.send_to(master, &ping).await?;
+        answered::<String>(master, answer.into_iter().next()).map(drop)
     }
 
     /// Another link to the same servers, whose connections live on the runtime this is called on. It can be made

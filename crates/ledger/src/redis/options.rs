@@ -115,6 +115,13 @@ pub enum LinkError {
     Unsafe(String),
 }
 
+impl LinkError {
+    /// Whether there was no answer, and a later call may get one.
+    pub(super) const fn is_silence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Lost { .. })
+    }
+}
+
 impl From<LinkError> for Unavailable {
     fn from(error: LinkError) -> Self {
         Self::new(error)

@@ -2,9 +2,10 @@
 
 use std::process::Stdio;
 
-use penstock_local::{RedisKind, free_address};
+use penstock_local::{Redis, RedisKind, free_address};
+use penstock_testkit::Offer;
 
-use crate::trial::{Trial, bare_command};
+use crate::trial::{Trial, bare_command, must_buy};
 
 #[test]
 fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
@@ -28,4 +29,31 @@ fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
     node.stop().unwrap();
     node.set("PENSTOCK_REDIS__ALLOW_UNSAFE", "true");
     node.start().unwrap();
+}
+
+#[test]
+fn one_silent_master_keeps_no_node_from_starting_and_selling_what_the_others_have() {
+    let mut trial = Trial::start_with(RedisKind::Cluster, |plan| {
+        (plan.nodes, plan.settlers) = (1, 0);
+        plan.variables.push(("PENSTOCK_REDIS__WAIT_REPLICAS".to_owned(), "0".to_owned()));
+    });
+    let sales: Vec<String> = (0..12).map(|_| trial.publish(Offer::default())).collect();
+    let Redis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
+    // The one that all nodes ask for the time, too. Nobody can take over from it.
+    let silent = redis.master_of("penstock:clock").unwrap();
+    let elsewhere = sales.iter().find(|sale| redis.master_of(&format!("{{{sale}}}:sale")).unwrap() != silent);
+    let elsewhere = elsewhere.unwrap().clone();
+    let replicas = |number: &usize| redis.nodes()[*number].info("role").unwrap().contains("slave");
+    let replicas: Vec<usize> = (0..redis.nodes().len()).filter(replicas).collect();
+    for replica in replicas {
+        redis.node(replica).unwrap().kill().unwrap();
+    }
+    redis.node(silent).unwrap().pause().unwrap();
+
+    let node = trial.shop.node(0).unwrap();
+    node.stop().unwrap();
+    node.start().unwrap();
+    must_buy(trial.node(0), &elsewhere, "ann", 1);
+    let Redis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
+    redis.node(silent).unwrap().resume().unwrap();
 }
