@@ -7,8 +7,11 @@ SCENARIO ?= thirty-thousand-for-two-hundred
 # How Redis runs in `make cluster`: cluster, sentinel or single.
 REDIS ?= cluster
 CLUSTER ?= target/cluster
-# What runs on this machine tells a rehearsal how to come in, and is audited afterwards.
-RUNNING = $(if $(wildcard $(CLUSTER)/cluster.toml),--config $(CLUSTER)/cluster.toml,$(if $(wildcard $(DATA)/demo.json),--data $(DATA)))
+# What runs on this machine tells a rehearsal how to come in, and is audited afterwards. A cluster that was killed has left
+# its configuration behind; so it counts only if its process lives, and if it is the one that is asked.
+CLUSTER_RUNS = $(shell { read process url < $(CLUSTER)/local-cluster; } 2> /dev/null && \
+	test "$$url" = "$(URL)" && kill -0 $$process 2> /dev/null && echo yes)
+RUNNING = $(if $(CLUSTER_RUNS),--config $(CLUSTER)/cluster.toml,$(if $(wildcard $(DATA)/demo.json),--data $(DATA)))
 
 .PHONY: help run rush cluster test bench fmt
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::Write as _,
     net::SocketAddr,
     path::Path,
     process::ExitCode,
@@ -14,7 +15,7 @@ use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
 const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
                      [--redis single|sentinel|cluster] [--folder DIR] [--nodes N] [--settlers N]";
 
-/// Says that a folder is ours to empty.
+/// Says that a folder is ours to empty, and to `make rush` who runs in it and where: a number of a process and an address.
 const MARKER: &str = "local-cluster";
 /// So long after its death a server is started again; long enough for a failover to be seen.
 const REVIVE_EVERY: Duration = Duration::from_secs(4);
@@ -42,9 +43,10 @@ fn run() -> anyhow::Result<()> {
     });
     let (mut interrupt, mut terminate) = stop.context("signals can't be heard")?;
     let begun = Instant::now();
-    let _lock = fresh(&plan.folder)?;
+    let lock = fresh(&plan.folder)?;
     say(&format!("a cluster in {}", plan.folder.display()));
     let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
+    writeln!(&lock, "{} http://{}", std::process::id(), shop.address()).context("cannot say who runs")?;
     say(&introduction(&shop, begun)?);
     loop {
         let asked = runtime.block_on(async {
