@@ -40,6 +40,9 @@ const KEEP_MILLIS: u64 = 1_300;
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
 /// So many ranges that nobody got are told with one look.
 const MAX_RANGES_TOLD: usize = 1_000;
+/// A node whose ledger has not told of the last orders for so long does not keep the room.
+const MAX_DEAF_MILLIS: i64 = 3_000;
+
 /// A room as a node has it.
 pub(crate) struct NodeRoom {
     pub(crate) calls: GateCalls,
@@ -197,11 +200,16 @@ struct Looker {
     /// The last one that was followed.
     view: Option<RoomView>,
     seen_at: Timestamp,
+    /// A status of this version shows all orders whose passes were used.
+    sale_version: u64,
+    /// Since then this node's ledger has told of no such status.
+    deaf_since: Option<Timestamp>,
 }
 
 impl Default for Looker {
     fn default() -> Self {
-        Self { keeping: None, known_version: 0, view: None, seen_at: Timestamp::from_millis(0) }
+        let seen_at = Timestamp::from_millis(0);
+        Self { keeping: None, known_version: 0, view: None, seen_at, sale_version: 0, deaf_since: None }
     }
 }
 
@@ -217,6 +225,7 @@ impl Looker {
     async fn look(&mut self, room: &NodeRoom, is_leaving: bool) -> Result<(), LinkError> {
         let status = room.status();
         let is_over = status.is_none_or(|status| status.state(self.seen_at) == SaleState::Closed);
+        let is_deaf = self.is_deaf(status.as_ref());
         let outcome = match (&mut self.keeping, &status) {
             (Some(keeping), Some(status)) => keeping.tick(status),
             _ => Outcome::default(),
@@ -226,7 +235,7 @@ impl Looker {
         let keeping = self.keeping.as_ref();
         let look = Look {
             fence: keeping.map_or(0, |keeping| keeping.fence),
-            keep_millis: if is_leaving || is_over { 0 } else { KEEP_MILLIS },
+            keep_millis: if is_leaving || is_over || is_deaf { 0 } else { KEEP_MILLIS },
             known_version: self.known_version,
             view: outcome.view.as_ref(),
             taken_done: outcome.taken_done,
@@ -253,6 +262,16 @@ impl Looker {
         }
     }
 
+    /// Who hears nothing from the ledger lets nobody in, so that others should keep the room.
+    fn is_deaf(&mut self, status: Option<&SaleStatus>) -> bool {
+        if status.is_none_or(|status| status.version >= self.sale_version) {
+            self.deaf_since = None;
+            return false;
+        }
+        let since = *self.deaf_since.get_or_insert(self.seen_at);
+        self.seen_at.millis_since(since) > MAX_DEAF_MILLIS
+    }
+
     /// Gives Redis what this node knows of a room that was lost there, or a part of it.
     async fn put_back(&mut self, room: &NodeRoom) -> Result<(), LinkError> {
         self.keeping = None;
@@ -272,7 +291,9 @@ impl Looker {
             room.follow(&seen, view);
             self.view = Some(view.clone());
         }
+        room.shown.still_kept(if seen.role == Role::Follower { seen.kept_at } else { seen.at });
         self.known_version = seen.version;
+        self.sale_version = seen.sale_version;
         match (seen.role, self.keeping.take()) {
             (Role::Keeper, Some(mut keeping)) => {
                 if let Some(view) = outcome.view {

@@ -32,6 +32,9 @@ const SAVE_COUNTS_EVERY_MILLIS: i64 = 1_000;
 const MAX_UNSAVED_TICKETS: u64 = 64;
 /// Places of uncertain numbers are passed over for nothing, but not without end in one tick.
 const MAX_PLACES_LOOKED_AT: u64 = 1_024;
+/// Where nodes share a room, turns end up to so long after its keeper was last heard of, and no later: if nobody keeps it,
+/// the next keeper may give that time back.
+const UNHEARD_MILLIS: i64 = 1_000;
 /// The stored form of a pace that is not known.
 const UNKNOWN: u64 = f64::NAN.to_bits();
 
@@ -391,7 +394,8 @@ impl WaitingRoom {
 
     fn turn(&self, place: u64, now: Timestamp) -> TicketState {
         let admission = self.lock();
-        let until = if admission.ticked_at.is_some() {
+        let until = if let Some(ticked_at) = admission.ticked_at {
+            let now = if self.is_shared { now.min(ticked_at.plus_millis(UNHEARD_MILLIS)) } else { now };
             admission.turns.until(place, now)
         } else {
             // Just restored: the new turn begins with the first tick.

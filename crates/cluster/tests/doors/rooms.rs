@@ -172,3 +172,22 @@ async fn who_catches_up_sees_every_turn_that_any_node_has_told() {
         assert!(shown.iter().all(|shown| *shown >= most), "{shown:?} of {most}");
     }
 }
+
+#[tokio::test]
+async fn a_keeper_that_hears_nothing_from_the_ledger_leaves_the_room_to_one_that_does() {
+    let opened = Opened::with(9).await;
+    opened.until_admitted(2, status(2)).await;
+    let keeper = || opened.shop.redis.cli(&["HGET", &key("room"), "keeper"]).unwrap();
+    let deaf = keeper();
+    let heard = SaleStatus { version: 2, ..status(4) };
+    opened.nodes[0].used(&BuyerId::from_stored("ann"), heard.version, opened.shop.now());
+    until("more turns by another keeper", || {
+        opened.shop.pass_millis(20);
+        for (name, node) in ["a", "b", "c"].iter().zip(&opened.nodes) {
+            let told = if *name == deaf { status(2) } else { heard };
+            let _ = node.tick(&|| Some(told), opened.shop.now());
+        }
+        (keeper() != deaf && opened.rooms.iter().all(|room| room.figures().admitted == 4)).then_some(())
+    })
+    .await;
+}

@@ -97,6 +97,12 @@ impl WaitingRoom {
         self.admitted.store(view.admitted, Release);
     }
 
+    /// The room was kept at this time, whether or not that changed anything.
+    pub fn still_kept(&self, kept_at: Timestamp) {
+        let mut admission = self.lock();
+        admission.ticked_at = admission.ticked_at.map(|ticked_at| ticked_at.max(kept_at));
+    }
+
     /// A new keeper hears of the numbers that nobody got before its time. Whom they stood for when they were let in, nobody
     /// knows any more, so that nothing is given back for them.
     pub fn pass_over(&self, unused: &[Uncertain]) {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use penstock_gate::{Blocks, RoomView, Totals, Uncertain};
+use penstock_gate::{Blocks, RoomView, Totals, TurnStep, Uncertain};
 use proptest::prelude::*;
 
 use super::*;
@@ -406,4 +406,22 @@ fn a_new_keeper_admits_nobody_on_units_that_are_spoken_for() {
     shop.keeper = None;
     (0..3).for_each(|_| shop.look());
     assert_eq!((shop.shared.view.admitted, shop.nodes[1].shown.figures().pending), (3, 2));
+}
+
+#[test]
+fn a_turn_is_not_told_to_be_over_while_nobody_keeps_the_room() {
+    let at = |seconds: i64| Timestamp::from_millis(OPENS_AT_MILLIS + seconds * 1_000);
+    let options = RoomOptions { turn_seconds: 10, pass_seconds: 10, admissions_per_second: 10 };
+    let room = WaitingRoom::shared(sale(), SEED, options);
+    let turn = TurnStep { began_at: at(0), until: at(10), kept_until: at(11), from: 0, to: 1, pending: 1 };
+    let view = RoomView { issued: 1, early: Some(1), admitted: 1, pace: None, turns: vec![turn] };
+    room.follow(&view, at(5));
+    let admitted = TicketState::Admitted { until: at(10) };
+    assert_eq!(
+        room.standing(0, &status(15), at(12)).state,
+        admitted,
+        "the next keeper may give the time back"
+    );
+    room.still_kept(at(12));
+    assert_eq!(room.standing(0, &status(15), at(12)).state, TicketState::Gone(GoneReason::TurnOver));
 }
