@@ -4,8 +4,13 @@ use std::process::Stdio;
 
 use penstock_local::{Redis, RedisKind, free_address};
 use penstock_testkit::Offer;
+use serde_json::json;
 
-use crate::trial::{Trial, bare_command, must_buy};
+use crate::trial::{Trial, bare_command, buyer, expect, look, must_buy, text, until};
+
+/// What the documentation gives Penstock's user of Redis.
+const RIGHTS: &str = "~* &* -@all +@string +@hash +@set +@sortedset +@list +@bitmap +@stream +@scripting +@connection \
+                      +@pubsub +del +unlink +exists +expire +pexpire +time +wait +info +config|get +cluster";
 
 #[test]
 fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
@@ -56,4 +61,37 @@ fn one_silent_master_keeps_no_node_from_starting_and_selling_what_the_others_hav
     must_buy(trial.node(0), &elsewhere, "ann", 1);
     let Redis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
     redis.node(silent).unwrap().resume().unwrap();
+}
+
+#[test]
+fn a_user_of_redis_with_the_documented_rights_can_do_all_that_a_node_does() {
+    let mut trial = Trial::start_with(RedisKind::Single, |plan| plan.nodes = 1);
+    let redis = trial.shop.redis.single().unwrap();
+    let mut user = vec!["ACL", "SETUSER", "penstock", "on", ">a-secret"];
+    user.extend(RIGHTS.split_whitespace());
+    assert_eq!(redis.cli(&user).unwrap().trim(), "OK");
+    let node = trial.shop.node(0).unwrap();
+    node.stop().unwrap();
+    node.set("PENSTOCK_REDIS__USERNAME", "penstock");
+    node.set("PENSTOCK_REDIS__PASSWORD", "a-secret");
+    node.start().unwrap();
+
+    let node = trial.node(0);
+    let gate = json!({ "waiting_room": true });
+    let sale = trial.merchant(0).publish_with(Offer::default(), |sale| sale["gate"] = gate);
+    until("the sale opens", || (look(node, &sale)?["state"] == "open").then_some(()));
+    let path = |what: &str| format!("/api/v1/sales/{sale}/{what}");
+    let ticket = buyer(node, "ann").post_nothing(&path("tickets")).unwrap();
+    let turn = json!({ "ticket": text(&expect(201, &ticket)["ticket"]) });
+    let pass = until("a pass", || {
+        let answer = buyer(node, "ann").post(&path("pass"), &turn).unwrap();
+        (answer.status == 201).then(|| text(&answer.json()["pass"]))
+    });
+    let headers = [("idempotency-key", "only"), ("penstock-pass", pass.as_str())];
+    let order =
+        buyer(node, "ann").send("POST", &path("orders"), &headers, Some(br#"{"quantity":1}"#)).unwrap();
+    let order = text(&expect(201, &order)["id"]);
+    expect(200, &buyer(node, "ann").post_nothing(&format!("/api/v1/orders/{order}/pay")).unwrap());
+    let refused = trial.shop.redis.single().unwrap().cli(&["ACL", "LOG"]).unwrap();
+    assert_eq!(refused.trim(), "", "it lacks a right");
 }
