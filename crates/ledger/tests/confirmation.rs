@@ -5,10 +5,14 @@ mod nodes;
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use nodes::{Node, Sql, until};
 use penstock_domain::{SaleId, SaleTerms};
-use penstock_ledger::{LedgerError, redis::RedisOptions};
-use penstock_local::{RedisServer, RedisSettings};
+use penstock_ledger::{
+    LedgerError,
+    redis::{RedisMode, RedisOptions},
+};
+use penstock_local::{RedisCluster, RedisServer, RedisSettings};
 use tempfile::TempDir;
 
 /// A master and its replica, which has heard of everything so far.
@@ -119,4 +123,31 @@ async fn a_master_that_became_a_replica_answers_nothing() {
     until("the replica", heard).await;
     let refused = node.claim(sale, "ann").await.unwrap_err();
     assert!(matches!(refused, LedgerError::Unavailable(_)), "{refused:?}");
+}
+
+/// How often the server was asked to wait for replicas.
+fn waits(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]).unwrap();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn the_sales_of_one_server_of_a_cluster_are_confirmed_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = RedisCluster::start(folder.path(), 1, 1).unwrap();
+    let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
+    let (mode, timeout) = (RedisMode::Cluster { addresses }, Duration::from_secs(30));
+    let options = RedisOptions { wait_milliseconds: 20_000, mode, timeout, ..confirmed(&cluster.nodes()[0]) };
+    let node = Node::with(options, Arc::new(Sql::default())).await;
+    let sales: Vec<SaleId> = (1..=20).map(SaleId::from_random).collect();
+    for sale in &sales {
+        published(&node, *sale).await;
+    }
+    let before = waits(&cluster.nodes()[0]);
+    let claimed = join_all(sales.iter().map(|sale| node.claim(*sale, "ann"))).await;
+    assert!(claimed.iter().all(Result::is_ok), "{claimed:?}");
+    // They are one batch, or a few if the writer was quick.
+    let waited = waits(&cluster.nodes()[0]) - before;
+    assert!((1..10).contains(&waited), "{waited} times for {} sales", sales.len());
 }
