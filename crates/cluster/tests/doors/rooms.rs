@@ -191,3 +191,16 @@ async fn a_keeper_that_hears_nothing_from_the_ledger_leaves_the_room_to_one_that
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_room_is_there_as_long_as_somebody_keeps_it_and_not_for_ever() {
+    let opened = Opened::with(3).await;
+    let room = key("room");
+    opened.shop.redis.cli(&["PERSIST", &room]).unwrap();
+    until("the keeper to look", || {
+        tick(&opened.nodes, status(1), opened.shop.now());
+        let seconds: i64 = opened.shop.redis.cli(&["TTL", &room]).unwrap().parse().unwrap();
+        (seconds > 29 * 86_400).then_some(())
+    })
+    .await;
+}
