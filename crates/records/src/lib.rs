@@ -47,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const DISK_PATIENCE: Duration = Duration::from_secs(60);
 /// An audit sums up whole tables, and nobody waits for it.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(600);
+/// A change of the schema may have to copy a table.
+const SCHEMA_PATIENCE: Duration = Duration::from_secs(3600);
 /// How long a call waits for another one's write: less than for an answer, so that it is told what it waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(4);
 const _: () = assert!(LOCK_PATIENCE.as_secs() < PATIENCE.as_secs());
@@ -74,11 +76,11 @@ impl Records {
         let place = Place::of(url, max_connections)?;
         if place.dialect == Dialect::MySql {
             // A connection by itself says why it can't be had; a pool says that it waited.
-            let connected = timeout(PATIENCE, AnyConnection::connect(&place.url)).await;
-            let connected = connected.map_err(|_| RecordsError::Unavailable("it does not answer".into()))?;
-            let mut connection = connected.map_err(error::of_connecting)?;
-            prepare_connection(&mut connection, Role::Writer).await?;
-            mysql::migrate(&mut connection).await?;
+            let mut connection = answered(PATIENCE, AnyConnection::connect(&place.url))
+                .await?
+                .map_err(error::of_connecting)?;
+            answered(PATIENCE, prepare_connection(&mut connection, Role::Writer)).await??;
+            answered(SCHEMA_PATIENCE, mysql::migrate(&mut connection)).await??;
             connection.close().await?;
         }
         let (options, url) = place.pool(Role::Writer)?;
@@ -141,6 +143,11 @@ impl Records {
         let connection = self.readers.acquire().await?;
         Session::new(connection, self.dialect, AUDIT_PATIENCE).begin(self.dialect.begin_snapshot()).await
     }
+}
+
+/// Waits for `answer` for so long.
+async fn answered<T>(patience: Duration, answer: impl Future<Output = T>) -> Result<T, RecordsError> {
+    timeout(patience, answer).await.map_err(|_| RecordsError::Unavailable("it does not answer".into()))
 }
 
 /// The URL of the SQLite database in `file`.
