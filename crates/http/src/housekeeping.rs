@@ -13,7 +13,7 @@ use penstock_ledger::{Health, Turn, take_turn};
 use penstock_records::RecordsError;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 
 use crate::{
@@ -31,6 +31,8 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 
+/// How long a node of several waits for its waiting rooms before it serves.
+const ROOMS_PATIENCE: Duration = Duration::from_secs(3);
 /// A node of several that can't reach the ledger for so long shows no sale any more: the others know better.
 const SHOWN_BLINDLY_FOR: Duration = Duration::from_secs(1);
 const LOOK_AT_LEDGER_EVERY: Duration = Duration::from_millis(100);
@@ -61,7 +63,13 @@ pub(crate) async fn load(app: &Arc<App>) -> Result<Begun, RecordsError> {
         }
         Err(error) => return Err(error),
     };
-    rooms::open_missing(app, &Complaints::default()).await;
+    let complaints = Complaints::default();
+    let opening = rooms::open_missing(app, &complaints);
+    match app.catalogue.is_shared() {
+        // Rooms on a Redis that does not answer keep nobody from the other sales; they are opened when it is back.
+        true => drop(timeout(ROOMS_PATIENCE, opening).await),
+        false => opening.await,
+    }
     Ok(Begun { changes, overdue, signed_out })
 }
 
