@@ -1,6 +1,6 @@
 //! A waiting room that all nodes share goes on when they die.
 
-use std::{net::SocketAddr, thread, time::Duration};
+use std::{fs, net::SocketAddr, thread, time::Duration};
 
 use penstock_local::RedisKind;
 use penstock_testkit::{Answer, Auditor, Client, Offer, buyer_token};
@@ -90,4 +90,37 @@ fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
     });
     assert_eq!(trial.audit(&auditor), UNITS as usize, "everybody who could buy did");
     trial.until_nodes_agree(&sale);
+}
+
+#[test]
+fn a_waiting_room_goes_on_when_redis_has_lost_it_and_its_nodes_start_anew() {
+    let mut trial = Trial::start(RedisKind::Single);
+    let gate = json!({ "waiting_room": true });
+    let offer = Offer { units: UNITS, ..Offer::default() };
+    let sale = trial.merchant(0).publish_with(offer, |sale| sale["gate"] = gate);
+    let front = trial.front();
+    let path = format!("/api/v1/sales/{sale}/tickets");
+    let take = |name: &str| {
+        let mut client = Client::new(front).with_token(&buyer_token(name));
+        let answer = patiently("a ticket", || client.post_nothing(&path));
+        let ticket = expect(201, &answer);
+        (ticket["number"].as_u64().unwrap(), text(&ticket["ticket"]))
+    };
+    let before: Vec<_> = (0..5).map(|number| take(&format!("early-{number}"))).collect();
+    // The records hear of it once a second.
+    thread::sleep(Duration::from_secs(3));
+    let redis = trial.shop.redis.single().unwrap();
+    redis.kill().unwrap();
+    fs::remove_dir_all(redis.folder().join("appendonlydir")).unwrap();
+    for node in 0..3 {
+        trial.shop.node(node).unwrap().kill().unwrap();
+    }
+    trial.shop.redis.single().unwrap().restart().unwrap();
+    for node in 0..3 {
+        trial.shop.node(node).unwrap().start().unwrap();
+    }
+    let (number, ticket) = take("late");
+    assert!(before.iter().all(|(given, _)| *given < number), "{number} after {before:?}");
+    let bought = buy(front, &sale, "late", &ticket).unwrap();
+    assert_eq!(bought.status, 201, "{}", bought.text());
 }
