@@ -11,7 +11,9 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use penstock_domain::{BookSnapshot, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleTerms, Timestamp};
+use penstock_domain::{
+    BookSnapshot, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, SaleId, SaleTerms, Timestamp,
+};
 use penstock_ledger::{
     Feed, Health, Ledger, LedgerError, Listener, Piece, SaleNews, Unavailable,
     embedded::{self, EmbeddedOptions, OpenError, STREAM},

@@ -226,7 +226,8 @@ async fn the_scripts_write_what_the_codec_packs() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
-    let (script, keys, now) = (decide_script(), Keys::new("").unwrap(), Timestamp::from_millis(1_700_000_000_000));
+    let (script, keys, now) =
+        (decide_script(), Keys::new("").unwrap(), Timestamp::from_millis(1_700_000_000_000));
     link.learn(&script);
     let terms = SaleTerms {
         sale: SALE,
