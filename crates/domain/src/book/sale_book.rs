@@ -7,8 +7,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::snapshot::{SaleSnapshot, SnapshotOrder};
 use crate::{
-    BuyerId, Claim, ClaimRefusal, Event, KeyDigest, MAX_ORDERS_PER_BUYER, Order, OrderId, OrderState, ReleaseReason, SaleStatus,
-    SaleTerms, Timestamp,
+    BuyerId, Claim, ClaimRefusal, Event, KeyDigest, MAX_ORDERS_PER_BUYER, Order, OrderId, OrderState,
+    ReleaseReason, SaleStatus, SaleTerms, Timestamp,
 };
 
 /// "No earlier order" in `Record::previous_of_buyer`.
