@@ -209,8 +209,9 @@ pub(crate) async fn publish_sale(
         tracing::error!(%error, sale = %id, "the waiting room can't be opened");
         Problem::with_detail(Code::Unavailable, "The waiting room can't be opened at the moment.")
     })?;
-    app.ledger.publish(row.terms()).await?;
+    // The others put it up, too, before the ledger tells them of it.
     app.options.neighbours.tell(Change::Sale(id)).await;
+    app.ledger.publish(row.terms()).await?;
     if !app.records.mark_published(id, app.now()).await? {
         return Err(Code::SaleNotFound.into());
     }

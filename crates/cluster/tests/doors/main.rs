@@ -145,7 +145,17 @@ async fn open_rooms(nodes: &[Arc<dyn Door>]) -> Vec<Arc<WaitingRoom>> {
 }
 
 async fn open_rooms_by(archive: &Archive, nodes: &[Arc<dyn Door>]) -> Vec<Arc<WaitingRoom>> {
-    join_all(nodes.iter().map(|node| async { node.open_room(Some(OPENS_AT), archive).await.unwrap() })).await
+    join_all(nodes.iter().map(|node| async {
+        for _ in 0..100 {
+            if let Ok(room) = node.open_room(Some(OPENS_AT), archive).await {
+                return room;
+            }
+            // A replica on a busy machine may take its time to confirm.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the room can't be opened")
+    }))
+    .await
 }
 
 fn tick(nodes: &[Arc<dyn Door>], status: SaleStatus, now: Timestamp) {
