@@ -89,6 +89,14 @@ impl Stage {
         entries[0].1[1].clone()
     }
 
+    /// The records have settled the feed up to `position`, with this mark.
+    async fn begin(&self, home: &str, epoch: u64, position: u64, mark: &[u8]) -> String {
+        self.word("begin", home, epoch, |call| {
+            call.arg(position).arg(mark);
+        })
+        .await
+    }
+
     async fn keep(&self, home: &str, epoch: u64, position: u64, mark: &[u8]) -> String {
         self.word("keep", home, epoch, |call| {
             call.arg(position).arg(mark);
@@ -134,11 +142,11 @@ async fn who_looked_at_another_server_does_nothing() {
     let home = stage.restart().await;
     assert_ne!(former, home);
     assert_eq!(stage.keep(&former, 1, 3, &third).await, "gone");
-    assert_eq!(stage.word("begin", &former, 1, |_| {}).await, "gone");
+    assert_eq!(stage.begin(&former, 1, 9, &[7; 16]).await, "gone");
     assert_eq!(stage.word("look", "", 0, |_| {}).await, "unhomed");
 
     // A rebuild that began on one server does not go on on the next.
-    assert_eq!(stage.word("begin", &home, 1, |_| {}).await, "begun");
+    assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let next = stage.restart().await;
     let put = |call: &mut Cmd| {
         call.arg(1).arg(0).arg("ann").arg("entry");
@@ -152,7 +160,7 @@ async fn who_looked_at_another_server_does_nothing() {
 async fn a_sale_without_all_its_buyers_is_not_a_whole_one() {
     let mut stage = Stage::new().await;
     let home = stage.restart().await;
-    assert_eq!(stage.word("begin", &home, 1, |_| {}).await, "begun");
+    assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let orders = |call: &mut Cmd| {
         call.arg(0).arg(1).arg(0).arg(b"\x03ann");
     };
@@ -178,10 +186,10 @@ async fn who_asked_the_records_earlier_gives_way() {
     assert_eq!(stage.keep(&home, 6, 3, &third).await, "home");
     assert_eq!(stage.step("look", "", 0, |_| {}).await.2, 6);
 
-    assert_eq!(stage.word("begin", &home, 8, |_| {}).await, "begun");
+    assert_eq!(stage.begin(&home, 8, 9, &[7; 16]).await, "begun");
     assert_eq!(stage.word("look", "", 0, |_| {}).await, "unhomed", "nothing is decided meanwhile");
-    assert_eq!(stage.word("begin", &home, 7, |_| {}).await, "gone");
-    assert_eq!(stage.word("begin", &home, 9, |_| {}).await, "busy");
+    assert_eq!(stage.begin(&home, 7, 9, &[7; 16]).await, "gone");
+    assert_eq!(stage.begin(&home, 9, 9, &[7; 16]).await, "busy");
 }
 
 #[tokio::test]
@@ -189,7 +197,7 @@ async fn what_an_abandoned_rebuild_left_is_cleared_away() {
     let mut stage = Stage::new().await;
     let third = stage.mark(3).await;
     let home = stage.restart().await;
-    assert_eq!(stage.word("begin", &home, 1, |_| {}).await, "begun");
+    assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let buyers = |call: &mut Cmd| {
         call.arg(1).arg(0).arg("ann").arg("entry");
     };
@@ -197,4 +205,25 @@ async fn what_an_abandoned_rebuild_left_is_cleared_away() {
     assert_eq!(stage.keep(&home, 2, 3, &third).await, "home");
     assert_eq!(stage.server.cli(&["EXISTS", &stage.key("buyers:new")]).unwrap(), "0");
     assert_eq!(stage.word("put", &home, 1, buyers).await, "home");
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_brought_back_is_not_brought_back_again() {
+    let mut stage = Stage::new().await;
+    let home = stage.restart().await;
+    // Both find it lost; one is through before the other begins.
+    assert_eq!(stage.keep(&home, 1, 9, &[7; 16]).await, "lost");
+    assert_eq!(stage.keep(&home, 2, 9, &[7; 16]).await, "lost");
+    assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
+    let all = |call: &mut Cmd| {
+        call.arg(1).arg(1).arg("ann").arg("entry").arg(0).arg(b"\x03ann");
+    };
+    assert_eq!(stage.word("put", &home, 1, all).await, "put");
+    let nine = |call: &mut Cmd| {
+        call.arg(9).arg(&[7_u8; 16]).arg(&[0_u8; 29]).arg(&[5, 4, 1, 0]).arg(0).arg(0).arg(1).arg(0);
+        call.arg("").arg(0).arg(1);
+    };
+    assert_eq!(stage.word("finish", &home, 1, nine).await, "home");
+    assert_eq!(stage.begin(&home, 2, 9, &[7; 16]).await, "gone", "it may have sold since");
+    assert_eq!(stage.word("look", "", 0, |_| {}).await, "home");
 }

@@ -289,7 +289,11 @@ impl Inner {
                 Compared::Lost(found) => found,
                 other => return Ok(other),
             };
-            match self.ask(attempt, "begin", |_| {}).await?.word.as_str() {
+            let cursor = attempt.begun.cursor;
+            let begun = self.ask(attempt, "begin", |call| {
+                call.arg(cursor.position).arg(&cursor.mark.0);
+            });
+            match begun.await?.word.as_str() {
                 "begun" => return Ok(Compared::Lost(found)),
                 "home" | "gone" => return Ok(Compared::Gone),
                 "busy" => sleep(BUSY_INTERVAL).await,

@@ -7,7 +7,7 @@
 --       after that look: nobody else has it   then what the step needs; packed forms are those of codec.rs:
 --       'look'
 --       'keep'    position, mark: how far the records have settled the sale's feed
---       'begin'   nothing
+--       'begin'   position, mark, as 'keep': it may have been brought back since
 --       'put'     how many buyers, how many pages of orders, then buyer and entry for each, page and names for each
 --       'finish'  position, mark, terms, total, available, held, paid, paused, closed, how many orders, first hold, due
 --                 ('' if none), clock, how many buyers
@@ -98,6 +98,7 @@ if step == 'keep' then
 end
 
 if step == 'begin' then
+  if compare(tonumber(ARGV[4]), ARGV[5]) ~= 'lost' then return reply('gone') end
   if token and token > given then return reply('gone') end
   if token and token ~= given and now < token_until then return reply('busy') end
   call('UNLINK', NEW_BUYERS, NEW_ORDERS)
