@@ -252,7 +252,8 @@ impl GateCalls {
         for Uncertain { from, to } in look.unused {
             command.arg(format!("{from}-{to}"));
         }
-        let seen: Option<SeenReply> = self.ask(command, look.view.is_some()).await?;
+        // Who follows shows people what it has seen, as the keeper does.
+        let seen: Option<SeenReply> = self.ask(command, true).await?;
         seen.map(|seen| self.seen(seen)).transpose()
     }
 

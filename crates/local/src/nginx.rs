@@ -59,6 +59,11 @@ impl Nginx {
         Ok(Self { folder, program, master })
     }
 
+    /// The process number of the one that starts the workers.
+    pub fn process_id(&self) -> u32 {
+        self.master.id()
+    }
+
     /// The process numbers of its workers.
     pub fn workers(&self) -> anyhow::Result<Vec<u32>> {
         children(self.master.id())

@@ -136,6 +136,21 @@ impl Shop {
         &self.plan
     }
 
+    /// The process numbers of everything that runs, each with the part of the cluster it belongs to.
+    pub fn processes(&self) -> anyhow::Result<Vec<(&'static str, u32)>> {
+        let workers = |part, workers: &[Worker]| {
+            workers.iter().filter_map(Worker::process_id).map(|id| (part, id)).collect::<Vec<_>>()
+        };
+        let mut processes = vec![("nginx", self.nginx.process_id())];
+        processes.extend(self.nginx.workers()?.into_iter().map(|id| ("nginx", id)));
+        processes.extend(workers("nodes", &self.nodes));
+        processes.extend(workers("settlement", &self.settlers));
+        processes
+            .extend(self.redis.servers().iter().filter_map(RedisServer::process_id).map(|id| ("redis", id)));
+        processes.extend(self.mariadb.process_id().map(|id| ("mariadb", id)));
+        Ok(processes)
+    }
+
     pub fn nodes(&self) -> &[Worker] {
         &self.nodes
     }
@@ -163,7 +178,7 @@ impl Shop {
         if self.mariadb.revive()? {
             revived.push("MariaDB".to_owned());
         }
-        for server in self.redis.servers() {
+        for server in self.redis.servers_mut() {
             if server.revive()? {
                 revived.push(format!("Redis {}", server.address()));
             }
@@ -240,7 +255,15 @@ impl Redis {
         }
     }
 
-    fn servers(&mut self) -> &mut [RedisServer] {
+    fn servers(&self) -> &[RedisServer] {
+        match self {
+            Self::Single(server) => std::slice::from_ref(server),
+            Self::Sentinel(sentinel) => sentinel.servers(),
+            Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    fn servers_mut(&mut self) -> &mut [RedisServer] {
         match self {
             Self::Single(server) => std::slice::from_mut(server),
             Self::Sentinel(sentinel) => sentinel.servers_mut(),

@@ -13,7 +13,8 @@
 --       Role 0: another node keeps the room. 1: this one. 2: this one from now on.
 --
 -- Guarantees: a view is stored only under the fence of who keeps the room, and every new keeper gets a higher one; a new
--- keeper gets the last view stored and everything since. A room is there for 30 days after somebody last kept it.
+-- keeper gets the last view stored and everything since; a view that is answered was written before, so that WAIT after it
+-- tells whether it lasts. A room is there for 30 days after somebody last kept it.
 
 local MAX_RANGES, SECONDS = 4096, 30 * 86400
 
@@ -62,6 +63,8 @@ end
 local view, taken, unused = '', {}, {}
 if version ~= known then
   view = call('HGET', KEYS[1], 'view') or ''
+  -- Perhaps no replica has it yet, and WAIT waits only for what was written before it.
+  call('HSET', KEYS[1], 'told', now)
 end
 if role > 0 then
   taken = call('LRANGE', KEYS[3], 0, -1)

@@ -8,7 +8,7 @@ use penstock_domain::{
 use redis::{Cmd, Value};
 
 use super::{
-    codec::{CLAIM_BYTES, Counts, Damaged, pack_terms, put_claim, unpack_counts, unpack_order, unpack_terms},
+    codec::{Counts, Damaged, pack_terms, put_claim, unpack_counts, unpack_order, unpack_terms},
     keys::Keys,
     link::Script,
 };
@@ -44,7 +44,7 @@ pub(super) struct SaleBatch {
     letters: Vec<u8>,
     asked: Vec<Asked>,
     claims: Vec<Claim>,
-    /// One behind the other, `CLAIM_BYTES` each.
+    /// One behind the other.
     packed_claims: Vec<u8>,
     /// For those who ask for one order: its number and who asks.
     orders: Vec<(u32, Option<BuyerId>)>,
@@ -173,12 +173,9 @@ impl SaleBatch {
             None => call.arg(""),
         };
         call.arg(&mark).arg(&self.letters).arg(self.claims.len()).arg(self.orders.len());
-        call.arg(if is_confirmed { "1" } else { "" });
+        call.arg(if is_confirmed { "1" } else { "" }).arg(&self.packed_claims);
         for claim in &self.claims {
             call.arg(claim.buyer.as_str());
-        }
-        for packed in self.packed_claims.chunks_exact(CLAIM_BYTES) {
-            call.arg(packed);
         }
         for (number, _) in &self.orders {
             call.arg(number);

@@ -2,8 +2,8 @@
 //! take them apart with `struct.unpack`. The scripts write these forms too; a test compares both.
 
 use penstock_domain::{
-    BuyerId, Decision, Event, KeyDigest, MAX_BUYER_BYTES, Mark, Order, OrderId, OrderState, ReleaseReason,
-    SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp,
+    BuyerId, Decision, Event, KeyDigest, Mark, Order, OrderId, OrderState, ReleaseReason, SaleId, SaleStatus,
+    SaleTerms, SnapshotOrder, Timestamp,
 };
 
 /// What is in Redis was not written by us, or not by this version.
@@ -20,11 +20,11 @@ impl From<Damaged> for crate::Unavailable {
 /// The version's upper bits count how often the sale was brought back from the records.
 const EPOCH_SHIFT: u32 = 40;
 const TERMS_BYTES: usize = 29;
-pub(super) const CLAIM_BYTES: usize = 20;
+const CLAIM_BYTES: usize = 20;
 /// Names of buyers in a page.
 pub(super) const PAGE: usize = 64;
-/// A buyer's length is one byte.
-const _: () = assert!(MAX_BUYER_BYTES <= u8::MAX as usize);
+/// Ends a buyer's name: none has a control character in it.
+const END_OF_NAME: u8 = b'\n';
 const OPENS: u8 = 1;
 const CLOSES: u8 = 2;
 const PAUSED: u8 = 1;
@@ -68,9 +68,10 @@ impl<'a> Reader<'a> {
     }
 
     fn buyer(&mut self) -> Result<BuyerId, Damaged> {
-        let length = self.u8()?;
-        let text =
-            std::str::from_utf8(self.take(length.into())?).map_err(|_| Damaged("a buyer is not a text"))?;
+        let length = self.0.iter().position(|byte| *byte == END_OF_NAME);
+        let name = self.take(length.ok_or(Damaged("a buyer's name does not end"))?)?;
+        let _end = self.u8()?;
+        let text = std::str::from_utf8(name).map_err(|_| Damaged("a buyer is not a text"))?;
         Ok(BuyerId::from_stored(text))
     }
 
@@ -211,18 +212,13 @@ pub(super) fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32) {
     bytes.extend_from_slice(&quantity.to_le_bytes());
 }
 
-/// Length u8, then the name.
-fn put_name(bytes: &mut Vec<u8>, buyer: &BuyerId) {
-    let name = buyer.as_str().as_bytes();
-    // A subject is no longer than MAX_BUYER_BYTES, and an account's name is short.
-    bytes.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
-    bytes.extend_from_slice(name);
-}
-
 /// Whose the orders of a page are, one after the other.
 pub(super) fn pack_names<'a>(buyers: impl Iterator<Item = &'a BuyerId>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    buyers.for_each(|buyer| put_name(&mut bytes, buyer));
+    for buyer in buyers {
+        bytes.extend_from_slice(buyer.as_str().as_bytes());
+        bytes.push(END_OF_NAME);
+    }
     bytes
 }
 
@@ -299,17 +295,23 @@ pub(super) struct Entry {
     pub(super) decisions: Vec<Decision>,
 }
 
-/// First position i64, time i64, number of the first new order u32, then for each decision a letter and its parts. All
-/// decisions were made at one time, and their new orders are numbered without gaps.
+/// First position i64, time i64, number of the first new order u32, then for each decision a letter and its parts; claims
+/// that were accepted one behind the other are one letter, their number u32, all claims and all names. All decisions were
+/// made at one time, and their new orders are numbered without gaps.
 pub(super) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) -> Result<Entry, Damaged> {
     let mut reader = Reader(bytes);
     let (first, at, mut next_number) = (reader.u64()?, reader.timestamp()?, reader.u32()?);
     let mut decisions = Vec::with_capacity(last.saturating_sub(first) as usize + 1);
     let mut position = first;
-    while reader.end().is_err() {
-        let event = read_event(sale, &mut next_number, &mut reader)?;
+    let mut push = |event| {
         decisions.push(Decision { position, at, event });
         position += 1;
+    };
+    while reader.end().is_err() {
+        match reader.u8()? {
+            b'H' => read_accepted(sale, &mut next_number, &mut reader, &mut push)?,
+            letter => push(read_event(sale, letter, &mut reader)?),
+        }
     }
     if position != last.saturating_add(1) {
         return Err(Damaged("an entry of the feed has another length than its id says"));
@@ -317,20 +319,31 @@ pub(super) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) ->
     Ok(Entry { first, last, mark, decisions })
 }
 
-fn read_event(sale: SaleId, next_number: &mut u32, reader: &mut Reader<'_>) -> Result<Event, Damaged> {
+fn read_accepted(
+    sale: SaleId,
+    next_number: &mut u32,
+    reader: &mut Reader<'_>,
+    push: &mut impl FnMut(Event),
+) -> Result<(), Damaged> {
+    let count = reader.u32()? as usize;
+    let size = count.checked_mul(CLAIM_BYTES).ok_or(Damaged("it ends too early"))?;
+    let mut claims = Reader(reader.take(size)?);
+    for _ in 0..count {
+        let (key, quantity, buyer) = (claims.key()?, claims.u32()?, reader.buyer()?);
+        push(Event::Held { order: OrderId { sale, number: *next_number }, buyer, quantity, key });
+        *next_number = next_number.wrapping_add(1);
+    }
+    Ok(())
+}
+
+fn read_event(sale: SaleId, letter: u8, reader: &mut Reader<'_>) -> Result<Event, Damaged> {
     let id = |number| OrderId { sale, number };
-    Ok(match reader.u8()? {
+    Ok(match letter {
         b'U' => Event::Published(read_terms(sale, reader)?),
         b'S' => Event::Restocked { sale, units: reader.u32()? },
         b'Z' => Event::Paused(sale),
         b'W' => Event::Resumed(sale),
         b'X' => Event::Closed(sale),
-        b'H' => {
-            let (key, quantity, buyer) = (reader.key()?, reader.u32()?, reader.buyer()?);
-            let order = id(*next_number);
-            *next_number = next_number.wrapping_add(1);
-            Event::Held { order, buyer, quantity, key }
-        }
         letter @ (b'P' | b'L') => {
             let (order, quantity) = (id(reader.u32()?), reader.u32()?);
             Event::Paid { order, quantity, after_expiry: letter == b'L' }

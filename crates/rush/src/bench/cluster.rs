@@ -23,15 +23,38 @@ pub(super) struct Cluster {
 impl Cluster {
     /// On an empty folder.
     pub(super) fn start(bench: &Bench<'_>, redis: RedisKind) -> anyhow::Result<Self> {
+        Self::start_with(bench, redis, &[])
+    }
+
+    /// The same with further variables.
+    pub(super) fn start_with(
+        bench: &Bench<'_>,
+        redis: RedisKind,
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let folder = bench.fresh_folder("cluster")?;
         // A line for each second that settlement is behind would be most of what is written.
-        let variables = vec![("PENSTOCK_LOG__LEVEL".to_owned(), "warn".to_owned())];
+        let quiet = ("PENSTOCK_LOG__LEVEL", "warn");
+        let variables =
+            variables.iter().chain([&quiet]).map(|(name, value)| (name.to_string(), value.to_string()));
+        let variables = variables.collect();
         let plan = ShopPlan { redis, variables, ..ShopPlan::new(&bench.options.server, &folder) };
         let shop = Shop::start(plan, |_| {})?;
         let api = |node: &Worker| Ok(Api::new(node.address()?, &shop.plan().admin_token));
         let nodes = shop.nodes().iter().map(api).collect::<anyhow::Result<Vec<Api>>>()?;
         let api = nodes.first().context("a cluster without nodes")?.clone();
         Ok(Self { shop, api, nodes })
+    }
+
+    /// The process numbers of everything that runs, each with the part of the cluster it belongs to.
+    pub(super) fn processes(&self) -> anyhow::Result<Vec<(&'static str, u32)>> {
+        self.shop.processes()
+    }
+
+    /// How many decisions of the only sale the records have.
+    pub(super) fn settled(&self) -> anyhow::Result<u64> {
+        let position = self.shop.mariadb.sql("SELECT COALESCE(MAX(position), 0) FROM settlement_cursors")?;
+        position.parse().with_context(|| format!("MariaDB answered {position:?}"))
     }
 
     /// Where buyers come in: nginx.

@@ -1,6 +1,7 @@
 //! Penstock's figures, each beside the peer it is measured against, on the same cores in the same minutes.
 
 mod cluster;
+mod cluster_cpu;
 mod cluster_latch;
 mod cluster_orders;
 mod cpu;
@@ -58,6 +59,7 @@ pub enum Name {
     TenMillionRequestsPerSecond,
     RedisClaimsPerSecond,
     ClusterOrdersPerSecond,
+    ClusterCpuUs,
     LatchPropagationMs,
     SettlementRowsPerSecond,
 }
@@ -79,6 +81,7 @@ const FIGURES: &[(&[Name], Measure)] = &[
     (&[Name::TenMillionRequestsPerSecond], rehearsals::ten_million),
     (&[Name::RedisClaimsPerSecond], redis_claims::measure),
     (&[Name::ClusterOrdersPerSecond], cluster_orders::measure),
+    (&[Name::ClusterCpuUs], cluster_cpu::measure),
     (&[Name::LatchPropagationMs], cluster_latch::measure),
     (&[Name::SettlementRowsPerSecond], settlement::measure),
 ];

@@ -1,11 +1,12 @@
 //! `redis_claims_per_second`: claims that the ledger on Redis takes through its batcher, against one script call for
-//! each claim on the same server. Both are answered after a sync of Redis' log.
+//! each claim on the same server, by the same rules; beside it a bare script that promises less. All are answered after a
+//! sync of Redis' log.
 
 use penstock_local::RedisServer;
 use serde_json::{Value, json};
 
 use super::{Bench, Figure, Report, cpu::hundredth, median, places::Places, program, rounded};
-use crate::peers::redis::Redis;
+use crate::peers::redis::{Redis, Rules};
 
 const PROGRAM: &str = "claims_at";
 /// Buyers who wait for their answers at the same time.
@@ -31,14 +32,15 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let mut server = redis.start()?;
     let (tasks, tasks_tried) = best("tasks", TASKS, |tasks| Ok(batched(bench, &server, tasks)?.per_second))?;
     let (clients, clients_tried) =
-        best("clients", CLIENTS, |clients| one_by_one(bench, &redis, &server, clients))?;
+        best("clients", CLIENTS, |clients| one_by_one(bench, &redis, &server, Rules::Same, clients))?;
     server.stop()?;
 
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let mut server = redis.start()?;
         ours.push(batched(bench, &server, tasks)?);
-        theirs.push(one_by_one(bench, &redis, &server, clients)?);
+        theirs.push(one_by_one(bench, &redis, &server, Rules::Same, clients)?);
+        bare.push(one_by_one(bench, &redis, &server, Rules::Bare, clients)?);
         server.stop()?;
     }
     let all = |of: fn(&Run) -> f64| ours.iter().map(of).collect::<Vec<f64>>();
@@ -46,12 +48,14 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let figure = Figure::of(&rates, "claims/s")
         .against("redis_script_per_second", median(&theirs))
         .at_least(TARGET_RATIO)
+        .beside("bare_script_per_second", median(&bare))
         .detail("tasks", tasks)
         .detail("clients", clients)
         .detail("mean_batch", median(&all(|run| run.mean_batch)).round())
         .detail("commit_ms", hundredth(median(&all(|run| run.commit_ms))))
         .detail("rounds", rounded(&rates))
         .detail("script_rounds", rounded(&theirs))
+        .detail("bare_script_rounds", rounded(&bare))
         .detail("tried", [tasks_tried, clients_tried].concat());
     bench.add(report, "redis_claims_per_second", figure);
     Ok(())
@@ -100,13 +104,18 @@ fn one_by_one(
     bench: &mut Bench<'_>,
     redis: &Redis,
     server: &RedisServer,
+    rules: Rules,
     clients: usize,
 ) -> anyhow::Result<f64> {
     bench.undisturbed(PLACES, |bench| {
-        let claims = redis.claim_at(server, clients, bench.options.measured())?;
+        let claims = redis.claim_at(server, rules, clients, bench.options.measured())?;
         let (rate, p50) = (claims.accepted_per_second, claims.p50.as_secs_f64() * 1e3);
+        let name = match rules {
+            Rules::Bare => "bare script",
+            Rules::Same => "script",
+        };
         let line =
-            format!("redis, a script for each claim, {clients} clients: {rate:.0} claims/s, p50 {p50:.2} ms");
+            format!("redis, a {name} for each claim, {clients} clients: {rate:.0} claims/s, p50 {p50:.2} ms");
         Ok((rate, line))
     })
 }

@@ -12,7 +12,6 @@ use anyhow::{Context, ensure};
 use penstock_local::{self as local, RedisServer, RedisSettings};
 use tempfile::TempDir;
 
-const SCRIPT: &str = include_str!("claim.lua");
 const UNITS: u64 = 100_000_000;
 /// Buyers are drawn from so many that hardly one is drawn twice. The client knows no larger number.
 const BUYERS: &str = "2000000000";
@@ -28,6 +27,15 @@ pub struct Redis {
     bench: PathBuf,
     /// Apart from the data, because the path of a socket must be short.
     socket_folder: TempDir,
+}
+
+/// What the script promises.
+#[derive(Clone, Copy, Debug)]
+pub enum Rules {
+    /// One unit a buyer and a stock that does not go below zero, no more: the cheapest there is.
+    Bare,
+    /// What Penstock's ledger promises: window, limit, retries, orders by number.
+    Same,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,17 +78,23 @@ impl Redis {
     pub fn claim(&self, clients: usize, core: Option<usize>, time: Duration) -> anyhow::Result<Claims> {
         let mut server = self.start()?;
         let way = ["-s".to_owned(), self.socket().display().to_string()];
-        let claims = self.measure(&server, &way, clients, core, time)?;
+        let claims = self.measure(&server, &way, Rules::Bare, clients, core, time)?;
         server.stop()?;
         Ok(claims)
     }
 
     /// The same on a server that runs, over TCP, as from another machine. It leaves nothing behind.
-    pub fn claim_at(&self, server: &RedisServer, clients: usize, time: Duration) -> anyhow::Result<Claims> {
+    pub fn claim_at(
+        &self,
+        server: &RedisServer,
+        rules: Rules,
+        clients: usize,
+        time: Duration,
+    ) -> anyhow::Result<Claims> {
         let (host, port) = (server.address().ip().to_string(), server.address().port().to_string());
         let way = ["-h".to_owned(), host, "-p".to_owned(), port];
-        let claims = self.measure(server, &way, clients, None, time)?;
-        server.cli(&["DEL", "stock", "buyers", "orders"])?;
+        let claims = self.measure(server, &way, rules, clients, None, time)?;
+        rules.forget(server)?;
         Ok(claims)
     }
 
@@ -88,48 +102,93 @@ impl Redis {
         &self,
         server: &RedisServer,
         way: &[String],
+        rules: Rules,
         clients: usize,
         core: Option<usize>,
         time: Duration,
     ) -> anyhow::Result<Claims> {
-        let script = server.cli(&["SCRIPT", "LOAD", SCRIPT])?;
-        server.cli(&["SET", "stock", &UNITS.to_string()])?;
+        let script = rules.begin(server)?;
         let run = |crowd: &str, claims: u64| {
             let mut command = local::command(&self.bench, core);
             command.args(way).arg("-c").arg(clients.to_string());
-            run(&mut command, &script, crowd, claims)
+            run(&mut command, rules, &script, crowd, claims)
         };
         let first = run("early", FIRST_CLAIMS)?;
         let claims = (first.accepted_per_second * time.as_secs_f64()) as u64 + clients as u64;
         let mut measured = run("buyer", claims)?;
-        measured.accepted_per_second *= accepted_share(server, FIRST_CLAIMS + claims)?;
+        measured.accepted_per_second *= rules.accepted_share(server, FIRST_CLAIMS + claims)?;
         Ok(measured)
     }
 }
 
 /// The crowds of two runs have nobody in common: the client may draw the same numbers again.
-fn run(command: &mut Command, script: &str, crowd: &str, claims: u64) -> anyhow::Result<Claims> {
-    command.args(["-r", BUYERS, "--csv", "-n"]).arg(claims.to_string());
-    command.args(["EVALSHA", script, "3", "stock", "buyers", "orders"]).arg(format!("{crowd}-__rand_int__"));
+fn run(
+    command: &mut Command,
+    rules: Rules,
+    script: &str,
+    crowd: &str,
+    claims: u64,
+) -> anyhow::Result<Claims> {
+    command.args(["-r", BUYERS, "--csv", "-n"]).arg(claims.to_string()).args(["EVALSHA", script]);
+    command.arg(rules.keys().len().to_string()).args(rules.keys()).arg(format!("{crowd}-__rand_int__"));
+    if let Rules::Same = rules {
+        command.args(["key-__rand_int__", "1"]);
+    }
     let report = local::output(command).context("redis-benchmark failed")?;
     read_report(&report).with_context(|| format!("redis-benchmark reported no claims:\n{report}"))
 }
 
-/// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.
-fn accepted_share(server: &RedisServer, claims: u64) -> anyhow::Result<f64> {
-    let number = |question: &[&str]| -> anyhow::Result<u64> {
-        let answer = server.cli(question)?;
-        answer.parse().with_context(|| format!("{question:?} was answered {answer:?}"))
-    };
-    let gone = UNITS.saturating_sub(number(&["GET", "stock"])?);
-    let (buyers, orders) = (number(&["SCARD", "buyers"])?, number(&["XLEN", "orders"])?);
-    ensure!(
-        gone == orders && gone == buyers,
-        "{gone} units are gone, but there are {orders} orders and {buyers} buyers"
-    );
-    let share = orders as f64 / claims as f64;
-    ensure!((ACCEPTED_SHARE..=1.0).contains(&share), "{orders} orders were made of {claims} claims");
-    Ok(share)
+impl Rules {
+    /// The keys of the script, as it says itself.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Bare => &["stock", "buyers", "feed"],
+            Self::Same => &["sale", "buyers", "orders", "feed"],
+        }
+    }
+
+    /// Puts the units up for sale; the script's name on this server.
+    fn begin(self, server: &RedisServer) -> anyhow::Result<String> {
+        let units = UNITS.to_string();
+        let script = match self {
+            Self::Bare => {
+                server.cli(&["SET", "stock", &units])?;
+                include_str!("claim_bare.lua")
+            }
+            Self::Same => {
+                let sale = ["available", &units, "orders", "0", "limit", "1", "hold", "900000"];
+                let window = ["opens", "0", "closes", "9000000000000", "paused", "0"];
+                server.cli(&[&["HSET", "sale"][..], &sale, &window].concat())?;
+                include_str!("claim_same.lua")
+            }
+        };
+        server.cli(&["SCRIPT", "LOAD", script])
+    }
+
+    fn forget(self, server: &RedisServer) -> anyhow::Result<()> {
+        server.cli(&[&["DEL"][..], self.keys()].concat())?;
+        Ok(())
+    }
+
+    /// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.
+    fn accepted_share(self, server: &RedisServer, claims: u64) -> anyhow::Result<f64> {
+        let number = |question: &[&str]| -> anyhow::Result<u64> {
+            let answer = server.cli(question)?;
+            answer.parse().with_context(|| format!("{question:?} was answered {answer:?}"))
+        };
+        let (left, buyers) = match self {
+            Self::Bare => (number(&["GET", "stock"])?, number(&["SCARD", "buyers"])?),
+            Self::Same => (number(&["HGET", "sale", "available"])?, number(&["HLEN", "buyers"])?),
+        };
+        let (gone, orders) = (UNITS.saturating_sub(left), number(&["XLEN", "feed"])?);
+        ensure!(
+            gone == orders && gone == buyers,
+            "{gone} units are gone, but there are {orders} orders and {buyers} buyers"
+        );
+        let share = orders as f64 / claims as f64;
+        ensure!((ACCEPTED_SHARE..=1.0).contains(&share), "{orders} orders were made of {claims} claims");
+        Ok(share)
+    }
 }
 
 /// A line of names and a line of values, all in quotes.

@@ -25,8 +25,26 @@ fn pack_entry(first: u64, at: Timestamp, decisions: &[Decision]) -> Vec<u8> {
     let mut bytes = first.to_le_bytes().to_vec();
     bytes.extend_from_slice(&at.as_millis().to_le_bytes());
     bytes.extend_from_slice(&first_number.unwrap_or(0).to_le_bytes());
-    decisions.iter().for_each(|decision| put_event(&mut bytes, &decision.event));
+    let is_accepted = |decision: &Decision| matches!(decision.event, Event::Held { .. });
+    for run in decisions.chunk_by(|one, next| is_accepted(one) && is_accepted(next)) {
+        match run {
+            [decision] if !is_accepted(decision) => put_event(&mut bytes, &decision.event),
+            accepted => put_accepted(&mut bytes, accepted),
+        }
+    }
     bytes
+}
+
+fn put_accepted(bytes: &mut Vec<u8>, run: &[Decision]) {
+    bytes.push(b'H');
+    bytes.extend_from_slice(&u32::try_from(run.len()).unwrap().to_le_bytes());
+    let mut names = Vec::new();
+    for decision in run {
+        let Event::Held { buyer, quantity, key, .. } = &decision.event else { unreachable!() };
+        put_claim(bytes, *key, *quantity);
+        names.extend_from_slice(&pack_names([buyer].into_iter()));
+    }
+    bytes.extend_from_slice(&names);
 }
 
 fn put_event(bytes: &mut Vec<u8>, event: &Event) {
@@ -43,11 +61,7 @@ fn put_event(bytes: &mut Vec<u8>, event: &Event) {
         Event::Paused(_) => put(b'Z', &[]),
         Event::Resumed(_) => put(b'W', &[]),
         Event::Closed(_) => put(b'X', &[]),
-        Event::Held { buyer, quantity, key, .. } => {
-            put(b'H', &[]);
-            put_claim(bytes, *key, *quantity);
-            put_name(bytes, buyer);
-        }
+        Event::Held { .. } => unreachable!("in a run of its own"),
         Event::Paid { order, quantity, after_expiry } => {
             put(if *after_expiry { b'L' } else { b'P' }, &[order.number, *quantity]);
         }

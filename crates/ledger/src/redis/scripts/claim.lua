@@ -2,7 +2,8 @@
 -- before, both answer its order.
 
 local claim_count = tonumber(ARGV[4])
-local BUYER_AT, CLAIM_AT = 6, 6 + claim_count
+local CLAIMS, BUYER_AT = ARGV[7], 7
+local entries = read_entries(ARGV, BUYER_AT + 1, BUYER_AT + claim_count)
 
 -- Where the record of the buyer's order with this key begins; nil if there is none.
 local function record_of_key(entry, key)
@@ -34,14 +35,17 @@ local MAX_ENTRY = 4 + MAX_ORDERS_PER_BUYER * RECORD
 local HELD_NOW = char(HELD) .. pack('<i8i8', 0, now)
 
 local function claim(i, is_recall)
-  local buyer, packed = ARGV[BUYER_AT + i], ARGV[CLAIM_AT + i]
-  local entry, owned = buyers[buyer], 0
-  local quantity = unpack_bytes('<I4', packed, 17)
+  local buyer, at = ARGV[BUYER_AT + i], (i - 1) * CLAIM + 1
+  local place = place_of[buyer]
+  local entry, owned = entries[i], 0
+  if place then entry = changed[place] end
+  local q1, q2, q3, q4 = byte(CLAIMS, at + 16, at + 19)
+  local quantity = q1 + q2 * 256 + q3 * 65536 + q4 * 16777216
   if entry then
-    local at = record_of_key(entry, sub(packed, 1, 16))
-    if at then
-      if quantity_of(entry, at) ~= quantity then return KEY_REUSED end
-      return order_of(entry, at, buyer)
+    local first = record_of_key(entry, sub(CLAIMS, at, at + 15))
+    if first then
+      if quantity_of(entry, first) ~= quantity then return KEY_REUSED end
+      return order_of(entry, first, buyer)
     end
     owned = unpack_bytes('<I4', entry)
   end
@@ -56,18 +60,21 @@ local function claim(i, is_recall)
   available = available - quantity
   held = held + quantity
   due = due or now + hold_millis
+  local packed = sub(CLAIMS, at, at + CLAIM - 1)
   if entry then
-    set_entry(buyer, pack('<I4', owned + quantity) .. sub(entry, 5) .. pack('<I4', number) .. HELD_NOW .. packed)
+    entry = pack('<I4', owned + quantity) .. sub(entry, 5) .. pack('<I4', number) .. HELD_NOW .. packed
   else
-    set_entry(buyer, pack('<I4I4', quantity, number) .. HELD_NOW .. packed)
+    -- One string instead of three.
+    entry = pack('<I4I4c17c20', quantity, number, HELD_NOW, packed)
   end
-  local name = char(#buyer) .. buyer
-  new_names[order_count - first_number] = name
-  -- As `decided` does, without another string.
+  set_entry(buyer, entry)
+  local place_of_name = order_count - first_number
+  new_names[place_of_name] = buyer
   position = position + 1
-  pieces[piece_count + 1] = 'H'
-  pieces[piece_count + 2] = packed
-  pieces[piece_count + 3] = name
-  piece_count = piece_count + 3
+  if i ~= run_claim + run_count then
+    end_run()
+    run_claim, run_name = i, place_of_name
+  end
+  run_count = run_count + 1
   return number
 end

@@ -9,13 +9,15 @@ local function load_buyers_until(stop)
   local names, count, is_listed = {}, 0, {}
   for number = first_hold, stop - 1 do
     local buyer = buyer_of(number)
-    if buyers[buyer] == nil and not is_listed[buyer] then
+    if buyers[buyer] == nil and not place_of[buyer] and not is_listed[buyer] then
       is_listed[buyer] = true
       count = count + 1
       names[count] = buyer
     end
   end
-  load_buyers(names, 1, count)
+  for i, entry in ipairs(read_entries(names, 1, count)) do
+    buyers[names[i]] = entry
+  end
 end
 
 local function expire(max)
@@ -26,7 +28,7 @@ local function expire(max)
     load_buyers_until(stop)
     while first_hold < stop and due <= now do
       local buyer = buyer_of(first_hold)
-      local entry = buyers[buyer]
+      local entry = entry_of(buyer)
       local at = record_at(entry, first_hold)
       due = created_at(entry, at) + hold_millis
       if due <= now then

@@ -9,9 +9,8 @@
 --       2 the mark of the feed's entry, 16 random bytes
 --       3 the commands, a letter each: see tail.lua
 --       4 how many of them are claims and recalls (n)   5 how many ask for one order (m)
---       6 '1' if replicas have to confirm what is answered
---       then n buyers, n claims (key 16, quantity u32), m order numbers, m buyers ('' is anybody), and what the other
---       commands need, in their order
+--       6 '1' if replicas have to confirm what is answered   7 the n claims, one behind the other: key 16, quantity u32
+--       then n buyers, m order numbers, m buyers ('' is anybody), and what the other commands need, in their order
 -- Reply {0, time}                 this server may not decide the sale (it is not its home): nothing was done
 --       {1, time, terms, counts, position before, answer, answer, …}   an answer for each command
 --       terms is '' if the sale is unknown; terms and counts are packed as codec.rs says. An answer is a number below 0
@@ -33,7 +32,8 @@ local HELD, PAID, EXPIRED, CANCELLED, REFUND = 0, 1, 2, 3, 4
 -- An order in its buyer's entry: number u32, state u8, paid i64, created i64, key 16, quantity u32. The entry begins with
 -- the held and paid units (u32).
 local RECORD = 41
--- Orders are found by their number through pages of names: a name is its length (u8) and its bytes.
+local CLAIM = 20
+-- Orders are found by their number through pages of names, each of which ends with a line feed: no name has one.
 local PAGE = 64
 -- Orders that one buyer can have of a sale, as in `Book`: his entry is read and written as a whole.
 local MAX_ORDERS_PER_BUYER = 256
@@ -81,31 +81,56 @@ end
 if terms then read_terms() end
 
 local position_before, first_number = position, order_count
+-- The names of this batch's new orders, in the order of their numbers.
+local new_names = {}
+
 -- What was decided, in pieces of the feed's entry.
 local pieces, piece_count = {}, 0
-local function decided(piece)
-  position = position + 1
+local function add_piece(piece)
   piece_count = piece_count + 1
   pieces[piece_count] = piece
 end
 
--- The entries this batch has read or changed: buyer → entry; false is "has none". Of a forgotten sale there are none. What has to be written is in `changed`
--- (buyer, entry, buyer, entry, …), and `place_of` says where in it a buyer's entry is.
+-- Claims that were accepted one behind the other make one piece: which of the batch's claims is the first, how many they
+-- are, and which of the new names is the first's.
+local run_claim, run_count, run_name = 0, 0, 0
+local function end_run()
+  if run_count == 0 then return end
+  add_piece(pack('<c1I4', 'H', run_count))
+  add_piece(sub(ARGV[7], (run_claim - 1) * CLAIM + 1, (run_claim - 1 + run_count) * CLAIM))
+  add_piece(table.concat(new_names, '\n', run_name, run_name + run_count - 1))
+  add_piece('\n')
+  run_count = 0
+end
+
+local function decided(piece)
+  end_run()
+  position = position + 1
+  add_piece(piece)
+end
+
+-- The entries that were read: buyer → entry; false is "has none". Of a forgotten sale there are none. Those that this
+-- batch changed are in `changed` (buyer, entry, buyer, entry, …), and `place_of` says where in it a buyer's entry is.
 local buyers = {}
 local changed, changed_count, place_of = {}, 0, {}
 
-local function load_buyers(names, first, last)
-  if forgotten then return end
+-- The entries of some buyers as they were before the batch, in their order.
+local function read_entries(names, first, last)
+  if forgotten or first > last then return {} end
+  if last - first < CHUNK then return call('HMGET', BUYERS, unpack(names, first, last)) end
+  local entries, count = {}, 0
   for from = first, last, CHUNK do
-    local to = math.min(from + CHUNK - 1, last)
-    local found = call('HMGET', BUYERS, unpack(names, from, to))
-    for i = from, to do
-      buyers[names[i]] = found[i - from + 1]
+    for _, entry in ipairs(call('HMGET', BUYERS, unpack(names, from, math.min(from + CHUNK - 1, last)))) do
+      count = count + 1
+      entries[count] = entry
     end
   end
+  return entries
 end
 
 local function entry_of(buyer)
+  local place = place_of[buyer]
+  if place then return changed[place] end
   if forgotten then return false end
   if buyers[buyer] == nil then
     buyers[buyer] = call('HGET', BUYERS, buyer)
@@ -114,7 +139,6 @@ local function entry_of(buyer)
 end
 
 local function set_entry(buyer, entry)
-  buyers[buyer] = entry
   local place = place_of[buyer]
   if not place then
     place = changed_count + 2
@@ -125,18 +149,14 @@ local function set_entry(buyer, entry)
   changed[place] = entry
 end
 
--- The names of this batch's new orders, with their lengths, in the order of their numbers.
-local new_names = {}
 local pages = {}
 
 -- The names of a page that was there before the batch.
 local function names_of(page)
   if not pages[page] then
-    local packed, names, at = call('HGET', NAMES, page) or '', {}, 1
-    while at <= #packed do
-      local length = byte(packed, at)
-      names[#names + 1] = sub(packed, at + 1, at + length)
-      at = at + 1 + length
+    local names = {}
+    for name in string.gmatch(call('HGET', NAMES, page) or '', '[^\n]+') do
+      names[#names + 1] = name
     end
     pages[page] = names
   end
@@ -147,8 +167,7 @@ end
 local function buyer_of(number)
   if forgotten then return end
   if number >= first_number then
-    local name = new_names[number - first_number + 1]
-    return name and sub(name, 2)
+    return new_names[number - first_number + 1]
   end
   return names_of(math.floor(number / PAGE))[number % PAGE + 1]
 end

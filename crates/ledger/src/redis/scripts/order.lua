@@ -2,7 +2,7 @@
 -- Whoever asks as a buyer finds only his own. orders of ('o', needs a buyer and how many): the buyer's newest orders.
 
 local asked_count = tonumber(ARGV[5])
-local NUMBER_AT, ASKER_AT = CLAIM_AT + claim_count, CLAIM_AT + claim_count + asked_count
+local NUMBER_AT, ASKER_AT = BUYER_AT + claim_count, BUYER_AT + claim_count + asked_count
 
 -- Number, buyer, entry and place of the order; nil if there is none for who asks.
 local function asked_order(i)

@@ -11,11 +11,9 @@ local first, orders = tonumber(ARGV[1]), {}
 local stop = math.min(first + tonumber(ARGV[2]), tonumber(redis.call('HGET', KEYS[1], 'orders') or 0))
 
 for page = first / PAGE, math.ceil(stop / PAGE) - 1 do
-  local packed, names, at = redis.call('HGET', KEYS[3], page) or '', {}, 1
-  while at <= #packed do
-    local length = string.byte(packed, at)
-    names[#names + 1] = string.sub(packed, at + 1, at + length)
-    at = at + 1 + length
+  local names = {}
+  for name in string.gmatch(redis.call('HGET', KEYS[3], page) or '', '[^\n]+') do
+    names[#names + 1] = name
   end
   local entries = #names > 0 and redis.call('HMGET', KEYS[2], unpack(names)) or {}
   for i = 1, #names do

@@ -1,8 +1,6 @@
 -- Runs the commands, writes what came of them in few calls, and answers. The letters of the commands stand with their
 -- functions; what is decided is a letter and its parts, as codec.rs unpacks them.
 
-load_buyers(ARGV, BUYER_AT + 1, BUYER_AT + claim_count)
-
 local reply = {1, now, '', '', position_before}
 local claims_seen, orders_seen, next_argument = 0, 0, ASKER_AT + asked_count
 local function argument()
@@ -64,7 +62,7 @@ local function write_names()
   while number < order_count do
     local page = math.floor(number / PAGE)
     local stop = math.min((page + 1) * PAGE, order_count)
-    local names = table.concat(new_names, '', number - first_number + 1, stop - first_number)
+    local names = table.concat(new_names, '\n', number - first_number + 1, stop - first_number) .. '\n'
     if number == first_number and begun > 0 then
       names = call('HGET', NAMES, page) .. names
     end
@@ -74,6 +72,7 @@ local function write_names()
 end
 
 if position > position_before then
+  end_run()
   write_names()
   for from = 1, changed_count, 2 * CHUNK do
     call('HSET', BUYERS, unpack(changed, from, math.min(from + 2 * CHUNK - 1, changed_count)))

@@ -1,0 +1,43 @@
+-- One claim with the rules of Penstock's ledger, as a careful shop would decide it inside Redis: the sale's window, so
+-- many units a buyer, a retry with the same key gets its order again, an order is found by its number, and the order goes
+-- to whoever settles, all in the same step.
+--
+-- KEYS[1]  the sale, a hash: available, orders, limit, hold (ms), opens and closes (ms), paused
+-- KEYS[2]  buyers, a hash: units, then key, number and quantity of each order
+-- KEYS[3]  orders by their number, a hash: buyer, quantity, state, until when they are held
+-- KEYS[4]  what has to be settled, a stream
+-- ARGV[1]  the buyer   ARGV[2]  the key   ARGV[3]  the quantity
+--
+-- Result: the order's number; -1 nothing is left, -2 the buyer has enough, -3 not now. Accepted, everything changes
+-- together; otherwise nothing does.
+
+local call = redis.call
+local sale = call("HMGET", KEYS[1], "available", "orders", "limit", "hold", "opens", "closes", "paused")
+local buyer, key, quantity = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local entry = call("HGET", KEYS[2], buyer)
+local units, orders = 0, ""
+if entry then
+   local first = string.find(entry, " " .. key .. ":", 1, true)
+   if first then
+      return tonumber(string.match(entry, "%d+", first + #key + 2))
+   end
+   units, orders = string.match(entry, "^(%d+)(.*)$")
+end
+local time = call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if sale[7] == "1" or now < tonumber(sale[5]) or now >= tonumber(sale[6]) then
+   return -3
+end
+if units + quantity > tonumber(sale[3]) then
+   return -2
+end
+local available = tonumber(sale[1])
+if available < quantity then
+   return -1
+end
+local number = tonumber(sale[2]) + 1
+call("HSET", KEYS[1], "available", available - quantity, "orders", number)
+call("HSET", KEYS[2], buyer, units + quantity .. orders .. " " .. key .. ":" .. number .. ":" .. quantity)
+call("HSET", KEYS[3], number, buyer .. " " .. quantity .. " held " .. string.format("%.0f", now + sale[4]))
+call("XADD", KEYS[4], "*", "order", number, "buyer", buyer, "key", key, "quantity", quantity)
+return number
