@@ -9,7 +9,7 @@ use penstock_local::{RedisKind, Shop, ShopPlan, Worker};
 use super::Bench;
 use crate::{
     api::Api,
-    load::{BuyerTape, Call, Tape},
+    load::{BuyerTape, Call, Tape, TokenSigner},
 };
 
 #[derive(Debug)]
@@ -72,6 +72,11 @@ impl Cluster {
     ) -> anyhow::Result<Tape> {
         let secret = self.shop.plan().jwt_secret.as_bytes();
         BuyerTape { address, secret, first_buyer, buyers: u64::MAX, count }.build(call)
+    }
+
+    /// A buyer's token.
+    pub(super) fn token(&self, subject: &str) -> anyhow::Result<String> {
+        TokenSigner::lasting(self.shop.plan().jwt_secret.as_bytes()).token(subject)
     }
 
     /// Orders of one unit of `sale`, likewise.

@@ -11,8 +11,9 @@ use anyhow::ensure;
 use penstock_local::RedisKind;
 use serde_json::{Value, json};
 
-use super::{Bench, Figure, Report, cluster::Cluster, cpu::hundredth, median, places::Places};
+use super::{Bench, FAR_FUTURE, Figure, Report, cluster::Cluster, cpu::hundredth, median, places::Places};
 use crate::{
+    api::{Offer, text},
     host,
     load::{self, Call, Options, Tape},
 };
@@ -22,6 +23,8 @@ const CONNECTIONS: usize = 256;
 const COUNT: usize = 100_000;
 const QUICK_COUNT: usize = 20_000;
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+/// Of the answers so many have to be the expected one: a few may be told to come again.
+const PURITY: f64 = 0.999;
 /// Settlement is not held back, so that its waiting is not counted as work.
 const SETTLE_AT_ONCE: (&str, &str) = ("PENSTOCK_SETTLE__MAX_DECISIONS_PER_SECOND", "1000000");
 const PLACES: Places = Places::ANYWHERE;
@@ -34,6 +37,10 @@ struct Round {
     look: Costs,
     order: Costs,
     sold_out: Costs,
+    /// Into the waiting room of a sale that opens later.
+    ticket: Costs,
+    /// Asking for one's place there.
+    place: Costs,
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
@@ -52,51 +59,72 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         .detail("order", medians(&costs, |round| &round.order))
         .detail("sold_out", medians(&costs, |round| &round.sold_out))
         .detail("look", medians(&costs, |round| &round.look))
+        .detail("ticket", medians(&costs, |round| &round.ticket))
+        .detail("place", medians(&costs, |round| &round.place))
         .detail("requests", count)
         .detail("connections", CONNECTIONS);
     bench.add(report, "cluster_cpu_us", figure);
     Ok(())
 }
 
-/// Everybody looks at the sale, then everybody buys, then as many come too late.
+/// Everybody looks at the sale, then everybody buys, then as many come too late. And as many wait for another sale.
 fn sell_out(bench: &mut Bench<'_>, count: usize) -> anyhow::Result<(Round, String)> {
     let cluster = Cluster::start_with(bench, RedisKind::Single, &[SETTLE_AT_ONCE])?;
     let sale = cluster.api.open_sale(u32::try_from(count)?)?;
     let path = format!("/api/v1/sales/{sale}");
     let orders = format!("{path}/orders");
     let tape = |call: &Call<'_>, first| cluster.calls(cluster.entrance(), call, first, count);
-    let look = Call { method: "GET", path: &path, headers: "", key_prefix: None, body: "" };
-    let order = Call::order(&orders);
+    let (look, order) = (get(&path), Call::order(&orders));
+    let gate = Some(json!({"waiting_room": true}));
+    let later = cluster.api.publish(&Offer {
+        units: 1_000,
+        opens_at: Some(FAR_FUTURE.to_owned()),
+        gate,
+        ..Offer::default()
+    })?;
+    let tickets = format!("/api/v1/sales/{later}/tickets");
+    let ticket = Call { method: "POST", path: &tickets, headers: "", key_prefix: None, body: "" };
     let units = count as u64;
+    let token = cluster.token("buyer-of-one-ticket")?;
+    let mine = cluster.api.ask("POST", &tickets, Some(&token), None)?;
+    let place = format!("{tickets}/{}", text(&mine.body, "ticket")?);
     let round = Round {
-        look: cost(&cluster, &tape(&look, 0)?, 200, 0)?,
-        order: cost(&cluster, &tape(&order, 0)?, 201, units)?,
-        sold_out: cost(&cluster, &tape(&order, units)?, 409, units)?,
+        look: cost(&cluster, &tape(&look, 0)?, 200)?,
+        order: cost(&cluster, &tape(&order, 0)?, 201)?,
+        sold_out: cost(&cluster, &tape(&order, units)?, 409)?,
+        ticket: cost(&cluster, &tape(&ticket, 0)?, 201)?,
+        place: cost(&cluster, &tape(&get(&place), 0)?, 200)?,
     };
     cluster.verify(&sale, units, units, 0)?;
     cluster.stop()?;
     let line = format!(
-        "a look {}; an order {}; a sold out {}; audit ok",
+        "a look {}; an order {}; a sold out {}; a ticket {}; a look at one's place {}; audit ok",
         in_words(&round.look),
         in_words(&round.order),
-        in_words(&round.sold_out)
+        in_words(&round.sold_out),
+        in_words(&round.ticket),
+        in_words(&round.place)
     );
     Ok((round, line))
 }
 
-/// What each part spends on one request of the tape, until all `orders` so far are settled.
-fn cost(cluster: &Cluster, tape: &Tape, status: u16, orders: u64) -> anyhow::Result<Costs> {
+fn get(path: &str) -> Call<'_> {
+    Call { method: "GET", path, headers: "", key_prefix: None, body: "" }
+}
+
+/// What each part spends on one request of the tape, until everything is settled.
+fn cost(cluster: &Cluster, tape: &Tape, status: u16) -> anyhow::Result<Costs> {
     let before = spent(cluster)?;
     let outcome = load::run(&Options::new(cluster.entrance(), CONNECTIONS), tape.readers(1, false), |_| {})?;
     let total = &outcome.total;
     ensure!(
-        total.status(status) == tape.len() as u64 && total.errors == 0,
-        "expected {status} only; got {:?}, codes {:?}, lost {:?}",
+        total.status(status) as f64 >= PURITY * tape.len() as f64 && total.errors == 0,
+        "expected {status}; got {:?}, codes {:?}, lost {:?}",
         total.statuses(),
         total.codes(),
         total.losses
     );
-    wait_until_settled(cluster, orders)?;
+    wait_until_settled(cluster)?;
     let after = spent(cluster)?;
     let used = |part| after.get(part).copied().unwrap_or_default();
     Ok(before
@@ -114,18 +142,23 @@ fn spent(cluster: &Cluster) -> anyhow::Result<Costs> {
     Ok(seconds)
 }
 
-/// The publication is a decision, too.
-fn wait_until_settled(cluster: &Cluster, orders: u64) -> anyhow::Result<()> {
+/// While there is something to settle, the last settled position changes between two looks.
+fn wait_until_settled(cluster: &Cluster) -> anyhow::Result<()> {
     let started = Instant::now();
-    while cluster.settled()? < orders + 1 {
+    let mut before = cluster.settled()?;
+    loop {
+        thread::sleep(Duration::from_millis(500));
+        let settled = cluster.settled()?;
+        if settled == before {
+            return Ok(());
+        }
         ensure!(
             started.elapsed() < SETTLE_LIMIT,
             "settlement is still behind after {} s",
             SETTLE_LIMIT.as_secs()
         );
-        thread::sleep(Duration::from_millis(200));
+        before = settled;
     }
-    Ok(())
 }
 
 fn in_words(costs: &Costs) -> String {

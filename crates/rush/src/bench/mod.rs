@@ -120,6 +120,8 @@ impl Options {
     }
 }
 
+/// When sales open that are not to open.
+const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
 /// A run that lost more of the machine than this to other guests of its host is repeated,
 const MAX_STEAL_PERCENT: f64 = 3.0;
 /// but not for ever.

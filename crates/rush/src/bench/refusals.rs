@@ -7,7 +7,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::{
-    Bench, Figure, Report,
+    Bench, FAR_FUTURE, Figure, Report,
     cpu::{CONNECTIONS, Run, hundredths},
     median,
     places::Apart,
@@ -23,7 +23,6 @@ use crate::{
 const BUYERS: u64 = 100_000;
 /// More than any run can sell.
 const UNITS: u32 = 50_000_000;
-const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
 /// Of the answers so many have to be the refusal that is measured; the first may be others.
 const PURITY: f64 = 0.98;
 const WARM_UP: Duration = Duration::from_millis(300);

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 
 use super::{
-    Bench, Figure, Report,
+    Bench, FAR_FUTURE, Figure, Report,
     places::Places,
     server::{Server, ensure_only},
 };
@@ -21,7 +21,6 @@ const QUICK_PEOPLE: u64 = 100_000;
 /// They come first and don't count: connections, buffers and the allocator's reserves are there afterwards.
 const EARLY_PEOPLE: u64 = 50_000;
 const CONNECTIONS: usize = 256;
-const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
 const BYTES_LIMIT: f64 = 16.0;
 /// Tickets that are looked at afterwards.
 const LOOKS: usize = 20_000;
