@@ -1,7 +1,11 @@
 //! A whole cluster under measurement: three nodes and two settlement workers behind nginx, on Redis and MariaDB, all of
 //! them on this machine.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, ensure};
 use penstock_local::{RedisKind, Shop, ShopPlan, Worker};
@@ -11,6 +15,9 @@ use crate::{
     api::Api,
     load::{BuyerTape, Call, Tape, TokenSigner},
 };
+
+/// So long a node may take to hear what another has sold.
+const NEWS_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -99,12 +106,18 @@ impl Cluster {
         accepted: u64,
         unavailable: u64,
     ) -> anyhow::Result<()> {
-        let gone = units.saturating_sub(self.api.available(sale)?);
-        ensure!(
-            (accepted..=accepted + unavailable).contains(&gone),
-            "{accepted} of {units} units were accepted and {unavailable} are unknown, but {gone} are gone"
-        );
-        self.api.audit()
+        let deadline = Instant::now() + NEWS_LIMIT;
+        loop {
+            let gone = units.saturating_sub(self.api.available(sale)?);
+            if (accepted..=accepted + unavailable).contains(&gone) {
+                return self.api.audit();
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{accepted} of {units} units were accepted and {unavailable} are unknown, but {gone} are gone"
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub(super) fn stop(self) -> anyhow::Result<()> {

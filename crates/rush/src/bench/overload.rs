@@ -23,7 +23,7 @@ const LEDGER_BOUND: &[(&str, &str)] =
 const CPU_BOUND: &[(&str, &str)] = &[];
 const BEST_OF: [usize; 3] = [16, 64, 256];
 const CPU_BOUND_BEST_OF: [usize; 3] = [64, 256, 1024];
-const CONNECTIONS: usize = 400;
+const CONNECTIONS: usize = 4_000;
 const SLOW_CONNECTIONS: usize = 5_000;
 /// The load, as a multiple of the best rate.
 const TIMES: f64 = 10.0;
