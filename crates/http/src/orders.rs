@@ -13,8 +13,8 @@ use hyper::{
     header::{CONTENT_TYPE, HeaderName},
 };
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, KeyDigest, Order, OrderId, OrderState, PaymentRefusal,
-    SaleId, Timestamp,
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, KeyDigest, Order, OrderId, OrderState,
+    PaymentRefusal, SaleId, Timestamp,
 };
 use penstock_gate::InFlight;
 use penstock_ledger::LedgerError;
@@ -125,15 +125,19 @@ impl Attempt {
     /// Lets the ledger decide. Also answers how the order is to be written.
     pub(crate) async fn decide(self, app: &App) -> Result<(Order, Arc<Details>), Problem> {
         let began = Instant::now();
-        let decided = match self.only_recall {
-            None => app.ledger.claim(self.claim).await.map_err(Problem::from),
-            Some(problem) => app.ledger.recall(self.claim).await.map_err(|error| match error {
-                LedgerError::Refused(ClaimRefusal::NotAccepted) => problem,
-                other => other.into(),
-            }),
+        let command = match self.only_recall {
+            None => Command::Claim(self.claim),
+            Some(_) => Command::Recall(self.claim),
         };
+        let (decided, given_at) = app.ledger.decide(command).await;
+        let decided = decided.map_err(|error| match (error, self.only_recall) {
+            (LedgerError::Refused(ClaimRefusal::NotAccepted), Some(problem)) => problem,
+            (other, _) => other.into(),
+        });
         let now = app.now();
-        self.in_flight.finished(began.elapsed(), now);
+        // The limit can shorten the time in the ledger. If this thread is late, because it is busy refusing, a lower limit
+        // would only leave the ledger without work.
+        self.in_flight.finished(given_at.saturating_duration_since(began), now);
         match (&decided, &self.gated) {
             // Its pass makes room for the next.
             (Ok(order), Some(shelf)) => {

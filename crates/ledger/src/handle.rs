@@ -1,7 +1,7 @@
 //! `Ledger`: the cheap handle by which the rest of Penstock asks the ledger. Every method is a command with
 //! the answer in its own shape.
 
-use std::{convert::Infallible, fmt, sync::Arc};
+use std::{convert::Infallible, fmt, sync::Arc, time::Instant};
 
 use penstock_domain::{
     BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, Order, OrderId, PaymentRefusal, Reply, SaleId,
@@ -51,12 +51,24 @@ impl Ledger {
     }
 
     pub async fn claim(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
-        self.ask_verdict(Command::Claim(claim)).await
+        self.decide(Command::Claim(claim)).await.0
     }
 
     /// The first answer to this claim if it was accepted before; it never makes an order.
     pub async fn recall(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
-        self.ask_verdict(Command::Recall(claim)).await
+        self.decide(Command::Recall(claim)).await.0
+    }
+
+    /// A claim or a recall. Also tells when the answer was given, which may be long before a busy thread takes it: the
+    /// time up to there is the ledger's, the rest is not.
+    pub async fn decide(&self, command: Command) -> (Result<Order, LedgerError<ClaimRefusal>>, Instant) {
+        let (answer, given_at) = self.shared.queue.ask(command).await;
+        let verdict = match answer.map_err(failed) {
+            Ok(Reply::Verdict(verdict)) => verdict.map_err(LedgerError::Refused),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => Err(error),
+        };
+        (verdict, given_at)
     }
 
     /// `buyer` is who says that the order was paid; None is a provider or an operator.
@@ -164,13 +176,6 @@ impl Ledger {
         drop(health.wait_for(|health| *health == Health::Stopped).await);
     }
 
-    async fn ask_verdict(&self, command: Command) -> Result<Order, LedgerError<ClaimRefusal>> {
-        match self.ask(command).await? {
-            Reply::Verdict(verdict) => verdict.map_err(LedgerError::Refused),
-            other => Err(unexpected(&other)),
-        }
-    }
-
     async fn ask_sale(&self, command: Command) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
         match self.ask(command).await? {
             Reply::Sale(status) => status.map_err(LedgerError::Refused),
@@ -179,10 +184,14 @@ impl Ledger {
     }
 
     async fn ask<R>(&self, command: Command) -> Result<Reply, LedgerError<R>> {
-        self.shared.queue.ask(command).await.map_err(|failure| match failure {
-            Failure::Busy => LedgerError::Busy,
-            Failure::Unavailable(reason) => LedgerError::Unavailable(reason.to_string()),
-        })
+        self.shared.queue.ask(command).await.0.map_err(failed)
+    }
+}
+
+fn failed<R>(failure: Failure) -> LedgerError<R> {
+    match failure {
+        Failure::Busy => LedgerError::Busy,
+        Failure::Unavailable(reason) => LedgerError::Unavailable(reason.to_string()),
     }
 }
 

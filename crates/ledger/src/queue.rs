@@ -63,25 +63,25 @@ impl Queue {
         Self { state: Mutex::new(state), wake: Notify::new(), max_queued, max_batch }
     }
 
-    /// Asks and waits for the answer.
+    /// Asks and waits for the answer. Also tells when that was given: whoever asks may be too busy to take it at once.
     ///
     /// Who finds the queue empty wakes the writer, but not before its runtime has been around once: everything
     /// that was ready to run along with it joins the batch. A writer that is woken by the first request of a
     /// burst commits batches of one, and syncing those is what a machine has no time for.
-    pub(crate) async fn ask(&self, command: Command) -> Answer {
+    pub(crate) async fn ask(&self, command: Command) -> (Answer, Instant) {
         let (answer, delivery) = oneshot::channel();
-        let pushed = self.push(command, Asker { thread: std::thread::current().id(), answer })?;
-        match pushed {
-            Pushed::First => {
+        match self.push(command, Asker { thread: std::thread::current().id(), answer }) {
+            Ok(Pushed::First) => {
                 let _wake = WakeOnDrop(&self.wake);
                 tokio::task::yield_now().await;
             }
-            Pushed::Behind => {}
-            Pushed::BatchFull => self.wake.notify_one(),
+            Ok(Pushed::Behind) => {}
+            Ok(Pushed::BatchFull) => self.wake.notify_one(),
+            Err(failure) => return (Err(failure), Instant::now()),
         }
         match delivery.await {
-            Ok(mut delivery) => delivery.take(),
-            Err(_) => Err(Failure::Unavailable("the ledger's writer is gone".into())),
+            Ok(mut delivery) => (delivery.take(), delivery.given_at),
+            Err(_) => (Err(Failure::Unavailable("the ledger's writer is gone".into())), Instant::now()),
         }
     }
 
@@ -219,6 +219,7 @@ impl Drop for WakeOnDrop<'_> {
 pub(crate) struct Delivery {
     answer: Option<Answer>,
     neighbours: Vec<(Asker, Answer)>,
+    given_at: Instant,
 }
 
 impl Delivery {
@@ -230,9 +231,10 @@ impl Delivery {
 /// A delivery that nobody picks up still reaches the neighbours.
 impl Drop for Delivery {
     fn drop(&mut self) {
+        let given_at = self.given_at;
         for (asker, answer) in self.neighbours.drain(..) {
             // Whoever asked may be gone.
-            drop(asker.answer.send(Delivery { answer: Some(answer), neighbours: Vec::new() }));
+            drop(asker.answer.send(Delivery { answer: Some(answer), neighbours: Vec::new(), given_at }));
         }
     }
 }
@@ -251,10 +253,11 @@ pub(crate) fn deliver(askers: Vec<Asker>, answers: impl IntoIterator<Item = Answ
             }
         }
     }
+    let given_at = Instant::now();
     for (_, mut neighbours) in threads {
         if let Some((asker, answer)) = neighbours.pop() {
             // If the receiver is gone, dropping the delivery serves the neighbours from here.
-            drop(asker.answer.send(Delivery { answer: Some(answer), neighbours }));
+            drop(asker.answer.send(Delivery { answer: Some(answer), neighbours, given_at }));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -278,6 +278,22 @@ async fn no_batch_is_larger_than_the_bound() {
     let batches = engine.batches.lock().unwrap().clone();
     assert!(batches.iter().all(|size| *size <= 64), "{batches:?}");
     assert_eq!(batches.iter().sum::<usize>(), 200);
+}
+
+#[tokio::test]
+async fn an_answer_is_given_when_the_writer_gives_it_however_late_it_is_taken() {
+    const BUSY: Duration = Duration::from_millis(400);
+    let ledger = start(Slow::default(), BatcherOptions::default());
+    ledger.recovered().await;
+    let asked_at = Instant::now();
+    // The thread that asks is busy while the answer comes.
+    let busy = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        std::thread::sleep(BUSY);
+    };
+    let ((_, given_at), ()) = tokio::join!(ledger.decide(Command::ExpireDue { max: 1 }), busy);
+    assert!(asked_at.elapsed() >= BUSY);
+    assert!(given_at - asked_at < BUSY, "{:?}", given_at - asked_at);
 }
 
 #[tokio::test]
