@@ -58,7 +58,7 @@ impl Cluster {
         self.shop.processes()
     }
 
-    /// How many decisions of the only sale the records have.
+    /// How many decisions the records have of the sale with the most.
     pub(super) fn settled(&self) -> anyhow::Result<u64> {
         let position = self.shop.mariadb.sql("SELECT COALESCE(MAX(position), 0) FROM settlement_cursors")?;
         position.parse().with_context(|| format!("MariaDB answered {position:?}"))

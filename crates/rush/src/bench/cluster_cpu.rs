@@ -147,7 +147,7 @@ fn wait_until_settled(cluster: &Cluster) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut before = cluster.settled()?;
     loop {
-        thread::sleep(Duration::from_millis(500));
+        thread::sleep(Duration::from_secs(2));
         let settled = cluster.settled()?;
         if settled == before {
             return Ok(());

@@ -33,6 +33,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let (tasks, tasks_tried) = best("tasks", TASKS, |tasks| Ok(batched(bench, &server, tasks)?.per_second))?;
     let (clients, clients_tried) =
         best("clients", CLIENTS, |clients| one_by_one(bench, &redis, &server, Rules::Same, clients))?;
+    let (bare_clients, bare_tried) =
+        best("bare_clients", CLIENTS, |clients| one_by_one(bench, &redis, &server, Rules::Bare, clients))?;
     server.stop()?;
 
     let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
@@ -40,7 +42,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         let mut server = redis.start()?;
         ours.push(batched(bench, &server, tasks)?);
         theirs.push(one_by_one(bench, &redis, &server, Rules::Same, clients)?);
-        bare.push(one_by_one(bench, &redis, &server, Rules::Bare, clients)?);
+        bare.push(one_by_one(bench, &redis, &server, Rules::Bare, bare_clients)?);
         server.stop()?;
     }
     let all = |of: fn(&Run) -> f64| ours.iter().map(of).collect::<Vec<f64>>();
@@ -56,7 +58,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
         .detail("rounds", rounded(&rates))
         .detail("script_rounds", rounded(&theirs))
         .detail("bare_script_rounds", rounded(&bare))
-        .detail("tried", [tasks_tried, clients_tried].concat());
+        .detail("bare_clients", bare_clients)
+        .detail("tried", [tasks_tried, clients_tried, bare_tried].concat());
     bench.add(report, "redis_claims_per_second", figure);
     Ok(())
 }

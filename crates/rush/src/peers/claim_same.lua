@@ -8,7 +8,8 @@
 -- KEYS[4]  what has to be settled, a stream
 -- ARGV[1]  the buyer   ARGV[2]  the key   ARGV[3]  the quantity
 --
--- Result: the order's number; -1 nothing is left, -2 the buyer has enough, -3 not now. Accepted, everything changes
+-- Result: the order's number; -1 nothing is left, -2 the buyer has enough, -3 not now, -4 the key was used for another
+-- quantity. Accepted, everything changes
 -- together; otherwise nothing does.
 
 local call = redis.call
@@ -19,7 +20,8 @@ local units, orders = 0, ""
 if entry then
    local first = string.find(entry, " " .. key .. ":", 1, true)
    if first then
-      return tonumber(string.match(entry, "%d+", first + #key + 2))
+      local number, of = string.match(entry, "(%d+):(%d+)", first + #key + 2)
+      return tonumber(of) == quantity and tonumber(number) or -4
    end
    units, orders = string.match(entry, "^(%d+)(.*)$")
 end
