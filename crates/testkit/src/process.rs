@@ -3,7 +3,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -72,7 +72,7 @@ impl Penstock {
         ];
         Self {
             binary: binary.into(),
-            address: free_address(),
+            address: penstock_local::free_address().unwrap_or_else(|error| panic!("{error}")),
             data: data.to_owned(),
             variables: variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             arguments: Vec::new(),
@@ -260,13 +260,6 @@ fn signal(process: u32, signal: i32) -> anyhow::Result<()> {
         return Err(std::io::Error::last_os_error()).context("the signal can't be sent");
     }
     Ok(())
-}
-
-/// An address nobody listens on. It is free again for a moment, but the system hands out others first.
-fn free_address() -> SocketAddr {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .unwrap_or_else(|error| panic!("no free port: {error}"))
 }
 
 /// Collects the lines of a pipe on a thread of its own, so that the child never waits for a reader.
