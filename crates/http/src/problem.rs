@@ -69,6 +69,7 @@ codes! {
     SaleNotFound = "sale_not_found", NOT_FOUND, "There is no such sale";
     OrderNotFound = "order_not_found", NOT_FOUND, "There is no such order";
     TicketNotFound = "ticket_not_found", NOT_FOUND, "There is no such ticket";
+    NotWaiting = "not_waiting", NOT_FOUND, "You are not on the waitlist";
     DeadLetterNotFound = "dead_letter_not_found", NOT_FOUND, "There is no such dead letter";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "This address has no such method";
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request did not arrive in time";
@@ -77,6 +78,8 @@ codes! {
     NotOpen = "not_open", CONFLICT, "The sale has not opened yet";
     Paused = "paused", CONFLICT, "The sale is paused";
     Closed = "closed", CONFLICT, "The sale is closed";
+    NotSoldOut = "not_sold_out", CONFLICT, "The sale is not sold out";
+    WaitlistFull = "waitlist_full", CONFLICT, "The waitlist is full";
     PassesExhausted = "passes_exhausted", CONFLICT, "No more passes for now";
     NotGated = "not_gated", CONFLICT, "The sale does not ask for this";
     HoldExpired = "hold_expired", CONFLICT, "The hold is over";
@@ -125,6 +128,9 @@ impl Code {
             Self::PassesExhausted => {
                 "As many people as could still buy hold a pass. Try again when some have not used theirs."
             }
+            Self::NotSoldOut => "Units are left: place an order instead.",
+            Self::WaitlistFull => "Too many people wait for this sale already.",
+            Self::NotWaiting => "If you were offered units, they are a held order in your orders.",
             Self::OtpInvalid => "The code is wrong, expired, used or was tried too often. Ask for a new one.",
             Self::Busy => "Try again in a moment.",
             Self::Internal => "The fault is on the server's side and has been logged.",
