@@ -50,6 +50,7 @@ mod signed_out;
 mod storefront;
 mod tally;
 mod tickets;
+mod time;
 mod wire;
 mod worker;
 

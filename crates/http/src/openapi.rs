@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, header::CONTENT_TYPE};
 use utoipa::{
-    Modify, OpenApi, ToSchema,
+    Modify, OpenApi, PartialSchema, ToSchema,
     openapi::{
-        Content, Ref, RefOr, ResponseBuilder,
+        Content, ObjectBuilder, Ref, RefOr, ResponseBuilder, Schema,
         path::Operation,
+        schema::Type,
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
@@ -32,7 +33,7 @@ use crate::{entry::APPLICATION_JSON, identity::SESSION_COOKIE, problem::Code, ro
         (name = "admin", description = "For the merchant"),
         (name = "operation", description = "For who runs it")
     ),
-    components(schemas(ProblemBody, FieldErrorBody)),
+    components(schemas(ProblemBody, FieldErrorBody, Code)),
     modifiers(&Security)
 )]
 struct Skeleton;
@@ -52,6 +53,20 @@ impl Modify for Security {
     }
 }
 
+/// All codes by name, so that who writes a page for each is told when there is a new one.
+impl PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        let names = Self::ALL.iter().map(|code| code.as_str());
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+    }
+}
+
+impl ToSchema for Code {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "ProblemCode".into()
+    }
+}
+
 /// Why a request was not done (RFC 9457).
 #[derive(ToSchema)]
 #[schema(as = Problem)]
@@ -65,8 +80,7 @@ struct ProblemBody {
     #[schema(example = 409)]
     status: u16,
     /// Stable; programs go by it.
-    #[schema(example = "sold_out")]
-    code: String,
+    code: Code,
     #[schema(example = "No unit is left. Units of unpaid orders may come back.")]
     detail: String,
     /// The fields that are to blame, on 422.
@@ -107,11 +121,12 @@ pub fn openapi() -> String {
 /// The codes that a call can answer, besides those that any call can.
 fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
     use Code::{
-        AlreadyPaid, BadCredentials, BodyTooLarge, Busy, Closed, CrossSite, DeadLetterNotFound,
-        DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid, IdempotencyKeyRequired,
-        IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached, MalformedJson, NotOpen,
-        NotPublished, OrderNotFound, OtpInvalid, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound,
-        SoldOut, Unauthorized, Unavailable, UnsupportedMediaType,
+        AlreadyPaid, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed, CrossSite,
+        DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
+        IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
+        MalformedJson, NotAdmitted, NotGated, NotOpen, NotPublished, OrderNotFound, OtpInvalid, PassInvalid,
+        PassRequired, PassesExhausted, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound, SoldOut,
+        TicketNotFound, Unauthorized, Unavailable, UnsupportedMediaType,
     };
     let call = path.strip_prefix("/api/v1").unwrap_or(path);
     let mut codes: Vec<Code> = match call {
@@ -131,8 +146,27 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
             NotOpen,
             Paused,
             Closed,
+            PassRequired,
+            PassInvalid,
+            RateLimited,
             Busy,
         ],
+        "/sales/{id}/challenge" => vec![SaleNotFound, NotGated, SoldOut, Closed, RateLimited, Busy],
+        "/sales/{id}/tickets" => vec![SaleNotFound, NotGated, Closed, RateLimited, Busy],
+        "/sales/{id}/pass" => vec![
+            SaleNotFound,
+            NotGated,
+            NotAdmitted,
+            ChallengeFailed,
+            PassesExhausted,
+            SoldOut,
+            NotOpen,
+            Paused,
+            Closed,
+            RateLimited,
+            Busy,
+        ],
+        call if call.starts_with("/sales/{id}/tickets/") => vec![SaleNotFound, NotGated, TicketNotFound],
         "/orders/{id}" => vec![OrderNotFound, Busy],
         "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],
         "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
@@ -186,8 +220,7 @@ fn add_problems(path: &str, operation: &mut Operation) {
     for (status, mut codes) in by_status {
         codes.sort_unstable();
         let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
-        let content =
-            Content::new(Some(RefOr::<utoipa::openapi::Schema>::Ref(Ref::from_schema_name("Problem"))));
+        let content = Content::new(Some(RefOr::<Schema>::Ref(Ref::from_schema_name("Problem"))));
         let response = ResponseBuilder::new()
             .description(names.join(", "))
             .content("application/problem+json", content)
@@ -213,6 +246,21 @@ mod tests {
             let name = reference.split('"').next().unwrap();
             assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_codes_of_a_problem_are_named_one_by_one() {
+        let document: serde_json::Value = serde_json::from_str(&openapi()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        assert_eq!(schemas["Problem"]["properties"]["code"]["$ref"], "#/components/schemas/ProblemCode");
+        let named: Vec<&str> = schemas["ProblemCode"]["enum"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(named, codes);
     }
 
     #[test]

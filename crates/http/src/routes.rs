@@ -10,7 +10,7 @@ use crate::{
     app::App,
     challenges, health, items, me, metrics, openapi, orders, otp, pages, passes,
     problem::{Code, Problem},
-    sales, sessions, tickets,
+    sales, sessions, tickets, time,
 };
 
 /// All calls that are part of the contract, with their documentation.
@@ -24,6 +24,7 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(me::change_password))
         .routes(routes!(items::list_items))
         .routes(routes!(items::get_item))
+        .routes(routes!(time::get_time))
         .routes(routes!(sales::list_sales))
         .routes(routes!(sales::get_sale))
         .routes(routes!(challenges::create_challenge))

@@ -156,3 +156,13 @@ fn items_can_be_read() {
     client.get("/api/v1/items/nonsense").problem(404, "item_not_found");
     client.get("/api/v1/items?limit=0").names_field("limit");
 }
+
+#[test]
+fn the_servers_time_is_told_and_kept_by_nobody() {
+    let shop = Shop::open();
+    let told = shop.client().get("/api/v1/time");
+    assert_eq!((told.status, told.header("cache-control")), (200, Some("no-store")));
+    assert_eq!(told.json(), json!({ "server_time": "2027-01-15T08:00:00.000Z" }));
+    shop.advance_seconds(61);
+    assert_eq!(shop.client().get("/api/v1/time").json()["server_time"], "2027-01-15T08:01:01.000Z");
+}

@@ -1,0 +1,26 @@
+//! What time it is here, so that a page can count down by this clock and not by its visitor's.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::IntoResponse};
+use hyper::header::{CACHE_CONTROL, HeaderValue};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{app::App, wire::Rfc3339};
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Time)]
+pub(crate) struct TimeView {
+    #[schema(value_type = String, format = DateTime)]
+    server_time: Rfc3339,
+}
+
+/// The server's time
+///
+/// Sales open and holds expire by this clock. The time that the answer took is for the asker to take into account.
+#[utoipa::path(get, path = "/api/v1/time", tag = "sales", responses((status = 200, body = TimeView)))]
+pub(crate) async fn get_time(State(app): State<Arc<App>>) -> impl IntoResponse {
+    let view = TimeView { server_time: Rfc3339(app.now()) };
+    ([(CACHE_CONTROL, HeaderValue::from_static("no-store"))], axum::Json(view))
+}
