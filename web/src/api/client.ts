@@ -1,0 +1,55 @@
+// The API, with the types that its own document gives. A call never throws: it answers with data or with a problem.
+import createClient from 'openapi-fetch';
+import type { paths, Problem } from './schema';
+
+/** What can go wrong: the codes of the API, and that it could not be reached at all. */
+export type ErrorCode = Problem['code'] | 'network';
+
+export interface Failure {
+  code: ErrorCode;
+  status: number;
+  detail: string;
+  /** By the name of the field, on 422. */
+  fields: Record<string, string>;
+  /** When it is worth trying again. */
+  retryAfterSeconds: number | undefined;
+}
+
+export type Outcome<T> = { ok: true; data: T } | { ok: false; failure: Failure };
+
+export const api = createClient<paths>({ baseUrl: location.origin, credentials: 'same-origin' });
+
+/** Waits for a call of `api`. */
+export async function outcome<T>(
+  call: Promise<{ data?: T; error?: unknown; response: Response }>,
+): Promise<Outcome<T>> {
+  try {
+    const { data, error, response } = await call;
+    return response.ok ? { ok: true, data: data as T } : { ok: false, failure: failureOf(error, response) };
+  } catch {
+    return {
+      ok: false,
+      failure: { code: 'network', status: 0, detail: '', fields: {}, retryAfterSeconds: 1 },
+    };
+  }
+}
+
+export function failureOf(error: unknown, response: Response): Failure {
+  const problem = (typeof error === 'object' && error !== null ? error : {}) as Partial<Problem>;
+  const retryAfter = Number(response.headers.get('Retry-After') ?? NaN);
+  return {
+    // A proxy that is broken has no words of ours.
+    code: problem.code ?? (response.status >= 500 ? 'unavailable' : 'bad_request'),
+    status: response.status,
+    detail: problem.detail ?? '',
+    fields: Object.fromEntries((problem.errors ?? []).map(({ field, message }) => [field, message])),
+    retryAfterSeconds: Number.isFinite(retryAfter) ? retryAfter : undefined,
+  };
+}
+
+/** Whether the same call may well succeed a little later. */
+export function isPassing(failure: Failure): boolean {
+  return ['network', 'busy', 'unavailable', 'rate_limited', 'request_timeout', 'internal'].includes(
+    failure.code,
+  );
+}

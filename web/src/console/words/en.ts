@@ -1,0 +1,2 @@
+// The words of the console in English.
+export default { title: 'Penstock' };

@@ -1,0 +1,52 @@
+// The server's time, by a measured offset. The visitor's clock may be wrong and may be set while we look.
+import { onDestroy } from 'svelte';
+import { api } from '../api/client';
+
+const SAMPLES = 3;
+const MEASURE_AGAIN_MS = 5 * 60_000;
+
+/** Milliseconds to add to `performance.now()`. */
+let offset = $state(Date.now() - performance.now());
+let bestRoundTripMs = Infinity;
+let measuredAt = -Infinity;
+
+/** The server's time in milliseconds since 1970. */
+export function serverNow(): number {
+  return performance.now() + offset;
+}
+
+/** Takes over what the server said its time was, half a round trip ago. */
+export function learn(serverTime: string, sentAt: number, receivedAt: number): void {
+  const roundTripMs = receivedAt - sentAt;
+  if (roundTripMs > bestRoundTripMs) return;
+  bestRoundTripMs = roundTripMs;
+  offset = Date.parse(serverTime) - (sentAt + receivedAt) / 2;
+}
+
+/** Asks the server a few times and believes the quickest answer. */
+export async function measure(): Promise<void> {
+  if (performance.now() - measuredAt < MEASURE_AGAIN_MS) return;
+  measuredAt = performance.now();
+  bestRoundTripMs = Infinity;
+  for (let sample = 0; sample < SAMPLES; sample += 1) {
+    const sentAt = performance.now();
+    try {
+      const { data } = await api.GET('/api/v1/time', { cache: 'no-store' });
+      if (data) learn(data.server_time, sentAt, performance.now());
+    } catch {
+      measuredAt = -Infinity;
+    }
+  }
+}
+
+/** The server's time, moving; for use in a component. */
+export function ticking(everyMs = 250): { readonly now: number } {
+  let now = $state(serverNow());
+  const timer = setInterval(() => (now = serverNow()), everyMs);
+  onDestroy(() => clearInterval(timer));
+  return {
+    get now() {
+      return now;
+    },
+  };
+}

@@ -1,0 +1,38 @@
+// Money, numbers and times as the visitor's language writes them.
+import type { Money } from '../api/schema';
+import { i18n } from '../i18n/index.svelte';
+
+export function money({ amount, currency }: Money): string {
+  return new Intl.NumberFormat(i18n.locale, {
+    style: 'currency',
+    currency,
+    currencyDisplay: 'narrowSymbol',
+    // What has no cents is shown without.
+    ...(/\.0+$/.test(amount) ? { minimumFractionDigits: 0, maximumFractionDigits: 0 } : {}),
+    // As a text: an amount may have more digits than a number can hold.
+  }).format(amount as unknown as number);
+}
+
+export function number(value: number, options: Intl.NumberFormatOptions = {}): string {
+  return new Intl.NumberFormat(i18n.locale, options).format(value);
+}
+
+export function moment(time: string | number, style: 'short' | 'long' = 'short'): string {
+  const date = new Date(time);
+  const options: Intl.DateTimeFormatOptions =
+    style === 'long'
+      ? { dateStyle: 'long', timeStyle: 'short' }
+      : { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' };
+  return new Intl.DateTimeFormat(i18n.locale, options).format(date);
+}
+
+/** 0:07, 12:03, 3:00:00; days in front where there are any. */
+export function countdown(milliseconds: number): { days: number; clock: string } {
+  const seconds = Math.max(0, Math.ceil(milliseconds / 1000));
+  const two = (value: number) => String(value).padStart(2, '0');
+  const days = Math.floor(seconds / 86_400);
+  const hours = Math.floor((seconds % 86_400) / 3600);
+  const minutes = Math.floor((seconds % 3600) / 60);
+  const rest = `${two(minutes)}:${two(seconds % 60)}`;
+  return { days, clock: days || hours ? `${two(hours)}:${rest}` : rest };
+}

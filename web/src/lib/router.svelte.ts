@@ -1,0 +1,55 @@
+// The page's address as state. Links are ordinary links: `follow` makes those of this page cheap.
+const place = $state({ path: location.pathname, query: location.search });
+
+addEventListener('popstate', read);
+
+function read(): void {
+  place.path = location.pathname;
+  place.query = location.search;
+}
+
+export const route = {
+  get path() {
+    return place.path;
+  },
+  get query() {
+    return new URLSearchParams(place.query);
+  },
+};
+
+export function go(to: string, how: 'push' | 'replace' = 'push'): void {
+  if (how === 'replace') history.replaceState(null, '', to);
+  else history.pushState(null, '', to);
+  read();
+  scrollTo(0, 0);
+  // Who uses a screen reader or the keyboard starts at the new page's beginning.
+  document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true });
+}
+
+/** The parameters of `pattern`, such as `/sales/:id`, if it is the present address. */
+export function match(pattern: string, path = place.path): Record<string, string> | undefined {
+  const wanted = pattern.split('/');
+  const parts = path.replace(/(.)\/$/, '$1').split('/');
+  if (wanted.length !== parts.length) return undefined;
+  const found: Record<string, string> = {};
+  for (const [at, name] of wanted.entries()) {
+    const part = parts[at] ?? '';
+    if (name.startsWith(':')) found[name.slice(1)] = decodeURIComponent(part);
+    else if (name !== part) return undefined;
+  }
+  return found;
+}
+
+/** For the click of an element that holds links: stays on this page where that is possible. */
+export function follow(prefixes: readonly string[]): (event: MouseEvent) => void {
+  return (event) => {
+    if (event.defaultPrevented || event.button !== 0) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const link = (event.target as Element | null)?.closest('a');
+    if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return;
+    if (!prefixes.some((prefix) => link.pathname === prefix || link.pathname.startsWith(`${prefix}/`)))
+      return;
+    event.preventDefault();
+    go(link.pathname + link.search);
+  };
+}

@@ -1,0 +1,41 @@
+// Who is signed in. The token itself is in a cookie that no script can read.
+import { api, outcome, type Failure, type Outcome } from '../api/client';
+import type { Me } from '../api/schema';
+
+let me = $state.raw<Me | null | undefined>(undefined);
+
+export const session = {
+  /** Undefined until it is known; null: nobody. */
+  get me() {
+    return me;
+  },
+};
+
+/** Asks the server who we are. */
+export async function whoAmI(): Promise<void> {
+  const answer = await outcome(api.GET('/api/v1/me'));
+  if (answer.ok) me = answer.data;
+  else if (answer.failure.status === 401) me = null;
+  // Whoever can't be asked may still be signed in: what needs it will say so.
+  else me ??= null;
+}
+
+export async function signIn(phone: string, password: string): Promise<Failure | undefined> {
+  const answer = await outcome(api.POST('/api/v1/sessions', { body: { phone, password } }));
+  if (!answer.ok) return answer.failure;
+  await whoAmI();
+  return undefined;
+}
+
+export async function signOut(): Promise<Failure | undefined> {
+  const answer: Outcome<unknown> = await outcome(api.DELETE('/api/v1/sessions/current'));
+  // A session that is over already is as good.
+  if (!answer.ok && answer.failure.status !== 401) return answer.failure;
+  me = null;
+  return undefined;
+}
+
+/** A call was answered 401: the session is over. */
+export function signedOut(): void {
+  me = null;
+}

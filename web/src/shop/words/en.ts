@@ -1,0 +1,2 @@
+// The words of the shop in English.
+export default { title: 'Penstock' };

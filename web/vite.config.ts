@@ -1,0 +1,24 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig } from 'vite';
+
+// Two pages that share what they have in common. The server's policy allows nothing inline and no other host.
+export default defineConfig({
+  plugins: [svelte()],
+  build: {
+    target: 'es2022',
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    rolldownOptions: { input: ['index.html', 'console.html'] },
+  },
+  worker: { format: 'es' },
+  // `npm run dev` shows the sources at once; the API is that of a server that runs beside it.
+  server: {
+    host: '127.0.0.1',
+    proxy: Object.fromEntries(
+      ['/api', '/pictures', '/errors', '/docs', '/openapi.json'].map((path) => [
+        path,
+        process.env['PENSTOCK_URL'] ?? 'http://127.0.0.1:8080',
+      ]),
+    ),
+  },
+});
