@@ -15,7 +15,9 @@ use crate::{
     identity::{Caller, Identity, InvalidJwtKey},
     lane::Refusals,
     options::Options,
+    pages::Pages,
     passwords::Passwords,
+    pictures::Pictures,
     problem::{Code, Problem},
     storefront::Storefront,
     tally::Tally,
@@ -27,6 +29,7 @@ pub(crate) struct App {
     pub(crate) records: Records,
     /// For those who only look.
     pub(crate) catalogue: Catalogue,
+    pub(crate) pictures: Pictures,
     /// Held while something is read again and shown.
     pub(crate) refreshing: Mutex<()>,
     pub(crate) identity: Identity,
@@ -36,6 +39,7 @@ pub(crate) struct App {
     pub(crate) sign_in_by_phone: KeyedLimit<String>,
     pub(crate) gate: Gate,
     pub(crate) refusals: Refusals,
+    pub(crate) pages: Pages,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) started_at: Timestamp,
     /// One audit at a time: it reads everything.
@@ -66,6 +70,7 @@ impl App {
                 Arc::clone(&options.shared_cache),
                 options.clock.clone(),
             ),
+            pictures: Pictures::new(records.clone()),
             records,
             refreshing: Mutex::default(),
             identity: Identity::new(&options)?,
@@ -74,6 +79,7 @@ impl App {
             sign_in_by_address: KeyedLimit::new(options.sign_in_by_address),
             sign_in_by_phone: KeyedLimit::new(options.sign_in_by_phone),
             refusals: Refusals::new(&options.problem_type_base),
+            pages: Pages::new(&options.pages),
             tallies: (0..workers).map(|_| Arc::default()).collect(),
             started_at,
             auditing: Arc::new(Semaphore::new(1)),

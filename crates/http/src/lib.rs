@@ -14,6 +14,7 @@ mod audit;
 mod catalogue;
 mod challenges;
 mod connection;
+mod docs;
 mod entry;
 mod following;
 mod gate;
@@ -38,6 +39,7 @@ mod passwords;
 mod peer;
 mod per_address;
 mod phone;
+mod pictures;
 mod problem;
 mod pulse;
 mod routes;
@@ -67,6 +69,7 @@ pub use openapi::openapi;
 pub use options::{
     CodeSender, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions, Options, SendFailed, SettlementView,
 };
+pub use pages::PageFile;
 pub use parts::{Figure, FigureValue, Part};
 pub use penstock_records::StoredRoom;
 pub use problem::Code;

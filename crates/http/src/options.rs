@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::{
     gate::GateOptions,
     neighbours::{Alone, Neighbours},
+    pages::PageFile,
     parts::Part,
     secrets::Secrets,
     shared_cache::{NoSharedCache, SharedCache},
@@ -81,6 +82,8 @@ pub struct Options {
     pub neighbours: Arc<dyn Neighbours>,
     /// What the nodes keep together of items and sales.
     pub shared_cache: Arc<dyn SharedCache>,
+    /// What the shop and the console are made of; without any there are no pages.
+    pub pages: Vec<PageFile>,
     /// What else `/readyz` and `/metrics` show.
     pub parts: Vec<Arc<dyn Part>>,
 }
@@ -117,6 +120,7 @@ impl Options {
             node: String::new(),
             neighbours: Arc::new(Alone),
             shared_cache: Arc::new(NoSharedCache),
+            pages: Vec::new(),
             parts: Vec::new(),
         }
     }

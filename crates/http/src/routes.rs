@@ -8,8 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     accounts, admin_audit, admin_dead_letters, admin_items, admin_orders, admin_sales,
     app::App,
-    challenges, health, items, me, metrics, openapi, orders, otp, pages, passes,
-    problem::{Code, Problem},
+    challenges, docs, health, items, me, metrics, openapi, orders, otp, pages, passes, pictures,
     sales, sessions, tickets, time,
 };
 
@@ -39,6 +38,8 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(orders::cancel_order))
         .routes(routes!(admin_items::create_item))
         .routes(routes!(admin_items::change_item))
+        .routes(routes!(pictures::create_picture))
+        .routes(routes!(pictures::get_picture))
         .routes(routes!(admin_sales::list_sales, admin_sales::create_sale))
         .routes(routes!(admin_sales::publish_sale))
         .routes(routes!(admin_sales::pause_sale))
@@ -59,15 +60,20 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let (calls, _) = documented().split_for_parts();
     calls
         .route("/openapi.json", get(openapi::serve))
-        .route("/docs", get(pages::docs))
-        .route("/docs/", get(pages::docs))
-        .route("/docs/{*file}", get(pages::docs_file))
-        .route("/errors/", get(pages::error_index))
-        .route("/errors/{code}", get(pages::error_page))
-        .fallback(not_found)
+        .route("/docs", get(docs::docs))
+        .route("/docs/", get(docs::docs))
+        .route("/docs/{*file}", get(docs::docs_file))
+        .route("/errors/", get(docs::error_index))
+        .route("/errors/{code}", get(docs::error_page))
+        .merge(for_people())
+        .fallback(pages::other)
         .with_state(app)
 }
 
-async fn not_found() -> Problem {
-    Code::NotFound.into()
+/// The paths at which the shop and the console show something. Their pages know the same.
+fn for_people() -> Router<Arc<App>> {
+    let shop = ["/", "/sales/{id}", "/orders", "/orders/{id}", "/sign-in", "/sign-up", "/account"];
+    let console = ["/console", "/console/", "/console/{*rest}"];
+    let router = shop.iter().fold(Router::new(), |router, path| router.route(path, get(pages::shop)));
+    console.iter().fold(router, |router, path| router.route(path, get(pages::console)))
 }

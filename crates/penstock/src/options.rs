@@ -5,8 +5,8 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
 use penstock_http::{
-    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, OneTimeCodeOptions, Options, Rate,
-    RoomsInMemory, Secrets, SettlementView,
+    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, OneTimeCodeOptions, Options, PageFile,
+    Rate, RoomsInMemory, Secrets, SettlementView,
 };
 use penstock_ledger::{
     BatcherOptions, Clock,
@@ -70,9 +70,21 @@ pub(crate) fn http(
         node: String::new(),
         neighbours: Arc::new(Alone),
         shared_cache: Arc::new(NoSharedCache),
+        pages: penstock_pages::FILES.iter().map(page_file).collect(),
         parts: Vec::new(),
         clock,
     })
+}
+
+fn page_file(file: &penstock_pages::File) -> PageFile {
+    PageFile {
+        path: file.path,
+        content_type: file.content_type,
+        fingerprint: file.fingerprint,
+        bytes: file.bytes,
+        brotli: file.brotli,
+        gzip: file.gzip,
+    }
 }
 
 fn warn_of_short_secrets(identity: &Identity) {

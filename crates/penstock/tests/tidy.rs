@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-http", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records"]),
     ("penstock-cluster", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-http"]),
     ("penstock-local", &[]),
+    ("penstock-pages", &[]),
     ("penstock-rush", &["penstock-local"]),
     ("penstock-testkit", &["penstock-local"]),
     (
@@ -35,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "penstock-settle",
             "penstock-http",
             "penstock-cluster",
+            "penstock-pages",
             "penstock-rush",
         ],
     ),

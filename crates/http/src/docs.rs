@@ -9,7 +9,10 @@ use axum::{
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
-use crate::problem::{Code, Problem};
+use crate::{
+    pages::{guard_docs, never_guess},
+    problem::{Code, Problem},
+};
 
 /// Markdown, but a browser would rather save than show what is called so.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -18,7 +21,7 @@ const INDEX: &str = include_str!("../../../docs/errors/README.md");
 static SWAGGER: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
 
 pub(crate) async fn error_index() -> Response {
-    ([(CONTENT_TYPE, TEXT)], INDEX).into_response()
+    text(INDEX)
 }
 
 pub(crate) async fn error_page(Path(name): Path<String>) -> Result<Response, Problem> {
@@ -27,20 +30,31 @@ pub(crate) async fn error_page(Path(name): Path<String>) -> Result<Response, Pro
         return Ok(error_index().await);
     }
     let code = Code::ALL.iter().find(|code| code.as_str() == name).ok_or(Code::NotFound)?;
-    Ok(([(CONTENT_TYPE, TEXT)], code.page()).into_response())
+    Ok(text(code.page()))
+}
+
+fn text(page: &'static str) -> Response {
+    let mut response = ([(CONTENT_TYPE, TEXT)], page).into_response();
+    never_guess(response.headers_mut());
+    response
 }
 
 /// Swagger UI's page. Its links are relative, so it says to what; then it works with and without the slash.
 pub(crate) async fn docs() -> Result<Response, Problem> {
     let page = swagger_file("index.html")?;
     let page = String::from_utf8_lossy(&page.bytes).replace("<head>", "<head>\n    <base href=\"/docs/\" />");
-    Ok(Html(page).into_response())
+    Ok(guarded(Html(page).into_response()))
 }
 
 pub(crate) async fn docs_file(Path(file): Path<String>) -> Result<Response, Problem> {
     let file = swagger_file(&file)?;
     let content_type = HeaderValue::try_from(file.content_type).map_err(|_| Code::Internal)?;
-    Ok(([(CONTENT_TYPE, content_type)], file.bytes.into_owned()).into_response())
+    Ok(guarded(([(CONTENT_TYPE, content_type)], file.bytes.into_owned()).into_response()))
+}
+
+fn guarded(mut response: Response) -> Response {
+    guard_docs(response.headers_mut());
+    response
 }
 
 fn swagger_file(name: &str) -> Result<SwaggerFile<'static>, Problem> {

@@ -1,0 +1,128 @@
+//! Chooses the compressed form that a browser takes.
+
+use hyper::header::HeaderValue;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Brotli,
+    Gzip,
+    Identity,
+}
+
+impl Encoding {
+    /// As it is written in `Content-Encoding`.
+    pub(super) fn name(self) -> Option<HeaderValue> {
+        match self {
+            Self::Brotli => Some(HeaderValue::from_static("br")),
+            Self::Gzip => Some(HeaderValue::from_static("gzip")),
+            Self::Identity => None,
+        }
+    }
+
+    /// Tells the tags of one file's forms apart.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::Brotli => "-br",
+            Self::Gzip => "-gz",
+            Self::Identity => "",
+        }
+    }
+
+    fn is_called(self, name: &[u8]) -> bool {
+        match self {
+            Self::Brotli => name.eq_ignore_ascii_case(b"br"),
+            Self::Gzip => name.eq_ignore_ascii_case(b"gzip") || name.eq_ignore_ascii_case(b"x-gzip"),
+            Self::Identity => name.eq_ignore_ascii_case(b"identity"),
+        }
+    }
+}
+
+/// How much something is wanted, in thousandths.
+type Quality = u32;
+const FULL: Quality = 1000;
+
+/// What is wanted most of what there is; of those that are wanted alike, the first. Who wants none of it gets it as it is:
+/// that is more use than a refusal.
+pub(super) fn choose<'a>(
+    accepted: impl Iterator<Item = &'a [u8]>,
+    available: impl Iterator<Item = Encoding>,
+) -> Encoding {
+    let wishes: Vec<(&[u8], Quality)> =
+        accepted.flat_map(|list| list.split(|byte| *byte == b',')).map(wish).collect();
+    let mut best = (Encoding::Identity, 0);
+    for encoding in available {
+        let quality = quality_of(encoding, &wishes);
+        if quality > best.1 {
+            best = (encoding, quality);
+        }
+    }
+    best.0
+}
+
+fn wish(text: &[u8]) -> (&[u8], Quality) {
+    let mut parts = text.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let name = parts.next().unwrap_or_default();
+    let quality = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
+    // Whoever writes no number there is not to be relied on.
+    (name, quality.map_or(FULL, |quality| thousandths(quality).unwrap_or(0)))
+}
+
+fn quality_of(encoding: Encoding, wishes: &[(&[u8], Quality)]) -> Quality {
+    let named = wishes.iter().find(|(name, _)| encoding.is_called(name));
+    let any = || wishes.iter().find(|(name, _)| *name == b"*");
+    match named.or_else(any) {
+        Some((_, quality)) => *quality,
+        // It need not be named, but whatever is named is preferred to it.
+        None if encoding == Encoding::Identity => 1,
+        None => 0,
+    }
+}
+
+/// `1`, `0.5` or `0.125`.
+fn thousandths(quality: &[u8]) -> Option<Quality> {
+    let text = std::str::from_utf8(quality).ok()?;
+    let value: f32 = text.parse().ok()?;
+    // Cut to what it may be, it fits.
+    (value >= 0.0).then(|| (value.min(1.0) * 1000.0) as Quality)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(accepted: &str) -> Encoding {
+        choose(
+            std::iter::once(accepted.as_bytes()),
+            [Encoding::Brotli, Encoding::Gzip, Encoding::Identity].into_iter(),
+        )
+    }
+
+    #[test]
+    fn a_browser_gets_the_smallest_that_it_takes() {
+        assert_eq!(chosen("gzip, deflate, br, zstd"), Encoding::Brotli);
+        assert_eq!(chosen("gzip, deflate"), Encoding::Gzip);
+        assert_eq!(chosen("GZIP"), Encoding::Gzip);
+        assert_eq!(chosen("*"), Encoding::Brotli);
+        assert_eq!(chosen("deflate"), Encoding::Identity);
+        assert_eq!(chosen(""), Encoding::Identity);
+        assert_eq!(choose(std::iter::empty(), [Encoding::Brotli].into_iter()), Encoding::Identity);
+    }
+
+    #[test]
+    fn what_is_refused_or_liked_less_is_not_sent() {
+        assert_eq!(chosen("br;q=0, gzip"), Encoding::Gzip);
+        assert_eq!(chosen("br; q=0.000, gzip ;Q=0.5"), Encoding::Gzip);
+        assert_eq!(chosen("br;q=0.1, gzip;q=0.8"), Encoding::Gzip);
+        assert_eq!(chosen("gzip;q=0, *"), Encoding::Brotli);
+        assert_eq!(chosen("br;q=0.5, identity"), Encoding::Identity);
+        assert_eq!(chosen("*;q=0"), Encoding::Identity);
+        assert_eq!(chosen("br;q=much"), Encoding::Identity);
+        assert_eq!(chosen("br;q=NaN"), Encoding::Identity);
+    }
+
+    #[test]
+    fn a_form_that_does_not_exist_is_not_chosen() {
+        let only_gzip = [Encoding::Gzip, Encoding::Identity];
+        assert_eq!(choose(std::iter::once(&b"br, gzip;q=0.2"[..]), only_gzip.into_iter()), Encoding::Gzip);
+    }
+}

@@ -1,0 +1,195 @@
+//! The pages of the shop and the console: which file answers which path, and what caches may do with it. They are the same
+//! for everybody; what is personal, the pages ask the API for.
+
+mod encoding;
+mod policy;
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, Method, StatusCode, Uri,
+    header::{
+        ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue,
+        IF_NONE_MATCH, VARY,
+    },
+};
+
+use self::encoding::Encoding;
+pub(crate) use self::policy::{guard_docs, never_guess};
+use crate::{
+    app::App,
+    entry::CountAs,
+    problem::{Code, Problem},
+    tally::Outcome,
+};
+
+const SHOP: &str = "/index.html";
+const CONSOLE: &str = "/console.html";
+const ASSETS: &str = "/assets/";
+
+/// The name of an asset changes with its bytes, so nobody has to ask again.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// Names the assets, so a new version has to be seen soon. Meanwhile nobody waits for it, and while all nodes are away the
+/// old one will do.
+const FOR_A_MINUTE: HeaderValue =
+    HeaderValue::from_static("public, max-age=60, stale-while-revalidate=600, stale-if-error=86400");
+const FOR_AN_HOUR: HeaderValue = HeaderValue::from_static("public, max-age=3600, stale-if-error=86400");
+const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-store");
+
+/// A file that the pages are made of, with what it is when it is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFile {
+    /// The path that it is asked for by. `/index.html` is the shop's page and `/console.html` the console's; they have paths
+    /// of their own. Under `/assets/` the name has to change with the bytes.
+    pub path: &'static str,
+    pub content_type: &'static str,
+    /// Changes with the bytes, and has only letters and digits.
+    pub fingerprint: &'static str,
+    pub bytes: &'static [u8],
+    pub brotli: Option<&'static [u8]>,
+    pub gzip: Option<&'static [u8]>,
+}
+
+/// All files, with what is said about them written already.
+pub(crate) struct Pages(HashMap<&'static str, Prepared>);
+
+struct Prepared {
+    content_type: HeaderValue,
+    cache_control: HeaderValue,
+    /// The best first.
+    variants: Vec<Variant>,
+}
+
+struct Variant {
+    encoding: Encoding,
+    etag: HeaderValue,
+    bytes: Bytes,
+}
+
+impl Pages {
+    pub(crate) fn new(files: &[PageFile]) -> Self {
+        Self(files.iter().filter_map(|file| Some((file.path, Prepared::new(file)?))).collect())
+    }
+
+    fn find(&self, path: &str) -> Option<&Prepared> {
+        self.0.get(path)
+    }
+
+    fn shop(&self) -> Result<&Prepared, Problem> {
+        self.find(SHOP).ok_or(Code::NotFound.into())
+    }
+
+    /// Where the pages were not built, there is only one, that says so.
+    fn console(&self) -> Result<&Prepared, Problem> {
+        self.find(CONSOLE).map_or_else(|| self.shop(), Ok)
+    }
+}
+
+impl Prepared {
+    /// None if its names can't be sent, which no build makes.
+    fn new(file: &PageFile) -> Option<Self> {
+        let variant = |encoding: Encoding, bytes: Option<&'static [u8]>| {
+            let etag = format!("\"{}{}\"", file.fingerprint, encoding.suffix());
+            let etag = HeaderValue::try_from(etag).ok()?;
+            Some(Variant { encoding, etag, bytes: Bytes::from_static(bytes?) })
+        };
+        let variants = [
+            variant(Encoding::Brotli, file.brotli),
+            variant(Encoding::Gzip, file.gzip),
+            variant(Encoding::Identity, Some(file.bytes)),
+        ];
+        Some(Self {
+            content_type: HeaderValue::from_static(file.content_type),
+            cache_control: match file.path {
+                SHOP | CONSOLE => FOR_A_MINUTE,
+                path if path.starts_with(ASSETS) => FOR_EVER,
+                _ => FOR_AN_HOUR,
+            },
+            variants: variants.into_iter().flatten().collect(),
+        })
+    }
+
+    fn respond(&self, headers: &HeaderMap) -> Result<Response, Problem> {
+        let accepted = headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+        let wanted = encoding::choose(accepted, self.variants.iter().map(|variant| variant.encoding));
+        let variant = self.variants.iter().find(|variant| variant.encoding == wanted);
+        let variant = variant.ok_or(Code::Internal)?;
+        let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|known| names(known, &variant.etag));
+        let mut response = if is_known {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let mut response = variant.bytes.clone().into_response();
+            response.headers_mut().insert(CONTENT_TYPE, self.content_type.clone());
+            if let Some(name) = variant.encoding.name() {
+                response.headers_mut().insert(CONTENT_ENCODING, name);
+            }
+            response
+        };
+        let sent = response.headers_mut();
+        sent.insert(ETAG, variant.etag.clone());
+        sent.insert(CACHE_CONTROL, self.cache_control.clone());
+        sent.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        policy::guard_page(sent);
+        Ok(response)
+    }
+}
+
+/// Whether an `If-None-Match` names this tag. Proxies that compress make tags weak, which does not matter here.
+fn names(known: &HeaderValue, etag: &HeaderValue) -> bool {
+    known.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|tag| {
+        let strong = tag.strip_prefix(b"W/").unwrap_or(tag);
+        tag == b"*" || strong == etag.as_bytes()
+    })
+}
+
+pub(crate) async fn shop(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+    app.pages.shop()?.respond(&headers)
+}
+
+pub(crate) async fn console(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+    app.pages.console()?.respond(&headers)
+}
+
+/// What no call is made for: a file, or nothing. A person gets to see that on a page, a program as a problem.
+pub(crate) async fn other(
+    State(app): State<Arc<App>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let path = uri.path();
+    if !matches!(method, Method::GET | Method::HEAD) {
+        return Err(Code::NotFound.into());
+    }
+    if let Some(file) = app.pages.find(path).filter(|_| !matches!(path, SHOP | CONSOLE)) {
+        return file.respond(&headers);
+    }
+    if !is_for_a_person(path, &headers) {
+        return Err(Code::NotFound.into());
+    }
+    let mut response = app.pages.shop()?.respond(&without_condition(headers))?;
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
+    response.headers_mut().remove(ETAG);
+    response.extensions_mut().insert(CountAs(Outcome::Refused(Code::NotFound)));
+    Ok(response)
+}
+
+/// Whether somebody looks for a page there. Of what is no page, only programs ask for something.
+fn is_for_a_person(path: &str, headers: &HeaderMap) -> bool {
+    let is_no_page =
+        ["/api/", ASSETS, "/pictures/", "/docs/", "/errors/"].iter().any(|start| path.starts_with(start));
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    !is_no_page && accept.flat_map(|accept| accept.split([',', ';'])).any(|kind| kind.trim() == "text/html")
+}
+
+/// What is not found has not stayed as it was.
+fn without_condition(mut headers: HeaderMap) -> HeaderMap {
+    headers.remove(IF_NONE_MATCH);
+    headers
+}

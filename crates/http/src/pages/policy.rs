@@ -1,0 +1,53 @@
+//! What a browser is told not to let a page do, so that a mistake in one stays small.
+
+use hyper::{
+    HeaderMap,
+    header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
+};
+
+/// Code, styles and data come from here alone, and nothing that is written into a page runs. Pictures of items may be kept
+/// elsewhere, a captcha is in the answer itself, and one that is about to be uploaded is in the browser.
+const PAGES: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob: https:; connect-src 'self'; \
+     worker-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+);
+/// Swagger UI writes styles into its page, and its page says what its links are relative to.
+const DOCS: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
+     font-src 'self'; form-action 'none'; base-uri 'self'; frame-ancestors 'none'",
+);
+/// Nothing of this is needed.
+const PERMISSIONS: HeaderValue = HeaderValue::from_static(
+    "accelerometer=(), bluetooth=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), \
+     magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()",
+);
+
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+
+/// For the shop, the console, and what they are made of: a worker goes by the policy of its own file.
+pub(super) fn guard_page(headers: &mut HeaderMap) {
+    guard(headers, PAGES);
+}
+
+/// For the documentation of the API.
+pub(crate) fn guard_docs(headers: &mut HeaderMap) {
+    guard(headers, DOCS);
+}
+
+/// For what a browser might take for something else.
+pub(crate) fn never_guess(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}
+
+fn guard(headers: &mut HeaderMap, policy: HeaderValue) {
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    headers.insert(REFERRER_POLICY, SAME_ORIGIN);
+    headers.insert(OPENER_POLICY, SAME_ORIGIN);
+    headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
+    headers.insert(PERMISSIONS_POLICY, PERMISSIONS);
+    never_guess(headers);
+}
