@@ -1,6 +1,6 @@
 //! What can be asked of a ledger, and what it answers.
 
-use crate::{BuyerId, Claim, Order, OrderId, SaleId, SaleStatus, SaleTerms};
+use crate::{BuyerId, Claim, Order, OrderId, Place, SaleId, SaleStatus, SaleTerms};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -38,6 +38,22 @@ pub enum Command {
         buyer: BuyerId,
         max: u32,
     },
+    /// Puts the buyer on the waitlist of a sale that is sold out. Who is on it already keeps his place and his quantity.
+    Join {
+        sale: SaleId,
+        buyer: BuyerId,
+        quantity: u32,
+    },
+    /// Takes the buyer off the waitlist, if he is on it.
+    Leave {
+        sale: SaleId,
+        buyer: BuyerId,
+    },
+    /// A question: the buyer's place on the waitlist.
+    FindPlace {
+        sale: SaleId,
+        buyer: BuyerId,
+    },
 }
 
 /// The answer to a command, in the shape that belongs to it.
@@ -57,6 +73,12 @@ pub enum Reply {
     Found(Option<Order>),
     /// To OrdersOf, newest first.
     Orders(Vec<Order>),
+    /// To Join.
+    Joined(Result<Place, JoinRefusal>),
+    /// To Leave: whether the buyer was on the list.
+    Left(bool),
+    /// To FindPlace. None also when the sale is over: nobody is offered anything any more.
+    Place(Option<Place>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,4 +136,25 @@ pub enum CancelRefusal {
     AlreadyPaid,
     #[error("the hold has expired")]
     HoldExpired,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinRefusal {
+    #[error("the ledger does not know this sale")]
+    UnknownSale,
+    #[error("the sale has not opened yet")]
+    NotOpen,
+    #[error("the sale is paused")]
+    Paused,
+    #[error("the sale is closed")]
+    Closed,
+    #[error("the buyer would exceed the limit of the sale")]
+    LimitReached,
+    /// There are units: claim them.
+    #[error("the sale is not sold out")]
+    NotSoldOut,
+    #[error("the waitlist is full")]
+    WaitlistFull,
+    #[error("the quantity is zero")]
+    InvalidQuantity,
 }

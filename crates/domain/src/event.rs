@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{BuyerId, KeyDigest, OrderId, SaleId, SaleTerms, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+// The journal stores a variant by its place: new ones come at the end.
 pub enum Event {
     Published(SaleTerms),
     Restocked {
@@ -34,6 +35,21 @@ pub enum Event {
     RefundDue {
         order: OrderId,
     },
+    /// A buyer waits for units of a sale that is sold out.
+    Joined {
+        sale: SaleId,
+        /// Larger than that of anybody who is on the list or was offered something.
+        number: u32,
+        buyer: BuyerId,
+        quantity: u32,
+    },
+    /// A buyer is off the waitlist.
+    Left {
+        sale: SaleId,
+        number: u32,
+        buyer: BuyerId,
+        reason: LeaveReason,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,13 +58,26 @@ pub enum ReleaseReason {
     Cancelled,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaveReason {
+    /// He wanted to.
+    Asked,
+    /// The next decision of the sale is the hold that he is offered.
+    Offered,
+    /// It was his turn, and he may not have any more.
+    LimitReached,
+}
+
 impl Event {
     pub fn sale(&self) -> SaleId {
         match self {
             Self::Published(terms) => terms.sale,
-            Self::Restocked { sale, .. } | Self::Paused(sale) | Self::Resumed(sale) | Self::Closed(sale) => {
-                *sale
-            }
+            Self::Restocked { sale, .. }
+            | Self::Paused(sale)
+            | Self::Resumed(sale)
+            | Self::Closed(sale)
+            | Self::Joined { sale, .. }
+            | Self::Left { sale, .. } => *sale,
             Self::Held { order, .. }
             | Self::Paid { order, .. }
             | Self::Released { order, .. }

@@ -11,11 +11,12 @@ mod money;
 mod order;
 mod sale;
 mod time;
+mod waitlist;
 
 pub use book::{Book, BookSnapshot, SaleSnapshot, SnapshotOrder};
-pub use command::{CancelRefusal, ClaimRefusal, Command, PaymentRefusal, Reply, SaleRefusal};
+pub use command::{CancelRefusal, ClaimRefusal, Command, JoinRefusal, PaymentRefusal, Reply, SaleRefusal};
 pub use cursor::{Cursor, Mark};
-pub use event::{Decision, Event, ReleaseReason};
+pub use event::{Decision, Event, LeaveReason, ReleaseReason};
 pub use gate::{ChallengeKind, GateTerms};
 pub use ids::{AccountId, BuyerId, InvalidId, ItemId, MAX_BUYER_BYTES, OrderId, SaleId};
 pub use money::{Currency, InvalidMoney, MAX_MINOR, Money};
@@ -24,3 +25,4 @@ pub use sale::{
     MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_ORDERS_PER_BUYER, MAX_UNITS, SaleState, SaleStatus, SaleTerms,
 };
 pub use time::Timestamp;
+pub use waitlist::{MAX_WAITERS, Place, Waiter};

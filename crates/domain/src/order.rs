@@ -25,6 +25,9 @@ pub struct KeyDigest([u64; 2]);
 #[error("an idempotency key is 1 to {MAX_KEY_BYTES} visible ASCII characters")]
 pub struct InvalidKey;
 
+/// The lower half of the keys that belong to offers. What a client sends never has it.
+const OFFER: u64 = u64::MAX;
+
 impl KeyDigest {
     pub fn of(key: &[u8]) -> Result<Self, InvalidKey> {
         let acceptable = (1..=MAX_KEY_BYTES).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
@@ -32,7 +35,19 @@ impl KeyDigest {
             return Err(InvalidKey);
         }
         let digest = xxh3_128(key);
-        Ok(Self([(digest >> 64) as u64, digest as u64]))
+        let lower = digest as u64;
+        // Whoever finds such a key must not be able to take an offer's.
+        Ok(Self([(digest >> 64) as u64, if lower == OFFER { OFFER - 1 } else { lower }]))
+    }
+
+    /// The key of the order that was offered to the waiter with this number.
+    pub const fn of_offer(number: u32) -> Self {
+        Self([number as u64, OFFER])
+    }
+
+    /// The number of the waiter to whom the order with this key was offered; None if a buyer claimed it.
+    pub const fn offered_to(self) -> Option<u32> {
+        if self.0[1] == OFFER { Some(self.0[0] as u32) } else { None }
     }
 
     /// 64 well mixed bits, for filters and tables.

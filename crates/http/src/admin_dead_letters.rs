@@ -80,6 +80,8 @@ fn event_name(event: &Event) -> &'static str {
         Event::Paid { .. } => "paid",
         Event::Released { .. } => "released",
         Event::RefundDue { .. } => "refund_due",
+        Event::Joined { .. } => "joined",
+        Event::Left { .. } => "left",
     }
 }
 

@@ -4,8 +4,8 @@
 use std::{convert::Infallible, fmt, sync::Arc, time::Instant};
 
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, Order, OrderId, PaymentRefusal, Reply, SaleId,
-    SaleRefusal, SaleStatus, SaleTerms,
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, Order, OrderId, PaymentRefusal, Place,
+    Reply, SaleId, SaleRefusal, SaleStatus, SaleTerms,
 };
 use tokio::sync::watch;
 
@@ -138,6 +138,43 @@ impl Ledger {
     pub async fn orders_of(&self, buyer: BuyerId, max: u32) -> Result<Vec<Order>, LedgerError<Infallible>> {
         match self.ask(Command::OrdersOf { buyer, max }).await? {
             Reply::Orders(orders) => Ok(orders),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Puts the buyer on the waitlist of a sale that is sold out, and answers his place; who is on it already keeps his.
+    pub async fn join_waitlist(
+        &self,
+        sale: SaleId,
+        buyer: BuyerId,
+        quantity: u32,
+    ) -> Result<Place, LedgerError<JoinRefusal>> {
+        match self.ask(Command::Join { sale, buyer, quantity }).await? {
+            Reply::Joined(place) => place.map_err(LedgerError::Refused),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes the buyer off the waitlist, and says whether he was on it.
+    pub async fn leave_waitlist(
+        &self,
+        sale: SaleId,
+        buyer: BuyerId,
+    ) -> Result<bool, LedgerError<Infallible>> {
+        match self.ask(Command::Leave { sale, buyer }).await? {
+            Reply::Left(was_on_it) => Ok(was_on_it),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The buyer's place on the waitlist; None if he is not on it or the sale is over.
+    pub async fn place_on_waitlist(
+        &self,
+        sale: SaleId,
+        buyer: BuyerId,
+    ) -> Result<Option<Place>, LedgerError<Infallible>> {
+        match self.ask(Command::FindPlace { sale, buyer }).await? {
+            Reply::Place(place) => Ok(place),
             other => Err(unexpected(&other)),
         }
     }

@@ -49,7 +49,10 @@ impl Model {
             Command::Restock { sale, .. }
             | Command::Pause(sale)
             | Command::Resume(sale)
-            | Command::Close(sale) => *sale,
+            | Command::Close(sale)
+            | Command::Join { sale, .. }
+            | Command::Leave { sale, .. }
+            | Command::FindPlace { sale, .. } => *sale,
             Command::Claim(claim) | Command::Recall(claim) => claim.sale,
             Command::ConfirmPayment { order, .. }
             | Command::Cancel { order, .. }
@@ -194,6 +197,13 @@ async fn ask(ledger: &Ledger, command: Command) -> Reply {
         Command::ExpireDue { max } => Reply::Expired(ledger.expire_due(max).await.unwrap()),
         Command::FindOrder { order, buyer } => Reply::Found(ledger.find_order(order, buyer).await.unwrap()),
         Command::OrdersOf { buyer, max } => Reply::Orders(ledger.orders_of(buyer, max).await.unwrap()),
+        Command::Join { sale, buyer, quantity } => {
+            Reply::Joined(refused(ledger.join_waitlist(sale, buyer, quantity).await))
+        }
+        Command::Leave { sale, buyer } => Reply::Left(ledger.leave_waitlist(sale, buyer).await.unwrap()),
+        Command::FindPlace { sale, buyer } => {
+            Reply::Place(ledger.place_on_waitlist(sale, buyer).await.unwrap())
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Records {
                 let status = read_status(&row, sale, begun.cursor.position)?;
                 let orders = read_orders(&mut transaction, sale).await?;
                 check(&status, &orders)?;
-                Some(SettledSale { begun, snapshot: SaleSnapshot { status, orders } })
+                Some(SettledSale { begun, snapshot: SaleSnapshot { status, orders, waiters: Vec::new() } })
             }
         };
         transaction.commit().await?;

@@ -3,6 +3,8 @@
 
 mod sale_book;
 mod snapshot;
+mod waiting;
+mod waitlist;
 
 use hashbrown::HashMap;
 use sale_book::SaleBook;
@@ -84,6 +86,11 @@ impl Book {
                 orders.truncate(max as usize);
                 Reply::Orders(orders)
             }
+            Command::Join { sale, buyer, quantity } => {
+                Reply::Joined(self.join((sale, buyer, quantity), now, decisions))
+            }
+            Command::Leave { sale, buyer } => Reply::Left(self.leave((sale, buyer), now, decisions)),
+            Command::FindPlace { sale, buyer } => Reply::Place(self.place(sale, &buyer, now)),
         }
     }
 
@@ -153,6 +160,7 @@ impl Book {
         }
         if units > 0 {
             self.record(Event::Restocked { sale, units }, now, decisions);
+            self.offer(sale, now, decisions);
         }
         self.known(sale)
     }
@@ -171,6 +179,7 @@ impl Book {
         if status.paused != paused {
             let event = if paused { Event::Paused(sale) } else { Event::Resumed(sale) };
             self.record(event, now, decisions);
+            self.offer(sale, now, decisions);
         }
         self.known(sale)
     }
@@ -268,6 +277,7 @@ impl Book {
                 let reason = ReleaseReason::Cancelled;
                 let event = Event::Released { order: order.id, quantity: order.quantity, reason };
                 self.record(event, now, decisions);
+                self.offer(order.id.sale, now, decisions);
                 Ok(self.existing(order.id))
             }
         }
@@ -284,6 +294,12 @@ impl Book {
         for (order, quantity) in &due {
             let reason = ReleaseReason::Expired;
             self.record(Event::Released { order: *order, quantity: *quantity, reason }, now, decisions);
+        }
+        // What comes back to a sale at once is offered together, so that who wants more than one unit gets them.
+        for of_one_sale in due.chunk_by(|(one, _), (next, _)| one.sale == next.sale) {
+            if let Some((order, _)) = of_one_sale.first() {
+                self.offer(order.sale, now, decisions);
+            }
         }
         due.len() as u32
     }

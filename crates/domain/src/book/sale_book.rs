@@ -5,10 +5,13 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::snapshot::{SaleSnapshot, SnapshotOrder};
+use super::{
+    snapshot::{SaleSnapshot, SnapshotOrder},
+    waitlist::Waitlist,
+};
 use crate::{
     BuyerId, Claim, ClaimRefusal, Event, KeyDigest, MAX_ORDERS_PER_BUYER, Order, OrderId, OrderState,
-    ReleaseReason, SaleStatus, SaleTerms, Timestamp,
+    ReleaseReason, SaleStatus, SaleTerms, Timestamp, Waiter,
 };
 
 /// "No earlier order" in `Record::previous_of_buyer`.
@@ -59,6 +62,7 @@ pub(super) struct SaleBook {
     /// So many orders there was room for from the beginning.
     room: usize,
     hasher: DefaultHashBuilder,
+    waitlist: Waitlist,
 }
 
 impl SaleBook {
@@ -80,6 +84,7 @@ impl SaleBook {
             first_hold: 0,
             room,
             hasher: DefaultHashBuilder::default(),
+            waitlist: Waitlist::default(),
         }
     }
 
@@ -134,9 +139,17 @@ impl SaleBook {
     }
 
     pub(super) fn within_limit(&self, buyer: &BuyerId, quantity: u32) -> bool {
+        quantity <= self.units_within_limit(buyer)
+    }
+
+    /// So many units the buyer may have besides those he has.
+    pub(super) fn units_within_limit(&self, buyer: &BuyerId) -> u32 {
         let owned = self.buyer_entry(buyer).map_or(0, |entry| entry.units);
-        // Both are bounded by MAX_UNITS or come from a client: add without overflow.
-        owned.checked_add(quantity).is_some_and(|units| units <= self.terms.limit_per_buyer)
+        less(self.terms.limit_per_buyer, owned)
+    }
+
+    pub(super) fn waitlist(&self) -> &Waitlist {
+        &self.waitlist
     }
 
     /// Whether the buyer may have one order more, whatever became of the others.
@@ -230,6 +243,11 @@ impl SaleBook {
                 assert_eq!(record.state, OrderState::Expired, "{order} is owed no refund");
                 record.refund_due = true;
             }
+            Event::Joined { number, buyer, quantity, .. } => {
+                let (number, buyer, quantity) = (*number, buyer.clone(), *quantity);
+                self.waitlist.push(Waiter { number, buyer, quantity, joined_at: at });
+            }
+            Event::Left { number, buyer, .. } => self.waitlist.remove(buyer, *number),
         }
         while self
             .records
@@ -317,6 +335,7 @@ impl SaleBook {
         let owned: u32 = self.by_buyer.iter().map(|entry| entry.units).sum();
         assert_eq!(owned, self.held + self.paid, "units of buyers");
         assert!(self.by_buyer.iter().all(|entry| entry.units <= self.terms.limit_per_buyer), "limit");
+        self.waitlist.assert_consistent();
     }
 
     pub(super) fn snapshot(&self) -> SaleSnapshot {
@@ -324,11 +343,12 @@ impl SaleBook {
         let orders = records.filter_map(|(number, record)| {
             Some(SnapshotOrder { order: self.order(number as u32)?, key: record.key })
         });
-        SaleSnapshot { status: self.status(), orders: orders.collect() }
+        let waiters = self.waitlist.waiters().cloned().collect();
+        SaleSnapshot { status: self.status(), orders: orders.collect(), waiters }
     }
 
     pub(super) fn from_snapshot(snapshot: SaleSnapshot, max_idle_room: usize) -> Self {
-        let status = snapshot.status;
+        let (status, next_waiter) = (snapshot.status, snapshot.next_waiter());
         let orders = snapshot.orders.len();
         let mut sale = Self::new(status.terms, max_idle_room.saturating_add(orders));
         sale.records.reserve(orders);
@@ -346,6 +366,8 @@ impl SaleBook {
                 refund_due: order.refund_due,
             });
         }
+        snapshot.waiters.into_iter().for_each(|waiter| sale.waitlist.push(waiter));
+        sale.waitlist.skip_to(next_waiter);
         sale.total = status.total;
         sale.available = status.available;
         sale.held = status.held;

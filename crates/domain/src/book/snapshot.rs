@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Book, MAX_IDLE_ROOM, SaleBook};
-use crate::{KeyDigest, Order, SaleStatus, Timestamp};
+use crate::{KeyDigest, Order, SaleStatus, Timestamp, Waiter};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BookSnapshot {
@@ -18,6 +18,18 @@ pub struct SaleSnapshot {
     pub status: SaleStatus,
     /// In the order of their numbers, without gaps.
     pub orders: Vec<SnapshotOrder>,
+    /// Who waits for units, in the order of their numbers.
+    pub waiters: Vec<Waiter>,
+}
+
+impl SaleSnapshot {
+    /// A number for who joins the waitlist next: beyond everybody on it, and beyond everybody who was offered something,
+    /// because an offer's key is made of the number.
+    pub fn next_waiter(&self) -> u32 {
+        let offered = self.orders.iter().filter_map(|known| known.key.offered_to());
+        let numbers = self.waiters.iter().map(|waiter| waiter.number).chain(offered);
+        numbers.max().map_or(0, |last| last.saturating_add(1))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -98,7 +98,10 @@ impl Shelves {
             Command::Restock { sale, .. }
             | Command::Pause(sale)
             | Command::Resume(sale)
-            | Command::Close(sale) => self.execute_at(sale, command, now),
+            | Command::Close(sale)
+            | Command::Join { sale, .. }
+            | Command::Leave { sale, .. }
+            | Command::FindPlace { sale, .. } => self.execute_at(sale, command, now),
             Command::Claim(ref claim) | Command::Recall(ref claim) => {
                 self.execute_at(claim.sale, command, now)
             }
@@ -155,7 +158,7 @@ impl Shelf {
         let accepted: Vec<KeyDigest> = self.history[since..]
             .iter()
             .filter_map(|(decision, _)| match decision.event {
-                Event::Held { key, .. } => Some(key),
+                Event::Held { key, .. } if key.offered_to().is_none() => Some(key),
                 _ => None,
             })
             .collect();

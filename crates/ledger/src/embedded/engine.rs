@@ -125,7 +125,9 @@ impl Running {
             {
                 news.push(SaleNews { status, accepted: Vec::new() });
             }
-            if let (Event::Held { key, .. }, Some(news)) = (&decision.event, news.get_mut(place)) {
+            if let (Event::Held { key, .. }, Some(news)) = (&decision.event, news.get_mut(place))
+                && key.offered_to().is_none()
+            {
                 news.accepted.push(*key);
             }
         }

@@ -7,8 +7,9 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::JournalError;
 
-/// Grows when an older program could misread the journal.
-pub(super) const VERSION: u32 = 1;
+/// Grows when an older program could misread the journal. Since 2 there are waitlists: decisions about them, and who is on
+/// them in a snapshot.
+pub(super) const VERSION: u32 = 2;
 const FILE_NAME: &str = "journal.db";
 const PAGE_BYTES: usize = 4_096;
 /// SQLite keeps so much in memory, unless told otherwise.
@@ -81,6 +82,9 @@ impl Journal {
                  PRAGMA user_version = {VERSION};
                  COMMIT;"
             ))?;
+        } else if version < VERSION {
+            // What is in an older journal reads as before; what comes now, an older program must not read.
+            connection.pragma_update(None, "user_version", VERSION)?;
         }
         Ok(Self { connection, room, forgotten: 0, log_pages: 0 })
     }

@@ -61,10 +61,12 @@ fn from_snapshot(folder: &Path) -> Result<Replayed, JournalError> {
         let book = Book::default();
         return Ok(Replayed { book, keys: HashMap::new(), snapshot_position: 0, snapshot_orders: 0 });
     };
-    let keys_of = |orders: &[SnapshotOrder]| orders.iter().map(|order| order.key).collect();
+    let is_sent = |key: &KeyDigest| key.offered_to().is_none();
+    let keys_of = |orders: &[SnapshotOrder]| orders.iter().map(|order| order.key).filter(is_sent).collect();
     let keys = snapshot.sales.iter().map(|sale| (sale.status.terms.sale, keys_of(&sale.orders)));
     let keys: HashMap<SaleId, Vec<KeyDigest>> = keys.collect();
-    let (position, orders) = (snapshot.position, keys.values().map(|keys| keys.len() as u64).sum());
+    let (position, orders) =
+        (snapshot.position, snapshot.sales.iter().map(|sale| sale.orders.len() as u64).sum());
     Ok(Replayed {
         book: Book::from_snapshot(snapshot),
         keys,
@@ -105,7 +107,9 @@ fn apply(decisions: &[Decision], Replayed { book, keys, .. }: &mut Replayed) -> 
         if decision.position != book.position() + 1 {
             return Err(JournalError::Forgotten(book.position()));
         }
-        if let Event::Held { order, key, .. } = &decision.event {
+        if let Event::Held { order, key, .. } = &decision.event
+            && key.offered_to().is_none()
+        {
             keys.entry(order.sale).or_default().push(*key);
         }
         book.apply(decision);

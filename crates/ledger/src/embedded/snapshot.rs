@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use penstock_domain::{BookSnapshot, SaleSnapshot, SaleStatus, SnapshotOrder, Timestamp};
+use penstock_domain::{
+    BookSnapshot, MAX_WAITERS, SaleSnapshot, SaleStatus, SnapshotOrder, Timestamp, Waiter,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{error::JournalError, journal::VERSION};
@@ -21,12 +23,27 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The longest order: a buyer's name and at most 128 bytes of everything else.
 const _: () =
     assert!(ORDERS_PER_PIECE * (penstock_domain::MAX_BUYER_BYTES + 128) <= MAX_PIECE_BYTES as usize);
+/// All who wait for a sale are one piece.
+const _: () =
+    assert!(MAX_WAITERS as usize * (penstock_domain::MAX_BUYER_BYTES + 32) < MAX_PIECE_BYTES as usize);
+/// Versions before this one have no waiters.
+const WAITERS_SINCE: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 enum Piece {
-    Head { version: u32, position: u64, clock: Timestamp, sales: u64 },
-    Sale { status: SaleStatus, orders: u64 },
+    Head {
+        version: u32,
+        position: u64,
+        clock: Timestamp,
+        sales: u64,
+    },
+    Sale {
+        status: SaleStatus,
+        orders: u64,
+    },
     Orders(Vec<SnapshotOrder>),
+    /// Behind the orders of each sale.
+    Waiters(Vec<Waiter>),
 }
 
 /// Writes `snapshot` durably into `folder` and removes older ones.
@@ -90,12 +107,13 @@ fn write_file(path: &Path, snapshot: BookSnapshot) -> Result<(), JournalError> {
     };
     let BookSnapshot { position, clock, sales } = snapshot;
     write(&Piece::Head { version: VERSION, position, clock, sales: sales.len() as u64 })?;
-    for SaleSnapshot { status, orders } in sales {
+    for SaleSnapshot { status, orders, waiters } in sales {
         write(&Piece::Sale { status, orders: orders.len() as u64 })?;
         let mut orders = orders.into_iter().peekable();
         while orders.peek().is_some() {
             write(&Piece::Orders(orders.by_ref().take(ORDERS_PER_PIECE).collect()))?;
         }
+        write(&Piece::Waiters(waiters))?;
     }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(file.sync_all()?)
@@ -121,7 +139,8 @@ fn read_file(file: File) -> Result<BookSnapshot, JournalError> {
             };
             orders.extend(more);
         }
-        sales.push(SaleSnapshot { status, orders });
+        let waiters = if version < WAITERS_SINCE { Vec::new() } else { pieces.waiters()? };
+        sales.push(SaleSnapshot { status, orders, waiters });
     }
     Ok(BookSnapshot { position, clock, sales })
 }
@@ -144,6 +163,13 @@ impl Pieces {
             return Err(JournalError::Damaged("a piece of the snapshot was changed".into()));
         }
         Ok(postcard::from_bytes(&self.bytes)?)
+    }
+
+    fn waiters(&mut self) -> Result<Vec<Waiter>, JournalError> {
+        match self.next()? {
+            Piece::Waiters(waiters) => Ok(waiters),
+            _ => Err(JournalError::Damaged("the waiters of a sale are missing in the snapshot".into())),
+        }
     }
 
     fn word(&mut self) -> Result<u32, JournalError> {

@@ -2,13 +2,15 @@
 //! no connection.
 
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, KeyDigest, MAX_UNITS, Order, OrderId, OrderState,
-    PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms, Timestamp,
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, KeyDigest, MAX_UNITS, Order, OrderId,
+    OrderState, PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms, Timestamp,
 };
 use redis::{Cmd, Value};
 
 use super::{
-    codec::{Counts, Damaged, pack_terms, put_claim, unpack_counts, unpack_order, unpack_terms},
+    codec::{
+        Counts, Damaged, pack_terms, put_claim, unpack_counts, unpack_order, unpack_place, unpack_terms,
+    },
     keys::Keys,
     link::Script,
 };
@@ -35,6 +37,9 @@ enum Asked {
     Find,
     OrdersOf,
     Expire,
+    Join,
+    Leave,
+    Place,
 }
 
 /// Some commands to one sale. Without any it asks how the sale is.
@@ -93,7 +98,10 @@ impl SaleBatch {
             Command::Restock { sale, .. }
             | Command::Pause(sale)
             | Command::Resume(sale)
-            | Command::Close(sale) => Some(*sale),
+            | Command::Close(sale)
+            | Command::Join { sale, .. }
+            | Command::Leave { sale, .. }
+            | Command::FindPlace { sale, .. } => Some(*sale),
             Command::Claim(claim) | Command::Recall(claim) => Some(claim.sale),
             Command::ConfirmPayment { order, .. }
             | Command::Cancel { order, .. }
@@ -133,6 +141,12 @@ impl SaleBatch {
                 let arguments = [buyer.as_str().into(), max.to_string().into()];
                 self.push_other(b'o', Asked::OrdersOf, arguments);
             }
+            Command::Join { buyer, quantity, .. } => {
+                let arguments = [buyer.as_str().into(), quantity.to_string().into()];
+                self.push_other(b'j', Asked::Join, arguments);
+            }
+            Command::Leave { buyer, .. } => self.push_other(b'd', Asked::Leave, [buyer.as_str().into()]),
+            Command::FindPlace { buyer, .. } => self.push_other(b'q', Asked::Place, [buyer.as_str().into()]),
         }
     }
 
@@ -252,6 +266,11 @@ impl SaleBatch {
                 Reply::Orders(orders.iter().map(order).collect::<Result<_, Damaged>>()?)
             }
             (Asked::OrdersOf, _) => return Err(Damaged("a buyer's orders are a list")),
+            (Asked::Join, Value::Int(code)) => Reply::Joined(Err(join_refusal(code)?)),
+            (Asked::Join, place) => Reply::Joined(Ok(unpack_place(text(&place)?)?)),
+            (Asked::Leave, was_on_it) => Reply::Left(number(&was_on_it)? == 1),
+            (Asked::Place, Value::Nil) => Reply::Place(None),
+            (Asked::Place, place) => Reply::Place(Some(unpack_place(text(&place)?)?)),
         })
     }
 }
@@ -305,6 +324,20 @@ fn claim_refusal(code: i64) -> Result<ClaimRefusal, Damaged> {
         -7 => ClaimRefusal::KeyReused,
         -8 => ClaimRefusal::InvalidQuantity,
         -9 => ClaimRefusal::NotAccepted,
+        _ => return Err(UNKNOWN_REFUSAL),
+    })
+}
+
+fn join_refusal(code: i64) -> Result<JoinRefusal, Damaged> {
+    Ok(match code {
+        -1 => JoinRefusal::UnknownSale,
+        -2 => JoinRefusal::NotOpen,
+        -3 => JoinRefusal::Paused,
+        -4 => JoinRefusal::Closed,
+        -5 => JoinRefusal::LimitReached,
+        -8 => JoinRefusal::InvalidQuantity,
+        -15 => JoinRefusal::NotSoldOut,
+        -16 => JoinRefusal::WaitlistFull,
         _ => return Err(UNKNOWN_REFUSAL),
     })
 }

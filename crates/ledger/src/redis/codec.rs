@@ -2,8 +2,8 @@
 //! take them apart with `struct.unpack`. The scripts write these forms too; a test compares both.
 
 use penstock_domain::{
-    BuyerId, Decision, Event, KeyDigest, Mark, Order, OrderId, OrderState, ReleaseReason, SaleId, SaleStatus,
-    SaleTerms, SnapshotOrder, Timestamp,
+    BuyerId, Decision, Event, KeyDigest, LeaveReason, Mark, Order, OrderId, OrderState, Place, ReleaseReason,
+    SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp, Waiter,
 };
 
 /// What is in Redis was not written by us, or not by this version.
@@ -272,6 +272,32 @@ pub(super) fn pack_buyer<'a>(units: u32, orders: impl Iterator<Item = &'a Snapsh
     bytes
 }
 
+/// A waiter's entry: number u32, quantity u32, joined i64.
+pub(super) fn pack_waiter(waiter: &Waiter) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(16);
+    bytes.extend_from_slice(&waiter.number.to_le_bytes());
+    bytes.extend_from_slice(&waiter.quantity.to_le_bytes());
+    bytes.extend_from_slice(&waiter.joined_at.as_millis().to_le_bytes());
+    bytes
+}
+
+/// The entry of `buyer` on the waitlist.
+pub(super) fn unpack_waiter(buyer: &[u8], entry: &[u8]) -> Result<Waiter, Damaged> {
+    let buyer = std::str::from_utf8(buyer).map_err(|_| Damaged("a buyer is not a text"))?;
+    let mut reader = Reader(entry);
+    let (number, quantity, joined_at) = (reader.u32()?, reader.u32()?, reader.timestamp()?);
+    reader.end()?;
+    Ok(Waiter { number, buyer: BuyerId::from_stored(buyer), quantity, joined_at })
+}
+
+/// A place as the scripts answer it: position u32, then quantity u32 and joined i64.
+pub(super) fn unpack_place(bytes: &[u8]) -> Result<Place, Damaged> {
+    let mut reader = Reader(bytes);
+    let (position, quantity, joined_at) = (reader.u32()?, reader.u32()?, reader.timestamp()?);
+    reader.end()?;
+    Ok(Place { position, quantity, joined_at })
+}
+
 /// The keys of all orders in a buyer's entry.
 pub(super) fn keys_of_buyer(bytes: &[u8]) -> Result<Vec<KeyDigest>, Damaged> {
     let mut reader = Reader(bytes);
@@ -354,6 +380,18 @@ fn read_event(sale: SaleId, letter: u8, reader: &mut Reader<'_>) -> Result<Event
             Event::Released { order, quantity, reason }
         }
         b'R' => Event::RefundDue { order: id(reader.u32()?) },
+        b'J' => {
+            let (number, quantity) = (reader.u32()?, reader.u32()?);
+            Event::Joined { sale, number, buyer: reader.buyer()?, quantity }
+        }
+        letter @ (b'D' | b'O' | b'N') => {
+            let reason = match letter {
+                b'D' => LeaveReason::Asked,
+                b'O' => LeaveReason::Offered,
+                _ => LeaveReason::LimitReached,
+            };
+            Event::Left { sale, number: reader.u32()?, buyer: reader.buyer()?, reason }
+        }
         _ => return Err(Damaged("a decision of no known kind")),
     })
 }

@@ -148,7 +148,7 @@ impl RedisFeed {
                 _ => return Ok(None),
             }
         }
-        let sales = vec![SaleSnapshot { status: stored.status(), orders }];
+        let sales = vec![SaleSnapshot { status: stored.status(), orders, waiters: Vec::new() }];
         Ok(Some(BookSnapshot { position: stored.counts.position, clock: stored.clock, sales }))
     }
 

@@ -77,7 +77,11 @@ fn meaning(event: &Event) -> (SaleId, Option<OrderId>, UnitCounts) {
             let units = i64::from(*units);
             (*sale, None, UnitCounts { total: units, available: units, ..none })
         }
-        Event::Paused(sale) | Event::Resumed(sale) | Event::Closed(sale) => (*sale, None, none),
+        Event::Paused(sale)
+        | Event::Resumed(sale)
+        | Event::Closed(sale)
+        | Event::Joined { sale, .. }
+        | Event::Left { sale, .. } => (*sale, None, none),
         Event::Held { order, quantity, .. } => {
             let units = i64::from(*quantity);
             (order.sale, Some(*order), UnitCounts { available: -units, held: units, ..none })

@@ -269,6 +269,7 @@ impl<'a> Plan<'a> {
                 self.change(*order, |order| order.refund_due = true);
                 self.tell_order(decision, "order.refund_due", *order)
             }
+            Event::Joined { .. } | Event::Left { .. } => Ok(()),
         }
     }
 
@@ -444,6 +445,8 @@ pub(super) fn changed_order(event: &Event) -> Option<OrderId> {
         | Event::Restocked { .. }
         | Event::Paused(_)
         | Event::Resumed(_)
-        | Event::Closed(_) => None,
+        | Event::Closed(_)
+        | Event::Joined { .. }
+        | Event::Left { .. } => None,
     }
 }

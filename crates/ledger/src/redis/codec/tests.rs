@@ -72,6 +72,19 @@ fn put_event(bytes: &mut Vec<u8>, event: &Event) {
             put(b'C', &[order.number, *quantity]);
         }
         Event::RefundDue { order } => put(b'R', &[order.number]),
+        Event::Joined { number, buyer, quantity, .. } => {
+            put(b'J', &[*number, *quantity]);
+            bytes.extend_from_slice(&pack_names([buyer].into_iter()));
+        }
+        Event::Left { number, buyer, reason, .. } => {
+            let letter = match reason {
+                LeaveReason::Asked => b'D',
+                LeaveReason::Offered => b'O',
+                LeaveReason::LimitReached => b'N',
+            };
+            put(letter, &[*number]);
+            bytes.extend_from_slice(&pack_names([buyer].into_iter()));
+        }
     }
 }
 

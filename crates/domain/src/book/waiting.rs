@@ -1,0 +1,99 @@
+//! How the `Book` decides about the waitlist. Units that come back while somebody waits are not on sale: whose turn it is
+//! gets a hold of them at once, in the same decision, with the time to pay that every hold has.
+
+use super::Book;
+use crate::{
+    BuyerId, Decision, Event, JoinRefusal, KeyDigest, LeaveReason, OrderId, Place, SaleId, SaleState,
+    Timestamp,
+};
+
+impl Book {
+    pub(super) fn join(
+        &mut self,
+        (sale, buyer, quantity): (SaleId, BuyerId, u32),
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<Place, JoinRefusal> {
+        let known = self.sales.get(&sale).ok_or(JoinRefusal::UnknownSale)?;
+        let state = known.status().state(now);
+        if state == SaleState::Closed {
+            return Err(JoinRefusal::Closed);
+        }
+        if let Some(place) = known.waitlist().place(&buyer) {
+            return Ok(place);
+        }
+        match state {
+            SaleState::Paused => return Err(JoinRefusal::Paused),
+            SaleState::Draft | SaleState::Scheduled => return Err(JoinRefusal::NotOpen),
+            SaleState::Open | SaleState::SoldOut | SaleState::Closed => {}
+        }
+        if quantity == 0 {
+            return Err(JoinRefusal::InvalidQuantity);
+        }
+        if !known.within_limit(&buyer, quantity) || !known.has_room_for_order(&buyer) {
+            return Err(JoinRefusal::LimitReached);
+        }
+        if state != SaleState::SoldOut {
+            return Err(JoinRefusal::NotSoldOut);
+        }
+        if known.waitlist().is_full() {
+            return Err(JoinRefusal::WaitlistFull);
+        }
+        let position = known.waitlist().len() as u32 + 1;
+        let number = known.waitlist().next_number();
+        self.record(Event::Joined { sale, number, buyer, quantity }, now, decisions);
+        Ok(Place { position, quantity, joined_at: now })
+    }
+
+    pub(super) fn leave(
+        &mut self,
+        (sale, buyer): (SaleId, BuyerId),
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> bool {
+        let waiter = self.sales.get(&sale).and_then(|known| known.waitlist().find(&buyer));
+        let Some(number) = waiter.map(|waiter| waiter.number) else { return false };
+        self.record(Event::Left { sale, number, buyer, reason: LeaveReason::Asked }, now, decisions);
+        true
+    }
+
+    /// None also when the sale is over: nobody is offered anything any more.
+    pub(super) fn place(&self, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Option<Place> {
+        let known = self.sales.get(&sale)?;
+        (known.status().state(now) != SaleState::Closed).then(|| known.waitlist().place(buyer))?
+    }
+
+    /// Offers what is available to who waits, until nothing is left or nobody waits. To be called after whatever brings units
+    /// back or lets the sale go on.
+    pub(super) fn offer(&mut self, sale: SaleId, now: Timestamp, decisions: &mut Vec<Decision>) {
+        while let Some((left, held)) = self.next_offer(sale, now) {
+            self.record(left, now, decisions);
+            if let Some(held) = held {
+                self.record(held, now, decisions);
+            }
+        }
+        let Some(known) = self.sales.get(&sale) else { return };
+        let has_units_to_offer = known.status().state(now) == SaleState::Open && !known.waitlist().is_empty();
+        assert!(!has_units_to_offer, "{sale:?} has units on sale while somebody waits for them");
+    }
+
+    /// Takes whose turn it is off the list and, if he may have some, holds units for him.
+    fn next_offer(&self, sale: SaleId, now: Timestamp) -> Option<(Event, Option<Event>)> {
+        let known = self.sales.get(&sale)?;
+        let status = known.status();
+        if status.state(now) != SaleState::Open {
+            return None;
+        }
+        let waiter = known.waitlist().front()?;
+        let (number, buyer) = (waiter.number, waiter.buyer.clone());
+        let most = if known.has_room_for_order(&buyer) { known.units_within_limit(&buyer) } else { 0 };
+        let quantity = waiter.quantity.min(status.available).min(most);
+        let left = |reason| Event::Left { sale, number, buyer: buyer.clone(), reason };
+        if quantity == 0 {
+            return Some((left(LeaveReason::LimitReached), None));
+        }
+        let order = OrderId { sale, number: known.next_number() };
+        let key = KeyDigest::of_offer(number);
+        Some((left(LeaveReason::Offered), Some(Event::Held { order, buyer, quantity, key })))
+    }
+}
