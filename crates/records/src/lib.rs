@@ -12,6 +12,7 @@ mod error;
 mod leases;
 mod mysql;
 mod orders;
+mod pictures;
 mod rooms;
 mod secrets;
 mod session;

@@ -178,7 +178,7 @@ async fn check_columns(connection: &mut AnyConnection, product: Product) -> Resu
          CAST(collation_name AS CHAR) AS collation FROM information_schema.columns \
          WHERE table_schema = DATABASE() AND collation_name IS NOT NULL AND collation_name <> ? \
          AND table_name IN ('accounts', 'revoked_sessions', 'one_time_codes', 'items', 'sales', 'orders', 'stock_log', \
-         'settlement_cursors', 'dead_letters', 'outbox') LIMIT 1",
+         'settlement_cursors', 'dead_letters', 'outbox', 'pictures') LIMIT 1",
     )
     .bind(product.collation())
     .fetch_optional(&mut *connection)

@@ -19,7 +19,7 @@ enum Added {
 
 /// Each step of the schema by its number. One that changes what is there already can't be taken back; it would have to be
 /// able to run twice.
-const STEPS: [(i64, Added); 8] = [
+const STEPS: [(i64, Added); 10] = [
     (
         1,
         Added::Tables(&[
@@ -43,6 +43,8 @@ const STEPS: [(i64, Added); 8] = [
     (6, Added::Columns { table: "revoked_sessions", columns: &["revoked_at"] }),
     (7, Added::Tables(&["waiting_rooms"])),
     (8, Added::Tables(&["waitlist"])),
+    (9, Added::Tables(&["pictures"])),
+    (10, Added::Columns { table: "sales", columns: &["terms_fixed_at"] }),
 ];
 
 /// Takes an unfinished step back, if there is one. Only one can be: the next begins when it is done.

@@ -1,7 +1,7 @@
 //! Items, sales, and the schema itself.
 
 use penstock_domain::{ChallengeKind, GateTerms, ItemId, Money, SaleId};
-use penstock_records::{Records, RecordsError};
+use penstock_records::{Records, RecordsError, SaleRow};
 use sqlx::Executor;
 
 use super::{
@@ -60,6 +60,48 @@ async fn a_sale_reads_back_and_is_published_once() {
     assert_eq!(records.sales(true, None, 10).await.unwrap(), vec![sale.clone()]);
     assert!(records.sales(false, Some(sale.id), 10).await.unwrap().is_empty());
     assert!(!records.mark_published(SaleId::from_random(1), moment(5)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_draft_changes_until_its_terms_are_fixed() {
+    let database = Database::new();
+    let records = open(&database).await;
+    for id in [1, 2] {
+        records.create_item(&item(id, moment(0))).await.unwrap();
+    }
+    let mut sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
+    assert!(!records.update_draft(&sale).await.unwrap(), "there is none yet");
+    records.create_sale(&sale).await.unwrap();
+    sale.item_id = ItemId::from_random(2);
+    sale.price.minor += 1;
+    (sale.units, sale.limit_per_buyer, sale.hold_seconds) = (7, 3, 90);
+    (sale.opens_at, sale.closes_at) = (Some(moment(1)), Some(moment(2)));
+    sale.gate.waiting_room = true;
+    // What changes nothing is done, too.
+    for _ in 0..2 {
+        assert!(records.update_draft(&sale).await.unwrap());
+        assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale.clone()));
+    }
+
+    for seconds in [5, 6] {
+        assert_eq!(records.fix_terms(sale.id, moment(seconds)).await.unwrap(), Some(sale.clone()));
+    }
+    let other = SaleRow { units: 8, ..sale.clone() };
+    assert!(!records.update_draft(&other).await.unwrap());
+    assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale));
+    assert_eq!(records.fix_terms(SaleId::from_random(2), moment(5)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_published_sale_is_no_draft() {
+    let database = Database::new();
+    let records = open(&database).await;
+    records.create_item(&item(1, moment(0))).await.unwrap();
+    let sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
+    records.create_sale(&sale).await.unwrap();
+    // As it was done before terms were fixed first.
+    records.mark_published(sale.id, moment(5)).await.unwrap();
+    assert!(!records.update_draft(&sale).await.unwrap());
 }
 
 #[tokio::test]

@@ -21,6 +21,8 @@ mod sqlite {
     mod orders;
     #[path = "../people.rs"]
     mod people;
+    #[path = "../pictures.rs"]
+    mod pictures;
     #[path = "../rooms.rs"]
     mod rooms;
     #[path = "../secrets.rs"]
@@ -52,6 +54,8 @@ mod mariadb {
     mod orders;
     #[path = "../people.rs"]
     mod people;
+    #[path = "../pictures.rs"]
+    mod pictures;
     #[path = "../rooms.rs"]
     mod rooms;
     #[path = "../secrets.rs"]

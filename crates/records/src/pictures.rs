@@ -1,0 +1,31 @@
+//! Pictures by name. A name says what is in the picture, so that what it stands for never changes.
+
+use penstock_domain::Timestamp;
+use sqlx::Row as _;
+
+use crate::{Records, RecordsError, error::is_unique_violation};
+
+impl Records {
+    /// Keeps a picture. One that is there already has the same content, and stays.
+    pub async fn put_picture(&self, name: &str, content: &[u8], now: Timestamp) -> Result<(), RecordsError> {
+        let inserted = sqlx::query("INSERT INTO pictures (name, content, created_at) VALUES (?, ?, ?)")
+            .bind(name)
+            .bind(content)
+            .bind(now.as_millis())
+            .execute(&mut self.writer().await?)
+            .await;
+        match inserted {
+            Err(error) if !is_unique_violation(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// None: nobody has put one there.
+    pub async fn picture(&self, name: &str) -> Result<Option<Vec<u8>>, RecordsError> {
+        let row = sqlx::query("SELECT content FROM pictures WHERE name = ?")
+            .bind(name)
+            .fetch_optional(&mut self.reader().await?)
+            .await?;
+        Ok(row.map(|row| row.try_get("content")).transpose()?)
+    }
+}

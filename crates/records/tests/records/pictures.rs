@@ -1,0 +1,24 @@
+//! Pictures and their names.
+
+use super::shop::{Shop, moment, open};
+
+#[tokio::test]
+async fn a_picture_is_found_by_its_name_on_every_node() {
+    let shop = Shop::new(10, 1).await;
+    let other = open(&shop.database).await;
+    // As large as one may be, with every byte that there is.
+    let content: Vec<u8> = (0..1024 * 1024).map(|place: u32| (place % 256) as u8).collect();
+    assert_eq!(other.picture("0123.png").await.unwrap(), None);
+    shop.records.put_picture("0123.png", &content, moment(1)).await.unwrap();
+    assert!(other.picture("0123.png").await.unwrap().is_some_and(|found| found == content));
+    assert_eq!(other.picture("0123.PNG").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_same_picture_may_come_again() {
+    let shop = Shop::new(10, 1).await;
+    for seconds in [1, 2] {
+        shop.records.put_picture("4567.gif", b"GIF89a", moment(seconds)).await.unwrap();
+    }
+    assert_eq!(shop.records.picture("4567.gif").await.unwrap().unwrap(), b"GIF89a");
+}
