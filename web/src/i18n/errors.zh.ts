@@ -1,6 +1,62 @@
 // For every error code: what happened, and what to do now.
 import type { Errors } from './types';
 
-const errors: Errors = {} as Errors;
+const errors: Errors = {
+  network: { says: '无法连接到商店。', todo: '请检查网络后重试，已填写的内容不会丢失。' },
+  malformed_json: { says: '请求在传输中损坏了。', todo: '请刷新页面后重试。' },
+  bad_request: { says: '商店没能理解这个请求。', todo: '请刷新页面后重试。' },
+  idempotency_key_required: { says: '订单缺少标识。', todo: '没有下单成功，请刷新页面后重试。' },
+  idempotency_key_invalid: { says: '订单标识已损坏。', todo: '没有下单成功，请刷新页面后重试。' },
+  unauthorized: { says: '你还没有登录。', todo: '登录后会回到刚才的位置。' },
+  bad_credentials: { says: '手机号或密码不正确。', todo: '请核对后重试。还没有账号？先注册一个。' },
+  forbidden: { says: '你的账号没有这个权限。', todo: '请换用有权限的账号登录。' },
+  cross_site: { says: '请求似乎来自其他网站。', todo: '请在单独的标签页中打开本店后重试。' },
+  challenge_failed: { says: '验证没有通过。', todo: '每个验证只能尝试一次，请换一个再试。' },
+  not_admitted: { says: '还没有轮到你，或你的机会已过。', todo: '请重新排队。' },
+  pass_required: { says: '购买前需要先通过验证。', todo: '请重新开始，验证会自动出现。' },
+  pass_invalid: { says: '下单资格已过期。', todo: '请重试，系统会重新发放。' },
+  not_found: { says: '这里什么也没有。', todo: '请返回活动列表。' },
+  item_not_found: { says: '没有这件商品。', todo: '它可能已下架，看看其他活动吧。' },
+  sale_not_found: { says: '没有这个活动。', todo: '请检查网址，或看看其他活动。' },
+  order_not_found: { says: '没有找到你的这个订单。', todo: '请检查网址，或查看全部订单。' },
+  ticket_not_found: { says: '你的排队号已失效。', todo: '请重新排队。' },
+  not_waiting: {
+    says: '你不在候补名单中。',
+    todo: '如果已有名额留给你，可在“我的订单”中找到；否则可以加入候补。',
+  },
+  dead_letter_not_found: { says: '没有这条死信。', todo: '它可能已处理完毕，请刷新列表。' },
+  method_not_allowed: { says: '此处不支持这个操作。', todo: '页面可能已过时，请刷新后重试。' },
+  request_timeout: { says: '你的网络太慢了。', todo: '请重试，不会重复下单。' },
+  sold_out: {
+    says: '已售罄，剩余数量不足。',
+    todo: '未按时付款的商品会重新放出。加入候补可优先获得；如果还有少量剩余，也可以减少数量再试。',
+  },
+  limit_reached: { says: '超出了每人限购数量。', todo: '请减少数量，或查看你的订单。' },
+  not_open: { says: '活动还没有开始。', todo: '请等待倒计时结束，页面会自动开放购买。' },
+  paused: { says: '卖家暂停了这个活动。', todo: '请留在本页，恢复后会自动继续。已有的订单仍可付款。' },
+  closed: { says: '活动已结束。', todo: '看看其他活动吧。已保留的订单仍可按时付款。' },
+  not_sold_out: { says: '还有库存。', todo: '不用候补，现在就可以购买。' },
+  waitlist_full: { says: '候补名单已满。', todo: '有人退出后会空出位置，请稍后再试。' },
+  passes_exhausted: { says: '此刻正在下单的人数已达上限。', todo: '并非人人都会买下，请稍后再试。' },
+  not_gated: { says: '这个活动无需排队或验证。', todo: '直接购买即可。' },
+  hold_expired: { says: '付款时间已过。', todo: '没有扣款。如果还有库存可以重新购买，也可以加入候补。' },
+  refund_due: { says: '付款太晚，商品已经没有了。', todo: '款项会退还给你，无需任何操作。' },
+  already_paid: { says: '订单已付款。', todo: '无法再取消。' },
+  phone_taken: { says: '这个手机号已注册。', todo: '请直接登录，或换一个手机号。' },
+  not_published: { says: '活动仍是草稿。', todo: '请先发布。' },
+  dead_letter_stuck: { says: '仍然无法处理。', todo: '请先排除所列原因，再重试。' },
+  body_too_large: { says: '内容太大了。', todo: '请换小一点的内容。' },
+  unsupported_media_type: { says: '不支持这种内容类型。', todo: '请换一种类型。' },
+  invalid_request: { says: '有内容填写不正确。', todo: '请查看标出的项目。' },
+  idempotency_key_reused: {
+    says: '这个订单已用其他数量提交过。',
+    todo: '以第一次为准，可在“我的订单”中查看。',
+  },
+  otp_invalid: { says: '验证码错误或已失效。', todo: '请核对六位数字，或重新获取。' },
+  rate_limited: { says: '操作太频繁了。', todo: '请稍等片刻再试。' },
+  internal: { says: '我们这边出了点问题。', todo: '请重试，不会重复下单。' },
+  busy: { says: '现在人非常多。', todo: '请稍等片刻再试。' },
+  unavailable: { says: '商店暂时无法响应。', todo: '请稍后重试，不会重复下单。' },
+};
 
 export default errors;
