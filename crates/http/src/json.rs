@@ -16,8 +16,17 @@ use crate::{
 };
 
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
-/// So much more is read and thrown away, so that a client gets to see why it is refused.
-const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
+
+/// How large a body may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimit {
+    pub(crate) max_bytes: usize,
+    /// So much more is read and thrown away, so that a client gets to see why it is refused.
+    pub(crate) discarded_bytes: usize,
+}
+
+/// Of every call but one.
+const LIMIT: BodyLimit = BodyLimit { max_bytes: MAX_BODY_BYTES, discarded_bytes: 1024 * 1024 };
 
 const DEFAULT_PAGE: u32 = 50;
 const MAX_PAGE: u32 = 200;
@@ -68,12 +77,25 @@ pub(crate) fn is_json(content_type: &[u8]) -> bool {
             && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
-/// Reads a whole body of bounded size. It breaks off by itself when it takes too long to arrive.
-pub(crate) async fn read_body<B>(mut body: B) -> Result<Bytes, Problem>
+/// Reads a whole body of the size that nearly all calls have.
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
 {
-    if body.size_hint().lower() > (MAX_BODY_BYTES + MAX_DISCARDED_BYTES) as u64 {
+    read_body_within(body, LIMIT).await
+}
+
+/// Reads a whole body of bounded size. It breaks off by itself when it takes too long to arrive.
+pub(crate) async fn read_body_within<B>(mut body: B, limit: BodyLimit) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
+{
+    let too_large = || {
+        let detail = format!("A body may have at most {} bytes.", limit.max_bytes);
+        Problem::with_detail(Code::BodyTooLarge, detail)
+    };
+    let heard_bytes = limit.max_bytes + limit.discarded_bytes;
+    if body.size_hint().lower() > heard_bytes as u64 {
         return Err(too_large());
     }
     let mut first = Bytes::new();
@@ -86,27 +108,23 @@ where
         })?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.remaining();
-        if length > MAX_BODY_BYTES + MAX_DISCARDED_BYTES {
+        if length > heard_bytes {
             break;
         }
         // Nearly all bodies come in one piece, which is used as it is.
         if first.is_empty() {
             first = data;
-        } else if length <= MAX_BODY_BYTES {
+        } else if length <= limit.max_bytes {
             if all.is_empty() {
                 all.extend_from_slice(&first);
             }
             all.extend_from_slice(&data);
         }
     }
-    if length > MAX_BODY_BYTES {
+    if length > limit.max_bytes {
         return Err(too_large());
     }
     Ok(if all.is_empty() { first } else { all.freeze() })
-}
-
-fn too_large() -> Problem {
-    Problem::with_detail(Code::BodyTooLarge, format!("A body may have at most {MAX_BODY_BYTES} bytes."))
 }
 
 /// Reads JSON. Syntax errors are 400; what is JSON but not what was expected is 422 and names the field.

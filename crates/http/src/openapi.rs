@@ -124,9 +124,9 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         AlreadyPaid, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed, CrossSite,
         DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
         IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
-        MalformedJson, NotAdmitted, NotGated, NotOpen, NotPublished, OrderNotFound, OtpInvalid, PassInvalid,
-        PassRequired, PassesExhausted, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound, SoldOut,
-        TicketNotFound, Unauthorized, Unavailable, UnsupportedMediaType,
+        MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, OrderNotFound, OtpInvalid,
+        PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound,
+        SoldOut, TicketNotFound, Unauthorized, Unavailable, UnsupportedMediaType,
     };
     let call = path.strip_prefix("/api/v1").unwrap_or(path);
     let mut codes: Vec<Code> = match call {
@@ -170,6 +170,7 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         "/orders/{id}" => vec![OrderNotFound, Busy],
         "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],
         "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
+        "/pictures/{name}" => vec![NotFound, Unavailable],
         "/admin/items/{id}" => vec![ItemNotFound],
         "/admin/sales/{id}/publish" => vec![SaleNotFound, Busy],
         "/admin/sales/{id}/stats" => vec![SaleNotFound, NotPublished],
@@ -178,8 +179,11 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         call if call.starts_with("/admin/sales/{id}/") => vec![SaleNotFound, NotPublished, Closed, Busy],
         _ => Vec::new(),
     };
-    if operation.request_body.is_some() {
-        codes.extend([MalformedJson, BodyTooLarge, UnsupportedMediaType, InvalidRequest]);
+    if let Some(RefOr::T(body)) = &operation.request_body {
+        codes.extend([BodyTooLarge, UnsupportedMediaType, InvalidRequest]);
+        if body.content.contains_key("application/json") {
+            codes.push(MalformedJson);
+        }
     } else if is_list(operation) {
         codes.push(InvalidRequest);
     }

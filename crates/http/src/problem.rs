@@ -87,9 +87,10 @@ codes! {
     AlreadyPaid = "already_paid", CONFLICT, "The order is paid";
     PhoneTaken = "phone_taken", CONFLICT, "The phone number has an account already";
     NotPublished = "not_published", CONFLICT, "The sale is still a draft";
+    AlreadyPublished = "already_published", CONFLICT, "The sale is no draft any more";
     DeadLetterStuck = "dead_letter_stuck", CONFLICT, "The dead letter still can't be settled";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large";
-    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body has to be application/json";
+    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body is of the wrong type";
     InvalidRequest = "invalid_request", UNPROCESSABLE_ENTITY, "The request has values that can't be used";
     IdempotencyKeyReused = "idempotency_key_reused", UNPROCESSABLE_ENTITY, "The Idempotency-Key belongs to another order";
     OtpInvalid = "otp_invalid", UNPROCESSABLE_ENTITY, "The one-time code is not valid";
@@ -131,6 +132,7 @@ impl Code {
             Self::NotSoldOut => "Units are left: place an order instead.",
             Self::WaitlistFull => "Too many people wait for this sale already.",
             Self::NotWaiting => "If you were offered units, they are a held order in your orders.",
+            Self::UnsupportedMediaType => "Send the body as application/json.",
             Self::OtpInvalid => "The code is wrong, expired, used or was tried too often. Ask for a new one.",
             Self::Busy => "Try again in a moment.",
             Self::Internal => "The fault is on the server's side and has been logged.",

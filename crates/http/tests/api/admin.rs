@@ -11,6 +11,7 @@ fn admin_calls_are_for_admins() {
     for (method, path) in [
         ("POST", "/api/v1/admin/items".to_owned()),
         ("PATCH", "/api/v1/admin/items/0000000000001".to_owned()),
+        ("POST", "/api/v1/admin/pictures".to_owned()),
         ("POST", "/api/v1/admin/sales".to_owned()),
         ("GET", "/api/v1/admin/sales".to_owned()),
         ("POST", format!("/api/v1/admin/sales/{sale}/publish")),

@@ -13,6 +13,7 @@ mod lane;
 mod nodes;
 mod operation;
 mod orders;
+mod pictures;
 mod protocol;
 mod recovery;
 mod sales;

@@ -1,0 +1,290 @@
+//! Pictures of items: taken from a merchant, kept in the records, served from memory. A picture's name is made from its
+//! content, so whoever has it never needs to ask again.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, Request, State},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
+        X_CONTENT_TYPE_OPTIONS,
+    },
+};
+use imagesize::{Compression, ImageType};
+use moka::future::Cache;
+use penstock_records::{Records, RecordsError};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use utoipa::ToSchema;
+
+use crate::{
+    app::{Admin, App},
+    json::{self, BodyLimit},
+    problem::{Code, Problem},
+    wire::hexadecimal,
+};
+
+/// Whoever sends more is heard out for a while, so that a browser gets to see why it is refused.
+const LIMIT: BodyLimit = BodyLimit { max_bytes: 1024 * 1024, discarded_bytes: 16 * 1024 * 1024 };
+/// A browser unpacks it to four bytes for each dot.
+const MAX_SIDE: usize = 4096;
+/// What a node keeps in memory.
+const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+/// So many are read from the records at once; whoever asks for names that don't exist leaves the rest of the connections alone.
+const LOADS_AT_ONCE: usize = 4;
+const DIGEST_BYTES: usize = 16;
+
+const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+/// Nothing in a picture may load or run anything.
+const INERT: HeaderValue = HeaderValue::from_static("default-src 'none'");
+
+/// What a picture can be. No SVG: it can carry scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Avif,
+    Gif,
+    Jpeg,
+    Png,
+    Webp,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Avif, Self::Gif, Self::Jpeg, Self::Png, Self::Webp];
+
+    const fn extension(self) -> &'static str {
+        match self {
+            Self::Avif => "avif",
+            Self::Gif => "gif",
+            Self::Jpeg => "jpg",
+            Self::Png => "png",
+            Self::Webp => "webp",
+        }
+    }
+
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Avif => "image/avif",
+            Self::Gif => "image/gif",
+            Self::Jpeg => "image/jpeg",
+            Self::Png => "image/png",
+            Self::Webp => "image/webp",
+        }
+    }
+
+    /// What the bytes are, whatever their sender says.
+    fn of(content: &[u8]) -> Option<Self> {
+        match imagesize::image_type(content).ok()? {
+            ImageType::Gif => Some(Self::Gif),
+            ImageType::Jpeg => Some(Self::Jpeg),
+            ImageType::Png => Some(Self::Png),
+            ImageType::Webp => Some(Self::Webp),
+            ImageType::Heif(Compression::Av1) => Some(Self::Avif),
+            _ => None,
+        }
+    }
+
+    /// What a name says, if it is the name of a picture.
+    fn of_name(name: &str) -> Option<Self> {
+        let (digest, extension) = name.split_once('.')?;
+        let is_digest = digest.len() == 2 * DIGEST_BYTES
+            && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        Self::ALL.into_iter().find(|kind| is_digest && kind.extension() == extension)
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+enum NotLoaded {
+    #[error("there is no such picture")]
+    Missing,
+    #[error(transparent)]
+    Records(Arc<RecordsError>),
+}
+
+/// The pictures that this node has in memory, and the way to the others.
+#[derive(Debug)]
+pub(crate) struct Pictures {
+    records: Records,
+    kept: Cache<String, Bytes>,
+    loads: Semaphore,
+}
+
+impl Pictures {
+    pub(crate) fn new(records: Records) -> Self {
+        let weight =
+            |name: &String, content: &Bytes| u32::try_from(name.len() + content.len()).unwrap_or(u32::MAX);
+        Self {
+            records,
+            kept: Cache::builder().weigher(weight).max_capacity(MAX_KEPT_BYTES).build(),
+            loads: Semaphore::new(LOADS_AT_ONCE),
+        }
+    }
+
+    /// Everybody who asks for the same picture at once waits for the same answer.
+    async fn find(&self, name: String) -> Result<Bytes, Problem> {
+        let load = async {
+            let _turn = self.loads.acquire().await;
+            match self.records.picture(&name).await {
+                Ok(content) => content.map(Bytes::from).ok_or(NotLoaded::Missing),
+                Err(error) => Err(NotLoaded::Records(Arc::new(error))),
+            }
+        };
+        self.kept.try_get_with(name.clone(), load).await.map_err(|error| match &*error {
+            NotLoaded::Missing => Code::NotFound.into(),
+            NotLoaded::Records(error) => Problem::from(&**error),
+        })
+    }
+}
+
+/// The bytes of a picture.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "documents a body")]
+pub(crate) struct PictureBytes(Vec<u8>);
+
+/// A picture that is kept.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Picture)]
+pub(crate) struct PictureView {
+    /// Its address, for an item's `picture`.
+    #[schema(example = "/pictures/9f86d081884c7d659a2feaa0c55ad015.png")]
+    picture: String,
+    width: u32,
+    height: u32,
+    bytes: u32,
+}
+
+/// Upload a picture
+///
+/// The body is the picture itself: PNG, JPEG, WebP, AVIF or GIF, at most 1 MiB and 4096 by 4096 dots. What it is, is seen
+/// from its bytes. The same picture twice has the same address.
+#[utoipa::path(post, path = "/api/v1/admin/pictures", tag = "admin",
+    request_body(content((PictureBytes = "image/png"), (PictureBytes = "image/jpeg"), (PictureBytes = "image/webp"),
+        (PictureBytes = "image/avif"), (PictureBytes = "image/gif"))),
+    security(("bearer" = []), ("session" = [])), responses((status = 201, body = PictureView)))]
+pub(crate) async fn create_picture(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    request: Request,
+) -> Result<(StatusCode, axum::Json<PictureView>), Problem> {
+    let (parts, body) = request.into_parts();
+    expect_picture(&parts.headers)?;
+    let content = json::read_body_within(body, LIMIT).await?;
+    let (kind, width, height) = inspect(&content)?;
+    let digest = Sha256::digest(&content);
+    let digest = hexadecimal(digest.get(..DIGEST_BYTES).unwrap_or(&digest));
+    let name = format!("{digest}.{}", kind.extension());
+    app.records.put_picture(&name, &content, app.now()).await?;
+    let view = PictureView {
+        picture: format!("/pictures/{name}"),
+        width,
+        height,
+        bytes: u32::try_from(content.len()).map_err(|_| Code::Internal)?,
+    };
+    Ok((StatusCode::CREATED, axum::Json(view)))
+}
+
+fn expect_picture(headers: &HeaderMap) -> Result<(), Problem> {
+    let stated = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let stated = stated.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if Kind::ALL.iter().any(|kind| stated.eq_ignore_ascii_case(kind.media_type().as_bytes())) {
+        return Ok(());
+    }
+    Err(Problem::with_detail(
+        Code::UnsupportedMediaType,
+        "Send the picture itself, as image/png, image/jpeg, image/webp, image/avif or image/gif.",
+    ))
+}
+
+/// Kind, width and height, if it is a picture that can be shown.
+fn inspect(content: &[u8]) -> Result<(Kind, u32, u32), Problem> {
+    let refuse = |message: &'static str| Problem::invalid_field("picture", message);
+    let kind = Kind::of(content).ok_or_else(|| refuse("is not a PNG, JPEG, WebP, AVIF or GIF"))?;
+    let size = imagesize::blob_size(content).map_err(|_| refuse("is damaged: its size can't be read"))?;
+    let side = |dots: usize| u32::try_from(dots).ok().filter(|_| (1..=MAX_SIDE).contains(&dots));
+    match (side(size.width), side(size.height)) {
+        (Some(width), Some(height)) => Ok((kind, width, height)),
+        _ => {
+            let (width, height) = (size.width, size.height);
+            let message = format!("is {width} by {height} dots; it may have 1 to {MAX_SIDE} each way");
+            Err(Problem::invalid_field("picture", message))
+        }
+    }
+}
+
+/// A picture
+///
+/// It never changes: caches may keep it for good.
+#[utoipa::path(get, path = "/pictures/{name}", tag = "items", params(("name" = String, Path)),
+    responses((status = 200, body = PictureBytes, content_type = "image/*"), (status = 304)))]
+pub(crate) async fn get_picture(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let kind = Kind::of_name(&name).ok_or(Code::NotFound)?;
+    let tag = HeaderValue::try_from(format!("\"{name}\"")).map_err(|_| Code::Internal)?;
+    let content = app.pictures.find(name).await?;
+    let common = [
+        (ETAG, tag.clone()),
+        (CACHE_CONTROL, FOREVER),
+        (X_CONTENT_TYPE_OPTIONS, NOSNIFF),
+        (CONTENT_SECURITY_POLICY, INERT),
+    ];
+    if headers.get_all(IF_NONE_MATCH).iter().any(|known| known == tag) {
+        return Ok((StatusCode::NOT_MODIFIED, common).into_response());
+    }
+    let media_type = HeaderValue::from_static(kind.media_type());
+    Ok(([(CONTENT_TYPE, media_type)], common, content).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_could_be_a_picture_is_looked_for() {
+        let digest = "9f86d081884c7d659a2feaa0c55ad015";
+        assert_eq!(Kind::of_name(&format!("{digest}.jpg")), Some(Kind::Jpeg));
+        for name in [
+            digest.to_owned(),
+            format!("{digest}.svg"),
+            format!("{digest}.JPG"),
+            format!("{}.jpg", digest.to_uppercase()),
+            format!("{digest}0.jpg"),
+            format!("{digest}.jpg.png"),
+            ".jpg".to_owned(),
+            "../../etc/passwd".to_owned(),
+        ] {
+            assert_eq!(Kind::of_name(&name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_picture_is_refused_and_not_died_of() {
+        let starts: [&[u8]; 6] = [
+            b"\x89PNG\r\n\x1a\n",
+            b"\xff\xd8\xff",
+            b"GIF89a",
+            b"RIFF\0\0\0\0WEBPVP8 ",
+            b"RIFF\0\0\0\0WEBPVP8X",
+            b"\0\0\0\x18ftypavif\0\0\0\0avifmif1",
+        ];
+        for start in starts {
+            for filling in [0, 1, 0x20, 0x7f, 0xd8, 0xff] {
+                for length in [0, 1, 4, 8, 16, 64, 4096] {
+                    // An answer is all that is asked for.
+                    let _ = inspect(&[start, &vec![filling; length]].concat());
+                }
+            }
+        }
+        assert!(inspect(b"").is_err());
+        assert!(inspect(b"<svg xmlns='http://www.w3.org/2000/svg'></svg>").is_err());
+    }
+}
