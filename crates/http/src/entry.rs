@@ -25,7 +25,7 @@ use crate::{
     arriving::Arriving,
     json::read_body,
     orders,
-    peer::{Peer, Remote, X_FORWARDED_FOR},
+    peer::{Peer, Remote, X_FORWARDED_FOR, X_FORWARDED_PROTO},
     problem::{Code, PROBLEM_JSON, Problem},
     pulse::Pulse,
     tally::{Group, Outcome, Pending, Tally},
@@ -118,7 +118,10 @@ impl Entry {
         let mut router = self.router.clone();
         let mut request = request.map(axum::body::Body::new);
         let peer = self.peer(request.headers());
+        let proto = request.headers().get(X_FORWARDED_PROTO).map(HeaderValue::as_bytes);
+        let came_by_https = self.remote.came_by_https(proto);
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(came_by_https);
         Box::pin(async move {
             let routed = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
             let (reply, outcome) = match routed {

@@ -38,7 +38,8 @@ pub struct Options {
     /// one that another node has just begun.
     pub is_secret_in_doubt: Arc<AtomicBool>,
     pub session_seconds: u32,
-    /// Marks the session cookie `Secure`; for servers that are reached by HTTPS only.
+    /// Marks the session cookie `Secure`, always; for servers that are reached by HTTPS only. Where a trusted proxy says that a
+    /// visitor came by HTTPS, it is so anyway.
     pub secure_cookies: bool,
     /// A bearer token with the admin role.
     pub admin_token: Option<String>,
@@ -62,7 +63,7 @@ pub struct Options {
     pub max_connections: usize,
     /// Open connections of one address; one more is closed at once. Loopback and trusted proxies are exempt.
     pub max_connections_per_address: usize,
-    /// The proxies whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How long a request may take to arrive, from its first byte to its last.
     pub request_timeout: Duration,

@@ -18,6 +18,7 @@ use crate::{
 };
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The address a request comes from, as the limits by address take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,18 @@ impl Peer {
 }
 
 impl FromRequestParts<Arc<App>> for Peer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().copied().ok_or(Code::Internal.into())
+    }
+}
+
+/// Whether a trusted proxy says that the visitor came to it by HTTPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CameByHttps(pub(crate) bool);
+
+impl FromRequestParts<Arc<App>> for CameByHttps {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
@@ -65,6 +78,16 @@ impl Remote {
     /// what the operator wants.
     fn is_exempt(self) -> bool {
         matches!(self, Self::Client(address) if AddressKey::of(address).is_none())
+    }
+
+    /// `proto` is the header `X-Forwarded-Proto`. Of several proxies, the first is the one that the visitor came to; who makes
+    /// that up fools only himself.
+    pub(crate) fn came_by_https(self, proto: Option<&[u8]>) -> CameByHttps {
+        let is_https = || {
+            let first = proto.and_then(|list| list.split(|byte| *byte == b',').next());
+            first.is_some_and(|proto| proto.trim_ascii().eq_ignore_ascii_case(b"https"))
+        };
+        CameByHttps(matches!(self, Self::Proxy(_)) && is_https())
     }
 
     /// Where a request on this connection comes from. `forwarded` are its `X-Forwarded-For` headers in their
@@ -171,6 +194,19 @@ mod tests {
         assert_eq!(peer("10.1.2.3", &["[2001:db8::7]:4711"]), "2001:db8::7");
         assert_eq!(peer("10.1.2.3", &["[2001:db8::7]"]), "2001:db8::7");
         assert_eq!(peer("10.1.2.3", &["::ffff:198.51.100.1"]), "198.51.100.1");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_tells_that_somebody_came_by_https() {
+        let came_by_https = |connection: &str, proto: Option<&str>| {
+            let remote = Remote::new(connection.parse().unwrap(), &trusted());
+            remote.came_by_https(proto.map(str::as_bytes)).0
+        };
+        assert!(came_by_https("10.1.2.3", Some("https")));
+        assert!(came_by_https("10.1.2.3", Some("HTTPS, http")), "it was another proxy that he came to");
+        assert!(!came_by_https("10.1.2.3", Some("http")) && !came_by_https("10.1.2.3", Some("http, https")));
+        assert!(!came_by_https("10.1.2.3", Some("httpss")) && !came_by_https("10.1.2.3", None));
+        assert!(!came_by_https("203.0.113.9", Some("https")));
     }
 
     #[test]

@@ -15,11 +15,11 @@ use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    identity::{Caller, SESSION_COOKIE},
+    identity::{Caller, OwnPage, SESSION_COOKIE},
     json::Json,
     neighbours::Change,
     passwords::MAX_PASSWORD_BYTES,
-    peer::Peer,
+    peer::{CameByHttps, Peer},
     phone,
     problem::{Code, Problem},
     wire::{AccountView, Rfc3339},
@@ -50,6 +50,8 @@ pub(crate) struct SessionView {
     responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn create_session(
     State(app): State<Arc<App>>,
+    _: OwnPage,
+    came_by_https: CameByHttps,
     peer: Peer,
     Json(request): Json<SessionRequest>,
 ) -> Result<Response, Problem> {
@@ -67,7 +69,7 @@ pub(crate) async fn create_session(
     let account = account.filter(|_| is_right).ok_or(Code::BadCredentials)?;
     // The session counts from before the password was checked: a change that came meanwhile ends it too.
     let (token, session) = app.identity.sign_in(account.id, account.admin, now)?;
-    let cookie = cookie(&app, &token, app.options.session_seconds)?;
+    let cookie = cookie(&app, came_by_https, &token, app.options.session_seconds)?;
     let view =
         SessionView { token, expires_at: Rfc3339(session.expires_at), account: AccountView::from(&account) };
     Ok((StatusCode::CREATED, [(SET_COOKIE, cookie)], axum::Json(view)).into_response())
@@ -78,21 +80,32 @@ pub(crate) async fn create_session(
 /// Ends this session only. Its token is void at once.
 #[utoipa::path(delete, path = "/api/v1/sessions/current", tag = "accounts",
     security(("bearer" = []), ("session" = [])), responses((status = 204)))]
-pub(crate) async fn delete_session(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
+pub(crate) async fn delete_session(
+    State(app): State<Arc<App>>,
+    came_by_https: CameByHttps,
+    caller: Caller,
+) -> Result<Response, Problem> {
     let session = *caller.session()?;
     let now = app.now();
     app.records.revoke_session(&session.id.to_text(), session.expires_at, now).await?;
     app.identity.revocations.revoke_session(session.id, session.expires_at, now).map_err(|_| Code::Busy)?;
     let ended = Change::SessionEnded { session: session.id.to_text(), expires_at: session.expires_at };
     app.options.neighbours.tell(ended).await;
-    let cookie = cookie(&app, "", 0)?;
+    let cookie = cookie(&app, came_by_https, "", 0)?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
-fn cookie(app: &App, token: &str, max_age_seconds: u32) -> Result<HeaderValue, Problem> {
-    let secure = if app.options.secure_cookies { "; Secure" } else { "" };
+/// No other site can make a browser send it, not even by a link: the pages are the same for everybody, so a visitor who
+/// follows one misses nothing.
+fn cookie(
+    app: &App,
+    CameByHttps(came_by_https): CameByHttps,
+    token: &str,
+    max_age_seconds: u32,
+) -> Result<HeaderValue, Problem> {
+    let secure = if app.options.secure_cookies || came_by_https { "; Secure" } else { "" };
     let cookie = format!(
-        "{SESSION_COOKIE}={token}; HttpOnly; SameSite=Lax; Path=/; Max-Age={max_age_seconds}{secure}"
+        "{SESSION_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age_seconds}{secure}"
     );
     HeaderValue::try_from(cookie).map_err(|_| Code::Internal.into())
 }

@@ -11,6 +11,7 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
+use axum::{extract::FromRequestParts, http::request::Parts};
 use hyper::{
     HeaderMap, Method,
     header::{AUTHORIZATION, COOKIE},
@@ -29,6 +30,7 @@ pub(crate) use self::{
     session::{SessionId, keyed},
 };
 use crate::{
+    app::App,
     options::Options,
     problem::{Code, Problem},
     secrets::Secrets,
@@ -122,11 +124,8 @@ impl Identity {
         }
         let token = cookie(headers, SESSION_COOKIE).ok_or(Code::Unauthorized)?;
         let session = self.verify_session(token, now)?;
-        if !method.is_safe() && origin::is_cross_site(headers) {
-            return Err(Problem::with_detail(
-                Code::CrossSite,
-                "The cookie is only accepted from pages of this site.",
-            ));
+        if !method.is_safe() {
+            OwnPage::check(headers)?;
         }
         Ok(Caller::Account(session))
     }
@@ -161,6 +160,30 @@ impl Identity {
             Ended::Yes => Err(Code::Unauthorized.into()),
             Ended::Unknown => Err(cannot_check()),
         }
+    }
+}
+
+/// Proof that no page of another site sends the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnPage;
+
+impl OwnPage {
+    fn check(headers: &HeaderMap) -> Result<Self, Problem> {
+        if origin::is_cross_site(headers) {
+            return Err(Problem::with_detail(
+                Code::CrossSite,
+                "The cookie is only accepted from pages of this site.",
+            ));
+        }
+        Ok(Self)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for OwnPage {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
+        Self::check(&parts.headers)
     }
 }
 

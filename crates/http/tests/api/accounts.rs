@@ -34,7 +34,7 @@ fn the_session_comes_as_a_cookie_too() {
     let answer = shop.client().post("/api/v1/sessions", &json!({ "phone": PHONE, "password": PASSWORD }));
     assert_eq!(answer.json()["expires_at"], "2027-02-14T08:00:00.000Z");
     let cookie = answer.header("set-cookie").unwrap();
-    for attribute in ["HttpOnly", "SameSite=Lax", "Path=/"] {
+    for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(attribute), "{cookie}");
     }
     let cookie = cookie.split(';').next().unwrap();
@@ -51,6 +51,7 @@ fn the_session_comes_as_a_cookie_too() {
     assert_eq!(order(&[("origin", "http://shop.example")]).status, 201);
     order(&[("sec-fetch-site", "cross-site")]).problem(403, "cross_site");
     order(&[("origin", "https://evil.example")]).problem(403, "cross_site");
+    order(&[("referer", "https://evil.example/")]).problem(403, "cross_site");
     let headers = [("cookie", cookie), ("sec-fetch-site", "cross-site")];
     assert_eq!(browser.request("GET", "/api/v1/me", &headers, b"").status, 200, "reading is harmless");
 }
@@ -61,6 +62,49 @@ fn cookies_are_secure_where_asked_for() {
     shop.account(PHONE, PASSWORD);
     let answer = shop.client().post("/api/v1/sessions", &json!({ "phone": PHONE, "password": PASSWORD }));
     assert!(answer.header("set-cookie").unwrap().ends_with("; Secure"));
+}
+
+#[test]
+fn cookies_are_secure_where_a_trusted_proxy_was_reached_by_https() {
+    let behind = |proxies: &str| {
+        let proxies = vec![proxies.parse().unwrap()];
+        let shop = Shop::open_with(|options| options.trusted_proxies = proxies);
+        shop.account(PHONE, PASSWORD);
+        shop
+    };
+    let sign_in = |shop: &Shop, proto: &str| {
+        let headers = [("content-type", "application/json"), ("x-forwarded-proto", proto)];
+        let body = json!({ "phone": PHONE, "password": PASSWORD }).to_string();
+        let answer = shop.client().request("POST", "/api/v1/sessions", &headers, body.as_bytes());
+        answer.header("set-cookie").unwrap().to_owned()
+    };
+    let shop = behind("127.0.0.0/8");
+    let cookie = sign_in(&shop, "https");
+    assert!(cookie.ends_with("; Secure"), "{cookie}");
+    assert!(!sign_in(&shop, "http").contains("Secure"));
+    let session = cookie.split(';').next().unwrap();
+    let headers = [("cookie", session), ("x-forwarded-proto", "https")];
+    let gone = shop.client().request("DELETE", "/api/v1/sessions/current", &headers, b"");
+    assert!(gone.header("set-cookie").unwrap().ends_with("Max-Age=0; Secure"), "{gone:?}");
+    assert!(!sign_in(&behind("10.0.0.0/8"), "https").contains("Secure"), "anybody can say that");
+}
+
+#[test]
+fn nobody_is_signed_in_by_another_site() {
+    let shop = Shop::open();
+    shop.account(PHONE, PASSWORD);
+    let body = json!({ "phone": PHONE, "password": PASSWORD }).to_string();
+    let mut sign_in = |site: (&str, &str)| {
+        let headers = [("content-type", "application/json"), site];
+        shop.client().request("POST", "/api/v1/sessions", &headers, body.as_bytes())
+    };
+    for site in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")] {
+        let answer = sign_in(site);
+        answer.problem(403, "cross_site");
+        assert_eq!(answer.header("set-cookie"), None);
+    }
+    assert_eq!(sign_in(("origin", "http://shop.example")).status, 201);
+    assert_eq!(sign_in(("sec-fetch-site", "same-origin")).status, 201);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod lane;
 mod nodes;
 mod operation;
 mod orders;
+mod pages;
 mod pictures;
 mod protocol;
 mod recovery;

@@ -93,12 +93,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "http.trusted_proxies",
         "",
         Rule::Networks,
-        "Addresses or networks, separated by commas, whose X-Forwarded-For is believed, such as 10.0.0.0/8.",
+        "Addresses or networks, separated by commas, whose X-Forwarded-For and -Proto are believed, such as 10.0.0.0/8.",
     ),
     number("http.request_seconds", 10, 1, 3600, "How long a request may take to arrive; later is 408."),
     number("http.idle_seconds", 75, 1, 3600, "How long a connection may go without completing a request."),
     number("http.drain_seconds", 30, 0, 3600, "How long a stop waits for requests that are under way."),
-    flag("http.secure_cookies", false, "Mark the session cookie Secure: for servers reached by HTTPS only."),
+    flag(
+        "http.secure_cookies",
+        false,
+        "Mark every session cookie Secure: for servers reached by HTTPS only. Else a trusted proxy's X-Forwarded-Proto tells.",
+    ),
     text(
         "http.problem_type_base",
         "/errors/",

@@ -1,0 +1,248 @@
+//! The shop's and the console's pages: which one is where, what caches and browsers are told, and what was built.
+
+use std::{fs, path::PathBuf};
+
+use penstock_http::PageFile;
+
+use crate::support::{Answer, Client, Shop};
+
+const PERSON: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+const BROWSER: (&str, &str) = ("accept-encoding", "gzip, deflate, br, zstd");
+/// What a phone on a slow network is made to load before it shows the shop.
+const MAX_FIRST_LOAD_BYTES: u64 = 50_000;
+
+const fn file(path: &'static str, content_type: &'static str, bytes: &'static [u8]) -> PageFile {
+    PageFile { path, content_type, fingerprint: "f1", bytes, brotli: None, gzip: None }
+}
+
+/// What they are compressed to does not matter here, so it is another text.
+fn files() -> Vec<PageFile> {
+    let html = "text/html; charset=utf-8";
+    vec![
+        PageFile {
+            brotli: Some(b"shop.br"),
+            gzip: Some(b"shop.gz"),
+            ..file("/index.html", html, b"the shop")
+        },
+        file("/console.html", html, b"the console"),
+        PageFile { gzip: Some(b"js.gz"), ..file("/assets/shop-1a2b.js", "text/javascript", b"the code") },
+        file("/favicon.svg", "image/svg+xml", b"<svg/>"),
+        file("/robots.txt", "text/plain; charset=utf-8", b"User-agent: *"),
+    ]
+}
+
+fn shop() -> Shop {
+    Shop::open_with(|options| options.pages = files())
+}
+
+fn get(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> Answer {
+    client.request("GET", path, headers, b"")
+}
+
+#[test]
+fn every_page_of_the_shop_is_the_same_and_the_console_is_another() {
+    let shop = shop();
+    let mut client = shop.client();
+    let pages = ["/", "/?from=a-friend", "/sales/0123456789abc", "/orders", "/orders/0123456789abc"];
+    for path in pages.into_iter().chain(["/sign-in", "/sign-up", "/account"]) {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.text().as_str()), (200, "the shop"), "{path}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(answer.header("set-cookie"), None, "what everybody sees belongs to nobody");
+    }
+    for path in ["/console", "/console/", "/console/sales", "/console/sales/0123456789abc/live"] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.text().as_str()), (200, "the console"), "{path}");
+    }
+    assert_eq!(client.get("/robots.txt").text(), "User-agent: *");
+    client.request("POST", "/orders", &[], b"").problem(405, "method_not_allowed");
+}
+
+#[test]
+fn a_name_with_a_hash_is_kept_for_ever_and_a_page_is_asked_for_again() {
+    let shop = shop();
+    let mut client = shop.client();
+    let cached = |answer: &Answer| answer.header("cache-control").unwrap().to_owned();
+    assert_eq!(cached(&client.get("/assets/shop-1a2b.js")), "public, max-age=31536000, immutable");
+    for path in ["/", "/console", "/favicon.svg"] {
+        let cached = cached(&client.get(path));
+        assert!(cached.starts_with("public, max-age=") && !cached.contains("immutable"), "{path}: {cached}");
+    }
+    let gone = get(&mut client, "/assets/shop-old.js", &[PERSON]);
+    gone.problem(404, "not_found");
+}
+
+#[test]
+fn a_page_comes_in_the_form_that_the_browser_takes() {
+    let shop = shop();
+    let mut client = shop.client();
+    let mut form = |path: &str, accepted: &str| {
+        let answer = get(&mut client, path, &[("accept-encoding", accepted)]);
+        assert_eq!(answer.header("vary"), Some("accept-encoding"), "{path} {accepted}");
+        let encoding = answer.header("content-encoding").map(str::to_owned);
+        (encoding, answer.text())
+    };
+    let compressed = |encoding: &str, text: &str| (Some(encoding.to_owned()), text.to_owned());
+    assert_eq!(form("/", BROWSER.1), compressed("br", "shop.br"));
+    assert_eq!(form("/", "br;q=0, gzip"), compressed("gzip", "shop.gz"));
+    assert_eq!(
+        form("/assets/shop-1a2b.js", BROWSER.1),
+        compressed("gzip", "js.gz"),
+        "there is no smaller one"
+    );
+    assert_eq!(form("/", "gzip;q=0"), (None, "the shop".to_owned()));
+    assert_eq!(form("/favicon.svg", BROWSER.1), (None, "<svg/>".to_owned()));
+}
+
+#[test]
+fn what_a_browser_has_is_not_sent_again() {
+    let shop = shop();
+    let mut client = shop.client();
+    let first = get(&mut client, "/", &[BROWSER]);
+    let etag = first.header("etag").unwrap();
+    let listed = format!("\"other\", W/{etag}");
+    for known in [etag, &listed] {
+        let again = get(&mut client, "/sales/0123456789abc", &[BROWSER, ("if-none-match", known)]);
+        assert_eq!(again.status, 304);
+        for same in ["etag", "cache-control", "vary", "content-security-policy"] {
+            assert_eq!(again.header(same), first.header(same), "{same}");
+        }
+    }
+    let plain = get(&mut client, "/", &[("if-none-match", etag)]);
+    assert_eq!((plain.status, plain.text().as_str()), (200, "the shop"), "another form has another tag");
+    assert_eq!(get(&mut client, "/console", &[BROWSER, ("if-none-match", "\"f1-br\"")]).status, 200);
+}
+
+#[test]
+fn a_head_tells_what_a_get_would() {
+    let shop = shop();
+    let mut client = shop.client();
+    for path in ["/", "/console/sales", "/assets/shop-1a2b.js", "/robots.txt", "/nowhere"] {
+        let headers = [BROWSER, PERSON];
+        let whole = get(&mut client, path, &headers);
+        let head = client.request("HEAD", path, &headers, b"");
+        assert_eq!((head.status, head.body.len()), (whole.status, 0), "{path}");
+        for same in ["content-length", "content-type", "etag", "content-encoding", "cache-control"] {
+            assert_eq!(head.header(same), whole.header(same), "{path}: {same}");
+        }
+    }
+}
+
+#[test]
+fn a_person_who_is_lost_sees_a_page_and_a_program_a_problem() {
+    let shop = shop();
+    let mut client = shop.client();
+    let counted = shop.counted("not_found");
+    let lost = get(&mut client, "/nowhere", &[PERSON, ("if-none-match", "\"f1\"")]);
+    assert_eq!((lost.status, lost.text().as_str()), (404, "the shop"));
+    assert_eq!((lost.header("cache-control"), lost.header("etag")), (Some("no-store"), None));
+    assert_eq!(shop.counted("not_found"), counted + 1);
+    get(&mut client, "/nowhere", &[("accept", "*/*")]).problem(404, "not_found");
+    get(&mut client, "/nowhere", &[]).problem(404, "not_found");
+    for path in
+        ["/api/v1/nowhere", "/api/v1/sales/nothing", "/pictures/none.png", "/errors/none", "/docs/none"]
+    {
+        let answer = get(&mut client, path, &[PERSON]);
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (404, Some("application/problem+json")),
+            "{path}"
+        );
+    }
+    client.request("POST", "/nowhere", &[PERSON], b"").problem(404, "not_found");
+}
+
+#[test]
+fn a_browser_lets_a_page_do_nothing_that_it_does_not_need() {
+    let shop = shop();
+    let mut client = shop.client();
+    for path in ["/", "/console", "/assets/shop-1a2b.js", "/nowhere"] {
+        let answer = get(&mut client, path, &[PERSON]);
+        let policy = answer.header("content-security-policy").unwrap();
+        let rules: Vec<&str> = policy.split("; ").collect();
+        for rule in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(rules.contains(&rule), "{path}: {rule} is not in {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
+        assert_eq!(answer.header("cross-origin-opener-policy"), Some("same-origin"));
+        assert!(answer.header("permissions-policy").unwrap().contains("camera=()"));
+    }
+    for path in ["/docs", "/docs/swagger-ui.css"] {
+        let answer = client.get(path);
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+    }
+    assert_eq!(client.get("/errors/sold_out").header("x-content-type-options"), Some("nosniff"));
+}
+
+#[test]
+fn a_shop_without_pages_has_none() {
+    let shop = Shop::open();
+    for path in ["/", "/console", "/nowhere"] {
+        get(&mut shop.client(), path, &[PERSON]).problem(404, "not_found");
+    }
+}
+
+fn web() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web"))
+}
+
+/// What `make web` built.
+fn built(name: &str) -> String {
+    let path = web().join("dist").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; run `make web`", path.display()))
+}
+
+/// The values of the attributes of this name.
+fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!(" {name}=\"");
+    html.split(start.as_str()).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+#[test]
+fn the_first_load_of_the_shop_is_small() {
+    let page = built("index.html");
+    let mut files = vec!["index.html"];
+    for address in [attributes(&page, "src"), attributes(&page, "href")].concat() {
+        files.push(address.strip_prefix('/').unwrap_or_else(|| panic!("{address} is on another host")));
+    }
+    assert!(files.len() > 2, "the page loads nothing: {page}");
+    let size = |name: &str| {
+        let path = web().join("dist").join(name);
+        let compressed = web().join("dist").join(format!("{name}.br"));
+        let sent = if compressed.is_file() { compressed } else { path };
+        fs::metadata(&sent).unwrap_or_else(|error| panic!("{}: {error}", sent.display())).len()
+    };
+    let total: u64 = files.iter().map(|name| size(name)).sum();
+    let each: Vec<String> = files.iter().map(|name| format!("{name}: {}", size(name))).collect();
+    assert!(total < MAX_FIRST_LOAD_BYTES, "{total} bytes\n{}", each.join("\n"));
+}
+
+#[test]
+fn nothing_is_written_into_a_page_that_its_policy_would_stop() {
+    for name in ["index.html", "console.html"] {
+        let page = built(name);
+        assert!(!page.contains("<style") && attributes(&page, "style").is_empty(), "{page}");
+        let scripts: Vec<&str> = page.split("<script").skip(1).collect();
+        assert!(
+            !scripts.is_empty() && scripts.iter().all(|script| script.contains(" src=\"/assets/")),
+            "{page}"
+        );
+        assert!(!page.contains("://"), "{name} names another host: {page}");
+    }
+}
+
+#[test]
+fn the_pages_are_written_for_the_api_that_there_is() {
+    let known = fs::read_to_string(web().join("openapi.json")).unwrap();
+    let is_same = known.trim() == penstock_http::openapi().trim();
+    assert!(is_same, "the API has changed: run `make openapi`, then see what `npm run check` in web/ says");
+}
