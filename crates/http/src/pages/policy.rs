@@ -18,7 +18,7 @@ const DOCS: HeaderValue = HeaderValue::from_static(
 );
 /// Nothing of this is needed.
 const PERMISSIONS: HeaderValue = HeaderValue::from_static(
-    "accelerometer=(), bluetooth=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), \
+    "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), \
      magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()",
 );
 
