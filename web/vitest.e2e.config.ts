@@ -7,5 +7,7 @@ export default defineConfig({
     fileParallelism: false,
     testTimeout: 120_000,
     hookTimeout: 300_000,
+    // Nothing is waited for by time: a look is repeated until it is as it should be, or never will be.
+    expect: { poll: { timeout: 30_000, interval: 100 } },
   },
 });

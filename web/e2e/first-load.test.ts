@@ -1,0 +1,66 @@
+// What a first visit costs, and where it comes from.
+import type { Page } from 'playwright-core';
+import { expect } from 'vitest';
+import { test } from './support/test';
+
+/** Compressed, headers included; without what the API says and the items' pictures. */
+const SHOP_LIMIT_BYTES = 50_000;
+
+/** Opens a page and counts what came over the line until it is quiet. */
+async function load(page: Page, path: string): Promise<{ path: string; bytes: number }[]> {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send('Network.enable');
+  const paths = new Map<string, string>();
+  const loaded: { path: string; bytes: number }[] = [];
+  devtools.on('Network.responseReceived', ({ requestId, response }) => {
+    paths.set(requestId, new URL(response.url).pathname);
+  });
+  devtools.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
+    loaded.push({ path: paths.get(requestId) ?? '', bytes: encodedDataLength });
+  });
+  await page.goto(path, { waitUntil: 'networkidle' });
+  return loaded.filter((one) => !/^\/(api|pictures)\//.test(one.path));
+}
+
+test('the shop’s first load is under 50 KB', async ({ visit, merchant }) => {
+  const sale = await merchant.publish();
+  for (const path of ['/', `/sales/${sale.id}`]) {
+    const { page } = await visit();
+    const loaded = await load(page, path);
+    expect(loaded.map((one) => one.path)).toContain(path);
+    expect(loaded.some((one) => one.path.endsWith('.js'))).toBe(true);
+    const bytes = loaded.reduce((sum, one) => sum + one.bytes, 0);
+    expect(bytes, JSON.stringify(loaded)).toBeLessThan(SHOP_LIMIT_BYTES);
+  }
+});
+
+test('everybody gets the same page, and who comes again gets nothing anew', async ({
+  visit,
+  server,
+  merchant,
+}) => {
+  const sale = await merchant.publish();
+  const first = await fetch(`${server.url}/sales/${sale.id}`);
+  const tag = first.headers.get('etag') ?? '';
+  expect(first.headers.get('cache-control')).toContain('public');
+  const again = await fetch(`${server.url}/sales/${sale.id}`, {
+    headers: { 'If-None-Match': tag, Cookie: 'penstock_session=somebody' },
+  });
+  expect(again.status).toBe(304);
+
+  const { page } = await visit();
+  await page.goto(`/sales/${sale.id}`, { waitUntil: 'networkidle' });
+  const assets = await load(page, `/sales/${sale.id}`);
+  const fromTheLine = assets.filter((one) => one.path.startsWith('/assets/') && one.bytes > 0);
+  expect(fromTheLine).toEqual([]);
+});
+
+test('the pages allow nothing that is inline and no other host', async ({ server }) => {
+  for (const path of ['/', '/console']) {
+    const policy = (await fetch(`${server.url}${path}`)).headers.get('content-security-policy') ?? '';
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("script-src 'self'");
+    expect(policy).not.toContain('unsafe');
+    expect(policy).toContain("frame-ancestors 'none'");
+  }
+});

@@ -1,0 +1,55 @@
+// What has to be true of every page.
+import axe, { type AxeResults } from 'axe-core';
+import type { Page } from 'playwright-core';
+import { expect } from 'vitest';
+
+/** No serious or critical violation, by axe, as the page is shown now. */
+export async function expectAccessible(page: Page): Promise<void> {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate(async () => {
+    const run = (window as unknown as { axe: { run: (options: unknown) => Promise<AxeResults> } }).axe.run;
+    // What would be fetched for it is not looked at.
+    const { violations } = await run({ preload: false, resultTypes: ['violations'] });
+    return violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .flatMap(({ id, help, nodes }) =>
+        nodes.map(
+          ({ target, failureSummary }) => `${id}: ${help}\n  ${target.join(' ')}\n  ${failureSummary ?? ''}`,
+        ),
+      );
+  });
+  const scheme = (await isDark(page)) ? 'dark' : 'light';
+  expect(found, `axe on ${new URL(page.url()).pathname} (${scheme})`).toEqual([]);
+}
+
+/** Nothing is wider than the window. */
+export async function expectNoSidewaysScrolling(page: Page): Promise<void> {
+  const tooWide = await page.evaluate(() => {
+    const root = document.documentElement;
+    if (root.scrollWidth <= root.clientWidth) return [];
+    const wide = [...document.querySelectorAll('body *')].filter(
+      (element) => element.getBoundingClientRect().right > root.clientWidth + 0.5,
+    );
+    return wide.slice(0, 5).map((element) => element.outerHTML.slice(0, 120));
+  });
+  expect(tooWide, `wider than the window on ${new URL(page.url()).pathname}`).toEqual([]);
+}
+
+export function isDark(page: Page): Promise<boolean> {
+  return page.evaluate(() => {
+    const [red = 0, green = 0, blue = 0] = (
+      getComputedStyle(document.documentElement).backgroundColor.match(/[\d.]+/g) ?? []
+    ).map(Number);
+    return red + green + blue < 300;
+  });
+}
+
+/** Everything that a script of the page could read and that looks like a token of ours. */
+export async function tokensInReach(page: Page): Promise<string[]> {
+  const kept = await page.evaluate(() => [
+    document.cookie,
+    ...Object.values({ ...localStorage }),
+    ...Object.values({ ...sessionStorage }),
+  ]);
+  return (kept as string[]).filter((text) => /pst_|eyJ[\w-]+\./.test(text));
+}
