@@ -303,7 +303,7 @@ mod tests {
     const PATIENCE: Patience = Patience { request: Duration::from_secs(10), idle: Duration::from_secs(75) };
 
     fn connections() -> (Arc<Tally>, Arc<Connections>) {
-        let tally = Arc::default();
+        let tally = Arc::new(Tally::of_worker(0, 1));
         let connections = Connections::new(&tally);
         (tally, connections)
     }

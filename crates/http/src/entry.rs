@@ -86,7 +86,7 @@ impl Entry {
 
     fn claim(&self, sale: SaleId, request: Request<Arriving>) -> EntryFuture {
         let app = Arc::clone(&self.app);
-        let pending = Pending::new(&self.tally, Group::Claim);
+        let pending = Pending::of_claim(&self.tally, app.storefront.sale_tally(sale, &self.tally));
         let pulse = Arc::clone(&self.pulse);
         let peer = self.peer(request.headers());
         Box::pin(async move {

@@ -69,23 +69,35 @@ struct Problem {
     detail: String,
 }
 
+/// Why it can't sell, if so.
+pub(crate) fn trouble(app: &App) -> Option<String> {
+    ledger_trouble(app).or_else(|| storefront_trouble(app))
+}
+
+fn ledger_trouble(app: &App) -> Option<String> {
+    let kept_in = if app.catalogue.is_shared() { "redis" } else { "journal" };
+    match app.ledger.health() {
+        Health::Ready => None,
+        Health::Recovering => Some("recovering".to_owned()),
+        Health::Unavailable(reason) => Some(format!("{kept_in}: {reason}")),
+        Health::Stopped => Some("stopped".to_owned()),
+    }
+}
+
+fn storefront_trouble(app: &App) -> Option<String> {
+    match app.storefront.incomplete().len() {
+        0 => None,
+        missing => Some(format!("{missing} sales are not loaded yet")),
+    }
+}
+
 /// Whether it can sell
 ///
 /// Red until recovery is done, and while the journal can't be written or Redis can't be reached; says what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    let kept_in = if app.catalogue.is_shared() { "redis" } else { "journal" };
-    let ledger = match app.ledger.health() {
-        Health::Ready => None,
-        Health::Recovering => Some("recovering".to_owned()),
-        Health::Unavailable(reason) => Some(format!("{kept_in}: {reason}")),
-        Health::Stopped => Some("stopped".to_owned()),
-    };
-    let storefront = match app.storefront.incomplete().len() {
-        0 => None,
-        missing => Some(format!("{missing} sales are not loaded yet")),
-    };
+    let (ledger, storefront) = (ledger_trouble(&app), storefront_trouble(&app));
     let records = match tokio::time::timeout(RECORDS_PATIENCE, app.records.ping()).await {
         Ok(Ok(())) => "ready",
         _ => "unavailable",

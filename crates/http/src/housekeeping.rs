@@ -20,6 +20,7 @@ use crate::{
     app::App,
     following::{self, Overdue},
     gate::rooms::{self, Complaints},
+    live,
     neighbours::Change,
     signed_out::SignedOut,
     storefront::Shelf,
@@ -86,6 +87,7 @@ pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>
         begin_again(Arc::clone(&app), stop.clone()),
         darken(Arc::clone(&app), stop.clone()),
         rooms::run(Arc::clone(&app), stop.clone()),
+        live::run(Arc::clone(&app), stop.clone()),
         rooms::save(app, stop),
     );
 }

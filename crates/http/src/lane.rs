@@ -22,8 +22,7 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use hyper::rt::{Read, ReadBufCursor, Write};
-use penstock_domain::{Order, Timestamp};
-use penstock_gate::Latch;
+use penstock_domain::{Order, SaleId, Timestamp};
 use tokio::{
     io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
     net::TcpStream,
@@ -43,7 +42,8 @@ use crate::{
     peer::{Peer, Remote},
     problem::{Code, Problem},
     pulse::{Pulse, Working},
-    storefront::Details,
+    sale_tally::SaleTally,
+    storefront::{Details, Shelf},
     tally::{ConnectionEnd, Group, Outcome, Pending, Tally},
     wire::RenderedSale,
 };
@@ -151,15 +151,19 @@ impl Lane {
             Head::Plain { length, call: Call::Sale(_) | Call::Other, .. } => Judgement::Pass(length),
             Head::Plain { head_length, length, call: Call::Claim(claim) } => {
                 let now = self.app.now();
-                match self.refuses(&claim, now) {
+                let is_whole = bytes.len() >= length;
+                match self.refuses(&claim, is_whole, now) {
                     // Its body has to be in before the next request begins.
-                    Some(_) if bytes.len() < length => Judgement::Wait,
+                    Some(_) if !is_whole => Judgement::Wait,
                     Some(code) => Judgement::Refuse(length, code),
                     None => {
                         match bytes.get(head_length..length).and_then(|body| self.attempt(&claim, body, now))
                         {
                             Some(Ok(attempt)) => Judgement::Claim(length, attempt),
-                            Some(Err(problem)) => Judgement::Object(length, problem),
+                            Some(Err(problem)) => {
+                                self.count_for(claim.sale, Outcome::Refused(problem.code));
+                                Judgement::Object(length, problem)
+                            }
                             None => Judgement::Pass(length),
                         }
                     }
@@ -174,25 +178,43 @@ impl Lane {
             return false;
         }
         let now = self.app.now();
-        let write = |sale: &RenderedSale| {
+        let mut write = |sale: &RenderedSale, counted: &SaleTally| {
             let pending = Pending::new(&self.tally, Group::Sales);
             let date = self.date.at(now);
-            if asked.known.is_some_and(|known| sale.is_known(known)) {
+            let outcome = if asked.known.is_some_and(|known| sale.is_known(known)) {
                 write_not_modified(sale, date, &mut self.answers);
-                pending.answered(Outcome::NotModified);
+                Outcome::NotModified
             } else {
                 write_sale(sale, now, date, &mut self.answers);
-                pending.answered(Outcome::Ok);
-            }
+                Outcome::Ok
+            };
+            pending.answered(outcome);
+            counted.count(outcome);
         };
-        self.app.storefront.with_sale(asked.sale, now, write).is_some()
+        let show = |shelf: &Arc<Shelf>| {
+            shelf.with_rendered(now, |sale| write(sale, shelf.tallies.of(&self.tally))).is_some()
+        };
+        let storefront = &self.app.storefront;
+        !storefront.is_dark() && storefront.with_shelf(asked.sale, show).unwrap_or(false)
     }
 
-    /// What can be said without looking at who asks.
-    fn refuses(&self, claim: &ClaimHead<'_>, now: Timestamp) -> Option<Code> {
-        let refuses = |latch: &Latch| latch.refuses(claim.key, now);
-        let refusal = self.app.storefront.with_latch(claim.sale, refuses).map(Code::from);
-        refusal.or_else(|| self.app.gate.in_flight.is_full().then_some(Code::Busy))
+    /// What can be said without looking at who asks. The sale counts it if the claim is whole, because then it is said.
+    fn refuses(&self, claim: &ClaimHead<'_>, is_whole: bool, now: Timestamp) -> Option<Code> {
+        let too_many = || self.app.gate.in_flight.is_full().then_some(Code::Busy);
+        let ask = |shelf: &Arc<Shelf>| {
+            let refusal = shelf.latch().and_then(|latch| latch.refuses(claim.key, now));
+            let refusal = refusal.map(Code::from).or_else(too_many);
+            if let Some(code) = refusal.filter(|_| is_whole) {
+                shelf.tallies.of(&self.tally).count(Outcome::Refused(code));
+            }
+            refusal
+        };
+        self.app.storefront.with_shelf(claim.sale, ask).unwrap_or_else(too_many)
+    }
+
+    /// Lets the sale count a claim, if there is such a sale.
+    fn count_for(&self, sale: SaleId, outcome: Outcome) {
+        self.app.storefront.with_shelf(sale, |shelf| shelf.tallies.of(&self.tally).count(outcome));
     }
 
     /// The claim, or why it is refused. None: it is hyper's, because who asks is told by a cookie, the body is no
@@ -224,13 +246,14 @@ impl Lane {
 
     fn decide(&mut self, attempt: Attempt) {
         let app = Arc::clone(&self.app);
+        let counted = app.storefront.sale_tally(attempt.sale(), &self.tally);
         let decision = async move {
             let decided = AssertUnwindSafe(attempt.decide(&app)).catch_unwind().await;
             decided.unwrap_or_else(|_| Err(panicked()))
         };
         self.deciding = Some(Deciding {
             decision: Box::pin(decision),
-            pending: Pending::new(&self.tally, Group::Claim),
+            pending: Pending::of_claim(&self.tally, counted),
             _working: self.pulse.deciding(),
         });
     }

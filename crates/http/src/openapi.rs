@@ -176,6 +176,7 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         "/admin/sales/{id}/stats" => vec![SaleNotFound, NotPublished],
         "/admin/dead-letters/{id}/retry" => vec![DeadLetterNotFound, DeadLetterStuck],
         "/admin/audit" => vec![Busy],
+        "/admin/live" => vec![SaleNotFound, NotPublished, Busy],
         call if call.starts_with("/admin/sales/{id}/") => vec![SaleNotFound, NotPublished, Closed, Busy],
         _ => Vec::new(),
     };

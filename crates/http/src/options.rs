@@ -21,6 +21,7 @@ use crate::{
     parts::Part,
     secrets::Secrets,
     shared_cache::{NoSharedCache, SharedCache},
+    shared_figures::{NoSharedFigures, SharedFigures},
 };
 
 const DAY_SECONDS: u32 = 24 * 3600;
@@ -85,6 +86,8 @@ pub struct Options {
     pub shared_cache: Arc<dyn SharedCache>,
     /// What the shop and the console are made of; without any there are no pages.
     pub pages: Vec<PageFile>,
+    /// What the nodes show each other of their counters.
+    pub shared_figures: Arc<dyn SharedFigures>,
     /// What else `/readyz` and `/metrics` show.
     pub parts: Vec<Arc<dyn Part>>,
 }
@@ -121,6 +124,7 @@ impl Options {
             node: String::new(),
             neighbours: Arc::new(Alone),
             shared_cache: Arc::new(NoSharedCache),
+            shared_figures: Arc::new(NoSharedFigures),
             pages: Vec::new(),
             parts: Vec::new(),
         }
@@ -212,7 +216,7 @@ impl CodeSender for LogSender {
 }
 
 /// How far settlement has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SettlementView {
     pub position: u64,
     pub lag_decisions: u64,
@@ -224,4 +228,6 @@ pub struct SettlementView {
     pub violations: u64,
     pub takeovers: u64,
     pub diverged: u64,
+    /// Why something is not settled at the moment, if so.
+    pub trouble: Option<String>,
 }

@@ -30,6 +30,7 @@ use crate::{
     json::{self, PageQuery, PathId, Query},
     peer::Peer,
     problem::{Code, Problem, Refusal as _},
+    sale_tally::CountedClaim,
     storefront::{Details, Shelf},
     tally::Outcome,
     wire::{OrderTemplate, OrderView, Page},
@@ -122,6 +123,10 @@ fn check_with(
 }
 
 impl Attempt {
+    pub(crate) fn sale(&self) -> SaleId {
+        self.claim.sale
+    }
+
     /// Lets the ledger decide. Also answers how the order is to be written.
     pub(crate) async fn decide(self, app: &App) -> Result<(Order, Arc<Details>), Problem> {
         let began = Instant::now();
@@ -203,7 +208,14 @@ pub(crate) async fn place_order(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let body = json::read_body(body).await;
-    let order = place(&app, (sale, peer), &parts.headers, body).await?;
+    // Only odd spellings of its path come this way, so that it does not matter which worker counts it.
+    let tally = app.tallies.first().and_then(|tally| app.storefront.sale_tally(sale, tally));
+    let counted = CountedClaim::new(tally);
+    let placed = place(&app, (sale, peer), &parts.headers, body).await;
+    counted.answered(
+        placed.as_ref().map_or_else(|problem| Outcome::Refused(problem.code), |_| Outcome::Accepted),
+    );
+    let order = placed?;
     let mut response = (StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], order).into_response();
     response.extensions_mut().insert(CountAs(Outcome::Accepted));
     Ok(response)

@@ -8,7 +8,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     accounts, admin_audit, admin_dead_letters, admin_items, admin_orders, admin_sales,
     app::App,
-    challenges, docs, health, items, me, metrics, openapi, orders, otp, pages, passes, pictures,
+    challenges, docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes, pictures,
     sales, sessions, tickets, time,
 };
 
@@ -51,6 +51,7 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(admin_dead_letters::list_dead_letters))
         .routes(routes!(admin_dead_letters::retry_dead_letter))
         .routes(routes!(admin_audit::audit))
+        .routes(routes!(live::watch_shop))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))

@@ -20,6 +20,7 @@ use crate::{
     json::{self, PageQuery, PathId, Query},
     orders::page_response,
     problem::{Code, Problem},
+    tally::Outcome,
     wire::{Page, RenderedSale, SaleView},
 };
 
@@ -65,6 +66,7 @@ pub(crate) async fn get_sale(
 ) -> Result<Response, Problem> {
     let now = app.now();
     if let Some(shown) = app.storefront.with_sale(id, now, |sale| respond(sale, &headers, now)) {
+        count_look(&app, id, shown.status());
         return Ok(shown);
     }
     if app.storefront.is_dark() {
@@ -78,6 +80,14 @@ pub(crate) async fn get_sale(
         return Ok(shown);
     }
     Err(app.missing_sale())
+}
+
+/// Plain requests don't come this way, so that it does not matter which worker counts it.
+fn count_look(app: &App, sale: SaleId, status: StatusCode) {
+    let outcome = if status == StatusCode::NOT_MODIFIED { Outcome::NotModified } else { Outcome::Ok };
+    if let Some(tally) = app.tallies.first().and_then(|tally| app.storefront.sale_tally(sale, tally)) {
+        tally.count(outcome);
+    }
 }
 
 async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {

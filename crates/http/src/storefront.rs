@@ -20,6 +20,8 @@ use penstock_records::{Item, Records, RecordsError, SaleRow};
 use crate::{
     catalogue::Catalogue,
     gate::SaleGate,
+    sale_tally::{SaleTallies, SaleTally},
+    tally::Tally,
     wire::{OrderTemplate, RenderedSale},
 };
 
@@ -51,6 +53,8 @@ pub(crate) struct Shelf {
     /// Empty until somebody needs it, and for a sale without a gate.
     pub(crate) gate: OnceLock<SaleGate>,
     rendered: ArcSwapOption<RenderedSale>,
+    /// What became of claims and looks.
+    pub(crate) tallies: SaleTallies,
     pub(crate) id: SaleId,
 }
 
@@ -62,6 +66,7 @@ impl Shelf {
             details: ArcSwapOption::empty(),
             gate: OnceLock::new(),
             rendered: ArcSwapOption::empty(),
+            tallies: SaleTallies::default(),
         }
     }
 
@@ -163,9 +168,9 @@ impl Storefront {
         self.shelves.load().by_id.get(&sale).map(see)
     }
 
-    /// Asks the sale's latch.
-    pub(crate) fn with_latch<T>(&self, sale: SaleId, ask: impl FnOnce(&Latch) -> Option<T>) -> Option<T> {
-        self.with_shelf(sale, |shelf| shelf.latch().and_then(ask))?
+    /// What the worker with this tally counts of a sale.
+    pub(crate) fn sale_tally(&self, sale: SaleId, tally: &Tally) -> Option<Arc<SaleTally>> {
+        self.with_shelf(sale, |shelf| Arc::clone(shelf.tallies.of(tally)))
     }
 
     /// Shows a sale that is on show.

@@ -3,6 +3,7 @@
 
 use std::{
     array,
+    num::NonZeroUsize,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::problem::Code;
+use crate::{
+    problem::Code,
+    sale_tally::{CountedClaim, SaleTally},
+};
 
 /// What became of a request. Every request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +32,7 @@ const PLAIN_OUTCOMES: [&str; 4] = ["ok", "accepted", "not_modified", "client_gon
 pub(crate) const OUTCOMES: usize = PLAIN_OUTCOMES.len() + Code::ALL.len();
 
 impl Outcome {
-    const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         match self {
             Self::Ok => 0,
             Self::Accepted => 1,
@@ -142,24 +146,28 @@ impl Latency {
 /// The counters of one worker.
 #[derive(Debug)]
 pub(crate) struct Tally {
+    /// The worker's number,
+    pub(crate) worker: usize,
+    /// and how many there are.
+    pub(crate) workers: NonZeroUsize,
     pub(crate) outcomes: [AtomicU64; OUTCOMES],
     pub(crate) latencies: [Latency; Group::ALL.len()],
     pub(crate) connections_opened: AtomicU64,
     pub(crate) connection_ends: [AtomicU64; ConnectionEnd::ALL.len()],
 }
 
-impl Default for Tally {
-    fn default() -> Self {
+impl Tally {
+    pub(crate) fn of_worker(worker: usize, workers: usize) -> Self {
         Self {
+            worker,
+            workers: NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN),
             outcomes: array::from_fn(|_| AtomicU64::new(0)),
             latencies: Default::default(),
             connections_opened: AtomicU64::new(0),
             connection_ends: Default::default(),
         }
     }
-}
 
-impl Tally {
     pub(crate) fn count(&self, outcome: Outcome) {
         self.outcomes[outcome.index()].fetch_add(1, Relaxed);
     }
@@ -180,16 +188,28 @@ pub(crate) struct Pending {
     group: Group,
     began: Instant,
     answered: bool,
+    /// What its sale counts of it, if it is a claim.
+    claim: CountedClaim,
 }
 
 impl Pending {
     pub(crate) fn new(tally: &Arc<Tally>, group: Group) -> Self {
-        Self { tally: Arc::clone(tally), group, began: Instant::now(), answered: false }
+        Self::begin(tally, group, CountedClaim::default())
+    }
+
+    /// A claim; its sale counts it, too, if there is such a sale.
+    pub(crate) fn of_claim(tally: &Arc<Tally>, sale: Option<Arc<SaleTally>>) -> Self {
+        Self::begin(tally, Group::Claim, CountedClaim::new(sale))
+    }
+
+    fn begin(tally: &Arc<Tally>, group: Group, claim: CountedClaim) -> Self {
+        Self { tally: Arc::clone(tally), group, began: Instant::now(), answered: false, claim }
     }
 
     pub(crate) fn answered(mut self, outcome: Outcome) {
         self.answered = true;
         self.tally.count(outcome);
+        std::mem::take(&mut self.claim).answered(outcome);
         self.tally.latencies[self.group as usize].add(self.began.elapsed());
     }
 }
@@ -219,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_dropped_is_counted() {
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(Tally::of_worker(0, 1));
         drop(Pending::new(&tally, Group::Claim));
         Pending::new(&tally, Group::Other).answered(Outcome::Ok);
         let count = |outcome: Outcome| tally.outcomes[outcome.index()].load(Relaxed);

@@ -33,7 +33,7 @@ use crate::{
 /// A place that only moved up is told at most this often; that it is one's turn, or gone, at once.
 const PLACES_EVERY: Duration = Duration::from_secs(1);
 /// So that proxies don't take a quiet stream for a dead one.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// A place in a waiting room.
 #[derive(Debug, Serialize, ToSchema)]
@@ -183,7 +183,7 @@ pub(crate) async fn watch_ticket(
     Ok((headers, events).into_response())
 }
 
-const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub(crate) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 struct Watcher {
     app: Arc<App>,

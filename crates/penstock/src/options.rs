@@ -5,8 +5,8 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
 use penstock_http::{
-    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, OneTimeCodeOptions, Options, PageFile,
-    Rate, RoomsInMemory, Secrets, SettlementView,
+    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, NoSharedFigures, OneTimeCodeOptions,
+    Options, PageFile, Rate, RoomsInMemory, Secrets, SettlementView,
 };
 use penstock_ledger::{
     BatcherOptions, Clock,
@@ -70,6 +70,7 @@ pub(crate) fn http(
         node: String::new(),
         neighbours: Arc::new(Alone),
         shared_cache: Arc::new(NoSharedCache),
+        shared_figures: Arc::new(NoSharedFigures),
         pages: penstock_pages::FILES.iter().map(page_file).collect(),
         parts: Vec::new(),
         clock,
@@ -241,6 +242,7 @@ pub(crate) fn settlement_view(stats: SettleStats) -> Arc<dyn Fn() -> SettlementV
             violations: figures.violations,
             takeovers: figures.takeovers,
             diverged: figures.diverged,
+            trouble: figures.trouble,
         }
     })
 }

@@ -42,6 +42,7 @@ reasons! {
     LivePasses = "live_passes", Busy;
     Numbers = "numbers", Busy;
     Door = "door", Busy;
+    Watchers = "watchers", Busy;
 }
 
 #[derive(Debug)]

@@ -1,0 +1,198 @@
+//! The live view: what happens in the shop at the moment, told once a second to who steers it.
+
+mod figures;
+mod sample;
+mod sums;
+mod view;
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::State,
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures_util::stream::{self, Stream};
+use hyper::{
+    HeaderMap, Method,
+    header::{CACHE_CONTROL, HeaderValue},
+};
+use penstock_domain::{SaleId, SaleState};
+use serde::Deserialize;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use utoipa::IntoParams;
+
+use self::{sample::Sample, view::LiveSale};
+pub(crate) use self::{sample::run, view::LiveFigures};
+use crate::{
+    app::{Admin, App},
+    gate::Reason,
+    json::Query,
+    problem::{Code, Problem},
+    storefront::Shelf,
+    tickets::{HEARTBEAT, X_ACCEL_BUFFERING},
+};
+
+/// Each asks for a second's worth of sums each second, so there are not many.
+const MAX_STREAMS: usize = 32;
+const MAX_LISTED_SALES: usize = 50;
+/// Who loses the admin role, or signs out, sees no more after this.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// What those who watch share.
+#[derive(Debug)]
+pub(crate) struct Live {
+    samples: watch::Sender<Arc<Sample>>,
+    /// Somebody has begun to watch.
+    wanted: Notify,
+    streams: Arc<Semaphore>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            samples: watch::Sender::default(),
+            wanted: Notify::new(),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        }
+    }
+}
+
+impl Live {
+    fn is_watched(&self) -> bool {
+        self.streams.available_permits() < MAX_STREAMS
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LiveQuery {
+    /// Only this sale.
+    sale: Option<String>,
+}
+
+/// What happens at the moment
+///
+/// Server-sent events named `figures`: one at once, and then one each second.
+#[utoipa::path(get, path = "/api/v1/admin/live", tag = "admin", params(LiveQuery),
+    security(("bearer" = []), ("session" = [])),
+    responses((status = 200, content_type = "text/event-stream", body = LiveFigures)))]
+pub(crate) async fn watch_shop(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    Query(LiveQuery { sale }): Query<LiveQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let sale = match sale {
+        Some(sale) => Some(known_sale(&app, &sale).await?),
+        None => None,
+    };
+    let permit = Arc::clone(&app.live.streams).try_acquire_owned();
+    let permit = permit.map_err(|_| app.gate.turned_away.because(Reason::Watchers))?;
+    let mut samples = app.live.samples.subscribe();
+    samples.mark_unchanged();
+    app.live.wanted.notify_one();
+    // A stream that says nothing for too long would pass for idle, with us or with a proxy.
+    let heartbeat = HEARTBEAT.min(app.options.idle_timeout / 3);
+    let watcher = Watcher {
+        stopping: app.stopping.clone(),
+        app,
+        sale,
+        samples,
+        headers,
+        admitted: Instant::now(),
+        told: None,
+        _permit: permit,
+    };
+    let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(heartbeat));
+    let headers = [
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
+    ];
+    Ok((headers, events).into_response())
+}
+
+/// A sale that there is something to tell of.
+async fn known_sale(app: &App, sale: &str) -> Result<SaleId, Problem> {
+    let id: SaleId = sale.parse().map_err(|_| Code::SaleNotFound)?;
+    if app.storefront.shelf(id).is_none_or(|shelf| shelf.status().is_none()) {
+        app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+        return Err(Code::NotPublished.into());
+    }
+    Ok(id)
+}
+
+struct Watcher {
+    app: Arc<App>,
+    sale: Option<SaleId>,
+    samples: watch::Receiver<Arc<Sample>>,
+    stopping: watch::Receiver<bool>,
+    /// Who asked, to look again whether he may still see it,
+    headers: HeaderMap,
+    /// and when that was looked at.
+    admitted: Instant,
+    /// The number of the sample that was told last.
+    told: Option<u64>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Ends when the server stops; a browser then connects again by itself, to whoever serves next.
+fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
+    stream::unfold(watcher, |mut watcher| async move {
+        let event = watcher.next().await?;
+        Some((Ok(event), watcher))
+    })
+}
+
+impl Watcher {
+    async fn next(&mut self) -> Option<Event> {
+        let sample = self.next_sample().await?;
+        if self.admitted.elapsed() > LOOK_AGAIN_AFTER {
+            self.look_again().await.ok()?;
+        }
+        Event::default().event("figures").json_data(self.view(&sample)).ok()
+    }
+
+    async fn next_sample(&mut self) -> Option<Arc<Sample>> {
+        loop {
+            tokio::select! {
+                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+                changed = self.samples.changed() => changed.ok()?,
+            }
+            let sample = Arc::clone(&self.samples.borrow_and_update());
+            // Somebody else has begun to watch, which is no news here.
+            if self.told != Some(sample.number) {
+                self.told = Some(sample.number);
+                return Some(sample);
+            }
+        }
+    }
+
+    async fn look_again(&mut self) -> Result<(), Problem> {
+        let caller = self.app.identity.caller(&Method::GET, &self.headers, self.app.now())?;
+        Admin::verify(&caller, &self.app).await?;
+        self.admitted = Instant::now();
+        Ok(())
+    }
+
+    fn view(&self, sample: &Sample) -> LiveFigures {
+        let now = self.app.now();
+        let storefront = &self.app.storefront;
+        let is_over =
+            |shelf: &Arc<Shelf>| shelf.status().is_none_or(|status| status.state(now) == SaleState::Closed);
+        let mut shelves = match self.sale {
+            Some(sale) => storefront.shelf(sale).into_iter().collect(),
+            None => storefront.on_show(),
+        };
+        shelves.retain(|shelf| self.sale.is_some() || !is_over(shelf));
+        shelves.truncate(MAX_LISTED_SALES);
+        let sales = shelves.iter().filter_map(|shelf| LiveSale::new(shelf, sample, now));
+        LiveFigures::new(sample, sales.collect(), now)
+    }
+}

@@ -1,0 +1,190 @@
+//! What a node counts and shows the others, and what a settlement worker shows. Counters only grow while a process lives;
+//! who reads them twice knows what happened in between.
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
+};
+
+use penstock_domain::{SaleId, SaleState, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    app::App,
+    gate::GateFigures,
+    health,
+    options::SettlementView,
+    problem::Code,
+    storefront::Shelf,
+    tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
+};
+
+/// So many sales a node tells of: what it writes each second stays small.
+pub(super) const MAX_SALES: usize = 100;
+const _: () = assert!(MAX_SALES >= super::MAX_LISTED_SALES);
+
+/// How often something was refused, by code; what never was is left out.
+pub(super) type Refusals = BTreeMap<String, u64>;
+
+/// What a process shows the others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Told {
+    Node(NodeFigures),
+    Worker(SettlementFigures),
+}
+
+impl Told {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// None: it comes from a version that shows something else.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+/// How far settlement has come, as who settles knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SettlementFigures {
+    pub(super) lag_decisions: u64,
+    pub(super) lag_seconds: f64,
+    pub(super) trouble: Option<String>,
+}
+
+impl From<SettlementView> for SettlementFigures {
+    fn from(view: SettlementView) -> Self {
+        Self { lag_decisions: view.lag_decisions, lag_seconds: view.lag_seconds, trouble: view.trouble }
+    }
+}
+
+/// What a node has counted since it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeFigures {
+    pub(super) ready: bool,
+    pub(super) trouble: Option<String>,
+    /// How long it has been counting.
+    pub(super) counted_milliseconds: u64,
+    pub(super) requests: u64,
+    pub(super) refusals: Refusals,
+    /// Claims that the ledger decided, by how long they took: one count for each bound, and one for what took longer.
+    pub(super) claim_latencies: Vec<u64>,
+    pub(super) in_flight: u64,
+    pub(super) in_flight_limit: u64,
+    pub(super) queue_depth: u64,
+    pub(super) connections: u64,
+    pub(super) sales: BTreeMap<SaleId, SaleFigures>,
+}
+
+/// What a node has counted of one sale.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SaleFigures {
+    pub(super) looks: u64,
+    pub(super) accepted: u64,
+    pub(super) refused: Refusals,
+    /// Claims whose client was gone before the answer.
+    pub(super) gone: u64,
+    /// Passes that this node has given out.
+    pub(super) passes: u64,
+    /// Of the waiting room, which all nodes share.
+    pub(super) tickets: u64,
+    pub(super) admitted: u64,
+}
+
+impl NodeFigures {
+    pub(super) fn take(app: &App, counting_since: Instant) -> Self {
+        let now = app.now();
+        let outcomes = outcomes(app);
+        let sales = counted_sales(app, now);
+        let sales = sales.iter().map(|shelf| (shelf.id, SaleFigures::of(shelf, now)));
+        let trouble = health::trouble(app);
+        let counted_milliseconds = counting_since.elapsed().as_millis();
+        Self {
+            ready: trouble.is_none(),
+            trouble: trouble.or_else(|| parts_trouble(app)),
+            counted_milliseconds: u64::try_from(counted_milliseconds).unwrap_or(u64::MAX),
+            requests: outcomes.iter().sum(),
+            refusals: refusals(&outcomes),
+            claim_latencies: claim_latencies(app),
+            in_flight: app.gate.in_flight.in_flight().into(),
+            in_flight_limit: app.gate.in_flight.limit().into(),
+            queue_depth: app.ledger.queue_depth() as u64,
+            connections: connections(app),
+            sales: sales.collect(),
+        }
+    }
+}
+
+impl SaleFigures {
+    pub(super) fn claims(&self) -> u64 {
+        self.accepted + self.gone + self.refused.values().sum::<u64>()
+    }
+
+    fn of(shelf: &Shelf, now: Timestamp) -> Self {
+        let sums = shelf.tallies.sums();
+        let count = |outcome: Outcome| sums[outcome.index()];
+        let gate = GateFigures::of_sale(shelf, now);
+        Self {
+            looks: count(Outcome::Ok) + count(Outcome::NotModified),
+            accepted: count(Outcome::Accepted),
+            refused: refusals(&sums),
+            gone: count(Outcome::ClientGone),
+            passes: gate.passes_issued,
+            tickets: gate.tickets,
+            admitted: gate.tickets.saturating_sub(gate.waiting),
+        }
+    }
+}
+
+/// The sales that somebody has asked this node for, or who have a waiting room: those that are not over first, the newest
+/// of them first.
+fn counted_sales(app: &App, now: Timestamp) -> Vec<Arc<Shelf>> {
+    let place = |shelf: &Arc<Shelf>| {
+        let is_over = shelf.status().is_none_or(|status| status.state(now) == SaleState::Closed);
+        let created_at = shelf.details().map(|details| details.row.created_at);
+        (is_over, Reverse((created_at, shelf.id)))
+    };
+    let mut sales = app.storefront.all();
+    sales.retain(|shelf| shelf.tallies.are_used() || shelf.gate.get().is_some());
+    sales.sort_by_cached_key(place);
+    sales.truncate(MAX_SALES);
+    sales
+}
+
+fn outcomes(app: &App) -> [u64; OUTCOMES] {
+    std::array::from_fn(|outcome| app.tallies.iter().map(|tally| tally.outcomes[outcome].load(Relaxed)).sum())
+}
+
+fn refusals(outcomes: &[u64; OUTCOMES]) -> Refusals {
+    let refused = Code::ALL.iter().map(|code| (code, outcomes[Outcome::Refused(*code).index()]));
+    refused.filter(|(_, count)| *count > 0).map(|(code, count)| (code.as_str().to_owned(), count)).collect()
+}
+
+fn claim_latencies(app: &App) -> Vec<u64> {
+    let latencies = || app.tallies.iter().map(|tally| &tally.latencies[Group::Claim as usize]);
+    let buckets = 0..LATENCY_BOUNDS_MICROSECONDS.len() + 1;
+    buckets.map(|bucket| latencies().map(|latency| latency.buckets[bucket].load(Relaxed)).sum()).collect()
+}
+
+fn connections(app: &App) -> u64 {
+    let ends = ConnectionEnd::ALL.into_iter();
+    let ended = |end| app.tallies.iter().map(move |tally| tally.connection_ends[end as usize].load(Relaxed));
+    // The ends first: what opens in the meantime can't make it less than nothing.
+    let ended: u64 = ends.flat_map(ended).sum();
+    let opened: u64 = app.tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
+    opened.saturating_sub(ended)
+}
+
+/// What is wrong beside what selling rests on.
+fn parts_trouble(app: &App) -> Option<String> {
+    app.options
+        .parts
+        .iter()
+        .find_map(|part| part.trouble().map(|trouble| format!("{}: {trouble}", part.name())))
+}

@@ -1,0 +1,266 @@
+//! Looks at the counters once a second, shows them to the other nodes, and, while somebody watches, looks at theirs.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, interval_at, timeout},
+};
+
+use super::figures::{NodeFigures, SettlementFigures, Told};
+use crate::{
+    app::App,
+    metrics::WorkerFigures,
+    shared_figures::{SharedFigures, Shown},
+};
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Who has not told for so long is not well.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+/// And then is forgotten.
+const GONE_AFTER: Duration = Duration::from_secs(10);
+const _: () = assert!(EVERY.as_millis() < SILENT_AFTER.as_millis());
+const _: () = assert!(SILENT_AFTER.as_millis() < GONE_AFTER.as_millis());
+/// Neither the other nodes nor the records hold the view up for longer.
+const PATIENCE: Duration = Duration::from_millis(700);
+const _: () = assert!(PATIENCE.as_millis() < EVERY.as_millis());
+/// Dead letters are counted every so many samples.
+const DEAD_LETTERS_EVERY: u64 = 5;
+/// What a node without a name is called.
+const NAMELESS: &str = "this node";
+
+/// A node, and what it has told the last two times.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) name: String,
+    /// How long ago it told.
+    pub(super) age: Duration,
+    /// Empty if it has told only once since it began.
+    pub(super) before: Option<Arc<NodeFigures>>,
+    pub(super) now: Arc<NodeFigures>,
+}
+
+impl Seen {
+    pub(super) fn is_silent(&self) -> bool {
+        self.age > SILENT_AFTER
+    }
+}
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    /// Two of the same number differ only in what is known of the other nodes.
+    pub(super) number: u64,
+    /// This node first.
+    pub(super) nodes: Vec<Seen>,
+    /// As who settles has told; empty if nobody has.
+    pub(super) settlement: Option<SettlementFigures>,
+    pub(super) dead_letters: Option<u64>,
+}
+
+/// Somebody, as he was last heard of.
+struct Heard<T> {
+    at: Instant,
+    /// What he told the time before.
+    before: Option<Arc<T>>,
+    now: Arc<T>,
+}
+
+struct Sampler {
+    app: Arc<App>,
+    began: Instant,
+    number: u64,
+    own: Heard<NodeFigures>,
+    others: BTreeMap<String, Heard<NodeFigures>>,
+    workers: BTreeMap<String, (Instant, SettlementFigures)>,
+    dead_letters: Option<u64>,
+    /// Why the others could not be asked the last time.
+    away: Option<String>,
+}
+
+/// Goes on until the server stops.
+pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    let mut sampler = Sampler::new(Arc::clone(&app));
+    app.live.samples.send_replace(Arc::new(sampler.sample()));
+    let mut ticks = interval_at(tokio::time::Instant::now() + EVERY, EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let is_due = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => true,
+            () = app.live.wanted.notified() => false,
+        };
+        if is_due {
+            sampler.count();
+        }
+        sampler.exchange(is_due).await;
+        app.live.samples.send_replace(Arc::new(sampler.sample()));
+    }
+}
+
+impl Sampler {
+    fn new(app: Arc<App>) -> Self {
+        let began = Instant::now();
+        let now = Arc::new(NodeFigures::take(&app, began));
+        Self {
+            app,
+            began,
+            number: 0,
+            own: Heard { at: began, before: None, now },
+            others: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            dead_letters: None,
+            away: None,
+        }
+    }
+
+    fn count(&mut self) {
+        self.number += 1;
+        let now = Arc::new(NodeFigures::take(&self.app, self.began));
+        self.own.before = Some(std::mem::replace(&mut self.own.now, now));
+        self.own.at = Instant::now();
+    }
+
+    /// Tells the others what is new, and asks them if somebody wants to know.
+    async fn exchange(&mut self, is_due: bool) {
+        let app = Arc::clone(&self.app);
+        let is_watched = app.live.is_watched();
+        let tell = async {
+            if is_due && app.options.shared_figures.is_shared() {
+                let told = Told::Node(NodeFigures::clone(&self.own.now)).to_bytes();
+                tell(&*app.options.shared_figures, &app.options.node, told).await;
+            }
+        };
+        let ask = async {
+            match is_watched {
+                true => timeout(PATIENCE, app.options.shared_figures.all()).await.map_or_else(
+                    |_| Err("the other nodes' figures did not come in time".to_owned()),
+                    |answer| answer.map_err(|error| error.to_string()),
+                ),
+                false => Ok(Vec::new()),
+            }
+        };
+        let is_time = self.dead_letters.is_none() || self.number.is_multiple_of(DEAD_LETTERS_EVERY);
+        let count = async {
+            match is_watched && is_time {
+                true => timeout(PATIENCE, app.records.dead_letter_count()).await.ok()?.ok(),
+                false => self.dead_letters.filter(|_| is_watched),
+            }
+        };
+        let ((), answer, dead_letters) = tokio::join!(tell, ask, count);
+        self.dead_letters = dead_letters;
+        match answer {
+            Ok(shown) if is_watched => self.hear(shown),
+            // What was told long ago is no measure of now.
+            Ok(_) => {
+                self.others.clear();
+                self.workers.clear();
+            }
+            Err(away) => self.away = Some(away),
+        }
+        self.forget();
+    }
+
+    fn hear(&mut self, shown: Vec<Shown>) {
+        self.away = None;
+        let now = Instant::now();
+        for Shown { name, figures, age } in shown {
+            let at = now.checked_sub(age).unwrap_or(now);
+            match Told::from_bytes(&figures) {
+                Some(Told::Node(figures)) if name != self.app.options.node => {
+                    hear_node(&mut self.others, name, figures, at);
+                }
+                Some(Told::Worker(figures)) => drop(self.workers.insert(name, (at, figures))),
+                // Another version tells something else.
+                Some(Told::Node(_)) | None => {}
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.others.retain(|_, heard| heard.at.elapsed() < GONE_AFTER);
+        self.workers.retain(|_, (at, _)| at.elapsed() < GONE_AFTER);
+    }
+
+    fn sample(&self) -> Sample {
+        let name = Some(self.app.options.node.as_str()).filter(|name| !name.is_empty());
+        let mut own = self.own.seen(name.unwrap_or(NAMELESS));
+        if let Some(away) = self.away.as_ref().filter(|_| own.now.trouble.is_none()) {
+            let now = NodeFigures { trouble: Some(away.clone()), ..NodeFigures::clone(&own.now) };
+            own.now = Arc::new(now);
+        }
+        let others = self.others.iter().map(|(name, heard)| heard.seen(name));
+        Sample {
+            number: self.number,
+            nodes: std::iter::once(own).chain(others).collect(),
+            settlement: self.settlement(),
+            dead_letters: self.dead_letters,
+        }
+    }
+
+    /// A worker knows of all decisions how many are settled, but of some a little late: who is the furthest is right.
+    fn settlement(&self) -> Option<SettlementFigures> {
+        if !self.app.options.shared_figures.is_shared() {
+            return Some((self.app.options.settlement)().into());
+        }
+        let told = self.workers.values().filter(|(at, _)| at.elapsed() <= SILENT_AFTER);
+        let told: Vec<&SettlementFigures> = told.map(|(_, figures)| figures).collect();
+        let furthest = told.iter().min_by_key(|figures| figures.lag_decisions)?;
+        let trouble = told.iter().find_map(|figures| figures.trouble.clone());
+        Some(SettlementFigures { trouble, ..SettlementFigures::clone(furthest) })
+    }
+}
+
+impl Heard<NodeFigures> {
+    fn seen(&self, name: &str) -> Seen {
+        Seen {
+            name: name.to_owned(),
+            age: self.at.elapsed(),
+            before: self.before.clone(),
+            now: Arc::clone(&self.now),
+        }
+    }
+}
+
+fn hear_node(
+    others: &mut BTreeMap<String, Heard<NodeFigures>>,
+    name: String,
+    figures: NodeFigures,
+    at: Instant,
+) {
+    match others.get_mut(&name) {
+        // It has not told anything new meanwhile.
+        Some(heard) if heard.now.counted_milliseconds == figures.counted_milliseconds => heard.at = at,
+        Some(heard) => {
+            heard.before = Some(std::mem::replace(&mut heard.now, Arc::new(figures)));
+            heard.at = at;
+        }
+        None => drop(others.insert(name, Heard { at, before: None, now: Arc::new(figures) })),
+    }
+}
+
+/// Who can't be told sees that nothing comes.
+async fn tell(shared: &dyn SharedFigures, name: &str, told: Vec<u8>) {
+    match timeout(PATIENCE, shared.put(name, told, GONE_AFTER)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the others are not shown how this process is"),
+        Err(_) => tracing::debug!("the others are not shown in time how this process is"),
+    }
+}
+
+impl WorkerFigures {
+    /// Shows the nodes how far settlement is, until this is dropped.
+    pub async fn show(&self, shared: &dyn SharedFigures) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let told = Told::Worker((self.settlement)().into()).to_bytes();
+            tell(shared, &self.name, told).await;
+        }
+    }
+}

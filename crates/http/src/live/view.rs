@@ -1,0 +1,204 @@
+//! The live view as the API shows it. What nobody has told is not made up.
+
+use penstock_domain::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    figures::Refusals,
+    sample::{Sample, Seen},
+    sums::{Pace, RefusalRates, SaleSums, latency},
+};
+use crate::{gate::GateFigures, storefront::Shelf, wire::Rfc3339};
+
+/// The shop at one moment: sums over all nodes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LiveFigures {
+    #[schema(value_type = String, format = DateTime)]
+    at: Rfc3339,
+    /// The time over which the rates are measured; 0 if there is nothing to compare with yet.
+    seconds: f64,
+    settlement: LiveSettlement,
+    /// Of the claims that the ledger decided in this time; empty if there were none.
+    latency: Option<LiveLatency>,
+    requests_per_second: f64,
+    /// All requests, by code; those that were not refused are left out.
+    refusals_per_second: RefusalRates,
+    /// The node that was asked first. One that is gone is shown as not ready for some seconds.
+    nodes: Vec<LiveNode>,
+    /// One, if one was asked for; otherwise those that are not over, newest first, at most 50.
+    sales: Vec<LiveSale>,
+}
+
+/// How far settlement is behind. What nobody knows at the moment is empty.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LiveSettlement {
+    /// Decisions that are not settled yet.
+    lag_decisions: Option<u64>,
+    /// Age of the oldest of them.
+    lag_seconds: Option<f64>,
+    /// Decisions that were put aside and wait for a merchant.
+    dead_letters: Option<u64>,
+    /// Why something is not settled at the moment.
+    trouble: Option<String>,
+}
+
+/// How long claims took that the ledger has decided.
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct LiveLatency {
+    /// So many claims were measured.
+    pub(super) claims: u64,
+    /// Half of them took no longer. This and the next are estimates between the bounds of `/metrics`.
+    pub(super) p50_ms: f64,
+    /// 99 of 100 took no longer. 4,000 stands for all that is longer.
+    pub(super) p99_ms: f64,
+    /// A bound below which all of them are. 4,000 stands for all that is longer.
+    pub(super) max_ms: f64,
+}
+
+/// A node as the one that was asked sees it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LiveNode {
+    name: String,
+    /// Whether it can sell.
+    ready: bool,
+    /// What is wrong, also if it can sell nevertheless.
+    trouble: Option<String>,
+    /// How long ago it told of itself.
+    seen_seconds_ago: f64,
+    /// Empty until it has told twice, and when it tells no more.
+    requests_per_second: Option<f64>,
+    /// Claims that are being decided.
+    in_flight: u64,
+    /// How many may be at once.
+    in_flight_limit: u64,
+    /// Requests that wait for the ledger's writer.
+    queue_depth: u64,
+    connections: u64,
+}
+
+/// A sale: its stock, who wants it, and what they are told.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LiveSale {
+    id: String,
+    title: String,
+    #[schema(value_type = String, example = "open")]
+    state: &'static str,
+    total: u32,
+    available: u32,
+    held: u32,
+    paid: u32,
+    /// Tickets of the waiting room whose turn has not come.
+    waiting: u64,
+    /// People on the waitlist; empty if it is not known.
+    waitlist: Option<u64>,
+    /// Passes in buyers' hands: not used, not expired.
+    passes_live: u64,
+    admitted_per_second: f64,
+    /// Looks at the sale that reached a node; a cache before the nodes answers most of them.
+    looks_per_second: f64,
+    claims_per_second: f64,
+    accepted_per_second: f64,
+    /// Claims, by code; those that were not refused are left out.
+    refusals_per_second: RefusalRates,
+    totals: LiveTotals,
+}
+
+/// Since the nodes began that are there now. `claims` is `accepted`, `gone` and all that is `refused` together.
+#[derive(Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct LiveTotals {
+    pub(super) looks: u64,
+    pub(super) claims: u64,
+    pub(super) accepted: u64,
+    /// Claims, by code; what never happened is left out.
+    pub(super) refused: Refusals,
+    /// Claims whose client was gone before the answer.
+    pub(super) gone: u64,
+    /// Passes given out.
+    pub(super) passes: u64,
+    /// Tickets of the waiting room.
+    pub(super) tickets: u64,
+    /// Those of them whose turn has come.
+    pub(super) admitted: u64,
+}
+
+impl LiveFigures {
+    pub(super) fn new(sample: &Sample, sales: Vec<LiveSale>, at: Timestamp) -> Self {
+        let mut refusals_per_second = RefusalRates::new();
+        let mut requests_per_second = 0.0;
+        for pace in sample.nodes.iter().filter_map(Pace::of) {
+            requests_per_second += pace.rate(|node| node.requests);
+            pace.add_refusals(&mut refusals_per_second, |node| Some(&node.refusals));
+        }
+        Self {
+            at: Rfc3339(at),
+            seconds: sample.nodes.first().and_then(Pace::of).map_or(0.0, |pace| pace.seconds),
+            settlement: LiveSettlement::new(sample),
+            latency: latency(&sample.nodes),
+            requests_per_second,
+            refusals_per_second,
+            nodes: sample.nodes.iter().map(LiveNode::new).collect(),
+            sales,
+        }
+    }
+}
+
+impl LiveSettlement {
+    fn new(sample: &Sample) -> Self {
+        let settlement = sample.settlement.as_ref();
+        Self {
+            lag_decisions: settlement.map(|settlement| settlement.lag_decisions),
+            lag_seconds: settlement.map(|settlement| settlement.lag_seconds),
+            dead_letters: sample.dead_letters,
+            trouble: match settlement {
+                Some(settlement) => settlement.trouble.clone(),
+                None => Some("no settlement worker tells of itself".to_owned()),
+            },
+        }
+    }
+}
+
+impl LiveNode {
+    fn new(seen: &Seen) -> Self {
+        let node = &seen.now;
+        let silent = seen.is_silent().then(|| format!("not heard of for {} seconds", seen.age.as_secs()));
+        Self {
+            name: seen.name.clone(),
+            ready: node.ready && silent.is_none(),
+            trouble: silent.or_else(|| node.trouble.clone()),
+            seen_seconds_ago: seen.age.as_secs_f64(),
+            requests_per_second: Pace::of(seen).map(|pace| pace.rate(|node| node.requests)),
+            in_flight: node.in_flight,
+            in_flight_limit: node.in_flight_limit,
+            queue_depth: node.queue_depth,
+            connections: node.connections,
+        }
+    }
+}
+
+impl LiveSale {
+    /// None: the ledger has not told of it, or there is nothing to show.
+    pub(super) fn new(shelf: &Shelf, sample: &Sample, now: Timestamp) -> Option<Self> {
+        let (status, details) = (shelf.status()?, shelf.details()?);
+        let gate = GateFigures::of_sale(shelf, now);
+        let sums = SaleSums::of(shelf.id, &sample.nodes);
+        Some(Self {
+            id: shelf.id.to_string(),
+            title: details.item.title.clone(),
+            state: status.state(now).as_str(),
+            total: status.total,
+            available: status.available,
+            held: status.held,
+            paid: status.paid,
+            waiting: gate.waiting,
+            waitlist: None,
+            passes_live: gate.passes_live,
+            admitted_per_second: sums.admitted_per_second,
+            looks_per_second: sums.looks_per_second,
+            claims_per_second: sums.claims_per_second,
+            accepted_per_second: sums.accepted_per_second,
+            refusals_per_second: sums.refusals_per_second,
+            totals: sums.totals,
+        })
+    }
+}

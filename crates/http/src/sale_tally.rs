@@ -1,0 +1,124 @@
+//! Counts what became of the requests of one sale: of claims, and of looks at its page. Every worker has its own counters,
+//! as in `tally.rs`; they are made when a sale is first asked for.
+
+use std::{
+    array,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::tally::{OUTCOMES, Outcome, Tally};
+
+/// The counters of one worker. A look ends in `ok` or `not_modified`, a claim in anything else. Aligned, so that no two
+/// workers ever write to the same cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct SaleTally {
+    outcomes: [AtomicU64; OUTCOMES],
+}
+
+impl Default for SaleTally {
+    fn default() -> Self {
+        Self { outcomes: array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl SaleTally {
+    pub(crate) fn count(&self, outcome: Outcome) {
+        self.outcomes[outcome.index()].fetch_add(1, Relaxed);
+    }
+}
+
+/// The counters of all workers.
+#[derive(Debug, Default)]
+pub(crate) struct SaleTallies(OnceLock<Box<[Arc<SaleTally>]>>);
+
+impl SaleTallies {
+    /// Those of the worker whose tally this is.
+    pub(crate) fn of(&self, tally: &Tally) -> &Arc<SaleTally> {
+        let tallies =
+            self.0.get_or_init(|| (0..tally.workers.get()).map(|_| Arc::default()).collect::<Box<[_]>>());
+        // A worker knows how many there are, and a server has at least one.
+        &tallies[tally.worker % tallies.len()]
+    }
+
+    /// Whether anybody has asked for the sale.
+    pub(crate) fn are_used(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// What all workers counted, by the outcome's number.
+    pub(crate) fn sums(&self) -> [u64; OUTCOMES] {
+        let tallies = self.0.get().map(Box::as_ref).unwrap_or_default();
+        array::from_fn(|outcome| tallies.iter().map(|tally| tally.outcomes[outcome].load(Relaxed)).sum())
+    }
+}
+
+/// A claim that has begun, if its sale is known. If it is dropped without an answer, the client is gone.
+#[derive(Debug, Default)]
+pub(crate) struct CountedClaim(Option<Arc<SaleTally>>);
+
+impl CountedClaim {
+    pub(crate) fn new(tally: Option<Arc<SaleTally>>) -> Self {
+        Self(tally)
+    }
+
+    pub(crate) fn answered(mut self, outcome: Outcome) {
+        self.count(outcome);
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        if let Some(tally) = self.0.take() {
+            tally.count(outcome);
+        }
+    }
+}
+
+impl Drop for CountedClaim {
+    fn drop(&mut self) {
+        self.count(Outcome::ClientGone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Code;
+
+    fn count(tallies: &SaleTallies, outcome: Outcome) -> u64 {
+        tallies.sums()[outcome.index()]
+    }
+
+    #[test]
+    fn what_each_worker_counts_adds_up() {
+        let tallies = SaleTallies::default();
+        assert!(!tallies.are_used());
+        for worker in 0..3 {
+            let tally = Tally::of_worker(worker, 3);
+            tallies.of(&tally).count(Outcome::Refused(Code::SoldOut));
+            assert!(Arc::ptr_eq(tallies.of(&tally), tallies.of(&tally)));
+        }
+        assert!(tallies.are_used());
+        assert_eq!(count(&tallies, Outcome::Refused(Code::SoldOut)), 3);
+    }
+
+    #[test]
+    fn no_two_workers_share_a_line() {
+        let tallies = SaleTallies::default();
+        let address = |worker| std::ptr::from_ref(&**tallies.of(&Tally::of_worker(worker, 2))).addr();
+        assert_eq!((address(0) % 64, address(1) % 64), (0, 0));
+        assert!(address(0).abs_diff(address(1)) >= size_of::<SaleTally>());
+    }
+
+    #[test]
+    fn a_claim_counts_once_also_if_nobody_waits_for_its_answer() {
+        let tallies = SaleTallies::default();
+        let begin = || CountedClaim::new(Some(Arc::clone(tallies.of(&Tally::of_worker(0, 1)))));
+        begin().answered(Outcome::Accepted);
+        drop(begin());
+        assert_eq!((count(&tallies, Outcome::Accepted), count(&tallies, Outcome::ClientGone)), (1, 1));
+        assert_eq!(tallies.sums().iter().sum::<u64>(), 2);
+    }
+}
