@@ -2,19 +2,19 @@
 //! whole sale as it was then. Whoever asks stops the stream's settler first, so that the answer stays true until
 //! the settler has looked again.
 
-use penstock_domain::{Cursor, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SnapshotOrder};
+use penstock_domain::{BuyerId, Cursor, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SnapshotOrder, Waiter};
 use sqlx::any::AnyRow;
 
 use crate::{
     Records, RecordsError,
-    columns::{flag, integer, optional_moment, small},
+    columns::{flag, integer, moment, optional_moment, small, text},
     error::is_unique_violation,
     leases::read_cursor,
     orders::read_order,
     session::Session,
 };
 
-/// Orders read at a time.
+/// Orders, and people who wait, read at a time.
 const PAGE: usize = 5_000;
 
 /// How far a stream is settled, and the epoch in which it goes on.
@@ -28,7 +28,8 @@ pub struct NewEpoch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledSale {
     pub begun: NewEpoch,
-    /// Its version is the cursor's position: every decision of the stream changed the sale.
+    /// Its version is the cursor's position: every decision of the stream changed the sale. If the cursor is in the middle
+    /// of an offer, units are available although somebody waits for them.
     pub snapshot: SaleSnapshot,
 }
 
@@ -73,7 +74,8 @@ impl Records {
                 let status = read_status(&row, sale, begun.cursor.position)?;
                 let orders = read_orders(&mut transaction, sale).await?;
                 check(&status, &orders)?;
-                Some(SettledSale { begun, snapshot: SaleSnapshot { status, orders, waiters: Vec::new() } })
+                let waiters = read_waiters(&mut transaction, sale).await?;
+                Some(SettledSale { begun, snapshot: SaleSnapshot { status, orders, waiters } })
             }
         };
         transaction.commit().await?;
@@ -198,6 +200,41 @@ async fn read_orders(connection: &mut Session, sale: SaleId) -> Result<Vec<Snaps
             return Ok(orders);
         }
     }
+}
+
+/// Who waits for units of the sale, in order.
+pub(crate) async fn read_waiters(
+    connection: &mut Session,
+    sale: SaleId,
+) -> Result<Vec<Waiter>, RecordsError> {
+    let mut waiters: Vec<Waiter> = Vec::new();
+    loop {
+        let after = waiters.last().map_or(-1, |waiter| i64::from(waiter.number));
+        let rows = sqlx::query(
+            "SELECT number, buyer, quantity, joined_at FROM waitlist WHERE sale_id = ? AND number > ? \
+             ORDER BY number LIMIT ?",
+        )
+        .bind(sale.as_i64())
+        .bind(after)
+        .bind(PAGE as i64)
+        .fetch_all(&mut *connection)
+        .await?;
+        for row in &rows {
+            waiters.push(read_waiter(row)?);
+        }
+        if rows.len() < PAGE {
+            return Ok(waiters);
+        }
+    }
+}
+
+pub(crate) fn read_waiter(row: &AnyRow) -> Result<Waiter, RecordsError> {
+    Ok(Waiter {
+        number: small(row, "number")?,
+        buyer: BuyerId::from_stored(&text(row, "buyer")?),
+        quantity: small(row, "quantity")?,
+        joined_at: moment(row, "joined_at")?,
+    })
 }
 
 /// A ledger that is built on counts that don't add up would sell what isn't there.

@@ -7,6 +7,7 @@ mod report;
 mod sale;
 mod stock;
 mod story;
+mod waitlist;
 
 use std::collections::{HashMap, HashSet};
 

@@ -11,6 +11,7 @@ use super::{
     report::{AuditReport, UnitCounts},
     stock,
     story::{self, Movements, Unsettled},
+    waitlist,
 };
 use crate::{
     RecordsError,
@@ -70,6 +71,7 @@ impl SaleAudit<'_> {
             report.differ(Some(id), None, what);
         }
         stock::compare(connection, &self.ledger.status, self.unsettled, report).await?;
+        waitlist::compare(connection, self.ledger, self.unsettled, report).await?;
         let oversold_here = oversold(id, "records", &tally, counts.total, report);
         report.oversold += oversold_there.max(oversold_here);
         name_over_limit(id, &tally, self.ledger.status.terms.limit_per_buyer, &named, report);

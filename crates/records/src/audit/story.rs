@@ -14,6 +14,7 @@ pub(super) struct Unsettled<'a> {
     orders: BTreeMap<OrderId, Vec<&'a Decision>>,
     units: HashMap<SaleId, UnitCounts>,
     changes: HashMap<SaleId, SaleChange>,
+    waiting: HashMap<SaleId, Vec<&'a Decision>>,
 }
 
 /// What unsettled decisions make of a sale, beside its units.
@@ -37,6 +38,12 @@ impl<'a> Unsettled<'a> {
                 Event::Paused(_) => change.paused = Some(true),
                 Event::Resumed(_) => change.paused = Some(false),
                 Event::Closed(_) => change.closed = true,
+                Event::Joined { .. } | Event::Left { .. } => {
+                    unsettled.waiting.entry(sale).or_default().push(decision);
+                }
+                Event::Held { key, .. } if key.offered_to().is_some() => {
+                    unsettled.waiting.entry(sale).or_default().push(decision);
+                }
                 _ => {}
             }
             if let Some(order) = order {
@@ -52,6 +59,11 @@ impl<'a> Unsettled<'a> {
 
     pub(super) fn change(&self, sale: SaleId) -> SaleChange {
         self.changes.get(&sale).copied().unwrap_or_default()
+    }
+
+    /// The decisions that change who waits for the sale.
+    pub(super) fn waiting(&self, sale: SaleId) -> &[&'a Decision] {
+        self.waiting.get(&sale).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn of(&self, order: OrderId) -> &[&'a Decision] {

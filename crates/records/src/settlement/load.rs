@@ -11,6 +11,7 @@ use sqlx::{
 use super::{
     plan::{self, Known, KnownSale, Origin, PlannedOrder, order_of},
     stock::{Counts, Stock},
+    waitlist::Waitlist,
 };
 use crate::{
     RecordsError,
@@ -22,7 +23,7 @@ use crate::{
 /// How long a list in `IN (…)` may be; far below the bind limits of SQLite (32,766) and MySQL (65,535). Together with
 /// the other statements of settlement they fit into a connection's cache of a hundred.
 const LIST_LENGTHS: [usize; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024];
-const MAX_LISTED: usize = LIST_LENGTHS[LIST_LENGTHS.len() - 1];
+pub(super) const MAX_LISTED: usize = LIST_LENGTHS[LIST_LENGTHS.len() - 1];
 
 /// Whether decisions that rest on a dead letter become dead letters themselves, or are tried all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,8 @@ pub(crate) enum Letters {
     Ignore,
 }
 
-/// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, and the dead
-/// letters of those sales.
+/// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, who waits, and the
+/// dead letters of those sales.
 pub(super) async fn load(
     connection: &mut Session,
     decisions: &[Decision],
@@ -60,6 +61,7 @@ pub(super) async fn load(
     for receivers in receivers(decisions, &known).chunks(MAX_LISTED) {
         load_owned(connection, receivers, &mut known).await?;
     }
+    known.add_waitlist(Waitlist::load(connection, decisions).await?);
     if letters == Letters::Join {
         let orders = sorted(order_of);
         sales.retain(|sale| known.may_have_letters(*sale));
@@ -219,7 +221,7 @@ async fn load_owned(
     Ok(())
 }
 
-type Select<'q> = Query<'q, Any, AnyArguments>;
+pub(super) type Select<'q> = Query<'q, Any, AnyArguments>;
 
 fn bind_number<'q>(query: Select<'q>, order: &OrderId) -> Select<'q> {
     query.bind(i64::from(order.number))
@@ -229,12 +231,12 @@ fn list_length(values: usize) -> usize {
     LIST_LENGTHS.into_iter().find(|length| *length >= values).unwrap_or(values)
 }
 
-fn marks(values: usize) -> String {
+pub(super) fn marks(values: usize) -> String {
     vec!["?"; list_length(values)].join(",")
 }
 
 /// Binds a list that `marks` made room for; its last value fills the rest.
-fn bind_list<'q, T>(
+pub(super) fn bind_list<'q, T>(
     query: Select<'q>,
     values: &[T],
     bind: impl Fn(Select<'q>, &T) -> Select<'q>,

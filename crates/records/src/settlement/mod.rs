@@ -3,6 +3,7 @@
 mod load;
 mod plan;
 mod stock;
+mod waitlist;
 mod write;
 
 pub(crate) use load::Letters;

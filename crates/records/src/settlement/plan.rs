@@ -4,12 +4,15 @@
 use std::collections::{HashMap, HashSet};
 
 use penstock_domain::{
-    BuyerId, Decision, Event, KeyDigest, Money, OrderId, OrderState, ReleaseReason, SaleId, SaleTerms,
-    Timestamp,
+    BuyerId, Decision, Event, KeyDigest, LeaveReason, Money, OrderId, OrderState, ReleaseReason, SaleId,
+    SaleTerms, Timestamp, Waiter,
 };
 use serde::Serialize;
 
-use super::stock::{Movement, Refusal, Stock};
+use super::{
+    stock::{Movement, Refusal, Stock},
+    waitlist::Waitlist,
+};
 
 #[derive(Debug)]
 pub(super) struct KnownSale {
@@ -55,6 +58,7 @@ pub(super) struct Known {
     stocks: HashMap<SaleId, Stock>,
     orders: HashMap<OrderId, PlannedOrder>,
     damaged_orders: HashMap<OrderId, String>,
+    waitlist: Waitlist,
     clean: HashSet<SaleId>,
     /// Unresolved dead letters: the numbers of their orders, and None as soon as the sale has any.
     letters: HashMap<SaleId, HashSet<Option<u32>>>,
@@ -86,6 +90,10 @@ impl Known {
 
     pub(super) fn add_order(&mut self, order: PlannedOrder) {
         self.orders.insert(order.id, order);
+    }
+
+    pub(super) fn add_waitlist(&mut self, waitlist: Waitlist) {
+        self.waitlist = waitlist;
     }
 
     /// The sale has no unresolved dead letters.
@@ -169,6 +177,10 @@ impl<'a> Plan<'a> {
         })
     }
 
+    pub(super) fn waitlist(&self) -> &Waitlist {
+        &self.known.waitlist
+    }
+
     /// The stock rows to be written.
     pub(super) fn stocks(&self) -> impl Iterator<Item = (SaleId, &Stock)> {
         self.known.stocks.iter().filter(|(_, stock)| stock.is_changed()).map(|(sale, stock)| (*sale, stock))
@@ -238,6 +250,9 @@ impl<'a> Plan<'a> {
                 }
                 self.move_units(decision, Movement::Hold, "hold", *quantity)?;
                 self.hold(*order, buyer, *quantity, *key, decision.at)?;
+                if let Some(number) = key.offered_to() {
+                    self.known.waitlist.take(order.sale, buyer, number);
+                }
                 self.tell_order(decision, "order.held", *order)
             }
             Event::Paid { order, quantity, after_expiry } => {
@@ -269,7 +284,20 @@ impl<'a> Plan<'a> {
                 self.change(*order, |order| order.refund_due = true);
                 self.tell_order(decision, "order.refund_due", *order)
             }
-            Event::Joined { .. } | Event::Left { .. } => Ok(()),
+            Event::Joined { sale, number, buyer, quantity } => {
+                let (number, buyer, quantity) = (*number, buyer.clone(), *quantity);
+                let waiter = Waiter { number, buyer, quantity, joined_at: decision.at };
+                self.known.waitlist.join(*sale, waiter)?;
+                self.tell_waiter(decision, "waitlist.joined")
+            }
+            // The hold that follows takes him off the list.
+            Event::Left { reason: LeaveReason::Offered, .. } => {
+                self.tell_waiter(decision, "waitlist.offered")
+            }
+            Event::Left { sale, number, buyer, .. } => {
+                self.known.waitlist.leave(*sale, buyer, *number)?;
+                self.tell_waiter(decision, "waitlist.left")
+            }
         }
     }
 
@@ -393,6 +421,16 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
+    fn tell_waiter(&mut self, decision: &Decision, kind: &'static str) -> Result<(), Refusal> {
+        let (buyer, quantity) = match &decision.event {
+            Event::Joined { buyer, quantity, .. } => (buyer, Some(*quantity)),
+            Event::Left { buyer, .. } => (buyer, None),
+            _ => return Ok(()),
+        };
+        let (sale, at_millis) = (decision.event.sale().to_string(), decision.at.as_millis());
+        self.tell(decision, kind, &WaiterPayload { sale, buyer: buyer.as_str(), quantity, at_millis })
+    }
+
     fn tell(
         &mut self,
         decision: &Decision,
@@ -410,6 +448,15 @@ struct SalePayload {
     sale: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     units: Option<u32>,
+    at_millis: i64,
+}
+
+#[derive(Serialize)]
+struct WaiterPayload<'a> {
+    sale: String,
+    buyer: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quantity: Option<u32>,
     at_millis: i64,
 }
 

@@ -22,7 +22,7 @@ const MAX_BINDS: usize = 32_766;
 const _: () = assert!(ROWS_PER_STATEMENT[0] * ORDER_COLUMNS <= MAX_BINDS);
 const _: () = assert!(ROWS_PER_STATEMENT[ROWS_PER_STATEMENT.len() - 1] == 1);
 
-type Insert<'q> = Query<'q, Any, AnyArguments>;
+pub(super) type Insert<'q> = Query<'q, Any, AnyArguments>;
 
 pub(super) async fn write(
     connection: &mut Session,
@@ -43,6 +43,7 @@ pub(super) async fn write(
                          state, created_at, pay_before, paid_at, refund_due, key_high, key_low) VALUES ";
     insert(connection, insert_orders, ORDER_COLUMNS, &orders, bind_order).await?;
     update_orders(connection, plan).await?;
+    plan.waitlist().write(connection).await?;
     let insert_log =
         "INSERT INTO stock_log (stream, position, sale_id, order_number, kind, units, moved_at) VALUES ";
     insert(connection, insert_log, 7, &plan.stock, |insert, row| bind_stock(insert, stream, row)).await?;
@@ -113,7 +114,7 @@ async fn update_stock(connection: &mut Session, sale: SaleId, stock: &Stock) -> 
     )))
 }
 
-async fn insert<'r, R>(
+pub(super) async fn insert<'r, R>(
     connection: &mut Session,
     into: &'static str,
     columns: usize,

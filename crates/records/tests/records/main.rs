@@ -35,6 +35,8 @@ mod sqlite {
     mod shop;
     #[path = "../stock.rs"]
     mod stock;
+    #[path = "../waitlist.rs"]
+    mod waitlist;
 
     mod file;
 }
@@ -68,6 +70,8 @@ mod mariadb {
     mod shop;
     #[path = "../stock.rs"]
     mod stock;
+    #[path = "../waitlist.rs"]
+    mod waitlist;
 
     mod server;
 }
