@@ -17,12 +17,12 @@ RUNNING = $(if $(CLUSTER_RUNS),--config $(CLUSTER)/cluster.toml,$(if $(wildcard 
 PAGES = $(shell find web/src web/public ! -name schema.d.ts) web/index.html web/console.html web/openapi.json \
 	web/package.json web/svelte.config.js web/tsconfig.json web/vite.config.ts web/scripts/compress.mjs
 
-.PHONY: help run rush cluster web openapi test bench fmt
+.PHONY: help run rush cluster web openapi test bench figures screenshots fmt
 # Half a build is none.
 .DELETE_ON_ERROR:
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: web ## build and start a shop with a demo sale that opens in 30 seconds (LISTEN=…, DATA=…)
 	cargo build --release --locked --bin penstock
@@ -64,6 +64,14 @@ bench: web ## measure against MariaDB, Redis and nginx on this machine; writes t
 	cargo build --release --locked --bin penstock --bin penstock-bench
 	cargo build --release --locked -p penstock-ledger --example claims_at -p penstock-records --example settle_rate
 	target/release/penstock-bench --server target/release/penstock
+
+figures: web ## what a first visit to the pages costs on a slow phone: bytes, requests, times
+	cargo build --release --locked --bin penstock
+	cd web && PENSTOCK_BIN=target/release/penstock npm run --silent figures
+
+screenshots: web ## renew the pictures of the pages in docs/images
+	cargo build --release --locked --bin penstock
+	cd web && PENSTOCK_BIN=target/release/penstock npm run --silent screenshots
 
 fmt: web/node_modules/.package-lock.json ## format the code
 	cargo fmt --all
