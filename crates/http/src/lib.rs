@@ -56,6 +56,7 @@ mod storefront;
 mod tally;
 mod tickets;
 mod time;
+mod waitlist;
 mod wire;
 mod worker;
 

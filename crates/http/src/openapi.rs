@@ -124,9 +124,9 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         AlreadyPaid, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed, CrossSite,
         DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
         IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
-        MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, OrderNotFound, OtpInvalid,
+        MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, NotSoldOut, NotWaiting, OrderNotFound, OtpInvalid,
         PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound,
-        SoldOut, TicketNotFound, Unauthorized, Unavailable, UnsupportedMediaType,
+        SoldOut, TicketNotFound, Unauthorized, Unavailable, UnsupportedMediaType, WaitlistFull,
     };
     let call = path.strip_prefix("/api/v1").unwrap_or(path);
     let mut codes: Vec<Code> = match call {
@@ -167,6 +167,18 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
             Busy,
         ],
         call if call.starts_with("/sales/{id}/tickets/") => vec![SaleNotFound, NotGated, TicketNotFound],
+        "/sales/{id}/waitlist" if operation.request_body.is_some() => vec![
+            SaleNotFound,
+            NotSoldOut,
+            WaitlistFull,
+            LimitReached,
+            NotOpen,
+            Paused,
+            Closed,
+            RateLimited,
+            Busy,
+        ],
+        "/sales/{id}/waitlist" => vec![SaleNotFound, NotWaiting, RateLimited, Busy],
         "/orders/{id}" => vec![OrderNotFound, Busy],
         "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],
         "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],

@@ -7,7 +7,7 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use penstock_domain::{CancelRefusal, ClaimRefusal, PaymentRefusal, SaleRefusal};
+use penstock_domain::{CancelRefusal, ClaimRefusal, JoinRefusal, PaymentRefusal, SaleRefusal};
 use penstock_gate::{QuickRefusal, TooMany};
 use penstock_ledger::LedgerError;
 use penstock_records::{PutCodeError, RecordsError, RetryError};
@@ -285,6 +285,21 @@ impl Refusal for ClaimRefusal {
             Self::InvalidQuantity => Problem::invalid_field("quantity", "has to be at least 1"),
             // Only to a recall, whose refusals never reach a client as they are.
             Self::NotAccepted => Code::Internal.into(),
+        }
+    }
+}
+
+impl Refusal for JoinRefusal {
+    fn problem(self) -> Problem {
+        match self {
+            Self::UnknownSale => Code::SaleNotFound.into(),
+            Self::NotOpen => Code::NotOpen.into(),
+            Self::Paused => Code::Paused.into(),
+            Self::Closed => Code::Closed.into(),
+            Self::LimitReached => Code::LimitReached.into(),
+            Self::NotSoldOut => Code::NotSoldOut.into(),
+            Self::WaitlistFull => Code::WaitlistFull.into(),
+            Self::InvalidQuantity => Problem::invalid_field("quantity", "has to be at least 1"),
         }
     }
 }

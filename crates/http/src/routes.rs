@@ -9,7 +9,7 @@ use crate::{
     accounts, admin_audit, admin_dead_letters, admin_items, admin_orders, admin_sales,
     app::App,
     challenges, docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes, pictures,
-    sales, sessions, tickets, time,
+    sales, sessions, tickets, time, waitlist,
 };
 
 /// All calls that are part of the contract, with their documentation.
@@ -36,6 +36,7 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(orders::get_order))
         .routes(routes!(orders::pay_order))
         .routes(routes!(orders::cancel_order))
+        .routes(routes!(waitlist::join_waitlist, waitlist::get_waitlist_place, waitlist::leave_waitlist))
         .routes(routes!(admin_items::create_item))
         .routes(routes!(admin_items::change_item))
         .routes(routes!(pictures::create_picture))
