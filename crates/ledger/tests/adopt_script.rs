@@ -54,8 +54,10 @@ impl Stage {
 
     async fn value(&self, step: &str, home: &str, epoch: u64, add: impl FnOnce(&mut Cmd)) -> Value {
         let mut call = self.script.call();
-        call.arg(6);
-        for what in ["sale", "buyers", "orders", "feed", "buyers:new", "orders:new"] {
+        let old = ["sale", "buyers", "orders", "feed", "waitlist", "waiters"];
+        let new = ["buyers:new", "orders:new", "waitlist:new", "waiters:new"];
+        call.arg(old.len() + new.len());
+        for what in old.into_iter().chain(new) {
             call.arg(self.key(what));
         }
         call.arg(step).arg(home).arg(epoch);
@@ -108,7 +110,7 @@ impl Stage {
 /// A sale of five units, one of which one buyer has; `buyers` is how many buyers it says it has.
 fn whole_sale(call: &mut Cmd, buyers: u32) {
     call.arg(2).arg(&[7_u8; 16]).arg(&[0_u8; 29]).arg(&[5, 4, 1, 0]).arg(0).arg(0).arg(1).arg(0);
-    call.arg("").arg(0).arg(buyers);
+    call.arg("").arg(0).arg(buyers).arg(0).arg(0);
 }
 
 #[tokio::test]
@@ -149,7 +151,7 @@ async fn who_looked_at_another_server_does_nothing() {
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let next = stage.restart().await;
     let put = |call: &mut Cmd| {
-        call.arg(1).arg(0).arg("ann").arg("entry");
+        call.arg(1).arg(0).arg(0).arg("ann").arg("entry");
     };
     assert_eq!(stage.word("put", &home, 1, put).await, "gone");
     assert_eq!(stage.word("finish", &home, 1, |call| whole_sale(call, 1)).await, "gone");
@@ -162,14 +164,14 @@ async fn a_sale_without_all_its_buyers_is_not_a_whole_one() {
     let home = stage.restart().await;
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let orders = |call: &mut Cmd| {
-        call.arg(0).arg(1).arg(0).arg(b"\x03ann");
+        call.arg(0).arg(1).arg(0).arg(0).arg(b"\x03ann");
     };
     assert_eq!(stage.word("put", &home, 1, orders).await, "put");
     let refused = stage.value("finish", &home, 1, |call| whole_sale(call, 1)).await;
     assert!(matches!(refused, Value::ServerError(_)), "{refused:?}");
     assert_eq!(stage.word("look", "", 0, |_| {}).await, "unhomed", "the sale as it was is still there");
     let buyers = |call: &mut Cmd| {
-        call.arg(1).arg(0).arg("ann").arg("entry");
+        call.arg(1).arg(0).arg(0).arg("ann").arg("entry");
     };
     assert_eq!(stage.word("put", &home, 1, buyers).await, "put");
     assert_eq!(stage.word("finish", &home, 1, |call| whole_sale(call, 1)).await, "home");
@@ -199,7 +201,7 @@ async fn what_an_abandoned_rebuild_left_is_cleared_away() {
     let home = stage.restart().await;
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let buyers = |call: &mut Cmd| {
-        call.arg(1).arg(0).arg("ann").arg("entry");
+        call.arg(1).arg(0).arg(0).arg("ann").arg("entry");
     };
     assert_eq!(stage.word("put", &home, 1, buyers).await, "put");
     assert_eq!(stage.keep(&home, 2, 3, &third).await, "home");
@@ -216,12 +218,12 @@ async fn what_somebody_else_has_brought_back_is_not_brought_back_again() {
     assert_eq!(stage.keep(&home, 2, 9, &[7; 16]).await, "lost");
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let all = |call: &mut Cmd| {
-        call.arg(1).arg(1).arg("ann").arg("entry").arg(0).arg(b"\x03ann");
+        call.arg(1).arg(1).arg(0).arg("ann").arg("entry").arg(0).arg(b"\x03ann");
     };
     assert_eq!(stage.word("put", &home, 1, all).await, "put");
     let nine = |call: &mut Cmd| {
         call.arg(9).arg(&[7_u8; 16]).arg(&[0_u8; 29]).arg(&[5, 4, 1, 0]).arg(0).arg(0).arg(1).arg(0);
-        call.arg("").arg(0).arg(1);
+        call.arg("").arg(0).arg(1).arg(0).arg(0);
     };
     assert_eq!(stage.word("finish", &home, 1, nine).await, "home");
     assert_eq!(stage.begin(&home, 2, 9, &[7; 16]).await, "gone", "it may have sold since");

@@ -14,8 +14,8 @@ use std::{
 
 use futures_util::future::join_all;
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Cursor, Decision, KeyDigest, MAX_UNITS, Order, OrderId, Reply, SaleId,
-    SaleRefusal, SaleStatus, SaleTerms, Timestamp,
+    Book, BuyerId, Claim, Command, Cursor, Decision, Event, KeyDigest, LeaveReason, MAX_UNITS, Order,
+    OrderId, Reply, SaleId, SaleRefusal, SaleStatus, SaleTerms, Timestamp,
 };
 use penstock_ledger::{BatcherOptions, Health, Ledger, LedgerError, Listener, SaleNews};
 use penstock_testkit::{Random, seed_of_the_day};
@@ -93,9 +93,16 @@ impl Model {
         books.map(|(book, decisions)| part(book.execute(command.clone(), now, decisions))).collect()
     }
 
+    /// How many orders were offered to who waited.
+    fn offers(&self) -> usize {
+        let is_offer =
+            |decision: &&Decision| matches!(decision.event, Event::Left { reason: LeaveReason::Offered, .. });
+        self.sales.values().map(|(_, decisions)| decisions.iter().filter(is_offer).count()).sum()
+    }
+
     /// How many orders the sale has, to ask for some of them and for some that don't exist.
     fn orders(&self, sale: SaleId) -> u64 {
-        let held = |decision: &&Decision| matches!(decision.event, penstock_domain::Event::Held { .. });
+        let held = |decision: &&Decision| matches!(decision.event, Event::Held { .. });
         self.sales.get(&sale).map_or(0, |(_, decisions)| decisions.iter().filter(held).count() as u64)
     }
 }
@@ -142,7 +149,7 @@ impl Chance {
         let place = self.random.below(self.sales.len() as u64) as usize;
         SaleTerms {
             sale: self.sales[place],
-            units: [0, 7, 30, 100, MAX_UNITS, MAX_UNITS + 1][self.random.below(6) as usize],
+            units: [0, 3, 7, 15, 30, 100, MAX_UNITS, MAX_UNITS + 1][self.random.below(8) as usize],
             limit_per_buyer: self.random.below(12) as u32,
             opens_at: moment(self),
             closes_at: if self.random.percent(40) { moment(self) } else { None },
@@ -151,7 +158,7 @@ impl Chance {
     }
 
     fn command(&mut self, model: &Model, now: Timestamp) -> Command {
-        match self.random.below(200) {
+        match self.random.below(250) {
             0..100 => Command::Claim(self.claim()),
             100..110 => Command::Recall(self.claim()),
             110..135 => Command::ConfirmPayment { order: self.order(model), buyer: self.asker() },
@@ -163,12 +170,19 @@ impl Chance {
             170..178 => Command::ExpireDue { max: MANY },
             178..186 => Command::Publish(self.terms(now)),
             186..192 => {
-                let units = [0, 1, 20, MAX_UNITS][self.random.below(4) as usize];
+                let units = [0, 1, 1, 2, 2, 5, 20, MAX_UNITS][self.random.below(8) as usize];
                 Command::Restock { sale: self.sale(), units }
             }
             192..195 => Command::Pause(self.sale()),
             195..199 => Command::Resume(self.sale()),
-            _ => Command::Close(self.sale()),
+            // Seldom, because nothing more happens in a sale that is closed.
+            199 if self.random.percent(20) => Command::Close(self.sale()),
+            199..230 => {
+                let quantity = self.random.below(4) as u32;
+                Command::Join { sale: self.sale(), buyer: self.buyer(), quantity }
+            }
+            230..236 => Command::Leave { sale: self.sale(), buyer: self.buyer() },
+            _ => Command::FindPlace { sale: self.sale(), buyer: self.buyer() },
         }
     }
 }
@@ -236,7 +250,8 @@ async fn compare_replies(ledger: &Ledger, together: Vec<(Command, Reply)>, round
     together.len()
 }
 
-async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) {
+/// Plays a round, and answers how many orders were offered to who waited.
+async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) -> usize {
     let count = if round.is_multiple_of(3) { 1 } else { 4 };
     let sales = (0..count).map(|_| SaleId::from_random(random.next())).collect();
     let mut chance = Chance { random, sales };
@@ -271,13 +286,16 @@ async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) {
     }
     compare_ends(&ledger, &model, &heard).await;
     ledger.stop().await;
+    model.offers()
 }
 
 async fn compare(test: &str, servers: Servers) {
     let (mut random, servers) = (Random::new(seed_of_the_day(test)), Arc::new(servers));
+    let mut offers = 0;
     for round in 0..ROUNDS {
-        play(&servers, round, random.fork()).await;
+        offers += play(&servers, round, random.fork()).await;
     }
+    assert!(offers > 0, "nobody was offered anything, so nothing about that was compared");
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ pub(super) fn decide_script() -> Script {
     Script::new(concat!(
         include_str!("scripts/head.lua"),
         include_str!("scripts/claim.lua"),
+        include_str!("scripts/wait.lua"),
         include_str!("scripts/order.lua"),
         include_str!("scripts/expire.lua"),
         include_str!("scripts/sale.lua"),

@@ -298,7 +298,7 @@ pub(super) fn unpack_place(bytes: &[u8]) -> Result<Place, Damaged> {
     Ok(Place { position, quantity, joined_at })
 }
 
-/// The keys of all orders in a buyer's entry.
+/// The keys of all orders in a buyer's entry that he has claimed.
 pub(super) fn keys_of_buyer(bytes: &[u8]) -> Result<Vec<KeyDigest>, Damaged> {
     let mut reader = Reader(bytes);
     let _units = reader.u32()?;
@@ -307,6 +307,7 @@ pub(super) fn keys_of_buyer(bytes: &[u8]) -> Result<Vec<KeyDigest>, Damaged> {
         // Where an order is from and when its hold ends does not matter here.
         keys.push(read_record(SaleId::from_random(0), 0, &mut reader)?.key);
     }
+    keys.retain(|key| key.offered_to().is_none());
     Ok(keys)
 }
 

@@ -9,12 +9,12 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use hashbrown::{HashMap, HashSet};
-use penstock_domain::{BookSnapshot, Cursor, Mark, SaleId, SaleSnapshot, SnapshotOrder};
+use penstock_domain::{BookSnapshot, Cursor, Mark, SaleId, SaleSnapshot, SnapshotOrder, Waiter};
 use redis::Value;
 
 use super::{
     batch::text,
-    codec::{Damaged, Entry, PAGE, unpack_entry, unpack_order},
+    codec::{Damaged, Entry, PAGE, unpack_entry, unpack_order, unpack_waiter},
     keys::Keys,
     link::{Link, Script, answered},
     sales::Sales,
@@ -27,7 +27,7 @@ const FIRST_ENTRIES: usize = 8;
 const MAX_ENTRIES: usize = 512;
 /// A stream is trimmed no more often than this.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-/// A state is read in steps of so many orders; if the sale changes between two steps, in larger ones.
+/// A state is read in steps of so many orders and waiters; if the sale changes between two steps, in larger ones.
 const FIRST_STEP: usize = 64 * PAGE;
 const MAX_STEP: usize = 2_048 * PAGE;
 
@@ -133,7 +133,7 @@ impl RedisFeed {
         sale: SaleId,
         step: usize,
     ) -> Result<Option<BookSnapshot>, Unavailable> {
-        let Some((stored, mut orders)) = self.read_step(sale, 0, step).await? else {
+        let Some((stored, mut orders, mut waiters)) = self.read_step(sale, 0, step).await? else {
             let clock = penstock_domain::Timestamp::from_millis(0);
             return Ok(Some(BookSnapshot { position: 0, clock, sales: Vec::new() }));
         };
@@ -142,13 +142,19 @@ impl RedisFeed {
             let position = stored.counts.position;
             return Ok(Some(BookSnapshot { position, clock: stored.clock, sales: Vec::new() }));
         }
-        while orders.len() < stored.orders as usize {
-            match self.read_step(sale, orders.len(), step).await? {
-                Some((same, more)) if same == stored && !more.is_empty() => orders.extend(more),
+        for first in (step..stored.orders.max(stored.waiting) as usize).step_by(step) {
+            match self.read_step(sale, first, step).await? {
+                Some((same, more_orders, more_waiters)) if same == stored => {
+                    orders.extend(more_orders);
+                    waiters.extend(more_waiters);
+                }
                 _ => return Ok(None),
             }
         }
-        let sales = vec![SaleSnapshot { status: stored.status(), orders, waiters: Vec::new() }];
+        if (orders.len(), waiters.len()) != (stored.orders as usize, stored.waiting as usize) {
+            return Err(Damaged("a sale has other orders or waiters than it says").into());
+        }
+        let sales = vec![SaleSnapshot { status: stored.status(), orders, waiters }];
         Ok(Some(BookSnapshot { position: stored.counts.position, clock: stored.clock, sales }))
     }
 
@@ -157,10 +163,11 @@ impl RedisFeed {
         sale: SaleId,
         first: usize,
         step: usize,
-    ) -> Result<Option<(Stored, Vec<SnapshotOrder>)>, Unavailable> {
+    ) -> Result<Option<(Stored, Vec<SnapshotOrder>, Vec<Waiter>)>, Unavailable> {
         let key = self.keys.sale(sale);
         let mut call = self.state.call();
-        call.arg(3).arg(&key).arg(self.keys.buyers(sale)).arg(self.keys.orders(sale));
+        call.arg(5).arg(&key).arg(self.keys.buyers(sale)).arg(self.keys.orders(sale));
+        call.arg(self.keys.waitlist(sale)).arg(self.keys.waiters(sale));
         call.arg(first).arg(step).arg(&SALE_FIELDS);
         let mut pipeline = redis::pipe();
         pipeline.add_command(call);
@@ -168,15 +175,20 @@ impl RedisFeed {
         let Some(Value::Array(parts)) = answer else {
             return Err(Unavailable::new(format!("Redis answered {answer:?}")));
         };
-        let [Value::Array(fields), Value::Array(orders)] = parts.as_slice() else {
-            return Err(Damaged("a state has two parts").into());
+        let [Value::Array(fields), Value::Array(orders), Value::Array(waiters)] = parts.as_slice() else {
+            return Err(Damaged("a state has three parts").into());
         };
         let Some(stored) = Stored::read(sale, fields)? else { return Ok(None) };
         // Of a forgotten sale only the counts are left.
         let orders = if stored.counts.forgotten { &[][..] } else { orders };
         let unpack = |packed: &Value| unpack_order(sale, stored.terms.hold_seconds, text(packed)?);
         let orders = orders.iter().map(unpack).collect::<Result<_, Damaged>>()?;
-        Ok(Some((stored, orders)))
+        let unpack = |pair: &[Value]| match pair {
+            [buyer, entry] => unpack_waiter(text(buyer)?, text(entry)?),
+            _ => Err(Damaged("a waiter without an entry")),
+        };
+        let waiters = waiters.chunks(2).map(unpack).collect::<Result<_, Damaged>>()?;
+        Ok(Some((stored, orders, waiters)))
     }
 
     /// Notes how far the sale is settled. True: somebody has to trim its stream.

@@ -53,21 +53,34 @@ impl Keys {
         self.of(sale, "feed")
     }
 
+    /// A sorted set: who waits for units, by the order in which they joined.
+    pub fn waitlist(&self, sale: SaleId) -> String {
+        self.of(sale, "waitlist")
+    }
+
+    /// A hash from who waits to his number, how much he wants and since when he waits, packed.
+    pub fn waiters(&self, sale: SaleId) -> String {
+        self.of(sale, "waiters")
+    }
+
     /// Written for replicas to confirm that they follow, and gone soon after.
     pub(super) fn proof(&self, sale: SaleId) -> String {
         self.of(sale, "proof")
     }
 
     /// The keys of `decide`, in its order.
-    pub(super) fn of_decide(&self, sale: SaleId) -> [String; 4] {
-        [self.sale(sale), self.buyers(sale), self.orders(sale), self.feed(sale)]
+    pub(super) fn of_decide(&self, sale: SaleId) -> [String; 6] {
+        let (waitlist, waiters) = (self.waitlist(sale), self.waiters(sale));
+        [self.sale(sale), self.buyers(sale), self.orders(sale), self.feed(sale), waitlist, waiters]
     }
 
-    /// The same, and where buyers and orders are put that are being brought back: the keys of `adopt` and `forget`.
-    pub(super) fn of_adopt(&self, sale: SaleId) -> [String; 6] {
-        let [hash, buyers, orders, feed] = self.of_decide(sale);
-        let (new_buyers, new_orders) = (format!("{buyers}:new"), format!("{orders}:new"));
-        [hash, buyers, orders, feed, new_buyers, new_orders]
+    /// The same, and where buyers, orders and who waits are put while they are being brought back: the keys of `adopt` and
+    /// `forget`.
+    pub(super) fn of_adopt(&self, sale: SaleId) -> [String; 10] {
+        let [hash, buyers, orders, feed, waitlist, waiters] = self.of_decide(sale);
+        let new = [&buyers, &orders, &waitlist, &waiters].map(|key| format!("{key}:new"));
+        let [new_buyers, new_orders, new_waitlist, new_waiters] = new;
+        [hash, buyers, orders, feed, waitlist, waiters, new_buyers, new_orders, new_waitlist, new_waiters]
     }
 
     fn of(&self, sale: SaleId, what: &str) -> String {

@@ -274,7 +274,7 @@ impl News {
                 }
                 let new = entry.decisions.iter().filter(|decision| decision.position > reached);
                 accepted.extend(new.filter_map(|decision| match &decision.event {
-                    Event::Held { key, .. } => Some(*key),
+                    Event::Held { key, .. } if key.offered_to().is_none() => Some(*key),
                     _ => None,
                 }));
                 reached = entry.last;

@@ -1,12 +1,12 @@
 //! A sale of the records in the forms the ledger has in Redis. It knows no connection.
 
 use hashbrown::HashMap;
-use penstock_domain::{OrderState, SaleSnapshot, SaleStatus, SnapshotOrder, Timestamp};
+use penstock_domain::{OrderState, SaleSnapshot, SaleStatus, SnapshotOrder, Timestamp, Waiter};
 use redis::Cmd;
 
-use super::codec::{PAGE, pack_buyer, pack_names, pack_terms};
+use super::codec::{PAGE, pack_buyer, pack_names, pack_terms, pack_waiter};
 
-/// Buyers, and orders, that are written in one step: a step must not hold up the server.
+/// Buyers, pages of orders, or waiters that are written in one step: a step must not hold up the server.
 const AT_ONCE: usize = 500;
 
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Rebuilt {
     order_count: usize,
     /// Whose the orders of each page are.
     orders: Vec<(u32, Vec<u8>)>,
+    waiters: Vec<(String, Vec<u8>)>,
+    next_waiter: u32,
     /// The number of the first order that is held; all before it need no more looking after.
     first_hold: u32,
     due: Option<Timestamp>,
@@ -23,11 +25,12 @@ pub(super) struct Rebuilt {
     clock: i64,
 }
 
-/// A part of the buyers and a part of the orders.
-#[derive(Clone, Copy, Debug)]
+/// A part of the buyers, of the orders and of those who wait.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chunk<'a> {
     buyers: &'a [(String, Vec<u8>)],
     orders: &'a [(u32, Vec<u8>)],
+    waiters: &'a [(String, Vec<u8>)],
 }
 
 impl Rebuilt {
@@ -45,6 +48,7 @@ impl Rebuilt {
                 .max(order.created_at.as_millis())
                 .max(order.paid_at.map_or(0, |paid_at| paid_at.as_millis()));
         }
+        clock = sale.waiters.iter().map(|waiter| waiter.joined_at.as_millis()).fold(clock, i64::max);
         let held = sale.orders.iter().find(|known| known.order.state == OrderState::Held);
         let next_number = sale.orders.last().map_or(0, |known| known.order.id.number.saturating_add(1));
         Self {
@@ -55,6 +59,8 @@ impl Rebuilt {
                 .collect(),
             order_count: sale.orders.len(),
             orders: (0..).zip(sale.orders.chunks(PAGE)).map(pack_page).collect(),
+            waiters: sale.waiters.iter().map(entry_of).collect(),
+            next_waiter: sale.next_waiter(),
             first_hold: held.map_or(next_number, |known| known.order.id.number),
             due: held.map(|known| known.order.pay_before),
             clock,
@@ -62,12 +68,13 @@ impl Rebuilt {
     }
 
     pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
-        let buyers = self.buyers.chunks(AT_ONCE).map(|buyers| Chunk { buyers, orders: &[] });
-        let orders = self.orders.chunks(AT_ONCE).map(|orders| Chunk { buyers: &[], orders });
-        buyers.chain(orders)
+        let buyers = self.buyers.chunks(AT_ONCE).map(|buyers| Chunk { buyers, ..Chunk::default() });
+        let orders = self.orders.chunks(AT_ONCE).map(|orders| Chunk { orders, ..Chunk::default() });
+        let waiters = self.waiters.chunks(AT_ONCE).map(|waiters| Chunk { waiters, ..Chunk::default() });
+        buyers.chain(orders).chain(waiters)
     }
 
-    /// From the terms to the number of buyers, as the step `finish` of adopt.lua needs them.
+    /// From the terms to the number of the next waiter, as the step `finish` of adopt.lua needs them.
     pub(super) fn add_to(&self, call: &mut Cmd) {
         let SaleStatus { terms, total, available, held, paid, paused, closed, .. } = self.status;
         call.arg(pack_terms(&terms)).arg(&[total, available, held, paid]);
@@ -76,7 +83,7 @@ impl Rebuilt {
             Some(due) => call.arg(due.as_millis()),
             None => call.arg(""),
         };
-        call.arg(self.clock).arg(self.buyers.len());
+        call.arg(self.clock).arg(self.buyers.len()).arg(self.waiters.len()).arg(self.next_waiter);
     }
 }
 
@@ -85,14 +92,21 @@ fn pack_page((page, orders): (u32, &[SnapshotOrder])) -> (u32, Vec<u8>) {
     (page, pack_names(orders.iter().map(|known| &known.order.buyer)))
 }
 
+fn entry_of(waiter: &Waiter) -> (String, Vec<u8>) {
+    (waiter.buyer.as_str().into(), pack_waiter(waiter))
+}
+
 impl Chunk<'_> {
     pub(super) fn add_to(&self, call: &mut Cmd) {
-        call.arg(self.buyers.len()).arg(self.orders.len());
+        call.arg(self.buyers.len()).arg(self.orders.len()).arg(self.waiters.len());
         for (buyer, entry) in self.buyers {
             call.arg(buyer).arg(entry);
         }
         for (number, order) in self.orders {
             call.arg(number).arg(order);
+        }
+        for (buyer, entry) in self.waiters {
+            call.arg(buyer).arg(entry);
         }
     }
 }

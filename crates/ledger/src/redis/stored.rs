@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The fields to ask for with HMGET, in the order `Stored::read` expects.
-pub(super) const SALE_FIELDS: [&str; 16] = [
+pub(super) const SALE_FIELDS: [&str; 17] = [
     "terms",
     "total",
     "available",
@@ -28,6 +28,7 @@ pub(super) const SALE_FIELDS: [&str; 16] = [
     "home",
     "forgotten",
     "closed_at",
+    "waiting",
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(super) struct Stored {
     pub(super) home: String,
     /// When it was closed by hand.
     pub(super) closed_at: Option<Timestamp>,
+    /// How many are on its waitlist.
+    pub(super) waiting: u32,
 }
 
 impl Stored {
@@ -71,6 +74,8 @@ impl Stored {
             clock: Timestamp::from_millis(fields.number(12)?),
             home: fields.text(13)?.unwrap_or_default().into(),
             closed_at: fields.moment(15)?,
+            // A sale for which nobody has waited yet has no such field.
+            waiting: if fields.bytes(16)?.is_some() { fields.number(16)? } else { 0 },
         }))
     }
 

@@ -1,16 +1,18 @@
 -- adopt: gives a sale a home on this server, so that it is decided here from now on. After a failover or a restart
 -- somebody has to compare its history with the records first, and to bring it back from there if its end was lost.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 its orders (hash)   4 its feed (stream)
---       5 and 6 buyers and orders that are being brought back (hashes); all under one hash tag
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 its orders (hash)   4 its feed (stream)   5 its waitlist (sorted set)
+--       6 who is on it (hash)   7 to 10 buyers, orders, waitlist and waiters that are being brought back; all under one
+--       hash tag
 -- ARGV  1 the step   and, but for 'look', 2 the replication id that 'look' answered   3 the epoch that the records gave
 --       after that look: nobody else has it   then what the step needs; packed forms are those of codec.rs:
 --       'look'
 --       'keep'    position, mark: how far the records have settled the sale's feed
 --       'begin'   position, mark, as 'keep': it may have been brought back since
---       'put'     how many buyers, how many pages of orders, then buyer and entry for each, page and names for each
+--       'put'     how many buyers, how many pages of orders, how many waiters, then buyer and entry for each, page and names
+--                 for each, buyer and entry for each
 --       'finish'  position, mark, terms, total, available, held, paid, paused, closed, how many orders, first hold, due
---                 ('' if none), clock, how many buyers
+--                 ('' if none), clock, how many buyers, how many waiters, the number of the next
 -- Reply {word, position, epoch, replication id}; position and epoch are the sale's in Redis before the step. The words:
 --       'home'     this server decides the sale; to 'keep' and 'finish': from now on, in the given epoch or a later one
 --       'unhomed'  it does not, and has not to be asked before the sale was compared with the records
@@ -30,7 +32,8 @@
 -- nothing is done by who looked at another server, or asked the records before this one was master.
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
-local SALE, BUYERS, ORDERS, FEED, NEW_BUYERS, NEW_ORDERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local SALE, BUYERS, ORDERS, FEED, WAITLIST, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local NEW_BUYERS, NEW_ORDERS, NEW_WAITLIST, NEW_WAITERS = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local LEASE = 5000
 -- Names in a page of orders, as in decide.
 local PAGE = 64
@@ -80,7 +83,7 @@ end
 if step == 'keep' then
   local found = compare(tonumber(ARGV[4]), ARGV[5])
   if found ~= 'same' then return reply(found) end
-  call('UNLINK', NEW_BUYERS, NEW_ORDERS)
+  call('UNLINK', NEW_BUYERS, NEW_ORDERS, NEW_WAITLIST, NEW_WAITERS)
   call('HDEL', SALE, 'token', 'token_until')
   if not terms then
     call('HSET', SALE, 'looked', home, 'epoch', given)
@@ -101,7 +104,7 @@ if step == 'begin' then
   if compare(tonumber(ARGV[4]), ARGV[5]) ~= 'lost' then return reply('gone') end
   if token and token > given then return reply('gone') end
   if token and token ~= given and now < token_until then return reply('busy') end
-  call('UNLINK', NEW_BUYERS, NEW_ORDERS)
+  call('UNLINK', NEW_BUYERS, NEW_ORDERS, NEW_WAITLIST, NEW_WAITERS)
   call('HSET', SALE, 'token', ARGV[3], 'token_until', now + LEASE, 'home', '')
   return reply('begun')
 end
@@ -109,10 +112,17 @@ end
 if token ~= given then return reply('gone') end
 
 if step == 'put' then
-  local buyer_count, order_count = tonumber(ARGV[4]), tonumber(ARGV[5])
-  local orders_at = 6 + 2 * buyer_count
-  if buyer_count > 0 then call('HSET', NEW_BUYERS, unpack(ARGV, 6, orders_at - 1)) end
-  if order_count > 0 then call('HSET', NEW_ORDERS, unpack(ARGV, orders_at, orders_at + 2 * order_count - 1)) end
+  local at = 7
+  local function put(count, into)
+    if count > 0 then call('HSET', into, unpack(ARGV, at, at + 2 * count - 1)) end
+    at = at + 2 * count
+  end
+  put(tonumber(ARGV[4]), NEW_BUYERS)
+  put(tonumber(ARGV[5]), NEW_ORDERS)
+  for i = at, #ARGV, 2 do
+    call('ZADD', NEW_WAITLIST, (unpack_bytes('<I4', ARGV[i + 1])), ARGV[i])
+  end
+  put(tonumber(ARGV[6]), NEW_WAITERS)
   call('HSET', SALE, 'token_until', now + LEASE)
   return reply('put')
 end
@@ -120,7 +130,8 @@ end
 if step == 'finish' then
   local total, available, held, paid = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
   if total ~= available + held + paid or call('HLEN', NEW_ORDERS) ~= math.ceil(ARGV[13] / PAGE)
-    or call('HLEN', NEW_BUYERS) ~= tonumber(ARGV[17]) then
+    or call('HLEN', NEW_BUYERS) ~= tonumber(ARGV[17]) or call('HLEN', NEW_WAITERS) ~= tonumber(ARGV[18])
+    or call('ZCARD', NEW_WAITLIST) ~= tonumber(ARGV[18]) then
     return redis.error_reply('INVARIANT what was brought back is not a whole sale')
   end
   local function replace(old, new)
@@ -129,11 +140,13 @@ if step == 'finish' then
   end
   replace(BUYERS, NEW_BUYERS)
   replace(ORDERS, NEW_ORDERS)
+  replace(WAITLIST, NEW_WAITLIST)
+  replace(WAITERS, NEW_WAITERS)
   local settled_position = tonumber(ARGV[4])
   clock = math.max(clock, tonumber(ARGV[16]))
   call('HSET', SALE, 'terms', ARGV[6], 'total', total, 'available', available, 'held', held, 'paid', paid,
     'paused', ARGV[11], 'closed', ARGV[12], 'position', ARGV[4], 'orders', ARGV[13], 'first_hold', ARGV[14],
-    'due', ARGV[15], 'clock', clock, 'epoch', given, 'home', home)
+    'due', ARGV[15], 'clock', clock, 'epoch', given, 'home', home, 'waiting', ARGV[18], 'next_waiter', ARGV[19])
   call('HDEL', SALE, 'token', 'token_until', 'lineage')
   if ARGV[12] == '1' and call('HEXISTS', SALE, 'closed_at') == 0 then
     call('HSET', SALE, 'closed_at', math.max(clock, now))

@@ -47,5 +47,6 @@ local function expire(max)
       due = created_at(entry, record_at(entry, first_hold)) + hold_millis
     end
   end
+  offer()
   return released
 end

@@ -1,8 +1,8 @@
--- forget: takes a sale's orders, buyers and feed out of Redis once nobody needs them here. The sale itself stays and says
+-- forget: takes a sale's orders, buyers, waitlist and feed out of Redis once nobody needs them here. The sale itself stays and says
 -- so; it refuses what comes, and its orders are found in the records.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)
---       5 and 6 what an abandoned adoption may have left (hashes)
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)   5 its waitlist (sorted
+--       set)   6 who is on it (hash)   7 to 10 what an abandoned adoption may have left
 -- ARGV  1 how far the records have settled it   2 the mark at that place   3 for how many milliseconds it has to be
 --       closed   4 the time in milliseconds, or '' for this server's clock
 -- Reply 1 it is forgotten, now or before   0 it is still needed: it is open, it has holds, or something is not settled
@@ -30,7 +30,7 @@ if not forgotten then
   -- The records may have settled another history up to the same position.
   local last = call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
   if not last or last[2][2] ~= ARGV[2] then return 0 end
-  call('HSET', KEYS[1], 'forgotten', 1, 'first_hold', sale[8], 'due', '')
+  call('HSET', KEYS[1], 'forgotten', 1, 'first_hold', sale[8], 'due', '', 'waiting', 0)
 end
-call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+call('UNLINK', unpack(KEYS, 2))
 return 1

@@ -1,10 +1,10 @@
 -- decide: all commands of one batch to one sale, in their order, in one step.
 --
--- The files head, claim, order, expire, sale and tail are one script, in this order. The rules are those of `Book`
+-- The files head, claim, wait, order, expire, sale and tail are one script, in this order. The rules are those of `Book`
 -- (crates/domain/src/book); a test sends the same random commands to both.
 --
 -- KEYS  1 the sale (hash)   2 its buyers (hash: what each owns and his orders)   3 whose each order is (hash: PAGE names
---       each)   4 its feed (stream); all under one hash tag
+--       each)   4 its feed (stream)   5 its waitlist (sorted set)   6 who is on it (hash); all under one hash tag
 -- ARGV  1 the time in milliseconds, or '' for this server's clock
 --       2 the mark of the feed's entry, 16 random bytes
 --       3 the commands, a letter each: see tail.lua
@@ -17,16 +17,16 @@
 --       for a refusal; what it is otherwise stands with each command's function.
 --
 -- Guarantees: everything or nothing (an error comes before the first write); total = available + held + paid, or it
--- is an error; whatever was decided is in one entry of the feed; a batch that decides nothing leaves no entry. If replicas
+-- is an error; what is on sale is wanted by nobody who waits; whatever was decided is in one entry of the feed; a batch that decides nothing leaves no entry. If replicas
 -- have to confirm, something is written in any case, because WAIT waits only for what was written before it.
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local sub, byte, char, find = string.sub, string.byte, string.char, string.find
-local SALE, BUYERS, NAMES, FEED = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local SALE, BUYERS, NAMES, FEED, WAITLIST, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
 local UNKNOWN_SALE, NOT_OPEN, PAUSED, CLOSED, LIMIT_REACHED, SOLD_OUT, KEY_REUSED = -1, -2, -3, -4, -5, -6, -7
 local INVALID_QUANTITY, NOT_ACCEPTED, UNKNOWN_ORDER, HOLD_EXPIRED, REFUND_DUE = -8, -9, -10, -11, -12
-local ALREADY_PAID, TOO_MANY_UNITS = -13, -14
+local ALREADY_PAID, TOO_MANY_UNITS, NOT_SOLD_OUT, WAITLIST_FULL = -13, -14, -15, -16
 -- The states of an order.
 local HELD, PAID, EXPIRED, CANCELLED, REFUND = 0, 1, 2, 3, 4
 -- An order in its buyer's entry: number u32, state u8, paid i64, created i64, key 16, quantity u32. The entry begins with
@@ -41,7 +41,7 @@ local MAX_ORDERS_PER_BUYER = 256
 local CHUNK = 3500
 
 local sale = call('HMGET', SALE, 'terms', 'total', 'available', 'held', 'paid', 'paused', 'closed', 'position',
-  'orders', 'first_hold', 'due', 'clock', 'epoch', 'home', 'forgotten')
+  'orders', 'first_hold', 'due', 'clock', 'epoch', 'home', 'forgotten', 'waiting')
 local terms = sale[1]
 local total, available, held, paid = tonumber(sale[2]) or 0, tonumber(sale[3]) or 0, tonumber(sale[4]) or 0,
   tonumber(sale[5]) or 0
@@ -50,6 +50,8 @@ local position, order_count, first_hold = tonumber(sale[8]) or 0, tonumber(sale[
 -- When the order `first_hold` comes due, whatever its state is now; nil if there is no such order yet.
 local due = tonumber(sale[11])
 local epoch, forgotten = tonumber(sale[13]) or 0, sale[15]
+-- How many are on the waitlist.
+local waiting = tonumber(sale[16]) or 0
 
 local now = tonumber(ARGV[1])
 if not now then

@@ -55,7 +55,9 @@ local function cancel(i)
   if state == PAID then return ALREADY_PAID end
   if state == CANCELLED then return order_of(entry, at, buyer) end
   if state ~= HELD then return HOLD_EXPIRED end
-  return order_of(release(number, buyer, entry, at, CANCELLED, 'C'), at, buyer)
+  local answer = order_of(release(number, buyer, entry, at, CANCELLED, 'C'), at, buyer)
+  offer()
+  return answer
 end
 
 local function find_order(i)

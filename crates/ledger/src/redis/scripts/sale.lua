@@ -29,6 +29,7 @@ local function restock(units, most)
     total = total + units
     available = available + units
     decided(pack('<c1I4', 'S', units))
+    offer()
   end
   return counts()
 end
@@ -39,6 +40,7 @@ local function set_paused(wanted)
   if paused ~= wanted then
     paused = wanted
     decided(wanted and 'Z' or 'W')
+    offer()
   end
   return counts()
 end

@@ -1,9 +1,11 @@
--- state: a sale and some of its orders at one moment. It changes nothing.
+-- state: a sale, some of its orders and some of who waits, at one moment. It changes nothing.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)
--- ARGV  1 the number of the first order, a multiple of PAGE   2 how many orders at most, too   3… the fields of the sale
---       to answer
--- Reply {values of the fields, {order, …}}; the orders are in the order of their numbers, each its record and its buyer.
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its waitlist (sorted set)   5 who is on
+--       it (hash)
+-- ARGV  1 the number of the first order, a multiple of PAGE, and how many waiters come before the first   2 how many orders
+--       and waiters at most, too   3… the fields of the sale to answer
+-- Reply {values of the fields, {order, …}, {buyer, entry, …}}; the orders are in the order of their numbers, each its record
+--       and its buyer; the waiters are in their order, too.
 
 local PAGE, RECORD = 64, 41
 local sale = redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
@@ -25,4 +27,9 @@ for page = first / PAGE, math.ceil(stop / PAGE) - 1 do
     orders[#orders + 1] = string.sub(entry, at, at + RECORD - 1) .. names[i]
   end
 end
-return {sale, orders}
+
+local line, waiters = redis.call('ZRANGE', KEYS[4], first, first + tonumber(ARGV[2]) - 1), {}
+for i, buyer in ipairs(line) do
+  waiters[2 * i - 1], waiters[2 * i] = buyer, redis.call('HGET', KEYS[5], buyer)
+end
+return {sale, orders, waiters}

@@ -20,6 +20,12 @@ local function run(letter)
     return orders_of(buyer, tonumber(argument()))
   end
   if letter == 'e' then return expire(tonumber(argument())) end
+  if letter == 'j' then
+    local buyer = argument()
+    return join(buyer, tonumber(argument()))
+  end
+  if letter == 'd' then return leave(argument()) end
+  if letter == 'q' then return find_place(argument()) end
   local answer
   if letter == 'u' then
     answer = publish(argument())
@@ -35,6 +41,7 @@ local function run(letter)
   return answer
 end
 
+offer()
 local commands = ARGV[3]
 local CLAIM, RECALL = byte('c'), byte('r')
 for i = 1, #commands do
@@ -53,6 +60,10 @@ end
 
 if total ~= available + held + paid or available < 0 or held < 0 or paid < 0 then
   return redis.error_reply('INVARIANT units are not conserved')
+end
+if waiting > 0 and available > 0 then
+  judge_window()
+  if not refusal then return redis.error_reply('INVARIANT units are on sale while somebody waits for them') end
 end
 
 -- Writes the names of the new orders: the page that was begun before is written anew.
@@ -74,6 +85,7 @@ end
 if position > position_before then
   end_run()
   write_names()
+  write_waitlist()
   for from = 1, changed_count, 2 * CHUNK do
     call('HSET', BUYERS, unpack(changed, from, math.min(from + 2 * CHUNK - 1, changed_count)))
   end
