@@ -1,4 +1,4 @@
-//! Sales: drafting, publishing and steering them.
+//! Sales: looking at them, publishing and steering them.
 
 use std::{future::Future, sync::Arc};
 
@@ -6,152 +6,25 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use hyper::{StatusCode, header::CONTENT_TYPE};
-use penstock_domain::{
-    ChallengeKind, GateTerms, ItemId, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleId, SaleRefusal,
-    SaleState, SaleStatus, Timestamp,
-};
+use hyper::header::CONTENT_TYPE;
+use penstock_domain::{SaleId, SaleRefusal, SaleStatus, Timestamp};
 use penstock_ledger::LedgerError;
 use penstock_records::{Item, SaleRow};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    admin_items::parse_money,
     app::{Admin, App},
     entry::APPLICATION_JSON,
     gate::{GateFigures, rooms},
-    json::{Complaints, Json, PageQuery, PathId, Query},
+    json::{Json, PageQuery, PathId, Query},
     neighbours::Change,
     orders::page_response,
     problem::{Code, Problem},
     sales,
     storefront::Shelf,
-    wire::{MoneyView, Page, RenderedSale, Rfc3339, SaleView, parse_time},
+    wire::{Page, Rfc3339, SaleView},
 };
-
-const DEFAULT_HOLD_SECONDS: u32 = 900;
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SaleRequest {
-    item_id: String,
-    price: MoneyView,
-    #[schema(minimum = 1)]
-    units: u32,
-    #[schema(minimum = 1)]
-    limit_per_buyer: u32,
-    /// Empty: open as soon as it is published.
-    #[schema(format = DateTime)]
-    opens_at: Option<String>,
-    /// Empty: open until it is closed.
-    #[schema(format = DateTime)]
-    closes_at: Option<String>,
-    /// How long an order is held for its payment; normally 900.
-    hold_seconds: Option<u32>,
-    gate: Option<GateRequest>,
-}
-
-/// What a buyer has to pass before ordering.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct GateRequest {
-    /// `none`, `pow` (a proof of work) or `captcha` (a picture to read); normally none.
-    #[schema(example = "pow")]
-    challenge: Option<String>,
-    /// Whether buyers queue for their turn, those who come before the opening by a fair draw; normally not.
-    waiting_room: Option<bool>,
-    /// Whether an order needs a pass. A challenge or a waiting room makes it so.
-    pass_required: Option<bool>,
-}
-
-impl GateRequest {
-    fn check(&self, complaints: &mut Complaints) -> GateTerms {
-        let challenge = match &self.challenge {
-            None => Some(ChallengeKind::None),
-            Some(name) => ChallengeKind::ALL.into_iter().find(|kind| kind.as_str() == name),
-        };
-        complaints.require(challenge.is_some(), "gate.challenge", "has to be none, pow or captcha");
-        let challenge = challenge.unwrap_or_default();
-        let waiting_room = self.waiting_room.unwrap_or(false);
-        let leads_to_a_pass = challenge != ChallengeKind::None || waiting_room;
-        complaints.require(
-            !leads_to_a_pass || self.pass_required != Some(false),
-            "gate.pass_required",
-            "a challenge or a waiting room leads to a pass: leave it out or use true",
-        );
-        GateTerms {
-            challenge,
-            waiting_room,
-            pass_required: leads_to_a_pass || self.pass_required == Some(true),
-        }
-    }
-}
-
-impl SaleRequest {
-    fn check(&self, id: SaleId, item: ItemId, now: Timestamp) -> Result<SaleRow, Problem> {
-        let mut complaints = Complaints::default();
-        let price = parse_money(&mut complaints, "price", &self.price);
-        complaints.require(
-            (1..=MAX_UNITS).contains(&self.units),
-            "units",
-            format!("has to be 1 to {MAX_UNITS}"),
-        );
-        complaints.require(
-            (1..=MAX_LIMIT_PER_BUYER).contains(&self.limit_per_buyer),
-            "limit_per_buyer",
-            format!("has to be 1 to {MAX_LIMIT_PER_BUYER}"),
-        );
-        let hold_seconds = self.hold_seconds.unwrap_or(DEFAULT_HOLD_SECONDS);
-        complaints.require(
-            (1..=MAX_HOLD_SECONDS).contains(&hold_seconds),
-            "hold_seconds",
-            format!("has to be 1 to {MAX_HOLD_SECONDS}"),
-        );
-        let mut time = |field, text: &Option<String>| {
-            text.as_deref().and_then(|text| complaints.take(field, parse_time(text)))
-        };
-        let opens_at = time("opens_at", &self.opens_at);
-        let closes_at = time("closes_at", &self.closes_at);
-        if let (Some(opens_at), Some(closes_at)) = (opens_at, closes_at) {
-            complaints.require(opens_at < closes_at, "closes_at", "has to come after opens_at");
-        }
-        let gate = self.gate.as_ref().unwrap_or(&GateRequest::default()).check(&mut complaints);
-        complaints.check()?;
-        Ok(SaleRow {
-            id,
-            item_id: item,
-            price: price.ok_or(Code::Internal)?,
-            units: self.units,
-            limit_per_buyer: self.limit_per_buyer,
-            opens_at,
-            closes_at,
-            hold_seconds,
-            gate,
-            published_at: None,
-            created_at: now,
-        })
-    }
-}
-
-/// Draft a sale
-#[utoipa::path(post, path = "/api/v1/admin/sales", tag = "admin", request_body = SaleRequest,
-    security(("bearer" = []), ("session" = [])), responses((status = 201, body = SaleView)))]
-pub(crate) async fn create_sale(
-    State(app): State<Arc<App>>,
-    _admin: Admin,
-    Json(request): Json<SaleRequest>,
-) -> Result<Response, Problem> {
-    let no_item = || Problem::invalid_field("item_id", "there is no such item");
-    let item_id: ItemId = request.item_id.parse().map_err(|_| no_item())?;
-    let now = app.now();
-    let id = SaleId::from_random(getrandom::u64().map_err(|_| Code::Internal)?);
-    let row = request.check(id, item_id, now)?;
-    let item = app.records.item(item_id).await?.ok_or_else(no_item)?;
-    app.records.create_sale(&row).await?;
-    let body = RenderedSale::new(&row, &item, None, SaleState::Draft, None).body(now);
-    Ok((StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
-}
 
 /// All sales, drafts too
 ///
@@ -176,11 +49,22 @@ pub(crate) async fn list_sales(
     Ok(page_response(&bodies, next))
 }
 
+/// A sale, a draft too
+#[utoipa::path(get, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
+pub(crate) async fn get_sale(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    PathId(id): PathId<SaleId>,
+) -> Result<Response, Problem> {
+    respond(&app, id).await
+}
+
 /// The sale as it is on show, or as the draft it is.
 async fn body_of(app: &App, id: SaleId, now: Timestamp) -> Result<Vec<u8>, Problem> {
     match app.storefront.with_sale(id, now, |sale| sale.body(now)) {
         Some(body) => Ok(body),
-        None => Ok(sales::draft(app, id).await?.body(now)),
+        None => Ok(sales::from_records(app, id).await?.body(now)),
     }
 }
 
@@ -199,8 +83,9 @@ pub(crate) async fn publish_sale(
     _admin: Admin,
     PathId(id): PathId<SaleId>,
 ) -> Result<Response, Problem> {
-    // From the records: it may have been drafted on another node a moment ago.
-    let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+    // From the records: it may have been drafted on another node a moment ago. And from here on it stays as it is: what the
+    // ledger is told of it must not differ from what the records have, also if this is interrupted.
+    let row = app.records.fix_terms(id, app.now()).await?.ok_or(Code::SaleNotFound)?;
     // The details first: when the ledger tells of the sale, there has to be something to show, on every node. The
     // records' mark comes last; if they fail here, publishing again sets it.
     let shelf = put_up(&app, &row).await?;

@@ -5,6 +5,7 @@
 mod accounts;
 mod admin_audit;
 mod admin_dead_letters;
+mod admin_drafts;
 mod admin_items;
 mod admin_orders;
 mod admin_sales;

@@ -121,8 +121,8 @@ pub fn openapi() -> String {
 /// The codes that a call can answer, besides those that any call can.
 fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
     use Code::{
-        AlreadyPaid, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed, CrossSite,
-        DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
+        AlreadyPaid, AlreadyPublished, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed,
+        CrossSite, DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
         IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
         MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, NotSoldOut, NotWaiting, OrderNotFound, OtpInvalid,
         PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound,
@@ -184,6 +184,8 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
         "/pictures/{name}" => vec![NotFound, Unavailable],
         "/admin/items/{id}" => vec![ItemNotFound],
+        "/admin/sales/{id}" if operation.request_body.is_some() => vec![SaleNotFound, AlreadyPublished],
+        "/admin/sales/{id}" => vec![SaleNotFound],
         "/admin/sales/{id}/publish" => vec![SaleNotFound, Busy],
         "/admin/sales/{id}/stats" => vec![SaleNotFound, NotPublished],
         "/admin/dead-letters/{id}/retry" => vec![DeadLetterNotFound, DeadLetterStuck],

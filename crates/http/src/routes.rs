@@ -6,10 +6,9 @@ use axum::{Router, routing::get};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    accounts, admin_audit, admin_dead_letters, admin_items, admin_orders, admin_sales,
-    app::App,
-    challenges, docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes, pictures,
-    sales, sessions, tickets, time, waitlist,
+    accounts, admin_audit, admin_dead_letters, admin_drafts, admin_items, admin_orders, admin_sales, app::App, challenges,
+    docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes, pictures, sales, sessions,
+    tickets, time, waitlist,
 };
 
 /// All calls that are part of the contract, with their documentation.
@@ -41,7 +40,8 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(admin_items::change_item))
         .routes(routes!(pictures::create_picture))
         .routes(routes!(pictures::get_picture))
-        .routes(routes!(admin_sales::list_sales, admin_sales::create_sale))
+        .routes(routes!(admin_sales::list_sales, admin_drafts::create_sale))
+        .routes(routes!(admin_sales::get_sale, admin_drafts::change_sale))
         .routes(routes!(admin_sales::publish_sale))
         .routes(routes!(admin_sales::pause_sale))
         .routes(routes!(admin_sales::resume_sale))

@@ -12,6 +12,7 @@ use hyper::{
     header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, ETAG, HeaderValue, IF_NONE_MATCH},
 };
 use penstock_domain::{SaleId, SaleState, Timestamp};
+use penstock_ledger::Health;
 
 use crate::{
     app::{Admin, App},
@@ -74,7 +75,7 @@ pub(crate) async fn get_sale(
     }
     let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
     if names_somebody && is_admin(&app, &headers, now).await {
-        let mut shown = respond(&draft(&app, id).await?, &headers, now);
+        let mut shown = respond(&from_records(&app, id).await?, &headers, now);
         // A cache before the nodes keeps what everybody sees, and this is not for everybody.
         shown.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
         return Ok(shown);
@@ -98,11 +99,17 @@ async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {
     }
 }
 
-/// A sale as the records have it: a merchant has to see what is there.
-pub(crate) async fn draft(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
+/// A sale that is not on show, as the records have it: a merchant has to see what is there.
+pub(crate) async fn from_records(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
     let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
     let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
-    Ok(RenderedSale::new(&row, &item, None, SaleState::Draft, None))
+    let state = match row.published_at {
+        None => SaleState::Draft,
+        // A ledger that has everything it knows on show knows no more of this one, and it forgets only what is closed.
+        Some(_) if app.ledger.health() == Health::Ready && !app.storefront.is_dark() => SaleState::Closed,
+        Some(_) => return Err(app.missing_sale()),
+    };
+    Ok(RenderedSale::new(&row, &item, None, state, None))
 }
 
 fn respond(sale: &RenderedSale, headers: &HeaderMap, now: Timestamp) -> Response {

@@ -14,6 +14,8 @@ fn admin_calls_are_for_admins() {
         ("POST", "/api/v1/admin/pictures".to_owned()),
         ("POST", "/api/v1/admin/sales".to_owned()),
         ("GET", "/api/v1/admin/sales".to_owned()),
+        ("GET", format!("/api/v1/admin/sales/{sale}")),
+        ("PATCH", format!("/api/v1/admin/sales/{sale}")),
         ("POST", format!("/api/v1/admin/sales/{sale}/publish")),
         ("POST", format!("/api/v1/admin/sales/{sale}/pause")),
         ("POST", format!("/api/v1/admin/sales/{sale}/resume")),
