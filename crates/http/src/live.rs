@@ -43,7 +43,7 @@ use crate::{
 const MAX_STREAMS: usize = 32;
 const MAX_LISTED_SALES: usize = 50;
 /// Who loses the admin role, or signs out, sees no more after this.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(30);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// What those who watch share.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod gate;
 mod identity;
 mod lane;
 mod live;
+mod live;
 mod nodes;
 mod operation;
 mod orders;
