@@ -178,6 +178,9 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
             RateLimited,
             Busy,
         ],
+        "/sales/{id}/waitlist" if operation.responses.responses.contains_key("204") => {
+            vec![SaleNotFound, RateLimited, Busy]
+        }
         "/sales/{id}/waitlist" => vec![SaleNotFound, NotWaiting, RateLimited, Busy],
         "/orders/{id}" => vec![OrderNotFound, Busy],
         "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],

@@ -23,3 +23,4 @@ mod recovery;
 mod sales;
 mod support;
 mod waiting;
+mod waitlist;
