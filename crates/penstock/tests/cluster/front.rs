@@ -129,3 +129,37 @@ fn all_nodes_are_replaced_one_by_one_and_nobody_notices() {
     let promised = trial.audit(&auditor);
     eprintln!("three nodes replaced: {promised} orders, each asked for once");
 }
+
+/// The files that a page names.
+fn named_in(page: &str) -> Vec<&str> {
+    let after = page.split("=\"/assets/").skip(1);
+    after.filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn who_opens_the_shop_sees_it_even_when_all_nodes_are_dead() {
+    let mut trial = Trial::start(RedisKind::Single);
+    let mut front = Client::new(trial.front());
+    let browser = [("accept-encoding", "gzip, br")];
+    let mut look = |path: &str| {
+        let answer = front.send("GET", path, &browser, None).unwrap();
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        assert!(answer.header("content-security-policy").is_some(), "{path}");
+        answer.body
+    };
+    let before = (look("/"), look("/console"));
+    let page = Client::new(trial.front()).get("/").unwrap().text();
+    let files = named_in(&page);
+    assert!(!files.is_empty(), "the pages are not built, run `make web`: {page}");
+    let of_files: Vec<Vec<u8>> = files.iter().map(|name| look(&format!("/assets/{name}"))).collect();
+    for number in 0..3 {
+        trial.shop.node(number).unwrap().kill().unwrap();
+    }
+    assert_eq!((look("/sales/0123456789abc"), look("/console/sales")), before);
+    for (name, bytes) in files.iter().zip(of_files) {
+        assert_eq!(look(&format!("/assets/{name}")), bytes, "{name}");
+    }
+    let mut front = Client::new(trial.front());
+    let asked = front.get("/api/v1/me").unwrap();
+    assert_eq!((asked.status, asked.code().as_str()), (503, "unavailable"), "they are dead indeed");
+}

@@ -24,7 +24,8 @@ const CUT: &str = "503 Service Unavailable\r\nretry-after: 1\r\npenstock-ask-ano
 const BUSY: &str = "503 Service Unavailable\r\nretry-after: 1";
 const VISITORS: usize = 20;
 
-/// The status line and headers of an answer, and its body. None: it closes the connection and says nothing.
+/// Takes the head of a request; gives the status line and headers of an answer, and its body. None: it closes the connection
+/// and says nothing.
 type Says = fn(&str) -> Option<(&'static str, String)>;
 
 /// Somebody who answers every request alike, and counts them.
@@ -67,6 +68,7 @@ fn answer(mut stream: &TcpStream, says: Says, asked: &AtomicUsize) -> std::io::R
             if line.trim().is_empty() {
                 break;
             }
+            request += &line;
             if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                 body_bytes = length.trim().parse().unwrap();
             }
@@ -203,4 +205,102 @@ fn a_page_belongs_to_the_path_as_it_was_sent() {
     let asked = front.asked();
     let answer = Client::new(front.address).get(&format!("{SALE}?an=invention")).unwrap();
     assert_eq!((answer.status, front.asked()), (200, asked), "arguments that mean nothing make no new page");
+}
+
+/// A page as nodes send it, in the form that is asked for.
+fn page(request: &str) -> Option<(&'static str, String)> {
+    let lower = request.to_ascii_lowercase();
+    let head = match lower.lines().find_map(|line| line.strip_prefix("accept-encoding: ")) {
+        None => "200 OK\r\ncache-control: public, max-age=60\r\nvary: accept-encoding\r\netag: \"1\"",
+        Some("br") => {
+            "200 OK\r\ncache-control: public, max-age=60\r\nvary: accept-encoding\r\netag: \"1-br\"\r\ncontent-encoding: br"
+        }
+        Some("gzip") => {
+            "200 OK\r\ncache-control: public, max-age=60\r\nvary: accept-encoding\r\netag: \"1-gz\"\r\ncontent-encoding: gzip"
+        }
+        Some(_) => "400 Bad Request",
+    };
+    Some((head, request.lines().next().unwrap_or_default().to_owned()))
+}
+
+#[test]
+fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
+    let front = Front::before(page, page);
+    let get = |path: &str, accepted: Option<&str>| {
+        let headers: Vec<_> = accepted.iter().map(|accepted| ("accept-encoding", *accepted)).collect();
+        Client::new(front.address).send("GET", path, &headers, None).unwrap()
+    };
+    let forms = [
+        (None, None),
+        (Some("deflate, zstd"), None),
+        (Some("gzip, deflate, br, zstd"), Some("br")),
+        (Some("br;q=1.0,gzip;q=0.5"), Some("br")),
+        (Some("br;q=0, gzip"), Some("gzip")),
+        (Some("GZIP ; q=0.8"), Some("gzip")),
+        (Some("brotli, gzip;q=0.000"), None),
+    ];
+    let paths =
+        ["/", "/?from=a-friend", "/sales/0123456789abc", "/orders", "/orders/0123456789abc", "/account"];
+    for path in paths.into_iter().chain(["/sign-in", "/sign-up"]) {
+        for (accepted, form) in forms {
+            let answer = get(path, accepted);
+            assert_eq!((answer.status, answer.text().as_str()), (200, "GET / HTTP/1.1"), "{path}");
+            assert_eq!(answer.header("content-encoding"), form, "{path} to {accepted:?}");
+            assert_eq!(answer.header("vary"), Some("accept-encoding"), "other caches have to know");
+        }
+    }
+    assert_eq!(front.asked(), 3, "one for each form");
+    for path in ["/console", "/console/", "/console/sales/0123456789abc"] {
+        assert_eq!(get(path, Some("br")).text(), "GET /console HTTP/1.1", "{path}");
+    }
+    assert_eq!(front.asked(), 4);
+    let known = [("accept-encoding", "br"), ("if-none-match", "\"1-br\"")];
+    let answer = Client::new(front.address).send("GET", "/orders", &known, None).unwrap();
+    assert_eq!((answer.status, front.asked()), (304, 4));
+}
+
+#[test]
+fn a_file_that_only_a_newer_node_has_is_found() {
+    let front = Front::before(
+        |_| Some(("404 Not Found", "which file?".to_owned())),
+        |_| Some(("200 OK\r\ncache-control: public, max-age=31536000, immutable", "a file".to_owned())),
+    );
+    for number in 0..6 {
+        let answer = Client::new(front.address).get(&format!("/assets/shop-{number}.js")).unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "a file"));
+    }
+    let asked = front.asked();
+    for number in 0..6 {
+        let answer = Client::new(front.address).get(&format!("/assets/shop-{number}.js?again")).unwrap();
+        assert_eq!(answer.header("penstock-cache"), Some("HIT"));
+    }
+    assert_eq!(front.asked(), asked);
+}
+
+#[test]
+fn a_picture_may_be_larger_than_other_bodies_and_is_kept() {
+    let front = Front::before(accepts, accepts);
+    let post = |path: &str, bytes: usize| {
+        Client::new(front.address).send("POST", path, &[], Some(&vec![b'x'; bytes])).unwrap()
+    };
+    assert_eq!(post("/api/v1/admin/pictures", 1024 * 1024).status, 201);
+    for (path, bytes) in [
+        ("/api/v1/admin/pictures", 3 * 1024 * 1024),
+        ("/api/v1/admin/items", 1024 * 1024),
+        (ORDERS, 1024 * 1024),
+    ] {
+        let answer = post(path, bytes);
+        assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"), "{path}");
+    }
+    let keeps: Says =
+        |_| Some(("200 OK\r\ncache-control: public, max-age=60, immutable", "a picture".to_owned()));
+    let front = Front::before(keeps, keeps);
+    for _ in 0..3 {
+        assert_eq!(Client::new(front.address).get("/pictures/1a2b.png").unwrap().text(), "a picture");
+    }
+    assert_eq!(front.asked(), 1);
+    for asked in 2..4 {
+        assert_eq!(Client::new(front.address).get("/api/v1/time").unwrap().status, 200);
+        assert_eq!(front.asked(), asked, "the time is never an old one");
+    }
 }
