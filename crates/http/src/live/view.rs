@@ -23,6 +23,7 @@ pub(crate) struct LiveFigures {
     latency: Option<LiveLatency>,
     requests_per_second: f64,
     /// All requests, by code; those that were not refused are left out.
+    #[schema(value_type = std::collections::BTreeMap<String, f64>)]
     refusals_per_second: RefusalRates,
     /// The node that was asked first. One that is gone is shown as not ready for some seconds.
     nodes: Vec<LiveNode>,
@@ -100,6 +101,7 @@ pub(crate) struct LiveSale {
     claims_per_second: f64,
     accepted_per_second: f64,
     /// Claims, by code; those that were not refused are left out.
+    #[schema(value_type = std::collections::BTreeMap<String, f64>)]
     refusals_per_second: RefusalRates,
     totals: LiveTotals,
 }
@@ -111,6 +113,7 @@ pub(crate) struct LiveTotals {
     pub(super) claims: u64,
     pub(super) accepted: u64,
     /// Claims, by code; what never happened is left out.
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     pub(super) refused: Refusals,
     /// Claims whose client was gone before the answer.
     pub(super) gone: u64,
