@@ -1,24 +1,39 @@
-//! All orders, for the merchant.
+//! All orders, for the merchant: as a list that can be searched, and as a table to take away.
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use futures_util::{TryStreamExt as _, stream};
+use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use penstock_domain::{BuyerId, OrderId, OrderState, SaleId};
-use penstock_records::OrderFilter;
-use serde::Deserialize;
+use penstock_records::{OrderFilter, OrderRow};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     app::{Admin, App},
     json::{PageQuery, Query},
+    order_table::OrderTable,
     orders::{page_response, render_rows},
-    problem::Problem,
-    wire::{OrderView, Page},
+    phone,
+    problem::{Code, Problem},
+    wire::{OrderView, Page, Rfc3339},
 };
+
+/// How many orders of a table are in memory at a time.
+const TABLE_PAGE: u32 = 500;
+const TABLE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 
 /// Which orders; nothing given means all.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OrderQuery {
+    /// An order's id, a buyer, or the phone of an account.
+    q: Option<String>,
     /// Of this sale.
     sale: Option<String>,
     /// `held`, `paid`, `expired` or `cancelled`.
@@ -28,7 +43,7 @@ pub(crate) struct OrderQuery {
 }
 
 impl OrderQuery {
-    fn filter(&self) -> Result<OrderFilter, Problem> {
+    async fn filter(&self, app: &App) -> Result<OrderFilter, Problem> {
         let sale = self.sale.as_ref().map(|sale| {
             sale.parse::<SaleId>().map_err(|_| Problem::invalid_field("sale", "is not the id of a sale"))
         });
@@ -37,15 +52,60 @@ impl OrderQuery {
             state.parse::<OrderState>().map_err(|_| Problem::invalid_field("state", states))
         });
         let buyer = self.buyer.as_deref().map(BuyerId::from_stored);
-        Ok(OrderFilter { sale: sale.transpose()?, state: state.transpose()?, buyer })
+        let mut filter =
+            OrderFilter { sale: sale.transpose()?, state: state.transpose()?, buyer, order: None };
+        let Some(sought) = self.q.as_deref().map(str::trim).filter(|sought| !sought.is_empty()) else {
+            return Ok(filter);
+        };
+        if filter.buyer.is_some() {
+            return Err(Problem::invalid_field("q", "can't be given together with buyer"));
+        }
+        match sought.parse() {
+            Ok(order) if app.records.order(order).await?.is_some() => filter.order = Some(order),
+            _ => filter.buyer = Some(buyer_called(app, sought).await?),
+        }
+        Ok(filter)
     }
+}
+
+/// The buyer whose account has this phone, or who is called so.
+async fn buyer_called(app: &App, sought: &str) -> Result<BuyerId, Problem> {
+    if let Ok(phone) = phone::parse(sought) {
+        // In an address a plus is a space, and it is easily left out.
+        for phone in [format!("+{phone}"), phone] {
+            if let Some(account) = app.records.account_by_phone(&phone).await? {
+                return Ok(BuyerId::of_account(account.id));
+            }
+        }
+    }
+    Ok(BuyerId::from_stored(sought))
+}
+
+/// What a merchant sees of an order.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AdminOrder)]
+pub(crate) struct AdminOrderView {
+    #[serde(flatten)]
+    order: OrderView,
+    /// `account:…`, or the subject of a shop's token.
+    buyer: String,
+    /// It was paid when no unit was left any more: the money has to go back.
+    refund_due: bool,
+}
+
+/// Adds to an order's JSON what only the merchant sees.
+fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
+    body.pop();
+    let buyer = serde_json::to_string(buyer.as_str()).unwrap_or_default();
+    body.extend_from_slice(format!(r#","buyer":{buyer},"refund_due":{refund_due}}}"#).as_bytes());
+    body
 }
 
 /// All orders that are settled
 ///
 /// Newest first. What was accepted in the last moments may still be on its way from the ledger.
 #[utoipa::path(get, path = "/api/v1/admin/orders", tag = "admin", params(OrderQuery, PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<OrderView>)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<AdminOrderView>)))]
 pub(crate) async fn list_orders(
     State(app): State<Arc<App>>,
     _admin: Admin,
@@ -53,10 +113,81 @@ pub(crate) async fn list_orders(
     Query(page): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let limit = page.limit()?;
-    let filter = query.filter()?;
+    let filter = query.filter(&app).await?;
     let mut rows = app.records.all_orders(&filter, page.after::<OrderId>()?, limit + 1).await?;
     let has_more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| has_more).map(|row| row.order.id.to_string());
-    Ok(page_response(&render_rows(&app, rows).await?, next))
+    let private: Vec<(BuyerId, bool)> =
+        rows.iter().map(|row| (row.order.buyer.clone(), row.order.refund_due)).collect();
+    let bodies = render_rows(&app, rows).await?.into_iter().zip(&private);
+    let bodies: Vec<Vec<u8>> =
+        bodies.map(|(body, (buyer, refund_due))| with_buyer(body, buyer, *refund_due)).collect();
+    Ok(page_response(&bodies, next))
+}
+
+/// All orders that are settled, as a table
+///
+/// CSV in UTF-8, newest first, with one line of headings. Cells that a spreadsheet would take for a formula begin with an
+/// apostrophe.
+#[utoipa::path(get, path = "/api/v1/admin/orders.csv", tag = "admin", params(OrderQuery),
+    security(("bearer" = []), ("session" = [])),
+    responses((status = 200, body = String, content_type = "text/csv")))]
+pub(crate) async fn export_orders(
+    State(app): State<Arc<App>>,
+    _admin: Admin,
+    Query(query): Query<OrderQuery>,
+) -> Result<Response, Problem> {
+    let filter = query.filter(&app).await?;
+    // The first page before the answer begins, so that trouble can still be told as what it is.
+    let first = Export { after: None, filter, app: Arc::clone(&app) }.next().await?;
+    let pages = stream::try_unfold(Some(first), |page| async move {
+        let Some((text, rest)) = page else { return Ok(None) };
+        let next = match rest {
+            Some(rest) => Some(rest.next().await.map_err(|_| BrokenOff)?),
+            None => None,
+        };
+        Ok::<_, BrokenOff>(Some((text, next)))
+    });
+    let day = Rfc3339(app.now()).to_string();
+    let name = format!("attachment; filename=\"orders-{}.csv\"", day.split('T').next().unwrap_or_default());
+    let name = HeaderValue::try_from(name).map_err(|_| Code::Internal)?;
+    let headers = [
+        (CONTENT_TYPE, TABLE),
+        (CONTENT_DISPOSITION, name),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((headers, Body::from_stream(pages.into_stream())).into_response())
+}
+
+/// A table that is cut off must not look whole, so the connection breaks off with it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the orders can't be read any further")]
+struct BrokenOff;
+
+/// What is still to be written of a table.
+struct Export {
+    app: Arc<App>,
+    filter: OrderFilter,
+    /// The last order that was written.
+    after: Option<OrderId>,
+}
+
+impl Export {
+    /// The next piece of the table, and what remains after it.
+    async fn next(mut self) -> Result<(Vec<u8>, Option<Self>), Problem> {
+        let rows = self.app.records.all_orders(&self.filter, self.after, TABLE_PAGE).await?;
+        let mut table = if self.after.is_none() { OrderTable::begin() } else { OrderTable::go_on() };
+        for row in &rows {
+            table.add(row, &self.title_of(row).await?);
+        }
+        let is_last = rows.len() < TABLE_PAGE as usize;
+        self.after = rows.last().map(|row| row.order.id);
+        Ok((table.finish(), Some(self).filter(|_| !is_last)))
+    }
+
+    async fn title_of(&self, row: &OrderRow) -> Result<String, Problem> {
+        let item = self.app.catalogue.item(row.item_id).await?.ok_or(Code::Internal)?;
+        Ok(item.title.clone())
+    }
 }

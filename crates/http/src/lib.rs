@@ -32,6 +32,7 @@ mod metrics;
 mod neighbours;
 mod openapi;
 mod options;
+mod order_table;
 mod orders;
 mod otp;
 mod pages;

@@ -124,9 +124,10 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         AlreadyPaid, AlreadyPublished, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed,
         CrossSite, DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
         IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
-        MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, NotSoldOut, NotWaiting, OrderNotFound, OtpInvalid,
-        PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken, RateLimited, RefundDue, SaleNotFound,
-        SoldOut, TicketNotFound, Unauthorized, Unavailable, UnsupportedMediaType, WaitlistFull,
+        MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, NotSoldOut, NotWaiting,
+        OrderNotFound, OtpInvalid, PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken,
+        RateLimited, RefundDue, SaleNotFound, SoldOut, TicketNotFound, Unauthorized, Unavailable,
+        UnsupportedMediaType, WaitlistFull,
     };
     let call = path.strip_prefix("/api/v1").unwrap_or(path);
     let mut codes: Vec<Code> = match call {
@@ -187,6 +188,7 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
         "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
         "/pictures/{name}" => vec![NotFound, Unavailable],
         "/admin/items/{id}" => vec![ItemNotFound],
+        "/admin/orders.csv" => vec![InvalidRequest],
         "/admin/sales/{id}" if operation.request_body.is_some() => vec![SaleNotFound, AlreadyPublished],
         "/admin/sales/{id}" => vec![SaleNotFound],
         "/admin/sales/{id}/publish" => vec![SaleNotFound, Busy],

@@ -49,6 +49,7 @@ pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(admin_sales::restock_sale))
         .routes(routes!(admin_sales::sale_stats))
         .routes(routes!(admin_orders::list_orders))
+        .routes(routes!(admin_orders::export_orders))
         .routes(routes!(admin_dead_letters::list_dead_letters))
         .routes(routes!(admin_dead_letters::retry_dead_letter))
         .routes(routes!(admin_audit::audit))

@@ -22,6 +22,8 @@ pub struct OrderFilter {
     pub sale: Option<SaleId>,
     pub state: Option<OrderState>,
     pub buyer: Option<BuyerId>,
+    /// This one alone.
+    pub order: Option<OrderId>,
 }
 
 const SELECT: &str = "SELECT o.*, s.item_id AS item_id FROM orders o JOIN sales s ON s.id = o.sale_id WHERE ";
@@ -63,6 +65,10 @@ impl Records {
         }
         if let Some(buyer) = &filter.buyer {
             query.push(" AND o.buyer = ").push_bind(buyer.as_str());
+        }
+        if let Some(order) = filter.order {
+            query.push(" AND o.sale_id = ").push_bind(order.sale.as_i64());
+            query.push(" AND o.order_number = ").push_bind(i64::from(order.number));
         }
         if let Some(after) = after {
             push_after(&mut query, filter, after);

@@ -23,6 +23,7 @@ fn admin_calls_are_for_admins() {
         ("POST", format!("/api/v1/admin/sales/{sale}/restock")),
         ("GET", format!("/api/v1/admin/sales/{sale}/stats")),
         ("GET", "/api/v1/admin/orders".to_owned()),
+        ("GET", "/api/v1/admin/orders.csv".to_owned()),
         ("GET", "/api/v1/admin/dead-letters".to_owned()),
         ("POST", "/api/v1/admin/dead-letters/1/retry".to_owned()),
         ("GET", "/api/v1/admin/audit".to_owned()),

@@ -5,13 +5,13 @@
 
 mod accounts;
 mod admin;
+mod admin_orders;
 mod connections;
 mod doors;
 mod drafts;
 mod gate;
 mod identity;
 mod lane;
-mod live;
 mod live;
 mod nodes;
 mod operation;

@@ -68,7 +68,16 @@ async fn a_merchant_filters_orders() {
     assert_eq!(numbers(of_sale, Some(orders[4])).await, vec![3, 2, 1]);
     let paid = OrderFilter { state: Some(OrderState::Paid), ..all.clone() };
     assert_eq!(numbers(paid, None).await, vec![4, 1]);
-    let held_of_ada =
-        OrderFilter { state: Some(OrderState::Held), buyer: Some(buyer("ada")), sale: Some(shop.sale) };
-    assert_eq!(numbers(held_of_ada, None).await, vec![5, 3, 0]);
+    let held_of_ada = OrderFilter {
+        state: Some(OrderState::Held),
+        buyer: Some(buyer("ada")),
+        sale: Some(shop.sale),
+        order: None,
+    };
+    assert_eq!(numbers(held_of_ada.clone(), None).await, vec![5, 3, 0]);
+    let one = OrderFilter { order: Some(orders[3]), ..all };
+    assert_eq!(numbers(one.clone(), None).await, vec![3]);
+    assert!(numbers(one, Some(orders[3])).await.is_empty());
+    let paid_one = OrderFilter { order: Some(orders[4]), ..held_of_ada };
+    assert!(numbers(paid_one, None).await.is_empty());
 }

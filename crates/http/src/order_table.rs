@@ -1,0 +1,137 @@
+//! Orders as lines of CSV for a spreadsheet. It does not know where they come from or where they go.
+
+use csv::{Terminator, Writer, WriterBuilder};
+use penstock_domain::Timestamp;
+use penstock_records::OrderRow;
+
+use crate::wire::Rfc3339;
+
+/// Without it spreadsheets take UTF-8 for something older, and Chinese becomes noise.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+const HEADINGS: [&str; 13] = [
+    "order",
+    "sale",
+    "item",
+    "buyer",
+    "quantity",
+    "unit_price",
+    "total",
+    "currency",
+    "state",
+    "created_at",
+    "pay_before",
+    "paid_at",
+    "refund_due",
+];
+
+/// A piece of a table.
+pub(crate) struct OrderTable(Writer<Vec<u8>>);
+
+impl OrderTable {
+    /// The first piece, with the headings.
+    pub(crate) fn begin() -> Self {
+        let mut table = Self::in_front_of(BYTE_ORDER_MARK.into());
+        table.line(&HEADINGS.map(str::to_owned));
+        table
+    }
+
+    /// A piece that comes after others.
+    pub(crate) fn go_on() -> Self {
+        Self::in_front_of(Vec::new())
+    }
+
+    fn in_front_of(start: Vec<u8>) -> Self {
+        Self(WriterBuilder::new().terminator(Terminator::CRLF).from_writer(start))
+    }
+
+    pub(crate) fn add(&mut self, row: &OrderRow, title: &str) {
+        let order = &row.order;
+        let moment = |moment: Timestamp| Rfc3339(moment).to_string();
+        self.line(&[
+            order.id.to_string(),
+            order.id.sale.to_string(),
+            harmless(title),
+            harmless(order.buyer.as_str()),
+            order.quantity.to_string(),
+            row.unit_price.amount(),
+            row.unit_price.times(order.quantity).amount(),
+            row.unit_price.currency.as_str().to_owned(),
+            order.state.as_str().to_owned(),
+            moment(order.created_at),
+            moment(order.pay_before),
+            order.paid_at.map(moment).unwrap_or_default(),
+            order.refund_due.to_string(),
+        ]);
+    }
+
+    fn line(&mut self, cells: &[String; HEADINGS.len()]) {
+        // Writing into memory can't fail, and all lines have as many cells.
+        let _ = self.0.write_record(cells);
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.0.into_inner().unwrap_or_default()
+    }
+}
+
+/// A cell that no spreadsheet takes for a formula. Some know the wide signs of East Asia as well.
+fn harmless(text: &str) -> String {
+    let is_formula = text
+        .starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}']);
+    if is_formula { format!("'{text}") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_domain::{BuyerId, ItemId, Money, Order, OrderId, OrderState, SaleId};
+
+    use super::*;
+
+    fn row(buyer: &str) -> OrderRow {
+        let sale = SaleId::from_random(3);
+        OrderRow {
+            order: Order {
+                id: OrderId { sale, number: 12 },
+                buyer: BuyerId::from_stored(buyer),
+                quantity: 3,
+                state: OrderState::Paid,
+                created_at: Timestamp::from_millis(1_800_000_000_123),
+                pay_before: Timestamp::from_millis(1_800_000_900_123),
+                paid_at: None,
+                refund_due: false,
+            },
+            unit_price: Money::parse("19.99", "EUR").unwrap(),
+            item_id: ItemId::from_random(7),
+        }
+    }
+
+    #[test]
+    fn a_table_begins_with_its_mark_and_its_headings() {
+        let mut table = OrderTable::begin();
+        table.add(&row("ann"), "水壶, \"K\"");
+        let text = String::from_utf8(table.finish()).unwrap();
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        assert!(lines[0].starts_with("\u{feff}order,sale,item,buyer,"), "{text}");
+        assert!(
+            lines[1].contains(",\"水壶, \"\"K\"\"\",ann,3,19.99,59.97,EUR,paid,2027-01-15T08:00:00.123Z,"),
+            "{text}"
+        );
+        assert!(lines[1].ends_with(",2027-01-15T08:15:00.123Z,,false"), "{text}");
+        assert_eq!((lines.len(), lines[2]), (3, ""));
+        let mut rest = OrderTable::go_on();
+        rest.add(&row("ann"), "Kettle");
+        assert_eq!(rest.finish().split(|byte| *byte == b'\n').count(), 2, "headings come once");
+    }
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for start in ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"] {
+            let text = format!("{start}1+1");
+            assert_eq!(harmless(&text), format!("'{text}"));
+        }
+        for text in ["", "Kettle", "a=b", "account:1", " =1"] {
+            assert_eq!(harmless(text), text);
+        }
+    }
+}
