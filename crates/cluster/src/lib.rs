@@ -3,6 +3,7 @@
 mod cache;
 mod changes;
 mod doors;
+mod figures;
 mod gate_calls;
 mod numbers;
 mod passes;
@@ -11,3 +12,4 @@ mod rooms;
 pub use cache::RedisCache;
 pub use changes::Changes;
 pub use doors::{SharedDoors, SharedDoorsOptions};
+pub use figures::RedisFigures;

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 use futures_util::future::BoxFuture;
-use penstock_cluster::{Changes, RedisCache, SharedDoors, SharedDoorsOptions};
+use penstock_cluster::{Changes, RedisCache, RedisFigures, SharedDoors, SharedDoorsOptions};
 use penstock_domain::{Cursor, SaleId};
 use penstock_http::{Figure, FigureValue, Neighbours, Part, Storefront};
 use penstock_ledger::{
@@ -96,6 +96,7 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Opened> {
     http.node = base.name.clone();
     http.neighbours = neighbours;
     http.shared_cache = Arc::new(RedisCache::new(base.link.clone(), prefix));
+    http.shared_figures = Arc::new(RedisFigures::new(base.link.clone(), prefix));
     http.parts = vec![changes, Arc::clone(&base.settled) as Arc<dyn Part>];
     let storefront = Storefront::new();
     let ledger = base.ledger(config, storefront.clone())?;
@@ -111,15 +112,18 @@ pub(crate) struct Worker {
     pub(crate) records: Records,
     pub(crate) settlement: Settlement,
     pub(crate) settled: Arc<SettledInRecords>,
+    /// Where it shows the nodes how far it is.
+    pub(crate) shown: RedisFigures,
 }
 
 pub(crate) async fn open_worker(config: &Config) -> anyhow::Result<Worker> {
     let base = Base::open(config).await?;
     let ledger = base.ledger(config, Arc::new(NobodyListens))?;
-    let Base { name, records, clock, settled, .. } = base;
+    let Base { name, link, records, clock, settled } = base;
+    let shown = RedisFigures::new(link, &config.redis.prefix);
     let options = SettleOptions { owner: Some(name.clone()), ..options::settle(config) };
     let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options);
-    Ok(Worker { name, ledger, records, settlement, settled })
+    Ok(Worker { name, ledger, records, settlement, settled, shown })
 }
 
 /// Opens the ledger to look at it.

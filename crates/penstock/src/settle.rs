@@ -17,13 +17,8 @@ use crate::{
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Shows the operator how settlement is getting on, if he wants to see it.
-async fn show(config: &Config, worker: &cluster::Worker) -> anyhow::Result<Option<WorkerServer>> {
+async fn serve(config: &Config, figures: WorkerFigures) -> anyhow::Result<Option<WorkerServer>> {
     let Ok(listen) = config.settle.listen.parse() else { return Ok(None) };
-    let figures = WorkerFigures {
-        name: worker.name.clone(),
-        settlement: options::settlement_view(worker.settlement.stats()),
-        parts: vec![worker.settled.clone()],
-    };
     let server = WorkerServer::start(listen, figures).await;
     let server = server.with_context(|| format!("settle.listen: {listen} can't be listened on"))?;
     tracing::info!(address = %server.address(), "metrics are shown");
@@ -40,11 +35,17 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = watch::channel(false);
     let settlement = worker.settlement.clone();
     let mut settling = tokio::spawn(async move { settlement.run(stopped).await });
-    let _shown = show(&config, &worker).await?;
+    let figures = WorkerFigures {
+        name: worker.name.clone(),
+        settlement: options::settlement_view(worker.settlement.stats()),
+        parts: vec![worker.settled.clone()],
+    };
+    let _served = serve(&config, figures.clone()).await?;
     output::write(&format!("penstock settles as {}", worker.name))?;
     let end = tokio::select! {
         signal = signals.next() => Ok(signal),
         _ = &mut settling => Err(anyhow::anyhow!("settlement has ended by itself")),
+        never = figures.show(&worker.shown) => match never {},
     };
     if let Ok(signal) = end {
         tracing::info!(signal, "stopping: finishing what is being settled");

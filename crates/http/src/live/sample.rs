@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -253,8 +254,8 @@ async fn tell(shared: &dyn SharedFigures, name: &str, told: Vec<u8>) {
 }
 
 impl WorkerFigures {
-    /// Shows the nodes how far settlement is, until this is dropped.
-    pub async fn show(&self, shared: &dyn SharedFigures) {
+    /// Shows the nodes how far settlement is, for as long as anybody waits for the end of it.
+    pub async fn show(&self, shared: &dyn SharedFigures) -> Infallible {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
