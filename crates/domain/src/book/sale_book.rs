@@ -19,8 +19,8 @@ const NONE: u32 = u32::MAX;
 /// Orders of one sale for which room is made at publishing, so that the tables of an ordinary sale never grow while it
 /// sells.
 const MAX_ROOM: usize = 1 << 20;
-/// Up to this many orders a debug build recounts the whole sale after every command.
-const MAX_RECOUNTED_ORDERS: usize = 2048;
+/// Up to this many orders and waiters a debug build recounts the whole sale after every decision.
+const MAX_RECOUNTED: usize = 2048;
 
 #[derive(Debug)]
 struct Record {
@@ -322,7 +322,7 @@ impl SaleBook {
         let sum = u64::from(self.available) + u64::from(self.held) + u64::from(self.paid);
         assert_eq!(u64::from(self.total), sum, "units of {:?} are not conserved", self.terms.sale);
         assert_eq!(self.by_key.len(), self.records.len(), "one idempotency key, one order");
-        if cfg!(debug_assertions) && self.records.len() <= MAX_RECOUNTED_ORDERS {
+        if cfg!(debug_assertions) && self.records.len() + self.waitlist.len() <= MAX_RECOUNTED {
             self.recount();
         }
     }

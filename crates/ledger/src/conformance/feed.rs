@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use penstock_domain::{Book, Cursor, Mark};
 
-use super::{HOLD_SECONDS, Stage, Subject, claim, counts, sale};
+use super::{HOLD_SECONDS, Stage, Subject, buyer, claim, counts, sale};
 use crate::{FeedError, Piece};
 
 /// A little of everything, so that every kind of event is in the feed.
@@ -29,7 +29,11 @@ async fn some_of_everything<S: Subject>(stage: &Stage<S>) {
     assert_eq!(stage.ledger.expire_due(100).await, Ok(1));
     stage.accepted(sale(2), "bob", 1).await;
     stage.ledger.confirm_payment(held.id, None).await.expect_err("no unit is left");
-    stage.ledger.restock(sale(2), 3).await.unwrap();
+    for who in ["cem", "dan", "eve"] {
+        stage.ledger.join_waitlist(sale(2), buyer(who), 1).await.unwrap();
+    }
+    stage.ledger.leave_waitlist(sale(2), buyer("dan")).await.unwrap();
+    stage.ledger.restock(sale(2), 1).await.unwrap();
     stage.ledger.pause(sale(2)).await.unwrap();
     stage.ledger.resume(sale(2)).await.unwrap();
     stage.ledger.close(sale(2)).await.unwrap();

@@ -11,6 +11,7 @@ mod holds;
 mod per_sale;
 mod running;
 mod sales;
+mod waitlist;
 
 use std::{
     collections::BTreeMap,
@@ -33,6 +34,7 @@ pub use self::{
     per_sale::{History, PerSale},
     running::*,
     sales::*,
+    waitlist::*,
 };
 use crate::{BatcherOptions, Clock, Health, Ledger, LedgerError, Listener, SaleNews};
 
@@ -242,6 +244,16 @@ macro_rules! ledger_conformance_suite {
             only_a_hold_can_be_cancelled,
             a_foreign_buyer_finds_nothing,
             a_buyer_sees_own_orders_newest_first,
+            who_waits_first_is_offered_what_comes_back,
+            only_a_sale_that_is_sold_out_is_waited_for,
+            who_joins_twice_keeps_his_place,
+            who_leaves_is_passed_over,
+            an_offer_is_what_is_there_within_the_limit,
+            who_may_have_no_more_is_passed_over,
+            an_offer_that_nobody_takes_goes_to_the_next,
+            holds_that_end_together_are_offered_together,
+            a_sale_that_rests_offers_nothing,
+            a_large_restock_serves_all_in_their_order,
             the_feed_has_no_gaps_and_rebuilds_the_state,
             the_feed_ends_at_its_head,
             a_cursor_of_another_history_is_noticed,
@@ -253,6 +265,7 @@ macro_rules! ledger_conformance_suite {
             stopping_answers_what_waits,
             a_stopped_ledger_is_unavailable,
             reopening_keeps_everything,
+            reopening_keeps_who_waits,
         );
     };
     ($make:path: $($sentence:ident,)+) => {
