@@ -179,6 +179,7 @@ fn a_browser_lets_a_page_do_nothing_that_it_does_not_need() {
         let answer = client.get(path);
         let policy = answer.header("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
     }
     assert_eq!(client.get("/errors/sold_out").header("x-content-type-options"), Some("nosniff"));
 }
