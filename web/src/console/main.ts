@@ -1,9 +1,21 @@
 // The console's beginning: words first, so that nothing is shown in the wrong language.
 import { mount } from 'svelte';
 import '../ui/theme.css';
+import './console.css';
+import { api } from '../api/client';
 import { startLanguage } from '../i18n/index.svelte';
+import { measure } from '../lib/clock.svelte';
+import { signedOut } from '../lib/session.svelte';
 import { loadWords } from './words.svelte';
 import App from './App.svelte';
 
+// A session that is over is asked for again, wherever that shows.
+api.use({
+  onResponse: ({ response }) => {
+    if (response.status === 401) signedOut();
+  },
+});
+
 await startLanguage(loadWords);
 mount(App, { target: document.getElementById('app') as HTMLElement });
+void measure();

@@ -1,2 +1,7 @@
 // The words of the console in English.
-export default { title: 'Penstock' };
+import errors from './en/errors';
+import goods from './en/goods';
+import shell from './en/shell';
+import watch from './en/watch';
+
+export default { ...shell, ...goods, ...watch, errors };

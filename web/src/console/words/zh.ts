@@ -1,7 +1,11 @@
 // The words of the console in Chinese.
 import type { Words } from '../../i18n/types';
 import type en from './en';
+import errors from './zh/errors';
+import goods from './zh/goods';
+import shell from './zh/shell';
+import watch from './zh/watch';
 
-const zh: Words<typeof en> = { title: 'Penstock' };
+const zh: Words<typeof en> = { ...shell, ...goods, ...watch, errors };
 
 export default zh;

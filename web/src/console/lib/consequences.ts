@@ -1,0 +1,90 @@
+// What a change of a sale will lead to, in figures. Pure: the words are elsewhere.
+import type { Sale, SaleStats } from '../../api/schema';
+
+export type Action = 'publish' | 'pause' | 'resume' | 'restock' | 'close';
+
+/** What each sentence says; the words have one for each. */
+export type Consequence =
+  | { says: 'opens_at_once'; units: number }
+  | { says: 'opens_later'; units: number; at: string }
+  | { says: 'terms_fixed' }
+  | { says: 'nobody_orders_until_resumed' }
+  | { says: 'nobody_orders_any_more' }
+  | { says: 'held_can_be_paid'; units: number }
+  | { says: 'nothing_is_held' }
+  | { says: 'waiting_keep_their_places'; people: number }
+  | { says: 'waiting_are_sent_away'; people: number }
+  | { says: 'unsold_stay'; units: number }
+  | { says: 'on_sale_again'; units: number }
+  | { says: 'sold_out_still' }
+  | { says: 'more_units'; units: number; total: number }
+  | { says: 'waitlist_first' }
+  | { says: 'final' };
+
+export function consequences(
+  action: Action,
+  sale: Sale,
+  stats: SaleStats | undefined,
+  now: number,
+  /** Of a restock. */
+  more = 0,
+): Consequence[] {
+  const { available, held, total, waiting } = stats ?? {
+    available: sale.stock.available,
+    held: 0,
+    total: sale.stock.total,
+    waiting: 0,
+  };
+  const heldOnes: Consequence =
+    held > 0 ? { says: 'held_can_be_paid', units: held } : { says: 'nothing_is_held' };
+  switch (action) {
+    case 'publish': {
+      const opensLater = sale.opens_at && Date.parse(sale.opens_at) > now ? sale.opens_at : undefined;
+      return [
+        opensLater
+          ? { says: 'opens_later', units: sale.stock.total, at: opensLater }
+          : { says: 'opens_at_once', units: sale.stock.total },
+        { says: 'terms_fixed' },
+      ];
+    }
+    case 'pause':
+      return [
+        { says: 'nobody_orders_until_resumed' },
+        heldOnes,
+        ...(waiting > 0 ? [{ says: 'waiting_keep_their_places', people: waiting } as const] : []),
+      ];
+    case 'resume':
+      return [available > 0 ? { says: 'on_sale_again', units: available } : { says: 'sold_out_still' }];
+    case 'restock':
+      return [
+        { says: 'more_units', units: more, total: total + more },
+        ...(available === 0 ? [{ says: 'waitlist_first' } as const] : []),
+        // Units can't be taken away again.
+        { says: 'final' },
+      ];
+    case 'close':
+      return [
+        { says: 'nobody_orders_any_more' },
+        heldOnes,
+        ...(waiting > 0 ? [{ says: 'waiting_are_sent_away', people: waiting } as const] : []),
+        ...(available > 0 ? [{ says: 'unsold_stay', units: available } as const] : []),
+        { says: 'final' },
+      ];
+  }
+}
+
+/** What can be done to a sale in this state. */
+export function actionsIn(state: string): Action[] {
+  switch (state) {
+    case 'draft':
+      return ['publish'];
+    case 'scheduled':
+    case 'open':
+    case 'sold_out':
+      return ['pause', 'restock', 'close'];
+    case 'paused':
+      return ['resume', 'restock', 'close'];
+    default:
+      return [];
+  }
+}

@@ -1,0 +1,66 @@
+// The server's live figures, one event a second. Tells when it is cut off, and comes back by itself.
+import type { LiveFigures } from '../../api/schema';
+
+/** Nothing for so long: the stream is as good as gone, also if the browser has not noticed. */
+const SILENT_AFTER_MS = 5000;
+const RECONNECT_MS = [1000, 2000, 4000, 8000];
+
+export type Connection = 'connecting' | 'live' | 'cut_off';
+
+/** For use in a component. `ontold` gets each event. */
+export function live(sale: () => string | undefined, ontold?: (figures: LiveFigures) => void) {
+  let figures = $state.raw<LiveFigures>();
+  let connection = $state<Connection>('connecting');
+
+  $effect(() => {
+    const id = sale();
+    let source: EventSource | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let failures = 0;
+    let isOver = false;
+
+    function connect(): void {
+      source?.close();
+      source = new EventSource(`/api/v1/admin/live${id ? `?sale=${encodeURIComponent(id)}` : ''}`);
+      source.addEventListener('figures', (event: MessageEvent<string>) => {
+        failures = 0;
+        connection = 'live';
+        figures = JSON.parse(event.data) as LiveFigures;
+        ontold?.(figures);
+        expect();
+      });
+      source.addEventListener('error', lost);
+      expect();
+    }
+    function expect(): void {
+      clearTimeout(timer);
+      timer = setTimeout(lost, SILENT_AFTER_MS);
+    }
+    // A browser gives up for good on an answer that is no stream, such as 503: so we come back ourselves.
+    function lost(): void {
+      if (isOver) return;
+      source?.close();
+      clearTimeout(timer);
+      connection = failures === 0 && connection === 'connecting' ? 'connecting' : 'cut_off';
+      const wait = RECONNECT_MS[Math.min(failures, RECONNECT_MS.length - 1)] ?? 1000;
+      failures += 1;
+      timer = setTimeout(connect, wait * (0.75 + Math.random() / 2));
+    }
+
+    connect();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+      source?.close();
+    };
+  });
+
+  return {
+    get figures() {
+      return figures;
+    },
+    get connection() {
+      return connection;
+    },
+  };
+}

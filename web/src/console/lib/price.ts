@@ -1,0 +1,40 @@
+// Amounts as a merchant types them, compared without the errors of floating point.
+import type { Money } from '../../api/schema';
+
+/** By ISO 4217, as the server has it. */
+export function decimalsOf(currency: string): number {
+  if (/^(BIF|CLP|DJF|GNF|ISK|JPY|KMF|KRW|PYG|RWF|UGX|VND|VUV|XAF|XOF|XPF)$/.test(currency)) return 0;
+  return /^(BHD|IQD|JOD|KWD|LYD|OMR|TND)$/.test(currency) ? 3 : 2;
+}
+
+const MAX_MINOR = 1_000_000_000_000n;
+
+/** In the smallest unit of the currency; undefined if it is no amount. */
+export function minorUnits({ amount, currency }: Money): bigint | undefined {
+  const found = /^(\d{1,16})(?:\.(\d+))?$/.exec(amount);
+  const decimals = decimalsOf(currency);
+  const fraction = found?.[2] ?? '';
+  if (!found || fraction.length > decimals) return undefined;
+  const minor = BigInt((found[1] ?? '') + fraction.padEnd(decimals, '0'));
+  return minor <= MAX_MINOR ? minor : undefined;
+}
+
+export function isCurrency(text: string): boolean {
+  return /^[A-Z]{3}$/.test(text);
+}
+
+/** What was typed, as the API wants it: 1 999,00 and 1,999.00 are the same. */
+export function tidyAmount(typed: string): string {
+  const plain = typed.trim().replace(/[\s'’]/g, '');
+  // A comma before the last two or three digits at most is a decimal one if there is no point besides.
+  const decimal = /^\d+,\d{1,2}$/.test(plain) ? plain.replace(',', '.') : plain.replace(/,/g, '');
+  return decimal;
+}
+
+/** By how many percent `price` is below `regular`, rounded down; undefined where they can't be compared. */
+export function discountPercent(price: Money, regular: Money): number | undefined {
+  const [low, high] = [minorUnits(price), minorUnits(regular)];
+  if (low === undefined || high === undefined || high === 0n || price.currency !== regular.currency)
+    return undefined;
+  return Number(((high - low) * 100n) / high);
+}

@@ -1,0 +1,117 @@
+// The form of a sale: what was typed, and what is wrong with it before the server is asked.
+import type { Item, Sale, SaleRequest } from '../../api/schema';
+import { decimalsOf, isCurrency, minorUnits, tidyAmount } from './price';
+import type { ConsoleWords } from './words-of';
+import { fromLocal, toLocal } from './zoned';
+
+/** As it stands in the fields: all of it text, times in the visitor's zone. */
+export interface SaleForm {
+  itemId: string;
+  amount: string;
+  currency: string;
+  units: string;
+  limit: string;
+  opens: string;
+  closes: string;
+  hold: string;
+  challenge: string;
+  waitingRoom: boolean;
+}
+
+export type SaleComplaints = Partial<Record<keyof SaleForm, string>>;
+
+export function newSaleForm(item?: Item): SaleForm {
+  return {
+    itemId: item?.id ?? '',
+    amount: '',
+    currency: item?.regular_price.currency ?? 'CNY',
+    units: '',
+    limit: '1',
+    opens: '',
+    closes: '',
+    hold: '900',
+    challenge: 'none',
+    waitingRoom: false,
+  };
+}
+
+export function formOfSale(sale: Sale, zone?: string): SaleForm {
+  return {
+    itemId: sale.item.id,
+    amount: sale.price.amount,
+    currency: sale.price.currency,
+    units: String(sale.stock.total),
+    limit: String(sale.limit_per_buyer),
+    opens: sale.opens_at ? toLocal(sale.opens_at, zone) : '',
+    closes: sale.closes_at ? toLocal(sale.closes_at, zone) : '',
+    hold: String(sale.hold_seconds),
+    challenge: sale.gate.challenge,
+    waitingRoom: sale.gate.waiting_room,
+  };
+}
+
+function isWhole(text: string, most: number): boolean {
+  return /^\d{1,10}$/.test(text.trim()) && Number(text) >= 1 && Number(text) <= most;
+}
+
+export function saleComplaints(words: ConsoleWords, form: SaleForm, zone?: string): SaleComplaints {
+  const say = words.sales.complaints;
+  const complaints: SaleComplaints = {};
+  if (!form.itemId) complaints.itemId = say.item_id;
+  const currency = form.currency.trim().toUpperCase();
+  if (!isCurrency(currency)) complaints.currency = say.currency;
+  else if (minorUnits({ amount: tidyAmount(form.amount), currency }) === undefined)
+    complaints.amount = say.amount(decimalsOf(currency));
+  if (!isWhole(form.units, 100_000_000)) complaints.units = say.units;
+  if (!isWhole(form.limit, 1_000_000)) complaints.limit = say.limit_per_buyer;
+  if (!isWhole(form.hold, 2_592_000)) complaints.hold = say.hold_seconds;
+  for (const field of ['opens', 'closes'] as const) {
+    const time = form[field] && fromLocal(form[field], zone);
+    if (time === 'malformed') complaints[field] = say.time;
+    if (time === 'skipped') complaints[field] = say.skippedTime;
+  }
+  const [opens, closes] = [instant(form.opens, zone), instant(form.closes, zone)];
+  if (opens && closes && Date.parse(closes) <= Date.parse(opens)) complaints.closes = say.closes_at;
+  return complaints;
+}
+
+function instant(text: string, zone?: string): string | null {
+  const time = text ? fromLocal(text, zone) : undefined;
+  return typeof time === 'object' ? time.instant : null;
+}
+
+/** `before` is what the server has: a time that was not touched keeps what a field can't show. */
+export function saleRequest(form: SaleForm, before?: Sale, zone?: string): SaleRequest {
+  const untouched = before && formOfSale(before, zone);
+  return {
+    item_id: form.itemId,
+    price: { amount: tidyAmount(form.amount), currency: form.currency.trim().toUpperCase() },
+    units: Number(form.units),
+    limit_per_buyer: Number(form.limit),
+    opens_at: untouched?.opens === form.opens ? (before?.opens_at ?? null) : instant(form.opens, zone),
+    closes_at: untouched?.closes === form.closes ? (before?.closes_at ?? null) : instant(form.closes, zone),
+    hold_seconds: Number(form.hold),
+    gate: { challenge: form.challenge, waiting_room: form.waitingRoom, pass_required: null },
+  };
+}
+
+const FIELDS: Record<string, keyof SaleForm> = {
+  item_id: 'itemId',
+  price: 'amount',
+  units: 'units',
+  limit_per_buyer: 'limit',
+  opens_at: 'opens',
+  closes_at: 'closes',
+  hold_seconds: 'hold',
+  'gate.challenge': 'challenge',
+};
+
+/** What the server complains of, at the field it belongs to. */
+export function saleFields(fields: Record<string, string>): SaleComplaints {
+  const complaints: SaleComplaints = {};
+  for (const [field, message] of Object.entries(fields)) {
+    const here = FIELDS[field];
+    if (here) complaints[here] = message;
+  }
+  return complaints;
+}

@@ -1,0 +1,72 @@
+// Turns what pure functions found into sentences of the present language.
+import type { Failure } from '../../api/client';
+import type { Errors } from '../../i18n/types';
+import { inWords } from '../../i18n/index.svelte';
+import type { Words } from '../../i18n/types';
+import type en from '../words/en';
+import type { Point } from './checklist';
+import type { Consequence } from './consequences';
+
+export type ConsoleWords = Words<typeof en>;
+
+/** What a merchant is told, or else what everybody is. */
+export function troubleInWords(words: ConsoleWords, failure: Failure): { says: string; todo: string } {
+  const own = words.errors as Partial<Errors>;
+  return own[failure.code] ?? inWords(failure) ?? words.errors.internal;
+}
+
+/** A state of a sale or an order; one that is new here is shown as it is. */
+export function stateName(words: ConsoleWords, state: string): string {
+  return (words.states as Record<string, string>)[state] ?? state;
+}
+
+export function consequenceInWords(
+  words: ConsoleWords,
+  it: Consequence,
+  moment: (time: string) => string,
+): string {
+  const say = words.sale.consequences;
+  switch (it.says) {
+    case 'opens_at_once':
+    case 'held_can_be_paid':
+    case 'unsold_stay':
+    case 'on_sale_again':
+      return say[it.says](it.units);
+    case 'opens_later':
+      return say.opens_later(it.units, moment(it.at));
+    case 'waiting_keep_their_places':
+    case 'waiting_are_sent_away':
+      return say[it.says](it.people);
+    case 'more_units':
+      return say.more_units(it.units, it.total);
+    default:
+      return say[it.says];
+  }
+}
+
+export function pointInWords(words: ConsoleWords, point: Point): string {
+  const { points } = words.sale;
+  switch (point.about) {
+    case 'picture':
+      return points.picture[point.says];
+    case 'description':
+      return points.description[point.says];
+    case 'price':
+      return point.says === 'discount' ? points.price.discount(point.percent) : points.price[point.says];
+    case 'opening':
+      return point.says === 'ahead' || point.says === 'soon'
+        ? points.opening[point.says](point.minutes)
+        : points.opening[point.says];
+    case 'closing':
+      return point.says === 'after' || point.says === 'short'
+        ? points.closing[point.says](point.minutes)
+        : points.closing[point.says];
+    case 'limit':
+      if (point.says === 'above_units') return points.limit.above_units(point.limit, point.units);
+      return point.says === 'fits' ? points.limit.fits(point.limit) : points.limit.few_buyers(point.buyers);
+    case 'hold':
+      return points.hold[point.says](point.seconds);
+    case 'gate':
+      return points.gate[point.says];
+  }
+}

@@ -1,0 +1,34 @@
+// Which page is at which address. Each is loaded when it is first wanted.
+import type { Component } from 'svelte';
+import { match } from '../lib/router.svelte';
+
+// Every page gets the parameters of its address.
+type Page = Component<Record<string, string>>;
+type Load = () => Promise<{ default: unknown }>;
+
+const pages: [pattern: string, section: Section, load: Load][] = [
+  ['/console', 'overview', () => import('./pages/Overview.svelte')],
+  ['/console/items', 'items', () => import('./pages/Items.svelte')],
+  ['/console/items/new', 'items', () => import('./pages/EditItem.svelte')],
+  ['/console/items/:id', 'items', () => import('./pages/EditItem.svelte')],
+  ['/console/sales', 'sales', () => import('./pages/Sales.svelte')],
+  ['/console/sales/new', 'sales', () => import('./pages/EditSale.svelte')],
+  ['/console/sales/:id', 'sales', () => import('./pages/Sale.svelte')],
+  ['/console/sales/:id/edit', 'sales', () => import('./pages/EditSale.svelte')],
+];
+
+export type Section = 'overview' | 'sales' | 'items' | 'orders' | 'deadLetters' | 'audit' | 'rehearse';
+
+export interface Found {
+  section: Section;
+  params: Record<string, string>;
+  load: () => Promise<Page>;
+}
+
+export function find(path: string): Found | undefined {
+  for (const [pattern, section, load] of pages) {
+    const params = match(pattern, path);
+    if (params) return { section, params, load: async () => (await load()).default as Page };
+  }
+  return undefined;
+}
