@@ -133,7 +133,7 @@ fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
     let mut codes: Vec<Code> = match call {
         "/otp" => vec![RateLimited],
         "/accounts" => vec![OtpInvalid, PhoneTaken, Busy],
-        "/sessions" => vec![BadCredentials, RateLimited, Busy],
+        "/sessions" => vec![BadCredentials, CrossSite, RateLimited, Busy],
         "/me/password" => vec![BadCredentials, RateLimited, Busy],
         "/items/{id}" => vec![ItemNotFound],
         "/sales/{id}" => vec![SaleNotFound],
