@@ -1,9 +1,20 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte';
-import { defineConfig } from 'vite';
+import { defineConfig, type Plugin } from 'vite';
+
+/** As the server does: every address under /console is the console. */
+const consoleAddresses: Plugin = {
+  name: 'console-addresses',
+  configureServer: (server) => {
+    server.middlewares.use((request, _, next) => {
+      if (/^\/console([/?]|$)/.test(request.url ?? '')) request.url = '/console.html';
+      next();
+    });
+  },
+};
 
 // Two pages that share what they have in common. The server's policy allows nothing inline and no other host.
 export default defineConfig({
-  plugins: [svelte()],
+  plugins: [svelte(), consoleAddresses],
   build: {
     target: 'es2022',
     assetsInlineLimit: 0,
