@@ -94,7 +94,7 @@ fn nobody_is_signed_in_by_another_site() {
     let shop = Shop::open();
     shop.account(PHONE, PASSWORD);
     let body = json!({ "phone": PHONE, "password": PASSWORD }).to_string();
-    let mut sign_in = |site: (&str, &str)| {
+    let sign_in = |site: (&str, &str)| {
         let headers = [("content-type", "application/json"), site];
         shop.client().request("POST", "/api/v1/sessions", &headers, body.as_bytes())
     };
