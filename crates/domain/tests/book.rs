@@ -3,8 +3,11 @@
 
 #[path = "support/naive_model.rs"]
 mod naive_model;
+#[path = "support/naive_waitlist.rs"]
+mod naive_waitlist;
 
 use naive_model::NaiveLedger;
+use naive_waitlist::NaiveWaiter;
 use penstock_domain::*;
 use proptest::prelude::*;
 
@@ -256,6 +259,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         key: key(k),
     });
     let restock = (sale_id.clone(), prop_oneof![9 => 0u32..4, 1 => Just(MAX_UNITS)]);
+    let waiter = (sale_id.clone(), (0u32..6).prop_map(buyer));
+    let join = (waiter.clone(), 0u32..5)
+        .prop_map(|((sale, buyer), quantity)| Step::Run(Command::Join { sale, buyer, quantity }));
     let step = prop_oneof![
         3 => (0i64..15).prop_map(Step::Wait),
         2 => publish.prop_map(|terms| Step::Run(Command::Publish(terms))),
@@ -269,6 +275,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => sale_id.clone().prop_map(|sale| Step::Run(Command::Pause(sale))),
         2 => sale_id.clone().prop_map(|sale| Step::Run(Command::Resume(sale))),
         1 => sale_id.prop_map(|sale| Step::Run(Command::Close(sale))),
+        10 => join,
+        2 => waiter.clone().prop_map(|(sale, buyer)| Step::Run(Command::Leave { sale, buyer })),
+        2 => waiter.prop_map(|(sale, buyer)| Step::Run(Command::FindPlace { sale, buyer })),
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -282,6 +291,9 @@ fn model_reply(model: &mut NaiveLedger, command: &Command, now: Timestamp) -> Re
         }
         Command::Cancel { order, buyer } => Reply::Cancelled(model.cancel(*order, buyer.as_ref())),
         Command::ExpireDue { .. } => Reply::Expired(model.expire_all_due(now)),
+        Command::Join { sale, buyer, quantity } => Reply::Joined(model.join(*sale, buyer, *quantity, now)),
+        Command::Leave { sale, buyer } => Reply::Left(model.leave(*sale, buyer)),
+        Command::FindPlace { sale, buyer } => Reply::Place(model.place(*sale, buyer, now)),
         other => panic!("{other:?} is compared by its effect"),
     }
 }
@@ -303,8 +315,18 @@ proptest! {
             } else {
                 prop_assert_eq!(&reply, &model_reply(&mut model, &command, now), "{:?}", command);
             }
-            for status in bench.book.statuses() {
+            model.serve(now);
+            for SaleSnapshot { status, orders, waiters } in bench.book.snapshot().sales {
                 let id = status.terms.sale;
+                let expected = model.orders.iter().filter(|known| known.order.id.sale == id);
+                prop_assert!(orders.iter().map(|known| &known.order).eq(expected.map(|known| &known.order)));
+                let waiting = waiters.into_iter().map(|Waiter { buyer, quantity, joined_at, .. }| {
+                    NaiveWaiter { sale: id, buyer, quantity, joined_at }
+                });
+                let waiting: Vec<NaiveWaiter> = waiting.collect();
+                prop_assert!(waiting.is_empty() || status.state(now) != SaleState::Open, "{waiting:?}");
+                let expected = model.waiting.iter().filter(|waiter| waiter.sale == id);
+                prop_assert!(waiting.iter().eq(expected), "{waiting:?}");
                 prop_assert_eq!(status.total, model.total(id));
                 prop_assert_eq!(status.available, model.available(id));
                 prop_assert_eq!(status.held, model.units(id, OrderState::Held));

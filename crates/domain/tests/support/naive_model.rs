@@ -3,6 +3,8 @@
 
 use penstock_domain::*;
 
+use crate::naive_waitlist::NaiveWaiter;
+
 #[derive(Clone, Debug)]
 pub(crate) struct NaiveOrder {
     pub(crate) order: Order,
@@ -16,6 +18,8 @@ pub(crate) struct NaiveLedger {
     pub(crate) paused: Vec<SaleId>,
     pub(crate) closed: Vec<SaleId>,
     pub(crate) orders: Vec<NaiveOrder>,
+    /// Who waits for any sale, in the order in which they joined.
+    pub(crate) waiting: Vec<NaiveWaiter>,
 }
 
 impl NaiveLedger {
@@ -33,16 +37,16 @@ impl NaiveLedger {
         self.total(sale) - self.units(sale, OrderState::Held) - self.units(sale, OrderState::Paid)
     }
 
-    fn owned(&self, sale: SaleId, buyer: &BuyerId) -> u32 {
+    pub(crate) fn owned(&self, sale: SaleId, buyer: &BuyerId) -> u32 {
         let theirs = self.orders.iter().map(|o| &o.order).filter(|o| o.id.sale == sale && o.buyer == *buyer);
         theirs.filter(|o| matches!(o.state, OrderState::Held | OrderState::Paid)).map(|o| o.quantity).sum()
     }
 
-    fn terms_of(&self, sale: SaleId) -> Option<SaleTerms> {
+    pub(crate) fn terms_of(&self, sale: SaleId) -> Option<SaleTerms> {
         self.terms.iter().copied().find(|t| t.sale == sale)
     }
 
-    fn is_closed(&self, sale: SaleId, now: Timestamp) -> bool {
+    pub(crate) fn is_closed(&self, sale: SaleId, now: Timestamp) -> bool {
         let by_time = self.terms_of(sale).and_then(|t| t.closes_at).is_some_and(|at| now >= at);
         by_time || self.closed.contains(&sale)
     }
