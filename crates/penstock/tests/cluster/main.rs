@@ -12,6 +12,7 @@ mod trial;
 mod chaos;
 mod front;
 mod latch;
+mod live;
 mod nginx;
 mod node_faults;
 mod redis_faults;
