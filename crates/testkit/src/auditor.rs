@@ -32,6 +32,10 @@ pub struct Auditor {
     /// Orders whose payment, or cancellation, was answered 200.
     paid: BTreeSet<String>,
     cancelled: BTreeSet<String>,
+    /// How often somebody joined a sale's waitlist: each time may have come to an order that nobody claimed.
+    joined: BTreeMap<String, usize>,
+    /// Orders that somebody found who had waited: the sale and the buyer of each.
+    offered: BTreeMap<String, (String, String)>,
     findings: Vec<String>,
 }
 
@@ -96,6 +100,19 @@ impl Auditor {
         self.cancelled.insert(order.to_owned());
     }
 
+    /// A buyer is about to join the waitlist of a sale.
+    pub fn joins(&mut self, sale: &str) {
+        *self.joined.entry(sale.to_owned()).or_default() += 1;
+    }
+
+    /// A buyer who waited has found this order.
+    pub fn saw_offer(&mut self, sale: &str, buyer: &str, order: &str) {
+        let owner = (sale.to_owned(), buyer.to_owned());
+        if *self.offered.entry(order.to_owned()).or_insert_with(|| owner.clone()) != owner {
+            self.findings.push(format!("duplicated: order {order} was offered to {buyer} and somebody else"));
+        }
+    }
+
     /// Takes in what another thread's clients saw.
     pub fn merge(&mut self, other: Self) {
         for (key, sent) in other.claims {
@@ -110,6 +127,12 @@ impl Auditor {
         }
         self.paid.extend(other.paid);
         self.cancelled.extend(other.cancelled);
+        for (sale, joined) in other.joined {
+            *self.joined.entry(sale).or_default() += joined;
+        }
+        for (order, (sale, buyer)) in other.offered {
+            self.saw_offer(&sale, &buyer, &order);
+        }
         self.findings.extend(other.findings);
     }
 
@@ -156,6 +179,7 @@ impl Auditor {
         }
         check_units(sale, &status, &orders, findings);
         self.check_promises(sale, &by_id, findings);
+        self.check_offers(sale, &by_id, findings);
         self.check_buyers(sale, &status, &orders, findings);
     }
 
@@ -183,11 +207,31 @@ impl Auditor {
         }
     }
 
+    fn offers(&self, sale: &str) -> impl Iterator<Item = (&str, &str)> {
+        let of_sale = self.offered.iter().filter(move |(_, (known, _))| known == sale);
+        of_sale.map(|(order, (_, buyer))| (order.as_str(), buyer.as_str()))
+    }
+
+    /// What was offered is there, and was promised to nobody else.
+    fn check_offers(&self, sale: &str, orders: &BTreeMap<&str, &Value>, findings: &mut Vec<String>) {
+        let promised = self.promised(sale);
+        for (order, buyer) in self.offers(sale) {
+            if !orders.contains_key(order) {
+                findings.push(format!("lost: order {order} was offered to {buyer} and does not exist"));
+            }
+            if promised.contains(order) {
+                findings.push(format!("duplicated: order {order} was offered to {buyer} and is a claim's"));
+            }
+        }
+    }
+
     /// No buyer has more than the limit, and there are no orders that nobody can have asked for.
     fn check_buyers(&self, sale: &str, status: &Value, orders: &[Value], findings: &mut Vec<String>) {
         let claims = || self.claims.iter().filter(|((known, _), _)| known == sale).map(|(_, sent)| sent);
-        let owners: BTreeMap<&str, &str> =
-            claims().filter_map(|sent| Some((sent.order.as_deref()?, sent.buyer.as_str()))).collect();
+        let owners: BTreeMap<&str, &str> = claims()
+            .filter_map(|sent| Some((sent.order.as_deref()?, sent.buyer.as_str())))
+            .chain(self.offers(sale))
+            .collect();
         let limit = status["limit_per_buyer"].as_u64().unwrap_or_default();
         let mut units: BTreeMap<&str, u64> = BTreeMap::new();
         let mut strangers = Vec::new();
@@ -203,10 +247,13 @@ impl Auditor {
                 .push(format!("over the limit: {buyer} has {units} units of {sale}, the limit is {limit}"));
         }
         let undecided = claims().filter(|sent| !sent.decided).count();
-        if strangers.len() > undecided {
+        let joined = self.joined.get(sale).copied().unwrap_or_default();
+        let waited = joined.saturating_sub(self.offers(sale).count());
+        if strangers.len() > undecided + waited {
             let count = strangers.len();
-            findings
-                .push(format!("duplicated: {count} orders of {sale} for {undecided} claims: {strangers:?}"));
+            findings.push(format!(
+                "duplicated: {count} orders of {sale} for {undecided} claims and {waited} who waited: {strangers:?}"
+            ));
         }
     }
 }
@@ -301,6 +348,7 @@ mod tests {
         let by_id = orders.iter().map(|order| (order["id"].as_str().unwrap(), order)).collect();
         check_units("s", status, orders, &mut findings);
         auditor.check_promises("s", &by_id, &mut findings);
+        auditor.check_offers("s", &by_id, &mut findings);
         auditor.check_buyers("s", status, orders, &mut findings);
         findings.join("\n")
     }
@@ -351,7 +399,7 @@ mod tests {
         assert!(auditor.findings[0].contains("key 1 got a second order s-7"), "{:?}", auditor.findings);
         let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
         let found = findings(&two_claims(), &status(5, 2), &orders);
-        assert!(found.contains("duplicated: 1 orders of s for 0 claims"), "{found}");
+        assert!(found.contains("duplicated: 1 orders of s for 0 claims and 0 who waited"), "{found}");
         let mut auditor = two_claims();
         auditor.sends("s", "c", 1, "3");
         auditor.saw("s", "3", &created("s-1", 1));
@@ -365,6 +413,36 @@ mod tests {
         auditor.sends("s", "c", 1, "3");
         let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
         assert_eq!(findings(&auditor, &status(5, 2), &orders), "");
+    }
+
+    #[test]
+    fn who_waited_may_have_an_order_that_nobody_claimed() {
+        let mut auditor = two_claims();
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
+        auditor.joins("s");
+        assert_eq!(findings(&auditor, &status(5, 2), &orders), "");
+        auditor.saw_offer("s", "c", "s-2");
+        assert_eq!(findings(&auditor, &status(5, 2), &orders), "");
+        let more = [orders.as_slice(), &[order("s-3", 1, "held")]].concat();
+        let found = findings(&auditor, &status(5, 1), &more);
+        assert!(found.contains("duplicated: 1 orders of s for 0 claims and 0 who waited"), "{found}");
+    }
+
+    #[test]
+    fn an_offer_that_is_lost_or_somebody_elses_is_found() {
+        let mut auditor = two_claims();
+        auditor.saw_offer("s", "c", "s-2");
+        auditor.saw_offer("s", "d", "s-1");
+        let orders = [order("s-0", 1, "held"), order("s-1", 1, "held")];
+        let found = findings(&auditor, &status(5, 3), &orders);
+        assert!(found.contains("lost: order s-2 was offered to c"), "{found}");
+        assert!(found.contains("duplicated: order s-1 was offered to d and is a claim's"), "{found}");
+        auditor.saw_offer("s", "e", "s-2");
+        assert!(
+            auditor.findings[0].contains("s-2 was offered to e and somebody else"),
+            "{:?}",
+            auditor.findings
+        );
     }
 
     #[test]
