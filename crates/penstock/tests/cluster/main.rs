@@ -21,3 +21,4 @@ mod settlement_faults;
 mod sharing;
 mod starting;
 mod waiting;
+mod waitlist;
