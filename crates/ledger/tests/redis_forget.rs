@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use penstock_domain::{
-    BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, OrderId, PaymentRefusal, SaleId, SaleTerms,
+    BuyerId, Claim, ClaimRefusal, Cursor, JoinRefusal, KeyDigest, OrderId, PaymentRefusal, SaleId, SaleTerms,
 };
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
@@ -50,16 +50,17 @@ fn claim(sale: SaleId, who: &str) -> Claim {
     Claim { sale, buyer: BuyerId::of_subject(who).unwrap(), quantity: 1, key }
 }
 
-/// A sale with an order that is paid if `is_paid`, and that is closed.
+/// A sale with an order that is paid if `is_paid`, that somebody waits for, and that is closed.
 async fn closed_sale(ledger: &Ledger, number: u64, is_paid: bool) -> SaleId {
     let sale = SaleId::from_random(number);
     let terms =
-        SaleTerms { sale, units: 5, limit_per_buyer: 1, opens_at: None, closes_at: None, hold_seconds: 900 };
+        SaleTerms { sale, units: 1, limit_per_buyer: 1, opens_at: None, closes_at: None, hold_seconds: 900 };
     ledger.publish(terms).await.unwrap();
     let order = ledger.claim(claim(sale, "ann")).await.unwrap();
     if is_paid {
         ledger.confirm_payment(order.id, None).await.unwrap();
     }
+    ledger.join_waitlist(sale, BuyerId::of_subject("bob").unwrap(), 1).await.unwrap();
     ledger.close(sale).await.unwrap();
     sale
 }
@@ -88,22 +89,23 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     // The records have settled as much of this one, but of another history.
     let diverged = closed_sale(&ledger, 5, true).await;
     let over = closed_sale(&ledger, 3, true).await;
-    for (sale, position) in [(unsettled, 3), (held, 3), (diverged, 4), (over, 4)] {
+    for (sale, position) in [(unsettled, 4), (held, 4), (diverged, 5), (over, 5)] {
         let piece = ledger.feed().read(&sale.to_string(), Cursor::default(), position).await.unwrap();
         let mut cursor = piece.end().unwrap();
         cursor.mark.0[0] ^= u8::from(sale == diverged);
         settled.0.lock().unwrap().insert(sale, cursor);
     }
     let keys = |sale: SaleId| {
-        let names = ["buyers", "orders", "feed"].map(|name| format!("{{{sale}}}:{name}"));
-        server.cli(&["EXISTS", &names[0], &names[1], &names[2]]).unwrap()
+        let names = ["buyers", "orders", "feed", "waitlist", "waiters"];
+        let names = names.map(|name| format!("{{{sale}}}:{name}"));
+        server.cli(&["EXISTS", &names[0], &names[1], &names[2], &names[3], &names[4]]).unwrap()
     };
     // It leaves the list a look after its keys are gone, so the others have been looked at too.
     let list = || server.cli(&["SISMEMBER", "penstock:sales", &over.to_string()]).unwrap();
     until("forgetting a sale", || list() == "0").await;
     assert_eq!(keys(over), "0");
     for sale in [unsettled, held, put_aside, diverged] {
-        assert_eq!(keys(sale), "3");
+        assert_eq!(keys(sale), "5");
     }
 
     let order = OrderId { sale: over, number: 0 };
@@ -115,7 +117,11 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
         assert_eq!(answer, Err(LedgerError::Refused(ClaimRefusal::Closed)));
     }
     let counts = ledger.close(over).await.unwrap();
-    assert_eq!((counts.total, counts.paid, counts.closed), (5, 1, true));
+    assert_eq!((counts.total, counts.paid, counts.closed), (1, 1, true));
+    let bob = BuyerId::of_subject("bob").unwrap();
+    assert_eq!(ledger.leave_waitlist(over, bob.clone()).await, Ok(false));
+    let joined = ledger.join_waitlist(over, bob, 1).await;
+    assert_eq!(joined, Err(LedgerError::Refused(JoinRefusal::Closed)));
     assert_eq!(ledger.orders_of(BuyerId::of_subject("ann").unwrap(), 9).await.unwrap().len(), 4);
     until("leaving the streams", || {
         let streams = ledger.feed().streams().now_or_never().unwrap().unwrap();

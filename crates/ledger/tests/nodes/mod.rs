@@ -12,7 +12,8 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use penstock_domain::{
-    Book, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, OrderId, SaleId, SaleStatus, SaleTerms,
+    Book, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, OrderId, SaleId, SaleSnapshot, SaleStatus,
+    SaleTerms,
 };
 use penstock_ledger::{
     FeedError, Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
@@ -191,6 +192,20 @@ impl Sql {
             piece.decisions.iter().for_each(|decision| book.apply(decision));
             *cursor = end;
         }
+    }
+
+    /// Settles the next decisions, at most `max`, wherever that ends.
+    pub(crate) async fn settle_some(&self, ledger: &Ledger, sale: SaleId, max: usize) {
+        let piece = ledger.feed().read(&sale.to_string(), self.cursor_of(sale), max).await.unwrap();
+        let mut sales = self.sales.lock().unwrap();
+        let (book, cursor) = sales.entry(sale).or_default();
+        piece.decisions.iter().for_each(|decision| book.apply(decision));
+        *cursor = piece.end().unwrap();
+    }
+
+    pub(crate) fn snapshot(&self, sale: SaleId) -> SaleSnapshot {
+        let sales = self.sales.lock().unwrap();
+        sales.get(&sale).unwrap().0.snapshot().sales.into_iter().next().unwrap()
     }
 
     pub(crate) fn cursor_of(&self, sale: SaleId) -> Cursor {
