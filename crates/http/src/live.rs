@@ -166,8 +166,9 @@ impl Watcher {
                 changed = self.samples.changed() => changed.ok()?,
             }
             let sample = Arc::clone(&self.samples.borrow_and_update());
-            // Somebody else has begun to watch, which is no news here.
-            if self.told != Some(sample.number) {
+            // One that was under way when this stream began lacks the others; one of a number that was told is there because
+            // somebody else has begun to watch.
+            if sample.is_whole && self.told != Some(sample.number) {
                 self.told = Some(sample.number);
                 return Some(sample);
             }

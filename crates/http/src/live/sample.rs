@@ -56,6 +56,8 @@ impl Seen {
 pub(crate) struct Sample {
     /// Two of the same number differ only in what is known of the other nodes.
     pub(super) number: u64,
+    /// Whether the others were asked, because somebody watched.
+    pub(super) is_whole: bool,
     /// This node first.
     pub(super) nodes: Vec<Seen>,
     /// As who settles has told; empty if nobody has.
@@ -79,7 +81,9 @@ struct Sampler {
     others: BTreeMap<String, Heard<NodeFigures>>,
     workers: BTreeMap<String, (Instant, SettlementFigures)>,
     dead_letters: Option<u64>,
-    /// Why the others could not be asked the last time.
+    /// The others were asked the last time,
+    is_whole: bool,
+    /// or why they could not be.
     away: Option<String>,
 }
 
@@ -115,6 +119,7 @@ impl Sampler {
             others: BTreeMap::new(),
             workers: BTreeMap::new(),
             dead_letters: None,
+            is_whole: false,
             away: None,
         }
     }
@@ -130,6 +135,7 @@ impl Sampler {
     async fn exchange(&mut self, is_due: bool) {
         let app = Arc::clone(&self.app);
         let is_watched = app.live.is_watched();
+        self.is_whole = is_watched;
         let tell = async {
             if is_due && app.options.shared_figures.is_shared() {
                 let told = Told::Node(NodeFigures::clone(&self.own.now)).to_bytes();
@@ -197,6 +203,7 @@ impl Sampler {
         let others = self.others.iter().map(|(name, heard)| heard.seen(name));
         Sample {
             number: self.number,
+            is_whole: self.is_whole,
             nodes: std::iter::once(own).chain(others).collect(),
             settlement: self.settlement(),
             dead_letters: self.dead_letters,
