@@ -322,6 +322,24 @@ async fn publish_fails(ledger: &Ledger) {
 }
 
 #[tokio::test]
+async fn a_journal_of_version_1_is_taken_over() {
+    let folder = TempDir::new().unwrap();
+    let ledger = open(folder.path()).await;
+    publish(&ledger, 1).await;
+    let held = claim(&ledger, 0).await.unwrap();
+    ledger.stop().await;
+    let connection = Connection::open(folder.path().join("journal.db")).unwrap();
+    let version = || connection.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    let ledger = open(folder.path()).await;
+    assert_eq!(version(), 2, "an older program must not read what comes now");
+    let waiter = BuyerId::of_subject("waiter").unwrap();
+    assert!(ledger.join_waitlist(sale(), waiter.clone(), 1).await.is_ok());
+    ledger.cancel(held.id, None).await.unwrap();
+    assert_eq!(ledger.orders_of(waiter, 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_newer_version_is_refused() {
     let folder = TempDir::new().unwrap();
     open(folder.path()).await.stop().await;

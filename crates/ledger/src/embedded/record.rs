@@ -33,3 +33,70 @@ impl Serialize for Events<'_> {
         serializer.collect_seq(self.0.iter().map(|decision| &decision.event))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use penstock_domain::{BuyerId, KeyDigest, LeaveReason, OrderId, ReleaseReason, SaleId, SaleTerms};
+
+    use super::*;
+
+    /// One record with all decisions of their time, as each version wrote it.
+    const VERSION_1: &str = "80a0abfef9620a00ac02e807020180a0abfef96200840701ac020502ac0203ac0204ac0205ac020003616e6e02\
+        f899d9a2d69cfddea401e3cbc582baac83f5bb0106ac0200020007ac0201010007ac0202010108ac0201";
+    const VERSION_2: &str =
+        "80a0abfef9620409ac020703626f62030aac020703626f62000aac020703626f62010aac020703626f6202";
+
+    const SALE: SaleId = SaleId::from_random(300);
+    const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn of_version_1() -> Vec<Event> {
+        let order = |number| OrderId { sale: SALE, number };
+        let buyer = BuyerId::of_subject("ann").unwrap();
+        let terms = SaleTerms {
+            sale: SALE,
+            units: 1_000,
+            limit_per_buyer: 2,
+            opens_at: Some(AT),
+            closes_at: None,
+            hold_seconds: 900,
+        };
+        vec![
+            Event::Published(terms),
+            Event::Restocked { sale: SALE, units: 5 },
+            Event::Paused(SALE),
+            Event::Resumed(SALE),
+            Event::Closed(SALE),
+            Event::Held { order: order(0), buyer, quantity: 2, key: KeyDigest::of(b"key").unwrap() },
+            Event::Paid { order: order(0), quantity: 2, after_expiry: false },
+            Event::Released { order: order(1), quantity: 1, reason: ReleaseReason::Expired },
+            Event::Released { order: order(2), quantity: 1, reason: ReleaseReason::Cancelled },
+            Event::RefundDue { order: order(1) },
+        ]
+    }
+
+    fn of_version_2() -> Vec<Event> {
+        let buyer = BuyerId::of_subject("bob").unwrap();
+        let left = |reason| Event::Left { sale: SALE, number: 7, buyer: buyer.clone(), reason };
+        vec![
+            Event::Joined { sale: SALE, number: 7, buyer: buyer.clone(), quantity: 3 },
+            left(LeaveReason::Asked),
+            left(LeaveReason::Offered),
+            left(LeaveReason::LimitReached),
+        ]
+    }
+
+    #[test]
+    fn what_older_versions_wrote_reads_as_before() {
+        for (hex, events) in [(VERSION_1, of_version_1()), (VERSION_2, of_version_2())] {
+            let bytes: Vec<u8> = (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                .collect();
+            let expected = (11..).zip(events).map(|(position, event)| Decision { position, at: AT, event });
+            let expected: Vec<Decision> = expected.collect();
+            let last = expected.last().unwrap().position;
+            assert_eq!(decode(last, &bytes).unwrap().collect::<Vec<_>>(), expected);
+            assert_eq!(encode(&expected, Vec::new()).unwrap(), bytes);
+        }
+    }
+}

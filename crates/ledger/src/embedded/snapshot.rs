@@ -185,3 +185,59 @@ fn cut_short(error: io::Error) -> JournalError {
         _ => error.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use penstock_domain::{Book, BuyerId, Claim, Command, KeyDigest, SaleId, SaleTerms};
+
+    use super::*;
+
+    /// A sale of one unit that is held, and that somebody waits for.
+    fn some_book() -> Book {
+        let (sale, mut book) = (SaleId::from_random(1), Book::default());
+        let (opens_at, closes_at) = (None, None);
+        let terms = SaleTerms { sale, units: 1, limit_per_buyer: 2, opens_at, closes_at, hold_seconds: 60 };
+        let buyer = |who| BuyerId::of_subject(who).unwrap();
+        let key = KeyDigest::of(b"key").unwrap();
+        for command in [
+            Command::Publish(terms),
+            Command::Claim(Claim { sale, buyer: buyer("ann"), quantity: 1, key }),
+            Command::Join { sale, buyer: buyer("bob"), quantity: 2 },
+        ] {
+            book.execute(command, Timestamp::from_millis(1_000), &mut Vec::new());
+        }
+        book
+    }
+
+    #[test]
+    fn a_snapshot_keeps_who_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshot = some_book().snapshot();
+        assert_eq!(snapshot.sales[0].waiters.len(), 1);
+        write(folder.path(), snapshot.clone()).unwrap();
+        assert_eq!(read_newest(folder.path()).unwrap(), Some(snapshot));
+    }
+
+    #[test]
+    fn a_snapshot_of_version_1_has_nobody_who_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let BookSnapshot { position, clock, mut sales } = some_book().snapshot();
+        let sale = &mut sales[0];
+        sale.waiters.clear();
+        let (status, orders) = (sale.status, sale.orders.clone());
+        let pieces = [
+            Piece::Head { version: 1, position, clock, sales: 1 },
+            Piece::Sale { status, orders: orders.len() as u64 },
+            Piece::Orders(orders),
+        ];
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            let piece = postcard::to_stdvec(&piece).unwrap();
+            bytes.extend_from_slice(&(piece.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(&crc32fast::hash(&piece).to_le_bytes());
+            bytes.extend_from_slice(&piece);
+        }
+        fs::write(path(folder.path(), position), bytes).unwrap();
+        assert_eq!(read_newest(folder.path()).unwrap(), Some(BookSnapshot { position, clock, sales }));
+    }
+}
