@@ -30,8 +30,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/not_built.html");
     println!("cargo:rerun-if-changed={}", dist.display());
-    let is_built = dist.join("index.html").is_file();
-    let table = if is_built {
+    let table = if dist.join("index.html").is_file() {
         table(&dist.canonicalize()?)?
     } else if env::var("PROFILE")? == "release" {
         return Err("the pages are not built, and a release has to have them: run `make web` first".into());
@@ -43,12 +42,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         fs::create_dir_all(&dist)?;
         entry("/index.html", &crate_folder.join("src/not_built.html"))?
     };
-    let text = format!(
-        "/// Whether this is what `make web` built, and not only a page that says that it did not.\n\
-         pub const ARE_BUILT: bool = {is_built};\n\n\
-         /// All files, by their path.\n\
-         pub const FILES: &[File] = &[\n{table}];\n"
-    );
+    let text = format!("/// All files, by their path.\npub const FILES: &[File] = &[\n{table}];\n");
     fs::write(PathBuf::from(env::var("OUT_DIR")?).join("files.rs"), text)?;
     Ok(())
 }

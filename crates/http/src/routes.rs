@@ -76,7 +76,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// The paths at which the shop and the console show something. Their pages know the same.
 fn for_people() -> Router<Arc<App>> {
     let shop = ["/", "/sales/{id}", "/orders", "/orders/{id}", "/sign-in", "/sign-up", "/account"];
-    let console = ["/console", "/console/", "/console/{*rest}"];
-    let router = shop.iter().fold(Router::new(), |router, path| router.route(path, get(pages::shop)));
-    console.iter().fold(router, |router, path| router.route(path, get(pages::console)))
+    let shop = shop.into_iter().fold(Router::new(), |router, path| {
+        let with_slash = format!("{}/", path.trim_end_matches('/'));
+        let router = router.route(&with_slash, get(pages::shop));
+        if path == with_slash { router } else { router.route(path, get(pages::shop)) }
+    });
+    ["/console", "/console/", "/console/{*rest}"]
+        .into_iter()
+        .fold(shop, |router, path| router.route(path, get(pages::console)))
 }

@@ -44,7 +44,7 @@ fn every_page_of_the_shop_is_the_same_and_the_console_is_another() {
     let shop = shop();
     let mut client = shop.client();
     let pages = ["/", "/?from=a-friend", "/sales/0123456789abc", "/orders", "/orders/0123456789abc"];
-    for path in pages.into_iter().chain(["/sign-in", "/sign-up", "/account"]) {
+    for path in pages.into_iter().chain(["/sign-in", "/sign-up", "/account", "/orders/"]) {
         let answer = client.get(path);
         assert_eq!((answer.status, answer.text().as_str()), (200, "the shop"), "{path}");
         assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));

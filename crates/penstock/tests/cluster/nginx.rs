@@ -241,7 +241,7 @@ fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
     ];
     let paths =
         ["/", "/?from=a-friend", "/sales/0123456789abc", "/orders", "/orders/0123456789abc", "/account"];
-    for path in paths.into_iter().chain(["/sign-in", "/sign-up"]) {
+    for path in paths.into_iter().chain(["/sign-in", "/sign-up", "/orders/"]) {
         for (accepted, form) in forms {
             let answer = get(path, accepted);
             assert_eq!((answer.status, answer.text().as_str()), (200, "GET / HTTP/1.1"), "{path}");
