@@ -44,9 +44,11 @@ export function findChromium(): string {
   return installed;
 }
 
-export async function startChromium(): Promise<Browser> {
+/** `variables` are added to its environment. */
+export async function startChromium(variables: Record<string, string> = {}): Promise<Browser> {
   return chromium.launch({
     executablePath: findChromium(),
+    env: { ...(process.env as Record<string, string>), ...variables },
     // Chromium's sandbox doesn't work for root.
     args: ['--disable-gpu', '--disable-dev-shm-usage', ...(isRoot() ? ['--no-sandbox'] : [])],
   });

@@ -8,6 +8,9 @@ import { REPOSITORY, type Server } from './server';
 /** Where the pictures and texts of failing tests go. */
 export const LEFT_AT = join(REPOSITORY, 'target/e2e');
 
+/** How long a page may take for what it is expected to do. */
+const PATIENCE_MS = Number(process.env['PENSTOCK_E2E_PATIENCE_MS'] ?? 30_000);
+
 export class Visitor {
   /** What went wrong, one sentence each. */
   private readonly troubles: string[] = [];
@@ -35,7 +38,7 @@ export class Visitor {
       reducedMotion: 'reduce',
       ...options,
     });
-    context.setDefaultTimeout(30_000);
+    context.setDefaultTimeout(PATIENCE_MS);
     await context.addInitScript(() => {
       document.addEventListener('securitypolicyviolation', (event) => {
         console.error(`The policy forbids ${event.blockedURI} (${event.effectiveDirective})`);

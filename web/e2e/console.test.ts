@@ -1,0 +1,166 @@
+// The console, from an item to a sale that is sold out while somebody watches.
+import type { Page } from 'playwright-core';
+import { expect } from 'vitest';
+import { newAdmin, signUp, Stranger, type Account } from './support/merchant';
+import { png } from './support/picture';
+import type { Server } from './support/server';
+import { test } from './support/test';
+import type { Visitor } from './support/visitor';
+
+type Visit = () => Promise<Visitor>;
+
+/** Somebody who steers the shop and is signed in. */
+async function visitAsAdmin(visit: Visit, server: Server): Promise<Visitor> {
+  const visitor = await visit();
+  await visitor.signIn(await newAdmin(server));
+  return visitor;
+}
+
+async function fillSignIn(page: Page, account: Account): Promise<void> {
+  await page.getByLabel('Phone number').fill(account.phone);
+  await page.getByLabel('Password').fill(account.password);
+  await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
+}
+
+const confirm = (page: Page, action: string) =>
+  page.getByRole('dialog').getByRole('button', { name: action, exact: true }).click();
+
+test('a sale goes from draft to sold out, and the live view moves with it', async ({
+  visit,
+  server,
+  merchant,
+}) => {
+  const { page } = await visit();
+  await page.goto('/console');
+  await fillSignIn(page, await newAdmin(server));
+  await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
+
+  await page.getByRole('navigation').getByRole('link', { name: 'Items' }).click();
+  await page.getByRole('link', { name: 'New item' }).first().click();
+  await page.getByLabel('Title').fill('Lantern');
+  await page.getByLabel('Description').fill('Burns for forty hours.');
+  await page.getByLabel('Regular price').fill('299.00');
+  await page.getByLabel('Currency').fill('CNY');
+  await page
+    .locator('input[type=file]')
+    .setInputFiles({ name: 'lantern.png', mimeType: 'image/png', buffer: png(400, 300) });
+  await page.getByText(/400 × 300 pixels/).waitFor();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('The item is there.').waitFor();
+
+  await page.getByRole('link', { name: 'Draft a sale of it' }).first().click();
+  await page.getByLabel('Price in the sale').fill('99.00');
+  await page.getByLabel('Units').fill('40');
+  await page.getByLabel('Limit per buyer').fill('1');
+  await page.getByLabel(/^Time to pay/).fill('600');
+  await page.getByRole('button', { name: 'Save the draft' }).click();
+
+  await page.getByRole('heading', { level: 2, name: 'Before you publish' }).waitFor();
+  await page.getByText('The item has a picture.').waitFor();
+  await page.getByRole('button', { name: 'Publish' }).click();
+  await page.getByRole('dialog').getByText('40 units are on sale at once.').waitFor();
+  await confirm(page, 'Publish');
+  await page.getByText('Published.').waitFor();
+  const sale = /\/console\/sales\/(\w+)/.exec(page.url())?.[1] ?? '';
+
+  await page.getByRole('link', { name: 'Watch it live' }).click();
+  await page.locator('canvas').first().waitFor();
+  const drawn = () =>
+    page
+      .locator('canvas')
+      .evaluateAll((all) => all.map((canvas) => (canvas as HTMLCanvasElement).toDataURL()));
+  const before = await drawn();
+  const words = ['rush', '--url', server.url, '--sale', sale, '--buyers', '400', '--rate', '100'];
+  const rush = server.begin([...words, '--threads', '1', '--data', server.data, '--quiet', '--json']);
+  try {
+    await expect
+      .poll(async () => (await drawn()).filter((picture, at) => picture !== before[at]).length)
+      .toBe(before.length);
+    await page.getByText('Sold out').first().waitFor();
+    const { code, stdout, stderr } = await rush.finished;
+    expect(code, `${stdout}\n${stderr}`).toBe(0);
+  } finally {
+    rush.end();
+  }
+  expect((await merchant.stats(sale)).available).toBe(0);
+});
+
+test('a file that is no picture, or too large, is refused in words before anything is sent', async ({
+  visit,
+  server,
+}) => {
+  const visitor = await visitAsAdmin(visit, server);
+  const { page } = visitor;
+  await page.goto('/console/items/new');
+  const file = page.locator('input[type=file]');
+  await file.setInputFiles({
+    name: 'virus.png',
+    mimeType: 'image/png',
+    buffer: Buffer.from('<svg onload=…>'),
+  });
+  await page
+    .getByRole('alert')
+    .getByText(/This is no PNG, JPEG, WebP, AVIF or GIF/)
+    .waitFor();
+  const noise = Buffer.concat([png(10, 10), Buffer.alloc(1024 * 1024)]);
+  await file.setInputFiles({ name: 'large.png', mimeType: 'image/png', buffer: noise });
+  await page
+    .getByRole('alert')
+    .getByText(/more than 1 MiB/)
+    .waitFor();
+  expect(visitor.sent('POST', /\/admin\/pictures$/)).toEqual([]);
+});
+
+test('what is not right is said at its field, and nothing that was typed is lost', async ({
+  visit,
+  server,
+  merchant,
+}) => {
+  const item = await merchant.item('Lamp');
+  const { page } = await visitAsAdmin(visit, server);
+  await page.goto(`/console/sales/new?item=${item.id}`);
+  await page.getByLabel('Price in the sale').fill('12');
+  await page.getByLabel('Units').fill('none');
+  await page.getByRole('button', { name: 'Save the draft' }).click();
+  await page.getByText('A whole number from 1 to 100,000,000.').waitFor();
+  expect(await page.getByLabel('Units').inputValue()).toBe('none');
+  await expect
+    .poll(() => page.getByLabel('Units').evaluate((field) => field === document.activeElement))
+    .toBe(true);
+  await page.reload();
+  expect(await page.getByLabel('Price in the sale').inputValue()).toBe('12');
+});
+
+test('what can’t be undone names its consequence in figures', async ({ visit, server, merchant }) => {
+  const sale = await merchant.publish({ units: 5 });
+  await new Stranger(server).order(sale.id);
+  const { page } = await visitAsAdmin(visit, server);
+  await page.goto(`/console/sales/${sale.id}`);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('dialog').getByText('Nobody can order until you resume it.').waitFor();
+  await confirm(page, 'Pause');
+  await page.getByText('Paused: new orders are refused.').waitFor();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await confirm(page, 'Resume');
+  await page.getByText('Resumed.').waitFor();
+  await page.getByRole('button', { name: 'Restock' }).click();
+  await page.getByLabel('Units to add').fill('7');
+  await page.getByRole('dialog').getByText('7 units more, 12 in total.').waitFor();
+  await confirm(page, 'Restock');
+  await page.getByText('Restocked.').waitFor();
+  await page.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('dialog').getByText('1 unit that is held can still be paid.').waitFor();
+  await page.getByRole('dialog').getByText('11 units stay unsold.').waitFor();
+  await confirm(page, 'Close');
+  await page.getByText('Closed.', { exact: true }).waitFor();
+  expect((await merchant.stats(sale.id)).total).toBe(12);
+});
+
+test('who has no admin role is told so, and sees nothing', async ({ visit, server }) => {
+  const visitor = await visit();
+  await visitor.signIn(await signUp(server));
+  const { page } = visitor;
+  await page.goto('/console/orders');
+  await page.getByText(/this account has no admin role/).waitFor();
+  expect(await page.getByRole('table').count()).toBe(0);
+});

@@ -1,0 +1,140 @@
+// The whole way of a purchase, as different people go it.
+import { expect } from 'vitest';
+import { newPhone, Stranger } from './support/merchant';
+import { shop } from './support/shop';
+import { test } from './support/test';
+
+// A turn that nobody uses is soon somebody else's.
+test.override({ serverOptions: { settings: { PENSTOCK_GATE__TURN_SECONDS: 8 } } });
+
+test('somebody new signs up, waits for the turn, passes the check, buys and pays', async ({
+  visit,
+  merchant,
+  server,
+}) => {
+  const sale = await merchant.publish({
+    title: 'Headphones Q',
+    units: 1,
+    challenge: 'pow',
+    waitingRoom: true,
+  });
+  const first = new Stranger(server);
+  const { ticket } = await first.ticket(sale.id);
+  await expect.poll(async () => (await first.lookAt(sale.id, ticket)).state).toBe('admitted');
+
+  const visitor = await visit();
+  const { page } = visitor;
+  await page.goto('/');
+  await page
+    .getByRole('link', { name: /Headphones Q/ })
+    .first()
+    .click();
+  await page.getByRole('heading', { level: 1, name: 'Headphones Q' }).waitFor();
+  await page
+    .getByRole('main')
+    .getByRole('link', { name: /^Sign in/ })
+    .first()
+    .click();
+  await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
+
+  await page.getByLabel('Phone number').fill(newPhone());
+  await page.getByRole('button', { name: 'Send code' }).click();
+  // A demo fills in the code itself.
+  await expect.poll(() => page.getByLabel('One-time code').inputValue()).toMatch(/^\d{6}$/);
+  await page.getByLabel('Name').fill('Ada');
+  await page.getByLabel('Password').fill('correct-horse-battery');
+  await page.getByRole('button', { name: 'Create account' }).click();
+
+  // Back at the sale, signed in, and nobody had to look for it.
+  await page.getByRole('heading', { level: 1, name: 'Headphones Q' }).waitFor();
+  await shop(page).joinRoom.click();
+  await shop(page).waitingRoom.waitFor();
+  await page.getByText('You are next').waitFor();
+  // The one before does nothing with the turn; the check that follows is passed by the device.
+  await shop(page).hold.waitFor();
+  expect(visitor.sent('POST', /\/challenge$/)).toHaveLength(1);
+  await shop(page).pay.click();
+  await shop(page).paid.waitFor();
+
+  await page.getByRole('link', { name: 'My orders' }).first().click();
+  await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
+  await page.getByText('Headphones Q').first().waitFor();
+  await expect.poll(async () => (await merchant.stats(sale.id)).paid).toBe(1);
+});
+
+test('who comes before the opening takes part in the draw, and goes on alone when it opens', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish({ units: 5, opensInSeconds: 8, challenge: 'pow', waitingRoom: true });
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await shop(page).joinRoom.click();
+  await page.getByText('Places are drawn at the opening').waitFor();
+  await shop(page).hold.waitFor();
+});
+
+test('a sale opens on the page by itself', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ opensInSeconds: 6 });
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await page.getByRole('timer').first().waitFor();
+  expect(
+    await shop(page)
+      .buy.isEnabled()
+      .catch(() => false),
+  ).toBe(false);
+  await shop(page).buy.click();
+  await shop(page).hold.waitFor();
+});
+
+test('a picture that is read wrongly is followed by another, and who can’t see it has another way', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish({ challenge: 'captcha' });
+  const visitor = await visitAsBuyer();
+  const { page } = visitor;
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  const picture = page.getByRole('img', { name: /Picture with five characters/ });
+  await picture.waitFor();
+  const before = await picture.getAttribute('src');
+  await page.getByLabel('Characters').fill('?????');
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByText('That was not right').waitFor();
+  await expect.poll(() => picture.getAttribute('src')).not.toBe(before);
+  const second = await picture.getAttribute('src');
+  await page.getByRole('button', { name: 'Another picture' }).click();
+  await expect.poll(() => picture.getAttribute('src')).not.toBe(second);
+  await page.getByRole('button', { name: /let my device solve a puzzle/ }).click();
+  await shop(page).hold.waitFor();
+});
+
+test('a cancelled order gives its unit back, and can be made again', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ units: 3 });
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).hold.waitFor();
+  await page.getByRole('button', { name: 'Cancel order' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Yes, cancel it' }).click();
+  await page.getByRole('heading', { name: 'Order cancelled' }).waitFor();
+  expect((await merchant.stats(sale.id)).available).toBe(3);
+  await page.getByRole('button', { name: /^Buy/ }).click();
+  await shop(page).hold.waitFor();
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('two units are bought one after the other, as two orders', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ units: 5, limit: 2 });
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).pay.click();
+  await shop(page).paid.waitFor();
+  await page.getByRole('button', { name: /^Buy/ }).click();
+  await shop(page).hold.waitFor();
+  await expect.poll(async () => (await merchant.stats(sale.id)).held).toBe(1);
+  expect((await merchant.stats(sale.id)).paid).toBe(1);
+});

@@ -1,0 +1,132 @@
+// Who gets nothing, or nothing yet, is told what happened and what to do.
+import { expect } from 'vitest';
+import { Stranger } from './support/merchant';
+import { shop } from './support/shop';
+import { test } from './support/test';
+
+test('of two who race for the last unit one gets it, and the other is told what to do', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish({ units: 1 });
+  const racers = await Promise.all([visitAsBuyer(), visitAsBuyer()]);
+  for (const { page } of racers) {
+    await shop(page).open(sale);
+    await shop(page).buy.waitFor();
+  }
+  await Promise.all(racers.map(({ page }) => shop(page).buy.click()));
+  const outcomes = await Promise.all(
+    racers.map(({ page }) =>
+      Promise.race([
+        shop(page)
+          .hold.waitFor()
+          .then(() => 'hold'),
+        shop(page)
+          .joinWaitlist.waitFor()
+          .then(() => 'waitlist'),
+      ]),
+    ),
+  );
+  expect(outcomes.toSorted()).toEqual(['hold', 'waitlist']);
+  const loser = racers[outcomes.indexOf('waitlist')]?.page;
+  expect(await loser?.getByRole('main').innerText()).toMatch(/sold out/i);
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('who waits on the waitlist gets the unit that comes back', async ({
+  visitAsBuyer,
+  merchant,
+  server,
+}) => {
+  const sale = await merchant.publish({ units: 1 });
+  const holder = new Stranger(server);
+  const order = await holder.order(sale.id);
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await shop(page).joinWaitlist.click();
+  await shop(page).onWaitlist.first().waitFor();
+  await page.reload();
+  await shop(page).onWaitlist.first().waitFor();
+
+  await holder.cancel(order.id);
+  await shop(page).offered.waitFor();
+  await expect.poll(() => page.title()).toMatch(/Pay/);
+  await shop(page).pay.click();
+  await shop(page).paid.waitFor();
+  await expect.poll(async () => (await merchant.stats(sale.id)).paid).toBe(1);
+});
+
+test('who leaves the waitlist is not on it any more', async ({ visitAsBuyer, merchant, server }) => {
+  const sale = await merchant.publish({ units: 1 });
+  await new Stranger(server).order(sale.id);
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await shop(page).joinWaitlist.click();
+  await shop(page).onWaitlist.first().waitFor();
+  await page.getByRole('button', { name: 'Leave the waitlist' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Leave the waitlist' }).click();
+  await shop(page).joinWaitlist.waitFor();
+});
+
+test('a hold that is not paid in time is over, and can be bought again', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish({ holdSeconds: 3 });
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).hold.waitFor();
+  await shop(page).expired.waitFor();
+  await expect.poll(async () => (await merchant.stats(sale.id)).available).toBe(10);
+  await page.getByRole('button', { name: /^Buy/ }).click();
+  await shop(page).hold.waitFor();
+});
+
+test('a sale that is paused or closed says so, and an order that is held can still be paid', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish();
+  const [buyer, late] = await Promise.all([visitAsBuyer(), visitAsBuyer()]);
+  await shop(late.page).open(sale);
+  await shop(late.page).buy.waitFor();
+  await shop(buyer.page).open(sale);
+  await shop(buyer.page).buy.click();
+  await shop(buyer.page).hold.waitFor();
+  await merchant.act(sale.id, 'pause');
+  await late.page.getByText('The seller has paused this sale.').first().waitFor();
+  await merchant.act(sale.id, 'resume');
+  await shop(late.page).buy.waitFor();
+  await merchant.act(sale.id, 'close');
+  await late.page.getByText('This sale is over.').first().waitFor();
+  await shop(buyer.page).pay.click();
+  await shop(buyer.page).paid.waitFor();
+});
+
+test('who has as many as one person may buy is led to the orders', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish();
+  const visitor = await visitAsBuyer();
+  const { page } = visitor;
+  // In one tab the page does not know yet what the other tab did.
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).pay.click();
+  await shop(page).paid.waitFor();
+  await page.reload();
+  await page.getByText(/as many as one person may buy/).waitFor();
+  await page
+    .getByRole('link', { name: /orders/i })
+    .last()
+    .click();
+  await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
+});
+
+test('a page or a sale that does not exist is told kindly', async ({ visit }) => {
+  const visitor = await visit();
+  visitor.expectTrouble(/\/nowhere was answered 404/);
+  await visitor.page.goto('/nowhere');
+  await visitor.page.getByRole('heading', { name: 'This page does not exist' }).waitFor();
+  await visitor.page.goto('/sales/0000000000000');
+  await visitor.page.getByRole('heading', { name: 'This sale does not exist' }).waitFor();
+});

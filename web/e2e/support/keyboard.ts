@@ -1,0 +1,27 @@
+// Somebody who uses the keyboard alone.
+import type { Locator, Page } from 'playwright-core';
+
+const MOST_STOPS = 80;
+
+/** Moves on with Tab until the element has the focus, and it can be seen that it has. */
+export async function tabTo(page: Page, wanted: Locator): Promise<void> {
+  await wanted.first().waitFor();
+  for (let stops = 0; stops < MOST_STOPS; stops += 1) {
+    const isThere = await wanted.first().evaluate((element) => element === document.activeElement);
+    if (isThere) {
+      const shows = await wanted.first().evaluate((element) => {
+        const { outlineStyle, boxShadow } = getComputedStyle(element);
+        return outlineStyle !== 'none' || boxShadow !== 'none';
+      });
+      if (!shows) throw new Error(`Nobody sees that ${wanted} has the focus`);
+      return;
+    }
+    await page.keyboard.press('Tab');
+  }
+  throw new Error(`Tab does not lead to ${wanted}`);
+}
+
+export async function pressOn(page: Page, wanted: Locator, key = 'Enter'): Promise<void> {
+  await tabTo(page, wanted);
+  await page.keyboard.press(key);
+}

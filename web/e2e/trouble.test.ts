@@ -1,0 +1,221 @@
+// Reloads, double clicks, lost networks, second tabs: one wish is one order, and the page finds it again.
+import type { Page, Route } from 'playwright-core';
+import { expect } from 'vitest';
+import { signUp } from './support/merchant';
+import { shop } from './support/shop';
+import { test } from './support/test';
+import type { Visitor } from './support/visitor';
+
+const ORDERS = /\/api\/v1\/sales\/[^/]+\/orders$/;
+
+/** Every key that orders were sent with. */
+async function keys(visitor: Visitor): Promise<Set<string | null>> {
+  const sent = visitor.sent('POST', ORDERS);
+  return new Set(await Promise.all(sent.map((request) => request.headerValue('idempotency-key'))));
+}
+
+/** Keeps orders on their way until they are let go. */
+async function slow(page: Page): Promise<{ first: Promise<Route>; letGo: () => Promise<void> }> {
+  let letGo = () => {};
+  const gate = new Promise<void>((open) => (letGo = open));
+  let arrived: (route: Route) => void = () => {};
+  const first = new Promise<Route>((resolve) => (arrived = resolve));
+  await page.route(ORDERS, async (route) => {
+    if (route.request().method() !== 'POST') return route.continue();
+    arrived(route);
+    await gate;
+    // The page may have been left meanwhile.
+    await route.continue().catch(() => {});
+  });
+  return {
+    first,
+    letGo: async () => {
+      letGo();
+      await page.unroute(ORDERS);
+    },
+  };
+}
+
+test('a double click is one request', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ limit: 5 });
+  const visitor = await visitAsBuyer();
+  const { page } = visitor;
+  const network = await slow(page);
+  await shop(page).open(sale);
+  await shop(page).buy.dblclick();
+  await network.first;
+  await network.letGo();
+  await shop(page).hold.waitFor();
+  expect(visitor.sent('POST', ORDERS)).toHaveLength(1);
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('a reload during a purchase goes on with it', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ limit: 5 });
+  const visitor = await visitAsBuyer();
+  const { page } = visitor;
+  const network = await slow(page);
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await network.first;
+  await network.letGo();
+  await page.reload();
+  await shop(page).hold.waitFor();
+  expect((await keys(visitor)).size).toBe(1);
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('an answer that is lost on its way is asked for again, and is the same', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish({ limit: 5 });
+  const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/orders \(net::ERR_FAILED\)/, /ERR_FAILED/);
+  const { page } = visitor;
+  let lost = 0;
+  await page.route(ORDERS, async (route) => {
+    if (lost > 1 || route.request().method() !== 'POST') return route.continue();
+    lost += 1;
+    // The server has accepted it, and nobody hears of it.
+    await route.fetch();
+    await route.abort('failed');
+  });
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).hold.waitFor();
+  expect(lost).toBe(2);
+  expect((await keys(visitor)).size).toBe(1);
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('a network that is lost is waited for', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish();
+  const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/ERR_INTERNET_DISCONNECTED/);
+  const { page } = visitor;
+  await shop(page).open(sale);
+  await shop(page).buy.waitFor();
+  await visitor.context.setOffline(true);
+  await shop(page).buy.click();
+  await page.getByText(/No connection/).waitFor();
+  await visitor.context.setOffline(false);
+  await shop(page).hold.waitFor();
+  expect((await keys(visitor)).size).toBe(1);
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('a shop that is too busy for a moment is asked again', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish();
+  const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/orders was answered 503/);
+  const { page } = visitor;
+  let refused = 0;
+  await page.route(ORDERS, async (route) => {
+    if (refused > 0 || route.request().method() !== 'POST') return route.continue();
+    refused += 1;
+    await route.fulfill({
+      status: 503,
+      headers: { 'Content-Type': 'application/problem+json', 'Retry-After': '1' },
+      body: JSON.stringify({ type: '/errors/busy', title: 'Busy', status: 503, code: 'busy', detail: '' }),
+    });
+  });
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await page.getByText('Still trying').first().waitFor();
+  await shop(page).hold.waitFor();
+  expect((await keys(visitor)).size).toBe(1);
+});
+
+test('two tabs have one order, and both show it', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ limit: 5 });
+  const visitor = await visitAsBuyer();
+  const one = visitor.page;
+  const other = await visitor.anotherTab();
+  const network = await slow(one);
+  await shop(one).open(sale);
+  await shop(other).open(sale);
+  await shop(other).buy.waitFor();
+  await shop(one).buy.click();
+  await network.first;
+  await shop(other).buy.click();
+  await network.letGo();
+  await shop(one).hold.waitFor();
+  await shop(other).hold.waitFor();
+  expect((await keys(visitor)).size).toBe(1);
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+
+  await shop(one).pay.click();
+  await shop(one).paid.waitFor();
+  await shop(other).paid.waitFor();
+});
+
+test('a place in the waiting room survives a reload and a second tab', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ opensInSeconds: 3600, waitingRoom: true });
+  const visitor = await visitAsBuyer();
+  const { page } = visitor;
+  await shop(page).open(sale);
+  await shop(page).joinRoom.click();
+  await shop(page).waitingRoom.waitFor();
+  await page.reload();
+  await shop(page).waitingRoom.waitFor();
+  const other = await visitor.anotherTab();
+  await shop(other).open(sale);
+  await shop(other).waitingRoom.waitFor();
+  expect(visitor.sent('POST', /\/tickets$/)).toHaveLength(1);
+});
+
+test('the hold is found again by the back button, after closing the page, and in another browser', async ({
+  visit,
+  merchant,
+  server,
+}) => {
+  const sale = await merchant.publish();
+  const account = await signUp(server);
+  const visitor = await visit();
+  await visitor.signIn(account);
+  const { page } = visitor;
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).hold.waitFor();
+  await page.getByRole('link', { name: 'My orders' }).first().click();
+  await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
+  await page.goBack();
+  await shop(page).hold.waitFor();
+  await page.close();
+  const again = await visitor.anotherTab();
+  await shop(again).open(sale);
+  await shop(again).hold.waitFor();
+
+  const elsewhere = await visit();
+  await elsewhere.signIn(account);
+  await shop(elsewhere.page).open(sale);
+  await shop(elsewhere.page).hold.waitFor();
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('a session that ran out during a purchase is renewed, and the purchase goes on', async ({
+  visit,
+  merchant,
+  server,
+}) => {
+  const sale = await merchant.publish();
+  const account = await signUp(server);
+  const visitor = await visit();
+  await visitor.signIn(account);
+  const { page } = visitor;
+  await shop(page).open(sale);
+  await shop(page).buy.waitFor();
+  await visitor.context.clearCookies();
+  await shop(page).buy.click();
+  await page
+    .getByRole('main')
+    .getByRole('link', { name: /^Sign in/ })
+    .first()
+    .click();
+  await page.getByLabel('Phone number').fill(account.phone);
+  await page.getByLabel('Password').fill(account.password);
+  await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
+  await shop(page).hold.waitFor();
+  expect((await merchant.stats(sale.id)).held).toBe(1);
+});
