@@ -113,6 +113,23 @@ pub(crate) async fn ensure_account(
     }
 }
 
+/// An account with the admin role and this password, whether or not the phone number has one yet. Sessions of before are over.
+pub(crate) async fn renew_admin(
+    records: &Records,
+    phone: &str,
+    name: &str,
+    password: &str,
+) -> anyhow::Result<()> {
+    let new = new_account(phone, name, password, true, clock::now())?;
+    let Some(known) = records.account_by_phone(phone).await? else {
+        records.create_account(new).await?;
+        return Ok(());
+    };
+    records.set_password(known.id, &new.password_hash, new.created_at).await?;
+    records.promote(phone, true).await?;
+    Ok(())
+}
+
 fn read_password(from_stdin: bool) -> anyhow::Result<String> {
     if from_stdin {
         let mut line = String::new();

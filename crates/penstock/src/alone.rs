@@ -39,6 +39,9 @@ pub(crate) async fn open(config: &Config, demo: bool) -> anyhow::Result<Opened> 
     // The threads that are started from here on inherit it.
     take_turn(Turn::Settling);
     let records = database::open(config).await?;
+    if let Some(demo) = &demo {
+        demo.make_accounts(&records).await?;
+    }
     let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
     http.settlement = options::settlement_view(settlement.stats());
     let grounds = Grounds::Folder(folder);

@@ -10,6 +10,7 @@ mod config;
 mod database;
 mod demo;
 mod demo_file;
+mod demo_goods;
 mod descriptors;
 mod draw;
 mod folder;

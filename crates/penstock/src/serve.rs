@@ -102,11 +102,11 @@ impl Node {
 
     /// Sells until a signal comes, and gives its name.
     async fn sell_until(&mut self, signals: &mut Signals, begun: Instant) -> anyhow::Result<&'static str> {
-        let Self { server, ledger, records, settlement, demo, .. } = self;
+        let Self { server, ledger, settlement, demo, .. } = self;
         let opening = async {
             open_the_doors(server.addr(), ledger, begun).await?;
             if let Some(demo) = demo {
-                demo.seed(server.addr(), records).await.context("the demo could not be seeded")?;
+                demo.seed(server.addr()).await.context("the demo could not be seeded")?;
             }
             // Open until somebody else ends it.
             std::future::pending().await

@@ -9,7 +9,7 @@ use std::{
 };
 
 use penstock_testkit::{Answer, Penstock};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
@@ -113,6 +113,100 @@ fn the_printed_lines_buy_the_demo_item() {
     assert_ne!(anew["SALE"], variables["SALE"]);
     let sale = curl(&penstock, look, &anew);
     assert_eq!(sale.json()["state"], "scheduled", "{}", sale.text());
+}
+
+/// What is printed after `words`, up to the end of the line.
+fn printed_after(penstock: &Penstock, words: &str) -> String {
+    let printed = penstock.printed();
+    let after = printed.split(words).nth(1).unwrap_or_else(|| panic!("no {words:?} in {printed}"));
+    after.lines().next().unwrap().trim().to_owned()
+}
+
+/// The merchant's password, as printed.
+fn merchant_password(penstock: &Penstock) -> String {
+    printed_lines(penstock);
+    printed_after(penstock, "phone +8613800000001, password ")
+}
+
+fn sign_in(penstock: &Penstock, password: &str) -> Answer {
+    let credentials = json!({ "phone": "+8613800000001", "password": password });
+    penstock.client().post("/api/v1/sessions", &credentials).unwrap()
+}
+
+#[test]
+fn the_merchant_gets_into_the_console_with_a_new_password_at_each_start() {
+    let mut penstock = Penstock::new(BINARY).with("PENSTOCK_ADMIN_TOKEN", "").with_argument("--demo");
+    penstock.start().unwrap();
+    let password = merchant_password(&penstock);
+    let url = format!("http://{}", penstock.address());
+    assert_eq!(printed_after(&penstock, "the shop "), format!("{url}/"));
+    assert_eq!(printed_after(&penstock, "the console "), format!("{url}/console"));
+    let session = sign_in(&penstock, &password);
+    assert_eq!(
+        (session.status, &session.json()["account"]["admin"]),
+        (201, &json!(true)),
+        "{}",
+        session.text()
+    );
+    let token = session.json()["token"].as_str().unwrap().to_owned();
+    let mut merchant = penstock.client().with_token(&token);
+    assert_eq!(merchant.get("/api/v1/admin/orders").unwrap().status, 200);
+
+    penstock.stop().unwrap();
+    penstock.start().unwrap();
+    let renewed = merchant_password(&penstock);
+    assert_ne!(renewed, password);
+    assert_eq!(sign_in(&penstock, &password).status, 401);
+    assert_eq!(sign_in(&penstock, &renewed).status, 201);
+    let mut merchant = penstock.client().with_token(&token);
+    assert_eq!(
+        merchant.get("/api/v1/admin/orders").unwrap().status,
+        401,
+        "who was in before is not in any more"
+    );
+}
+
+#[test]
+fn a_shop_with_an_admin_token_of_its_own_gets_no_account_for_its_console() {
+    let mut penstock = Penstock::new(BINARY).with_argument("--demo");
+    penstock.start().unwrap();
+    printed_lines(&penstock);
+    assert!(
+        printed_after(&penstock, "the merchant ").contains("penstock admin create"),
+        "{}",
+        penstock.printed()
+    );
+    assert!(!penstock.printed().contains("ADMIN_TOKEN"), "{}", penstock.printed());
+    assert_eq!(sign_in(&penstock, "demo-password").status, 401);
+}
+
+#[test]
+fn three_items_with_pictures_are_on_sale_each_in_its_own_way() {
+    let mut penstock = Penstock::new(BINARY).with_argument("--demo");
+    penstock.start().unwrap();
+    for _ in 0..2 {
+        printed_lines(&penstock);
+        let mut client = penstock.client();
+        let sales = client.get("/api/v1/sales").unwrap().json()["data"].clone();
+        let titles: Vec<&str> =
+            sales.as_array().unwrap().iter().map(|sale| sale["item"]["title"].as_str().unwrap()).collect();
+        assert_eq!(titles, ["Phone X", "Headphones Q", "Kettle K"], "the newest comes first, and each once");
+        let nothing = json!({ "challenge": "none", "waiting_room": false, "pass_required": false });
+        let everything = json!({ "challenge": "pow", "waiting_room": true, "pass_required": true });
+        let [phone, headphones, kettle] = [&sales[0], &sales[1], &sales[2]];
+        assert!(phone["opens_at"].is_string() && phone["gate"] == nothing, "{phone}");
+        assert_eq!((&headphones["state"], &headphones["gate"]), (&json!("open"), &everything));
+        assert_eq!((&kettle["state"], &kettle["gate"]), (&json!("open"), &nothing));
+        assert_eq!((&kettle["opens_at"], &kettle["closes_at"]), (&Value::Null, &Value::Null));
+        for sale in [phone, headphones, kettle] {
+            let picture = client.get(sale["item"]["picture"].as_str().unwrap()).unwrap();
+            assert_eq!(picture.status, 200, "{sale}");
+            assert!(picture.body.len() <= 25 * 1024, "{} bytes", picture.body.len());
+        }
+        // Once more after a restart.
+        penstock.stop().unwrap();
+        penstock.start().unwrap();
+    }
 }
 
 #[test]

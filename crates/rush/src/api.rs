@@ -181,13 +181,16 @@ impl Api {
         body: Option<&Value>,
         expected: u16,
     ) -> anyhow::Result<Value> {
-        let token = self.is_admin().then_some(self.admin_token.as_str());
-        let reply = self.ask(method, path, token, body)?;
-        if reply.status != expected {
-            bail!("{method} {path} was answered {}", reply.in_words());
-        }
-        ensure!(reply.body != Value::Null, "{method} {path} was not answered with JSON");
-        Ok(reply.body)
+        expect(self.ask(method, path, self.token(), body)?, method, path, expected)
+    }
+
+    /// Gives the administrator's server something that is not JSON, and returns what it says of it.
+    pub fn upload(&self, path: &str, media_type: &str, content: &[u8]) -> anyhow::Result<Value> {
+        expect(self.send("POST", path, self.token(), Some((media_type, content)))?, "POST", path, 201)
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.is_admin().then_some(self.admin_token.as_str())
     }
 
     /// A call by whoever has `token`, whatever the answer.
@@ -198,6 +201,18 @@ impl Api {
         token: Option<&str>,
         body: Option<&Value>,
     ) -> anyhow::Result<Reply> {
+        let text = body.map(Value::to_string);
+        let content = text.as_ref().map(|text| ("application/json", text.as_bytes()));
+        self.send(method, path, token, content)
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        content: Option<(&str, &[u8])>,
+    ) -> anyhow::Result<Reply> {
         let asked = || format!("{method} {path} at {}", self.address);
         let mut request = Request::builder()
             .method(method)
@@ -206,16 +221,24 @@ impl Api {
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
+        if let Some((media_type, _)) = content {
+            request = request.header("content-type", media_type);
         }
-        let bytes = body.map(Value::to_string).unwrap_or_default();
-        let request = request.body(bytes).with_context(asked)?;
+        let request = request.body(content.map_or(&b""[..], |(_, bytes)| bytes)).with_context(asked)?;
         let mut response = self.agent.run(request).with_context(asked)?;
         let status = response.status().as_u16();
         let text = response.body_mut().read_to_string().with_context(asked)?;
         Ok(Reply { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) })
     }
+}
+
+/// The body of an answer that has to have this status.
+fn expect(reply: Reply, method: &str, path: &str, expected: u16) -> anyhow::Result<Value> {
+    if reply.status != expected {
+        bail!("{method} {path} was answered {}", reply.in_words());
+    }
+    ensure!(reply.body != Value::Null, "{method} {path} was not answered with JSON");
+    Ok(reply.body)
 }
 
 impl Reply {
