@@ -112,6 +112,10 @@ const errors: Errors = {
     says: 'This phone number has an account already.',
     todo: 'Sign in with it, or use another number.',
   },
+  already_published: {
+    says: 'This sale is published already.',
+    todo: 'Its terms can’t change any more. Close it and draft another one.',
+  },
   not_published: { says: 'This sale is still a draft.', todo: 'Publish it first.' },
   dead_letter_stuck: {
     says: 'It still can’t be settled.',

@@ -3,12 +3,16 @@ import { onDestroy } from 'svelte';
 import { api } from '../api/client';
 
 const SAMPLES = 3;
+/** An answer this quick can't be far off. */
+const QUICK_MS = 120;
 const MEASURE_AGAIN_MS = 5 * 60_000;
 
 /** Milliseconds to add to `performance.now()`. */
 let offset = $state(Date.now() - performance.now());
 let bestRoundTripMs = Infinity;
 let measuredAt = -Infinity;
+/** How far the two clocks of the browser are apart. It changes when the device slept or its clock was set. */
+let apart = Date.now() - performance.now();
 
 /** The server's time in milliseconds since 1970. */
 export function serverNow(): number {
@@ -25,14 +29,17 @@ export function learn(serverTime: string, sentAt: number, receivedAt: number): v
 
 /** Asks the server a few times and believes the quickest answer. */
 export async function measure(): Promise<void> {
-  if (performance.now() - measuredAt < MEASURE_AGAIN_MS) return;
+  const slept = Math.abs(Date.now() - performance.now() - apart) > 1000;
+  if (!slept && performance.now() - measuredAt < MEASURE_AGAIN_MS) return;
   measuredAt = performance.now();
+  apart = Date.now() - performance.now();
   bestRoundTripMs = Infinity;
   for (let sample = 0; sample < SAMPLES; sample += 1) {
     const sentAt = performance.now();
     try {
       const { data } = await api.GET('/api/v1/time', { cache: 'no-store' });
       if (data) learn(data.server_time, sentAt, performance.now());
+      if (bestRoundTripMs < QUICK_MS) return;
     } catch {
       measuredAt = -Infinity;
     }

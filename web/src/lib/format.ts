@@ -13,6 +13,14 @@ export function money({ amount, currency }: Money): string {
   }).format(amount as unknown as number);
 }
 
+/** So many times an amount, to the last digit. */
+export function times({ amount, currency }: Money, quantity: number): Money {
+  const decimals = amount.split('.')[1]?.length ?? 0;
+  const digits = String(BigInt(amount.replace('.', '')) * BigInt(quantity)).padStart(decimals + 1, '0');
+  const whole = digits.slice(0, digits.length - decimals);
+  return { amount: decimals ? `${whole}.${digits.slice(-decimals)}` : whole, currency };
+}
+
 export function number(value: number, options: Intl.NumberFormatOptions = {}): string {
   return new Intl.NumberFormat(i18n.locale, options).format(value);
 }
@@ -35,4 +43,17 @@ export function countdown(milliseconds: number): { days: number; clock: string }
   const minutes = Math.floor((seconds % 3600) / 60);
   const rest = `${two(minutes)}:${two(seconds % 60)}`;
   return { days, clock: days || hours ? `${two(hours)}:${rest}` : rest };
+}
+
+/** A length of time in the largest unit that it fills: 45 seconds, 15 minutes, 2 hours. */
+export function span(seconds: number): string {
+  const [value, unit] =
+    seconds < 100
+      ? [seconds, 'second']
+      : seconds < 100 * 60
+        ? [seconds / 60, 'minute']
+        : seconds < 48 * 3600
+          ? [seconds / 3600, 'hour']
+          : [seconds / 86_400, 'day'];
+  return number(value, { style: 'unit', unit, unitDisplay: 'long', maximumFractionDigits: 1 });
 }

@@ -34,10 +34,27 @@ export function match(pattern: string, path = place.path): Record<string, string
   const found: Record<string, string> = {};
   for (const [at, name] of wanted.entries()) {
     const part = parts[at] ?? '';
-    if (name.startsWith(':')) found[name.slice(1)] = decodeURIComponent(part);
+    if (name.startsWith(':')) found[name.slice(1)] = decoded(part);
     else if (name !== part) return undefined;
   }
   return found;
+}
+
+/** An address that somebody damaged is still one that can be told to be unknown. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** A path of this site to return to. Anything else, such as another site's address, becomes `otherwise`. */
+export function safePath(wanted: string | null, otherwise = '/'): string {
+  // Browsers read a backslash as a slash, and drop tabs and line breaks.
+  if (!wanted || !/^\/(?![/\\])[^\\\s]*$/.test(wanted)) return otherwise;
+  const url = new URL(wanted, location.origin);
+  return url.origin === location.origin ? url.pathname + url.search : otherwise;
 }
 
 /** For the click of an element that holds links: stays on this page where that is possible. */

@@ -1,6 +1,7 @@
 // Who is signed in. The token itself is in a cookie that no script can read.
 import { api, outcome, type Failure, type Outcome } from '../api/client';
 import type { Me } from '../api/schema';
+import { tellTabs } from './tabs';
 
 let me = $state.raw<Me | null | undefined>(undefined);
 
@@ -16,14 +17,16 @@ export async function whoAmI(): Promise<void> {
   const answer = await outcome(api.GET('/api/v1/me'));
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;
-  // Whoever can't be asked may still be signed in: what needs it will say so.
-  else me ??= null;
+  // Whoever can't be asked may still be signed in, so it is asked again.
+  else if (me === undefined) setTimeout(() => void whoAmI(), 2_000 * (1 + Math.random()));
 }
 
 export async function signIn(phone: string, password: string): Promise<Failure | undefined> {
   const answer = await outcome(api.POST('/api/v1/sessions', { body: { phone, password } }));
   if (!answer.ok) return answer.failure;
+  me = undefined;
   await whoAmI();
+  tellTabs({ about: 'session' });
   return undefined;
 }
 
@@ -32,6 +35,7 @@ export async function signOut(): Promise<Failure | undefined> {
   // A session that is over already is as good.
   if (!answer.ok && answer.failure.status !== 401) return answer.failure;
   me = null;
+  tellTabs({ about: 'session' });
   return undefined;
 }
 

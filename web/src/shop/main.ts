@@ -1,5 +1,6 @@
 // The shop's beginning: words first, so that nothing is shown in the wrong language.
 import { mount } from 'svelte';
+import '../lib/renew';
 import '../ui/theme.css';
 import { startLanguage } from '../i18n/index.svelte';
 import { loadWords } from './words.svelte';

@@ -1,0 +1,70 @@
+// What a buyer can do with one order: pay it, cancel it, and see what became of it.
+import { api, outcome, type Failure, type Outcome } from '../../api/client';
+import type { Order } from '../../api/schema';
+import { serverNow } from '../../lib/clock.svelte';
+import { tellTabs } from '../../lib/tabs';
+
+/** An order whose time is over may still be called held until the shop has taken note. */
+export function stateOf(order: Order, now: number): 'held' | 'paid' | 'expired' | 'cancelled' {
+  if (order.state === 'held') return now < Date.parse(order.pay_before) ? 'held' : 'expired';
+  return order.state as 'paid' | 'expired' | 'cancelled';
+}
+
+export class Desk {
+  order = $state.raw<Order>() as Order;
+  busy = $state<'pay' | 'cancel'>();
+  failure = $state.raw<Failure>();
+  /** The order came by the waitlist. */
+  wasOffered = $state(false);
+  readonly #onchange: (order: Order) => void;
+
+  constructor(order: Order, onchange: (order: Order) => void = () => {}) {
+    this.order = order;
+    this.#onchange = onchange;
+  }
+
+  pay(): Promise<void> {
+    return this.#act('pay', (id) =>
+      outcome(api.POST('/api/v1/orders/{id}/pay', { params: { path: { id } } })),
+    );
+  }
+
+  cancel(): Promise<void> {
+    return this.#act('cancel', (id) =>
+      outcome(api.POST('/api/v1/orders/{id}/cancel', { params: { path: { id } } })),
+    );
+  }
+
+  /** Takes over what is known of the order by now. */
+  take(order: Order): void {
+    // Two answers may overtake each other. What is final stays.
+    if (this.order.state !== 'held' && order.state === 'held') return;
+    const changed = this.order.state !== order.state;
+    this.order = order;
+    if (changed) this.#onchange(order);
+  }
+
+  /** Asks what became of it: its time is over, or another tab has dealt with it. */
+  async look(): Promise<void> {
+    const id = this.order.id;
+    const answer = await outcome(api.GET('/api/v1/orders/{id}', { params: { path: { id } } }));
+    if (answer.ok) this.take(answer.data);
+  }
+
+  async #act(what: 'pay' | 'cancel', call: (id: string) => Promise<Outcome<Order>>): Promise<void> {
+    // A double click is one click.
+    if (this.busy) return;
+    this.busy = what;
+    this.failure = undefined;
+    const answer = await call(this.order.id);
+    if (answer.ok) this.take(answer.data);
+    else {
+      // Whatever it was, the order may be another now.
+      await this.look();
+      const isMoot = stateOf(this.order, serverNow()) === (what === 'pay' ? 'paid' : 'cancelled');
+      this.failure = isMoot ? undefined : answer.failure;
+    }
+    this.busy = undefined;
+    tellTabs({ about: 'order', sale: this.order.sale_id, order: this.order.id });
+  }
+}

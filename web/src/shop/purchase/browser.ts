@@ -1,0 +1,115 @@
+// The world as a browser has it.
+import { api, outcome } from '../../api/client';
+import { serverNow } from '../../lib/clock.svelte';
+import { signedOut } from '../../lib/session.svelte';
+import { followTicket } from './follow';
+import { browserMemory } from './memory';
+import type { Calls, Lock, World } from './world';
+
+const calls: Calls = {
+  order: (id, quantity, key, pass) =>
+    outcome(
+      api.POST('/api/v1/sales/{id}/orders', {
+        params: {
+          path: { id },
+          header: { 'Idempotency-Key': key, ...(pass === undefined ? {} : { 'Penstock-Pass': pass }) },
+        },
+        body: { quantity },
+      }),
+    ),
+  findOrder: (id) => outcome(api.GET('/api/v1/orders/{id}', { params: { path: { id } } })),
+  takeTicket: (id) => outcome(api.POST('/api/v1/sales/{id}/tickets', { params: { path: { id } } })),
+  ticket: (id, ticket) =>
+    outcome(api.GET('/api/v1/sales/{id}/tickets/{ticket}', { params: { path: { id, ticket } } })),
+  challenge: (id, kind) =>
+    outcome(api.POST('/api/v1/sales/{id}/challenge', { params: { path: { id } }, body: { kind } })),
+  pass: (id, proof) =>
+    outcome(api.POST('/api/v1/sales/{id}/pass', { params: { path: { id } }, body: proof })),
+};
+
+export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      reject(signal.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', end);
+      resolve();
+    }, milliseconds);
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end, { once: true });
+  });
+}
+
+function online(signal: AbortSignal): Promise<void> {
+  if (navigator.onLine !== false) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    addEventListener('online', () => resolve(), { once: true, signal });
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+  });
+}
+
+async function exclusively<T>(
+  name: string,
+  { signal, onwait, steal = false }: Lock,
+  work: () => Promise<T>,
+): Promise<T> {
+  // Only pages that came over TLS, or from this machine, have locks. The key alone is enough for one order.
+  const locks = navigator.locks as LockManager | undefined;
+  if (!locks) return work();
+  const full = `penstock.${name}`;
+  if (steal) return locks.request(full, { steal }, work);
+  const BUSY = Symbol();
+  const first = await locks.request(full, { ifAvailable: true }, (lock) => (lock ? work() : BUSY));
+  if (first !== BUSY) return first as T;
+  onwait?.();
+  return locks.request(full, { signal }, work);
+}
+
+function solve(
+  challenge: { salt: string; difficulty: number },
+  onprogress: (part: number) => void,
+  signal: AbortSignal,
+): Promise<string> {
+  const worker = new Worker(new URL('./pow.worker.ts', import.meta.url), { type: 'module' });
+  return new Promise<string>((resolve, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    worker.onerror = () => reject(new Error('the worker has failed'));
+    worker.onmessage = ({ data }: MessageEvent<{ answer?: string; part?: number }>) => {
+      if (data.answer !== undefined) resolve(data.answer);
+      else onprogress(data.part ?? 0);
+    };
+    worker.postMessage(challenge);
+  }).finally(() => worker.terminate());
+}
+
+/** 128 random bits as text. `randomUUID` is missing where a page did not come over TLS. */
+function newKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, '0'),
+  ).join('');
+}
+
+export const browserWorld: World = {
+  calls,
+  memory: browserMemory(),
+  now: serverNow,
+  random: Math.random,
+  newKey,
+  sleep,
+  online,
+  exclusively,
+  follow: (sale, ticket, signal) =>
+    followTicket(
+      {
+        ask: () => calls.ticket(sale, ticket),
+        open: () => new EventSource(`/api/v1/sales/${sale}/tickets/${encodeURIComponent(ticket)}/events`),
+        sleep,
+        random: Math.random,
+      },
+      signal,
+    ),
+  solve,
+  signedOut,
+};

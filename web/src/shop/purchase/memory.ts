@@ -1,0 +1,83 @@
+// What a purchase under way must not lose by a reload: its key and its place in the waiting room. Neither is worth
+// anything without the session. Works without storage too; then a reload starts anew.
+
+/** A wish to buy, with the key that makes every retry of it the same order. */
+export interface Intent {
+  key: string;
+  quantity: number;
+  /** When it was last seen to be under way, in milliseconds. */
+  touchedAt: number;
+  /** It may have reached the ledger. */
+  asked?: boolean;
+  /** The order that came of it. */
+  order?: string;
+}
+
+/** A place in a waiting room. */
+export interface KeptTicket {
+  ticket: string;
+  /** The first place that was seen, so that the way behind can be shown. */
+  from: number | null;
+}
+
+export interface Memory {
+  intent(of: string): Intent | undefined;
+  keepIntent(of: string, intent: Intent): void;
+  forgetIntent(of: string): void;
+  ticket(of: string): KeptTicket | undefined;
+  keepTicket(of: string, ticket: KeptTicket): void;
+  forgetTicket(of: string): void;
+}
+
+export function browserMemory(storage: () => Storage = () => localStorage): Memory {
+  const unkept = new Map<string, string>();
+  const read = (key: string): unknown => {
+    let text: string | null | undefined;
+    try {
+      text = storage().getItem(key);
+    } catch {
+      // Private windows may refuse.
+    }
+    try {
+      return JSON.parse(text ?? unkept.get(key) ?? 'null');
+    } catch {
+      return null;
+    }
+  };
+  const write = (key: string, value: unknown): void => {
+    const text = JSON.stringify(value);
+    try {
+      storage().setItem(key, text);
+      unkept.delete(key);
+    } catch {
+      unkept.set(key, text);
+    }
+  };
+  const remove = (key: string): void => {
+    unkept.delete(key);
+    try {
+      storage().removeItem(key);
+    } catch {
+      // Then it was never there.
+    }
+  };
+  const intentAt = (of: string) => `penstock.purchase.${of}`;
+  const ticketAt = (of: string) => `penstock.ticket.${of}`;
+  return {
+    intent(of) {
+      const found = read(intentAt(of)) as Partial<Intent> | null;
+      const usable = typeof found?.key === 'string' && Number.isInteger(found.quantity);
+      return usable ? ({ touchedAt: 0, ...found } as Intent) : undefined;
+    },
+    keepIntent: (of, intent) => write(intentAt(of), intent),
+    forgetIntent: (of) => remove(intentAt(of)),
+    ticket(of) {
+      const found = read(ticketAt(of)) as Partial<KeptTicket> | null;
+      return typeof found?.ticket === 'string'
+        ? { ticket: found.ticket, from: found.from ?? null }
+        : undefined;
+    },
+    keepTicket: (of, ticket) => write(ticketAt(of), ticket),
+    forgetTicket: (of) => remove(ticketAt(of)),
+  };
+}

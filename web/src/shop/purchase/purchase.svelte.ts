@@ -1,0 +1,406 @@
+// One buyer's purchase in one sale, from the click to the hold, as explicit steps. It knows no page. Whatever happens on
+// the way (a reload, a second tab, a lost network), all tries of one wish carry the same key, so they are one order.
+import { isPassing, type Failure, type Outcome } from '../../api/client';
+import type { Order, Sale, Ticket } from '../../api/schema';
+import type { Intent } from './memory';
+import { delayMs, MAX_RETRY_AFTER_SECONDS, MAX_TRIES } from './retry';
+import type { World } from './world';
+
+export type Step =
+  | { at: 'idle' }
+  /** The session is over; what was under way goes on after signing in. */
+  | { at: 'sign_in' }
+  /** Another tab of this browser is at it. */
+  | { at: 'elsewhere' }
+  | { at: 'waiting'; ticket: Ticket; from: number | null }
+  /** A proof of work; `part` of the expected work is done. */
+  | { at: 'working'; part: number; turnUntil: string | null }
+  | { at: 'captcha'; image: string; wrong: boolean; turnUntil: string | null }
+  | { at: 'ordering' }
+  | { at: 'done'; order: Order }
+  /** `goesOn`: trying again is the same purchase with the same key. */
+  | { at: 'refused'; failure: Failure; goesOn: boolean };
+
+export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at'>;
+
+interface Proof {
+  challenge: string | null;
+  answer: string | null;
+}
+
+type Reply = { answer: string } | { kind: 'pow' | 'captcha' };
+
+/** A purchase that was left alone for longer does not go on by itself. */
+export const FRESH_MS = 10 * 60_000;
+/** So often a lost turn, pass or proof is replaced by itself in one purchase. */
+const MAX_ANEW = 4;
+/** Our idea of the server's time may be off by so much. */
+const CLOCK_MS = 3_000;
+
+class Refused extends Error {
+  readonly failure: Failure;
+  constructor(failure: Failure) {
+    super(failure.code);
+    this.failure = failure;
+  }
+}
+
+export class Purchase {
+  step = $state.raw<Step>({ at: 'idle' });
+  /** Set while something that passes is tried again. */
+  trouble = $state.raw<Failure>();
+  /** A turn was missed, and a new place was taken. */
+  missedTurn = $state(false);
+
+  readonly #terms: () => Terms;
+  readonly #name: string;
+  readonly #world: World;
+  readonly #ondone: (order: Order) => void;
+  #stop: AbortController | undefined;
+  #reply: ((reply: Reply) => void) | undefined;
+
+  constructor(buyer: string, terms: () => Terms, world: World, ondone: (order: Order) => void = () => {}) {
+    this.#terms = terms;
+    this.#name = `${buyer}.${terms().id}`;
+    this.#world = world;
+    this.#ondone = ondone;
+  }
+
+  get isRunning(): boolean {
+    return this.#stop !== undefined;
+  }
+
+  /** Buys. `known` are the orders of this sale that the buyer sees: buying is then meant as one more. */
+  async buy(quantity: number, known: readonly string[] = []): Promise<void> {
+    await this.#run(() => this.#intend(quantity, known));
+  }
+
+  /** Goes on with what was under way when the page was left, if anything was. */
+  async resume(): Promise<void> {
+    const { memory, now, calls } = this.#world;
+    const intent = memory.intent(this.#name);
+    if (!intent || intent.order) return;
+    if (now() - intent.touchedAt > FRESH_MS) {
+      // Only who still has a place in the queue still wants to buy.
+      const kept = memory.ticket(this.#name);
+      const seen = kept && (await calls.ticket(this.#terms().id, kept.ticket));
+      const stands = seen && (seen.ok ? seen.data.state !== 'gone' : isPassing(seen.failure));
+      if (!stands) {
+        this.#forget();
+        memory.forgetTicket(this.#name);
+        return;
+      }
+    }
+    await this.#run(async () => this.#world.memory.intent(this.#name));
+  }
+
+  /** After a refusal, or after signing in: the same purchase again. */
+  async tryAgain(): Promise<void> {
+    await this.resume();
+  }
+
+  /** The purchase that another tab is at goes on here. */
+  async takeOver(): Promise<void> {
+    this.stop();
+    await this.#run(async () => this.#world.memory.intent(this.#name), true);
+  }
+
+  /** Another tab has the order: it is ours, too. */
+  async heard(order: string): Promise<void> {
+    if (this.step.at === 'done' && this.step.order.id === order) return;
+    const found = await this.#world.calls.findOrder(order);
+    if (!found.ok) return;
+    this.stop();
+    this.#done(found.data);
+  }
+
+  answer(text: string): void {
+    this.#reply?.({ answer: text });
+  }
+
+  /** Another picture, or a proof of work in its place. */
+  another(kind: 'captcha' | 'pow'): void {
+    this.#reply?.({ kind });
+  }
+
+  /** Gives up the place in the waiting room, and the purchase. */
+  leave(): void {
+    this.stop();
+    this.#forget();
+    this.#world.memory.forgetTicket(this.#name);
+  }
+
+  /** The page goes away, or shows something else. What is kept stays kept. */
+  stop(): void {
+    this.#stop?.abort();
+    this.#stop = undefined;
+    this.trouble = undefined;
+    this.missedTurn = false;
+    this.step = { at: 'idle' };
+  }
+
+  /** The order is paid, expired or cancelled: its key has served. */
+  finished(order: string): void {
+    if (this.#world.memory.intent(this.#name)?.order === order) this.#forget();
+  }
+
+  async #run(begin: () => Promise<Intent | undefined>, steal = false): Promise<void> {
+    // A double click is one click.
+    if (this.#stop) return;
+    const stop = new AbortController();
+    this.#stop = stop;
+    this.missedTurn = false;
+    if (this.step.at !== 'ordering') this.step = { at: 'ordering' };
+    try {
+      const intent = await begin();
+      const order = intent && (await this.#drive(intent, stop.signal, steal));
+      if (stop.signal.aborted) return;
+      this.#stop = undefined;
+      if (order) this.#done(order);
+      else this.step = { at: 'idle' };
+    } catch (reason) {
+      if (stop.signal.aborted) return;
+      this.#stop = undefined;
+      this.trouble = undefined;
+      if (reason instanceof Refused) this.#refuse(reason.failure);
+      // The lock was taken away: another tab goes on.
+      else if (reason instanceof DOMException && reason.name === 'AbortError') {
+        stop.abort();
+        this.step = { at: 'elsewhere' };
+      } else throw reason;
+    }
+  }
+
+  #done(order: Order): void {
+    this.trouble = undefined;
+    this.step = { at: 'done', order };
+    this.#ondone(order);
+  }
+
+  #refuse(failure: Failure): void {
+    if (failure.status === 401) {
+      this.step = { at: 'sign_in' };
+      this.#world.signedOut();
+      return;
+    }
+    const goesOn = isPassing(failure) || failure.code === 'passes_exhausted';
+    if (goesOn) this.#keep({ touchedAt: this.#world.now() });
+    else this.#forget();
+    if (failure.code === 'closed') this.#world.memory.forgetTicket(this.#name);
+    this.step = { at: 'refused', failure, goesOn };
+  }
+
+  #forget(): void {
+    this.#world.memory.forgetIntent(this.#name);
+  }
+
+  #keep(change: Partial<Intent>): void {
+    const intent = this.#world.memory.intent(this.#name);
+    if (intent) this.#world.memory.keepIntent(this.#name, { ...intent, ...change });
+  }
+
+  /** The wish that is under way in this browser, or else a new one. */
+  #intend(quantity: number, known: readonly string[]): Promise<Intent> {
+    const { memory, now, newKey, exclusively } = this.#world;
+    const signal = (this.#stop as AbortController).signal;
+    return exclusively(`${this.#name}.intent`, { signal }, async () => {
+      const kept = memory.intent(this.#name);
+      if (kept && !(kept.order && known.includes(kept.order))) {
+        const isFresh = kept.order !== undefined || now() - kept.touchedAt <= FRESH_MS;
+        if (isFresh) return kept;
+      }
+      const intent: Intent = { key: newKey(), quantity, touchedAt: now() };
+      memory.keepIntent(this.#name, intent);
+      return intent;
+    });
+  }
+
+  /** To the order; undefined if another tab has come to an end without one. */
+  async #drive(intent: Intent, signal: AbortSignal, steal: boolean): Promise<Order | undefined> {
+    const { memory, exclusively } = this.#world;
+    if (intent.order) {
+      const order = await this.#found(intent.order, signal);
+      if (order.state === 'held' || order.state === 'paid') return order;
+      // It came to nothing, so this is a new wish.
+      this.#forget();
+      return this.#drive(await this.#intend(intent.quantity, []), signal, steal);
+    }
+    // Waiting can go on in many tabs. What follows is done in one.
+    const queues = this.#terms().gate.waiting_room && !intent.asked;
+    const turn = queues ? await this.#turn(signal) : undefined;
+    const onwait = () => (this.step = { at: 'elsewhere' });
+    return exclusively(`${this.#name}.order`, { signal, onwait, steal }, async () => {
+      const now = memory.intent(this.#name);
+      if (now?.key !== intent.key) return undefined;
+      if (now.order) return this.#found(now.order, signal);
+      const order = await this.#order(now, turn, signal);
+      this.#keep({ order: order.id });
+      memory.forgetTicket(this.#name);
+      return order;
+    });
+  }
+
+  /** The order that another tab, or an earlier visit, has got. */
+  async #found(id: string, signal: AbortSignal): Promise<Order> {
+    const answer = await this.#trying(() => this.#world.calls.findOrder(id), signal);
+    if (!answer.ok) throw new Refused(answer.failure);
+    return answer.data;
+  }
+
+  async #order(intent: Intent, turn: Ticket | undefined, signal: AbortSignal): Promise<Order> {
+    const { calls } = this.#world;
+    const { id, gate } = this.#terms();
+    let needsPass = gate.pass_required;
+    let pass: string | undefined;
+    for (let anew = 0; ; anew += 1) {
+      // What may have been accepted before is asked for first: that needs no pass.
+      if (needsPass && !(intent.asked && anew === 0)) {
+        pass = await this.#pass(anew === 0 ? turn : undefined, signal);
+      }
+      this.step = { at: 'ordering' };
+      this.#keep({ asked: true, touchedAt: this.#world.now() });
+      const answer = await this.#trying(() => calls.order(id, intent.quantity, intent.key, pass), signal);
+      if (answer.ok) return answer.data;
+      const { code } = answer.failure;
+      if ((code !== 'pass_required' && code !== 'pass_invalid') || anew >= MAX_ANEW)
+        throw new Refused(answer.failure);
+      needsPass = true;
+    }
+  }
+
+  /** The right to order: a turn, if people queue, and a solved challenge, if there is one. */
+  async #pass(turn: Ticket | undefined, signal: AbortSignal): Promise<string | undefined> {
+    const { calls, memory } = this.#world;
+    const { id, gate } = this.#terms();
+    let wrong = false;
+    for (let anew = 0; ; turn = undefined) {
+      const ticket = gate.waiting_room ? (turn ?? (await this.#turn(signal))) : undefined;
+      const proof = await this.#prove(wrong, ticket?.admitted_until ?? null, signal);
+      this.step = { at: 'ordering' };
+      const body = { ...proof, ticket: ticket?.ticket ?? null };
+      const answer = await this.#trying(() => calls.pass(id, body), signal);
+      if (answer.ok) return answer.data.pass;
+      wrong = answer.failure.code === 'challenge_failed';
+      if (answer.failure.code === 'not_gated') return undefined;
+      if (answer.failure.code === 'not_admitted') memory.forgetTicket(this.#name);
+      else if (!wrong) throw new Refused(answer.failure);
+      // A person may try as many pictures as the shop gives out.
+      if (!(wrong && gate.challenge === 'captcha')) anew += 1;
+      if (anew > MAX_ANEW) throw new Refused(answer.failure);
+    }
+  }
+
+  /** Waits until it is our turn. */
+  async #turn(signal: AbortSignal): Promise<Ticket> {
+    const { memory, follow } = this.#world;
+    const { id } = this.#terms();
+    for (let anew = 0; ; anew += 1) {
+      const kept = await this.#place(signal);
+      let last: Outcome<Ticket> | undefined;
+      for await (last of follow(id, kept.ticket, signal)) {
+        if (!last.ok || last.data.state !== 'waiting') break;
+        this.#stand(last.data);
+      }
+      signal.throwIfAborted();
+      if (!last) continue;
+      if (last.ok && last.data.state === 'admitted') return last.data;
+      const code = last.ok ? last.data.reason : last.failure.code;
+      if (code === 'sold_out' || code === 'closed') throw new Refused(refusal(code));
+      // The turn is over, or the ticket is not known any more: back into the queue.
+      memory.forgetTicket(this.#name);
+      if (code === 'turn_over') this.missedTurn = true;
+      if (anew >= MAX_ANEW) throw new Refused(last.ok ? refusal('not_admitted') : last.failure);
+    }
+  }
+
+  /** Our ticket; takes one if we have none. */
+  #place(signal: AbortSignal): Promise<{ ticket: string }> {
+    const { memory, calls, exclusively } = this.#world;
+    return exclusively(`${this.#name}.ticket`, { signal }, async () => {
+      const kept = memory.ticket(this.#name);
+      if (kept) return kept;
+      const answer = await this.#trying(() => calls.takeTicket(this.#terms().id), signal);
+      if (!answer.ok) throw new Refused(answer.failure);
+      memory.keepTicket(this.#name, { ticket: answer.data.ticket, from: null });
+      if (answer.data.state === 'waiting') this.#stand(answer.data);
+      return answer.data;
+    });
+  }
+
+  /** Shows the place. */
+  #stand(ticket: Ticket): void {
+    const { memory } = this.#world;
+    const position = ticket.position ?? null;
+    const kept = memory.ticket(this.#name);
+    const from = kept?.from ?? position;
+    if (kept && kept.from === null && position !== null) memory.keepTicket(this.#name, { ...kept, from });
+    this.step = { at: 'waiting', ticket, from };
+  }
+
+  async #prove(wasWrong: boolean, turnUntil: string | null, signal: AbortSignal): Promise<Proof> {
+    const { calls, solve } = this.#world;
+    const { id, gate } = this.#terms();
+    if (gate.challenge === 'none') return { challenge: null, answer: null };
+    let kind: 'pow' | null = null;
+    for (let wrong = wasWrong; ; wrong = false) {
+      const answer = await this.#trying(() => calls.challenge(id, kind), signal);
+      if (!answer.ok && answer.failure.code === 'not_gated') return { challenge: null, answer: null };
+      if (!answer.ok) throw new Refused(answer.failure);
+      const challenge = answer.data;
+      if (challenge.kind === 'captcha') {
+        this.step = { at: 'captcha', image: challenge.image ?? '', wrong, turnUntil };
+        const reply = await this.#replied(signal);
+        if ('answer' in reply) return { challenge: challenge.id, answer: reply.answer };
+        kind = reply.kind === 'pow' ? 'pow' : null;
+        continue;
+      }
+      this.step = { at: 'working', part: 0, turnUntil };
+      const work = { salt: challenge.salt ?? '', difficulty: challenge.difficulty ?? 0 };
+      const tell = (part: number) => (this.step = { at: 'working', part, turnUntil });
+      return { challenge: challenge.id, answer: await solve(work, tell, signal) };
+    }
+  }
+
+  #replied(signal: AbortSignal): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      this.#reply = (reply) => {
+        // A double click is one answer.
+        this.#reply = undefined;
+        resolve(reply);
+      };
+      signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+    });
+  }
+
+  /** Calls until there is an answer that will not change by waiting, visibly and not without end. */
+  async #trying<T>(call: () => Promise<Outcome<T>>, signal: AbortSignal): Promise<Outcome<T>> {
+    const { online, sleep, random } = this.#world;
+    for (let tries = 1; ; tries += 1) {
+      const answer = await call();
+      signal.throwIfAborted();
+      const failure = answer.ok ? undefined : answer.failure;
+      const tooLong = (failure?.retryAfterSeconds ?? 0) > MAX_RETRY_AFTER_SECONDS;
+      if (!failure || !this.#mayPass(failure) || tooLong || tries >= MAX_TRIES) {
+        this.trouble = undefined;
+        return answer;
+      }
+      this.trouble = failure;
+      if (failure.code === 'network') await online(signal);
+      await sleep(delayMs(tries, failure.retryAfterSeconds, random()), signal);
+    }
+  }
+
+  #mayPass(failure: Failure): boolean {
+    if (failure.code === 'passes_exhausted') return true;
+    // The page opens by a clock that is nearly the server's.
+    const opensAt = Date.parse(this.#terms().opens_at ?? '');
+    if (failure.code === 'not_open')
+      return this.#world.now() > opensAt - CLOCK_MS && this.#world.now() < opensAt + CLOCK_MS;
+    return isPassing(failure);
+  }
+}
+
+/** What the waiting room says without a failed call. */
+function refusal(code: 'sold_out' | 'closed' | 'not_admitted'): Failure {
+  return { code, status: 409, detail: '', fields: {}, retryAfterSeconds: undefined };
+}

@@ -1,0 +1,50 @@
+// What a purchase needs of the world outside of it. Tests bring their own.
+import type { Outcome } from '../../api/client';
+import type { Challenge, Order, Pass, Ticket } from '../../api/schema';
+import type { Memory } from './memory';
+
+export interface Calls {
+  order(sale: string, quantity: number, key: string, pass: string | undefined): Promise<Outcome<Order>>;
+  findOrder(id: string): Promise<Outcome<Order>>;
+  takeTicket(sale: string): Promise<Outcome<Ticket>>;
+  ticket(sale: string, ticket: string): Promise<Outcome<Ticket>>;
+  challenge(sale: string, kind: 'pow' | null): Promise<Outcome<Challenge>>;
+  pass(
+    sale: string,
+    proof: { challenge: string | null; answer: string | null; ticket: string | null },
+  ): Promise<Outcome<Pass>>;
+}
+
+export interface Lock {
+  signal: AbortSignal;
+  /** Called if somebody else has it and we have to wait. */
+  onwait?: () => void;
+  /** Takes it away from who has it. */
+  steal?: boolean;
+}
+
+export interface World {
+  calls: Calls;
+  memory: Memory;
+  /** The server's time in milliseconds. */
+  now(): number;
+  /** From 0 up to 1. */
+  random(): number;
+  newKey(): string;
+  /** Rejects when `signal` does. */
+  sleep(milliseconds: number, signal: AbortSignal): Promise<void>;
+  /** Ends when there is a network; at once if there seems to be one. */
+  online(signal: AbortSignal): Promise<void>;
+  /** Only one tab of this browser at a time is in `work` under the same name. */
+  exclusively<T>(name: string, lock: Lock, work: () => Promise<T>): Promise<T>;
+  /** The ticket as it changes, until nobody wants to know any more. */
+  follow(sale: string, ticket: string, signal: AbortSignal): AsyncIterable<Outcome<Ticket>>;
+  /** The answer to a proof of work; `onprogress` is told the part of the expected work that is done. */
+  solve(
+    challenge: { salt: string; difficulty: number },
+    onprogress: (part: number) => void,
+    signal: AbortSignal,
+  ): Promise<string>;
+  /** The session is over. */
+  signedOut(): void;
+}

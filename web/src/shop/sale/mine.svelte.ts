@@ -1,0 +1,141 @@
+// What of a sale is one's own: orders, the place on the waitlist, and the order that is being dealt with. It is fetched
+// after the page is there, since the page is the same for everybody.
+import { api, outcome, type Failure } from '../../api/client';
+import type { Order } from '../../api/schema';
+import { tellTabs } from '../../lib/tabs';
+import { Desk } from '../orders/desk.svelte';
+import { waitlist, type Place } from './waitlist';
+
+/** Who waits is told about an offer within about so long. */
+const LOOK_EVERY_MS = 4_000;
+
+/** Units that count against the limit. */
+export function owned(orders: readonly Order[]): number {
+  return orders
+    .filter((order) => order.state === 'held' || order.state === 'paid')
+    .reduce((sum, order) => sum + order.quantity, 0);
+}
+
+export class Mine {
+  /** Of this sale, newest first; undefined until they are known. */
+  orders = $state.raw<Order[]>();
+  /** Null: not on the list. */
+  place = $state.raw<Place | null>();
+  /** With the order that is being dealt with. */
+  desk = $state.raw<Desk>();
+  /** The list was left without an offer. */
+  wasDropped = $state(false);
+  busy = $state<'join' | 'leave'>();
+
+  readonly #sale: string;
+  readonly #onfinished: (order: Order) => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isOver = false;
+
+  constructor(sale: string, onfinished: (order: Order) => void = () => {}) {
+    this.#sale = sale;
+    this.#onfinished = onfinished;
+  }
+
+  stop(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** Looks for orders, and for the place on the waitlist if there may be one. */
+  async refresh(withPlace: boolean): Promise<void> {
+    const [orders, place] = await Promise.all([
+      this.#loadOrders(),
+      withPlace || this.place ? waitlist.look(this.#sale) : undefined,
+    ]);
+    if (this.#isOver) return;
+    const wasOn = this.place;
+    if (place?.ok) this.#stand(place.data);
+    else if (place?.failure.code === 'not_waiting') this.place = null;
+    if (orders) this.#take(orders, Boolean(wasOn) && this.place === null);
+  }
+
+  /** Puts an order on the stage. */
+  show(order: Order, wasOffered = false): void {
+    this.#put(order);
+    if (this.desk?.order.id === order.id) return this.desk.take(order);
+    this.desk = new Desk(order, (changed) => {
+      this.#put(changed);
+      if (changed.state !== 'held') this.#onfinished(changed);
+    });
+    this.desk.wasOffered = wasOffered;
+  }
+
+  /** Takes the order from the stage; it stays in the list. */
+  leaveStage(): void {
+    this.desk = undefined;
+  }
+
+  async join(quantity: number): Promise<Failure | undefined> {
+    if (this.busy) return undefined;
+    this.busy = 'join';
+    this.wasDropped = false;
+    const answer = await waitlist.join(this.#sale, quantity);
+    this.busy = undefined;
+    if (!answer.ok) return answer.failure;
+    this.#stand(answer.data);
+    return undefined;
+  }
+
+  async leave(): Promise<Failure | undefined> {
+    if (this.busy) return undefined;
+    this.busy = 'leave';
+    const answer = await waitlist.leave(this.#sale);
+    this.busy = undefined;
+    if (!answer.ok) return answer.failure;
+    clearTimeout(this.#timer);
+    this.place = null;
+    // Something may have come free in the last moment.
+    void this.refresh(false);
+    return undefined;
+  }
+
+  async #loadOrders(): Promise<Order[] | undefined> {
+    const query = { limit: 100 };
+    const answer = await outcome(api.GET('/api/v1/orders', { params: { query } }));
+    return answer.ok ? answer.data.data.filter((order) => order.sale_id === this.#sale) : undefined;
+  }
+
+  #take(orders: Order[], cameUp: boolean): void {
+    const before = new Set((this.orders ?? []).map(({ id }) => id));
+    this.orders = orders;
+    const shown = orders.find(({ id }) => id === this.desk?.order.id);
+    if (shown) this.desk?.take(shown);
+    const held = orders.find(({ state }) => state === 'held');
+    const isOffer = held !== undefined && cameUp && !before.has(held.id);
+    if (cameUp) this.wasDropped = !isOffer;
+    // What has to be paid comes before what is over.
+    if (held && (isOffer || this.desk?.order.state !== 'held')) this.show(held, isOffer);
+    if (held && isOffer) tellTabs({ about: 'order', sale: this.#sale, order: held.id });
+  }
+
+  #put(order: Order): void {
+    const others = (this.orders ?? []).filter(({ id }) => id !== order.id);
+    this.orders = [order, ...others].sort((a, b) => b.created_at.localeCompare(a.created_at));
+  }
+
+  #stand(place: Place): void {
+    if (this.#isOver) return;
+    this.place = place;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#lookForOffer(), LOOK_EVERY_MS * (0.75 + Math.random() / 2));
+  }
+
+  async #lookForOffer(): Promise<void> {
+    const answer = await waitlist.look(this.#sale);
+    if (this.#isOver || !this.place) return;
+    if (answer.ok) return this.#stand(answer.data);
+    if (answer.failure.code !== 'not_waiting') return this.#stand(this.place);
+    // We are off the list: units came back for us, or the list is over.
+    const orders = await this.#loadOrders();
+    if (this.#isOver || !this.place) return;
+    if (!orders) return this.#stand(this.place);
+    this.place = null;
+    this.#take(orders, true);
+  }
+}

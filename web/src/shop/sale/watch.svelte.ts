@@ -1,0 +1,71 @@
+// A sale as it changes: asked for now and then, more often when something is about to happen, and never by everybody in the
+// same moment. The browser's cache sends the ETag along, so that most answers have no body.
+import { api, outcome, type Failure } from '../../api/client';
+import type { Sale } from '../../api/schema';
+import { serverNow } from '../../lib/clock.svelte';
+import { phaseOf } from './phase';
+
+/** When to ask next, in milliseconds. */
+export function nextLookMs(sale: Sale | undefined, now: number, random: number): number {
+  const around = (ms: number) => ms * (0.75 + random / 2);
+  if (!sale) return around(4_000);
+  switch (phaseOf(sale, now)) {
+    case 'soon': {
+      // The page opens by the clock. The look after that only brings the figures, so it is spread widely.
+      const untilOpen = sale.opens_at ? Date.parse(sale.opens_at) - now : 15_000;
+      return Math.min(around(30_000), Math.max(0, untilOpen) + 500 + random * 3_000);
+    }
+    case 'open':
+      return around(4_000);
+    case 'paused':
+      return around(5_000);
+    case 'sold_out':
+      return around(6_000);
+    case 'closed':
+      return around(60_000);
+  }
+}
+
+export class SaleWatch {
+  sale = $state.raw<Sale>();
+  failure = $state.raw<Failure>();
+  readonly #id: string;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isOver = false;
+  #sent = 0;
+
+  constructor(id: string) {
+    this.#id = id;
+  }
+
+  start(): () => void {
+    const seen = () => {
+      if (document.visibilityState === 'visible') void this.look();
+    };
+    document.addEventListener('visibilitychange', seen);
+    void this.look();
+    return () => {
+      this.#isOver = true;
+      clearTimeout(this.#timer);
+      document.removeEventListener('visibilitychange', seen);
+    };
+  }
+
+  async look(): Promise<void> {
+    clearTimeout(this.#timer);
+    const turn = (this.#sent += 1);
+    const answer = await outcome(
+      api.GET('/api/v1/sales/{id}', { params: { path: { id: this.#id } }, cache: 'no-cache' }),
+    );
+    // A later look knows better.
+    if (this.#isOver || turn !== this.#sent) return;
+    if (answer.ok) {
+      this.sale = answer.data;
+      this.failure = undefined;
+    } else this.failure = answer.failure;
+    const isGone = !answer.ok && answer.failure.status === 404;
+    // Nobody looks at a page that is hidden; it looks again when it is shown.
+    if (isGone || document.visibilityState === 'hidden') return;
+    this.#timer = setTimeout(() => void this.look(), nextLookMs(this.sale, serverNow(), Math.random()));
+  }
+}
