@@ -1,5 +1,6 @@
 // The console's beginning: words first, so that nothing is shown in the wrong language.
 import { mount } from 'svelte';
+import '../lib/renew';
 import '../ui/theme.css';
 import './console.css';
 import { api } from '../api/client';
