@@ -4,13 +4,13 @@
 use penstock_domain::{Claim, Command};
 use penstock_local::{RedisServer, RedisSettings};
 use proptest::{collection::vec, option, prelude::*};
-use redis::Value;
 
 use super::*;
 use crate::redis::{
     Keys, Link, RedisOptions,
-    batch::{SaleBatch, Verdict, decide_script},
+    batch::{Outcome, SaleBatch, Verdict, decide_script},
     feed::read_entries,
+    link::Script,
 };
 
 const SALE: SaleId = SaleId::from_random(0x0123_4567_89ab_cdef);
@@ -178,7 +178,23 @@ fn events() -> impl Strategy<Value = Event> {
             Event::Released { order: id(number), quantity, reason }
         }),
         any::<u32>().prop_map(move |number| Event::RefundDue { order: id(number) }),
+        (buyers(), any::<[u32; 2]>()).prop_map(|(buyer, [number, quantity])| Event::Joined {
+            sale: SALE,
+            number,
+            buyer,
+            quantity
+        }),
+        (buyers(), any::<u32>(), reasons()).prop_map(|(buyer, number, reason)| Event::Left {
+            sale: SALE,
+            number,
+            buyer,
+            reason
+        }),
     ]
+}
+
+fn reasons() -> impl Strategy<Value = LeaveReason> {
+    prop_oneof![Just(LeaveReason::Asked), Just(LeaveReason::Offered), Just(LeaveReason::LimitReached)]
 }
 
 fn decisions_of(events: Vec<Event>, first: u64, at: Timestamp, first_number: u32) -> Vec<Decision> {
@@ -214,6 +230,12 @@ proptest! {
     }
 
     #[test]
+    fn a_waiter_reads_back_as_packed(buyer in buyers(), [number, quantity] in any::<[u32; 2]>(), joined_at in moments()) {
+        let waiter = Waiter { number, buyer, quantity, joined_at };
+        prop_assert_eq!(unpack_waiter(waiter.buyer.as_str().as_bytes(), &pack_waiter(&waiter)), Ok(waiter));
+    }
+
+    #[test]
     fn an_entry_reads_back_as_packed(
         events in vec(events(), 0..20), first in 1..1_u64 << 40, at in moments(), number in 0..1_u32 << 30,
     ) {
@@ -239,77 +261,132 @@ proptest! {
             prop_assert_eq!(entry.decisions.len() as u64, entry.last + 1 - entry.first);
         }
         let _ = (unpack_order(SALE, 1, &bytes), keys_of_buyer(&bytes), unpack_message(&bytes));
+        let _ = (unpack_waiter(&bytes, &bytes), unpack_place(&bytes));
     }
 }
 
-async fn field(link: &Link, key: &str, field: impl redis::ToRedisArgs) -> Vec<u8> {
-    let mut get = redis::cmd("HGET");
-    get.arg(key).arg(field);
-    link.call(key, get).await.unwrap()
+/// A sale of 100 units on a server, and the script that decides about it.
+struct Scripted {
+    link: Link,
+    keys: Keys,
+    script: Script,
+    _server: RedisServer,
+    _folder: tempfile::TempDir,
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const TERMS: SaleTerms = SaleTerms {
+    sale: SALE,
+    units: 100,
+    limit_per_buyer: 3,
+    opens_at: Some(NOW),
+    closes_at: None,
+    hold_seconds: HOLD_SECONDS,
+};
+
+impl Scripted {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+        let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
+        let (script, keys) = (decide_script(), Keys::new("").unwrap());
+        link.learn(&script);
+        // As after a look into the records: a sale that is not here may be lost.
+        let mut compared = redis::cmd("HSET");
+        compared.arg(keys.sale(SALE)).arg("looked").arg(server.info("master_replid").unwrap());
+        let _: u64 = link.call(&keys.sale(SALE), compared).await.unwrap();
+        Self { link, keys, script, _server: server, _folder: folder }
+    }
+
+    async fn decide(&self, commands: impl IntoIterator<Item = Command>) -> Outcome {
+        let (mut batch, mut pipeline) = (SaleBatch::new(SALE), redis::pipe());
+        commands.into_iter().for_each(|command| batch.push(command));
+        pipeline.add_command(batch.call(&self.script, &self.keys, Some(NOW), [9; 16], false));
+        let answers = self.link.run(&self.keys.sale(SALE), pipeline, false).await.unwrap();
+        match batch.verdict(answers.into_iter().next().unwrap()).unwrap() {
+            Verdict::Decided(outcome) => outcome,
+            Verdict::Unhomed => panic!("it is at home"),
+        }
+    }
+
+    async fn field(&self, key: &str, field: impl redis::ToRedisArgs) -> Vec<u8> {
+        let mut get = redis::cmd("HGET");
+        get.arg(key).arg(field);
+        self.link.call(key, get).await.unwrap()
+    }
+
+    /// The id, the mark and the bytes of the feed's entry that has the decision at `position`. It has been compared with
+    /// what the codec makes of its decisions.
+    async fn entry(&self, position: u64) -> (String, Vec<u8>) {
+        let (link, feed) = (&self.link, self.keys.feed(SALE));
+        let entries = read_entries(link, &self.keys, SALE, position, 10).await.unwrap();
+        let Some(entry) = entries.first() else { panic!("nothing is at {position}") };
+        let mut range = redis::cmd("XRANGE");
+        range.arg(&feed).arg(position).arg("+");
+        let stored: Vec<(String, [Vec<u8>; 4])> = link.call(&feed, range).await.unwrap();
+        let (id, [_, mark, _, bytes]) = stored.into_iter().next().unwrap();
+        assert_eq!(bytes, pack_entry(position, NOW, &entry.decisions));
+        (id, mark)
+    }
+}
+
+fn key(number: u32) -> KeyDigest {
+    KeyDigest::of(number.to_string().as_bytes()).unwrap()
+}
+
+fn claim(buyer: &BuyerId, quantity: u32, number: u32) -> Command {
+    Command::Claim(Claim { sale: SALE, buyer: buyer.clone(), quantity, key: key(number) })
+}
+
+fn order(number: u32, buyer: &BuyerId, key: KeyDigest, paid_at: Option<Timestamp>) -> SnapshotOrder {
+    let order = Order {
+        id: OrderId { sale: SALE, number },
+        buyer: buyer.clone(),
+        quantity: 1,
+        state: if paid_at.is_some() { OrderState::Paid } else { OrderState::Held },
+        created_at: NOW,
+        pay_before: NOW.plus_seconds(HOLD_SECONDS),
+        paid_at,
+        refund_due: false,
+    };
+    SnapshotOrder { order, key }
 }
 
 #[tokio::test]
 async fn the_scripts_write_what_the_codec_packs() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
-    let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
-    let (script, keys, now) =
-        (decide_script(), Keys::new("").unwrap(), Timestamp::from_millis(1_700_000_000_000));
-    link.learn(&script);
-    let terms = SaleTerms {
-        sale: SALE,
-        units: 100,
-        limit_per_buyer: 3,
-        opens_at: Some(now),
-        closes_at: None,
-        hold_seconds: HOLD_SECONDS,
-    };
-    // As after a look into the records: a sale that is not here may be lost.
-    let mut compared = redis::cmd("HSET");
-    compared.arg(keys.sale(SALE)).arg("looked").arg(server.info("master_replid").unwrap());
-    let _: u64 = link.call(&keys.sale(SALE), compared).await.unwrap();
-    let mut batch = SaleBatch::new(SALE);
-    batch.push(Command::Publish(terms));
+    let scripted = Scripted::new().await;
     let names: Vec<BuyerId> =
         (0..70).map(|number| BuyerId::from_stored(&format!("ç{}", number % 69))).collect();
-    for (number, buyer) in names.iter().enumerate() {
-        let key = KeyDigest::of(number.to_string().as_bytes()).unwrap();
-        batch.push(Command::Claim(Claim { sale: SALE, buyer: buyer.clone(), quantity: 1, key }));
-    }
-    let paid = OrderId { sale: SALE, number: 69 };
-    batch.push(Command::ConfirmPayment { order: paid, buyer: None });
-    let mut pipeline = redis::pipe();
-    pipeline.add_command(batch.call(&script, &keys, Some(now), [9; 16], false));
-    let answer = link.run(&keys.sale(SALE), pipeline, false).await.unwrap().pop().unwrap_or(Value::Nil);
-    let Verdict::Decided(outcome) = batch.verdict(answer).unwrap() else { panic!("it is at home") };
+    let claims = (0..).zip(&names).map(|(number, buyer)| claim(buyer, 1, number));
+    let paid = Command::ConfirmPayment { order: OrderId { sale: SALE, number: 69 }, buyer: None };
+    let outcome = scripted.decide([Command::Publish(TERMS)].into_iter().chain(claims).chain([paid])).await;
 
-    let order = |number: u32, paid_at: Option<Timestamp>| SnapshotOrder {
-        order: Order {
-            id: OrderId { sale: SALE, number },
-            buyer: names[number as usize].clone(),
-            quantity: 1,
-            state: if paid_at.is_some() { OrderState::Paid } else { OrderState::Held },
-            created_at: now,
-            pay_before: now.plus_seconds(HOLD_SECONDS),
-            paid_at,
-            refund_due: false,
-        },
-        key: KeyDigest::of(number.to_string().as_bytes()).unwrap(),
-    };
-    assert_eq!(field(&link, &keys.sale(SALE), "terms").await, pack_terms(&terms));
-    let first_buyer = [order(0, None), order(69, Some(now))];
-    assert_eq!(field(&link, &keys.buyers(SALE), "ç0").await, pack_buyer(2, first_buyer.iter()));
-    assert_eq!(field(&link, &keys.buyers(SALE), "ç1").await, pack_buyer(1, [order(1, None)].iter()));
-    assert_eq!(field(&link, &keys.orders(SALE), 0).await, pack_names(names[..PAGE].iter()));
-    assert_eq!(field(&link, &keys.orders(SALE), 1).await, pack_names(names[PAGE..].iter()));
+    let Scripted { keys, .. } = &scripted;
+    assert_eq!(scripted.field(&keys.sale(SALE), "terms").await, pack_terms(&TERMS));
+    let first_buyer = [order(0, &names[0], key(0), None), order(69, &names[0], key(69), Some(NOW))];
+    assert_eq!(scripted.field(&keys.buyers(SALE), "ç0").await, pack_buyer(2, first_buyer.iter()));
+    let second_buyer = [order(1, &names[1], key(1), None)];
+    assert_eq!(scripted.field(&keys.buyers(SALE), "ç1").await, pack_buyer(1, second_buyer.iter()));
+    assert_eq!(scripted.field(&keys.orders(SALE), 0).await, pack_names(names[..PAGE].iter()));
+    assert_eq!(scripted.field(&keys.orders(SALE), 1).await, pack_names(names[PAGE..].iter()));
+    assert_eq!(scripted.entry(1).await, ("72-0".to_owned(), vec![9; 16]));
+    assert_eq!(outcome.sale.map(|(terms, counts)| (terms, counts.position)), Some((TERMS, 72)));
+}
 
-    let entries = read_entries(&link, &keys, SALE, 1, 10).await.unwrap();
-    let [entry] = &entries[..] else { panic!("one batch is one entry: {entries:?}") };
-    let mut range = redis::cmd("XRANGE");
-    range.arg(keys.feed(SALE)).arg("-").arg("+");
-    let stored: Vec<(String, [Vec<u8>; 4])> = link.call(&keys.feed(SALE), range).await.unwrap();
-    let (id, [_, mark, _, bytes]) = &stored[0];
-    assert_eq!((id.as_str(), mark.as_slice()), ("72-0", &[9; 16][..]));
-    assert_eq!(*bytes, pack_entry(1, now, &entry.decisions));
-    assert_eq!(outcome.sale.map(|(terms, counts)| (terms, counts.position)), Some((terms, 72)));
+#[tokio::test]
+async fn the_scripts_write_the_waitlist_as_the_codec_packs_it() {
+    let scripted = Scripted::new().await;
+    let [ann, bob, cem] = ["ann", "bob", "cem"].map(BuyerId::from_stored);
+    let join = |buyer: &BuyerId| Command::Join { sale: SALE, buyer: buyer.clone(), quantity: 2 };
+    let terms = SaleTerms { units: 1, ..TERMS };
+    scripted.decide([Command::Publish(terms), claim(&ann, 1, 0), join(&bob), join(&cem)]).await;
+    let cancel = Command::Cancel { order: OrderId { sale: SALE, number: 0 }, buyer: None };
+    scripted.decide([cancel]).await;
+    let Scripted { keys, .. } = &scripted;
+    let waiter = Waiter { number: 1, buyer: cem, quantity: 2, joined_at: NOW };
+    assert_eq!(scripted.field(&keys.waiters(SALE), "cem").await, pack_waiter(&waiter));
+    let offered = [order(1, &bob, KeyDigest::of_offer(0), None)];
+    assert_eq!(scripted.field(&keys.buyers(SALE), "bob").await, pack_buyer(1, offered.iter()));
+    let ids = [scripted.entry(1).await.0, scripted.entry(5).await.0];
+    assert_eq!(ids, ["4-0", "7-0"]);
 }
