@@ -15,6 +15,7 @@ const pages: [pattern: string, section: Section, load: Load][] = [
   ['/console/sales/new', 'sales', () => import('./pages/EditSale.svelte')],
   ['/console/sales/:id', 'sales', () => import('./pages/Sale.svelte')],
   ['/console/sales/:id/edit', 'sales', () => import('./pages/EditSale.svelte')],
+  ['/console/sales/:id/live', 'sales', () => import('./pages/Live.svelte')],
 ];
 
 export type Section = 'overview' | 'sales' | 'items' | 'orders' | 'deadLetters' | 'audit' | 'rehearse';
