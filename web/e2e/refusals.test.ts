@@ -79,7 +79,8 @@ test('a hold that is not paid in time is over, and can be bought again', async (
   await shop(page).hold.waitFor();
   await shop(page).expired.waitFor();
   await expect.poll(async () => (await merchant.stats(sale.id)).available).toBe(10);
-  await page.getByRole('button', { name: /^Buy/ }).click();
+  await shop(page).buyAgain.click();
+  await shop(page).buy.click();
   await shop(page).hold.waitFor();
 });
 

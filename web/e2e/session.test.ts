@@ -20,7 +20,7 @@ test('the session is in a cookie that no script can read, and in no storage', as
   await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('heading', { level: 1, name: 'Sales' }).waitFor();
   await shop(page).open(sale);
-  await shop(page).joinRoom.click();
+  await shop(page).buy.click();
   await shop(page).hold.waitFor();
 
   const [cookie] = await visitor.context.cookies();
@@ -108,7 +108,7 @@ test('the shop works where nothing can be stored', async ({ visitAsBuyer, mercha
   });
   const { page } = visitor;
   await shop(page).open(sale);
-  await shop(page).joinRoom.click();
+  await shop(page).buy.click();
   await shop(page).hold.waitFor();
   await shop(page).pay.click();
   await shop(page).paid.waitFor();

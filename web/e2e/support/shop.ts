@@ -1,17 +1,21 @@
-// The shop as somebody sees it: by roles and names.
+// The shop as somebody sees it: by roles, names and words.
 import type { Page } from 'playwright-core';
 
 export const shop = (page: Page) => ({
   open: (sale: { id: string }) => page.goto(`/sales/${sale.id}`),
-  buy: page.getByRole('button', { name: 'Buy now' }),
+  title: (name: string) => page.getByRole('heading', { level: 1, name }),
+  signIn: page.getByRole('main').getByRole('link', { name: /^Sign in/ }),
+  buy: page.getByRole('button', { name: /^Buy now/ }),
+  /** After an order has come to its end. */
+  buyAgain: page.getByRole('button', { name: /^Buy (again|one more)/ }),
   joinRoom: page.getByRole('button', { name: 'Join the waiting room' }),
-  waitingRoom: page.getByRole('heading', { name: 'You are in the waiting room' }),
-  hold: page.getByRole('heading', { name: 'It’s yours. Pay to keep it' }),
+  waitingRoom: page.getByText('You are in the waiting room'),
+  hold: page.getByText('It’s yours. Pay to keep it'),
   pay: page.getByRole('button', { name: /^Pay / }),
-  paid: page.getByRole('heading', { name: 'Paid. It’s yours!' }),
-  expired: page.getByRole('heading', { name: 'The time to pay is over' }),
-  soldOut: page.getByText('Sold out', { exact: true }).first(),
+  paid: page.getByText('Paid. It’s yours!'),
+  expired: page.getByText('The time to pay is over').first(),
+  cancelled: page.getByText('Order cancelled'),
   joinWaitlist: page.getByRole('button', { name: 'Join the waitlist' }),
   onWaitlist: page.getByText('You are on the waitlist'),
-  offered: page.getByRole('heading', { name: /something came back, and it is held for you/ }),
+  offered: page.getByText(/something came back, and it is held for you/),
 });
