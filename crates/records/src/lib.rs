@@ -19,6 +19,7 @@ mod session;
 mod settled;
 mod settlement;
 mod undo;
+mod waitlist;
 
 use std::{path::Path, str::FromStr, time::Duration};
 

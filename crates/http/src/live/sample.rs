@@ -1,22 +1,27 @@
 //! Looks at the counters once a second, shows them to the other nodes, and, while somebody watches, looks at theirs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use penstock_domain::{SaleId, SaleState};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, interval_at, timeout},
 };
 
-use super::figures::{NodeFigures, SettlementFigures, Told};
+use super::{
+    MAX_LISTED_SALES,
+    figures::{NodeFigures, SettlementFigures, Told},
+};
 use crate::{
     app::App,
     metrics::WorkerFigures,
     shared_figures::{SharedFigures, Shown},
+    storefront::Shelf,
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -29,8 +34,8 @@ const _: () = assert!(SILENT_AFTER.as_millis() < GONE_AFTER.as_millis());
 /// Neither the other nodes nor the records hold the view up for longer.
 const PATIENCE: Duration = Duration::from_millis(700);
 const _: () = assert!(PATIENCE.as_millis() < EVERY.as_millis());
-/// Dead letters are counted every so many samples.
-const DEAD_LETTERS_EVERY: u64 = 5;
+/// The records are asked every so many samples.
+const ASK_RECORDS_EVERY: u64 = 2;
 /// What a node without a name is called.
 const NAMELESS: &str = "this node";
 
@@ -62,7 +67,15 @@ pub(crate) struct Sample {
     pub(super) nodes: Vec<Seen>,
     /// As who settles has told; empty if nobody has.
     pub(super) settlement: Option<SettlementFigures>,
+    pub(super) recorded: Recorded,
+}
+
+/// What only the records know; empty while they are away.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recorded {
     pub(super) dead_letters: Option<u64>,
+    /// How many wait, of the sales in which somebody can; who has nobody is left out.
+    pub(super) waitlists: Option<Arc<HashMap<SaleId, u64>>>,
 }
 
 /// Somebody, as he was last heard of.
@@ -80,7 +93,7 @@ struct Sampler {
     own: Heard<NodeFigures>,
     others: BTreeMap<String, Heard<NodeFigures>>,
     workers: BTreeMap<String, (Instant, SettlementFigures)>,
-    dead_letters: Option<u64>,
+    recorded: Recorded,
     /// The others were asked the last time,
     is_whole: bool,
     /// or why they could not be.
@@ -118,7 +131,7 @@ impl Sampler {
             own: Heard { at: began, before: None, now },
             others: BTreeMap::new(),
             workers: BTreeMap::new(),
-            dead_letters: None,
+            recorded: Recorded::default(),
             is_whole: false,
             away: None,
         }
@@ -151,15 +164,16 @@ impl Sampler {
                 false => Ok(Vec::new()),
             }
         };
-        let is_time = self.dead_letters.is_none() || self.number.is_multiple_of(DEAD_LETTERS_EVERY);
+        let is_known = self.recorded.dead_letters.is_some() && !self.number.is_multiple_of(ASK_RECORDS_EVERY);
         let count = async {
-            match is_watched && is_time {
-                true => timeout(PATIENCE, app.records.dead_letter_count()).await.ok()?.ok(),
-                false => self.dead_letters.filter(|_| is_watched),
+            match (is_watched, is_known) {
+                (true, false) => Recorded::read(&app).await,
+                (true, true) => self.recorded.clone(),
+                (false, _) => Recorded::default(),
             }
         };
-        let ((), answer, dead_letters) = tokio::join!(tell, ask, count);
-        self.dead_letters = dead_letters;
+        let ((), answer, recorded) = tokio::join!(tell, ask, count);
+        self.recorded = recorded;
         match answer {
             Ok(shown) if is_watched => self.hear(shown),
             // What was told long ago is no measure of now.
@@ -206,7 +220,7 @@ impl Sampler {
             is_whole: self.is_whole,
             nodes: std::iter::once(own).chain(others).collect(),
             settlement: self.settlement(),
-            dead_letters: self.dead_letters,
+            recorded: self.recorded.clone(),
         }
     }
 
@@ -221,6 +235,37 @@ impl Sampler {
         let trouble = told.iter().find_map(|figures| figures.trouble.clone());
         Some(SettlementFigures { trouble, ..SettlementFigures::clone(furthest) })
     }
+}
+
+impl Recorded {
+    async fn read(app: &App) -> Self {
+        let now = app.now();
+        let is_waited_for =
+            |shelf: &Arc<Shelf>| shelf.status().is_some_and(|status| may_wait(status.state(now)));
+        let sales = app.storefront.on_show().into_iter().filter(is_waited_for).map(|shelf| shelf.id);
+        let sales: Vec<SaleId> = sales.take(MAX_LISTED_SALES).collect();
+        let (dead_letters, waitlists) = tokio::join!(
+            timeout(PATIENCE, app.records.dead_letter_count()),
+            timeout(PATIENCE, app.records.waitlist_lengths(&sales)),
+        );
+        Self {
+            dead_letters: dead_letters.ok().and_then(Result::ok),
+            waitlists: waitlists.ok().and_then(Result::ok).map(Arc::new),
+        }
+    }
+
+    /// How many wait for a sale in this state.
+    pub(super) fn waitlist(&self, sale: SaleId, state: SaleState) -> Option<u64> {
+        match may_wait(state) {
+            true => Some(self.waitlists.as_ref()?.get(&sale).copied().unwrap_or_default()),
+            false => Some(0),
+        }
+    }
+}
+
+/// Whether there can be a waitlist: who waits while units are left gets them.
+fn may_wait(state: SaleState) -> bool {
+    matches!(state, SaleState::SoldOut | SaleState::Paused)
 }
 
 impl Heard<NodeFigures> {

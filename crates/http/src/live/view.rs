@@ -91,7 +91,7 @@ pub(crate) struct LiveSale {
     paid: u32,
     /// Tickets of the waiting room whose turn has not come.
     waiting: u64,
-    /// People on the waitlist; empty if it is not known.
+    /// People on the waitlist, as far as that is settled; empty while the records are away.
     waitlist: Option<u64>,
     /// Passes in buyers' hands: not used, not expired.
     passes_live: u64,
@@ -152,7 +152,7 @@ impl LiveSettlement {
         Self {
             lag_decisions: settlement.map(|settlement| settlement.lag_decisions),
             lag_seconds: settlement.map(|settlement| settlement.lag_seconds),
-            dead_letters: sample.dead_letters,
+            dead_letters: sample.recorded.dead_letters,
             trouble: match settlement {
                 Some(settlement) => settlement.trouble.clone(),
                 None => Some("no settlement worker tells of itself".to_owned()),
@@ -185,16 +185,17 @@ impl LiveSale {
         let (status, details) = (shelf.status()?, shelf.details()?);
         let gate = GateFigures::of_sale(shelf, now);
         let sums = SaleSums::of(shelf.id, &sample.nodes);
+        let state = status.state(now);
         Some(Self {
             id: shelf.id.to_string(),
             title: details.item.title.clone(),
-            state: status.state(now).as_str(),
+            state: state.as_str(),
             total: status.total,
             available: status.available,
             held: status.held,
             paid: status.paid,
             waiting: gate.waiting,
-            waitlist: None,
+            waitlist: sample.recorded.waitlist(shelf.id, state),
             passes_live: gate.passes_live,
             admitted_per_second: sums.admitted_per_second,
             looks_per_second: sums.looks_per_second,

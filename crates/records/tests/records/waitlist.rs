@@ -1,7 +1,9 @@
 //! The waitlist in the records: what the ledger decides about it arrives once, and can be given back to a ledger that has
 //! lost it.
 
-use penstock_domain::{BuyerId, Command, Event, LeaveReason, OrderId, Reply};
+use std::collections::HashMap;
+
+use penstock_domain::{BuyerId, Command, Event, LeaveReason, OrderId, Reply, SaleId};
 use penstock_records::{AuditReport, SettleError};
 
 use super::shop::{STREAM, Shop};
@@ -56,6 +58,9 @@ async fn who_waits_is_in_the_records_however_the_feed_is_cut() {
         let waiting: Vec<&str> = settled.waiters.iter().map(|waiter| waiter.buyer.as_str()).collect();
         assert_eq!(waiting, ["eve", "dan", "gus"]);
         assert_eq!(shop.waiting_in_records().await, 3);
+        let other = SaleId::from_random(shop.sale.as_u64() + 1);
+        let lengths = shop.records.waitlist_lengths(&[other, shop.sale]).await.unwrap();
+        assert_eq!(lengths, HashMap::from([(shop.sale, 3)]));
         let report = shop.audit().await;
         assert!(report.ok, "{report:#?}");
     }
