@@ -16,6 +16,9 @@ const pages: [pattern: string, section: Section, load: Load][] = [
   ['/console/sales/:id', 'sales', () => import('./pages/Sale.svelte')],
   ['/console/sales/:id/edit', 'sales', () => import('./pages/EditSale.svelte')],
   ['/console/sales/:id/live', 'sales', () => import('./pages/Live.svelte')],
+  ['/console/orders', 'orders', () => import('./pages/Orders.svelte')],
+  ['/console/dead-letters', 'deadLetters', () => import('./pages/DeadLetters.svelte')],
+  ['/console/audit', 'audit', () => import('./pages/Audit.svelte')],
 ];
 
 export type Section = 'overview' | 'sales' | 'items' | 'orders' | 'deadLetters' | 'audit' | 'rehearse';

@@ -1,0 +1,43 @@
+// The report of an audit, as the server gives it. Its API documents it as an object; here are the parts we show.
+
+export interface AuditReport {
+  ok: boolean;
+  position: number;
+  sales: number;
+  orders: number;
+  units: { total: number; available: number; held: number; paid: number };
+  oversold: number;
+  lost: number;
+  extra: number;
+  duplicated: number;
+  over_limit: number;
+  pending: number;
+  dead_letters: number;
+  differences: { sale: string | null; order: string | null; what: string }[];
+  more_differences: number;
+}
+
+const COUNTS = ['oversold', 'lost', 'extra', 'duplicated', 'over_limit', 'dead_letters'] as const;
+export type Count = (typeof COUNTS)[number];
+
+/** What is not 0 and should be. */
+export function wrongCounts(report: AuditReport): [Count, number][] {
+  return COUNTS.map((name): [Count, number] => [name, report[name]]).filter(([, count]) => count > 0);
+}
+
+/** The table of numbers, in the order in which one reads them. */
+export function auditRows(report: AuditReport) {
+  const { units } = report;
+  return [
+    ['sales', report.sales],
+    ['orders', report.orders],
+    ['total', units.total],
+    ['available', units.available],
+    ['held', units.held],
+    ['paid', units.paid],
+    ...COUNTS.filter((name) => name !== 'dead_letters').map((name) => [name, report[name]] as const),
+    ['dead_letters', report.dead_letters],
+    ['pending', report.pending],
+    ['position', report.position],
+  ] as const;
+}

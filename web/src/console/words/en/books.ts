@@ -1,0 +1,124 @@
+// Orders, dead letters and the audit.
+const n = (value: number) => value.toLocaleString('en');
+const counted = (value: number, one: string, many: string) => `${n(value)} ${value === 1 ? one : many}`;
+
+export default {
+  orders: {
+    heading: 'Orders',
+    lead: 'All orders that are settled, newest first. What was accepted in the last moments may still be on its way.',
+    search: 'Order, buyer or phone',
+    searchHint: 'An order’s number, a buyer, or the phone of an account',
+    find: 'Search',
+    sale: 'Sale',
+    allSales: 'All sales',
+    state: 'State',
+    allStates: 'All states',
+    clear: 'Show all',
+    export: 'Export as CSV',
+    exportHint: 'Everything that is filtered, on all pages',
+    empty: 'There are no orders yet.',
+    emptyFiltered: 'No order fits. Try less of it, or show all.',
+    number: 'Order',
+    item: 'Item',
+    buyer: 'Buyer',
+    quantity: 'Units',
+    total: 'Total',
+    created: 'Ordered',
+    paidAt: 'Paid',
+    payBefore: (time: string) => `to be paid by ${time}`,
+    refundDue: 'Refund due',
+    shown: (count: number, more: boolean) =>
+      `${counted(count, 'order', 'orders')} shown${more ? '; there are more' : ''}`,
+  },
+  deadLetters: {
+    heading: 'Dead letters',
+    lead: 'Decisions of the ledger that could not be written into the records. The orders themselves are safe; retry when the cause is removed, from top to bottom.',
+    empty: 'There are none: everything that was decided is settled.',
+    retry: 'Retry',
+    retryAll: 'Retry all, from top to bottom',
+    settled: (what: string) => `Settled: ${what}`,
+    allSettled: (count: number) => `${counted(count, 'decision is', 'decisions are')} settled now.`,
+    stopped: (count: number) =>
+      `${counted(count, 'decision is', 'decisions are')} settled now; the next one still can’t be.`,
+    why: 'Why it can’t be settled',
+    todo: 'What to do',
+    todoWords: {
+      missing_sale:
+        'The records don’t know the sale: they may have been restored from an older copy. Bring the sale back into the records, then retry.',
+      earlier: 'An earlier decision on the same order comes first: retry that one, then this.',
+      order_differs:
+        'The order in the records is not as it should be: somebody else may have changed it. Look at the order and the audit, mend the records, then retry.',
+      stock:
+        'The records’ stock doesn’t allow it: a foreign hand or a defect. Run the audit before you retry.',
+      other: 'Remove the cause, then retry. The audit tells what differs.',
+    },
+    decided: (time: string) => `Decided ${time}`,
+    tries: (count: number) => `tried ${counted(count, 'time', 'times')}`,
+    position: (position: number) => `decision ${n(position)}`,
+    events: {
+      published: (sale: string) => `Sale ${sale} was published`,
+      restocked: (sale: string) => `Sale ${sale} was restocked`,
+      paused: (sale: string) => `Sale ${sale} was paused`,
+      resumed: (sale: string) => `Sale ${sale} was resumed`,
+      closed: (sale: string) => `Sale ${sale} was closed`,
+      held: (order: string) => `Order ${order} was accepted and its units are held`,
+      paid: (order: string) => `Order ${order} was paid`,
+      released: (order: string) => `Units of order ${order} were given back`,
+      refund_due: (order: string) => `Order ${order} was paid too late: the money has to go back`,
+      joined: (sale: string) => `Somebody joined the waitlist of sale ${sale}`,
+      left: (sale: string) => `Somebody left the waitlist of sale ${sale}`,
+      other: (event: string, sale: string) => `“${event}” was decided in sale ${sale}`,
+    },
+  },
+  audit: {
+    heading: 'Audit',
+    lead: 'Compares everything: the ledger that sells, the stock log, and the orders in the records. The shop goes on selling meanwhile.',
+    run: 'Run the audit',
+    again: 'Run it again',
+    running: (seconds: number) =>
+      `Comparing everything, for ${counted(seconds, 'second', 'seconds')} so far …`,
+    runningHint: 'With many orders it takes minutes. You can leave the page; then it has to be run again.',
+    took: (seconds: string) => `It took ${seconds} s.`,
+    ok: 'Everything adds up.',
+    okWords: (orders: number, sales: number) =>
+      `${counted(orders, 'order', 'orders')} in ${counted(sales, 'sale', 'sales')}: no unit was sold twice, no order is lost, nobody has too much.`,
+    notOk: 'It does not add up.',
+    found: {
+      oversold: (count: number) => `${counted(count, 'unit was', 'units were')} sold that did not exist.`,
+      lost: (count: number) =>
+        `${counted(count, 'order is', 'orders are')} in the ledger, but neither in the records nor on the way there.`,
+      extra: (count: number) =>
+        `${counted(count, 'order is', 'orders are')} in the records that the ledger does not know.`,
+      duplicated: (count: number) => `${counted(count, 'order exists', 'orders exist')} twice.`,
+      over_limit: (count: number) =>
+        `${counted(count, 'buyer has', 'buyers have')} more units than a sale allows.`,
+      dead_letters: (count: number) =>
+        `${counted(count, 'decision', 'decisions')} could not be settled: see the dead letters.`,
+      pending: (count: number) =>
+        `${counted(count, 'decision is', 'decisions are')} still on the way into the records. That is no difference.`,
+    },
+    differences: 'Each difference',
+    more: (count: number) => `And ${n(count)} more.`,
+    numbers: 'The numbers',
+    what: 'What',
+    count: 'Count',
+    rows: {
+      sales: 'Sales',
+      orders: 'Orders',
+      total: 'Units in total',
+      available: 'Units available',
+      held: 'Units held',
+      paid: 'Units paid',
+      oversold: 'Oversold',
+      lost: 'Lost',
+      extra: 'Unknown to the ledger',
+      duplicated: 'Duplicated',
+      over_limit: 'Over the limit',
+      pending: 'Not settled yet',
+      dead_letters: 'Dead letters',
+      position: 'Compared up to decision',
+    },
+    sale: 'Sale',
+    order: 'Order',
+  },
+};
