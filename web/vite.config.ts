@@ -19,7 +19,20 @@ export default defineConfig({
     target: 'es2022',
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    rolldownOptions: { input: ['index.html', 'console.html'] },
+    rolldownOptions: {
+      input: ['index.html', 'console.html'],
+      // What every page needs comes as one file: each request has its price, too.
+      output: {
+        codeSplitting: {
+          groups: [
+            {
+              name: 'base',
+              test: /node_modules\/(svelte|openapi-fetch|esm-env|clsx)\/|\/src\/(api|lib|ui|i18n\/index)/,
+            },
+          ],
+        },
+      },
+    },
   },
   worker: { format: 'es' },
   // `npm run dev` shows the sources at once; the API is that of a server that runs beside it.

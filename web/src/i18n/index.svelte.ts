@@ -8,6 +8,8 @@ export type Language = keyof typeof LANGUAGES;
 const KEPT_AT = 'penstock.language';
 
 let language = $state<Language>('en');
+/** English as the visitor writes it: days and months are in another order elsewhere. */
+const english = navigator.languages.find((tag) => /^en(-|$)/i.test(tag)) ?? 'en';
 let common = $state.raw<Common>();
 let errors = $state.raw<Errors>();
 /** Loads more words when the language changes: those of the shop or of the console. */
@@ -56,7 +58,7 @@ export const i18n = {
   },
   /** For `Intl`. */
   get locale(): string {
-    return language === 'zh' ? 'zh-CN' : 'en';
+    return language === 'zh' ? 'zh-CN' : english;
   },
   get common(): Common {
     return common as Common;

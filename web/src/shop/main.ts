@@ -3,8 +3,10 @@ import { mount } from 'svelte';
 import '../lib/renew';
 import '../ui/theme.css';
 import { startLanguage } from '../i18n/index.svelte';
+import { pageAt } from './routes';
 import { loadWords } from './words.svelte';
 import App from './App.svelte';
 
-await startLanguage(loadWords);
-mount(App, { target: document.getElementById('app') as HTMLElement });
+const path = location.pathname;
+const [Page] = await Promise.all([pageAt(path), startLanguage(loadWords)]);
+mount(App, { target: document.getElementById('app') as HTMLElement, props: { first: { path, Page } } });

@@ -3,12 +3,7 @@ import { api, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
 import { tellTabs } from '../../lib/tabs';
-
-/** An order whose time is over may still be called held until the shop has taken note. */
-export function stateOf(order: Order, now: number): 'held' | 'paid' | 'expired' | 'cancelled' {
-  if (order.state === 'held') return now < Date.parse(order.pay_before) ? 'held' : 'expired';
-  return order.state as 'paid' | 'expired' | 'cancelled';
-}
+import { stateOf } from './state';
 
 export class Desk {
   order = $state.raw<Order>() as Order;

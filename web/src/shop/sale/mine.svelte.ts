@@ -1,20 +1,14 @@
 // What of a sale is one's own: orders, the place on the waitlist, and the order that is being dealt with. It is fetched
 // after the page is there, since the page is the same for everybody.
 import { api, outcome, type Failure } from '../../api/client';
-import type { Order } from '../../api/schema';
+import type { Order, WaitlistPlace as Place } from '../../api/schema';
+import { signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
 import { Desk } from '../orders/desk.svelte';
-import { waitlist, type Place } from './waitlist';
+import { waitlist } from './waitlist';
 
 /** Who waits is told about an offer within about so long. */
 const LOOK_EVERY_MS = 4_000;
-
-/** Units that count against the limit. */
-export function owned(orders: readonly Order[]): number {
-  return orders
-    .filter((order) => order.state === 'held' || order.state === 'paid')
-    .reduce((sum, order) => sum + order.quantity, 0);
-}
 
 export class Mine {
   /** Of this sale, newest first; undefined until they are known. */
@@ -98,6 +92,7 @@ export class Mine {
   async #loadOrders(): Promise<Order[] | undefined> {
     const query = { limit: 100 };
     const answer = await outcome(api.GET('/api/v1/orders', { params: { query } }));
+    if (!answer.ok && answer.failure.status === 401) signedOut();
     return answer.ok ? answer.data.data.filter((order) => order.sale_id === this.#sale) : undefined;
   }
 

@@ -1,24 +1,11 @@
 // The calls of a waitlist.
-import { api, outcome, type Outcome } from '../../api/client';
+import { api, outcome } from '../../api/client';
 
-/** A place on the list of who waits for units that come back. */
-export interface Place {
-  sale_id: string;
-  quantity: number;
-  /** 1 is next. */
-  position: number;
-  joined_at: string;
-}
-
-interface Untyped {
-  (path: string, options: object): Promise<{ data?: unknown; error?: unknown; response: Response }>;
-}
-const call = api as unknown as Record<'GET' | 'POST' | 'DELETE', Untyped>;
-const PATH = '/api/v1/sales/{id}/waitlist';
+const at = (id: string) => ({ params: { path: { id } } });
 
 export const waitlist = {
-  look: (id: string) => outcome(call.GET(PATH, { params: { path: { id } } })) as Promise<Outcome<Place>>,
+  look: (id: string) => outcome(api.GET('/api/v1/sales/{id}/waitlist', at(id))),
   join: (id: string, quantity: number) =>
-    outcome(call.POST(PATH, { params: { path: { id } }, body: { quantity } })) as Promise<Outcome<Place>>,
-  leave: (id: string) => outcome(call.DELETE(PATH, { params: { path: { id } } })),
+    outcome(api.POST('/api/v1/sales/{id}/waitlist', { ...at(id), body: { quantity } })),
+  leave: (id: string) => outcome(api.DELETE('/api/v1/sales/{id}/waitlist', at(id))),
 };

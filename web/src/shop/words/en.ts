@@ -9,6 +9,7 @@ export default {
   footer: 'Fair flash sales: first come, first served, never oversold.',
   toConsole: 'Console',
   offline: 'You are offline. The page goes on as soon as you are back.',
+  cannotLoad: 'The page can’t be loaded. Check your connection and try again.',
 
   home: {
     title: 'Sales',
@@ -29,7 +30,7 @@ export default {
   price: {
     now: 'Price',
     regular: 'Regular price',
-    off: (percent: number) => `−${percent} %`,
+    off: (percent: number) => `−${percent}%`,
   },
 
   stock: {
@@ -46,12 +47,12 @@ export default {
     opensIn: 'Opens in',
     opens: (when: string) => `Opens ${when}`,
     endsIn: 'Ends in',
-    ends: (when: string) => `Ends ${when}`,
     ended: (when: string) => `Ended ${when}`,
     limit: (units: string) => `Limit ${units} per person`,
     hold: (time: string) => `Held for you for ${time} once ordered`,
     gateQueue: 'With a waiting room',
     gateCheck: 'With a check against bots',
+    panel: 'Your order',
     about: 'About this item',
     quantity: 'Quantity',
     fewer: 'One fewer',

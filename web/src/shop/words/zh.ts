@@ -12,6 +12,7 @@ const zh: Words<typeof en> = {
   footer: '公平抢购：先到先得，绝不超卖。',
   toConsole: '控制台',
   offline: '网络已断开，恢复后页面会自动继续。',
+  cannotLoad: '页面无法加载，请检查网络后重试。',
 
   home: {
     title: '限时抢购',
@@ -49,12 +50,12 @@ const zh: Words<typeof en> = {
     opensIn: '距开始',
     opens: (when: string) => `${when} 开始`,
     endsIn: '距结束',
-    ends: (when: string) => `${when} 结束`,
     ended: (when: string) => `已于 ${when} 结束`,
     limit: (units: string) => `每人限购 ${units} 件`,
     hold: (time: string) => `下单后为你保留 ${time}`,
     gateQueue: '需要排队',
     gateCheck: '需要通过防机器人验证',
+    panel: '下单',
     about: '商品介绍',
     quantity: '数量',
     fewer: '减少一件',

@@ -1,0 +1,17 @@
+// What an order's state means to its buyer.
+import type { Order } from '../../api/schema';
+
+export type OrderState = 'held' | 'paid' | 'expired' | 'cancelled';
+
+/** An order whose time is over may still be called held until the shop has taken note. */
+export function stateOf(order: Order, now: number): OrderState {
+  if (order.state === 'held') return now < Date.parse(order.pay_before) ? 'held' : 'expired';
+  return order.state as OrderState;
+}
+
+/** Units that count against the limit. */
+export function owned(orders: readonly Order[]): number {
+  return orders
+    .filter((order) => order.state === 'held' || order.state === 'paid')
+    .reduce((sum, order) => sum + order.quantity, 0);
+}
