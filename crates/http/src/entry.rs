@@ -15,7 +15,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::{Body, Frame, Incoming, SizeHint},
-    header::{CONTENT_TYPE, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use penstock_domain::SaleId;
 use tower::Service as _;
@@ -36,6 +36,7 @@ use crate::{
 pub(crate) struct CountAs(pub(crate) Outcome);
 
 const SALES: &str = "/api/v1/sales/";
+const NOT_TO_BE_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 
 type EntryFuture = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
 
@@ -122,13 +123,18 @@ impl Entry {
         let came_by_https = self.remote.came_by_https(proto);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(came_by_https);
+        let is_call = request.uri().path().starts_with("/api/");
         Box::pin(async move {
             let routed = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
-            let (reply, outcome) = match routed {
+            let (mut reply, outcome) = match routed {
                 Ok(Ok(response)) => finish(&app, response),
                 Ok(Err(never)) => match never {},
                 Err(_) => problem_reply(&app, &panicked(), HeaderMap::new()),
             };
+            if is_call {
+                // Most of it is somebody's own. A cache on the way that has to guess must not guess wrong.
+                reply.headers_mut().entry(CACHE_CONTROL).or_insert(NOT_TO_BE_KEPT);
+            }
             pending.answered(outcome);
             drop(working);
             Ok(reply.map(|body| Reply { body, whole: Whole(pulse) }))

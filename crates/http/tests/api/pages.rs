@@ -192,6 +192,19 @@ fn a_shop_without_pages_has_none() {
     }
 }
 
+#[test]
+fn what_the_api_tells_somebody_is_kept_by_no_cache() {
+    let shop = shop();
+    let token = shop.account("+8613800138000", "correct horse");
+    let mut ann = shop.client().with_token(&token);
+    for path in ["/api/v1/me", "/api/v1/orders", "/api/v1/orders/0123456789abc-0", "/api/v1/nowhere"] {
+        assert_eq!(ann.get(path).header("cache-control"), Some("no-store"), "{path}");
+    }
+    let sale = shop.sale(1);
+    let answer = ann.get(&format!("/api/v1/sales/{sale}"));
+    assert_eq!(answer.header("cache-control"), Some("no-cache"), "what everybody sees says for itself");
+}
+
 fn web() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web"))
 }
