@@ -236,6 +236,22 @@ fn the_waiting_room_is_part_of_the_figures() {
 }
 
 #[test]
+fn who_waits_for_a_sale_that_is_sold_out_is_counted() {
+    let shop = Shop::open();
+    let (sale, open) = (shop.sale(1), shop.sale(1));
+    shop.buyer("ann").buy(&sale);
+    let join = json!({ "quantity": 1 });
+    for name in ["bob", "cid"] {
+        assert_eq!(shop.buyer(name).post(&format!("/api/v1/sales/{sale}/waitlist"), &join).status, 201);
+    }
+    shop.settle();
+    let one = Figures::of(&shop, &format!("{LIVE}?sale={sale}")).next().unwrap();
+    assert_eq!((&one["sales"][0]["state"], &one["sales"][0]["waitlist"]), (&json!("sold_out"), &json!(2)));
+    let other = Figures::of(&shop, &format!("{LIVE}?sale={open}")).next().unwrap();
+    assert_eq!(other["sales"][0]["waitlist"], 0);
+}
+
+#[test]
 fn only_an_admin_may_watch_and_only_what_is_there() {
     let shop = Shop::open();
     shop.client().get(LIVE).problem(401, "unauthorized");
