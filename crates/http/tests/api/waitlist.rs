@@ -99,6 +99,21 @@ fn an_offer_that_nobody_takes_goes_to_the_next() {
 }
 
 #[test]
+fn a_payment_that_comes_too_late_takes_nothing_from_who_was_offered_the_unit() {
+    let shop = Shop::open();
+    let (sale, mut holders) = sold_out(&shop, 1);
+    let mut ann = shop.buyer("ann");
+    join(&mut ann, &sale, 1);
+    shop.advance_seconds(60);
+    shop.expire_holds();
+    let (holder, order) = &mut holders[0];
+    holder.post_empty(&format!("/api/v1/orders/{order}/pay")).problem(409, "refund_due");
+    let offer = order_of(&mut ann);
+    let paid = ann.post_empty(&format!("/api/v1/orders/{}/pay", offer["id"].as_str().unwrap()));
+    assert_eq!(paid.json()["state"], "paid", "{}", paid.text());
+}
+
+#[test]
 fn a_hold_that_runs_out_and_a_restock_are_offered_too() {
     let shop = Shop::open();
     let (sale, _) = sold_out(&shop, 2);
