@@ -1,6 +1,6 @@
 // The keyboard alone is enough.
 import { expect } from 'vitest';
-import { signUp } from './support/merchant';
+import { newAdmin, signUp } from './support/merchant';
 import { pressOn, tabTo } from './support/keyboard';
 import { shop } from './support/shop';
 import { test } from './support/test';
@@ -47,8 +47,10 @@ test('a question is asked in a dialog that holds the focus, and Escape leaves it
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('the first stop of every page leads past its navigation', async ({ visit }) => {
-  const { page } = await visit();
+test('the first stop of every page leads past its navigation', async ({ visit, server }) => {
+  const visitor = await visit();
+  await visitor.signIn(await newAdmin(server));
+  const { page } = visitor;
   for (const path of ['/', '/console']) {
     await page.goto(path);
     await page.getByRole('heading', { level: 1 }).waitFor();

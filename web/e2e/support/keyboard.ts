@@ -10,8 +10,9 @@ export async function tabTo(page: Page, wanted: Locator): Promise<void> {
     const isThere = await wanted.first().evaluate((element) => element === document.activeElement);
     if (isThere) {
       const shows = await wanted.first().evaluate((element) => {
-        const { outlineStyle, boxShadow } = getComputedStyle(element);
-        return outlineStyle !== 'none' || boxShadow !== 'none';
+        // A card shows it around itself, which is its link's afterpart.
+        const shown = [getComputedStyle(element), getComputedStyle(element, '::after')];
+        return shown.some(({ outlineStyle, boxShadow }) => outlineStyle !== 'none' || boxShadow !== 'none');
       });
       if (!shows) throw new Error(`Nobody sees that ${wanted} has the focus`);
       return;
