@@ -6,9 +6,9 @@ use axum::{Router, routing::get};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    accounts, admin_audit, admin_dead_letters, admin_drafts, admin_items, admin_orders, admin_sales, app::App, challenges,
-    docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes, pictures, sales, sessions,
-    tickets, time, waitlist,
+    accounts, admin_audit, admin_dead_letters, admin_drafts, admin_items, admin_orders, admin_sales,
+    app::App, challenges, docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes,
+    pictures, sales, sessions, tickets, time, waitlist,
 };
 
 /// All calls that are part of the contract, with their documentation.
