@@ -10,7 +10,7 @@ use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::{
     ChallengeRefusal, Challenges, HeadGate, HeadGateRefusal, RoomOptions, RoomState, WaitingRoom,
 };
-use tokio::task::spawn_blocking;
+use tokio::{sync::Mutex, task::spawn_blocking};
 
 use super::{
     RoomArchive, RoomStore,
@@ -25,6 +25,9 @@ pub(super) struct Alone {
     store: Arc<dyn RoomStore>,
     /// Empty without a waiting room, and until it is loaded.
     room: OnceLock<Arc<WaitingRoom>>,
+    /// Who publishes a sale saves its room, and so does who saves all rooms. What one of them writes must not get in the
+    /// way of the other, and what is older must not come last.
+    saving: Mutex<()>,
 }
 
 impl Alone {
@@ -41,6 +44,7 @@ impl Alone {
             challenges: Arc::clone(challenges),
             store: Arc::clone(store),
             room: OnceLock::new(),
+            saving: Mutex::new(()),
         }
     }
 }
@@ -101,9 +105,15 @@ impl Door for Alone {
 
     fn save(&self, is_last: bool) -> Option<BoxFuture<'_, io::Result<()>>> {
         let room = self.room.get()?;
-        let state = if is_last { Some(room.closing_state()) } else { room.unsaved() }?;
+        if !is_last && room.unsaved().is_none() {
+            return None;
+        }
         let (store, sale) = (Arc::clone(&self.store), self.sale);
         Some(Box::pin(async move {
+            let _turn = self.saving.lock().await;
+            // Somebody else may have saved it meanwhile.
+            let state = if is_last { Some(room.closing_state()) } else { room.unsaved() };
+            let Some(state) = state else { return Ok(()) };
             let saved = state.clone();
             spawn_blocking(move || store.save(sale, &state)).await.map_err(io::Error::other)??;
             room.saved(&saved);

@@ -4,7 +4,10 @@ use std::{
     collections::BTreeSet,
     io::{self, BufRead as _, BufReader, Read as _},
     net::TcpStream,
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -241,6 +244,39 @@ fn a_room_that_is_opened_twice_at_once_has_one_seed() {
     });
     let kept = store.0.load(sale.parse().unwrap()).unwrap().unwrap();
     assert_eq!(hex(text(&draw(&shop, &sale)["seed_sha256"])), Sha256::digest(kept.seed).to_vec());
+}
+
+/// A store that takes its time to save, and notices when two do it at once.
+#[derive(Default)]
+struct OneAtATime {
+    rooms: RoomsInMemory,
+    saving: Mutex<()>,
+    clashed: AtomicBool,
+}
+
+impl RoomStore for OneAtATime {
+    fn load(&self, sale: SaleId) -> io::Result<Option<RoomState>> {
+        self.rooms.load(sale)
+    }
+
+    fn save(&self, sale: SaleId, state: &RoomState) -> io::Result<()> {
+        let Ok(_alone) = self.saving.try_lock() else {
+            self.clashed.store(true, Relaxed);
+            return Err(io::Error::other("somebody else is writing"));
+        };
+        // Longer than what saves all rooms waits from one time to the next.
+        thread::sleep(Duration::from_millis(150));
+        self.rooms.save(sale, state)
+    }
+}
+
+#[test]
+fn a_room_that_is_being_published_is_saved_by_one_at_a_time() {
+    let store = Arc::new(OneAtATime::default());
+    let shop = Shop::open_with(|options| options.gate.room_store = store.clone());
+    let sale = room(&shop, 3, Some(IN_A_MINUTE));
+    take(&shop, &sale, "ann");
+    assert!(!store.clashed.load(Relaxed));
 }
 
 /// Reads server-sent events from a connection of its own.
