@@ -19,6 +19,7 @@ const pages: [pattern: string, section: Section, load: Load][] = [
   ['/console/orders', 'orders', () => import('./pages/Orders.svelte')],
   ['/console/dead-letters', 'deadLetters', () => import('./pages/DeadLetters.svelte')],
   ['/console/audit', 'audit', () => import('./pages/Audit.svelte')],
+  ['/console/rehearse', 'rehearse', () => import('./pages/Rehearse.svelte')],
 ];
 
 export type Section = 'overview' | 'sales' | 'items' | 'orders' | 'deadLetters' | 'audit' | 'rehearse';

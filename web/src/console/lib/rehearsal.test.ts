@@ -1,0 +1,34 @@
+import { expect, it } from 'vitest';
+import { command, faultyFields, type Rehearsal } from './rehearsal';
+
+const plain: Rehearsal = {
+  url: 'http://127.0.0.1:8080',
+  scenario: '',
+  buyers: '',
+  units: '',
+  rate: '',
+  challenge: '',
+  waitingRoom: false,
+};
+
+it('shows exactly the command for what was chosen', () => {
+  expect(command(plain)).toBe('penstock rush --url http://127.0.0.1:8080 --json > rehearsal.json');
+  expect(
+    command({ ...plain, scenario: 'unpaid', buyers: ' 5000 ', units: '300', rate: '0', waitingRoom: true }),
+  ).toBe(
+    'penstock rush --url http://127.0.0.1:8080 --scenario unpaid --buyers 5000 --units 300 --rate 0 --waiting-room --json > rehearsal.json',
+  );
+});
+
+it('shows no command that would do something else in a shell', () => {
+  expect(faultyFields(plain)).toEqual([]);
+  expect(faultyFields({ ...plain, rate: '12.5', buyers: '1' })).toEqual([]);
+  for (const url of ['', 'https://shop.example', 'http://a b', 'http://x/$(rm)', "http://x/'", 'ftp://x']) {
+    expect(faultyFields({ ...plain, url }), url).toEqual(['url']);
+  }
+  expect(faultyFields({ ...plain, buyers: '0', units: '3; ls', rate: '-1' })).toEqual([
+    'buyers',
+    'units',
+    'rate',
+  ]);
+});

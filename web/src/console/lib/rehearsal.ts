@@ -1,0 +1,49 @@
+// The command that rehearses a sale, from what was chosen. Pure.
+
+/** The scenarios that are part of the binary. */
+export const SCENARIOS = [
+  'thirty-thousand-for-two-hundred',
+  'unpaid',
+  'bots',
+  'late-opening',
+  'ten-million',
+] as const;
+
+export interface Rehearsal {
+  url: string;
+  /** Empty: a plain sale. */
+  scenario: string;
+  /** Empty fields are left to the scenario. */
+  buyers: string;
+  units: string;
+  rate: string;
+  challenge: string;
+  waitingRoom: boolean;
+}
+
+export type RehearsalField = 'url' | 'buyers' | 'units' | 'rate';
+
+/** The fields that are not right. */
+export function faultyFields(chosen: Rehearsal): RehearsalField[] {
+  const whole = (text: string, least: number) =>
+    text.trim() === '' || (/^\d{1,9}$/.test(text.trim()) && Number(text) >= least);
+  const faulty: RehearsalField[] = [];
+  // The generator speaks plain HTTP.
+  if (!/^http:\/\/[\w.:[\]-]+(\/[\w./~%-]*)?$/.test(chosen.url.trim())) faulty.push('url');
+  if (!whole(chosen.buyers, 1)) faulty.push('buyers');
+  if (!whole(chosen.units, 1)) faulty.push('units');
+  if (!/^(\d{1,9}(\.\d{1,3})?)?$/.test(chosen.rate.trim())) faulty.push('rate');
+  return faulty;
+}
+
+export function command(chosen: Rehearsal): string {
+  const words = ['penstock rush', `--url ${chosen.url.trim()}`];
+  if (chosen.scenario) words.push(`--scenario ${chosen.scenario}`);
+  for (const name of ['buyers', 'units', 'rate'] as const) {
+    if (chosen[name].trim()) words.push(`--${name} ${chosen[name].trim()}`);
+  }
+  if (chosen.challenge) words.push(`--challenge ${chosen.challenge}`);
+  if (chosen.waitingRoom) words.push('--waiting-room');
+  words.push('--json > rehearsal.json');
+  return words.join(' ');
+}
