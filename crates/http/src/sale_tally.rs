@@ -40,8 +40,8 @@ impl SaleTallies {
     pub(crate) fn of(&self, tally: &Tally) -> &Arc<SaleTally> {
         let tallies =
             self.0.get_or_init(|| (0..tally.workers.get()).map(|_| Arc::default()).collect::<Box<[_]>>());
-        // A worker knows how many there are, and a server has at least one.
-        &tallies[tally.worker % tallies.len()]
+        // A worker knows how many there are. Not a remainder: a division would cost more than all the rest.
+        tallies.get(tally.worker).unwrap_or_else(|| &tallies[0])
     }
 
     /// Whether anybody has asked for the sale.
