@@ -11,14 +11,18 @@ export interface Fetched<T> {
   put(data: T): void;
 }
 
-/** `call` may read state: when that changes, it is called anew, and what comes late for the old state is dropped. */
-export function fetched<T>(call: () => Promise<Outcome<T>>): Fetched<T> {
+/**
+ * `call` may read state: when that changes, it is called anew, and what comes late for the old state is dropped. Nothing is
+ * asked while it gives nothing.
+ */
+export function fetched<T>(call: () => Promise<Outcome<T>> | undefined): Fetched<T> {
   let data = $state.raw<T>();
   let failure = $state.raw<Failure>();
   let busy = $state(true);
   let turn = 0;
 
-  async function take(answer: Promise<Outcome<T>>): Promise<void> {
+  async function take(answer: Promise<Outcome<T>> | undefined): Promise<void> {
+    if (!answer) return;
     turn += 1;
     const mine = turn;
     busy = true;
