@@ -5,6 +5,8 @@ import { serverNow } from '../../lib/clock.svelte';
 import { tellTabs } from '../../lib/tabs';
 import { stateOf } from './state';
 
+const LOOK_EVERY_MS = 1_500;
+
 export class Desk {
   order = $state.raw<Order>() as Order;
   busy = $state<'pay' | 'cancel'>();
@@ -44,6 +46,12 @@ export class Desk {
     const id = this.order.id;
     const answer = await outcome(api.GET('/api/v1/orders/{id}', { params: { path: { id } } }));
     if (answer.ok) this.take(answer.data);
+  }
+
+  /** Looks now and then until the shop has taken note that the time is over; ends with what it returns. */
+  awaitExpiry(): () => void {
+    const timer = setInterval(() => void this.look(), LOOK_EVERY_MS * (0.75 + Math.random() / 2));
+    return () => clearInterval(timer);
   }
 
   async #act(what: 'pay' | 'cancel', call: (id: string) => Promise<Outcome<Order>>): Promise<void> {

@@ -10,8 +10,8 @@ export function stateOf(order: Order, now: number): OrderState {
 }
 
 /** Units that count against the limit. */
-export function owned(orders: readonly Order[]): number {
+export function owned(orders: readonly Order[], now: number): number {
   return orders
-    .filter((order) => order.state === 'held' || order.state === 'paid')
+    .filter((order) => ['held', 'paid'].includes(stateOf(order, now)))
     .reduce((sum, order) => sum + order.quantity, 0);
 }
