@@ -1,0 +1,41 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+
+beforeEach(() => {
+  vi.resetModules();
+  vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'setInterval'] });
+});
+afterEach(() => void vi.useRealTimers());
+
+test('the quickest answer is believed, half its way taken into account', async () => {
+  const { learn, serverNow } = await import('./clock.svelte');
+  const start = performance.now();
+  vi.advanceTimersByTime(400);
+  learn('2030-01-01T00:00:10.000Z', start, start + 400);
+  expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:10.200Z'));
+  // A slower answer is worth less, a quicker one more.
+  learn('2031-01-01T00:00:00.000Z', start, start + 900);
+  expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:10.200Z'));
+  learn('2030-01-01T00:00:20.000Z', start + 380, start + 400);
+  expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:20.010Z'));
+});
+
+test('a visitor who sets his clock changes nothing', async () => {
+  const { learn, serverNow } = await import('./clock.svelte');
+  learn('2030-01-01T00:00:00.000Z', performance.now(), performance.now());
+  vi.setSystemTime(new Date('1999-01-01'));
+  vi.advanceTimersByTime(1_000);
+  expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:01.000Z'));
+});
+
+test('the server is asked again only after a while', async () => {
+  const asked = vi.fn(async () => Response.json({ server_time: '2030-01-01T00:00:00.000Z' }));
+  vi.stubGlobal('fetch', asked);
+  const { measure } = await import('./clock.svelte');
+  await measure();
+  await measure();
+  expect(asked).toHaveBeenCalledTimes(1);
+  vi.advanceTimersByTime(5 * 60_000);
+  await measure();
+  expect(asked).toHaveBeenCalledTimes(2);
+  vi.unstubAllGlobals();
+});

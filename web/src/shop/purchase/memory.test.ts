@@ -1,0 +1,35 @@
+import { describe, expect, test } from 'vitest';
+import { browserMemory } from './memory';
+
+const intent = { key: 'key', quantity: 2, touchedAt: 1 };
+
+describe('what a purchase keeps', () => {
+  test('is there after a reload, by buyer and sale', () => {
+    browserMemory().keepIntent('ada.sale', intent);
+    browserMemory().keepTicket('ada.sale', { ticket: 't', from: 9 });
+    expect(browserMemory().intent('ada.sale')).toEqual(intent);
+    expect(browserMemory().ticket('ada.sale')).toEqual({ ticket: 't', from: 9 });
+    expect(browserMemory().intent('bob.sale')).toBeUndefined();
+    browserMemory().forgetIntent('ada.sale');
+    browserMemory().forgetTicket('ada.sale');
+    expect(browserMemory().intent('ada.sale')).toBeUndefined();
+    expect(browserMemory().ticket('ada.sale')).toBeUndefined();
+  });
+
+  test('lasts as long as the page where the browser keeps nothing', () => {
+    const memory = browserMemory(() => {
+      throw new DOMException('denied', 'SecurityError');
+    });
+    memory.keepIntent('ada.sale', intent);
+    expect(memory.intent('ada.sale')).toEqual(intent);
+    memory.forgetIntent('ada.sale');
+    expect(memory.intent('ada.sale')).toBeUndefined();
+  });
+
+  test('is nothing if somebody else wrote there', () => {
+    localStorage.setItem('penstock.purchase.ada.sale', '{"key":');
+    localStorage.setItem('penstock.ticket.ada.sale', '{"ticket":1}');
+    expect(browserMemory().intent('ada.sale')).toBeUndefined();
+    expect(browserMemory().ticket('ada.sale')).toBeUndefined();
+  });
+});
