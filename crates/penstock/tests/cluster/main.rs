@@ -13,6 +13,7 @@ mod chaos;
 mod front;
 mod latch;
 mod live;
+mod merchant;
 mod nginx;
 mod node_faults;
 mod redis_faults;
