@@ -196,6 +196,35 @@ fn every_claim_of_a_sale_is_counted_by_what_became_of_it() {
 }
 
 #[test]
+fn claims_that_come_from_all_sides_while_a_sale_sells_out_add_up() {
+    const PEOPLE: u64 = 8;
+    const CLAIMS: u64 = 60;
+    const UNITS: u64 = 100;
+    let shop = Shop::open();
+    let sale = shop.published(|sale| {
+        sale["units"] = UNITS.into();
+        sale["limit_per_buyer"] = UNITS.into();
+    });
+    std::thread::scope(|scope| {
+        for person in 0..PEOPLE {
+            let (shop, sale) = (&shop, sale.as_str());
+            scope.spawn(move || {
+                let mut client = shop.buyer(&format!("person-{person}"));
+                for _ in 0..CLAIMS {
+                    assert!([201, 409].contains(&client.order(sale, 1, &new_key()).status));
+                }
+            });
+        }
+    });
+    let figures = Figures::of(&shop, LIVE).until("all claims", |figures| {
+        figures["sales"][0]["totals"]["claims"].as_u64() >= Some(PEOPLE * CLAIMS)
+    });
+    let totals = &figures["sales"][0]["totals"];
+    assert_eq!((&totals["claims"], &totals["accepted"]), (&json!(PEOPLE * CLAIMS), &json!(UNITS)));
+    assert_eq!(totals["refused"], json!({ "sold_out": PEOPLE * CLAIMS - UNITS }));
+}
+
+#[test]
 fn a_claim_whose_client_is_gone_is_counted_too() {
     let shop = Shop::open();
     let sale = shop.sale(5);
