@@ -30,7 +30,7 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
   server,
   merchant,
 }) => {
-  const { page } = await visit();
+  const { page } = await visit({ reducedMotion: 'no-preference' });
   await page.goto('/console');
   await fillSignIn(page, await newAdmin(server));
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
@@ -77,6 +77,7 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
       .poll(async () => (await drawn()).filter((picture, at) => picture !== before[at]).length)
       .toBe(before.length);
     await page.getByText('Sold out').first().waitFor();
+    await page.getByText('0 of 40').waitFor();
     const { code, stdout, stderr } = await rush.finished;
     expect(code, `${stdout}\n${stderr}`).toBe(0);
   } finally {
