@@ -1,0 +1,243 @@
+// The sale page's panel in its main states, as a buyer sees them.
+import { cleanup, render, screen } from '@testing-library/svelte';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Failure } from '../../api/client';
+import type { Order, Sale } from '../../api/schema';
+import { speak } from '../../i18n/index.svelte';
+import { whoAmI } from '../../lib/session.svelte';
+import type { Step } from '../purchase/purchase.svelte';
+import { loadWords } from '../words.svelte';
+import Panel from './Panel.svelte';
+import * as parts from './personal';
+import type { Phase } from './phase';
+
+const NOW = Date.parse('2026-01-01T12:00:00Z');
+const price = { amount: '199.00', currency: 'CNY' };
+
+const sale: Sale = {
+  id: 'sale',
+  item: { id: 'item', title: 'Phone X', description: '' },
+  price,
+  regular_price: price,
+  opens_at: null,
+  closes_at: null,
+  state: 'open',
+  stock: { total: 100, available: 40 },
+  limit_per_buyer: 2,
+  hold_seconds: 900,
+  gate: { challenge: 'none', waiting_room: false, pass_required: false },
+};
+
+const order: Order = {
+  id: 'order-1',
+  sale_id: 'sale',
+  item: { id: 'item', title: 'Phone X' },
+  quantity: 1,
+  unit_price: price,
+  total: price,
+  state: 'held',
+  created_at: '2026-01-01T11:59:00Z',
+  pay_before: '2026-01-01T12:14:00Z',
+};
+
+function failure(code: Failure['code']): Failure {
+  return { code, status: 409, detail: '', fields: {}, retryAfterSeconds: undefined };
+}
+
+/** A purchase that stands at `step`. */
+function at(step: Step, trouble?: Failure) {
+  return {
+    step,
+    trouble,
+    missedTurn: false,
+    buy: vi.fn(async () => {}),
+    tryAgain: vi.fn(async () => {}),
+    takeOver: vi.fn(async () => {}),
+    answer: vi.fn(),
+    another: vi.fn(),
+    leave: vi.fn(),
+  };
+}
+
+function show(
+  step: Step,
+  {
+    phase = 'open' as Phase,
+    orders = [] as Order[],
+    desk = undefined as Order | undefined,
+    trouble = undefined as Failure | undefined,
+    change = {} as Partial<Sale>,
+    now = NOW,
+  } = {},
+) {
+  const mine = new parts.Mine('sale');
+  mine.orders = orders;
+  if (desk) mine.show(desk);
+  const purchase = at(step, trouble);
+  render(Panel, {
+    sale: { ...sale, ...change },
+    phase,
+    parts,
+    mine,
+    purchase: purchase as unknown as parts.Purchase,
+    wasCutOff: false,
+    now,
+  });
+  return { mine, purchase };
+}
+
+const button = (name: RegExp) => screen.getByRole('button', { name });
+
+beforeEach(async () => {
+  vi.stubGlobal('fetch', async () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
+  await Promise.all([speak('en', false), loadWords('en'), whoAmI()]);
+});
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+describe('who can buy', () => {
+  test('chooses how many, sees what it costs, and buys with one click', async () => {
+    const { purchase } = show({ at: 'idle' });
+    button(/One more/).click();
+    await vi.waitFor(() => button(/Buy now\s+· ¥398/).click());
+    expect(purchase.buy).toHaveBeenCalledExactlyOnceWith(2, []);
+    // The choice stays; for the next test it is taken back.
+    button(/One fewer/).click();
+    await vi.waitFor(() => button(/Buy now\s+· ¥199/));
+  });
+
+  test('has no choice where there is none', () => {
+    show({ at: 'idle' }, { change: { limit_per_buyer: 1 } });
+    expect(screen.queryByText('Quantity')).toBeNull();
+    expect((button(/^Buy now$/) as HTMLButtonElement).disabled).toBe(false);
+  });
+
+  test('has as many as allowed: is led to the orders', () => {
+    show({ at: 'idle' }, { orders: [{ ...order, state: 'paid', quantity: 2 }] });
+    screen.getByText(/as many as one person may buy/);
+    expect(screen.queryByRole('button', { name: /Buy/ })).toBeNull();
+    expect(screen.getByRole('link', { name: 'See my orders' }).getAttribute('href')).toBe('/orders');
+  });
+});
+
+describe('who can’t buy', () => {
+  test('is told before the opening', () => {
+    show({ at: 'idle' }, { phase: 'soon' });
+    expect((button(/Not open yet/) as HTMLButtonElement).disabled).toBe(true);
+  });
+
+  test('may join the waiting room before the opening', () => {
+    const gate = { challenge: 'none', waiting_room: true, pass_required: true };
+    const { purchase } = show({ at: 'idle' }, { phase: 'soon', change: { gate } });
+    button(/Join the waiting room/).click();
+    expect(purchase.buy).toHaveBeenCalledTimes(1);
+  });
+
+  test('is told that it is paused, closed, or sold out with a waitlist', () => {
+    show({ at: 'idle' }, { phase: 'paused' });
+    screen.getByText('The seller has paused this sale.');
+    cleanup();
+    show({ at: 'idle' }, { phase: 'closed' });
+    screen.getByText('This sale is over.');
+    cleanup();
+    show({ at: 'idle' }, { phase: 'sold_out' });
+    screen.getByText('Sold out');
+    button(/Join the waitlist/);
+  });
+
+  test('sees the place on the waitlist', async () => {
+    const { mine } = show({ at: 'idle' }, { phase: 'sold_out' });
+    mine.place = { sale_id: 'sale', quantity: 1, position: 7, joined_at: '' };
+    await vi.waitFor(() => screen.getByText('You are on the waitlist'));
+    screen.getByText('7');
+    mine.stop();
+  });
+
+  test('is told why, and what to do', () => {
+    show({ at: 'refused', failure: failure('limit_reached'), goesOn: false });
+    const alert = screen.getByRole('alert');
+    expect(alert.textContent).toContain('more than one person may buy');
+    expect(alert.querySelector('a')?.getAttribute('href')).toBe('/orders');
+    // What was chosen is still there.
+    button(/Buy now/);
+  });
+
+  test('can go on with what only failed for the moment', () => {
+    const { purchase } = show({ at: 'refused', failure: failure('busy'), goesOn: true });
+    button(/Try again/).click();
+    expect(purchase.tryAgain).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe('who is on the way', () => {
+  test('sees the order being placed, and that it is tried again', () => {
+    show({ at: 'ordering' }, { trouble: failure('busy') });
+    screen.getByText('Placing your order …');
+    screen.getByText('Still trying …');
+  });
+
+  test('sees the place in line', () => {
+    const ticket = { ticket: 't', number: 1, state: 'waiting', position: 1234, estimated_wait_seconds: 130 };
+    show({ at: 'waiting', from: 2000, ticket });
+    screen.getByText('1,234');
+    screen.getByText('1,233 people before you');
+    screen.getByText('About 2 minutes to go');
+    expect(screen.getByRole('progressbar').getAttribute('aria-valuenow')).toBe('767');
+  });
+
+  test('is told that places are drawn at the opening', () => {
+    const ticket = { ticket: 't', number: 1, state: 'waiting', position: null };
+    show({ at: 'waiting', from: null, ticket }, { phase: 'soon' });
+    screen.getByText('Places are drawn at the opening');
+  });
+
+  test('reads a picture, or has another way', async () => {
+    const { purchase } = show({ at: 'captcha', image: 'data:,x', wrong: true, turnUntil: null });
+    screen.getByText(/That was not right/);
+    const input = screen.getByLabelText('Characters') as HTMLInputElement;
+    input.value = ' abcde ';
+    input.dispatchEvent(new Event('input', { bubbles: true }));
+    await vi.waitFor(() => expect(screen.queryByText(/That was not right/)).toBeNull());
+    button(/Continue/).click();
+    expect(purchase.answer).toHaveBeenCalledExactlyOnceWith('abcde');
+    button(/puzzle instead/).click();
+    expect(purchase.another).toHaveBeenCalledExactlyOnceWith('pow');
+  });
+
+  test('can take over what another tab does', () => {
+    const { purchase } = show({ at: 'elsewhere' });
+    button(/Continue here/).click();
+    expect(purchase.takeOver).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe('who has an order', () => {
+  test('can pay or cancel while it is held', () => {
+    show({ at: 'done', order }, { desk: order });
+    screen.getByText('It’s yours. Pay to keep it');
+    button(/^Pay ¥199$/);
+    button(/Cancel order/);
+    screen.getByText('order-1');
+  });
+
+  test('sees at once that the time is over, before the shop says so', () => {
+    show({ at: 'done', order }, { desk: order, now: Date.parse(order.pay_before) });
+    screen.getByText('The time to pay is over');
+    expect(screen.queryByRole('button', { name: /^Pay/ })).toBeNull();
+    button(/Buy again/);
+  });
+
+  test('may wait for another one if nothing is left', () => {
+    show({ at: 'done', order }, { desk: { ...order, state: 'expired' }, phase: 'sold_out' });
+    screen.getByText('The time to pay is over');
+    button(/Join the waitlist/);
+  });
+
+  test('sees that it is paid, and may buy one more', () => {
+    show({ at: 'done', order }, { desk: { ...order, state: 'paid' } });
+    screen.getByText('Paid. It’s yours!');
+    button(/Buy one more/);
+  });
+});
