@@ -17,10 +17,12 @@ export const route = {
   },
 };
 
-export function go(to: string, how: 'push' | 'replace' = 'push'): void {
-  if (how === 'replace') history.replaceState(null, '', to);
-  else history.pushState(null, '', to);
+/** `stay`: it is the same page, such as with another filter; who uses the keyboard stays where he is. */
+export function go(to: string, how: 'push' | 'replace' | 'stay' = 'push'): void {
+  if (how === 'push') history.pushState(null, '', to);
+  else history.replaceState(null, '', to);
   read();
+  if (how === 'stay') return;
   scrollTo(0, 0);
   // Who uses a screen reader or the keyboard starts at the new page's beginning.
   document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true });

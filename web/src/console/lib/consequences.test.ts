@@ -62,6 +62,12 @@ describe('a confirmation names the consequence in figures', () => {
     expect(consequences('publish', over, undefined, NOW)[0]).toEqual({ says: 'opens_at_once', units: 100 });
   });
 
+  it('without figures that it does not have', () => {
+    const says = consequences('close', aSale({ state: 'open' }), undefined, NOW).map((it) => it.says);
+    expect(says).toContain('what_is_held_can_be_paid');
+    expect(says).not.toContain('nothing_is_held');
+  });
+
   it('in Chinese, too', () => {
     expect(sentences('close', { words: zh as typeof en })).toContain('42 件待付款的仍可付款。');
   });

@@ -12,6 +12,7 @@ export type Consequence =
   | { says: 'nobody_orders_any_more' }
   | { says: 'held_can_be_paid'; units: number }
   | { says: 'nothing_is_held' }
+  | { says: 'what_is_held_can_be_paid' }
   | { says: 'waiting_keep_their_places'; people: number }
   | { says: 'waiting_are_sent_away'; people: number }
   | { says: 'unsold_stay'; units: number }
@@ -24,6 +25,7 @@ export type Consequence =
 export function consequences(
   action: Action,
   sale: Sale,
+  /** Empty: they could not be had. Then no figure is invented. */
   stats: SaleStats | undefined,
   now: number,
   /** Of a restock. */
@@ -35,8 +37,11 @@ export function consequences(
     total: sale.stock.total,
     waiting: 0,
   };
-  const heldOnes: Consequence =
-    held > 0 ? { says: 'held_can_be_paid', units: held } : { says: 'nothing_is_held' };
+  const heldOnes: Consequence = !stats
+    ? { says: 'what_is_held_can_be_paid' }
+    : held > 0
+      ? { says: 'held_can_be_paid', units: held }
+      : { says: 'nothing_is_held' };
   switch (action) {
     case 'publish': {
       const opensLater = sale.opens_at && Date.parse(sale.opens_at) > now ? sale.opens_at : undefined;

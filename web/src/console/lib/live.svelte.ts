@@ -1,5 +1,6 @@
 // The server's live figures, one event a second. Tells when it is cut off, and comes back by itself.
 import type { LiveFigures } from '../../api/schema';
+import { whoAmI } from '../../lib/session.svelte';
 
 /** Nothing for so long: the stream is as good as gone, also if the browser has not noticed. */
 const SILENT_AFTER_MS = 5000;
@@ -7,7 +8,10 @@ const RECONNECT_MS = [1000, 2000, 4000, 8000];
 
 export type Connection = 'connecting' | 'live' | 'cut_off';
 
-/** For use in a component. `ontold` gets each event. */
+/**
+ * For use in a component. `ontold` gets each event. Who does not keep what he saw lets go of the stream while nobody looks:
+ * a browser has only a few connections for all its tabs.
+ */
 export function live(sale: () => string | undefined, ontold?: (figures: LiveFigures) => void) {
   let figures = $state.raw<LiveFigures>();
   let connection = $state<Connection>('connecting');
@@ -44,12 +48,22 @@ export function live(sale: () => string | undefined, ontold?: (figures: LiveFigu
       connection = failures === 0 && connection === 'connecting' ? 'connecting' : 'cut_off';
       const wait = RECONNECT_MS[Math.min(failures, RECONNECT_MS.length - 1)] ?? 1000;
       failures += 1;
+      // A stream does not say why it was refused. Perhaps nobody is signed in any more.
+      if (failures === 2) void whoAmI();
       timer = setTimeout(connect, wait * (0.75 + Math.random() / 2));
     }
 
+    function look(): void {
+      if (document.visibilityState === 'visible') return connect();
+      clearTimeout(timer);
+      source?.close();
+    }
+
     connect();
+    if (!ontold) document.addEventListener('visibilitychange', look);
     return () => {
       isOver = true;
+      document.removeEventListener('visibilitychange', look);
       clearTimeout(timer);
       source?.close();
     };

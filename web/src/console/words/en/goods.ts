@@ -178,6 +178,7 @@ export default {
       nobody_orders_any_more: 'Nobody can order any more.',
       held_can_be_paid: (count: number) =>
         `${counted(count, 'unit that is held can', 'units that are held can')} still be paid.`,
+      what_is_held_can_be_paid: 'Units that are held can still be paid.',
       nothing_is_held: 'No unit is held at the moment.',
       waiting_keep_their_places: (people: number) =>
         `${counted(people, 'person keeps the place', 'people keep their places')} in the waiting room.`,

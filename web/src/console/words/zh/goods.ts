@@ -173,6 +173,7 @@ const zh: Words<typeof en> = {
       nobody_orders_until_resumed: '恢复之前谁也不能下单。',
       nobody_orders_any_more: '谁也不能再下单。',
       held_can_be_paid: (count: number) => `${n(count)} 件待付款的仍可付款。`,
+      what_is_held_can_be_paid: '待付款的件数仍可付款。',
       nothing_is_held: '目前没有待付款的件数。',
       waiting_keep_their_places: (people: number) => `排队室里的 ${n(people)} 人保留位置。`,
       waiting_are_sent_away: (people: number) => `排队室里的 ${n(people)} 人将被请离。`,
