@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::{
     extract::State,
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
 };
 use hyper::{
     StatusCode,
-    header::{HeaderValue, SET_COOKIE},
+    header::{HeaderName, HeaderValue, SET_COOKIE},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,6 +24,9 @@ use crate::{
     problem::{Code, Problem},
     wire::{AccountView, Rfc3339},
 };
+
+/// Says that there is a session, and nothing of it.
+const SIGNED_IN_COOKIE: &str = "penstock_signed_in";
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -69,10 +72,10 @@ pub(crate) async fn create_session(
     let account = account.filter(|_| is_right).ok_or(Code::BadCredentials)?;
     // The session counts from before the password was checked: a change that came meanwhile ends it too.
     let (token, session) = app.identity.sign_in(account.id, account.admin, now)?;
-    let cookie = cookie(&app, came_by_https, &token, app.options.session_seconds)?;
+    let cookies = cookies(&app, came_by_https, &token, app.options.session_seconds)?;
     let view =
         SessionView { token, expires_at: Rfc3339(session.expires_at), account: AccountView::from(&account) };
-    Ok((StatusCode::CREATED, [(SET_COOKIE, cookie)], axum::Json(view)).into_response())
+    Ok((StatusCode::CREATED, cookies, axum::Json(view)).into_response())
 }
 
 /// Sign out
@@ -91,21 +94,23 @@ pub(crate) async fn delete_session(
     app.identity.revocations.revoke_session(session.id, session.expires_at, now).map_err(|_| Code::Busy)?;
     let ended = Change::SessionEnded { session: session.id.to_text(), expires_at: session.expires_at };
     app.options.neighbours.tell(ended).await;
-    let cookie = cookie(&app, came_by_https, "", 0)?;
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+    Ok((StatusCode::NO_CONTENT, cookies(&app, came_by_https, "", 0)?).into_response())
 }
 
-/// No other site can make a browser send it, not even by a link: the pages are the same for everybody, so a visitor who
-/// follows one misses nothing.
-fn cookie(
+/// The session, and beside it that there is one, for the pages: they can't see the first, and a million visitors who are not
+/// signed in need not ask who they are. No other site can make a browser send them, not even by a link: the pages are the
+/// same for everybody, so a visitor who follows one misses nothing.
+fn cookies(
     app: &App,
     CameByHttps(came_by_https): CameByHttps,
     token: &str,
     max_age_seconds: u32,
-) -> Result<HeaderValue, Problem> {
+) -> Result<AppendHeaders<[(HeaderName, HeaderValue); 2]>, Problem> {
     let secure = if app.options.secure_cookies || came_by_https { "; Secure" } else { "" };
-    let cookie = format!(
-        "{SESSION_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age_seconds}{secure}"
-    );
-    HeaderValue::try_from(cookie).map_err(|_| Code::Internal.into())
+    let rest = format!("SameSite=Strict; Path=/; Max-Age={max_age_seconds}{secure}");
+    let cookie = |text: String| HeaderValue::try_from(text).map_err(|_| Code::Internal);
+    Ok(AppendHeaders([
+        (SET_COOKIE, cookie(format!("{SESSION_COOKIE}={token}; HttpOnly; {rest}"))?),
+        (SET_COOKIE, cookie(format!("{SIGNED_IN_COOKIE}=1; {rest}"))?),
+    ]))
 }

@@ -12,8 +12,17 @@ export const session = {
   },
 };
 
-/** Asks the server who we are. */
+/** Whether a session began in this browser: a cookie without a secret stands beside the one that no script can read. */
+function mayBeSignedIn(): boolean {
+  return /(?:^|; )penstock_signed_in=1/.test(document.cookie);
+}
+
+/** Asks the server who we are, unless it is certain that we are nobody. */
 export async function whoAmI(): Promise<void> {
+  if (!mayBeSignedIn()) {
+    me = null;
+    return;
+  }
   const answer = await outcome(api.GET('/api/v1/me'));
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;

@@ -60,6 +60,7 @@ pub(crate) struct Pages(HashMap<&'static str, Prepared>);
 
 struct Prepared {
     content_type: HeaderValue,
+    guard: fn(&mut HeaderMap),
     cache_control: HeaderValue,
     /// The best first.
     variants: Vec<Variant>,
@@ -105,6 +106,11 @@ impl Prepared {
         ];
         Some(Self {
             content_type: HeaderValue::from_static(file.content_type),
+            guard: match file.content_type {
+                kind if kind.starts_with("text/html") => policy::guard_page,
+                kind if kind.starts_with("text/javascript") => policy::guard_script,
+                _ => policy::guard_part,
+            },
             cache_control: match file.path {
                 SHOP | CONSOLE => FOR_A_MINUTE,
                 path if path.starts_with(ASSETS) => FOR_EVER,
@@ -134,7 +140,7 @@ impl Prepared {
         sent.insert(ETAG, variant.etag.clone());
         sent.insert(CACHE_CONTROL, self.cache_control.clone());
         sent.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        policy::guard_page(sent);
+        (self.guard)(sent);
         Ok(response)
     }
 }

@@ -28,9 +28,21 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
-/// For the shop, the console, and what they are made of: a worker goes by the policy of its own file.
+/// For the shop and the console.
 pub(super) fn guard_page(headers: &mut HeaderMap) {
     guard(headers, PAGES);
+}
+
+/// For what they are made of: a worker goes by the policy of its own file.
+pub(super) fn guard_script(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_SECURITY_POLICY, PAGES);
+    guard_part(headers);
+}
+
+/// For styles and drawings, which do nothing by themselves.
+pub(super) fn guard_part(headers: &mut HeaderMap) {
+    headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
+    never_guess(headers);
 }
 
 /// For the documentation of the API.

@@ -37,6 +37,10 @@ fn the_session_comes_as_a_cookie_too() {
     for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(cookie.contains(attribute), "{cookie}");
     }
+    let known =
+        |(name, value): &(String, String)| name == "set-cookie" && value.starts_with("penstock_signed_in=1;");
+    let hint = answer.headers.iter().find(|header| known(header)).map(|(_, value)| value.as_str()).unwrap();
+    assert!(!hint.contains("HttpOnly"), "pages see that there is a session: {hint}");
     let cookie = cookie.split(';').next().unwrap();
     let mut browser = shop.client();
     let path = format!("/api/v1/sales/{sale}/orders");

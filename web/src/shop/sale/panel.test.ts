@@ -90,6 +90,7 @@ const button = (name: RegExp) => screen.getByRole('button', { name });
 
 beforeEach(async () => {
   vi.stubGlobal('fetch', async () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
+  document.cookie = 'penstock_signed_in=1';
   await Promise.all([speak('en', false), loadWords('en'), whoAmI()]);
 });
 afterEach(() => {
