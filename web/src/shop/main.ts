@@ -3,10 +3,15 @@ import { mount } from 'svelte';
 import '../lib/renew';
 import '../ui/theme.css';
 import { startLanguage } from '../i18n/index.svelte';
+import { measure } from '../lib/clock.svelte';
+import { whoAmI } from '../lib/session.svelte';
 import { pageAt } from './routes';
 import { loadWords } from './words.svelte';
 import App from './App.svelte';
 
+// Asked while the rest is still on its way.
+void whoAmI();
+void measure();
 const path = location.pathname;
 const [Page] = await Promise.all([pageAt(path), startLanguage(loadWords)]);
 mount(App, { target: document.getElementById('app') as HTMLElement, props: { first: { path, Page } } });

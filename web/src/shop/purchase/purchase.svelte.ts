@@ -105,6 +105,11 @@ export class Purchase {
     await this.#run(async () => this.#world.memory.intent(this.#name), true);
   }
 
+  /** What a refusal said is no longer true. */
+  forgive(): void {
+    if (this.step.at === 'refused' && !this.step.goesOn) this.step = { at: 'idle' };
+  }
+
   /** Another tab has the order: it is ours, too. */
   async heard(order: string): Promise<void> {
     if (this.step.at === 'done' && this.step.order.id === order) return;
@@ -167,7 +172,11 @@ export class Purchase {
       else if (reason instanceof DOMException && reason.name === 'AbortError') {
         stop.abort();
         this.step = { at: 'elsewhere' };
-      } else throw reason;
+      } else {
+        // Such as a worker that can't be loaded. Nobody should be left before a bar that stands still.
+        reportError(reason);
+        this.#refuse(refusal('internal'));
+      }
     }
   }
 
@@ -400,7 +409,7 @@ export class Purchase {
   }
 }
 
-/** What the waiting room says without a failed call. */
-function refusal(code: 'sold_out' | 'closed' | 'not_admitted'): Failure {
+/** A refusal without a failed call. */
+function refusal(code: 'sold_out' | 'closed' | 'not_admitted' | 'internal'): Failure {
   return { code, status: 409, detail: '', fields: {}, retryAfterSeconds: undefined };
 }

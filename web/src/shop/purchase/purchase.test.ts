@@ -230,6 +230,19 @@ describe('without a gate', () => {
     },
   );
 
+  test('a refusal is taken back when the sale has changed, but not what goes on', async () => {
+    const { tab, calls } = shop();
+    calls.order.mockResolvedValueOnce(failed('sold_out'));
+    const purchase = tab();
+    await purchase.buy(1);
+    purchase.forgive();
+    expect(purchase.step.at).toBe('idle');
+    calls.order.mockResolvedValue(failed('rate_limited', 429, 3600));
+    await purchase.buy(1);
+    purchase.forgive();
+    expect(purchase.step.at).toBe('refused');
+  });
+
   test('a click in the very moment of the opening is not refused because two clocks differ', async () => {
     const { tab, calls, terms, world } = shop();
     terms.opens_at = new Date(world.now() + 200).toISOString();
@@ -548,6 +561,19 @@ describe('the challenge', () => {
     const refused = never.tab();
     await refused.buy(1);
     expect(refused.step).toMatchObject({ at: 'refused', failure: { code: 'challenge_failed' } });
+  });
+
+  test('a device that can’t work is no reason to wait for ever', async () => {
+    vi.stubGlobal('reportError', vi.fn());
+    const { tab, keys, world } = shop({ challenge: 'pow', pass_required: true });
+    vi.mocked(world.solve).mockRejectedValueOnce(new Error('no worker'));
+    const purchase = tab();
+    await purchase.buy(1);
+    expect(purchase.step).toMatchObject({ at: 'refused', goesOn: true });
+    await purchase.tryAgain();
+    expect(purchase.step.at).toBe('done');
+    expect(keys()).toEqual(['key-1']);
+    vi.unstubAllGlobals();
   });
 
   test('a picture is read by the buyer, who may err, ask for another one, or let the device work', async () => {
