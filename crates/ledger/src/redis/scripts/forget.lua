@@ -1,5 +1,5 @@
--- forget: takes a sale's orders, buyers, waitlist and feed out of Redis once nobody needs them here. The sale itself stays and says
--- so; it refuses what comes, and its orders are found in the records.
+-- forget: takes a sale's orders, buyers, waitlist and feed out of Redis once nobody needs them here. The sale itself stays
+-- and says so; it refuses what comes, and its orders are found in the records.
 --
 -- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)   5 its waitlist (sorted
 --       set)   6 who is on it (hash)   7 to 10 what an abandoned adoption may have left

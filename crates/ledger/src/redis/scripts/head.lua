@@ -16,9 +16,10 @@
 --       terms is '' if the sale is unknown; terms and counts are packed as codec.rs says. An answer is a number below 0
 --       for a refusal; what it is otherwise stands with each command's function.
 --
--- Guarantees: everything or nothing (an error comes before the first write); total = available + held + paid, or it
--- is an error; what is on sale is wanted by nobody who waits; whatever was decided is in one entry of the feed; a batch that decides nothing leaves no entry. If replicas
--- have to confirm, something is written in any case, because WAIT waits only for what was written before it.
+-- Guarantees: everything or nothing (an error comes before the first write); total = available + held + paid, and nothing
+-- is on sale while somebody waits for it, or it is an error; whatever was decided is in one entry of the feed; a batch that
+-- decides nothing leaves no entry. If replicas have to confirm, something is written in any case, because WAIT waits only
+-- for what was written before it.
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local sub, byte, char, find = string.sub, string.byte, string.char, string.find

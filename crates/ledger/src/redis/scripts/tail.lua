@@ -22,10 +22,10 @@ local function run(letter)
   if letter == 'e' then return expire(tonumber(argument())) end
   if letter == 'j' then
     local buyer = argument()
-    return join(buyer, tonumber(argument()))
+    return with_waitlist().join(buyer, tonumber(argument()))
   end
-  if letter == 'd' then return leave(argument()) end
-  if letter == 'q' then return find_place(argument()) end
+  if letter == 'd' then return with_waitlist().leave(argument()) end
+  if letter == 'q' then return with_waitlist().find_place(argument()) end
   local answer
   if letter == 'u' then
     answer = publish(argument())
@@ -85,7 +85,7 @@ end
 if position > position_before then
   end_run()
   write_names()
-  write_waitlist()
+  if waitlist then waitlist.write() end
   for from = 1, changed_count, 2 * CHUNK do
     call('HSET', BUYERS, unpack(changed, from, math.min(from + 2 * CHUNK - 1, changed_count)))
   end
