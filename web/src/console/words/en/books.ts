@@ -94,6 +94,8 @@ export default {
         `${counted(count, 'buyer has', 'buyers have')} more units than a sale allows.`,
       dead_letters: (count: number) =>
         `${counted(count, 'decision', 'decisions')} could not be settled: see the dead letters.`,
+      differences: (count: number) =>
+        `${counted(count, 'difference', 'differences')} between ledger, stock log and orders, named below.`,
       pending: (count: number) =>
         `${counted(count, 'decision is', 'decisions are')} still on the way into the records. That is no difference.`,
     },

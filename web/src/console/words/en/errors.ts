@@ -4,6 +4,7 @@ export default {
     says: 'The server can’t be reached.',
     todo: 'Nothing you typed is lost. Look at the connection and try again.',
   },
+  bad_credentials: { says: 'Phone number and password don’t match.', todo: 'Check both and try again.' },
   unauthorized: { says: 'Your session is over.', todo: 'Sign in again; what you typed stays.' },
   forbidden: { says: 'This needs the admin role.', todo: 'Sign in with an account that has it.' },
   sale_not_found: { says: 'There is no such sale.', todo: 'Look for it in the list of sales.' },

@@ -87,6 +87,7 @@ const zh: Words<typeof en> = {
       duplicated: (count: number) => `${n(count)} 笔订单重复。`,
       over_limit: (count: number) => `${n(count)} 位买家超过了限购。`,
       dead_letters: (count: number) => `${n(count)} 条决定无法入账，请查看死信。`,
+      differences: (count: number) => `账本、库存日志与订单之间有 ${n(count)} 处差异，详见下方。`,
       pending: (count: number) => `${n(count)} 条决定还在入账途中，这不算差异。`,
     },
     differences: '逐条差异',

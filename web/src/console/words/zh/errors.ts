@@ -4,6 +4,7 @@ import type en from '../en/errors';
 
 const zh: Words<typeof en> = {
   network: { says: '无法连接服务器。', todo: '您填写的内容不会丢失。请检查网络后重试。' },
+  bad_credentials: { says: '手机号与密码不匹配。', todo: '请核对后重试。' },
   unauthorized: { says: '登录已失效。', todo: '请重新登录，填写的内容会保留。' },
   forbidden: { says: '此操作需要管理员权限。', todo: '请使用有权限的账号登录。' },
   sale_not_found: { says: '没有这场活动。', todo: '请在活动列表中查找。' },
