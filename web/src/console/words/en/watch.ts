@@ -49,7 +49,7 @@ export default {
     },
     admittedPerSecond: 'Admitted/s',
     noRefusals: 'Nobody has been refused.',
-    noLatency: 'no claim in the last second',
+    noLatency: 'no claim reached the ledger in the last second',
     nodes: 'Nodes',
     steer: 'Steer it',
     asTable: 'The figures as a table',

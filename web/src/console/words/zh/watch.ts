@@ -51,7 +51,7 @@ const zh: Words<typeof en> = {
     },
     admittedPerSecond: '放行/秒',
     noRefusals: '还没有人被拒绝。',
-    noLatency: '最近一秒没有抢购',
+    noLatency: '最近一秒没有抢购到达账本',
     nodes: '节点',
     steer: '操作',
     asTable: '以表格查看数据',
