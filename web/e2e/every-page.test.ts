@@ -109,7 +109,7 @@ test('of the shop, for a buyer', async ({ visitAsBuyer, merchant, server }) => {
       name: 'the waitlist',
       show: async (page) => {
         await shop(page).joinWaitlist.click();
-        await shop(page).onWaitlist.first().waitFor();
+        await shop(page).onWaitlist.waitFor();
       },
     },
     {

@@ -44,9 +44,9 @@ test('who waits on the waitlist gets the unit that comes back', async ({
   const { page } = await visitAsBuyer();
   await shop(page).open(sale);
   await shop(page).joinWaitlist.click();
-  await shop(page).onWaitlist.first().waitFor();
+  await shop(page).onWaitlist.waitFor();
   await page.reload();
-  await shop(page).onWaitlist.first().waitFor();
+  await shop(page).onWaitlist.waitFor();
 
   await holder.cancel(order.id);
   await shop(page).offered.waitFor();
@@ -62,7 +62,7 @@ test('who leaves the waitlist is not on it any more', async ({ visitAsBuyer, mer
   const { page } = await visitAsBuyer();
   await shop(page).open(sale);
   await shop(page).joinWaitlist.click();
-  await shop(page).onWaitlist.first().waitFor();
+  await shop(page).onWaitlist.waitFor();
   await page.getByRole('button', { name: 'Leave the waitlist' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Leave the waitlist' }).click();
   await shop(page).joinWaitlist.waitFor();

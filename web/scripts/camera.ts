@@ -14,6 +14,10 @@ export interface Look {
   device?: 'desktop' | 'phone';
   scheme?: 'light' | 'dark';
   locale?: 'en' | 'zh-CN';
+  /** Of the window, in pixels. */
+  height?: number;
+  /** Charts of who wants no motion step less often. */
+  motion?: boolean;
 }
 
 export class Camera {
@@ -33,8 +37,8 @@ export class Camera {
       locale: look.locale ?? 'en',
       timezoneId: 'Asia/Shanghai',
       colorScheme: look.scheme ?? 'light',
-      reducedMotion: 'reduce',
-      viewport: isPhone ? { width: 390, height: 844 } : { width: 1280, height: 800 },
+      reducedMotion: look.motion ? 'no-preference' : 'reduce',
+      viewport: { width: isPhone ? 390 : 1280, height: look.height ?? (isPhone ? 844 : 800) },
       deviceScaleFactor: isPhone ? 2 : 1.5,
       isMobile: isPhone,
       hasTouch: isPhone,

@@ -16,6 +16,7 @@ export interface Offer {
   units?: number;
   limit?: number;
   price?: string;
+  regularPrice?: string;
   opensInSeconds?: number;
   closesInSeconds?: number;
   holdSeconds?: number;
@@ -62,11 +63,11 @@ export class Merchant {
     this.token = token;
   }
 
-  item(title: string, more: { description?: string; picture?: string } = {}): Promise<Item> {
+  item(title: string, more: Pick<Offer, 'description' | 'picture' | 'regularPrice'> = {}): Promise<Item> {
     return this.call<Item>('POST', '/admin/items', {
       title,
       description: more.description ?? 'Made for a test.',
-      regular_price: { amount: '2999.00', currency: 'CNY' },
+      regular_price: { amount: more.regularPrice ?? '2999.00', currency: 'CNY' },
       ...(more.picture ? { picture: more.picture } : {}),
     });
   }
