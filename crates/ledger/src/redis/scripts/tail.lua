@@ -22,10 +22,10 @@ local function run(letter)
   if letter == 'e' then return expire(tonumber(argument())) end
   if letter == 'j' then
     local buyer = argument()
-    return with_waitlist().join(buyer, tonumber(argument()))
+    return waitlist.join(buyer, tonumber(argument()))
   end
-  if letter == 'd' then return with_waitlist().leave(argument()) end
-  if letter == 'q' then return with_waitlist().find_place(argument()) end
+  if letter == 'd' then return waitlist.leave(argument()) end
+  if letter == 'q' then return waitlist.find_place(argument()) end
   local answer
   if letter == 'u' then
     answer = publish(argument())

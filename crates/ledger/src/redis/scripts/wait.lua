@@ -1,20 +1,20 @@
--- join ('j', needs a buyer and a quantity): his place on the waitlist, or a number below 0. leave ('d', needs a buyer): 1, or
--- 0 if he was not on it. place ('q', needs a buyer): his place, or false. A place is position u32, quantity u32, joined i64.
+-- join ('j', needs a buyer and a quantity): his place on the waitlist, or a number below 0. leave ('d', needs a buyer): 1,
+-- or 0 if he was not on it. place ('q', needs a buyer): his place, or false. A place is position u32, quantity u32, joined
+-- i64.
 --
 -- Units that come back while somebody waits are not on sale: `offer` holds them for whose turn it is, as `Book` does.
 --
--- All of it is one function, which is called by who needs it: few batches do, and to make a dozen functions for nothing would
--- take a third of the time of a claim that is alone in its batch.
+-- Its functions are made only for batches that need them: to make a dozen for nothing would take a third of the time of a
+-- claim that is alone in its batch.
 --
 -- The list is a sorted set (buyers by their numbers) and a hash (buyer: number u32, quantity u32, joined i64). Both are as
 -- they were before the batch until its end; what the batch changed is here.
 
 local waiting_before = waiting
--- What can be done with the list; nil until somebody needed it.
+-- What can be done with the list; nil if nobody waits and nobody asks.
 local waitlist
 
-local function with_waitlist()
-  if waitlist then return waitlist end
+if waiting > 0 or find(ARGV[3], '[jdq]') then
   local MAX_WAITERS = 50000
   local NO_NUMBER_LEFT = 4294967295
   -- The key of an offer: the waiter's number, and what no client can send.
@@ -198,12 +198,11 @@ local function with_waitlist()
   end
 
   waitlist = {join = join, leave = leave, find_place = find_place, offer = offer, write = write}
-  return waitlist
 end
 
 -- Offers what is available to who waits, until nothing is left or nobody waits. To be called after whatever brings units
--- back or lets the sale go on; also before all, because what the records had settled of a sale that was brought back may end
--- between a release and its offer.
+-- back or lets the sale go on; also before all, because what the records had settled of a sale that was brought back may
+-- end between a release and its offer.
 local function offer()
-  if waiting > 0 and available > 0 then with_waitlist().offer() end
+  if waiting > 0 and available > 0 then waitlist.offer() end
 end
