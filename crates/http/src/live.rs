@@ -1,6 +1,7 @@
 //! The live view: what happens in the shop at the moment, told once a second to who steers it.
 
 mod figures;
+mod recorded;
 mod sample;
 mod sums;
 mod view;

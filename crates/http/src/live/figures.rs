@@ -51,6 +51,8 @@ impl Told {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SettlementFigures {
+    /// Decisions that are known to be settled.
+    pub(super) position: u64,
     pub(super) lag_decisions: u64,
     pub(super) lag_seconds: f64,
     pub(super) trouble: Option<String>,
@@ -58,7 +60,8 @@ pub(super) struct SettlementFigures {
 
 impl From<SettlementView> for SettlementFigures {
     fn from(view: SettlementView) -> Self {
-        Self { lag_decisions: view.lag_decisions, lag_seconds: view.lag_seconds, trouble: view.trouble }
+        let SettlementView { position, lag_decisions, lag_seconds, trouble, .. } = view;
+        Self { position, lag_decisions, lag_seconds, trouble }
     }
 }
 

@@ -1,27 +1,26 @@
 //! Looks at the counters once a second, shows them to the other nodes, and, while somebody watches, looks at theirs.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    cmp::Reverse,
+    collections::BTreeMap,
     convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use penstock_domain::{SaleId, SaleState};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, interval_at, timeout},
 };
 
 use super::{
-    MAX_LISTED_SALES,
     figures::{NodeFigures, SettlementFigures, Told},
+    recorded::Recorded,
 };
 use crate::{
     app::App,
     metrics::WorkerFigures,
     shared_figures::{SharedFigures, Shown},
-    storefront::Shelf,
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -32,7 +31,7 @@ const GONE_AFTER: Duration = Duration::from_secs(10);
 const _: () = assert!(EVERY.as_millis() < SILENT_AFTER.as_millis());
 const _: () = assert!(SILENT_AFTER.as_millis() < GONE_AFTER.as_millis());
 /// Neither the other nodes nor the records hold the view up for longer.
-const PATIENCE: Duration = Duration::from_millis(700);
+pub(super) const PATIENCE: Duration = Duration::from_millis(700);
 const _: () = assert!(PATIENCE.as_millis() < EVERY.as_millis());
 /// The records are asked every so many samples.
 const ASK_RECORDS_EVERY: u64 = 2;
@@ -68,14 +67,6 @@ pub(crate) struct Sample {
     /// As who settles has told; empty if nobody has.
     pub(super) settlement: Option<SettlementFigures>,
     pub(super) recorded: Recorded,
-}
-
-/// What only the records know; empty while they are away.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Recorded {
-    pub(super) dead_letters: Option<u64>,
-    /// How many wait, of the sales in which somebody can; who has nobody is left out.
-    pub(super) waitlists: Option<Arc<HashMap<SaleId, u64>>>,
 }
 
 /// Somebody, as he was last heard of.
@@ -224,48 +215,19 @@ impl Sampler {
         }
     }
 
-    /// A worker knows of all decisions how many are settled, but of some a little late: who is the furthest is right.
+    /// A worker knows of all decisions how many are settled, but of some a little late, and when it has just begun, of none:
+    /// who knows of the most is right.
     fn settlement(&self) -> Option<SettlementFigures> {
         if !self.app.options.shared_figures.is_shared() {
             return Some((self.app.options.settlement)().into());
         }
         let told = self.workers.values().filter(|(at, _)| at.elapsed() <= SILENT_AFTER);
         let told: Vec<&SettlementFigures> = told.map(|(_, figures)| figures).collect();
-        let furthest = told.iter().min_by_key(|figures| figures.lag_decisions)?;
+        let furthest =
+            told.iter().max_by_key(|figures| (figures.position, Reverse(figures.lag_decisions)))?;
         let trouble = told.iter().find_map(|figures| figures.trouble.clone());
         Some(SettlementFigures { trouble, ..SettlementFigures::clone(furthest) })
     }
-}
-
-impl Recorded {
-    async fn read(app: &App) -> Self {
-        let now = app.now();
-        let is_waited_for =
-            |shelf: &Arc<Shelf>| shelf.status().is_some_and(|status| may_wait(status.state(now)));
-        let sales = app.storefront.on_show().into_iter().filter(is_waited_for).map(|shelf| shelf.id);
-        let sales: Vec<SaleId> = sales.take(MAX_LISTED_SALES).collect();
-        let (dead_letters, waitlists) = tokio::join!(
-            timeout(PATIENCE, app.records.dead_letter_count()),
-            timeout(PATIENCE, app.records.waitlist_lengths(&sales)),
-        );
-        Self {
-            dead_letters: dead_letters.ok().and_then(Result::ok),
-            waitlists: waitlists.ok().and_then(Result::ok).map(Arc::new),
-        }
-    }
-
-    /// How many wait for a sale in this state.
-    pub(super) fn waitlist(&self, sale: SaleId, state: SaleState) -> Option<u64> {
-        match may_wait(state) {
-            true => Some(self.waitlists.as_ref()?.get(&sale).copied().unwrap_or_default()),
-            false => Some(0),
-        }
-    }
-}
-
-/// Whether there can be a waitlist: who waits while units are left gets them.
-fn may_wait(state: SaleState) -> bool {
-    matches!(state, SaleState::SoldOut | SaleState::Paused)
 }
 
 impl Heard<NodeFigures> {

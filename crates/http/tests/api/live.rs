@@ -435,18 +435,20 @@ fn in_a_cluster_those_who_settle_tell_how_far_they_are() {
     let nobody = live.next().unwrap()["settlement"].clone();
     assert_eq!((&nobody["lag_decisions"], &nobody["lag_seconds"]), (&Value::Null, &Value::Null));
     assert_eq!((&nobody["dead_letters"], nobody["trouble"].is_string()), (&json!(0), true));
-    let worker = |name: &str, lag_decisions| WorkerFigures {
+    let worker = |name: &str, position, lag_decisions| WorkerFigures {
         name: name.to_owned(),
         settlement: Arc::new(move || SettlementView {
+            position,
             lag_decisions,
             lag_seconds: 1.5,
             ..SettlementView::default()
         }),
         parts: Vec::new(),
     };
-    let (behind, ahead) = (worker("behind", 9), worker("ahead", 7));
+    // One that has just begun has found nothing yet that it could be behind with.
+    let (new, behind, ahead) = (worker("new", 0, 0), worker("behind", 5, 9), worker("ahead", 7, 7));
     shop.block_on(async {
-        let both = async { tokio::join!(behind.show(&*mirror), ahead.show(&*mirror)) };
+        let both = async { tokio::join!(new.show(&*mirror), behind.show(&*mirror), ahead.show(&*mirror)) };
         // They go on for ever; the first words are said at once.
         let _ = tokio::time::timeout(Duration::from_millis(10), both).await;
     });
