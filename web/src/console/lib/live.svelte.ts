@@ -9,15 +9,17 @@ const RECONNECT_MS = [1000, 2000, 4000, 8000];
 export type Connection = 'connecting' | 'live' | 'cut_off';
 
 /**
- * For use in a component. `ontold` gets each event. Who does not keep what he saw lets go of the stream while nobody looks:
+ * For use in a component: the figures of one sale, of all that are not over (undefined), or nothing yet (null). `ontold` gets
+ * each event. Who does not keep what he saw lets go of the stream while nobody looks:
  * a browser has only a few connections for all its tabs.
  */
-export function live(sale: () => string | undefined, ontold?: (figures: LiveFigures) => void) {
+export function live(sale: () => string | undefined | null, ontold?: (figures: LiveFigures) => void) {
   let figures = $state.raw<LiveFigures>();
   let connection = $state<Connection>('connecting');
 
   $effect(() => {
     const id = sale();
+    if (id === null) return;
     let source: EventSource | undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let failures = 0;
