@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect } from 'vitest';
 import { newAdmin, signUp, Stranger } from './support/merchant';
+import { shop } from './support/shop';
 import { test } from './support/test';
 
 test('an order is found by its buyer’s phone, and what is found can be exported', async ({
@@ -13,10 +14,10 @@ test('an order is found by its buyer’s phone, and what is found can be exporte
   const account = await signUp(server);
   const buyer = await visit();
   await buyer.signIn(account);
-  await buyer.page.goto(`/sales/${sale.id}`);
-  await buyer.page.getByRole('button', { name: /^Buy now/ }).click();
-  await buyer.page.getByRole('button', { name: /^Pay / }).click();
-  await buyer.page.getByText('Paid. It’s yours!').waitFor();
+  await shop(buyer.page).open(sale);
+  await shop(buyer.page).buy.click();
+  await shop(buyer.page).pay.click();
+  await shop(buyer.page).paid.waitFor();
   const stranger = new Stranger(server);
   const other = await stranger.order(sale.id);
 
