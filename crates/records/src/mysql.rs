@@ -173,16 +173,15 @@ async fn check_collation(connection: &mut AnyConnection, product: Product) -> Re
 
 /// A dump that was restored elsewhere may have brought other collations along.
 async fn check_columns(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
-    let row = sqlx::query(
+    let ours: Vec<String> = undo::tables().map(|table| format!("'{table}'")).collect();
+    let query = AssertSqlSafe(format!(
         "SELECT CAST(table_name AS CHAR) AS in_table, CAST(column_name AS CHAR) AS in_column, \
          CAST(collation_name AS CHAR) AS collation FROM information_schema.columns \
          WHERE table_schema = DATABASE() AND collation_name IS NOT NULL AND collation_name <> ? \
-         AND table_name IN ('accounts', 'revoked_sessions', 'one_time_codes', 'items', 'sales', 'orders', 'stock_log', \
-         'settlement_cursors', 'dead_letters', 'outbox', 'pictures') LIMIT 1",
-    )
-    .bind(product.collation())
-    .fetch_optional(&mut *connection)
-    .await?;
+         AND table_name IN ({}) LIMIT 1",
+        ours.join(", ")
+    ));
+    let row = sqlx::query(query).bind(product.collation()).fetch_optional(&mut *connection).await?;
     let Some(row) = row else { return Ok(()) };
     let (table, column, collation) =
         (text(&row, "in_table")?, text(&row, "in_column")?, text(&row, "collation")?);

@@ -47,6 +47,14 @@ const STEPS: [(i64, Added); 10] = [
     (10, Added::Columns { table: "sales", columns: &["terms_fixed_at"] }),
 ];
 
+/// All tables of the schema.
+pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
+    STEPS.iter().flat_map(|(_, added)| match added {
+        Added::Tables(tables) => tables.iter().copied(),
+        Added::Columns { .. } => [].iter().copied(),
+    })
+}
+
 /// Takes an unfinished step back, if there is one. Only one can be: the next begins when it is done.
 pub(crate) async fn take_back_unfinished(connection: &mut AnyConnection) -> Result<(), RecordsError> {
     if !exists(connection, "tables", "_sqlx_migrations", None).await? {
@@ -105,6 +113,8 @@ async fn exists(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -112,5 +122,17 @@ mod tests {
         let steps = sqlx::migrate!("./migrations");
         let versions: Vec<i64> = steps.iter().map(|step| step.version).collect();
         assert_eq!(STEPS.map(|(version, _)| version).to_vec(), versions);
+    }
+
+    #[test]
+    fn no_table_of_the_schema_is_forgotten() {
+        let steps = sqlx::migrate!("./migrations");
+        let made: BTreeSet<&str> = steps
+            .iter()
+            .flat_map(|step| step.sql.as_str().lines())
+            .filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next())
+            .collect();
+        assert!(made.contains("waitlist") && made.contains("orders"), "{made:?}");
+        assert_eq!(tables().collect::<BTreeSet<_>>(), made);
     }
 }
