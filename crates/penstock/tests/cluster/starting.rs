@@ -10,7 +10,7 @@ use crate::trial::{Trial, bare_command, buyer, expect, look, must_buy, text, unt
 
 /// What the documentation gives Penstock's user of Redis.
 const RIGHTS: &str = "~* &* -@all +@string +@hash +@set +@sortedset +@list +@bitmap +@stream +@scripting +@connection \
-                      +@pubsub +del +unlink +exists +expire +pexpire +time +wait +info +config|get +cluster";
+                      +@pubsub +del +unlink +rename +exists +expire +pexpire +time +wait +info +config|get +cluster";
 
 #[test]
 fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
@@ -65,16 +65,19 @@ fn one_silent_master_keeps_no_node_from_starting_and_selling_what_the_others_hav
 
 #[test]
 fn a_user_of_redis_with_the_documented_rights_can_do_all_that_a_node_does() {
-    let mut trial = Trial::start_with(RedisKind::Single, |plan| plan.nodes = 1);
+    let mut trial = Trial::start_with(RedisKind::Single, |plan| (plan.nodes, plan.settlers) = (1, 1));
     let redis = trial.shop.redis.single().unwrap();
     let mut user = vec!["ACL", "SETUSER", "penstock", "on", ">a-secret"];
     user.extend(RIGHTS.split_whitespace());
     assert_eq!(redis.cli(&user).unwrap().trim(), "OK");
-    let node = trial.shop.node(0).unwrap();
-    node.stop().unwrap();
-    node.set("PENSTOCK_REDIS__USERNAME", "penstock");
-    node.set("PENSTOCK_REDIS__PASSWORD", "a-secret");
-    node.start().unwrap();
+    for is_settler in [false, true] {
+        let shop = &mut trial.shop;
+        let process = if is_settler { shop.settler(0) } else { shop.node(0) }.unwrap();
+        process.stop().unwrap();
+        process.set("PENSTOCK_REDIS__USERNAME", "penstock");
+        process.set("PENSTOCK_REDIS__PASSWORD", "a-secret");
+        process.start().unwrap();
+    }
 
     let node = trial.node(0);
     let gate = json!({ "waiting_room": true });
@@ -92,6 +95,16 @@ fn a_user_of_redis_with_the_documented_rights_can_do_all_that_a_node_does() {
         buyer(node, "ann").send("POST", &path("orders"), &headers, Some(br#"{"quantity":1}"#)).unwrap();
     let order = text(&expect(201, &order)["id"]);
     expect(200, &buyer(node, "ann").post_nothing(&format!("/api/v1/orders/{order}/pay")).unwrap());
+
+    // A sale that Redis has lost can be brought back, too.
+    let paid = "SELECT COUNT(*) FROM orders WHERE state = 'paid'";
+    until("settlement", || (trial.shop.mariadb.sql(paid).unwrap() == "1").then_some(()));
+    trial.shop.redis.single().unwrap().cli(&["FLUSHALL"]).unwrap();
+    let key = format!("{{{sale}}}:sale");
+    until("the sale", || {
+        let paid = trial.shop.redis.single().unwrap().cli(&["HGET", &key, "paid"]).unwrap();
+        (paid.trim() == "1").then_some(())
+    });
     let refused = trial.shop.redis.single().unwrap().cli(&["ACL", "LOG"]).unwrap();
     assert_eq!(refused.trim(), "", "it lacks a right");
 }
