@@ -160,3 +160,31 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// What a README shows in code: commands and what they print, without comments.
+fn shown_code(name: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(name)).unwrap();
+    // Every second part lies between two fences; its first line names a language, or nothing.
+    let blocks = text.split("```").skip(1).step_by(2);
+    let code = |line: &str| line.split("  #").next().unwrap_or_default().trim_end().to_owned();
+    blocks.flat_map(|block| block.lines().map(code).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn both_readmes_show_the_same_commands_and_pictures() {
+    assert_eq!(shown_code("README.md"), shown_code("README.zh.md"));
+    let headings = |name: &str| {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        text.lines().filter(|line| line.starts_with("## ")).count()
+    };
+    assert_eq!(headings("README.md"), headings("README.zh.md"));
+    let pictures = |name: &str| {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        let named = text.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        named.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(pictures("README.md"), pictures("README.zh.md"));
+    for picture in pictures("README.md") {
+        assert!(root().join(&picture).is_file(), "{picture} is missing: make screenshots");
+    }
+}
