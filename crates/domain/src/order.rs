@@ -34,10 +34,13 @@ impl KeyDigest {
         if !acceptable {
             return Err(InvalidKey);
         }
-        let digest = xxh3_128(key);
+        Ok(Self::of_digest(xxh3_128(key)))
+    }
+
+    /// Whoever finds a key whose digest looks like an offer's must not be able to take that.
+    const fn of_digest(digest: u128) -> Self {
         let lower = digest as u64;
-        // Whoever finds such a key must not be able to take an offer's.
-        Ok(Self([(digest >> 64) as u64, if lower == OFFER { OFFER - 1 } else { lower }]))
+        Self([(digest >> 64) as u64, if lower == OFFER { OFFER - 1 } else { lower }])
     }
 
     /// The key of the order that was offered to the waiter with this number.
@@ -109,4 +112,21 @@ pub struct Order {
     pub paid_at: Option<Timestamp>,
     /// A payment came too late and no unit was left: the money has to go back.
     pub refund_due: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_has_a_key_of_its_own() {
+        for number in [0, 7, u32::MAX] {
+            assert_eq!(KeyDigest::of_offer(number).offered_to(), Some(number));
+        }
+        assert_ne!(KeyDigest::of_offer(0), KeyDigest::of_offer(1));
+        assert_eq!(KeyDigest::of(b"0").unwrap().offered_to(), None);
+        // Whoever finds a key whose digest ends like an offer's gets another digest.
+        assert_eq!(KeyDigest::of_digest(u128::from(OFFER)).offered_to(), None);
+        assert_eq!(KeyDigest::of_digest(7 << 64 | 9).words(), [7, 9]);
+    }
 }

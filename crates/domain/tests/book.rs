@@ -235,6 +235,27 @@ fn a_feed_that_oversells_ends_the_process() {
     bench.book.apply(&Decision { position: 3, at: at(2), event });
 }
 
+#[test]
+fn a_waitlist_has_a_bound() {
+    let mut bench = Bench::with(terms(1, 1));
+    let order = bench.claim(0, 1, 0, 1).unwrap().id;
+    let mut join =
+        |who| match bench.run(Command::Join { sale: sale(1), buyer: buyer(who), quantity: 1 }, at(1)) {
+            Reply::Joined(place) => place.map(|place| place.position),
+            other => panic!("{other:?}"),
+        };
+    for who in 1..=MAX_WAITERS {
+        assert_eq!(join(who), Ok(who));
+    }
+    let one_more = MAX_WAITERS + 1;
+    assert_eq!(join(one_more), Err(JoinRefusal::WaitlistFull));
+    assert_eq!(join(7), Ok(7), "who is on it stays on it");
+    bench.run(Command::Cancel { order, buyer: None }, at(2));
+    let join = Command::Join { sale: sale(1), buyer: buyer(one_more), quantity: 1 };
+    let Reply::Joined(Ok(place)) = bench.run(join, at(2)) else { panic!("somebody had his turn") };
+    assert_eq!(place.position, MAX_WAITERS);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Wait(i64),
