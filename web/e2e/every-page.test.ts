@@ -2,7 +2,13 @@
 import { expect } from 'vitest';
 import type { Page } from 'playwright-core';
 import type { Sale } from '../src/api/schema';
-import { expectAccessible, expectNoSidewaysScrolling, isDark } from './support/checks';
+import {
+  expectAccessible,
+  expectLargeTargets,
+  expectNoSidewaysScrolling,
+  expectStill,
+  isDark,
+} from './support/checks';
 import { newAdmin, signUp, Stranger, type Account, type Merchant } from './support/merchant';
 import type { Server } from './support/server';
 import { shop } from './support/shop';
@@ -41,9 +47,11 @@ async function lookAround(visitor: Visitor, scenes: Scene[]): Promise<void> {
       expect(await isDark(page), name).toBe(colorScheme === 'dark');
       await expectAccessible(page);
     }
+    await expectStill(page);
     await page.setViewportSize(SMALL_PHONE);
     await expectNoSidewaysScrolling(page);
     await expectAccessible(page);
+    if (!page.url().includes('/console')) await expectLargeTargets(page);
     await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   }
 }
@@ -170,4 +178,19 @@ test('of the console', async ({ visit, merchant, server }) => {
     visitor,
     paths.map((path) => at(`/console${path}`)),
   );
+});
+
+test('in Chinese nothing is wider than a small phone either', async ({ visit, merchant, server }) => {
+  const { draft, open } = await somethingToSee(merchant, server);
+  const visitor = await visit({ locale: 'zh-CN', viewport: SMALL_PHONE });
+  await visitor.signIn(await newAdmin(server));
+  const { page } = visitor;
+  const shopPaths = ['/', `/sales/${open.id}`, '/orders', '/account'];
+  const consolePaths = ['', '/items', '/sales', '/sales/new', `/sales/${draft.id}`, `/sales/${open.id}/live`];
+  for (const path of [...shopPaths, ...consolePaths.map((path) => `/console${path}`)]) {
+    await page.goto(path);
+    await heading(page);
+    await expect.poll(() => page.getByText('加载中').count()).toBe(0);
+    await expectNoSidewaysScrolling(page);
+  }
 });

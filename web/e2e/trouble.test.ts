@@ -165,6 +165,18 @@ test('a place in the waiting room survives a reload and a second tab', async ({ 
   expect(visitor.sent('POST', /\/tickets$/)).toHaveLength(1);
 });
 
+test('who gets no stream of the waiting room is told by asking', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish({ opensInSeconds: 5, waitingRoom: true });
+  const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/events \(net::ERR_FAILED\)/);
+  const { page } = visitor;
+  await page.route(/\/tickets\/[^/]+\/events$/, (route) => route.abort('failed'));
+  await shop(page).open(sale);
+  await shop(page).joinRoom.click();
+  await shop(page).waitingRoom.waitFor();
+  await shop(page).hold.waitFor();
+});
+
 test('the hold is found again by the back button, after closing the page, and in another browser', async ({
   visit,
   merchant,

@@ -41,6 +41,32 @@ export async function expectNoSidewaysScrolling(page: Page): Promise<void> {
   expect(tooWide, `wider than the window on ${new URL(page.url()).pathname}`).toEqual([]);
 }
 
+/** Nothing moves by itself for who has asked for that. */
+export async function expectStill(page: Page): Promise<void> {
+  const moving = await page.evaluate(() =>
+    document
+      .getAnimations()
+      .filter((animation) => animation.playState === 'running')
+      .map((animation) => {
+        const target = (animation.effect as KeyframeEffect | null)?.target;
+        return target?.outerHTML.slice(0, 120) ?? animation.id;
+      }),
+  );
+  expect(moving, `what moves on ${new URL(page.url()).pathname}`).toEqual([]);
+}
+
+/** What is pressed with a thumb is large enough for it; a link within a sentence is not meant. */
+export async function expectLargeTargets(page: Page, least = 44): Promise<void> {
+  const small = await page.evaluate((least) => {
+    const targets = document.querySelectorAll<HTMLElement>('button, a.button, nav a, input, select, summary');
+    return [...targets]
+      .filter((target) => target.checkVisibility() && !target.matches('.visually-hidden, [type=checkbox]'))
+      .filter((target) => target.getBoundingClientRect().height < least - 0.5)
+      .map((target) => `${target.getBoundingClientRect().height} px: ${target.outerHTML.slice(0, 120)}`);
+  }, least);
+  expect(small, `too small for a thumb on ${new URL(page.url()).pathname}`).toEqual([]);
+}
+
 export function isDark(page: Page): Promise<boolean> {
   return page.evaluate(() => {
     const [red = 0, green = 0, blue = 0] = (
