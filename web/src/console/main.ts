@@ -6,7 +6,8 @@ import './console.css';
 import { api } from '../api/client';
 import { startLanguage } from '../i18n/index.svelte';
 import { measure } from '../lib/clock.svelte';
-import { signedOut } from '../lib/session.svelte';
+import { signedOut, whoAmI } from '../lib/session.svelte';
+import { find } from './routes';
 import { loadWords } from './words.svelte';
 import App from './App.svelte';
 
@@ -17,6 +18,12 @@ api.use({
   },
 });
 
+// Asked and fetched while the words are still on their way.
+void whoAmI();
+find(location.pathname)
+  ?.load()
+  // Who can't load it is told by the page.
+  .catch(() => undefined);
 await startLanguage(loadWords);
 mount(App, { target: document.getElementById('app') as HTMLElement });
 void measure();

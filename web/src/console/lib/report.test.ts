@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { closeUp, isClean, latencyRows, readReport, stretches, whole, type Report } from './report';
+import { closeUp, isClean, latencyRows, readReport, stretches, textOf, whole, type Report } from './report';
 
 const quantiles = { count: 10, p50_ms: 1, p90_ms: 2, p99_ms: 3, p999_ms: 4, max_ms: 5 };
 const slice = (at_ms: number, rest: object = {}) => ({
@@ -69,6 +69,16 @@ describe('reading a report', () => {
       const answer = readReport(around);
       expect('report' in answer && answer.report.units).toBe(5);
     }
+  });
+
+  it('takes a file that PowerShell wrote', () => {
+    const text = '{"scenario": "抢购"}';
+    const wide = Uint8Array.from(
+      [...`\uFEFF${text}`].flatMap((one) => [one.charCodeAt(0) & 255, one.charCodeAt(0) >> 8]),
+    );
+    expect(textOf(wide)).toBe(text);
+    expect(textOf(wide.slice(2))).toBe(text);
+    expect(textOf(new TextEncoder().encode(text))).toBe(text);
   });
 
   it('says clearly what is wrong with anything else', () => {

@@ -73,6 +73,13 @@ class Unfit extends Error {
   }
 }
 
+/** PowerShell writes what a program prints as UTF-16. */
+export function textOf(bytes: Uint8Array): string {
+  const [first, second] = bytes;
+  const isWide = (first === 0xff && second === 0xfe) || (second === 0 && first !== 0);
+  return new TextDecoder(isWide ? 'utf-16le' : 'utf-8').decode(bytes);
+}
+
 export function readReport(text: string): Read {
   const trimmed = text.replace(/^\uFEFF/, '').trim();
   if (!trimmed) return { fault: 'empty' };
