@@ -2,6 +2,7 @@
 import { api, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
+import { signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
 import { stateOf } from './state';
 
@@ -62,8 +63,9 @@ export class Desk {
     const answer = await call(this.order.id);
     if (answer.ok) this.take(answer.data);
     else {
+      if (answer.failure.status === 401) signedOut();
       // Whatever it was, the order may be another now.
-      await this.look();
+      else await this.look();
       const isMoot = stateOf(this.order, serverNow()) === (what === 'pay' ? 'paid' : 'cancelled');
       this.failure = isMoot ? undefined : answer.failure;
     }

@@ -42,12 +42,29 @@ export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> 
   });
 }
 
-function online(signal: AbortSignal): Promise<void> {
-  if (navigator.onLine !== false) return Promise.resolve();
-  return new Promise((resolve, reject) => {
-    addEventListener('online', () => resolve(), { once: true, signal });
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-  });
+/** A browser may be wrong about being offline: after so long it is worth a try. */
+const OFFLINE_MS = 20_000;
+
+async function online(signal: AbortSignal): Promise<void> {
+  if (navigator.onLine !== false) return;
+  const back = new AbortController();
+  const isBack = new Promise<void>((resolve) =>
+    addEventListener('online', () => resolve(), { once: true, signal: back.signal }),
+  );
+  await Promise.race([isBack, sleep(OFFLINE_MS, signal)]).finally(() => back.abort());
+}
+
+/** Whether the stream still stands is doubtful after a network was lost or a device slept. */
+function onDoubt(doubt: () => void): () => void {
+  const seen = () => {
+    if (document.visibilityState === 'visible') doubt();
+  };
+  addEventListener('online', doubt);
+  document.addEventListener('visibilitychange', seen);
+  return () => {
+    removeEventListener('online', doubt);
+    document.removeEventListener('visibilitychange', seen);
+  };
 }
 
 async function exclusively<T>(
@@ -107,6 +124,7 @@ export const browserWorld: World = {
         open: () => new EventSource(`/api/v1/sales/${sale}/tickets/${encodeURIComponent(ticket)}/events`),
         sleep,
         random: Math.random,
+        onDoubt,
       },
       signal,
     ),

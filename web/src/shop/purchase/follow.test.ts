@@ -22,12 +22,26 @@ function following() {
     return streams.at(-1) as unknown as EventSource;
   });
   const stop = new AbortController();
+  let doubt = () => {};
+  const onDoubt = (call: () => void) => {
+    doubt = call;
+    return () => {};
+  };
   const heard: Outcome<Ticket>[] = [];
   const ended = (async () => {
-    for await (const one of followTicket({ ask, open, sleep, random: () => 0.5 }, stop.signal))
-      heard.push(one);
+    const world = { ask, open, sleep, random: () => 0.5, onDoubt };
+    for await (const one of followTicket(world, stop.signal)) heard.push(one);
   })();
-  return { streams, ask, open, stop, heard, ended, stream: () => streams.at(-1) as Stream };
+  return {
+    streams,
+    ask,
+    open,
+    stop,
+    heard,
+    ended,
+    doubt: () => doubt(),
+    stream: () => streams.at(-1) as Stream,
+  };
 }
 
 beforeEach(() => void vi.useFakeTimers());
@@ -60,6 +74,32 @@ describe('following a ticket', () => {
     const asked = ask.mock.calls.length;
     await vi.advanceTimersByTimeAsync(30_000);
     expect(ask.mock.calls.length).toBe(asked);
+    stop.abort();
+    await ended;
+  });
+
+  test('asks if a stream does not begin, as behind a proxy that holds it back', async () => {
+    const { ask, heard, stop, ended } = following();
+    await vi.advanceTimersByTimeAsync(4_000);
+    expect(ask).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(ask).toHaveBeenCalledTimes(1);
+    expect(heard).toHaveLength(1);
+    stop.abort();
+    await ended;
+  });
+
+  test('asks once when the network was away or the device slept, and goes on to listen', async () => {
+    const { ask, stream, heard, doubt, stop, ended } = following();
+    stream().says({ position: 3 });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(ask).not.toHaveBeenCalled();
+    doubt();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(ask).toHaveBeenCalledTimes(1);
+    stream().says({ position: 1 });
+    await vi.advanceTimersByTimeAsync(0);
+    expect(heard.at(-1)).toEqual({ ok: true, data: { position: 1 } });
     stop.abort();
     await ended;
   });

@@ -72,7 +72,7 @@ export class Purchase {
 
   /** Buys. `known` are the orders of this sale that the buyer sees: buying is then meant as one more. */
   async buy(quantity: number, known: readonly string[] = []): Promise<void> {
-    await this.#run(() => this.#intend(quantity, known));
+    await this.#run((signal) => this.#intend(quantity, known, signal));
   }
 
   /** Goes on with what was under way when the page was left, if anything was. */
@@ -91,12 +91,12 @@ export class Purchase {
         return;
       }
     }
-    await this.#run(async () => this.#world.memory.intent(this.#name));
+    await this.tryAgain();
   }
 
-  /** After a refusal, or after signing in: the same purchase again. */
+  /** The purchase that is kept goes on, however old it is. */
   async tryAgain(): Promise<void> {
-    await this.resume();
+    await this.#run(async () => this.#world.memory.intent(this.#name));
   }
 
   /** The purchase that another tab is at goes on here. */
@@ -149,7 +149,7 @@ export class Purchase {
     if (this.#world.memory.intent(this.#name)?.order === order) this.#forget();
   }
 
-  async #run(begin: () => Promise<Intent | undefined>, steal = false): Promise<void> {
+  async #run(begin: (signal: AbortSignal) => Promise<Intent | undefined>, steal = false): Promise<void> {
     // A double click is one click.
     if (this.#stop) return;
     const stop = new AbortController();
@@ -157,7 +157,7 @@ export class Purchase {
     this.missedTurn = false;
     if (this.step.at !== 'ordering') this.step = { at: 'ordering' };
     try {
-      const intent = await begin();
+      const intent = await begin(stop.signal);
       const order = intent && (await this.#drive(intent, stop.signal, steal));
       if (stop.signal.aborted) return;
       this.#stop = undefined;
@@ -168,10 +168,10 @@ export class Purchase {
       this.#stop = undefined;
       this.trouble = undefined;
       if (reason instanceof Refused) this.#refuse(reason.failure);
-      // The lock was taken away: another tab goes on.
       else if (reason instanceof DOMException && reason.name === 'AbortError') {
+        // The lock was taken away: another tab goes on, and this one waits for what comes of it.
         stop.abort();
-        this.step = { at: 'elsewhere' };
+        await this.tryAgain();
       } else {
         // Such as a worker that can't be loaded. Nobody should be left before a bar that stands still.
         reportError(reason);
@@ -209,9 +209,8 @@ export class Purchase {
   }
 
   /** The wish that is under way in this browser, or else a new one. */
-  #intend(quantity: number, known: readonly string[]): Promise<Intent> {
+  #intend(quantity: number, known: readonly string[], signal: AbortSignal): Promise<Intent> {
     const { memory, now, newKey, exclusively } = this.#world;
-    const signal = (this.#stop as AbortController).signal;
     return exclusively(`${this.#name}.intent`, { signal }, async () => {
       const kept = memory.intent(this.#name);
       if (kept && !(kept.order && known.includes(kept.order))) {
@@ -232,7 +231,7 @@ export class Purchase {
       if (order.state === 'held' || order.state === 'paid') return order;
       // It came to nothing, so this is a new wish.
       this.#forget();
-      return this.#drive(await this.#intend(intent.quantity, []), signal, steal);
+      return this.#drive(await this.#intend(intent.quantity, [], signal), signal, steal);
     }
     // Waiting can go on in many tabs. What follows is done in one.
     const queues = this.#terms().gate.waiting_room && !intent.asked;
@@ -365,7 +364,9 @@ export class Purchase {
       }
       this.step = { at: 'working', part: 0, turnUntil };
       const work = { salt: challenge.salt ?? '', difficulty: challenge.difficulty ?? 0 };
-      const tell = (part: number) => (this.step = { at: 'working', part, turnUntil });
+      const tell = (part: number) => {
+        if (!signal.aborted) this.step = { at: 'working', part, turnUntil };
+      };
       return { challenge: challenge.id, answer: await solve(work, tell, signal) };
     }
   }

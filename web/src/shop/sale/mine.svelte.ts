@@ -22,13 +22,14 @@ export class Mine {
   busy = $state<'join' | 'leave'>();
 
   readonly #sale: string;
-  readonly #onfinished: (order: Order) => void;
+  readonly #onstale: (finished?: Order) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isOver = false;
 
-  constructor(sale: string, onfinished: (order: Order) => void = () => {}) {
+  /** `onstale` is called when the sale is not what it was, perhaps because an order has come to its end. */
+  constructor(sale: string, onstale: (finished?: Order) => void = () => {}) {
     this.#sale = sale;
-    this.#onfinished = onfinished;
+    this.#onstale = onstale;
   }
 
   stop(): void {
@@ -55,7 +56,7 @@ export class Mine {
     if (this.desk?.order.id === order.id) return this.desk.take(order);
     this.desk = new Desk(order, (changed) => {
       this.#put(changed);
-      if (changed.state !== 'held') this.#onfinished(changed);
+      if (changed.state !== 'held') this.#onstale(changed);
     });
     this.desk.wasOffered = wasOffered;
   }
@@ -71,7 +72,7 @@ export class Mine {
     this.wasDropped = false;
     const answer = await waitlist.join(this.#sale, quantity);
     this.busy = undefined;
-    if (!answer.ok) return answer.failure;
+    if (!answer.ok) return this.#refused(answer.failure);
     this.#stand(answer.data);
     return undefined;
   }
@@ -81,12 +82,18 @@ export class Mine {
     this.busy = 'leave';
     const answer = await waitlist.leave(this.#sale);
     this.busy = undefined;
-    if (!answer.ok) return answer.failure;
+    if (!answer.ok) return this.#refused(answer.failure);
     clearTimeout(this.#timer);
     this.place = null;
     // Something may have come free in the last moment.
     void this.refresh(false);
     return undefined;
+  }
+
+  #refused(failure: Failure): Failure {
+    if (failure.status === 401) signedOut();
+    else this.#onstale();
+    return failure;
   }
 
   async #loadOrders(): Promise<Order[] | undefined> {

@@ -1,0 +1,178 @@
+// What is one's own in a sale: the waitlist, its offers, and the order that is being dealt with.
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Order } from '../../api/schema';
+import { order } from '../purchase/pretended';
+import { Mine } from './mine.svelte';
+
+/** What the shop answers, by method and path. */
+const answers = vi.hoisted(() => {
+  const answers = new Map<string, () => Response>();
+  // The client takes hold of `fetch` when it is loaded.
+  globalThis.fetch = async (input) => {
+    const { method, url } = input as Request;
+    const answer = answers.get(`${method} ${new URL(url).pathname}`);
+    return answer ? answer() : Response.json({ code: 'not_found' }, { status: 404 });
+  };
+  return answers;
+});
+
+const WAITLIST = '/api/v1/sales/sale/waitlist';
+const place = (position: number) => () =>
+  Response.json({ sale_id: 'sale', quantity: 1, position, joined_at: '2026-01-01T00:00:00Z' });
+const problem = (code: string, status: number) => () => Response.json({ code, detail: '' }, { status });
+const orders = (...data: Order[]) =>
+  answers.set('GET /api/v1/orders', () => Response.json({ data, next: null }));
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  answers.clear();
+  orders();
+});
+afterEach(() => void vi.useRealTimers());
+
+async function waiting(): Promise<Mine> {
+  answers.set(`POST ${WAITLIST}`, place(2));
+  answers.set(`GET ${WAITLIST}`, place(2));
+  const mine = new Mine('sale');
+  await mine.refresh(false);
+  expect(await mine.join(1)).toBeUndefined();
+  return mine;
+}
+
+describe('the waitlist', () => {
+  test('shows how the place moves up', async () => {
+    const mine = await waiting();
+    expect(mine.place?.position).toBe(2);
+    answers.set(`GET ${WAITLIST}`, place(1));
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.place?.position).toBe(1);
+    mine.stop();
+  });
+
+  test('turns to the hold when something comes back', async () => {
+    const mine = await waiting();
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    orders(order({ id: 'offer' }));
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.desk?.order.id).toBe('offer');
+    expect(mine.desk?.wasOffered).toBe(true);
+    expect(mine.place).toBeNull();
+    expect(mine.wasDropped).toBe(false);
+  });
+
+  test('is found again by a reload, also if the offer came meanwhile', async () => {
+    answers.set(`GET ${WAITLIST}`, place(5));
+    const mine = new Mine('sale');
+    await mine.refresh(true);
+    expect(mine.place?.position).toBe(5);
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    orders(order({ id: 'offer' }));
+    await mine.refresh(true);
+    expect(mine.desk?.order.id).toBe('offer');
+    expect(mine.desk?.wasOffered).toBe(true);
+  });
+
+  test('says when it ended without an offer', async () => {
+    const mine = await waiting();
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.place).toBeNull();
+    expect(mine.wasDropped).toBe(true);
+    expect(mine.desk).toBeUndefined();
+  });
+
+  test('is kept while the shop can’t be reached', async () => {
+    const mine = await waiting();
+    answers.set(`GET ${WAITLIST}`, problem('unavailable', 503));
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.place?.position).toBe(2);
+    answers.set(`GET ${WAITLIST}`, place(1));
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.place?.position).toBe(1);
+    mine.stop();
+  });
+
+  test('is not asked about any more once it was left', async () => {
+    const mine = await waiting();
+    answers.set(`DELETE ${WAITLIST}`, () => new Response(null, { status: 204 }));
+    expect(await mine.leave()).toBeUndefined();
+    expect(mine.place).toBeNull();
+    const asked = vi.fn(place(1));
+    answers.set(`GET ${WAITLIST}`, asked);
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(asked).not.toHaveBeenCalled();
+    expect(mine.wasDropped).toBe(false);
+  });
+
+  test('that can’t be joined tells why, and that the sale is another', async () => {
+    answers.set(`POST ${WAITLIST}`, problem('not_sold_out', 409));
+    const stale = vi.fn();
+    const mine = new Mine('sale', stale);
+    expect((await mine.join(1))?.code).toBe('not_sold_out');
+    expect(stale).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe('the order on the stage', () => {
+  test('is the one that has to be paid', async () => {
+    orders(
+      order({ id: 'newest', state: 'paid', created_at: '2026-01-02T00:00:00Z' }),
+      order({ id: 'held' }),
+      order({ id: 'else', sale_id: 'other' }),
+    );
+    const mine = new Mine('sale');
+    await mine.refresh(false);
+    expect(mine.desk?.order.id).toBe('held');
+    expect(mine.orders?.map(({ id }) => id)).toEqual(['newest', 'held']);
+  });
+
+  test('gives way to one that has to be paid when it is over itself', async () => {
+    const mine = new Mine('sale');
+    mine.show(order({ id: 'old', state: 'expired' }));
+    orders(order({ id: 'new' }), order({ id: 'old', state: 'expired' }));
+    await mine.refresh(false);
+    expect(mine.desk?.order.id).toBe('new');
+  });
+
+  test('is paid once, and its end is told', async () => {
+    const finished = vi.fn();
+    const mine = new Mine('sale', finished);
+    mine.show(order());
+    const pay = vi.fn(() => Response.json(order({ state: 'paid' })));
+    answers.set('POST /api/v1/orders/order-1/pay', pay);
+    await Promise.all([mine.desk?.pay(), mine.desk?.pay()]);
+    expect(pay).toHaveBeenCalledTimes(1);
+    expect(mine.desk?.order.state).toBe('paid');
+    expect(finished).toHaveBeenCalledExactlyOnceWith(order({ state: 'paid' }));
+  });
+
+  test('is what it is by now if it can’t be paid', async () => {
+    const mine = new Mine('sale');
+    mine.show(order());
+    answers.set('POST /api/v1/orders/order-1/pay', problem('refund_due', 409));
+    answers.set('GET /api/v1/orders/order-1', () => Response.json(order({ state: 'expired' })));
+    await mine.desk?.pay();
+    expect(mine.desk?.order.state).toBe('expired');
+    expect(mine.desk?.failure?.code).toBe('refund_due');
+  });
+
+  test('that another tab has paid is no failure', async () => {
+    const mine = new Mine('sale');
+    mine.show(order({ pay_before: '2999-01-01T00:00:00Z' }));
+    answers.set('POST /api/v1/orders/order-1/cancel', problem('already_paid', 409));
+    answers.set('GET /api/v1/orders/order-1', () => Response.json(order({ state: 'paid' })));
+    await mine.desk?.cancel();
+    expect(mine.desk?.order.state).toBe('paid');
+    expect(mine.desk?.failure?.code).toBe('already_paid');
+    answers.set('POST /api/v1/orders/order-1/pay', problem('unavailable', 503));
+    await mine.desk?.pay();
+    expect(mine.desk?.failure).toBeUndefined();
+  });
+
+  test('does not go back to held by an answer that was late', () => {
+    const mine = new Mine('sale');
+    mine.show(order({ state: 'paid' }));
+    mine.show(order({ state: 'held' }));
+    expect(mine.desk?.order.state).toBe('paid');
+  });
+});
