@@ -204,11 +204,13 @@ async fn page(
         return Ok(sqlx::query(first).bind(i64::from(limit)).fetch_all(connection).await?);
     };
     let last_seen = format!("(SELECT created_at FROM {table} WHERE id = ?)");
+    // The bound by itself, too: SQLite makes no range of alternatives.
     let next = AssertSqlSafe(format!(
-        "SELECT * FROM {table} WHERE {condition} AND (created_at < {last_seen} OR (created_at = {last_seen} \
-         AND id < ?)) {order}"
+        "SELECT * FROM {table} WHERE {condition} AND created_at <= {last_seen} AND (created_at < {last_seen} \
+         OR (created_at = {last_seen} AND id < ?)) {order}"
     ));
     Ok(sqlx::query(next)
+        .bind(after)
         .bind(after)
         .bind(after)
         .bind(after)

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use penstock_domain::{BuyerId, Mark};
+use penstock_domain::{BuyerId, Mark, OrderId, OrderState};
 use penstock_local::{Cut, CutProxy, MariaDb};
-use penstock_records::{Records, RecordsError, SettleError};
+use penstock_records::{OrderFilter, Records, RecordsError, SettleError};
 use sqlx::Executor;
 use tokio::time::timeout;
 
@@ -108,6 +108,34 @@ async fn a_column_that_takes_different_names_for_equal_is_refused() {
         let refused = Records::open(&database.url(), 2).await;
         let Err(RecordsError::Unsuitable(reason)) = refused else { panic!("{refused:?}") };
         assert!(reason.contains(&format!("{table}.buyer")), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_orders_reads_little_more_than_the_page() {
+    let shop = Shop::new(10, 1).await;
+    // Several of a moment, so that the id has to decide, in the middle of a page too.
+    shop.tamper(
+        "INSERT INTO orders SELECT (SELECT MIN(id) FROM sales), seq, seq, 1, 1990, 'EUR', 'paid', seq DIV 7, 0, NULL, \
+         0, seq, seq FROM seq_1_to_20000",
+    )
+    .await;
+    let analyze = format!("ANALYZE TABLE {}.orders; SET GLOBAL userstat = 1", shop.database.name());
+    shop.database.server().sql(&analyze).unwrap();
+    let middle = OrderId { sale: shop.sale, number: 10_000 };
+    let paid = OrderFilter { state: Some(OrderState::Paid), ..OrderFilter::default() };
+    let of_sale = OrderFilter { sale: Some(shop.sale), ..OrderFilter::default() };
+    for filter in [OrderFilter::default(), paid, of_sale] {
+        for (after, newest) in [(None, 20_000), (Some(middle), 9_999)] {
+            let read = "SELECT CAST(COALESCE(SUM(rows_read), 0) AS INTEGER) FROM information_schema.table_statistics \
+                        WHERE table_schema = DATABASE() AND table_name = 'orders'";
+            let before = shop.count(read).await;
+            let page = shop.records.all_orders(&filter, after, 50).await.unwrap();
+            let numbers: Vec<u32> = page.iter().map(|row| row.order.id.number).collect();
+            assert_eq!(numbers, (newest - 49..=newest).rev().collect::<Vec<_>>());
+            let rows_read = shop.count(read).await - before;
+            assert!((50..100).contains(&rows_read), "{filter:?} after {after:?} read {rows_read} rows");
+        }
     }
 }
 
