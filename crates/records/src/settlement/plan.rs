@@ -252,6 +252,7 @@ impl<'a> Plan<'a> {
                 self.hold(*order, buyer, *quantity, *key, decision.at)?;
                 if let Some(number) = key.offered_to() {
                     self.known.waitlist.take(order.sale, buyer, number);
+                    self.tell_offer(decision, *order, buyer, *quantity)?;
                 }
                 self.tell_order(decision, "order.held", *order)
             }
@@ -290,10 +291,8 @@ impl<'a> Plan<'a> {
                 self.known.waitlist.join(*sale, waiter)?;
                 self.tell_waiter(decision, "waitlist.joined")
             }
-            // The hold that follows takes him off the list.
-            Event::Left { reason: LeaveReason::Offered, .. } => {
-                self.tell_waiter(decision, "waitlist.offered")
-            }
+            // The hold that follows takes him off the list and tells of the offer.
+            Event::Left { reason: LeaveReason::Offered, .. } => Ok(()),
             Event::Left { sale, number, buyer, .. } => {
                 self.known.waitlist.leave(*sale, buyer, *number)?;
                 self.tell_waiter(decision, "waitlist.left")
@@ -428,7 +427,23 @@ impl<'a> Plan<'a> {
             _ => return Ok(()),
         };
         let (sale, at_millis) = (decision.event.sale().to_string(), decision.at.as_millis());
-        self.tell(decision, kind, &WaiterPayload { sale, buyer: buyer.as_str(), quantity, at_millis })
+        let buyer = buyer.as_str();
+        self.tell(decision, kind, &WaiterPayload { sale, buyer, quantity, order: None, at_millis })
+    }
+
+    /// Tells of an offer in the place of the decision before its hold, which took the buyer off the list. That one alone
+    /// is no offer yet: a sale that is rebuilt from the records between the two makes the offer anew.
+    fn tell_offer(
+        &mut self,
+        held: &Decision,
+        order: OrderId,
+        buyer: &BuyerId,
+        quantity: u32,
+    ) -> Result<(), Refusal> {
+        let (sale, order, buyer) = (order.sale.to_string(), Some(order.to_string()), buyer.as_str());
+        let quantity = Some(quantity);
+        let payload = WaiterPayload { sale, buyer, quantity, order, at_millis: held.at.as_millis() };
+        self.tell_at(held.position.saturating_sub(1), held.at, "waitlist.offered", &payload)
     }
 
     fn tell(
@@ -437,8 +452,18 @@ impl<'a> Plan<'a> {
         kind: &'static str,
         payload: &impl Serialize,
     ) -> Result<(), Refusal> {
+        self.tell_at(decision.position, decision.at, kind, payload)
+    }
+
+    fn tell_at(
+        &mut self,
+        position: u64,
+        at: Timestamp,
+        kind: &'static str,
+        payload: &impl Serialize,
+    ) -> Result<(), Refusal> {
         let payload = serde_json::to_string(payload).map_err(|error| Refusal::from(error.to_string()))?;
-        self.outbox.push(OutboxRow { position: decision.position, kind, payload, at: decision.at });
+        self.outbox.push(OutboxRow { position, kind, payload, at });
         Ok(())
     }
 }
@@ -457,6 +482,9 @@ struct WaiterPayload<'a> {
     buyer: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     quantity: Option<u32>,
+    /// What he was offered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<String>,
     at_millis: i64,
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use penstock_domain::{BuyerId, Command, Event, LeaveReason, OrderId, Reply, SaleId};
+use penstock_domain::{BuyerId, Command, Decision, Event, LeaveReason, OrderId, Reply, SaleId};
 use penstock_records::{AuditReport, SettleError};
 
 use super::shop::{STREAM, Shop};
@@ -75,8 +75,10 @@ async fn who_comes_and_goes_within_one_batch_leaves_no_row() {
     assert_eq!(shop.waiting_in_records().await, 0);
 }
 
-#[tokio::test]
-async fn an_offer_that_is_settled_by_half_loses_nobody() {
+const OFFERS_TOLD: &str = "SELECT COUNT(*) FROM outbox WHERE kind = 'waitlist.offered'";
+
+/// Cyd is offered a unit, and settlement stops before the hold. Also the decisions as they would have gone on.
+async fn offered_by_half() -> (Shop, Vec<Decision>) {
     let (mut shop, orders) = sold_out().await;
     shop.join("cyd", 1);
     shop.cancel(orders[0]);
@@ -85,6 +87,35 @@ async fn an_offer_that_is_settled_by_half_loses_nobody() {
     let whole = shop.decisions.clone();
     shop.decisions.truncate(middle);
     shop.settle().await;
+    (shop, whole)
+}
+
+#[tokio::test]
+async fn an_offer_that_is_made_anew_is_told_once() {
+    let (mut shop, whole) = offered_by_half().await;
+    assert_eq!(shop.count(OFFERS_TOLD).await, 0, "without a hold it is no offer yet");
+    // A sale that is rebuilt here has cyd on its list, and makes the offer with its first decisions.
+    let again = &whole[shop.decisions.len() - 1..];
+    shop.decisions.extend(
+        again.iter().map(|decision| Decision { position: decision.position + 1, ..decision.clone() }),
+    );
+    shop.settle().await;
+    assert_eq!(shop.count(OFFERS_TOLD).await, 1);
+    let order = OrderId { sale: shop.sale, number: 2 };
+    assert_eq!(shop.records.order(order).await.unwrap().unwrap().order.buyer.as_str(), "cyd");
+    assert_eq!(
+        shop.count(
+            "SELECT COUNT(*) FROM outbox WHERE payload LIKE '%\"buyer\":\"cyd\",\"quantity\":1,\"order\":\"%'"
+        )
+        .await,
+        1,
+        "who is told is told of the order"
+    );
+}
+
+#[tokio::test]
+async fn an_offer_that_is_settled_by_half_loses_nobody() {
+    let (mut shop, whole) = offered_by_half().await;
     let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap().snapshot;
     assert_eq!((settled.status.available, settled.waiters.len()), (1, 1), "cyd keeps the place");
     shop.decisions = whole;
@@ -93,6 +124,7 @@ async fn an_offer_that_is_settled_by_half_loses_nobody() {
     shop.settle().await;
     assert_eq!(shop.waiting_in_records().await, 0);
     assert_eq!(shop.count("SELECT COUNT(*) FROM orders WHERE buyer = 'cyd' AND state = 'held'").await, 1);
+    assert_eq!(shop.count(OFFERS_TOLD).await, 1);
 }
 
 #[tokio::test]
