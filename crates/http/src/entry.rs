@@ -131,8 +131,9 @@ impl Entry {
                 Ok(Err(never)) => match never {},
                 Err(_) => problem_reply(&app, &panicked(), HeaderMap::new()),
             };
-            if is_call {
-                // Most of it is somebody's own. A cache on the way that has to guess must not guess wrong.
+            if is_call || matches!(outcome, Outcome::Refused(_)) {
+                // Most of it is somebody's own, and what is not there may come. A cache on the way that has to guess must
+                // not guess wrong.
                 reply.headers_mut().entry(CACHE_CONTROL).or_insert(NOT_TO_BE_KEPT);
             }
             pending.answered(outcome);

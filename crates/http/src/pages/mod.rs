@@ -153,15 +153,39 @@ fn names(known: &HeaderValue, etag: &HeaderValue) -> bool {
     })
 }
 
-pub(crate) async fn shop(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn shop(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if !is_plain(uri.path()) {
+        return lost(&app, uri.path(), headers);
+    }
     app.pages.shop()?.respond(&headers)
 }
 
-pub(crate) async fn console(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn console(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if !is_plain(uri.path()) {
+        return lost(&app, uri.path(), headers);
+    }
     app.pages.console()?.respond(&headers)
 }
 
-/// What no call is made for: a file, or nothing. A person gets to see that on a page, a program as a problem.
+/// Whether everybody who looks at this path sees the same in it. What stands before the nodes may take `/console/../assets/x`
+/// for `/assets/x`, and would keep the console's page under that name. No page of ours has a path that is not plain.
+fn is_plain(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let whole = path.strip_prefix('/').unwrap_or(path);
+    let whole = whole.strip_suffix('/').unwrap_or(whole);
+    whole.is_empty()
+        || whole.split('/').all(|part| !matches!(part, "" | "." | "..") && part.bytes().all(is_plain))
+}
+
+/// What no call is made for: a file, or nothing.
 pub(crate) async fn other(
     State(app): State<Arc<App>>,
     method: Method,
@@ -175,6 +199,11 @@ pub(crate) async fn other(
     if let Some(file) = app.pages.find(path).filter(|_| !matches!(path, SHOP | CONSOLE)) {
         return file.respond(&headers);
     }
+    lost(&app, path, headers)
+}
+
+/// Here is nothing. A person gets to see that on a page, a program as a problem.
+fn lost(app: &App, path: &str, headers: HeaderMap) -> Result<Response, Problem> {
     if !is_for_a_person(path, &headers) {
         return Err(Code::NotFound.into());
     }

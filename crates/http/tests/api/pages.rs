@@ -153,6 +153,62 @@ fn a_person_who_is_lost_sees_a_page_and_a_program_a_problem() {
 }
 
 #[test]
+fn a_path_that_a_cache_could_take_for_another_has_no_page() {
+    let shop = shop();
+    let mut client = shop.client();
+    for path in [
+        "/console/../assets/shop-1a2b.js",
+        "/console/%2e%2e/assets/shop-1a2b.js",
+        "/console/..%2Fassets/shop-1a2b.js",
+        "/console/./sales",
+        "/console//sales",
+        "/console//",
+        "/console/x/..",
+        "/console/a\\b",
+        "/console/x%0a",
+        "/sales/..",
+        "/sales/%2E%2e",
+        "/sales/..%2fassets%2fshop-1a2b.js",
+        "/orders/.",
+        "/orders/../",
+        "//",
+        "//console",
+        "/./",
+        "/../robots.txt",
+        "//robots.txt",
+        "/x/../robots.txt",
+    ] {
+        let lost = get(&mut client, path, &[PERSON]);
+        assert_eq!((lost.status, lost.text().as_str()), (404, "the shop"), "{path}");
+        assert_eq!(lost.header("cache-control"), Some("no-store"), "{path}");
+        let missing = client.get(path);
+        missing.problem(404, "not_found");
+        assert_eq!(missing.header("cache-control"), Some("no-store"), "{path}");
+    }
+    for path in [
+        "/assets/../console",
+        "/assets//shop-1a2b.js",
+        "/assets/%73hop-1a2b.js",
+        "/pictures/../console",
+        "/pictures/%2e%2e%2fconsole",
+        "/docs/../console",
+        "/docs//swagger-ui.css",
+        "/docs/x/../swagger-ui.css",
+        "/docs/..%2fconsole",
+        "/errors/../console",
+        "/errors//sold_out",
+        "/api/v1/../../console",
+        "/api/v1/sales/../sales",
+        "/api/v1//sales",
+    ] {
+        let missing = get(&mut client, path, &[PERSON]);
+        assert_eq!(missing.status, 404, "{path}: {}", missing.text());
+        assert_eq!(missing.header("content-type"), Some("application/problem+json"), "{path}");
+        assert_eq!(missing.header("cache-control"), Some("no-store"), "{path}");
+    }
+}
+
+#[test]
 fn a_browser_lets_a_page_do_nothing_that_it_does_not_need() {
     let shop = shop();
     let mut client = shop.client();

@@ -11,10 +11,10 @@ use std::{
 };
 
 use penstock_local::RedisKind;
-use penstock_testkit::{Auditor, Client, Offer, Random, seed_of_the_day};
+use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, Offer, Random, seed_of_the_day};
 use serde_json::json;
 
-use crate::trial::{Trial, buyer, expect, until};
+use crate::trial::{Trial, buyer, expect, text, until};
 
 const BUYERS_AT_ONCE: usize = 8;
 /// What one address may ask for at once on one node is 10, and there are three nodes.
@@ -134,6 +134,40 @@ fn all_nodes_are_replaced_one_by_one_and_nobody_notices() {
 fn named_in(page: &str) -> Vec<&str> {
     let after = page.split("=\"/assets/").skip(1);
     after.filter_map(|rest| rest.split('"').next()).collect()
+}
+
+/// As much of a picture as a node looks at: one dot.
+const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
+
+#[test]
+fn whoever_asks_in_a_twisted_way_first_spoils_nothing_for_those_after_him() {
+    let trial = Trial::start(RedisKind::Single);
+    let (mut front, mut node) = (Client::new(trial.front()), Client::new(trial.node(0)));
+    let page = node.get("/").unwrap().text();
+    let mut paths: Vec<String> = named_in(&page).iter().map(|name| format!("/assets/{name}")).collect();
+    assert!(!paths.is_empty(), "the pages are not built, run `make web`: {page}");
+    let mut merchant = Client::new(trial.front()).with_token(ADMIN_TOKEN);
+    let png = [("content-type", "image/png")];
+    let taken = merchant.send("POST", "/api/v1/admin/pictures", &png, Some(PICTURE)).unwrap();
+    paths.push(text(&expect(201, &taken)["picture"]));
+    let others = ["/favicon.svg", "/docs/swagger-ui.css", "/errors/sold_out", "/openapi.json"];
+    let pages = ["/orders", "/console/sales"];
+    paths.extend(others.into_iter().chain(pages).map(str::to_owned));
+    for path in &paths {
+        for twisted in [
+            format!("/console/..{path}"),
+            format!("/console/%2e%2e{path}"),
+            format!("/sales/..%2F{}", &path[1..]),
+            format!("/{path}"),
+            format!("{path}?an=invention"),
+        ] {
+            front.get(&twisted).unwrap();
+        }
+        let (seen, honest) = (front.get(path).unwrap(), node.get(path).unwrap());
+        assert_eq!((seen.status, honest.status), (200, 200), "{path}");
+        assert_eq!(seen.header("content-type"), honest.header("content-type"), "{path}");
+        assert!(seen.body == honest.body, "{path} is not what the node has");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 const NGINX: &str = include_str!("../../../../deploy/nginx/nginx.conf");
 const SITE: &str = include_str!("../../../../deploy/nginx/penstock.conf");
 const ORDERS: &str = "/api/v1/sales/0123456789abc/orders";
+const WAITLIST: &str = "/api/v1/sales/0123456789abc/waitlist";
 const SALE: &str = "/api/v1/sales/0123456789abc";
 const CUT: &str = "503 Service Unavailable\r\nretry-after: 1\r\npenstock-ask-another: yes";
 const BUSY: &str = "503 Service Unavailable\r\nretry-after: 1";
@@ -164,10 +165,15 @@ fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
             assert_eq!(front.post(path).status, 201, "{path}");
         }
     }
-    let front = Front::before(|_| None, |_| None);
-    let answer = front.post("/api/v1/accounts");
-    assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "in the words of Penstock");
-    assert_eq!(front.asked(), 1);
+    for path in ["/api/v1/accounts", WAITLIST] {
+        let front = Front::before(|_| None, |_| None);
+        let answer = front.post(path);
+        assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "in the words of Penstock");
+        assert_eq!(front.asked(), 1, "{path}");
+    }
+    let cut: Says = |_| Some((CUT, "cut".to_owned()));
+    let front = Front::before(cut, cut);
+    assert_eq!((front.post(WAITLIST).text().as_str(), front.asked()), ("cut", 1), "he may be on it already");
 }
 
 /// As slow as a node in a rush.
@@ -259,6 +265,78 @@ fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
     assert_eq!((answer.status, front.asked()), (304, 4));
 }
 
+/// A node that takes every path as it comes and lets everybody keep what it says.
+fn gullible(request: &str) -> Option<(&'static str, String)> {
+    Some((
+        "200 OK\r\ncache-control: public, max-age=60",
+        request.lines().next().unwrap_or_default().to_owned(),
+    ))
+}
+
+/// Other ways to write a path that nginx takes for the same.
+fn disguises(path: &str) -> [String; 17] {
+    let (first, rest) = path[1..].split_at(1);
+    let code = first.as_bytes()[0];
+    [
+        format!("/console/..{path}"),
+        format!("/console/%2e%2E{path}"),
+        format!("/console/..%2F{first}{rest}"),
+        format!("/console%2F..%2f{first}{rest}"),
+        format!("/sales/x/../..{path}"),
+        format!("/sales/..%2F{first}{rest}"),
+        format!("/api/v1/../..{path}"),
+        format!("/docs/..{path}"),
+        format!("/console/%0A/../..{path}"),
+        format!("/.{path}"),
+        format!("/{path}"),
+        format!("//{path}"),
+        format!("/%{code:x}{rest}"),
+        format!("/console/..{path}?an=invention"),
+        format!("{path}?an=invention"),
+        format!("{path}#end"),
+        format!("http://elsewhere.example/console/..{path}"),
+    ]
+}
+
+#[test]
+fn nobody_can_put_another_page_where_everybody_looks() {
+    // With what a node is to be asked for.
+    let honest = [
+        ("/assets/shop-1a2b.js", "/assets/shop-1a2b.js"),
+        ("/favicon.svg", "/favicon.svg"),
+        ("/robots.txt", "/robots.txt"),
+        ("/pictures/1a2b.png", "/pictures/1a2b.png"),
+        ("/docs/swagger-ui.css", "/docs/swagger-ui.css"),
+        ("/errors/sold_out", "/errors/sold_out"),
+        ("/openapi.json", "/openapi.json"),
+        ("/sales/0123456789abc", "/"),
+        ("/console/sales", "/console"),
+    ];
+    for number in 0..disguises("/any").len() {
+        // Nothing is kept yet.
+        let front = Front::before(gullible, gullible);
+        let mut client = Client::new(front.address);
+        for (path, asked_for) in honest {
+            let disguise = &disguises(path)[number];
+            let expected = format!("GET {asked_for} HTTP/1.1");
+            let answer = client.get(disguise).unwrap();
+            assert_eq!((answer.status, answer.text()), (200, expected.clone()), "{disguise}");
+            assert_eq!(client.get(path).unwrap().text(), expected, "{path} after {disguise}");
+        }
+    }
+}
+
+#[test]
+fn what_no_name_can_hold_reaches_a_node_as_it_was_meant() {
+    let front = Front::before(gullible, gullible);
+    for path in
+        ["/assets/a%20br", "/assets/a%0Ab", "/assets/a%0D%0Ax:%20y", "/pictures/a%3Fb", "/docs/%252e%252e/x"]
+    {
+        let answer = Client::new(front.address).get(path).unwrap();
+        assert_eq!(answer.text(), format!("GET {path} HTTP/1.1"));
+    }
+}
+
 #[test]
 fn a_file_that_only_a_newer_node_has_is_found() {
     let front = Front::before(
@@ -284,13 +362,14 @@ fn a_picture_may_be_larger_than_other_bodies_and_is_kept() {
         Client::new(front.address).send("POST", path, &[], Some(&vec![b'x'; bytes])).unwrap()
     };
     assert_eq!(post("/api/v1/admin/pictures", 1024 * 1024).status, 201);
-    for (path, bytes) in [
-        ("/api/v1/admin/pictures", 3 * 1024 * 1024),
-        ("/api/v1/admin/items", 1024 * 1024),
-        (ORDERS, 1024 * 1024),
+    for (path, bytes, allowed) in [
+        ("/api/v1/admin/pictures", 3 * 1024 * 1024, "1048576"),
+        ("/api/v1/admin/items", 1024 * 1024, "65536"),
+        (ORDERS, 1024 * 1024, "65536"),
     ] {
         let answer = post(path, bytes);
         assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"), "{path}");
+        assert_eq!(answer.json()["detail"], format!("A body may have at most {allowed} bytes."), "{path}");
     }
     let keeps: Says =
         |_| Some(("200 OK\r\ncache-control: public, max-age=60, immutable", "a picture".to_owned()));
