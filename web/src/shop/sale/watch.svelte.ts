@@ -1,8 +1,9 @@
 // A sale as it changes: asked for now and then, more often when something is about to happen, and never by everybody in the
 // same moment. The browser's cache sends the ETag along, so that most answers have no body.
-import { api, outcome, type Failure } from '../../api/client';
+import type { Failure } from '../../api/client';
 import type { Sale } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
+import { saleById } from '../early';
 import { phaseOf } from './phase';
 
 /** When to ask next, in milliseconds. */
@@ -54,9 +55,7 @@ export class SaleWatch {
   async look(): Promise<void> {
     clearTimeout(this.#timer);
     const turn = (this.#sent += 1);
-    const answer = await outcome(
-      api.GET('/api/v1/sales/{id}', { params: { path: { id: this.#id } }, cache: 'no-cache' }),
-    );
+    const answer = await saleById(this.#id);
     // A later look knows better.
     if (this.#isOver || turn !== this.#sent) return;
     if (answer.ok) {

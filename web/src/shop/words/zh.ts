@@ -174,7 +174,7 @@ const zh: Words<typeof en> = {
     signIn: '登录后加入候补',
     on: '你已在候补名单中',
     place: '你的名次',
-    waitsFor: (units: string) => `候补 ${units} 件。`,
+    waitsFor: (units: string) => `候补数量：${units} 件`,
     stay: '可以留在本页，也可以稍后再来：轮到你时，会显示在这里和“我的订单”中。',
     leave: '退出候补',
     leaveTitle: '确定退出候补？',
