@@ -48,8 +48,9 @@ impl PlaceView {
 /// Wait for units
 ///
 /// Only when the sale is sold out. Units that come back are held for who waits first: you find them as a new order in the
-/// state `held`, with a `pay_before` of its own, and your place is gone. Joining again changes nothing; to wait for
-/// another quantity, leave first.
+/// state `held`, with a `pay_before` of its own, and your place is gone. As long as you wait, joining again changes
+/// nothing; to wait for another quantity, leave first. If no answer came, look for your place and your orders before you
+/// join again: after an offer that would be a new place, or `limit_reached`.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
     request_body = WaitlistRequest, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = PlaceView)))]
