@@ -38,6 +38,7 @@ export default {
     lagSeconds: 'Oldest of them',
     deadLetters: 'Dead letters',
     inTotal: (count: string) => `${count} in total`,
+    chartsHeading: 'Charts',
     charts: {
       demand: 'Demand, a second',
       room: 'Waiting room',

@@ -40,6 +40,7 @@ const zh: Words<typeof en> = {
     lagSeconds: '最久等待',
     deadLetters: '死信',
     inTotal: (count: string) => `累计 ${count}`,
+    chartsHeading: '图表',
     charts: {
       demand: '需求（每秒）',
       room: '排队室',
