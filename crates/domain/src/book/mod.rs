@@ -87,9 +87,9 @@ impl Book {
                 Reply::Orders(orders)
             }
             Command::Join { sale, buyer, quantity } => {
-                Reply::Joined(self.join((sale, buyer, quantity), now, decisions))
+                Reply::Joined(self.join(sale, buyer, quantity, now, decisions))
             }
-            Command::Leave { sale, buyer } => Reply::Left(self.leave((sale, buyer), now, decisions)),
+            Command::Leave { sale, buyer } => Reply::Left(self.leave(sale, buyer, now, decisions)),
             Command::FindPlace { sale, buyer } => Reply::Place(self.place(sale, &buyer, now)),
         }
     }

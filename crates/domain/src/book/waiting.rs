@@ -10,7 +10,9 @@ use crate::{
 impl Book {
     pub(super) fn join(
         &mut self,
-        (sale, buyer, quantity): (SaleId, BuyerId, u32),
+        sale: SaleId,
+        buyer: BuyerId,
+        quantity: u32,
         now: Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<Place, JoinRefusal> {
@@ -47,7 +49,8 @@ impl Book {
 
     pub(super) fn leave(
         &mut self,
-        (sale, buyer): (SaleId, BuyerId),
+        sale: SaleId,
+        buyer: BuyerId,
         now: Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> bool {

@@ -156,7 +156,7 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
   local function offer()
     judge_window()
     while not refusal and waiting > 0 and available > 0 do
-      local buyer = front()
+      local buyer = front() or error('INVARIANT the waitlist is shorter than it says')
       local entry = entry_of(buyer)
       local owned = entry and unpack_bytes('<I4', entry) or 0
       local _, wanted = unpack_bytes('<I4I4', waiters[buyer])
