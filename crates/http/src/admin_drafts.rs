@@ -11,7 +11,7 @@ use penstock_domain::{
     ChallengeKind, GateTerms, ItemId, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_UNITS, SaleId, SaleState,
     Timestamp,
 };
-use penstock_records::{Item, SaleRow};
+use penstock_records::{ChangeDraftError, Item, SaleRow};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -129,6 +129,11 @@ fn no_item() -> Problem {
     Problem::invalid_field("item_id", "there is no such item")
 }
 
+async fn known_item(app: &App, id: &str) -> Result<ItemId, Problem> {
+    let id = id.parse().map_err(|_| no_item())?;
+    app.records.item(id).await?.map(|item| item.id).ok_or_else(no_item)
+}
+
 impl SaleRequest {
     fn check(&self, id: SaleId, item: ItemId, now: Timestamp) -> Result<SaleRow, Problem> {
         let mut complaints = Complaints::default();
@@ -206,7 +211,8 @@ pub(crate) async fn create_sale(
 
 /// Change a draft
 ///
-/// Once a sale is published its terms are fixed.
+/// What is not named stays as it is, also if somebody else changes it at the same time. Once a sale is published its terms
+/// are fixed.
 #[utoipa::path(patch, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
     request_body = SaleChange, security(("bearer" = []), ("session" = [])),
     responses((status = 200, body = SaleView)))]
@@ -216,18 +222,19 @@ pub(crate) async fn change_sale(
     PathId(id): PathId<SaleId>,
     Json(change): Json<SaleChange>,
 ) -> Result<Response, Problem> {
-    let mut row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
-    if row.published_at.is_some() {
-        return Err(Code::AlreadyPublished.into());
-    }
-    if let Some(item_id) = &change.item_id {
-        row.item_id = item_id.parse().map_err(|_| no_item())?;
-    }
-    let row = change.apply(row)?;
-    let item = app.records.item(row.item_id).await?.ok_or_else(no_item)?;
-    // Publishing may have begun meanwhile, and then nothing is written.
-    if !app.records.update_draft(&row).await? {
-        return Err(Code::AlreadyPublished.into());
-    }
+    let item_id = match &change.item_id {
+        None => None,
+        Some(item_id) => Some(known_item(&app, item_id).await?),
+    };
+    let changed = app.records.change_draft(id, |draft| {
+        change.apply(SaleRow { item_id: item_id.unwrap_or(draft.item_id), ..draft })
+    });
+    let row = changed.await.map_err(|error| match error {
+        ChangeDraftError::Unknown => Code::SaleNotFound.into(),
+        ChangeDraftError::Fixed => Code::AlreadyPublished.into(),
+        ChangeDraftError::Refused(problem) => problem,
+        ChangeDraftError::Records(error) => error.into(),
+    })?;
+    let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
     Ok(respond(StatusCode::OK, &row, &item, app.now()))
 }

@@ -102,7 +102,6 @@ impl Records {
 
     /// Stores a draft. `published_at` is taken as it is.
     pub async fn create_sale(&self, sale: &SaleRow) -> Result<(), RecordsError> {
-        let gate = serde_json::to_string(&sale.gate).map_err(RecordsError::damaged)?;
         sqlx::query(
             "INSERT INTO sales (id, item_id, price_minor, currency, units, limit_per_buyer, opens_at, \
              closes_at, hold_seconds, gate, published_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -116,46 +115,12 @@ impl Records {
         .bind(sale.opens_at.map(Timestamp::as_millis))
         .bind(sale.closes_at.map(Timestamp::as_millis))
         .bind(i64::from(sale.hold_seconds))
-        .bind(gate)
+        .bind(gate_text(&sale.gate)?)
         .bind(sale.published_at.map(Timestamp::as_millis))
         .bind(sale.created_at.as_millis())
         .execute(&mut self.writer().await?)
         .await?;
         Ok(())
-    }
-
-    /// Replaces everything but the id and the moment of creation. False: there is no such sale, or its terms are fixed.
-    pub async fn update_draft(&self, sale: &SaleRow) -> Result<bool, RecordsError> {
-        let gate = serde_json::to_string(&sale.gate).map_err(RecordsError::damaged)?;
-        // One statement, so that no publishing comes between looking and writing.
-        let update = sqlx::query(
-            "UPDATE sales SET item_id = ?, price_minor = ?, currency = ?, units = ?, limit_per_buyer = ?, \
-             opens_at = ?, closes_at = ?, hold_seconds = ?, gate = ? \
-             WHERE id = ? AND terms_fixed_at IS NULL AND published_at IS NULL",
-        )
-        .bind(sale.item_id.as_i64())
-        .bind(sale.price.minor)
-        .bind(sale.price.currency.as_str())
-        .bind(i64::from(sale.units))
-        .bind(i64::from(sale.limit_per_buyer))
-        .bind(sale.opens_at.map(Timestamp::as_millis))
-        .bind(sale.closes_at.map(Timestamp::as_millis))
-        .bind(i64::from(sale.hold_seconds))
-        .bind(gate)
-        .bind(sale.id.as_i64())
-        .execute(&mut self.writer().await?)
-        .await?;
-        Ok(update.rows_affected() == 1)
-    }
-
-    /// The sale with terms that nobody can change any more. None: there is no such sale.
-    pub async fn fix_terms(&self, id: SaleId, now: Timestamp) -> Result<Option<SaleRow>, RecordsError> {
-        sqlx::query("UPDATE sales SET terms_fixed_at = ? WHERE id = ? AND terms_fixed_at IS NULL")
-            .bind(now.as_millis())
-            .bind(id.as_i64())
-            .execute(&mut self.writer().await?)
-            .await?;
-        self.sale(id).await
     }
 
     pub async fn sale(&self, id: SaleId) -> Result<Option<SaleRow>, RecordsError> {
@@ -228,6 +193,10 @@ fn read_item(row: &AnyRow) -> Result<Item, RecordsError> {
         regular_price: money(row, "regular_price_minor", "currency")?,
         created_at: moment(row, "created_at")?,
     })
+}
+
+pub(crate) fn gate_text(gate: &GateTerms) -> Result<String, RecordsError> {
+    serde_json::to_string(gate).map_err(RecordsError::damaged)
 }
 
 pub(crate) fn read_sale(row: &AnyRow) -> Result<SaleRow, RecordsError> {

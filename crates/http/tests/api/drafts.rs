@@ -99,6 +99,28 @@ fn a_sale_whose_publishing_was_interrupted_keeps_its_terms_and_can_be_published(
 }
 
 #[test]
+fn two_merchants_change_different_things_of_a_draft() {
+    let shop = Shop::open();
+    let draft = shop.draft(|_| {});
+    let patch = |change: &dyn Fn(i64) -> Value| {
+        let mut admin = shop.admin();
+        for turn in 1..=50 {
+            let answer = admin.json("PATCH", &path(&draft), &change(turn));
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| patch(&|turn| json!({ "units": 100 + turn })));
+        scope.spawn(|| patch(&|turn| json!({ "hold_seconds": 100 + turn })));
+        scope.spawn(|| {
+            patch(&|turn| json!({ "price": { "amount": format!("{turn}.00"), "currency": "EUR" } }));
+        });
+    });
+    let row = shop.block_on(shop.records.sale(draft.parse().unwrap())).unwrap().unwrap();
+    assert_eq!((row.units, row.hold_seconds, row.price.minor), (150, 150, 5_000));
+}
+
+#[test]
 fn whoever_changes_a_draft_while_it_is_published_is_told_or_heard() {
     let shop = Shop::open();
     for _ in 0..10 {

@@ -1,7 +1,10 @@
 //! Items, sales, and the schema itself.
 
+use std::convert::Infallible;
+
+use futures_util::future::join_all;
 use penstock_domain::{ChallengeKind, GateTerms, ItemId, Money, SaleId};
-use penstock_records::{Records, RecordsError, SaleRow};
+use penstock_records::{ChangeDraftError, Records, RecordsError, SaleRow};
 use sqlx::Executor;
 
 use super::{
@@ -62,6 +65,11 @@ async fn a_sale_reads_back_and_is_published_once() {
     assert!(!records.mark_published(SaleId::from_random(1), moment(5)).await.unwrap());
 }
 
+/// Whatever the draft is, it is to be `sale`.
+async fn replace(records: &Records, sale: &SaleRow) -> Result<SaleRow, ChangeDraftError<Infallible>> {
+    records.change_draft(sale.id, |_| Ok(sale.clone())).await
+}
+
 #[tokio::test]
 async fn a_draft_changes_until_its_terms_are_fixed() {
     let database = Database::new();
@@ -70,7 +78,7 @@ async fn a_draft_changes_until_its_terms_are_fixed() {
         records.create_item(&item(id, moment(0))).await.unwrap();
     }
     let mut sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
-    assert!(!records.update_draft(&sale).await.unwrap(), "there is none yet");
+    assert!(matches!(replace(&records, &sale).await, Err(ChangeDraftError::Unknown)), "there is none yet");
     records.create_sale(&sale).await.unwrap();
     sale.item_id = ItemId::from_random(2);
     sale.price.minor += 1;
@@ -79,15 +87,21 @@ async fn a_draft_changes_until_its_terms_are_fixed() {
     sale.gate.waiting_room = true;
     // What changes nothing is done, too.
     for _ in 0..2 {
-        assert!(records.update_draft(&sale).await.unwrap());
+        assert_eq!(replace(&records, &sale).await.unwrap(), sale);
         assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale.clone()));
     }
+    let refused = records.change_draft(sale.id, |_| Err("no")).await;
+    assert!(matches!(refused, Err(ChangeDraftError::Refused("no"))), "{refused:?}");
+    let of_nothing = SaleRow { item_id: ItemId::from_random(3), ..sale.clone() };
+    let refused = replace(&records, &of_nothing).await;
+    assert!(matches!(refused, Err(ChangeDraftError::Records(RecordsError::Refused(_)))), "{refused:?}");
+    assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale.clone()));
 
     for seconds in [5, 6] {
         assert_eq!(records.fix_terms(sale.id, moment(seconds)).await.unwrap(), Some(sale.clone()));
     }
     let other = SaleRow { units: 8, ..sale.clone() };
-    assert!(!records.update_draft(&other).await.unwrap());
+    assert!(matches!(replace(&records, &other).await, Err(ChangeDraftError::Fixed)));
     assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale));
     assert_eq!(records.fix_terms(SaleId::from_random(2), moment(5)).await.unwrap(), None);
 }
@@ -101,7 +115,20 @@ async fn a_published_sale_is_no_draft() {
     records.create_sale(&sale).await.unwrap();
     // As it was done before terms were fixed first.
     records.mark_published(sale.id, moment(5)).await.unwrap();
-    assert!(!records.update_draft(&sale).await.unwrap());
+    assert!(matches!(replace(&records, &sale).await, Err(ChangeDraftError::Fixed)));
+}
+
+#[tokio::test]
+async fn nobody_undoes_what_another_makes_of_a_draft() {
+    let database = Database::new();
+    let records = open(&database).await;
+    records.create_item(&item(1, moment(0))).await.unwrap();
+    let sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
+    records.create_sale(&sale).await.unwrap();
+    let one_more = |draft: SaleRow| Ok::<_, Infallible>(SaleRow { units: draft.units + 1, ..draft });
+    let changes = join_all((0..20).map(|_| records.change_draft(sale.id, one_more))).await;
+    assert!(changes.iter().all(Result::is_ok), "{changes:?}");
+    assert_eq!(records.sale(sale.id).await.unwrap().unwrap().units, 120);
 }
 
 #[tokio::test]
