@@ -222,6 +222,10 @@ pub(crate) async fn change_sale(
     PathId(id): PathId<SaleId>,
     Json(change): Json<SaleChange>,
 ) -> Result<Response, Problem> {
+    // Published by a version that did not fix the terms first, and not settled yet.
+    if app.storefront.shelf(id).is_some_and(|shelf| shelf.status().is_some()) {
+        return Err(Code::AlreadyPublished.into());
+    }
     let item_id = match &change.item_id {
         None => None,
         Some(item_id) => Some(known_item(&app, item_id).await?),

@@ -121,6 +121,20 @@ fn two_merchants_change_different_things_of_a_draft() {
 }
 
 #[test]
+fn a_sale_that_only_the_ledger_knows_as_published_keeps_its_terms() {
+    let shop = Shop::open();
+    let draft = shop.draft(|_| {});
+    // As versions did it that fixed no terms, if they died before they marked the sale.
+    shop.block_on(async {
+        let row = shop.records.sale(draft.parse().unwrap()).await.unwrap().unwrap();
+        shop.ledger.publish(row.terms()).await.unwrap();
+    });
+    shop.admin().json("PATCH", &path(&draft), &json!({ "units": 50 })).problem(409, "already_published");
+    let row = shop.block_on(shop.records.sale(draft.parse().unwrap())).unwrap().unwrap();
+    assert_eq!((row.units, row.published_at), (10, None));
+}
+
+#[test]
 fn whoever_changes_a_draft_while_it_is_published_is_told_or_heard() {
     let shop = Shop::open();
     for _ in 0..10 {
