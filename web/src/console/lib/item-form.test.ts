@@ -1,0 +1,43 @@
+import { expect, it } from 'vitest';
+import en from '../words/en';
+import { formOfItem, itemComplaints, itemFields, itemRequest, type ItemForm } from './item-form';
+
+const fine: ItemForm = {
+  title: ' Kettle ',
+  description: 'Boils.',
+  picture: '/pictures/k.png',
+  amount: '1,299.5',
+  currency: 'cny',
+};
+
+it('becomes what the API wants', () => {
+  expect(itemComplaints(en, fine)).toEqual({});
+  expect(itemRequest(fine)).toEqual({
+    title: 'Kettle',
+    description: 'Boils.',
+    picture: '/pictures/k.png',
+    regular_price: { amount: '1299.5', currency: 'CNY' },
+  });
+  expect(itemRequest({ ...fine, picture: ' ' }).picture).toBeNull();
+});
+
+it('is complained of at the field', () => {
+  const complaints = (change: Partial<ItemForm>) => Object.keys(itemComplaints(en, { ...fine, ...change }));
+  expect(Object.keys(itemComplaints(en, formOfItem()))).toEqual(['title', 'amount']);
+  expect(complaints({ title: '  ' })).toEqual(['title']);
+  expect(complaints({ title: '水'.repeat(201) })).toEqual(['title']);
+  expect(complaints({ title: '😀'.repeat(200) })).toEqual([]);
+  expect(complaints({ description: 'x'.repeat(10_001) })).toEqual(['description']);
+  expect(complaints({ picture: 'javascript:alert(1)' })).toEqual(['picture']);
+  expect(complaints({ picture: 'https://x/a b.png' })).toEqual(['picture']);
+  expect(complaints({ currency: 'RMB2' })).toEqual(['currency']);
+  expect(complaints({ amount: '12.345' })).toEqual(['amount']);
+  expect(complaints({ amount: '1200.5', currency: 'JPY' })).toEqual(['amount']);
+});
+
+it('shows what the server says of the price at the amount', () => {
+  expect(itemFields({ regular_price: 'the amount is too large', title: 'no' })).toEqual({
+    amount: 'the amount is too large',
+    title: 'no',
+  });
+});
