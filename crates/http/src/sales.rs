@@ -28,6 +28,9 @@ use crate::{
 /// Caches may keep it but have to ask whether it is still true.
 pub(crate) const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
+/// Whatever a node missed of a sale, it has heard by then: a ledger on Redis looks for it twice a second.
+const NEWS_WITHIN_SECONDS: u32 = 10;
+
 /// All published sales
 ///
 /// Newest first.
@@ -105,6 +108,10 @@ pub(crate) async fn from_records(app: &App, id: SaleId) -> Result<RenderedSale, 
     let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
     let state = match row.published_at {
         None => SaleState::Draft,
+        // Another node has published it, and the news of it are on their way or were missed.
+        Some(published_at) if app.now() < published_at.plus_seconds(NEWS_WITHIN_SECONDS) => {
+            return Err(Problem::with_detail(Code::Unavailable, "The sale is being put on show."));
+        }
         // A ledger that has everything it knows on show knows no more of this one, and it forgets only what is closed.
         Some(_) if app.ledger.health() == Health::Ready && !app.storefront.is_dark() => SaleState::Closed,
         Some(_) => return Err(app.missing_sale()),

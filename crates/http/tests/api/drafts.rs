@@ -170,9 +170,14 @@ fn a_published_sale_that_the_ledger_has_forgotten_is_closed() {
     let shop = Shop::open();
     let sale = shop.draft(|_| {});
     let now = penstock_domain::Timestamp::from_millis(crate::support::START);
-    // Only the records know it, as it is after a ledger has forgotten it and a node has started anew.
+    // Only the records know it, as it is after a ledger has forgotten it and a node has started anew; or, for a moment, on
+    // a node that has missed that another one published it.
     shop.block_on(shop.records.mark_published(sale.parse().unwrap(), now)).unwrap();
+    shop.admin().get(&path(&sale)).problem(503, "unavailable");
+    shop.admin().get(&format!("/api/v1/sales/{sale}")).problem(503, "unavailable");
+    shop.advance_seconds(10);
     assert_eq!(shop.admin().get(&path(&sale)).json()["state"], "closed");
+    assert_eq!(shop.admin().get(&format!("/api/v1/sales/{sale}")).json()["state"], "closed");
     assert_eq!(shop.admin().get("/api/v1/admin/sales").json()["data"][0]["state"], "closed");
     shop.admin().json("PATCH", &path(&sale), &json!({ "units": 50 })).problem(409, "already_published");
 }
