@@ -21,13 +21,17 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rolldownOptions: {
       input: ['index.html', 'console.html'],
-      // What every page needs comes as one file: each request has its price, too.
+      // What every page needs comes as one file, and so does what the shop shows first: each request has its price, too.
       output: {
         codeSplitting: {
           groups: [
             {
               name: 'base',
               test: /node_modules\/(svelte|openapi-fetch|esm-env|clsx)\/|\/src\/(api|lib|ui|i18n\/index)/,
+            },
+            {
+              name: 'shop',
+              test: /\/src\/shop\/(\w+\.|words\.|parts\/|pages\/(Home|SalePage)|sale\/(Panel|Quantity|phase|watch)|orders\/state|account\/return)/,
             },
           ],
         },

@@ -1,12 +1,15 @@
-// The shop's pages by their address. Each comes when it is needed, the first one together with the words.
+// The shop's pages by their address. The two that people come to are there from the beginning; each of the others comes
+// when it is needed, the first one together with the words.
 import type { Component } from 'svelte';
 import { match } from '../lib/router.svelte';
+import Home from './pages/Home.svelte';
+import SalePage from './pages/SalePage.svelte';
 
 type Page = { default: Component };
 
 const PAGES: [pattern: string, load: () => Promise<Page>][] = [
-  ['/', () => import('./pages/Home.svelte')],
-  ['/sales/:id', () => import('./pages/SalePage.svelte')],
+  ['/', async () => ({ default: Home })],
+  ['/sales/:id', async () => ({ default: SalePage as Component })],
   ['/orders', () => import('./pages/Orders.svelte')],
   ['/orders/:id', () => import('./pages/OrderPage.svelte')],
   ['/sign-in', () => import('./pages/SignIn.svelte')],
