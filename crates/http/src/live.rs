@@ -24,7 +24,7 @@ use hyper::{
     HeaderMap, Method,
     header::{CACHE_CONTROL, HeaderValue},
 };
-use penstock_domain::{SaleId, SaleState};
+use penstock_domain::SaleId;
 use serde::Deserialize;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
@@ -39,7 +39,6 @@ use crate::{
     gate::Reason,
     json::Query,
     problem::{Code, Problem},
-    storefront::Shelf,
     tickets::{HEARTBEAT, X_ACCEL_BUFFERING},
 };
 
@@ -191,16 +190,9 @@ impl Watcher {
 
     fn view(&self, sample: &Sample) -> LiveFigures {
         let now = self.app.now();
-        let storefront = &self.app.storefront;
-        let is_over =
-            |shelf: &Arc<Shelf>| shelf.status().is_none_or(|status| status.state(now) == SaleState::Closed);
-        let mut shelves = match self.sale {
-            Some(sale) => storefront.shelf(sale).into_iter().collect(),
-            None => storefront.on_show(),
-        };
-        shelves.retain(|shelf| self.sale.is_some() || !is_over(shelf));
-        shelves.truncate(MAX_LISTED_SALES);
-        let sales = shelves.iter().filter_map(|shelf| LiveSale::new(shelf, sample, now));
+        let asked = self.sale.as_ref().map_or(sample.listed.as_slice(), std::slice::from_ref);
+        let shelves = asked.iter().filter_map(|sale| self.app.storefront.shelf(*sale));
+        let sales = shelves.filter_map(|shelf| LiveSale::new(&shelf, sample, now));
         LiveFigures::new(sample, sales.collect(), now)
     }
 }

@@ -8,12 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use penstock_domain::{SaleId, SaleState};
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, interval_at, timeout},
 };
 
 use super::{
+    MAX_LISTED_SALES,
     figures::{NodeFigures, SettlementFigures, Told},
     recorded::Recorded,
 };
@@ -21,6 +23,7 @@ use crate::{
     app::App,
     metrics::WorkerFigures,
     shared_figures::{SharedFigures, Shown},
+    storefront::Shelf,
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -67,6 +70,8 @@ pub(crate) struct Sample {
     /// As who settles has told; empty if nobody has.
     pub(super) settlement: Option<SettlementFigures>,
     pub(super) recorded: Recorded,
+    /// The sales that are not over, newest first.
+    pub(super) listed: Vec<SaleId>,
 }
 
 /// Somebody, as he was last heard of.
@@ -212,6 +217,7 @@ impl Sampler {
             nodes: std::iter::once(own).chain(others).collect(),
             settlement: self.settlement(),
             recorded: self.recorded.clone(),
+            listed: if self.is_whole { listed(&self.app) } else { Vec::new() },
         }
     }
 
@@ -228,6 +234,15 @@ impl Sampler {
         let trouble = told.iter().find_map(|figures| figures.trouble.clone());
         Some(SettlementFigures { trouble, ..SettlementFigures::clone(furthest) })
     }
+}
+
+/// Once for all who watch: there may be thousands to choose from.
+fn listed(app: &App) -> Vec<SaleId> {
+    let now = app.now();
+    let goes_on =
+        |shelf: &Arc<Shelf>| shelf.status().is_some_and(|status| status.state(now) != SaleState::Closed);
+    let sales = app.storefront.on_show().into_iter().filter(goes_on).map(|shelf| shelf.id);
+    sales.take(MAX_LISTED_SALES).collect()
 }
 
 impl Heard<NodeFigures> {
