@@ -21,13 +21,17 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rolldownOptions: {
       input: ['index.html', 'console.html'],
-      // What every page needs comes as one file, and so does what the shop shows first: each request has its price, too.
+      // What every page needs comes as one file, and so does what the shop and the console show first: each request has its price, too.
       output: {
         codeSplitting: {
           groups: [
             {
               name: 'base',
               test: /node_modules\/(svelte|openapi-fetch|esm-env|clsx)\/|\/src\/(api|lib|ui|i18n\/index)/,
+            },
+            {
+              name: 'console',
+              test: /\/src\/console\/(\w+\.|words\.|pages\/Overview|parts\/(Chip|Heading|Icon|Nodes|Picture\.|SignIn|StockBar|Tile|Trouble)|lib\/(fetched|live|drafts|words-of|pages))/,
             },
             {
               name: 'shop',
