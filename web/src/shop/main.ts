@@ -15,5 +15,7 @@ void whoAmI();
 void measure();
 const path = location.pathname;
 foresee(path);
-const [Page] = await Promise.all([pageAt(path), startLanguage(loadWords)]);
-mount(App, { target: document.getElementById('app') as HTMLElement, props: { first: { path, Page } } });
+// Not by waiting here: files that share one with this would wait for it, and it for them.
+void Promise.all([pageAt(path), startLanguage(loadWords)]).then(([Page]) => {
+  mount(App, { target: document.getElementById('app') as HTMLElement, props: { first: { path, Page } } });
+});
