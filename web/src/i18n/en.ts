@@ -8,6 +8,7 @@ const common = {
   tryAgain: 'Try again',
   loading: 'Loading …',
   more: 'Show more',
+  retryIn: (time: string) => `You can try again in ${time}.`,
   signIn: 'Sign in',
   signOut: 'Sign out',
   phone: 'Phone number',

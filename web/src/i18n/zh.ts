@@ -9,6 +9,7 @@ const common: Common = {
   tryAgain: '重试',
   loading: '加载中……',
   more: '显示更多',
+  retryIn: (time: string) => `${time}后可以重试。`,
   signIn: '登录',
   signOut: '退出登录',
   phone: '手机号',

@@ -20,7 +20,6 @@ export default {
     none: 'There are no sales at the moment. Come back soon.',
     opensIn: 'Opens in',
     endsIn: 'Ends in',
-    look: 'View',
     open: 'On sale',
     soldOut: 'Sold out',
     paused: 'Paused',
@@ -92,7 +91,6 @@ export default {
     elsewhere: 'Your purchase goes on in another tab.',
     continueHere: 'Continue here',
     signInAgain: 'Your session is over. Sign in and your purchase goes on.',
-    dismiss: 'OK',
     fewerLeft: (left: string) => `Only ${left} left. Choose fewer and try again.`,
   },
 
@@ -104,7 +102,6 @@ export default {
     next: 'You are next',
     ahead: (people: string) => `${people} people before you`,
     aheadOne: '1 person before you',
-    wait: 'About',
     waitUnknown: 'The wait can’t be estimated yet.',
     waitLess: 'Less than a minute to go',
     waitMinutes: (minutes: string, plural: boolean) =>
@@ -157,17 +154,13 @@ export default {
   done: {
     paid: 'Paid. It’s yours!',
     paidHint: 'Thank you. You find this order in your orders at any time.',
-    paidAt: (when: string) => `Paid ${when}`,
     expired: 'The time to pay is over',
     expiredHint: 'You were not charged. The units went back on sale.',
     cancelled: 'Order cancelled',
     cancelledHint: 'You were not charged. The units went back on sale.',
-    seeOrder: 'See the order',
-    toSale: 'Back to the sale',
   },
 
   waitlist: {
-    title: 'Waitlist',
     hint: 'When units come back, they go to the waitlist first, in order. Yours is then held for you, with time to pay.',
     join: 'Join the waitlist',
     signIn: 'Sign in to join the waitlist',
@@ -191,15 +184,11 @@ export default {
     cancelled: 'Cancelled',
     placed: (when: string) => `Ordered ${when}`,
     order: 'Order',
-    details: 'Details',
     toSale: 'To the sale',
     signIn: 'Sign in to see your orders.',
-    unit: 'Unit price',
-    quantity: 'Quantity',
     state: 'State',
     placedAt: 'Ordered',
     paidAt: 'Paid',
-    payBefore: 'Pay before',
   },
 
   signInPage: {

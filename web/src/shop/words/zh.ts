@@ -23,7 +23,6 @@ const zh: Words<typeof en> = {
     none: '目前没有活动，请稍后再来。',
     opensIn: '距开始',
     endsIn: '距结束',
-    look: '查看',
     open: '抢购中',
     soldOut: '已售罄',
     paused: '已暂停',
@@ -94,7 +93,6 @@ const zh: Words<typeof en> = {
     elsewhere: '购买正在另一个标签页中进行。',
     continueHere: '在这里继续',
     signInAgain: '登录已过期，重新登录后会继续购买。',
-    dismiss: '知道了',
     fewerLeft: (left: string) => `仅剩 ${left} 件，请减少数量后再试。`,
   },
 
@@ -106,7 +104,6 @@ const zh: Words<typeof en> = {
     next: '下一位就是你',
     ahead: (people: string) => `前面还有 ${people} 人`,
     aheadOne: '前面还有 1 人',
-    wait: '约',
     waitUnknown: '暂时无法估计等待时间。',
     waitLess: '预计不到一分钟',
     waitMinutes: (minutes: string) => `预计还需 ${minutes} 分钟`,
@@ -158,17 +155,13 @@ const zh: Words<typeof en> = {
   done: {
     paid: '付款成功，它是你的了！',
     paidHint: '谢谢。随时可在“我的订单”中查看。',
-    paidAt: (when: string) => `付款时间 ${when}`,
     expired: '付款时间已过',
     expiredHint: '没有扣款，商品已重新放出。',
     cancelled: '订单已取消',
     cancelledHint: '没有扣款，商品已重新放出。',
-    seeOrder: '查看订单',
-    toSale: '返回活动',
   },
 
   waitlist: {
-    title: '候补名单',
     hint: '有商品放出时，按候补顺序优先保留，并给你时间付款。',
     join: '加入候补',
     signIn: '登录后加入候补',
@@ -192,15 +185,11 @@ const zh: Words<typeof en> = {
     cancelled: '已取消',
     placed: (when: string) => `下单时间 ${when}`,
     order: '订单',
-    details: '详情',
     toSale: '查看活动',
     signIn: '登录后可查看订单。',
-    unit: '单价',
-    quantity: '数量',
     state: '状态',
     placedAt: '下单时间',
     paidAt: '付款时间',
-    payBefore: '付款截止',
   },
 
   signInPage: {
