@@ -24,6 +24,8 @@ find(location.pathname)
   ?.load()
   // Who can't load it is told by the page.
   .catch(() => undefined);
-await startLanguage(loadWords);
-mount(App, { target: document.getElementById('app') as HTMLElement });
-void measure();
+// Not by waiting here: files that share one with this would wait for it.
+void startLanguage(loadWords).then(() => {
+  mount(App, { target: document.getElementById('app') as HTMLElement });
+  void measure();
+});
