@@ -1,6 +1,6 @@
 // What of a sale is one's own: orders, the place on the waitlist, and the order that is being dealt with. It is fetched
 // after the page is there, since the page is the same for everybody.
-import { api, outcome, type Failure } from '../../api/client';
+import { api, isPassing, outcome, type Failure } from '../../api/client';
 import type { Order, WaitlistPlace as Place } from '../../api/schema';
 import { signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
@@ -47,6 +47,7 @@ export class Mine {
     const wasOn = this.place;
     if (place?.ok) this.#stand(place.data);
     else if (place?.failure.code === 'not_waiting') this.place = null;
+    else if (place && isPassing(place.failure)) this.#later(() => void this.refresh(true));
     if (orders) this.#take(orders, Boolean(wasOn) && this.place === null);
   }
 
@@ -124,8 +125,12 @@ export class Mine {
   #stand(place: Place): void {
     if (this.#isOver) return;
     this.place = place;
+    this.#later(() => void this.#lookForOffer());
+  }
+
+  #later(look: () => void): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#lookForOffer(), LOOK_EVERY_MS * (0.75 + Math.random() / 2));
+    this.#timer = setTimeout(look, LOOK_EVERY_MS * (0.75 + Math.random() / 2));
   }
 
   async #lookForOffer(): Promise<void> {

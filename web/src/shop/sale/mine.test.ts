@@ -72,6 +72,17 @@ describe('the waitlist', () => {
     expect(mine.desk?.wasOffered).toBe(true);
   });
 
+  test('is looked for again if the shop could not be asked', async () => {
+    answers.set(`GET ${WAITLIST}`, problem('unavailable', 503));
+    const mine = new Mine('sale');
+    await mine.refresh(true);
+    expect(mine.place).toBeUndefined();
+    answers.set(`GET ${WAITLIST}`, place(4));
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.place?.position).toBe(4);
+    mine.stop();
+  });
+
   test('says when it ended without an offer', async () => {
     const mine = await waiting();
     answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
