@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BuyerId, MAX_UNITS, Timestamp};
 
-/// So many can wait for the units of one sale. A large restock makes an offer to each of them in one step, so that this is
-/// a bound on such a step, too: an offer takes Redis some 8 µs, and all of them less than half a second.
-pub const MAX_WAITERS: u32 = 50_000;
+/// So many can wait for the units of one sale. A large restock, or the end of a pause, makes an offer to each of them in one
+/// step, so that this is a bound on such a step, too: the ledger has to end it within its patience, and decides nothing else
+/// on that server meanwhile.
+pub const MAX_WAITERS: u32 = 10_000;
 const _: () = assert!(MAX_WAITERS <= MAX_UNITS);
 
 /// Somebody on the list. A smaller number is served first; numbers have gaps where somebody has left.

@@ -254,6 +254,7 @@ macro_rules! ledger_conformance_suite {
             holds_that_end_together_are_offered_together,
             a_sale_that_rests_offers_nothing,
             a_large_restock_serves_all_in_their_order,
+            a_full_list_is_served_by_one_restock,
             the_feed_has_no_gaps_and_rebuilds_the_state,
             the_feed_ends_at_its_head,
             a_cursor_of_another_history_is_noticed,

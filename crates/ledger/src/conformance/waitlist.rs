@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use penstock_domain::{
-    ClaimRefusal, Event, JoinRefusal, KeyDigest, LeaveReason, Order, OrderState, PaymentRefusal, Place,
-    SaleTerms,
+    Book, ClaimRefusal, Event, JoinRefusal, KeyDigest, LeaveReason, MAX_WAITERS, Order, OrderState,
+    PaymentRefusal, Place, SaleTerms,
 };
 
 use super::{HOLD_SECONDS, Stage, Subject, buyer, claim, counts, order, sale, terms};
@@ -244,6 +244,29 @@ pub async fn a_large_restock_serves_all_in_their_order(subject: impl Subject) {
     let expected = (0..WAITERS).filter(|number| number % 3 > 0).map(name);
     assert!(buyers.eq(expected.take(left as usize - 10)), "in the order in which they joined");
     assert_eq!(orders.last().map(|known| known.order.quantity), Some(1));
+}
+
+pub async fn a_full_list_is_served_by_one_restock(subject: impl Subject) {
+    // What settlement takes at a time: less than there is in one step.
+    const PART: usize = 500;
+    let stage = Stage::open(subject).await;
+    stage.publish(sale(1), 0, 1).await;
+    let names: Vec<String> = (0..MAX_WAITERS).map(|number| format!("buyer-{number}")).collect();
+    for names in names.chunks(2_000) {
+        let places = join_all(names.iter().map(|who| stage.join(who, 1))).await;
+        assert!(places.iter().all(Result::is_ok), "{:?}", places.iter().find(|place| place.is_err()));
+    }
+    assert_eq!(stage.join("one-more", 1).await, refused(JoinRefusal::WaitlistFull));
+    assert_eq!(stage.position(&names[names.len() - 1]).await, Some(MAX_WAITERS));
+    let restocked = stage.ledger.restock(sale(1), MAX_WAITERS).await;
+    assert_eq!(restocked.map(counts), Ok((MAX_WAITERS, 0, MAX_WAITERS, 0)), "who restocks hears of it");
+    let served = stage.snapshot(sale(1)).await;
+    let buyers = served.orders.iter().map(|known| known.order.buyer.as_str());
+    assert!(buyers.eq(&names), "in the order in which they joined");
+    let (decisions, _) = stage.read_all(&stage.stream_of(sale(1)).await, PART).await;
+    let mut book = Book::default();
+    decisions.iter().for_each(|decision| book.apply(decision));
+    assert!(book.snapshot().sales == [served], "what is read in parts is the whole");
 }
 
 pub async fn reopening_keeps_who_waits(subject: impl Subject) {

@@ -2,8 +2,8 @@
 //! no connection.
 
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, KeyDigest, MAX_UNITS, Order, OrderId,
-    OrderState, PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms, Timestamp,
+    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, KeyDigest, MAX_UNITS, MAX_WAITERS,
+    Order, OrderId, OrderState, PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms, Timestamp,
 };
 use redis::{Cmd, Value};
 
@@ -143,7 +143,8 @@ impl SaleBatch {
                 self.push_other(b'o', Asked::OrdersOf, arguments);
             }
             Command::Join { buyer, quantity, .. } => {
-                let arguments = [buyer.as_str().into(), quantity.to_string().into()];
+                let [quantity, most] = [quantity, MAX_WAITERS].map(|number| number.to_string().into());
+                let arguments = [buyer.as_str().into(), quantity, most];
                 self.push_other(b'j', Asked::Join, arguments);
             }
             Command::Leave { buyer, .. } => self.push_other(b'd', Asked::Leave, [buyer.as_str().into()]),

@@ -2,7 +2,16 @@
 
 use std::time::Duration;
 
+use penstock_domain::MAX_WAITERS;
+
 use crate::Unavailable;
+
+/// What one call may take, if nobody says otherwise.
+const TIMEOUT: Duration = Duration::from_millis(700);
+/// What an offer to somebody who waits takes of it, where the server has to share its core with others.
+const OFFER_MICROSECONDS: u128 = 30;
+/// One call makes the offers to all who wait for a sale. Who restocks has to hear of it, and there is more in a call.
+const _: () = assert!(2 * OFFER_MICROSECONDS * MAX_WAITERS as u128 <= TIMEOUT.as_micros());
 
 /// Where the servers are. An address is `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +56,7 @@ impl Default for RedisOptions {
             sentinel_password: None,
             wait_replicas: 0,
             wait_milliseconds: 300,
-            timeout: Duration::from_millis(700),
+            timeout: TIMEOUT,
             allow_unsafe: false,
         }
     }

@@ -12,8 +12,8 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use penstock_domain::{
-    Book, BuyerId, Claim, ClaimRefusal, Cursor, KeyDigest, Order, OrderId, SaleId, SaleSnapshot, SaleStatus,
-    SaleTerms,
+    Book, BuyerId, Claim, ClaimRefusal, Cursor, Decision, Event, KeyDigest, LeaveReason, Order, OrderId,
+    SaleId, SaleSnapshot, SaleStatus, SaleTerms, Waiter,
 };
 use penstock_ledger::{
     FeedError, Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
@@ -156,6 +156,29 @@ pub(crate) fn claim(sale: SaleId, who: &str) -> Claim {
     Claim { sale, buyer, quantity: 1, key }
 }
 
+/// Settles a decision as the records do: who is offered something stays on the list until the hold is settled, too.
+fn settle_one(book: &mut Book, decision: &Decision) {
+    match &decision.event {
+        Event::Left { reason: LeaveReason::Offered, .. } => {
+            let before = book.snapshot().sales.remove(0).waiters;
+            book.apply(decision);
+            change_waiters(book, |waiters| *waiters = before);
+        }
+        Event::Held { key, .. } if key.offered_to().is_some() => {
+            book.apply(decision);
+            change_waiters(book, |waiters| waiters.retain(|one| Some(one.number) != key.offered_to()));
+        }
+        _ => book.apply(decision),
+    }
+}
+
+/// Changes the list of a book's only sale.
+fn change_waiters(book: &mut Book, change: impl FnOnce(&mut Vec<Waiter>)) {
+    let mut snapshot = book.snapshot();
+    change(&mut snapshot.sales[0].waiters);
+    *book = Book::from_snapshot(snapshot);
+}
+
 /// The records.
 #[derive(Default)]
 pub(crate) struct Sql {
@@ -189,7 +212,7 @@ impl Sql {
             }
             let mut sales = self.sales.lock().unwrap();
             let (book, cursor) = sales.entry(sale).or_default();
-            piece.decisions.iter().for_each(|decision| book.apply(decision));
+            piece.decisions.iter().for_each(|decision| settle_one(book, decision));
             *cursor = end;
         }
     }
@@ -199,7 +222,7 @@ impl Sql {
         let piece = ledger.feed().read(&sale.to_string(), self.cursor_of(sale), max).await.unwrap();
         let mut sales = self.sales.lock().unwrap();
         let (book, cursor) = sales.entry(sale).or_default();
-        piece.decisions.iter().for_each(|decision| book.apply(decision));
+        piece.decisions.iter().for_each(|decision| settle_one(book, decision));
         *cursor = piece.end().unwrap();
     }
 

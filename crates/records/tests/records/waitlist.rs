@@ -129,15 +129,19 @@ async fn an_offer_that_is_settled_by_half_loses_nobody() {
 
 #[tokio::test]
 async fn many_are_offered_something_by_one_restock() {
-    let (mut shop, _) = sold_out().await;
-    (0..2_500).for_each(|number| shop.join(&format!("buyer-{number}"), 1));
-    shop.settle().await;
-    assert_eq!(shop.waiting_in_records().await, 2_500);
-    shop.execute(Command::Restock { sale: shop.sale, units: 2_400 });
-    shop.settle_in(10_000).await.unwrap();
-    assert_eq!(shop.waiting_in_records().await, 100);
-    let report = shop.audit().await;
-    assert!(report.ok, "{report:#?}");
+    // At once, and in parts that end between an offer and its hold.
+    for batch in [10_000, 500] {
+        let (mut shop, _) = sold_out().await;
+        (0..2_500).for_each(|number| shop.join(&format!("buyer-{number}"), 1));
+        shop.settle().await;
+        assert_eq!(shop.waiting_in_records().await, 2_500);
+        shop.execute(Command::Restock { sale: shop.sale, units: 2_400 });
+        shop.settle_in(batch).await.unwrap();
+        assert_eq!(shop.waiting_in_records().await, 100);
+        assert_eq!(shop.count(OFFERS_TOLD).await, 2_400);
+        let report = shop.audit().await;
+        assert!(report.ok, "{report:#?}");
+    }
 }
 
 #[tokio::test]

@@ -21,8 +21,8 @@ local function run(letter)
   end
   if letter == 'e' then return expire(tonumber(argument())) end
   if letter == 'j' then
-    local buyer = argument()
-    return waitlist.join(buyer, tonumber(argument()))
+    local buyer, quantity = argument(), tonumber(argument())
+    return waitlist.join(buyer, quantity, tonumber(argument()))
   end
   if letter == 'd' then return waitlist.leave(argument()) end
   if letter == 'q' then return waitlist.find_place(argument()) end

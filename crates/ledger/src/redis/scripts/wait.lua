@@ -1,6 +1,6 @@
--- join ('j', needs a buyer and a quantity): his place on the waitlist, or a number below 0. leave ('d', needs a buyer): 1,
--- or 0 if he was not on it. place ('q', needs a buyer): his place, or false. A place is position u32, quantity u32, joined
--- i64.
+-- join ('j', needs a buyer, a quantity, and how many may wait at most): his place on the waitlist, or a number below 0.
+-- leave ('d', needs a buyer): 1, or 0 if he was not on it. place ('q', needs a buyer): his place, or false. A place is
+-- position u32, quantity u32, joined i64.
 --
 -- Units that come back while somebody waits are not on sale: `offer` holds them for whose turn it is, as `Book` does.
 --
@@ -15,7 +15,6 @@ local waiting_before = waiting
 local waitlist
 
 if waiting > 0 or find(ARGV[3], '[jdq]') then
-  local MAX_WAITERS = 50000
   local NO_NUMBER_LEFT = 4294967295
   -- The key of an offer: the waiter's number, and what no client can send.
   local OFFER = char(0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255)
@@ -55,7 +54,7 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
     return pack('<I4I4i8', position, quantity, joined_at)
   end
 
-  local function join(buyer, quantity)
+  local function join(buyer, quantity, most)
     if not terms then return UNKNOWN_SALE end
     if is_closed() then return CLOSED end
     local waiter = waiter_of(buyer)
@@ -67,7 +66,7 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
     if owned + quantity > limit or (entry and #entry >= MAX_ENTRY) then return LIMIT_REACHED end
     if available > 0 then return NOT_SOLD_OUT end
     next_number = next_number or tonumber(call('HGET', SALE, 'next_waiter') or 0)
-    if waiting >= MAX_WAITERS or next_number == NO_NUMBER_LEFT then return WAITLIST_FULL end
+    if waiting >= most or next_number == NO_NUMBER_LEFT then return WAITLIST_FULL end
     waiting = waiting + 1
     new_count = new_count + 1
     new_waiters[new_count], new_place[buyer] = buyer, new_count
