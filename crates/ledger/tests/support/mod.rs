@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use penstock_ledger::{
@@ -34,7 +35,8 @@ impl Servers {
     pub(crate) fn one() -> Self {
         let folder = TempDir::new().unwrap();
         let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
-        let options = RedisOptions::single(server.address().to_string());
+        let options =
+            RedisOptions { timeout: PATIENCE, ..RedisOptions::single(server.address().to_string()) };
         Self { options, _running: Running::One(server), _folder: folder }
     }
 
@@ -60,10 +62,17 @@ impl Servers {
     }
 }
 
-/// No test is about how quickly a machine that does many things at once confirms.
+/// No test is about how quickly a machine that does many things at once answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn confirmed(mode: RedisMode) -> RedisOptions {
-    let timeout = std::time::Duration::from_secs(30);
-    RedisOptions { mode, wait_replicas: 1, wait_milliseconds: 20_000, timeout, ..RedisOptions::default() }
+    RedisOptions {
+        mode,
+        wait_replicas: 1,
+        wait_milliseconds: 20_000,
+        timeout: PATIENCE,
+        ..RedisOptions::default()
+    }
 }
 
 fn texts(addresses: Vec<SocketAddr>) -> Vec<String> {
