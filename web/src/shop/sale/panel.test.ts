@@ -171,6 +171,7 @@ describe('who can’t buy', () => {
     const { purchase } = show({ at: 'refused', failure: failure('busy'), goesOn: true });
     button(/Try again/).click();
     expect(purchase.tryAgain).toHaveBeenCalledTimes(1);
+    expect(screen.queryByRole('button', { name: /Buy/ })).toBeNull();
   });
 });
 
