@@ -195,7 +195,6 @@ export default {
     title: 'Sign in',
     signingIn: 'Signing in …',
     noAccount: 'No account yet?',
-    demoHint: 'Trying the demo? The terminal shows a buyer’s phone number and password.',
   },
 
   signUpPage: {

@@ -196,7 +196,6 @@ const zh: Words<typeof en> = {
     title: '登录',
     signingIn: '正在登录……',
     noAccount: '还没有账号？',
-    demoHint: '在试用演示？终端里显示了买家的手机号和密码。',
   },
 
   signUpPage: {
