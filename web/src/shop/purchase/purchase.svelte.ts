@@ -110,9 +110,9 @@ export class Purchase {
     if (this.step.at === 'refused' && !this.step.goesOn) this.step = { at: 'idle' };
   }
 
-  /** Another tab has the order: it is ours, too. */
+  /** Another tab has news of an order. If it is what came of our wish, it is ours, too. */
   async heard(order: string): Promise<void> {
-    if (this.step.at === 'done' && this.step.order.id === order) return;
+    if (!this.isRunning || this.#world.memory.intent(this.#name)?.order !== order) return;
     const found = await this.#world.calls.findOrder(order);
     if (!found.ok) return;
     this.stop();

@@ -251,13 +251,15 @@ describe('reloads and tabs', () => {
     expect(memory.intent(NAME)).toBeUndefined();
   });
 
-  test('news of another tab end the waiting', async () => {
-    const { tab, told } = shop({ waiting_room: true, pass_required: true });
+  test('news of another tab end the waiting, if they are of this purchase', async () => {
+    const { tab, told, memory } = shop({ waiting_room: true, pass_required: true });
     told.set('ticket-1', [fine(ticket())]);
     const purchase = tab();
     void purchase.buy(1);
     await vi.advanceTimersByTimeAsync(0);
+    await purchase.heard('order-8');
     expect(purchase.step.at).toBe('waiting');
+    memory.keepIntent(NAME, { key: 'key-1', quantity: 1, touchedAt: 0, order: 'order-9' });
     await purchase.heard('order-9');
     expect(purchase.step).toEqual({ at: 'done', order: order({ id: 'order-9' }) });
   });
