@@ -75,6 +75,96 @@ it('keeps the number of a restock that was refused, and says why', async () => {
   expect(field.value).toBe('50');
 });
 
+/** Opens the restock of the sale and types how many. */
+async function restock(units: string): Promise<HTMLInputElement> {
+  await fireEvent.click(screen.getByRole('button', { name: 'Restock' }));
+  const field = (await screen.findByLabelText('Units to add')) as HTMLInputElement;
+  await fireEvent.input(field, { target: { value: units } });
+  return field;
+}
+
+const posts = () => calls.filter((call) => call.startsWith('POST'));
+const enter = (field: HTMLElement, more: KeyboardEventInit = {}) =>
+  fireEvent.keyDown(field, { key: 'Enter', ...more });
+
+it('restocks once, however often Enter is pressed', async () => {
+  serve({
+    [`GET ${path}/stats`]: [200, someStats()],
+    [`POST ${path}/restock`]: [200, open],
+  });
+  let done = 0;
+  render(Steer, { sale: open, ondone: () => (done += 1) });
+  const field = await restock('50');
+  await screen.findByText('50 units more, 150 in total.');
+  void enter(field);
+  void enter(field);
+  await enter(field, { repeat: true });
+  await waitFor(() => expect(done).toBe(1));
+  expect(posts()).toEqual([`POST ${path}/restock`]);
+});
+
+it('does nothing at Enter while the figures are asked for, nor while the key is held', async () => {
+  let tell: (answer: object) => void = () => undefined;
+  serve({ [`POST ${path}/restock`]: [200, open] });
+  vi.spyOn(api, 'GET').mockImplementation((() => new Promise((resolve) => (tell = resolve))) as never);
+  render(Steer, { sale: open, ondone: () => expect.fail('nothing was to be done') });
+  const field = await restock('50');
+  await enter(field);
+  tell({ data: someStats(), response: new Response(null) });
+  await screen.findByText('50 units more, 150 in total.');
+  await enter(field, { repeat: true });
+  expect(posts()).toEqual([]);
+});
+
+it('stays open while it is being done, so that the answer belongs to what is shown', async () => {
+  let tell: (answer: object) => void = () => undefined;
+  serve({ [`GET ${path}/stats`]: [200, someStats()] });
+  vi.spyOn(api, 'POST').mockImplementation((() => new Promise((resolve) => (tell = resolve))) as never);
+  render(Steer, { sale: open, ondone: () => undefined });
+  const field = await restock('50');
+  await screen.findByText('50 units more, 150 in total.');
+  await enter(field);
+  const dialog = field.closest('dialog') as HTMLDialogElement;
+  expect((screen.getByRole('button', { name: 'Back' }) as HTMLButtonElement).disabled).toBe(true);
+  // As a browser does that closes it whatever it is told.
+  dialog.open = false;
+  await fireEvent(dialog, new Event('close'));
+  expect(dialog.open).toBe(true);
+  tell({ data: open, response: new Response(null) });
+  expect(await screen.findByText('Restocked.')).toBeTruthy();
+  expect(dialog.open).toBe(false);
+});
+
+it('says what the total is when the answer of a restock is lost, and wants the number anew', async () => {
+  let total = 100;
+  serve({ [`POST ${path}/restock`]: [503, { code: 'unavailable' }] });
+  const stats = () => Promise.resolve({ data: someStats({ total }), response: new Response(null) });
+  vi.spyOn(api, 'GET').mockImplementation(stats as never);
+  render(Steer, { sale: open, ondone: () => expect.fail('nobody knows whether it was done') });
+  const field = await restock('50');
+  await screen.findByText('50 units more, 150 in total.');
+  total = 150;
+  await enter(field);
+  expect(await screen.findByText(/It may have been done: the total is 150 now/)).toBeTruthy();
+  expect(field.value).toBe('');
+  await enter(field);
+  expect(posts()).toHaveLength(1);
+  await fireEvent.input(field, { target: { value: '5' } });
+  expect(await screen.findByText('5 units more, 155 in total.')).toBeTruthy();
+});
+
+it('restocks no further while nobody knows the total', async () => {
+  serve({ [`POST ${path}/restock`]: [503, { code: 'unavailable' }] });
+  render(Steer, { sale: open, ondone: () => undefined });
+  const field = await restock('50');
+  await screen.findByText('50 units more, 150 in total.');
+  await enter(field);
+  await screen.findByText(/Look at the total before you add/);
+  await fireEvent.input(field, { target: { value: '50' } });
+  await enter(field);
+  expect(posts()).toHaveLength(1);
+});
+
 it('publishes nothing while something is missing', () => {
   serve({});
   render(Steer, { sale: aSale(), blocked: true, ondone: () => undefined });

@@ -170,6 +170,11 @@ export default {
       close: 'Closed.',
     },
     unitsToAdd: 'Units to add',
+    inDoubt: {
+      total: (total: number) =>
+        `It may have been done: the total is ${n(total)} now. Say how many units more you want.`,
+      unknown: 'It may have been done. Look at the total before you add units again.',
+    },
     consequences: {
       opens_at_once: (count: number) => `${units(count)} are on sale at once.`,
       opens_later: (count: number, at: string) => `${units(count)} go on sale on ${at}.`,

@@ -166,6 +166,10 @@ const zh: Words<typeof en> = {
       close: '已结束。',
     },
     unitsToAdd: '补货件数',
+    inDoubt: {
+      total: (total: number) => `补货可能已经生效：现在共 ${n(total)} 件。如需再补，请重新填写件数。`,
+      unknown: '补货可能已经生效。请先核对总数，再决定是否补货。',
+    },
     consequences: {
       opens_at_once: (count: number) => `${n(count)} 件立即开售。`,
       opens_later: (count: number, at: string) => `${n(count)} 件将于 ${at} 开售。`,
