@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import en from '../words/en';
+import zh from '../words/zh';
 import { formOfItem, itemComplaints, itemFields, itemRequest, type ItemForm } from './item-form';
 
 const fine: ItemForm = {
@@ -35,9 +36,17 @@ it('is complained of at the field', () => {
   expect(complaints({ amount: '1200.5', currency: 'JPY' })).toEqual(['amount']);
 });
 
-it('shows what the server says of the price at the amount', () => {
-  expect(itemFields({ regular_price: 'the amount is too large', title: 'no' })).toEqual({
-    amount: 'the amount is too large',
-    title: 'no',
+it('says what the server complains of in our words, at the field', () => {
+  const said = (fields: Record<string, string>) => itemFields(zh, fields, fine);
+  const say = zh.sales.complaints;
+  expect(
+    said({ regular_price: 'the amount is too large', title: 'has to have 1 to 200 characters' }),
+  ).toEqual({
+    complaints: { amount: say.amountTooLarge, title: say.title },
+    isAll: true,
   });
+  expect(said({ regular_price: 'a currency is three capital letters, such as CNY' }).complaints).toEqual({
+    currency: say.currency,
+  });
+  expect(said({ colour: 'is new' })).toEqual({ complaints: {}, isAll: false });
 });

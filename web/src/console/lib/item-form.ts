@@ -1,6 +1,7 @@
 // The form of an item: what was typed, and what is wrong with it before the server is asked.
 import type { Item, ItemRequest } from '../../api/schema';
 import { decimalsOf, isCurrency, minorUnits, tidyAmount } from './price';
+import { priceComplaint } from './server-says';
 import type { ConsoleWords } from './words-of';
 
 export interface ItemForm {
@@ -46,8 +47,19 @@ export function itemRequest(form: ItemForm): ItemRequest {
   };
 }
 
-/** What the server complains of, at the field it belongs to. */
-export function itemFields(fields: Record<string, string>): ItemComplaints {
-  const { regular_price: amount, ...rest } = fields;
-  return { ...rest, ...(amount ? { amount } : {}) };
+/** What the server complains of, in our words, at the field it belongs to. */
+export function itemFields(
+  words: ConsoleWords,
+  fields: Record<string, string>,
+  form: ItemForm,
+): { complaints: ItemComplaints; isAll: boolean } {
+  const complaints: ItemComplaints = {};
+  let isAll = true;
+  for (const [field, message] of Object.entries(fields)) {
+    if (field === 'regular_price') Object.assign(complaints, priceComplaint(words, message, form.currency));
+    else if (field === 'title' || field === 'description' || field === 'picture')
+      complaints[field] = words.sales.complaints[field];
+    else isAll = false;
+  }
+  return { complaints, isAll };
 }

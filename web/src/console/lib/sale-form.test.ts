@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import en from '../words/en';
+import zh from '../words/zh';
 import { aSale } from './samples';
 import { formOfSale, newSaleForm, saleComplaints, saleFields, saleRequest } from './sale-form';
 
@@ -41,10 +42,22 @@ describe('the form of a sale', () => {
     });
   });
 
-  it('puts what the server says where it belongs', () => {
-    expect(saleFields({ closes_at: 'has to come after opens_at', price: 'too large' })).toEqual({
-      closes: 'has to come after opens_at',
-      amount: 'too large',
+  it('says what the server complains of in our words, at the field', () => {
+    const say = zh.sales.complaints;
+    const fields = {
+      closes_at: 'has to come after opens_at',
+      price: 'an amount is digits with at most 2 decimals, such as 1999.00',
+      item_id: 'there is no such item',
+      units: 'has to be 1 to 100000000',
+    };
+    expect(saleFields(zh, fields, form)).toEqual({
+      complaints: { closes: say.closes_at, amount: say.amount(2), itemId: say.itemGone, units: say.units },
+      isAll: true,
     });
+    const asked = {
+      opens_at: 'has to be a time in RFC 3339, such as …',
+      'gate.pass_required': 'leave it out',
+    };
+    expect(saleFields(zh, asked, form)).toEqual({ complaints: { opens: say.time }, isAll: false });
   });
 });

@@ -1,6 +1,7 @@
 // The form of a sale: what was typed, and what is wrong with it before the server is asked.
 import type { Item, Sale, SaleRequest } from '../../api/schema';
 import { decimalsOf, isCurrency, minorUnits, tidyAmount } from './price';
+import { priceComplaint, unitsComplaint } from './server-says';
 import type { ConsoleWords } from './words-of';
 import { fromLocal, toLocal } from './zoned';
 
@@ -95,23 +96,26 @@ export function saleRequest(form: SaleForm, before?: Sale, zone?: string): SaleR
   };
 }
 
-const FIELDS: Record<string, keyof SaleForm> = {
-  item_id: 'itemId',
-  price: 'amount',
-  units: 'units',
-  limit_per_buyer: 'limit',
-  opens_at: 'opens',
-  closes_at: 'closes',
-  hold_seconds: 'hold',
-  'gate.challenge': 'challenge',
-};
-
-/** What the server complains of, at the field it belongs to. */
-export function saleFields(fields: Record<string, string>): SaleComplaints {
+/** What the server complains of, in our words, at the field it belongs to. */
+export function saleFields(
+  words: ConsoleWords,
+  fields: Record<string, string>,
+  form: SaleForm,
+): { complaints: SaleComplaints; isAll: boolean } {
+  const say = words.sales.complaints;
   const complaints: SaleComplaints = {};
+  let isAll = true;
   for (const [field, message] of Object.entries(fields)) {
-    const here = FIELDS[field];
-    if (here) complaints[here] = message;
+    if (field === 'item_id') complaints.itemId = say.itemGone;
+    else if (field === 'price') Object.assign(complaints, priceComplaint(words, message, form.currency));
+    else if (field === 'units') complaints.units = unitsComplaint(words, message);
+    else if (field === 'limit_per_buyer') complaints.limit = say.limit_per_buyer;
+    else if (field === 'hold_seconds') complaints.hold = say.hold_seconds;
+    else if (field === 'opens_at') complaints.opens = say.time;
+    else if (field === 'closes_at')
+      complaints.closes = /after opens_at/.test(message) ? say.closes_at : say.time;
+    else if (field === 'gate.challenge') complaints.challenge = say.challenge;
+    else isAll = false;
   }
-  return complaints;
+  return { complaints, isAll };
 }

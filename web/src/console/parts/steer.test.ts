@@ -87,6 +87,23 @@ const posts = () => calls.filter((call) => call.startsWith('POST'));
 const enter = (field: HTMLElement, more: KeyboardEventInit = {}) =>
   fireEvent.keyDown(field, { key: 'Enter', ...more });
 
+it('says in our words that the units are too many', async () => {
+  const errors = [{ field: 'units', message: 'the sale would have more units than a sale can have' }];
+  serve({
+    [`GET ${path}/stats`]: [200, someStats()],
+    [`POST ${path}/restock`]: [422, { code: 'invalid_request', errors }],
+  });
+  await speak('zh', false);
+  render(Steer, { sale: open, ondone: () => expect.fail('it was refused') });
+  await fireEvent.click(screen.getByRole('button', { name: '补货' }));
+  const field = await screen.findByLabelText('补货件数');
+  await fireEvent.input(field, { target: { value: '100000000' } });
+  await screen.findByText(/100,000,100/);
+  await enter(field);
+  expect(await screen.findByText('一场活动总共最多 100,000,000 件。')).toBeTruthy();
+  expect(screen.queryByText(/more units than/)).toBeNull();
+});
+
 it('restocks once, however often Enter is pressed', async () => {
   serve({
     [`GET ${path}/stats`]: [200, someStats()],

@@ -99,6 +99,7 @@ export default {
     saved: 'The draft is saved.',
     complaints: {
       item_id: 'Choose an item.',
+      itemGone: 'There is no such item any more. Choose another.',
       title: 'Has to have 1 to 200 characters.',
       description: 'Has to have at most 10,000 characters.',
       picture: 'Has to begin with https://, http:// or / and have no spaces.',
@@ -106,13 +107,16 @@ export default {
         decimals === 0
           ? 'Write an amount without decimals, such as 1999.'
           : `Write an amount with at most ${decimals} decimals, such as 1999${'.000'.slice(0, decimals + 1)}.`,
+      amountTooLarge: 'The amount is too large.',
       currency: 'Three capital letters, such as CNY.',
       units: 'A whole number from 1 to 100,000,000.',
+      tooManyUnits: 'A sale can have at most 100,000,000 units in all.',
       limit_per_buyer: 'A whole number from 1 to 1,000,000.',
       hold_seconds: 'A whole number of seconds from 1 to 2,592,000 (30 days).',
       time: 'Give a day and a time.',
       skippedTime: 'This time does not exist: clocks are put forward that night.',
       closes_at: 'Has to come after the opening.',
+      challenge: 'Choose one of these.',
       fixAbove: 'Something is not right yet. It is said at each field.',
     },
     happensTwice: 'Clocks are put back that night, and this time happens twice; the first is meant.',

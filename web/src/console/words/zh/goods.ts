@@ -97,6 +97,7 @@ const zh: Words<typeof en> = {
     saved: '草稿已保存。',
     complaints: {
       item_id: '请选择商品。',
+      itemGone: '这件商品已不存在，请另选一件。',
       title: '请填写 1 到 200 个字符。',
       description: '最多 10,000 个字符。',
       picture: '须以 https://、http:// 或 / 开头，且不含空格。',
@@ -104,13 +105,16 @@ const zh: Words<typeof en> = {
         decimals === 0
           ? '请填写不带小数的金额，例如 1999。'
           : `请填写最多 ${decimals} 位小数的金额，例如 1999${'.000'.slice(0, decimals + 1)}。`,
+      amountTooLarge: '金额过大。',
       currency: '三个大写字母，例如 CNY。',
       units: '1 到 100,000,000 之间的整数。',
+      tooManyUnits: '一场活动总共最多 100,000,000 件。',
       limit_per_buyer: '1 到 1,000,000 之间的整数。',
       hold_seconds: '1 到 2,592,000（30 天）之间的整秒数。',
       time: '请填写日期和时间。',
       skippedTime: '这个时间不存在：当晚时钟会拨快。',
       closes_at: '须晚于开售时间。',
+      challenge: '请选择其中一种。',
       fixAbove: '还有内容需要修改，详见各字段的提示。',
     },
     happensTwice: '当晚时钟会拨慢，这个时间会出现两次，以第一次为准。',
