@@ -56,7 +56,9 @@ export function safePath(wanted: string | null, otherwise = '/'): string {
   // Browsers read a backslash as a slash, and drop tabs and line breaks.
   if (!wanted || !/^\/(?![/\\])[^\\\s]*$/.test(wanted)) return otherwise;
   const url = new URL(wanted, location.origin);
-  return url.origin === location.origin ? url.pathname + url.search : otherwise;
+  // What `..` leaves over may begin with two slashes, which is another site again.
+  const isOurs = url.origin === location.origin && !url.pathname.startsWith('//');
+  return isOurs ? url.pathname + url.search : otherwise;
 }
 
 /** For the click of an element that holds links: stays on this page where that is possible. */

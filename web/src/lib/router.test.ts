@@ -25,6 +25,10 @@ test('only paths of this site are returned to', () => {
     'https://evil.example/',
     'javascript:alert(1)',
     '\\\\evil.example',
+    '/..//evil.example',
+    '/sales/../..//evil.example',
+    '/%2e%2e//evil.example',
+    '/.//evil.example',
   ]) {
     expect(safePath(evil)).toBe('/');
   }
