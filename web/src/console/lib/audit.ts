@@ -41,3 +41,23 @@ export function auditRows(report: AuditReport) {
     ['position', report.position],
   ] as const;
 }
+
+/** What differs, of the more telling first: a sentence may fit several. The server gives a sentence only, and in English. */
+const KINDS = [
+  ['dead_letter', /\bdead letters?\b/],
+  ['oversold', /is oversold by/],
+  ['over_limit', /but the limit is/],
+  ['waitlist', /waits for sale|on the waitlist of/],
+  ['duplicated', /is the second one|held \d+ times|records have already/],
+  ['lost', /is lost:|records do not have|has no stock row/],
+  ['extra', /ledger does not (know|have)/],
+  ['decisions', /have settled decision|neither settled nor/],
+  ['terms', /in its stock row/],
+  ['counts', /add(s)? up|stock row of sale .* says/],
+  ['order', /\border \S+ (is|to be|in the place)/i],
+] as const;
+export type DifferenceKind = (typeof KINDS)[number][0] | 'other';
+
+export function kindOf(sentence: string): DifferenceKind {
+  return KINDS.find(([, pattern]) => pattern.test(sentence))?.[0] ?? 'other';
+}
