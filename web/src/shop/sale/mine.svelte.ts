@@ -39,16 +39,21 @@ export class Mine {
 
   /** Looks for orders, and for the place on the waitlist if there may be one. */
   async refresh(withPlace: boolean): Promise<void> {
+    const before = this.place;
     const [orders, place] = await Promise.all([
       this.#loadOrders(),
-      withPlace || this.place ? waitlist.look(this.#sale) : undefined,
+      withPlace || before ? waitlist.look(this.#sale) : undefined,
     ]);
     if (this.#isOver) return;
-    const wasOn = this.place;
-    if (place?.ok) this.#stand(place.data);
-    else if (place?.failure.code === 'not_waiting') this.place = null;
-    else if (place && isPassing(place.failure)) this.#later(() => void this.refresh(true));
-    if (orders) this.#take(orders, Boolean(wasOn) && this.place === null);
+    // Who has joined or left since then knows better.
+    if (place && this.place === before) {
+      if (place.ok) this.#stand(place.data);
+      else if (place.failure.code !== 'not_waiting') {
+        if (isPassing(place.failure)) this.#later(() => void this.refresh(true));
+      } else if (before) return this.#comeOff();
+      else this.place = null;
+    }
+    if (orders) this.#take(orders, false);
   }
 
   /** Puts an order on the stage. */
@@ -138,7 +143,11 @@ export class Mine {
     if (this.#isOver || !this.place) return;
     if (answer.ok) return this.#stand(answer.data);
     if (answer.failure.code !== 'not_waiting') return this.#stand(this.place);
-    // We are off the list: units came back for us, or the list is over.
+    return this.#comeOff();
+  }
+
+  /** We are off the list: units came back for us, or the list is over. Orders that were read before do not tell which. */
+  async #comeOff(): Promise<void> {
     const orders = await this.#loadOrders();
     if (this.#isOver || !this.place) return;
     if (!orders) return this.#stand(this.place);

@@ -72,6 +72,32 @@ describe('the waitlist', () => {
     expect(mine.desk?.wasOffered).toBe(true);
   });
 
+  test('has an offer also if it comes while both are asked for', async () => {
+    const mine = await waiting();
+    // The orders were read before the offer, the place after it.
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    answers.set('GET /api/v1/orders', () => {
+      orders(order({ id: 'offer' }));
+      return Response.json({ data: [], next: null });
+    });
+    await mine.refresh(true);
+    expect(mine.desk?.order.id).toBe('offer');
+    expect(mine.wasDropped).toBe(false);
+    expect(mine.place).toBeNull();
+  });
+
+  test('that was joined a moment ago is not taken for lost by an older answer', async () => {
+    answers.set(`POST ${WAITLIST}`, place(2));
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    const mine = new Mine('sale');
+    const looking = mine.refresh(true);
+    const joining = mine.join(1);
+    await Promise.all([looking, joining]);
+    expect(mine.place?.position).toBe(2);
+    expect(mine.wasDropped).toBe(false);
+    mine.stop();
+  });
+
   test('is looked for again if the shop could not be asked', async () => {
     answers.set(`GET ${WAITLIST}`, problem('unavailable', 503));
     const mine = new Mine('sale');
