@@ -72,7 +72,7 @@ test('a hold that is not paid in time is over, and can be bought again', async (
   visitAsBuyer,
   merchant,
 }) => {
-  const sale = await merchant.publish({ holdSeconds: 3 });
+  const sale = await merchant.publish({ holdSeconds: 6 });
   const { page } = await visitAsBuyer();
   await shop(page).open(sale);
   await shop(page).buy.click();

@@ -166,8 +166,8 @@ test('a place in the waiting room survives a reload and a second tab', async ({ 
 });
 
 test('who gets no stream of the waiting room is told by asking', async ({ visitAsBuyer, merchant }) => {
-  const sale = await merchant.publish({ opensInSeconds: 5, waitingRoom: true });
   const visitor = await visitAsBuyer();
+  const sale = await merchant.publish({ opensInSeconds: 12, waitingRoom: true });
   visitor.expectTrouble(/events \(net::ERR_FAILED\)/);
   const { page } = visitor;
   await page.route(/\/tickets\/[^/]+\/events$/, (route) => route.abort('failed'));
