@@ -43,7 +43,7 @@ const errors: Errors = {
   refund_due: { says: '付款太晚，商品已经没有了。', todo: '款项会退还给你，无需任何操作。' },
   already_paid: { says: '订单已付款。', todo: '无法再取消。' },
   phone_taken: { says: '这个手机号已注册。', todo: '请直接登录，或换一个手机号。' },
-  already_published: { says: '活动已发布。', todo: '条款不能再修改。如有需要，请关闭后另建草稿。' },
+  already_published: { says: '活动已发布。', todo: '条款不能再修改。如有需要，请结束后另建草稿。' },
   not_published: { says: '活动仍是草稿。', todo: '请先发布。' },
   dead_letter_stuck: { says: '仍然无法处理。', todo: '请先排除所列原因，再重试。' },
   body_too_large: { says: '内容太大了。', todo: '请换小一点的内容。' },

@@ -30,6 +30,9 @@ it('is complained of at the field', () => {
   expect(complaints({ title: '😀'.repeat(200) })).toEqual([]);
   expect(complaints({ description: 'x'.repeat(10_001) })).toEqual(['description']);
   expect(complaints({ picture: 'javascript:alert(1)' })).toEqual(['picture']);
+  // The pages' policy lets no browser show it.
+  expect(complaints({ picture: 'http://x/a.png' })).toEqual(['picture']);
+  expect(complaints({ picture: 'https://x/a.png' })).toEqual([]);
   expect(complaints({ picture: 'https://x/a b.png' })).toEqual(['picture']);
   expect(complaints({ currency: 'RMB2' })).toEqual(['currency']);
   expect(complaints({ amount: '12.345' })).toEqual(['amount']);

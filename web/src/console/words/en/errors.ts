@@ -24,6 +24,10 @@ export default {
     says: 'The server doesn’t take this kind of file.',
     todo: 'Use a PNG, JPEG, WebP, AVIF or GIF.',
   },
+  request_timeout: {
+    says: 'What you sent took too long to arrive.',
+    todo: 'Look at the connection and try again.',
+  },
   busy: {
     says: 'The server is busy with it, or with too much else.',
     todo: 'Try again in a moment.',

@@ -102,7 +102,7 @@ export default {
       itemGone: 'There is no such item any more. Choose another.',
       title: 'Has to have 1 to 200 characters.',
       description: 'Has to have at most 10,000 characters.',
-      picture: 'Has to begin with https://, http:// or / and have no spaces.',
+      picture: 'Has to begin with https:// or / and have no spaces; browsers show no picture from http://.',
       amount: (decimals: number) =>
         decimals === 0
           ? 'Write an amount without decimals, such as 1999.'
@@ -180,8 +180,9 @@ export default {
       unknown: 'It may have been done. Look at the total before you add units again.',
     },
     consequences: {
-      opens_at_once: (count: number) => `${units(count)} are on sale at once.`,
-      opens_later: (count: number, at: string) => `${units(count)} go on sale on ${at}.`,
+      opens_at_once: (count: number) => `${counted(count, 'unit is', 'units are')} on sale at once.`,
+      opens_later: (count: number, at: string) =>
+        `${counted(count, 'unit goes', 'units go')} on sale on ${at}.`,
       terms_fixed: 'Price, window, limit and gate can’t be changed any more; units can be added.',
       nobody_orders_until_resumed: 'Nobody can order until you resume it.',
       nobody_orders_any_more: 'Nobody can order any more.',

@@ -15,6 +15,7 @@ const zh: Words<typeof en> = {
   invalid_request: { says: '还有内容需要修改。', todo: '详见各字段的提示，填写的内容不会丢失。' },
   body_too_large: { says: '超过了服务器允许的大小。', todo: '请缩小后重试。' },
   unsupported_media_type: { says: '服务器不接受这种文件。', todo: '请使用 PNG、JPEG、WebP、AVIF 或 GIF。' },
+  request_timeout: { says: '发送的内容太久没有到达。', todo: '请检查网络后重试。' },
   busy: { says: '服务器正忙。', todo: '请稍后重试。' },
   unavailable: {
     says: '系统的某个部分暂时无法访问。',

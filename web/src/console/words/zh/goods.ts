@@ -100,7 +100,7 @@ const zh: Words<typeof en> = {
       itemGone: '这件商品已不存在，请另选一件。',
       title: '请填写 1 到 200 个字符。',
       description: '最多 10,000 个字符。',
-      picture: '须以 https://、http:// 或 / 开头，且不含空格。',
+      picture: '须以 https:// 或 / 开头，且不含空格；http:// 的图片无法显示。',
       amount: (decimals: number) =>
         decimals === 0
           ? '请填写不带小数的金额，例如 1999。'

@@ -30,7 +30,7 @@ const zh: Words<typeof en> = {
     waitingRoom: '启用排队室',
     command: '命令',
     commandHint:
-      '在安装了 Penstock 的机器上运行。如果 PENSTOCK_ADMIN_TOKEN 与服务器一致，它会自行发布一场活动并在结束后关闭；若服务器以 --demo 在同一台机器上启动，用 --data 指定其目录即可。',
+      '在安装了 Penstock 的机器上运行。如果 PENSTOCK_ADMIN_TOKEN 与服务器一致，它会自行发布一场活动，并在演练完毕后结束它；若服务器以 --demo 在同一台机器上启动，用 --data 指定其目录即可。',
     complaints: {
       url: '须以 http:// 开头，例如 http://127.0.0.1:8080。',
       buyers: '不小于 1 的整数。',
