@@ -17,7 +17,21 @@ export interface Failure {
 
 export type Outcome<T> = { ok: true; data: T } | { ok: false; failure: Failure };
 
-export const api = createClient<paths>({ baseUrl: location.origin, credentials: 'same-origin' });
+/** An answer that takes longer does not come any more, such as after the network was changed. */
+const PATIENCE_MS = 15_000;
+
+/** Ends by itself. A call that brings a `signal` of its own, or null, has its own patience. */
+class PatientRequest extends Request {
+  constructor(input: RequestInfo | URL, init?: RequestInit) {
+    super(input, { signal: AbortSignal.timeout(PATIENCE_MS), ...init });
+  }
+}
+
+export const api = createClient<paths>({
+  baseUrl: location.origin,
+  credentials: 'same-origin',
+  Request: PatientRequest,
+});
 
 /** Waits for a call of `api`. */
 export async function outcome<T>(
