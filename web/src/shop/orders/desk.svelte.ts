@@ -2,11 +2,13 @@
 import { api, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
-import { signedOut } from '../../lib/session.svelte';
+import { session, signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
 import { stateOf } from './state';
 
-const LOOK_EVERY_MS = 1_500;
+const FIRST_LOOK_MS = 1_500;
+const LONGEST_MS = 30_000;
+const MAX_LOOKS = 20;
 
 export class Desk {
   order = $state.raw<Order>() as Order;
@@ -47,12 +49,30 @@ export class Desk {
     const id = this.order.id;
     const answer = await outcome(api.GET('/api/v1/orders/{id}', { params: { path: { id } } }));
     if (answer.ok) this.take(answer.data);
+    else if (answer.failure.status === 401) signedOut();
   }
 
-  /** Looks now and then until the shop has taken note that the time is over; ends with what it returns. */
+  /**
+   * Looks now and then, and ever more seldom, until the shop has taken note that the time is over; ends with what it
+   * returns.
+   */
   awaitExpiry(): () => void {
-    const timer = setInterval(() => void this.look(), LOOK_EVERY_MS * (0.75 + Math.random() / 2));
-    return () => clearInterval(timer);
+    let timer: ReturnType<typeof setTimeout>;
+    let isOver = false;
+    const wait = (looks: number): void => {
+      if (isOver || looks === MAX_LOOKS || this.order.state !== 'held' || session.me === null) return;
+      // Nobody looks at a page that is hidden.
+      const waitMs = document.hidden ? LONGEST_MS : Math.min(LONGEST_MS, FIRST_LOOK_MS * 1.5 ** looks);
+      timer = setTimeout(
+        () => void this.look().then(() => wait(looks + 1)),
+        waitMs * (0.75 + Math.random() / 2),
+      );
+    };
+    wait(0);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
   }
 
   async #act(what: 'pay' | 'cancel', call: (id: string) => Promise<Outcome<Order>>): Promise<void> {

@@ -48,6 +48,7 @@ export class Mine {
     // Who has joined or left since then knows better.
     if (place && this.place === before) {
       if (place.ok) this.#stand(place.data);
+      else if (place.failure.status === 401) return signedOut();
       else if (place.failure.code !== 'not_waiting') {
         if (isPassing(place.failure)) this.#later(() => void this.refresh(true));
       } else if (before) return this.#comeOff();
@@ -142,6 +143,7 @@ export class Mine {
     const answer = await waitlist.look(this.#sale);
     if (this.#isOver || !this.place) return;
     if (answer.ok) return this.#stand(answer.data);
+    if (answer.failure.status === 401) return signedOut();
     if (answer.failure.code !== 'not_waiting') return this.#stand(this.place);
     return this.#comeOff();
   }

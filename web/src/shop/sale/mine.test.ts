@@ -1,6 +1,8 @@
 // What is one's own in a sale: the waitlist, its offers, and the order that is being dealt with.
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Order } from '../../api/schema';
+import { session, whoAmI } from '../../lib/session.svelte';
+import { Desk } from '../orders/desk.svelte';
 import { order } from '../purchase/pretended';
 import { Mine } from './mine.svelte';
 
@@ -23,10 +25,13 @@ const problem = (code: string, status: number) => () => Response.json({ code, de
 const orders = (...data: Order[]) =>
   answers.set('GET /api/v1/orders', () => Response.json({ data, next: null }));
 
-beforeEach(() => {
+beforeEach(async () => {
   vi.useFakeTimers();
   answers.clear();
   orders();
+  document.cookie = 'penstock_signed_in=1';
+  answers.set('GET /api/v1/me', () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
+  await whoAmI();
 });
 afterEach(() => void vi.useRealTimers());
 
@@ -87,15 +92,22 @@ describe('the waitlist', () => {
   });
 
   test('that was joined a moment ago is not taken for lost by an older answer', async () => {
-    answers.set(`POST ${WAITLIST}`, place(2));
     answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
     const mine = new Mine('sale');
     const looking = mine.refresh(true);
-    const joining = mine.join(1);
-    await Promise.all([looking, joining]);
+    mine.place = { sale_id: 'sale', quantity: 1, position: 2, joined_at: '' };
+    await looking;
     expect(mine.place?.position).toBe(2);
     expect(mine.wasDropped).toBe(false);
-    mine.stop();
+  });
+
+  test('is not asked about any more when the session is over', async () => {
+    await waiting();
+    const asked = vi.fn(problem('unauthenticated', 401));
+    answers.set(`GET ${WAITLIST}`, asked);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(asked).toHaveBeenCalledTimes(1);
+    expect(session.me).toBeNull();
   });
 
   test('is looked for again if the shop could not be asked', async () => {
@@ -211,5 +223,33 @@ describe('the order on the stage', () => {
     mine.show(order({ state: 'paid' }));
     mine.show(order({ state: 'held' }));
     expect(mine.desk?.order.state).toBe('paid');
+  });
+
+  test('is asked about ever more seldom, and not for ever, when its time is over', async () => {
+    const desk = new Desk(order());
+    const asked = vi.fn(() => Response.json(order()));
+    answers.set('GET /api/v1/orders/order-1', asked);
+    const end = desk.awaitExpiry();
+    await vi.advanceTimersByTimeAsync(10_000);
+    const soon = asked.mock.calls.length;
+    expect(soon).toBeGreaterThan(1);
+    await vi.advanceTimersByTimeAsync(50_000);
+    expect(asked.mock.calls.length).toBeLessThan(12);
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    const last = asked.mock.calls.length;
+    expect(last).toBeGreaterThan(soon);
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    expect(asked).toHaveBeenCalledTimes(last);
+    end();
+  });
+
+  test('is not asked about any more when the session is over', async () => {
+    const desk = new Desk(order());
+    const asked = vi.fn(problem('unauthenticated', 401));
+    answers.set('GET /api/v1/orders/order-1', asked);
+    desk.awaitExpiry();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(asked).toHaveBeenCalledTimes(1);
+    expect(session.me).toBeNull();
   });
 });
