@@ -3,7 +3,7 @@
 import { isPassing, type Failure, type Outcome } from '../../api/client';
 import type { Order, Sale, Ticket } from '../../api/schema';
 import type { Intent } from './memory';
-import { delayMs, MAX_RETRY_AFTER_SECONDS, MAX_TRIES } from './retry';
+import { delayMs, MAX_RETRY_AFTER_SECONDS, MAX_TRIES } from '../../lib/retry';
 import type { World } from './world';
 
 export type Step =

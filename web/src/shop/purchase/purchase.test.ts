@@ -4,7 +4,7 @@ import type { Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { failed, fine, NAME, order, shop, ticket } from './pretended';
 import { FRESH_MS } from './purchase.svelte';
-import { MAX_TRIES } from './retry';
+import { MAX_TRIES } from '../../lib/retry';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
