@@ -79,7 +79,7 @@ function show(
   mine.orders = orders;
   if (desk) mine.show(desk);
   const purchase = at(step, trouble);
-  render(Panel, {
+  const { rerender } = render(Panel, {
     sale: { ...sale, ...change },
     phase,
     parts,
@@ -88,7 +88,7 @@ function show(
     wasCutOff: false,
     now,
   });
-  return { mine, purchase };
+  return { mine, purchase, rerender };
 }
 
 const button = (name: RegExp) => screen.getByRole('button', { name });
@@ -164,6 +164,19 @@ describe('who can’t buy', () => {
     expect(alert.textContent).toContain('more than one person may buy');
     expect(alert.querySelector('a')?.getAttribute('href')).toBe('/orders');
     // What was chosen is still there.
+    button(/Buy now/);
+  });
+
+  test('is offered the waitlist at once when the last one is gone', async () => {
+    const { purchase, rerender } = show({ at: 'idle' });
+    button(/Buy now/).click();
+    expect(purchase.buy).toHaveBeenCalledTimes(1);
+    const refused = at({ at: 'refused', failure: failure('sold_out'), goesOn: false });
+    await rerender({ purchase: refused as unknown as parts.Purchase });
+    await vi.waitFor(() => button(/Join the waitlist/));
+    expect(screen.queryByRole('button', { name: /Buy/ })).toBeNull();
+    // Something came back.
+    await rerender({ sale: { ...sale } });
     button(/Buy now/);
   });
 
