@@ -63,16 +63,46 @@ describe('following a ticket', () => {
     expect(stream().close).toHaveBeenCalled();
   });
 
-  test('asks while the stream is cut, and stops asking when it is back', async () => {
-    const { stream, heard, ask, stop, ended } = following();
+  test('asks and connects again when the stream is cut, and only listens when it is back', async () => {
+    const { stream, streams, heard, ask, stop, ended } = following();
+    stream().says({ position: 9 });
+    await vi.advanceTimersByTimeAsync(0);
     stream().onerror?.();
-    await vi.advanceTimersByTimeAsync(7_000);
-    expect(ask.mock.calls.length).toBeGreaterThanOrEqual(2);
+    expect(stream().close).toHaveBeenCalled();
+    // Not at once: all were cut off in the same moment.
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(ask).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(ask).toHaveBeenCalledTimes(1);
     expect(heard.at(-1)).toEqual({ ok: true, data: { position: 7 } });
+    expect(streams).toHaveLength(2);
     stream().says({ position: 1 });
-    await vi.advanceTimersByTimeAsync(4_000);
-    const asked = ask.mock.calls.length;
     await vi.advanceTimersByTimeAsync(30_000);
+    expect(ask).toHaveBeenCalledTimes(1);
+    expect(streams).toHaveLength(2);
+    stop.abort();
+    await ended;
+  });
+
+  test('comes back ever more seldom while the shop is away, and not before it may', async () => {
+    const { stream, open, ask, stop, ended } = following();
+    const failure = { code: 'unavailable', status: 503, detail: '', fields: {} } as const;
+    ask.mockResolvedValue({ ok: false, failure: { ...failure, retryAfterSeconds: undefined } });
+    open.mockImplementation(() => {
+      const broken = new Stream();
+      setTimeout(() => broken.onerror?.(), 10);
+      return broken as unknown as EventSource;
+    });
+    stream().onerror?.();
+    await vi.advanceTimersByTimeAsync(10 * 60_000);
+    expect(ask.mock.calls.length).toBeGreaterThan(20);
+    expect(ask.mock.calls.length).toBeLessThan(40);
+    expect(open.mock.calls.length).toBeLessThan(40);
+
+    ask.mockResolvedValue({ ok: false, failure: { ...failure, retryAfterSeconds: 120 } });
+    await vi.advanceTimersByTimeAsync(30_000);
+    const asked = ask.mock.calls.length;
+    await vi.advanceTimersByTimeAsync(90_000);
     expect(ask.mock.calls.length).toBe(asked);
     stop.abort();
     await ended;
@@ -89,27 +119,33 @@ describe('following a ticket', () => {
     await ended;
   });
 
-  test('asks once when the network was away or the device slept, and goes on to listen', async () => {
-    const { ask, stream, heard, doubt, stop, ended } = following();
+  test('opens another stream when the network was away or the device slept', async () => {
+    const { streams, stream, ask, heard, doubt, stop, ended } = following();
     stream().says({ position: 3 });
-    await vi.advanceTimersByTimeAsync(60_000);
-    expect(ask).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(1_000);
     doubt();
-    await vi.advanceTimersByTimeAsync(60_000);
-    expect(ask).toHaveBeenCalledTimes(1);
-    stream().says({ position: 1 });
     await vi.advanceTimersByTimeAsync(0);
+    expect(streams).toHaveLength(2);
+    expect(streams[0]?.close).toHaveBeenCalled();
+    stream().says({ position: 1 });
+    await vi.advanceTimersByTimeAsync(10_000);
     expect(heard.at(-1)).toEqual({ ok: true, data: { position: 1 } });
+    expect(ask).not.toHaveBeenCalled();
     stop.abort();
     await ended;
   });
 
-  test('opens another stream when the browser has given up on the first', async () => {
-    const { streams, stream, open, stop, ended } = following();
-    stream().readyState = 2;
-    stream().onerror?.();
-    await vi.advanceTimersByTimeAsync(4_000);
-    expect(open).toHaveBeenCalledTimes(2);
+  test('asks after a long silence, and opens another stream if it was kept in the dark', async () => {
+    const { streams, stream, ask, heard, stop, ended } = following();
+    stream().says({ position: 7 });
+    await vi.advanceTimersByTimeAsync(59_000);
+    expect(ask).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(ask).toHaveBeenCalledTimes(1);
+    expect(streams).toHaveLength(1);
+    ask.mockResolvedValueOnce({ ok: true, data: { position: 2 } as Ticket });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(heard.at(-1)).toEqual({ ok: true, data: { position: 2 } });
     expect(streams).toHaveLength(2);
     stop.abort();
     await ended;
@@ -127,7 +163,7 @@ describe('following a ticket', () => {
     ask.mockResolvedValueOnce({ ok: false, failure });
     ask.mockResolvedValueOnce({ ok: false, failure: { ...failure, code: 'ticket_not_found', status: 404 } });
     stream().onerror?.();
-    await vi.advanceTimersByTimeAsync(4_000);
+    await vi.advanceTimersByTimeAsync(8_000);
     expect(heard.map((one) => (one.ok ? 'ticket' : one.failure.code))).toEqual(['ticket_not_found']);
     stop.abort();
     await ended;

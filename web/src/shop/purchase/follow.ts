@@ -1,6 +1,7 @@
 // Follows a ticket through the waiting room: by the server's events, and by asking now and then while these don't come.
-import type { Outcome } from '../../api/client';
+import { isPassing, type Outcome } from '../../api/client';
 import type { Ticket } from '../../api/schema';
+import { delayMs } from '../../lib/retry';
 
 export interface Following {
   ask(): Promise<Outcome<Ticket>>;
@@ -15,26 +16,33 @@ export interface Following {
 const ASK_EVERY_MS = 3_000;
 /** A stream begins with where the ticket stands. If that does not come, something on the way holds it back. */
 const FIRST_WORD_MS = 5_000;
+/** A stream that says nothing for so long may have ended without a word. */
+const SILENCE_MS = 60_000;
 
 export async function* followTicket(
   { ask, open, sleep, random, onDoubt }: Following,
   signal: AbortSignal,
 ): AsyncGenerator<Outcome<Ticket>> {
-  const news: Outcome<Ticket>[] = [];
+  const around = (milliseconds: number) => milliseconds * (0.5 + random());
+  const news: Ticket[] = [];
   let wake = () => {};
-  let isStreaming = false;
   let isInDoubt = false;
+  let isCut = false;
+  let last: Ticket | undefined;
   let stream: EventSource | undefined;
   const connect = () => {
     stream?.close();
-    stream = open();
-    stream.onmessage = (event: MessageEvent<string>) => {
-      isStreaming = true;
-      news.push({ ok: true, data: JSON.parse(event.data) as Ticket });
+    last = undefined;
+    isInDoubt = isCut = false;
+    const opened = (stream = open());
+    opened.onmessage = (event: MessageEvent<string>) => {
+      news.push(JSON.parse(event.data) as Ticket);
       wake();
     };
-    stream.onerror = () => {
-      isStreaming = false;
+    // The browser would connect again by itself, but without end and ever after the same time.
+    opened.onerror = () => {
+      opened.close();
+      isCut = true;
       wake();
     };
   };
@@ -43,8 +51,7 @@ export async function* followTicket(
     if (news.length > 0 || isInDoubt || signal.aborted) return;
     const over = new AbortController();
     const woken = new Promise<void>((resolve) => (wake = resolve));
-    const time = Number.isFinite(milliseconds) ? [sleep(milliseconds, over.signal).catch(() => {})] : [];
-    await Promise.race([woken, ...time]);
+    await Promise.race([woken, sleep(milliseconds, over.signal).catch(() => {})]);
     over.abort();
   };
   const stop = () => wake();
@@ -54,21 +61,39 @@ export async function* followTicket(
     wake();
   });
   try {
+    let failures = 0;
+    let pauseMs = around(ASK_EVERY_MS);
+    let patienceMs = FIRST_WORD_MS;
     connect();
-    await rest(FIRST_WORD_MS);
-    while (!signal.aborted) {
+    for (;;) {
+      await rest(patienceMs);
+      if (signal.aborted) return;
       const next = news.shift();
-      if (next) yield next;
-      else if (isStreaming && !isInDoubt) await rest(Infinity);
-      else {
-        isInDoubt = false;
+      if (next) {
+        last = next;
+        failures = 0;
+        patienceMs = around(SILENCE_MS);
+        yield { ok: true, data: next };
+      } else if (isInDoubt) {
+        connect();
+        patienceMs = FIRST_WORD_MS;
+      } else if (isCut) {
+        // Those who were cut off together don't come back together.
+        isCut = false;
+        last = undefined;
+        patienceMs = pauseMs;
+      } else {
         const answer = await ask();
         if (signal.aborted) return;
-        // What passes is asked again; that the ticket is unknown has to be told.
-        if (answer.ok || answer.failure.status === 404) yield answer;
-        if (!isStreaming) await rest(ASK_EVERY_MS * (0.75 + random() / 2));
-        // The browser connects again by itself, unless it was told not to.
-        if (!isStreaming && stream?.readyState === 2) connect();
+        const failure = answer.ok ? undefined : answer.failure;
+        failures = failure ? failures + 1 : 0;
+        pauseMs = around(ASK_EVERY_MS);
+        if (failure) pauseMs = Math.max(pauseMs, delayMs(failures, failure.retryAfterSeconds, random()));
+        const isDead = stream?.readyState === 2 || (last && answer.ok && !isSame(last, answer.data));
+        if (isDead) connect();
+        patienceMs = last && !failure ? around(SILENCE_MS) : pauseMs;
+        // What passes is asked again; the rest has to be told.
+        if (!failure || !isPassing(failure)) yield answer;
       }
     }
   } finally {
@@ -76,4 +101,8 @@ export async function* followTicket(
     signal.removeEventListener('abort', stop);
     stream?.close();
   }
+}
+
+function isSame(one: Ticket, other: Ticket): boolean {
+  return one.state === other.state && one.position === other.position;
 }

@@ -121,6 +121,19 @@ describe('the waiting room', () => {
     expect(calls.takeTicket).toHaveBeenCalledTimes(1);
   });
 
+  test('who is signed out while waiting is told so, and has the same place after signing in', async () => {
+    const { tab, told, calls } = shop(gate);
+    told.set('ticket-1', [fine(ticket()), failed('unauthorized', 401)]);
+    const purchase = tab();
+    await purchase.buy(1);
+    expect(purchase.step.at).toBe('sign_in');
+    told.set('ticket-1', [fine(admitted())]);
+    const after = tab();
+    await after.resume();
+    expect(after.step.at).toBe('done');
+    expect(calls.takeTicket).toHaveBeenCalledTimes(1);
+  });
+
   test('two tabs share one place', async () => {
     const { tab, told, calls } = shop(gate);
     told.set('ticket-1', [fine(ticket())]);

@@ -70,6 +70,11 @@ export class Purchase {
     return this.#stop !== undefined;
   }
 
+  /** Whether what is under way may have been ordered: then it can only be asked for as it was. */
+  get wasAsked(): boolean {
+    return this.#world.memory.intent(this.#name)?.asked ?? false;
+  }
+
   /** Buys. `known` are the orders of this sale that the buyer sees: buying is then meant as one more. */
   async buy(quantity: number, known: readonly string[] = []): Promise<void> {
     await this.#run((signal) => this.#intend(quantity, known, signal));
@@ -213,11 +218,14 @@ export class Purchase {
     const { memory, now, newKey, exclusively } = this.#world;
     return exclusively(`${this.#name}.intent`, { signal }, async () => {
       const kept = memory.intent(this.#name);
+      let key: string | undefined;
       if (kept && !(kept.order && known.includes(kept.order))) {
         const isFresh = kept.order !== undefined || now() - kept.touchedAt <= FRESH_MS;
-        if (isFresh) return kept;
+        if (isFresh && (kept.asked || kept.order)) return kept;
+        // What was not ordered yet may still become more or fewer.
+        if (isFresh) key = kept.key;
       }
-      const intent: Intent = { key: newKey(), quantity, touchedAt: now() };
+      const intent: Intent = { key: key ?? newKey(), quantity, touchedAt: now() };
       memory.keepIntent(this.#name, intent);
       return intent;
     });
@@ -314,6 +322,8 @@ export class Purchase {
       if (last.ok && last.data.state === 'admitted') return last.data;
       const code = last.ok ? last.data.reason : last.failure.code;
       if (code === 'sold_out' || code === 'closed') throw new Refused(refusal(code));
+      // Such as a session that is over: the place stays ours.
+      if (!last.ok && last.failure.status !== 404) throw new Refused(last.failure);
       // The turn is over, or the ticket is not known any more: back into the queue.
       memory.forgetTicket(this.#name);
       if (code === 'turn_over') this.missedTurn = true;

@@ -231,6 +231,16 @@ describe('reloads and tabs', () => {
     expect(keys()).toEqual(['key-1', 'key-2']);
   });
 
+  test('what was not ordered yet may become more, with the same key', async () => {
+    const { tab, calls, memory, world } = shop();
+    memory.keepIntent(NAME, { key: 'key-0', quantity: 1, touchedAt: world.now() });
+    const purchase = tab();
+    expect(purchase.wasAsked).toBe(false);
+    await purchase.buy(2);
+    expect(calls.order).toHaveBeenCalledExactlyOnceWith('sale', 2, 'key-0', undefined);
+    expect(purchase.wasAsked).toBe(true);
+  });
+
   test('an unknown order that came to nothing does not stand in the way', async () => {
     const { tab, calls, keys } = shop();
     await tab().buy(1);
