@@ -1,9 +1,11 @@
 // Who is signed in. The token itself is in a cookie that no script can read.
 import { api, outcome, type Failure, type Outcome } from '../api/client';
 import type { Me } from '../api/schema';
+import { delayMs } from './retry';
 import { tellTabs } from './tabs';
 
 let me = $state.raw<Me | null | undefined>(undefined);
+let again: ReturnType<typeof setTimeout> | undefined;
 
 export const session = {
   /** Undefined until it is known; null: nobody. */
@@ -18,7 +20,8 @@ function mayBeSignedIn(): boolean {
 }
 
 /** Asks the server who we are, unless it is certain that we are nobody. */
-export async function whoAmI(): Promise<void> {
+export async function whoAmI(tries = 1): Promise<void> {
+  clearTimeout(again);
   if (!mayBeSignedIn()) {
     me = null;
     return;
@@ -27,7 +30,10 @@ export async function whoAmI(): Promise<void> {
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;
   // Whoever can't be asked may still be signed in, so it is asked again.
-  else if (me === undefined) setTimeout(() => void whoAmI(), 2_000 * (1 + Math.random()));
+  else if (me === undefined) {
+    const later = delayMs(tries, answer.failure.retryAfterSeconds, Math.random());
+    again = setTimeout(() => void whoAmI(tries + 1), later);
+  }
 }
 
 export async function signIn(phone: string, password: string): Promise<Failure | undefined> {

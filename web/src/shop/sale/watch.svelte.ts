@@ -3,6 +3,7 @@
 import type { Failure } from '../../api/client';
 import type { Sale } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
+import { delayMs } from '../../lib/retry';
 import { saleById } from '../early';
 import { phaseOf } from './phase';
 
@@ -34,6 +35,7 @@ export class SaleWatch {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isOver = false;
   #sent = 0;
+  #failures = 0;
 
   constructor(id: string) {
     this.#id = id;
@@ -58,13 +60,13 @@ export class SaleWatch {
     const answer = await saleById(this.#id);
     // A later look knows better.
     if (this.#isOver || turn !== this.#sent) return;
-    if (answer.ok) {
-      this.sale = answer.data;
-      this.failure = undefined;
-    } else this.failure = answer.failure;
-    const isGone = !answer.ok && answer.failure.status === 404;
+    if (answer.ok) this.sale = answer.data;
+    this.failure = answer.ok ? undefined : answer.failure;
+    this.#failures = answer.ok ? 0 : this.#failures + 1;
     // Nobody looks at a page that is hidden; it looks again when it is shown.
-    if (isGone || document.visibilityState === 'hidden') return;
-    this.#timer = setTimeout(() => void this.look(), nextLookMs(this.sale, serverNow(), Math.random()));
+    if (this.failure?.status === 404 || document.visibilityState === 'hidden') return;
+    const again = nextLookMs(this.sale, serverNow(), Math.random());
+    const atLeast = this.failure && delayMs(this.#failures, this.failure.retryAfterSeconds, Math.random());
+    this.#timer = setTimeout(() => void this.look(), Math.max(again, atLeast ?? 0));
   }
 }

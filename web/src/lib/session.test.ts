@@ -1,0 +1,39 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { session, whoAmI } from './session.svelte';
+
+const asked = vi.hoisted(() => {
+  const asked = vi.fn<() => Promise<Response>>();
+  // The client takes hold of `fetch` when it is loaded.
+  globalThis.fetch = () => asked();
+  return asked;
+});
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => {
+  vi.useRealTimers();
+  document.cookie = 'penstock_signed_in=; max-age=0';
+});
+
+test('nobody asks who he is if no session began here', async () => {
+  await whoAmI();
+  expect(session.me).toBeNull();
+  expect(asked).not.toHaveBeenCalled();
+});
+
+test('the shop is asked ever more seldom who we are while it is away, and not before it may', async () => {
+  vi.resetModules();
+  const { session, whoAmI } = await import('./session.svelte');
+  document.cookie = 'penstock_signed_in=1';
+  asked.mockImplementation(async () => Response.json({}, { status: 503, headers: { 'Retry-After': '60' } }));
+  await whoAmI();
+  await vi.advanceTimersByTimeAsync(59_000);
+  expect(asked).toHaveBeenCalledTimes(1);
+  asked.mockImplementation(async () => Response.json({}, { status: 503 }));
+  await vi.advanceTimersByTimeAsync(10 * 60_000);
+  expect(asked.mock.calls.length).toBeGreaterThan(15);
+  expect(asked.mock.calls.length).toBeLessThan(45);
+  expect(session.me).toBeUndefined();
+  asked.mockImplementation(async () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
+  await vi.advanceTimersByTimeAsync(30_000);
+  expect(session.me?.buyer).toBe('ada');
+});

@@ -1,0 +1,24 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { SaleWatch } from './watch.svelte';
+
+const asked = vi.hoisted(() => {
+  const asked = vi.fn<() => Promise<Response>>();
+  // The client takes hold of `fetch` when it is loaded.
+  globalThis.fetch = () => asked();
+  return asked;
+});
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+test('a shop that is away is asked ever more seldom, and not before it may', async () => {
+  asked.mockImplementation(async () => Response.json({}, { status: 503, headers: { 'Retry-After': '60' } }));
+  const stop = new SaleWatch('sale').start();
+  await vi.advanceTimersByTimeAsync(59_000);
+  expect(asked).toHaveBeenCalledTimes(1);
+  asked.mockImplementation(async () => Response.json({}, { status: 503 }));
+  await vi.advanceTimersByTimeAsync(10 * 60_000);
+  expect(asked.mock.calls.length).toBeGreaterThan(15);
+  expect(asked.mock.calls.length).toBeLessThan(45);
+  stop();
+});
