@@ -13,7 +13,7 @@ import type { Phase } from './phase';
 
 // The client takes hold of `fetch` when it is loaded. Nothing here waits for another answer.
 vi.hoisted(() => {
-  globalThis.fetch = async () => Response.json({ buyer: 'ada', role: 'buyer', account: null });
+  globalThis.fetch = async () => Response.json({ buyer: 'ada', role: 'buyer', account: null, data: [] });
 });
 
 const NOW = Date.parse('2026-01-01T12:00:00Z');
@@ -54,6 +54,7 @@ function at(step: Step, trouble?: Failure) {
   return {
     step,
     trouble,
+    wasAsked: true,
     missedTurn: false,
     buy: vi.fn(async () => {}),
     tryAgain: vi.fn(async () => {}),
@@ -73,12 +74,12 @@ function show(
     trouble = undefined as Failure | undefined,
     change = {} as Partial<Sale>,
     now = NOW,
+    purchase = at(step, trouble),
   } = {},
 ) {
   const mine = new parts.Mine('sale');
   mine.orders = orders;
   if (desk) mine.show(desk);
-  const purchase = at(step, trouble);
   const { rerender } = render(Panel, {
     sale: { ...sale, ...change },
     phase,
@@ -185,6 +186,23 @@ describe('who can’t buy', () => {
     button(/Try again/).click();
     expect(purchase.tryAgain).toHaveBeenCalledTimes(1);
     expect(screen.queryByRole('button', { name: /Buy/ })).toBeNull();
+    button(/Give up/).click();
+    expect(purchase.leave).toHaveBeenCalledTimes(1);
+  });
+
+  test('can change what was not ordered yet', () => {
+    const refused = { ...at({ at: 'refused', failure: failure('busy'), goesOn: true }), wasAsked: false };
+    const { purchase } = show(refused.step, { purchase: refused });
+    button(/Try again/);
+    button(/One more/);
+    button(/Buy now/).click();
+    expect(purchase.buy).toHaveBeenCalledTimes(1);
+  });
+
+  test('may wait for another one while an order is in doubt', () => {
+    show({ at: 'refused', failure: failure('busy'), goesOn: true }, { phase: 'sold_out' });
+    button(/Try again/);
+    button(/Join the waitlist/);
   });
 });
 

@@ -91,6 +91,7 @@ export default {
     elsewhere: 'Your purchase goes on in another tab.',
     continueHere: 'Continue here',
     signInAgain: 'Your session is over. Sign in and your purchase goes on.',
+    giveUp: 'Give up this purchase',
     fewerLeft: (left: string) => `Only ${left} left. Choose fewer and try again.`,
   },
 

@@ -93,6 +93,7 @@ const zh: Words<typeof en> = {
     elsewhere: '购买正在另一个标签页中进行。',
     continueHere: '在这里继续',
     signInAgain: '登录已过期，重新登录后会继续购买。',
+    giveUp: '放弃这次购买',
     fewerLeft: (left: string) => `仅剩 ${left} 件，请减少数量后再试。`,
   },
 
