@@ -1,6 +1,7 @@
 // The server's time, by a measured offset. The visitor's clock may be wrong and may be set while we look.
 import { onDestroy } from 'svelte';
-import { api } from '../api/client';
+import { api, outcome } from '../api/client';
+import { delayMs } from './retry';
 
 const SAMPLES = 3;
 /** An answer this quick can't be far off. */
@@ -13,6 +14,9 @@ let bestRoundTripMs = Infinity;
 let measuredAt = -Infinity;
 /** How far the two clocks of the browser are apart. It changes when the device slept or its clock was set. */
 let apart = Date.now() - performance.now();
+let again: ReturnType<typeof setTimeout> | undefined;
+
+const hasSlept = () => Math.abs(Date.now() - performance.now() - apart) > 1000;
 
 /** The server's time in milliseconds since 1970. */
 export function serverNow(): number {
@@ -27,21 +31,21 @@ export function learn(serverTime: string, sentAt: number, receivedAt: number): v
   offset = Date.parse(serverTime) - (sentAt + receivedAt) / 2;
 }
 
-/** Asks the server a few times and believes the quickest answer. */
-export async function measure(): Promise<void> {
-  const slept = Math.abs(Date.now() - performance.now() - apart) > 1000;
-  if (!slept && performance.now() - measuredAt < MEASURE_AGAIN_MS) return;
+/** Asks the server a few times and believes the quickest answer; not often, unless what we have is `inDoubt`. */
+export async function measure(inDoubt = false, tries = 1): Promise<void> {
+  if (!inDoubt && !hasSlept() && performance.now() - measuredAt < MEASURE_AGAIN_MS) return;
+  clearTimeout(again);
   measuredAt = performance.now();
   apart = Date.now() - performance.now();
   bestRoundTripMs = Infinity;
-  for (let sample = 0; sample < SAMPLES; sample += 1) {
+  for (let sample = 0; sample < SAMPLES && bestRoundTripMs >= QUICK_MS; sample += 1) {
     const sentAt = performance.now();
-    try {
-      const { data } = await api.GET('/api/v1/time', { cache: 'no-store' });
-      if (data) learn(data.server_time, sentAt, performance.now());
-      if (bestRoundTripMs < QUICK_MS) return;
-    } catch {
-      measuredAt = -Infinity;
+    const answer = await outcome(api.GET('/api/v1/time', { cache: 'no-store' }));
+    if (answer.ok) learn(answer.data.server_time, sentAt, performance.now());
+    else if (bestRoundTripMs === Infinity) {
+      const later = delayMs(tries, answer.failure.retryAfterSeconds, Math.random());
+      again = setTimeout(() => void measure(true, tries + 1), later);
+      return;
     }
   }
 }
@@ -49,7 +53,10 @@ export async function measure(): Promise<void> {
 /** The server's time, moving; for use in a component. */
 export function ticking(everyMs = 250): { readonly now: number } {
   let now = $state(serverNow());
-  const timer = setInterval(() => (now = serverNow()), everyMs);
+  const timer = setInterval(() => {
+    if (hasSlept()) void measure();
+    now = serverNow();
+  }, everyMs);
   onDestroy(() => clearInterval(timer));
   return {
     get now() {

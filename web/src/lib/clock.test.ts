@@ -4,7 +4,10 @@ beforeEach(() => {
   vi.resetModules();
   vi.useFakeTimers({ toFake: ['performance', 'Date', 'setTimeout', 'setInterval'] });
 });
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
 
 test('the quickest answer is believed, half its way taken into account', async () => {
   const { learn, serverNow } = await import('./clock.svelte');
@@ -37,5 +40,37 @@ test('the server is asked again only after a while', async () => {
   vi.advanceTimersByTime(5 * 60_000);
   await measure();
   expect(asked).toHaveBeenCalledTimes(2);
-  vi.unstubAllGlobals();
+});
+
+test('a server that can’t tell the time is asked again soon, ever more seldom, until it can', async () => {
+  const asked = vi.fn(async () => Response.json({}, { status: 503 }));
+  vi.stubGlobal('fetch', asked);
+  const { measure, serverNow } = await import('./clock.svelte');
+  await measure();
+  expect(asked).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(2_500);
+  expect(asked.mock.calls.length).toBeGreaterThan(1);
+  await vi.advanceTimersByTimeAsync(5 * 60_000);
+  expect(asked.mock.calls.length).toBeLessThan(30);
+  asked.mockImplementation(async () => Response.json({ server_time: '2030-01-01T00:00:00.000Z' }));
+  await vi.advanceTimersByTimeAsync(30_000);
+  expect(new Date(serverNow()).getFullYear()).toBe(2030);
+  asked.mockClear();
+  await vi.advanceTimersByTimeAsync(5 * 60_000);
+  expect(asked).not.toHaveBeenCalled();
+});
+
+test('a countdown notices that the device slept', async () => {
+  const asked = vi.fn(async () => Response.json({ server_time: '2030-01-01T00:00:00.000Z' }));
+  vi.stubGlobal('fetch', asked);
+  const { measure } = await import('./clock.svelte');
+  const { render } = await import('@testing-library/svelte');
+  const { default: Countdown } = await import('../ui/Countdown.svelte');
+  await measure();
+  render(Countdown, { until: '2030-01-01T01:00:00Z' });
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(asked).toHaveBeenCalledTimes(1);
+  vi.setSystemTime(Date.now() + 60_000);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(asked).toHaveBeenCalledTimes(2);
 });

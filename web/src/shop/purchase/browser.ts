@@ -1,6 +1,6 @@
 // The world as a browser has it.
 import { api, outcome } from '../../api/client';
-import { serverNow } from '../../lib/clock.svelte';
+import { measure, serverNow } from '../../lib/clock.svelte';
 import { signedOut } from '../../lib/session.svelte';
 import { followTicket } from './follow';
 import { browserMemory } from './memory';
@@ -112,6 +112,7 @@ export const browserWorld: World = {
   calls,
   memory: browserMemory(),
   now: serverNow,
+  doubtNow: () => void measure(true),
   random: Math.random,
   newKey,
   sleep,

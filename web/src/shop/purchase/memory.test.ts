@@ -1,7 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { browserMemory } from './memory';
 
-const intent = { key: 'key', quantity: 2, touchedAt: 1 };
+const intent = { key: 'key', quantity: 2, touchedAt: Date.now() };
+
+beforeEach(() => localStorage.clear());
 
 describe('what a purchase keeps', () => {
   test('is there after a reload, by buyer and sale', () => {
@@ -26,10 +28,26 @@ describe('what a purchase keeps', () => {
     expect(memory.intent('ada.sale')).toBeUndefined();
   });
 
+  test('is forgotten after a week', () => {
+    const old = Date.now() - 8 * 24 * 3_600_000;
+    localStorage.setItem('penstock.purchase.ada.old', JSON.stringify({ ...intent, touchedAt: old }));
+    localStorage.setItem('penstock.ticket.ada.old', '{"ticket":"t","from":1}');
+    localStorage.setItem('penstock.language', 'zh');
+    browserMemory().keepIntent('ada.new', intent);
+    browserMemory().keepTicket('ada.new', { ticket: 't', from: 1 });
+    browserMemory();
+    expect(Object.keys(localStorage).sort()).toEqual([
+      'penstock.language',
+      'penstock.purchase.ada.new',
+      'penstock.ticket.ada.new',
+    ]);
+  });
+
   test('is nothing if somebody else wrote there', () => {
+    const memory = browserMemory();
     localStorage.setItem('penstock.purchase.ada.sale', '{"key":');
     localStorage.setItem('penstock.ticket.ada.sale', '{"ticket":1}');
-    expect(browserMemory().intent('ada.sale')).toBeUndefined();
-    expect(browserMemory().ticket('ada.sale')).toBeUndefined();
+    expect(memory.intent('ada.sale')).toBeUndefined();
+    expect(memory.ticket('ada.sale')).toBeUndefined();
   });
 });

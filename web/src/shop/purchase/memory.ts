@@ -29,6 +29,22 @@ export interface Memory {
   forgetTicket(of: string): void;
 }
 
+const OLD_MS = 7 * 24 * 3_600_000;
+
+/** Nobody comes back to a purchase of last week. */
+function forgetOld(storage: () => Storage): void {
+  try {
+    const kept = storage();
+    for (const key of Object.keys(kept)) {
+      if (!/^penstock\.(purchase|ticket)\./.test(key)) continue;
+      const touchedAt = Number(/"touchedAt":(\d+)/.exec(kept.getItem(key) ?? '')?.[1] ?? 0);
+      if (Date.now() - touchedAt > OLD_MS) kept.removeItem(key);
+    }
+  } catch {
+    // Private windows may refuse.
+  }
+}
+
 export function browserMemory(storage: () => Storage = () => localStorage): Memory {
   const unkept = new Map<string, string>();
   const read = (key: string): unknown => {
@@ -61,6 +77,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
       // Then it was never there.
     }
   };
+  forgetOld(storage);
   const intentAt = (of: string) => `penstock.purchase.${of}`;
   const ticketAt = (of: string) => `penstock.ticket.${of}`;
   return {
@@ -77,7 +94,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
         ? { ticket: found.ticket, from: found.from ?? null }
         : undefined;
     },
-    keepTicket: (of, ticket) => write(ticketAt(of), ticket),
+    keepTicket: (of, ticket) => write(ticketAt(of), { ...ticket, touchedAt: Date.now() }),
     forgetTicket: (of) => remove(ticketAt(of)),
   };
 }

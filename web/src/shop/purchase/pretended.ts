@@ -99,6 +99,7 @@ export function shop(gate: Partial<Terms['gate']> = {}) {
     calls,
     memory,
     now: () => now,
+    doubtNow: vi.fn(),
     random: () => 0,
     newKey: () => `key-${(keys += 1)}`,
     sleep: (milliseconds, signal) =>

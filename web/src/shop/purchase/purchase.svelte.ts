@@ -201,6 +201,8 @@ export class Purchase {
     if (goesOn) this.#keep({ touchedAt: this.#world.now() });
     else this.#forget();
     if (failure.code === 'closed') this.#world.memory.forgetTicket(this.#name);
+    // Nobody can buy before the opening, unless the page's clock is fast.
+    if (failure.code === 'not_open') this.#world.doubtNow();
     this.step = { at: 'refused', failure, goesOn };
   }
 

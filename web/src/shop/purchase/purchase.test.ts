@@ -144,6 +144,13 @@ describe('without a gate', () => {
     expect(purchase.step.at).toBe('done');
   });
 
+  test('who is told that the sale is not open has a wrong clock', async () => {
+    const { tab, calls, world } = shop();
+    calls.order.mockResolvedValueOnce(failed('not_open'));
+    await tab().buy(1);
+    expect(world.doubtNow).toHaveBeenCalledTimes(1);
+  });
+
   test('a session that is over leads to signing in, and the same purchase goes on after that', async () => {
     const { tab, calls, keys, world } = shop();
     calls.order.mockResolvedValueOnce(failed('unauthorized', 401));

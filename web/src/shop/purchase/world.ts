@@ -28,6 +28,8 @@ export interface World {
   memory: Memory;
   /** The server's time in milliseconds. */
   now(): number;
+  /** That time is wrong, it seems. */
+  doubtNow(): void;
   /** From 0 up to 1. */
   random(): number;
   newKey(): string;
