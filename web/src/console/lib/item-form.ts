@@ -48,6 +48,17 @@ export function itemRequest(form: ItemForm): ItemRequest {
   };
 }
 
+/** Whether this item is what was to be saved. */
+export function isItemOf(request: ItemRequest, item: Item): boolean {
+  return (
+    item.title === request.title &&
+    item.description === request.description &&
+    (item.picture ?? null) === (request.picture ?? null) &&
+    item.regular_price.currency === request.regular_price.currency &&
+    minorUnits(item.regular_price) === minorUnits(request.regular_price)
+  );
+}
+
 /** What the server complains of, in our words, at the field it belongs to. */
 export function itemFields(
   words: ConsoleWords,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import en from '../words/en';
 import zh from '../words/zh';
 import { aSale } from './samples';
-import { formOfSale, newSaleForm, saleComplaints, saleFields, saleRequest } from './sale-form';
+import { formOfSale, isDraftOf, newSaleForm, saleComplaints, saleFields, saleRequest } from './sale-form';
 
 const ZONE = 'Asia/Shanghai';
 const sale = aSale({ opens_at: '2026-11-11T12:00:00.123Z', closes_at: '2026-11-11T14:00:00Z' });
@@ -40,6 +40,16 @@ describe('the form of a sale', () => {
     expect(saleComplaints(en, { ...form, opens: '2026-03-29T02:30' }, 'Europe/Berlin')).toEqual({
       opens: en.sales.complaints.skippedTime,
     });
+  });
+
+  it('is known again in a draft that was made of it', () => {
+    const request = saleRequest({ ...form, amount: '1999' }, sale, ZONE);
+    expect(isDraftOf(request, sale)).toBe(true);
+    expect(isDraftOf(request, { ...sale, state: 'open' })).toBe(false);
+    for (const change of [{ units: '99' }, { closes: '' }, { amount: '1998' }, { waitingRoom: true }])
+      expect(isDraftOf(saleRequest({ ...form, ...change }, sale, ZONE), sale), JSON.stringify(change)).toBe(
+        false,
+      );
   });
 
   it('says what the server complains of in our words, at the field', () => {

@@ -96,6 +96,24 @@ export function saleRequest(form: SaleForm, before?: Sale, zone?: string): SaleR
   };
 }
 
+/** Whether this draft is what was to be saved. */
+export function isDraftOf(request: SaleRequest, sale: Sale): boolean {
+  const at = (time: string | null | undefined) => (time ? Date.parse(time) : undefined);
+  return (
+    sale.state === 'draft' &&
+    sale.item.id === request.item_id &&
+    sale.price.currency === request.price.currency &&
+    minorUnits(sale.price) === minorUnits(request.price) &&
+    sale.stock.total === request.units &&
+    sale.limit_per_buyer === request.limit_per_buyer &&
+    at(sale.opens_at) === at(request.opens_at) &&
+    at(sale.closes_at) === at(request.closes_at) &&
+    sale.hold_seconds === request.hold_seconds &&
+    sale.gate.challenge === request.gate?.challenge &&
+    sale.gate.waiting_room === request.gate?.waiting_room
+  );
+}
+
 /** What the server complains of, in our words, at the field it belongs to. */
 export function saleFields(
   words: ConsoleWords,

@@ -41,6 +41,9 @@ export default {
     unsaved: 'Not saved yet',
     opensInNewTab: 'opens in a new tab',
     pickedUp: 'What you typed here before is still there. It is not saved yet.',
+    isThere: 'One that is just like it is there now. To save again makes a second one.',
+    lookAtIt: 'Look at it',
+    mayBeThere: 'It may be saved all the same. Look at the list before you save again, or there may be two:',
     startAfresh: 'Discard it',
   },
   states: {

@@ -42,6 +42,9 @@ const zh: Words<typeof en> = {
     unsaved: '尚未保存',
     opensInNewTab: '在新标签页中打开',
     pickedUp: '您之前填写的内容还在，但尚未保存。',
+    isThere: '已经有一份完全相同的内容。再次保存会多出一份。',
+    lookAtIt: '去查看',
+    mayBeThere: '内容可能已经保存。再次保存之前请先查看列表，以免重复：',
     startAfresh: '放弃',
   },
   states: {

@@ -1,0 +1,54 @@
+import { cleanup, fireEvent, render, screen } from '@testing-library/svelte';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { api } from '../../api/client';
+import type { Item } from '../../api/schema';
+import { speak, startLanguage } from '../../i18n/index.svelte';
+import { forgetAllDrafts } from '../lib/drafts';
+import { loadWords } from '../words.svelte';
+import EditItem from './EditItem.svelte';
+
+const kettle: Item = {
+  id: 'p7',
+  title: 'Kettle',
+  description: '',
+  picture: null,
+  regular_price: { amount: '19.90', currency: 'CNY' },
+  created_at: '2026-11-11T10:00:00Z',
+};
+
+/** A server whose answer to the creation is lost, and which has these items then. */
+function serve(items: Item[]): void {
+  vi.spyOn(api, 'POST').mockImplementation((() => Promise.reject(new TypeError('lost'))) as never);
+  vi.spyOn(api, 'GET').mockImplementation((() =>
+    Promise.resolve({ data: { data: items }, response: new Response(null) })) as never);
+}
+
+async function save(): Promise<void> {
+  render(EditItem);
+  await fireEvent.input(screen.getByLabelText('Title'), { target: { value: 'Kettle' } });
+  await fireEvent.input(screen.getByLabelText('Regular price'), { target: { value: '19.9' } });
+  await fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+}
+
+beforeEach(async () => {
+  await startLanguage(loadWords);
+  await speak('en', false);
+});
+afterEach(() => {
+  cleanup();
+  forgetAllDrafts();
+});
+
+it('finds the item that was created although the answer is lost', async () => {
+  serve([{ ...kettle, id: 'p8', title: 'Pot' }, kettle]);
+  await save();
+  const link = await screen.findByRole('link', { name: 'Look at it' });
+  expect(link.getAttribute('href')).toBe('/console/items/p7');
+  expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('Kettle');
+});
+
+it('says that it may be there when it is not to be found', async () => {
+  serve([]);
+  await save();
+  expect(await screen.findByText(/Look at the list before you save again/)).toBeTruthy();
+});
