@@ -2,13 +2,11 @@
 // after the page is there, since the page is the same for everybody.
 import { api, isPassing, outcome, type Failure } from '../../api/client';
 import type { Order, WaitlistPlace as Place } from '../../api/schema';
+import { delayMs } from '../../lib/retry';
 import { signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
 import { Desk } from '../orders/desk.svelte';
-import { waitlist } from './waitlist';
-
-/** Who waits is told about an offer within about so long. */
-const LOOK_EVERY_MS = 4_000;
+import { nextLookMs, waitlist } from './waitlist';
 
 export class Mine {
   /** Of this sale, newest first; undefined until they are known. */
@@ -24,6 +22,8 @@ export class Mine {
   readonly #sale: string;
   readonly #onstale: (finished?: Order) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** So many looks have failed since the last that did not. */
+  #misses = 0;
   #isOver = false;
 
   /** `onstale` is called when the sale is not what it was, perhaps because an order has come to its end. */
@@ -50,7 +50,7 @@ export class Mine {
       if (place.ok) this.#stand(place.data);
       else if (place.failure.status === 401) return signedOut();
       else if (place.failure.code !== 'not_waiting') {
-        if (isPassing(place.failure)) this.#later(() => void this.refresh(true));
+        if (isPassing(place.failure)) this.#later(() => void this.refresh(true), place.failure);
       } else if (before) return this.#comeOff();
       else this.place = null;
     }
@@ -128,15 +128,20 @@ export class Mine {
     this.orders = [order, ...others].sort((a, b) => b.created_at.localeCompare(a.created_at));
   }
 
-  #stand(place: Place): void {
+  #stand(place: Place, failure?: Failure): void {
     if (this.#isOver) return;
     this.place = place;
-    this.#later(() => void this.#lookForOffer());
+    this.#later(() => void this.#lookForOffer(), failure);
   }
 
-  #later(look: () => void): void {
+  /** After a `failure` later and later. */
+  #later(look: () => void, failure?: Failure): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(look, LOOK_EVERY_MS * (0.75 + Math.random() / 2));
+    const random = Math.random();
+    this.#misses = failure ? this.#misses + 1 : 0;
+    const least = failure ? delayMs(this.#misses, failure.retryAfterSeconds, random) : 0;
+    const next = nextLookMs(this.place?.position ?? 0, document.hidden, random);
+    this.#timer = setTimeout(look, Math.max(least, next));
   }
 
   async #lookForOffer(): Promise<void> {
@@ -144,7 +149,7 @@ export class Mine {
     if (this.#isOver || !this.place) return;
     if (answer.ok) return this.#stand(answer.data);
     if (answer.failure.status === 401) return signedOut();
-    if (answer.failure.code !== 'not_waiting') return this.#stand(this.place);
+    if (answer.failure.code !== 'not_waiting') return this.#stand(this.place, answer.failure);
     return this.#comeOff();
   }
 

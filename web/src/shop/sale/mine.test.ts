@@ -5,6 +5,7 @@ import { session, whoAmI } from '../../lib/session.svelte';
 import { Desk } from '../orders/desk.svelte';
 import { order } from '../purchase/pretended';
 import { Mine } from './mine.svelte';
+import { nextLookMs } from './waitlist';
 
 /** What the shop answers, by method and path. */
 const answers = vi.hoisted(() => {
@@ -52,6 +53,13 @@ describe('the waitlist', () => {
     await vi.advanceTimersByTimeAsync(6_000);
     expect(mine.place?.position).toBe(1);
     mine.stop();
+  });
+
+  test('is asked about more often by those who are next, and seldom where nobody looks', () => {
+    expect(nextLookMs(1, false, 0.5)).toBeLessThan(5_000);
+    expect(nextLookMs(500, false, 0.5)).toBe(15_000);
+    expect(nextLookMs(1, true, 0)).toBe(15_000);
+    expect(nextLookMs(1, true, 1)).toBeLessThanOrEqual(30_000);
   });
 
   test('turns to the hold when something comes back', async () => {
@@ -135,8 +143,12 @@ describe('the waitlist', () => {
     answers.set(`GET ${WAITLIST}`, problem('unavailable', 503));
     await vi.advanceTimersByTimeAsync(6_000);
     expect(mine.place?.position).toBe(2);
+    const asked = vi.fn(problem('unavailable', 503));
+    answers.set(`GET ${WAITLIST}`, asked);
+    await vi.advanceTimersByTimeAsync(300_000);
+    expect(asked.mock.calls.length).toBeLessThan(25);
     answers.set(`GET ${WAITLIST}`, place(1));
-    await vi.advanceTimersByTimeAsync(6_000);
+    await vi.advanceTimersByTimeAsync(30_000);
     expect(mine.place?.position).toBe(1);
     mine.stop();
   });

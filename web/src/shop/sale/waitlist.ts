@@ -1,6 +1,15 @@
 // The calls of a waitlist.
 import { api, outcome } from '../../api/client';
 
+/**
+ * When to look for the place again, in milliseconds: sooner for those whose turn is near. What is
+ * offered is held for a while, so it can wait where nobody looks.
+ */
+export function nextLookMs(position: number, isHidden: boolean, random: number): number {
+  const every = isHidden ? 20_000 : Math.min(15_000, 4_000 + 100 * position);
+  return every * (0.75 + random / 2);
+}
+
 const at = (id: string) => ({ params: { path: { id } } });
 
 export const waitlist = {
