@@ -241,6 +241,35 @@ describe('who is on the way', () => {
     expect(purchase.another).toHaveBeenCalledExactlyOnceWith('pow');
   });
 
+  test('sees what comes next, wherever the page stands', async () => {
+    const seen = vi.fn();
+    Element.prototype.scrollIntoView = seen;
+    const { rerender } = show({ at: 'idle' });
+    expect(seen).not.toHaveBeenCalled();
+    await rerender({ purchase: at({ at: 'ordering' }) as unknown as parts.Purchase });
+    await vi.waitFor(() => expect(seen).toHaveBeenCalledTimes(1));
+  });
+
+  test('hears the place in line now and then, and when it is near', async () => {
+    const standing = (position: number) => {
+      const ticket = { ticket: 't', number: 1, state: 'waiting', position };
+      return at({ at: 'waiting', from: 2000, ticket }) as unknown as parts.Purchase;
+    };
+    const { rerender } = show(standing(1000).step);
+    const said = () => screen.getByRole('status').textContent;
+    await vi.waitFor(() => expect(said()).toContain('999 people'));
+    await rerender({ purchase: standing(900) });
+    screen.getByText('899 people before you');
+    expect(said()).toContain('999 people');
+    await rerender({ purchase: standing(2) });
+    await vi.waitFor(() => expect(said()).toContain('1 person'));
+    const later = Date.now() + 60_000;
+    vi.spyOn(Date, 'now').mockReturnValue(later);
+    await rerender({ purchase: standing(800) });
+    await vi.waitFor(() => expect(said()).toContain('799 people'));
+    vi.restoreAllMocks();
+  });
+
   test('can take over what another tab does', () => {
     const { purchase } = show({ at: 'elsewhere' });
     button(/Continue here/).click();
