@@ -68,6 +68,12 @@ export function follow(prefixes: readonly string[]): (event: MouseEvent) => void
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = (event.target as Element | null)?.closest('a');
     if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return;
+    // A place of this page is no other page.
+    if (link.hash && link.pathname === location.pathname && link.search === location.search) {
+      event.preventDefault();
+      document.getElementById(link.hash.slice(1))?.focus();
+      return;
+    }
     if (!prefixes.some((prefix) => link.pathname === prefix || link.pathname.startsWith(`${prefix}/`)))
       return;
     event.preventDefault();

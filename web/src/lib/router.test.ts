@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { match, safePath } from './router.svelte';
+import { follow, match, safePath } from './router.svelte';
 import { returnPath, signInAddress } from '../shop/account/return';
 
 test('an address is matched with its parameters', () => {
@@ -32,6 +32,18 @@ test('only paths of this site are returned to', () => {
   ]) {
     expect(safePath(evil)).toBe('/');
   }
+});
+
+test('a place of this page has the focus, and no entry in the history', () => {
+  document.body.innerHTML = '<a href="#main">Skip</a><main id="main" tabindex="-1"></main>';
+  const stay = follow(['/']);
+  document.body.addEventListener('click', stay);
+  const before = history.length;
+  document.querySelector('a')?.click();
+  document.body.removeEventListener('click', stay);
+  expect(document.activeElement?.id).toBe('main');
+  expect(history.length).toBe(before);
+  expect(location.hash).toBe('');
 });
 
 test('signing in leads back, and not to itself', () => {
