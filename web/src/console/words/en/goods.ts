@@ -176,7 +176,7 @@ export default {
     unitsToAdd: 'Units to add',
     inDoubt: {
       total: (total: number) =>
-        `It may have been done: the total is ${n(total)} now. Say how many units more you want.`,
+        `It may have been done: the total is ${n(total)} now. If you want still more, say how many.`,
       unknown: 'It may have been done. Look at the total before you add units again.',
     },
     consequences: {
