@@ -1,4 +1,5 @@
 // English and Chinese, chosen by the browser and by the visitor.
+import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { newAdmin } from './support/merchant';
 import { test } from './support/test';
@@ -50,6 +51,42 @@ test('a refusal is said in Chinese too', async ({ visit }) => {
   expect(await page.getByLabel('手机号').inputValue()).toBe('+8613900000000');
 });
 
+/** Words of a page that are not Chinese, without what is a name, a number, a unit or a command. */
+async function leftoverEnglish(page: Page): Promise<string[]> {
+  const text = await page.evaluate(() => {
+    const body = document.body.cloneNode(true) as HTMLElement;
+    for (const part of body.querySelectorAll('code, pre, noscript, [lang=en], a[href^="/orders/"]'))
+      part.remove();
+    return body.textContent ?? '';
+  });
+  const known =
+    /[0-9a-z]{13}(-\d+)?|Lamp \w+|Lamp|Made for a test\.|Penstock|penstock\S*|English|API|http|Ada|Grace|CNY|CSV|JSON|ID|MiB|KiB|PNG|JPEG|WebP|AVIF|GIF|https?:\S*|Asia\/Shanghai|GMT|PENSTOCK_\w+|rehearsal\.json|--\w+/g;
+  return text.replaceAll(known, '').match(/[A-Za-z]{2,}/g) ?? [];
+}
+
+test('nothing of a purchase is left in English', async ({ visitAsBuyer, merchant }) => {
+  const { page } = await visitAsBuyer({ locale: 'zh-CN' });
+  const room = await merchant.publish({ title: 'Lamp', opensInSeconds: 3600, waitingRoom: true });
+  await page.goto(`/sales/${room.id}`);
+  await page
+    .getByRole('button', { name: /排队|抽签/ })
+    .first()
+    .click();
+  await page.getByText('名次将在开始时抽签决定').first().waitFor();
+  expect(await leftoverEnglish(page)).toEqual([]);
+  const sale = await merchant.publish({ title: 'Lamp' });
+  await page.goto(`/sales/${sale.id}`);
+  await page.getByRole('button', { name: /^立即/ }).click();
+  await page.getByRole('button', { name: /^支付|^付款/ }).waitFor();
+  expect(await leftoverEnglish(page)).toEqual([]);
+  await page.getByRole('button', { name: /^支付|^付款/ }).click();
+  await page.getByRole('button', { name: /^支付|^付款/ }).waitFor({ state: 'hidden' });
+  expect(await leftoverEnglish(page)).toEqual([]);
+  await page.goto('/orders');
+  await page.getByText('Lamp').first().waitFor();
+  expect(await leftoverEnglish(page)).toEqual([]);
+});
+
 test('the console speaks Chinese, and English when it is asked to', async ({ visit, server, merchant }) => {
   await merchant.publish();
   const visitor = await visit({ locale: 'zh-CN' });
@@ -58,6 +95,8 @@ test('the console speaks Chinese, and English when it is asked to', async ({ vis
   for (const path of ['', '/items', '/sales', '/orders', '/dead-letters', '/audit', '/rehearse']) {
     await page.goto(`/console${path}`);
     await expect.poll(() => page.getByRole('heading', { level: 1 }).innerText()).toMatch(CHINESE);
+    await expect.poll(() => page.getByText('加载中').count()).toBe(0);
+    expect(await leftoverEnglish(page), path).toEqual([]);
   }
   await page.goto('/console');
   await page.getByRole('button', { name: 'English' }).click();

@@ -1,6 +1,6 @@
 // Who gets nothing, or nothing yet, is told what happened and what to do.
 import { expect } from 'vitest';
-import { Stranger } from './support/merchant';
+import { signUp, Stranger } from './support/merchant';
 import { shop } from './support/shop';
 import { test } from './support/test';
 
@@ -121,6 +121,32 @@ test('who has as many as one person may buy is led to the orders', async ({ visi
     .last()
     .click();
   await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
+});
+
+test('who has bought on another device is told that it would be too many', async ({
+  visit,
+  merchant,
+  server,
+}) => {
+  const sale = await merchant.publish();
+  const account = await signUp(server);
+  const here = await visit();
+  await here.signIn(account);
+  const { page } = here;
+  await shop(page).open(sale);
+  await shop(page).buy.waitFor();
+  const elsewhere = await visit();
+  await elsewhere.signIn(account);
+  await shop(elsewhere.page).open(sale);
+  await shop(elsewhere.page).buy.click();
+  await shop(elsewhere.page).pay.click();
+  await shop(elsewhere.page).paid.waitFor();
+
+  await shop(page).buy.click();
+  await page.getByText('With this you would have more than one person may buy.').first().waitFor();
+  await page.getByRole('link', { name: 'See my orders' }).first().click();
+  await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
+  expect((await merchant.stats(sale.id)).paid).toBe(1);
 });
 
 test('a page or a sale that does not exist is told kindly', async ({ visit }) => {

@@ -56,8 +56,12 @@ test('who signs out is signed out in every tab, and the cookie is gone', async (
   const visitor = await visitAsBuyer();
   const { page } = visitor;
   await page.goto('/account');
+  const other = await visitor.anotherTab();
+  await other.goto('/');
+  await other.getByRole('link', { name: 'Ada' }).waitFor();
   await page.getByRole('main').getByRole('button', { name: 'Sign out' }).click();
   await page.getByRole('link', { name: 'Sign in' }).first().waitFor();
+  await other.getByRole('link', { name: 'Sign in' }).first().waitFor();
   expect(await visitor.context.cookies()).toEqual([]);
 });
 

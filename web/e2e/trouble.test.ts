@@ -58,8 +58,8 @@ test('a reload during a purchase goes on with it', async ({ visitAsBuyer, mercha
   await shop(page).open(sale);
   await shop(page).buy.click();
   await network.first;
-  await network.letGo();
   await page.reload();
+  await network.letGo();
   await shop(page).hold.waitFor();
   expect((await keys(visitor)).size).toBe(1);
   expect((await merchant.stats(sale.id)).held).toBe(1);
