@@ -126,6 +126,7 @@ export function shop(gate: Partial<Terms['gate']> = {}) {
   const terms: Terms = {
     id: 'sale',
     opens_at: null,
+    state: 'open',
     gate: { challenge: 'none', waiting_room: false, pass_required: false, ...gate },
   };
   return {

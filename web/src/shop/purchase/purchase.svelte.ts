@@ -21,7 +21,7 @@ export type Step =
   /** `goesOn`: trying again is the same purchase with the same key. */
   | { at: 'refused'; failure: Failure; goesOn: boolean };
 
-export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at'>;
+export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at' | 'state'>;
 
 interface Proof {
   challenge: string | null;
@@ -112,7 +112,11 @@ export class Purchase {
 
   /** What a refusal said is no longer true. */
   forgive(): void {
-    if (this.step.at === 'refused' && !this.step.goesOn) this.step = { at: 'idle' };
+    if (this.step.at !== 'refused') return;
+    if (this.step.failure.code === 'paused') {
+      // The wish was kept for the end of the pause.
+      if (this.#terms().state !== 'paused') void this.tryAgain();
+    } else if (!this.step.goesOn) this.step = { at: 'idle' };
   }
 
   /** Another tab has news of an order. If it is what came of our wish, it is ours, too. */
@@ -197,7 +201,7 @@ export class Purchase {
       this.#world.signedOut();
       return;
     }
-    const goesOn = isPassing(failure) || failure.code === 'passes_exhausted';
+    const goesOn = isPassing(failure) || failure.code === 'passes_exhausted' || failure.code === 'paused';
     if (goesOn) this.#keep({ touchedAt: this.#world.now() });
     else this.#forget();
     if (failure.code === 'closed') this.#world.memory.forgetTicket(this.#name);

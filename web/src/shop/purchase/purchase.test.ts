@@ -106,7 +106,7 @@ describe('without a gate', () => {
     expect(calls.order).toHaveBeenCalledTimes(2);
   });
 
-  test.each(['sold_out', 'limit_reached', 'paused', 'closed', 'not_open', 'idempotency_key_reused'] as const)(
+  test.each(['sold_out', 'limit_reached', 'closed', 'not_open', 'idempotency_key_reused'] as const)(
     '%s is final, and the next purchase has another key',
     async (code) => {
       const { tab, calls, keys, memory } = shop();
@@ -131,6 +131,24 @@ describe('without a gate', () => {
     await purchase.buy(1);
     purchase.forgive();
     expect(purchase.step.at).toBe('refused');
+  });
+
+  test('a pause is waited for, and the same purchase goes on after it', async () => {
+    const { tab, calls, keys, terms } = shop();
+    calls.order.mockResolvedValueOnce(failed('paused'));
+    const purchase = tab();
+    await purchase.buy(1);
+    expect(purchase.step).toMatchObject({ at: 'refused', goesOn: true });
+    // The page hears of the pause only now.
+    terms.state = 'paused';
+    purchase.forgive();
+    await vi.runAllTimersAsync();
+    expect(calls.order).toHaveBeenCalledTimes(1);
+    terms.state = 'open';
+    purchase.forgive();
+    await vi.runAllTimersAsync();
+    expect(purchase.step.at).toBe('done');
+    expect(keys()).toEqual(['key-1', 'key-1']);
   });
 
   test('a click in the very moment of the opening is not refused because two clocks differ', async () => {
