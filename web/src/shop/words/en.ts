@@ -126,7 +126,7 @@ export default {
     pictureLabel: 'Picture with five characters to type',
     characters: 'Characters',
     charactersHint: 'Five characters. Capitals don’t matter.',
-    wrong: 'That was not right. Here is a new picture.',
+    wrong: 'That was not right, or it came too late. Here is a new picture.',
     send: 'Continue',
     another: 'Another picture',
     workInstead: 'I can’t read pictures: let my device solve a puzzle instead',

@@ -127,7 +127,7 @@ const zh: Words<typeof en> = {
     pictureLabel: '包含五个字符的图片',
     characters: '字符',
     charactersHint: '共五个字符，不区分大小写。',
-    wrong: '输入不正确，已换一张图片。',
+    wrong: '输入不正确或已超时，已换一张图片。',
     send: '继续',
     another: '换一张',
     workInstead: '看不清图片？改由设备自动解题',
