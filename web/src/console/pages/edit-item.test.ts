@@ -52,3 +52,41 @@ it('says that it may be there when it is not to be found', async () => {
   await save();
   expect(await screen.findByText(/Look at the list before you save again/)).toBeTruthy();
 });
+
+it('says at its field what is wrong, and goes there', async () => {
+  const post = vi.spyOn(api, 'POST');
+  post.mockClear();
+  render(EditItem);
+  await fireEvent.input(screen.getByLabelText('Title'), { target: { value: 'Kettle' } });
+  await fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+  const price = screen.getByLabelText('Regular price');
+  await vi.waitFor(() => expect(document.activeElement).toBe(price));
+  expect(price.getAttribute('aria-invalid')).toBe('true');
+  expect(post).not.toHaveBeenCalled();
+});
+
+it('keeps what is typed while it is saved', async () => {
+  let answer = (_: unknown): void => {};
+  vi.spyOn(api, 'GET').mockImplementation((() =>
+    Promise.resolve({ data: kettle, response: new Response(null) })) as never);
+  vi.spyOn(api, 'PATCH').mockImplementation((() => new Promise((resolve) => (answer = resolve))) as never);
+  render(EditItem, { id: 'p7' });
+  const title = (await screen.findByLabelText('Title')) as HTMLInputElement;
+  await fireEvent.input(title, { target: { value: 'Kettle K' } });
+  await fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+  await fireEvent.input(title, { target: { value: 'Kettle K2' } });
+  answer({ data: { ...kettle, title: 'Kettle K' }, response: new Response(null) });
+  await screen.findByRole('heading', { name: 'Edit Kettle K' });
+  expect(title.value).toBe('Kettle K2');
+  await screen.findByText('Not saved yet');
+});
+
+it('picks up what was typed before, and lets go of it on demand', async () => {
+  render(EditItem);
+  await fireEvent.input(screen.getByLabelText('Title'), { target: { value: 'Kettle' } });
+  cleanup();
+  render(EditItem);
+  expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('Kettle');
+  await fireEvent.click(screen.getByRole('button', { name: 'Discard it' }));
+  expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('');
+});
