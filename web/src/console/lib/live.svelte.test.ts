@@ -2,28 +2,7 @@ import { flushSync } from 'svelte';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { LiveFigures } from '../../api/schema';
 import { live } from './live.svelte';
-
-class FakeStream extends EventTarget {
-  static all: FakeStream[] = [];
-  isClosed = false;
-  readonly url: string;
-  constructor(url: string) {
-    super();
-    this.url = url;
-    FakeStream.all.push(this);
-  }
-  close(): void {
-    this.isClosed = true;
-  }
-  tell(figures: Partial<LiveFigures>): void {
-    this.dispatchEvent(new MessageEvent('figures', { data: JSON.stringify(figures) }));
-  }
-  break(): void {
-    this.dispatchEvent(new Event('error'));
-  }
-}
-
-const newest = () => FakeStream.all.at(-1) as FakeStream;
+import { FakeStream } from './pretended';
 
 function watch(sale: () => string | undefined | null, ontold?: (figures: LiveFigures) => void) {
   let view!: ReturnType<typeof live>;
@@ -50,33 +29,33 @@ it('shows what is told', () => {
     () => 's 1',
     (figures) => told.push(figures),
   );
-  expect(newest().url).toBe('/api/v1/admin/live?sale=s%201');
+  expect(FakeStream.newest.url).toBe('/api/v1/admin/live?sale=s%201');
   expect(view.connection).toBe('connecting');
-  newest().tell({ seconds: 1 });
+  FakeStream.newest.tell({ seconds: 1 });
   expect(view.connection).toBe('live');
   expect(view.figures?.seconds).toBe(1);
   expect(told).toHaveLength(1);
   end();
-  expect(newest().isClosed).toBe(true);
+  expect(FakeStream.newest.isClosed).toBe(true);
 });
 
 it('says that it is cut off, comes back by itself, and keeps the last figures meanwhile', () => {
   const { view, end } = watch(() => undefined);
-  newest().tell({ seconds: 1 });
-  newest().break();
+  FakeStream.newest.tell({ seconds: 1 });
+  FakeStream.newest.break();
   expect(view.connection).toBe('cut_off');
   expect(view.figures?.seconds).toBe(1);
   vi.advanceTimersByTime(1300);
   expect(FakeStream.all).toHaveLength(2);
-  newest().tell({ seconds: 2 });
+  FakeStream.newest.tell({ seconds: 2 });
   expect(view.connection).toBe('live');
   end();
 });
 
 it('takes silence for a break, also if the browser has not noticed', () => {
   const { view, end } = watch(() => undefined);
-  newest().tell({ seconds: 1 });
-  const first = newest();
+  FakeStream.newest.tell({ seconds: 1 });
+  const first = FakeStream.newest;
   vi.advanceTimersByTime(5100);
   expect(view.connection).toBe('cut_off');
   expect(first.isClosed).toBe(true);
@@ -86,7 +65,7 @@ it('takes silence for a break, also if the browser has not noticed', () => {
 it('waits longer each time, and asks nothing any more when it is over', () => {
   const { end } = watch(() => undefined);
   for (let round = 0; round < 3; round += 1) {
-    newest().break();
+    FakeStream.newest.break();
     vi.advanceTimersByTime(20_000);
   }
   const count = FakeStream.all.length;

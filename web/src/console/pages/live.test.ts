@@ -1,0 +1,110 @@
+import { cleanup, render, screen, within } from '@testing-library/svelte';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { api } from '../../api/client';
+import type { LiveFigures, Sale } from '../../api/schema';
+import { speak, startLanguage } from '../../i18n/index.svelte';
+import { aRush, FakeStream, someFigures } from '../lib/pretended';
+import { aSale } from '../lib/samples';
+import { loadWords } from '../words.svelte';
+import Live from './Live.svelte';
+
+const guarded = { challenge: 'pow', waiting_room: true, pass_required: true } as const;
+
+beforeEach(async () => {
+  vi.stubGlobal('EventSource', FakeStream);
+  FakeStream.all = [];
+  await startLanguage(loadWords);
+  await speak('en', false);
+});
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+/** Watches a sale and is told these figures, one after the other. */
+async function watch(sale: Sale, ...told: LiveFigures[]): Promise<void> {
+  vi.spyOn(api, 'GET').mockImplementation((() =>
+    Promise.resolve({ data: sale, response: new Response(null) })) as never);
+  render(Live, { id: sale.id });
+  await vi.waitFor(() => expect(FakeStream.all).toHaveLength(1));
+  for (const figures of told) FakeStream.newest.tell(figures);
+  await screen.findByText('Live');
+}
+
+/** What each tile says, by its name. */
+function tiles(): Record<string, string> {
+  const named = screen.getAllByRole('term').map((term) => {
+    const says = [...(term.parentElement?.querySelectorAll('dd') ?? [])].map((part) => part.textContent);
+    return [term.textContent, says.join(' | ')];
+  });
+  return Object.fromEntries(named) as Record<string, string>;
+}
+
+const charts = () => screen.getAllByRole('img').map((chart) => chart.getAttribute('aria-label') ?? '');
+
+it('tells everything there is to know of a sale in a rush', async () => {
+  await watch(aSale({ state: 'open', gate: guarded }), someFigures());
+  expect(tiles()).toEqual({
+    Left: '61 | 61 of 100',
+    Held: '27',
+    Paid: '12',
+    'Looks/s': '810 | 9,100 in total',
+    'Claims/s': '420 | 5,200 in total',
+    'Accepted/s': '31 | 39 in total',
+    'Refused/s': '389 | 5,161 in total',
+    Waiting: '4,321 | Admitted: 145',
+    'Passes in hand': '53',
+    Waitlist: '17',
+    '99 % within': '14 ms | Half within 2.5 ms',
+    'To be settled': '77 | Oldest of them: 1.4 s',
+    'Dead letters': '3',
+  });
+});
+
+it('draws what moves, each line with its newest value', async () => {
+  await watch(
+    aSale({ state: 'open', gate: guarded }),
+    someFigures({ sales: [aRush({ waiting: 1 })] }),
+    someFigures({ at: '2026-11-11T10:00:01Z' }),
+  );
+  const now = (title: string, values: string) =>
+    `Chart: ${title}. Now: ${values}. The same is in the table below.`;
+  expect(charts()).toEqual([
+    now('Demand, a second', 'Looks 810, Claims 420'),
+    now('Refusals by reason, a second', 'No pass 380, Limit reached 9'),
+    now('Stock', 'Paid 12, Held 27, Left 61'),
+    now('Sold, a second', 'Accepted 31'),
+    now('Waiting room', 'Admitted/s 19, Waiting 4,321'),
+    now('Time to an answer to a claim', 'Half within 2.5 ms, 99 % within 14 ms'),
+    now('Decisions that are not settled yet', 'To be settled 77'),
+  ]);
+});
+
+it('shows every node and how it is', async () => {
+  await watch(aSale({ state: 'open' }), someFigures());
+  const rows = within(screen.getByRole('region', { name: 'Nodes' })).getAllByRole('row');
+  const cells = rows.map((row) =>
+    [...row.children].map((cell) => cell.textContent?.trim().replace(/\s+/g, ' ')),
+  );
+  expect(cells).toEqual([
+    ['Node', 'Health', 'Requests/s', 'Claims under way', 'Queue', 'Connections'],
+    ['north', 'Ready', '1,502', '6 / 256', '44', '903'],
+    ['south', 'Not ready the journal can’t be written Last heard of 7 s ago', '–', '0 / 128', '0', '1'],
+  ]);
+});
+
+it('has no room, no passes and no dead letters where there are none, and says what is not known', async () => {
+  const quiet = someFigures({
+    latency: null,
+    settlement: { lag_decisions: null, trouble: 'the records are away' },
+    sales: [aRush({ waitlist: null })],
+  });
+  await watch(aSale({ state: 'open' }), quiet);
+  const shown = tiles();
+  for (const name of ['Waiting', 'Passes in hand', 'Waitlist', 'Dead letters'])
+    expect(shown).not.toHaveProperty(name);
+  expect(shown['99 % within']).toBe('– | no claim reached the ledger in the last second');
+  expect(shown['To be settled']).toBe('–');
+  expect(charts().join()).not.toContain('Waiting room');
+  expect(screen.getByText('the records are away')).toBeTruthy();
+});
