@@ -16,6 +16,10 @@ let measuredAt = -Infinity;
 let apart = Date.now() - performance.now();
 let again: ReturnType<typeof setTimeout> | undefined;
 
+let tell = () => {};
+/** Until then it is the visitor's clock, which may be wrong; it ends also if the server can't be asked. */
+export const asked = new Promise<void>((resolve) => (tell = resolve));
+
 const hasSlept = () => Math.abs(Date.now() - performance.now() - apart) > 1000;
 
 /** The server's time in milliseconds since 1970. */
@@ -41,6 +45,7 @@ export async function measure(inDoubt = false, tries = 1): Promise<void> {
   for (let sample = 0; sample < SAMPLES && bestRoundTripMs >= QUICK_MS; sample += 1) {
     const sentAt = performance.now();
     const answer = await outcome(api.GET('/api/v1/time', { cache: 'no-store' }));
+    tell();
     if (answer.ok) learn(answer.data.server_time, sentAt, performance.now());
     else if (bestRoundTripMs === Infinity) {
       const later = delayMs(tries, answer.failure.retryAfterSeconds, Math.random());

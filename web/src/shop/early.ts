@@ -1,11 +1,15 @@
 // What the first page will ask the API for is asked for while the page itself is still on its way.
 import { api, outcome, type Outcome } from '../api/client';
 import type { PageSale, Sale } from '../api/schema';
+import { asked } from '../lib/clock.svelte';
 import { match } from '../lib/router.svelte';
 import { session } from '../lib/session.svelte';
 
 /** As many sales as the list begins with. */
 export const FIRST_SALES = 24;
+
+/** So long the first answer is held back until it can be shown by the right time. */
+const TIME_WITHIN_MS = 1_000;
 
 let early: { path: string; answer: Promise<Outcome<unknown>> } | undefined;
 
@@ -16,10 +20,15 @@ const askForSales = () => outcome(api.GET('/api/v1/sales', { params: { query: { 
 export function foresee(path: string): void {
   const id = match('/sales/:id', path)?.['id'];
   if (id !== undefined) {
-    early = { path, answer: askForSale(id) };
+    early = { path, answer: onTime(askForSale(id)) };
     // Whoever may be signed in needs the rest of the page, too.
     if (session.me !== null) void import('./sale/personal').catch(() => {});
-  } else if (path === '/') early = { path, answer: askForSales() };
+  } else if (path === '/') early = { path, answer: onTime(askForSales()) };
+}
+
+async function onTime<T>(answer: Promise<T>): Promise<T> {
+  await Promise.race([asked, new Promise((resolve) => setTimeout(resolve, TIME_WITHIN_MS))]);
+  return answer;
 }
 
 /** The answer that is on its way already; it is good for one time. */
