@@ -29,8 +29,9 @@ export async function whoAmI(tries = 1): Promise<void> {
   const answer = await outcome(api.GET('/api/v1/me'));
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;
-  // Whoever can't be asked may still be signed in, so it is asked again.
-  else if (me === undefined) {
+  // Whoever can't be asked may be signed in, perhaps as somebody else than before: it is asked again.
+  else {
+    me = undefined;
     const later = delayMs(tries, answer.failure.retryAfterSeconds, Math.random());
     again = setTimeout(() => void whoAmI(tries + 1), later);
   }

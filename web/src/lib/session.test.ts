@@ -36,4 +36,11 @@ test('the shop is asked ever more seldom who we are while it is away, and not be
   asked.mockImplementation(async () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
   await vi.advanceTimersByTimeAsync(30_000);
   expect(session.me?.buyer).toBe('ada');
+  // Another tab has signed in somebody else, and the shop can't be asked who: we don't go on as ada.
+  asked.mockImplementation(async () => Response.json({}, { status: 503 }));
+  await whoAmI();
+  expect(session.me).toBeUndefined();
+  asked.mockImplementation(async () => Response.json({ buyer: 'bob', role: 'buyer', account: null }));
+  await vi.advanceTimersByTimeAsync(30_000);
+  expect(session.me?.buyer).toBe('bob');
 });
