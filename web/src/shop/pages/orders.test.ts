@@ -45,14 +45,14 @@ test('an order is not shown to who signs in after its buyer', async () => {
 });
 
 test('the list is the new buyer’s, also if the former one’s was still on its way', async () => {
-  let arrive = (): void => {};
+  let arrive: (() => void) | undefined;
   answers.set('/api/v1/orders', () => new Promise((resolve) => (arrive = () => resolve(orders('adas')()))));
   const { container } = render(Orders);
-  await vi.waitFor(() => expect(arrive).not.toBe(undefined));
+  await vi.waitFor(() => expect(arrive).toBeDefined());
   answers.set('/api/v1/orders', orders('bobs'));
   await signedIn('bob');
   await vi.waitFor(() => expect(container.querySelector('a[href="/orders/bobs"]')).not.toBeNull());
-  arrive();
+  arrive?.();
   await new Promise((resolve) => setTimeout(resolve));
   expect(container.querySelector('a[href="/orders/adas"]')).toBeNull();
   expect(container.querySelector('a[href="/orders/bobs"]')).not.toBeNull();

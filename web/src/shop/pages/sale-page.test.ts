@@ -1,16 +1,17 @@
 // The page of a sale as a whole: what it asks the shop for, and what it says when the session ends.
-import { cleanup, configure, render, screen } from '@testing-library/svelte';
+import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
 import { go } from '../../lib/router.svelte';
 import { signedOut, whoAmI } from '../../lib/session.svelte';
 // Already there, so that no test waits for it.
 import '../sale/personal';
+import { order } from '../purchase/pretended';
 import { loadWords } from '../words.svelte';
 import SalePage from './SalePage.svelte';
 
 const { answers, asked } = vi.hoisted(() => {
-  const answers = new Map<string, () => Response>();
+  const answers = new Map<string, () => Response | Promise<Response>>();
   const asked: string[] = [];
   // The client takes hold of `fetch` when it is loaded.
   globalThis.fetch = async (input) => {
@@ -27,10 +28,9 @@ const { answers, asked } = vi.hoisted(() => {
   return { answers, asked };
 });
 
-configure({ asyncUtilTimeout: 4_000 });
-
+const ORDER = 'POST /api/v1/sales/sale/orders';
 const price = { amount: '199.00', currency: 'CNY' };
-const sale = (waiting_room: boolean) => ({
+const sale = (gate = {}) => ({
   id: 'sale',
   item: { id: 'item', title: 'Phone X', description: '' },
   price,
@@ -41,44 +41,81 @@ const sale = (waiting_room: boolean) => ({
   stock: { total: 100, available: 40 },
   limit_per_buyer: 1,
   hold_seconds: 900,
-  gate: { challenge: 'none', waiting_room, pass_required: waiting_room },
+  gate: { challenge: 'none', waiting_room: false, pass_required: false, ...gate },
 });
 
-async function visit(hasRoom: boolean): Promise<HTMLElement> {
-  answers.set('GET /api/v1/sales/sale', () => Response.json(sale(hasRoom)));
-  render(SalePage);
-  const buy = await screen.findByRole('button', { name: /Buy now/ });
-  await vi.waitFor(() => expect((buy as HTMLButtonElement).disabled).toBe(false), 4_000);
-  return buy;
+async function buyButton(): Promise<HTMLButtonElement> {
+  return vi.waitFor(() => {
+    const buy: HTMLButtonElement = screen.getByRole('button', { name: /Buy now/ });
+    expect(buy.disabled).toBe(false);
+    return buy;
+  });
 }
 
 beforeEach(async () => {
+  vi.useFakeTimers();
+  vi.spyOn(Math, 'random').mockReturnValue(0.9);
   document.cookie = 'penstock_signed_in=1';
   localStorage.clear();
   answers.clear();
   answers.set('GET /api/v1/me', () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
   answers.set('GET /api/v1/orders', () => Response.json({ data: [], next: null }));
+  answers.set('GET /api/v1/sales/sale', () => Response.json(sale()));
   go('/sales/sale');
   await Promise.all([speak('en', false), loadWords('en'), whoAmI()]);
+  asked.length = 0;
 });
-afterEach(cleanup);
+afterEach(() => {
+  cleanup();
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
 
 test('whoever loses the session in the waiting room is told so', async () => {
   const ticket = { ticket: 't', number: 7, state: 'waiting', position: 7 };
+  answers.set('GET /api/v1/sales/sale', () =>
+    Response.json(sale({ waiting_room: true, pass_required: true })),
+  );
   answers.set('POST /api/v1/sales/sale/tickets', () => Response.json(ticket, { status: 201 }));
-  (await visit(true)).click();
-  await screen.findByText('You are in the waiting room');
+  render(SalePage);
+  (await buyButton()).click();
+  await vi.waitFor(() => screen.getByText('You are in the waiting room'));
   signedOut();
-  await screen.findByText(/Your session is over/);
+  await vi.waitFor(() => screen.getByText(/Your session is over/));
 });
 
 test('a refusal is shown at once, and nothing is asked in the same moment', async () => {
-  answers.set('POST /api/v1/sales/sale/orders', () => Response.json({ code: 'sold_out' }, { status: 409 }));
-  const buy = await visit(false);
-  vi.spyOn(Math, 'random').mockReturnValue(0.9);
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  render(SalePage);
+  const buy = await buyButton();
   asked.length = 0;
   buy.click();
-  await screen.findByRole('button', { name: /Join the waitlist/ });
-  expect(asked).toEqual(['POST /api/v1/sales/sale/orders']);
-  vi.restoreAllMocks();
+  await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
+  expect(asked).toEqual([ORDER]);
+});
+
+test('a purchase goes on after a pause that the page has not even seen', async () => {
+  answers.set(ORDER, () => Response.json({ code: 'paused' }, { status: 409 }));
+  render(SalePage);
+  (await buyButton()).click();
+  await vi.waitFor(() => screen.getByText('The seller has paused this sale.'));
+  screen.getByRole('button', { name: 'Give up this purchase' });
+  answers.set(ORDER, () => Response.json(order(), { status: 201 }));
+  await vi.advanceTimersByTimeAsync(10_000);
+  screen.getByText(/It’s yours/);
+  expect(asked.filter((call) => call === ORDER)).toHaveLength(2);
+});
+
+test('a page that was left orders nothing', async () => {
+  const intent = { key: 'k', quantity: 1, touchedAt: Date.now(), keptAt: Date.now() };
+  localStorage.setItem('penstock.purchase.ada.sale', JSON.stringify(intent));
+  let arrive: (() => void) | undefined;
+  const empty = () => Response.json({ data: [], next: null });
+  answers.set('GET /api/v1/orders', () => new Promise((resolve) => (arrive = () => resolve(empty()))));
+  const { unmount } = render(SalePage);
+  await vi.waitFor(() => expect(arrive).toBeDefined());
+  unmount();
+  arrive?.();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).not.toContain(ORDER);
 });

@@ -37,8 +37,8 @@ function forgetOld(storage: () => Storage): void {
     const kept = storage();
     for (const key of Object.keys(kept)) {
       if (!/^penstock\.(purchase|ticket)\./.test(key)) continue;
-      const touchedAt = Number(/"touchedAt":(\d+)/.exec(kept.getItem(key) ?? '')?.[1] ?? 0);
-      if (Date.now() - touchedAt > OLD_MS) kept.removeItem(key);
+      const keptAt = Number(/"keptAt":(\d+)/.exec(kept.getItem(key) ?? '')?.[1] ?? 0);
+      if (Date.now() - keptAt > OLD_MS) kept.removeItem(key);
     }
   } catch {
     // Private windows may refuse.
@@ -60,8 +60,9 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
       return null;
     }
   };
-  const write = (key: string, value: unknown): void => {
-    const text = JSON.stringify(value);
+  const write = (key: string, value: Intent | KeptTicket): void => {
+    // By the visitor's clock, whatever that says: it is compared with nothing else.
+    const text = JSON.stringify({ ...value, keptAt: Date.now() });
     try {
       storage().setItem(key, text);
       unkept.delete(key);
@@ -82,8 +83,8 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
   const ticketAt = (of: string) => `penstock.ticket.${of}`;
   return {
     intent(of) {
-      const found = read(intentAt(of)) as Partial<Intent> | null;
-      const usable = typeof found?.key === 'string' && Number.isInteger(found.quantity);
+      const { keptAt: _, ...found } = (read(intentAt(of)) ?? {}) as Partial<Intent> & { keptAt?: number };
+      const usable = typeof found.key === 'string' && Number.isInteger(found.quantity);
       return usable ? ({ touchedAt: 0, ...found } as Intent) : undefined;
     },
     keepIntent: (of, intent) => write(intentAt(of), intent),
@@ -94,7 +95,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
         ? { ticket: found.ticket, from: found.from ?? null }
         : undefined;
     },
-    keepTicket: (of, ticket) => write(ticketAt(of), { ...ticket, touchedAt: Date.now() }),
+    keepTicket: (of, ticket) => write(ticketAt(of), ticket),
     forgetTicket: (of) => remove(ticketAt(of)),
   };
 }

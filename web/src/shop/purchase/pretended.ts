@@ -28,7 +28,7 @@ export function order(change: Partial<Order> = {}): Order {
     total: price,
     state: 'held',
     created_at: '2026-01-01T00:00:00Z',
-    pay_before: '2026-01-01T00:15:00Z',
+    pay_before: '2126-01-01T00:15:00Z',
     ...change,
   };
 }
@@ -126,7 +126,6 @@ export function shop(gate: Partial<Terms['gate']> = {}) {
   const terms: Terms = {
     id: 'sale',
     opens_at: null,
-    state: 'open',
     gate: { challenge: 'none', waiting_room: false, pass_required: false, ...gate },
   };
   return {

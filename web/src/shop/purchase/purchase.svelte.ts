@@ -21,7 +21,7 @@ export type Step =
   /** `goesOn`: trying again is the same purchase with the same key. */
   | { at: 'refused'; failure: Failure; goesOn: boolean };
 
-export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at' | 'state'>;
+export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at'>;
 
 interface Proof {
   challenge: string | null;
@@ -57,6 +57,7 @@ export class Purchase {
   readonly #world: World;
   readonly #ondone: (order: Order) => void;
   #stop: AbortController | undefined;
+  #isClosed = false;
   #reply: ((reply: Reply) => void) | undefined;
 
   constructor(buyer: string, terms: () => Terms, world: World, ondone: (order: Order) => void = () => {}) {
@@ -89,6 +90,8 @@ export class Purchase {
       // Only who still has a place in the queue still wants to buy.
       const kept = memory.ticket(this.#name);
       const seen = kept && (await calls.ticket(this.#terms().id, kept.ticket));
+      // A click since then is a wish of its own.
+      if (this.isRunning) return;
       const stands = seen && (seen.ok ? seen.data.state !== 'gone' : isPassing(seen.failure));
       if (!stands) {
         this.#forget();
@@ -112,18 +115,26 @@ export class Purchase {
 
   /** What a refusal said is no longer true. */
   forgive(): void {
-    if (this.step.at !== 'refused') return;
-    if (this.step.failure.code === 'paused') {
-      // The wish was kept for the end of the pause.
-      if (this.#terms().state !== 'paused') void this.tryAgain();
-    } else if (!this.step.goesOn) this.step = { at: 'idle' };
+    if (this.step.at === 'refused' && !this.step.goesOn) this.step = { at: 'idle' };
+  }
+
+  /** The buyer looked at the sale again. A wish that a pause holds up goes on after it, unless nobody was here for long. */
+  seen(isPaused: boolean): void {
+    if (this.step.at !== 'refused' || this.step.failure.code !== 'paused') return;
+    const { memory, now } = this.#world;
+    const intent = memory.intent(this.#name);
+    if (!intent || now() - intent.touchedAt > FRESH_MS) {
+      this.#forget();
+      this.step = { at: 'idle' };
+    } else if (isPaused) this.#keep({ touchedAt: now() });
+    else void this.tryAgain();
   }
 
   /** Another tab has news of an order. If it is what came of our wish, it is ours, too. */
   async heard(order: string): Promise<void> {
     if (!this.isRunning || this.#world.memory.intent(this.#name)?.order !== order) return;
     const found = await this.#world.calls.findOrder(order);
-    if (!found.ok) return;
+    if (!found.ok || !this.isRunning) return;
     this.stop();
     this.#done(found.data);
   }
@@ -144,7 +155,13 @@ export class Purchase {
     this.#world.memory.forgetTicket(this.#name);
   }
 
-  /** The page goes away, or shows something else. What is kept stays kept. */
+  /** The page goes away. What is kept stays kept, and nothing begins any more. */
+  close(): void {
+    this.stop();
+    this.#isClosed = true;
+  }
+
+  /** The page shows something else. What is kept stays kept. */
   stop(): void {
     this.#stop?.abort();
     this.#stop = undefined;
@@ -160,7 +177,7 @@ export class Purchase {
 
   async #run(begin: (signal: AbortSignal) => Promise<Intent | undefined>, steal = false): Promise<void> {
     // A double click is one click.
-    if (this.#stop) return;
+    if (this.#stop || this.#isClosed) return;
     const stop = new AbortController();
     this.#stop = stop;
     this.missedTurn = false;

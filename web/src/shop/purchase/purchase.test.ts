@@ -134,21 +134,44 @@ describe('without a gate', () => {
   });
 
   test('a pause is waited for, and the same purchase goes on after it', async () => {
-    const { tab, calls, keys, terms } = shop();
+    const { tab, calls, keys, wait } = shop();
     calls.order.mockResolvedValueOnce(failed('paused'));
     const purchase = tab();
     await purchase.buy(1);
     expect(purchase.step).toMatchObject({ at: 'refused', goesOn: true });
-    // The page hears of the pause only now.
-    terms.state = 'paused';
-    purchase.forgive();
-    await vi.runAllTimersAsync();
+    for (let looks = 0; looks < 400; looks += 1) {
+      wait(5_000);
+      purchase.forgive();
+      purchase.seen(true);
+    }
     expect(calls.order).toHaveBeenCalledTimes(1);
-    terms.state = 'open';
-    purchase.forgive();
+    purchase.seen(false);
     await vi.runAllTimersAsync();
     expect(purchase.step.at).toBe('done');
     expect(keys()).toEqual(['key-1', 'key-1']);
+  });
+
+  test('a pause that ends when the buyer is long gone orders nothing', async () => {
+    const { tab, calls, memory, wait } = shop();
+    calls.order.mockResolvedValueOnce(failed('paused'));
+    const purchase = tab();
+    await purchase.buy(1);
+    wait(FRESH_MS + 1);
+    purchase.seen(false);
+    await vi.runAllTimersAsync();
+    expect(calls.order).toHaveBeenCalledTimes(1);
+    expect(purchase.step.at).toBe('idle');
+    expect(memory.intent(NAME)).toBeUndefined();
+  });
+
+  test('nothing begins any more when the page is left', async () => {
+    const { tab, calls } = shop();
+    calls.order.mockResolvedValueOnce(failed('paused'));
+    await tab().buy(1);
+    const left = tab();
+    left.close();
+    await left.resume();
+    expect(calls.order).toHaveBeenCalledTimes(1);
   });
 
   test('a click in the very moment of the opening is not refused because two clocks differ', async () => {
