@@ -1,4 +1,5 @@
 // What a buyer can do with one order: pay it, cancel it, and see what became of it.
+import { untrack } from 'svelte';
 import { api, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
@@ -68,7 +69,8 @@ export class Desk {
         waitMs * (0.75 + Math.random() / 2),
       );
     };
-    wait(0);
+    // What each look brings is no reason to begin anew.
+    untrack(() => wait(0));
     return () => {
       isOver = true;
       clearTimeout(timer);

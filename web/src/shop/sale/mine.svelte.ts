@@ -1,11 +1,13 @@
 // What of a sale is one's own: orders, the place on the waitlist, and the order that is being dealt with. It is fetched
 // after the page is there, since the page is the same for everybody.
-import { api, isPassing, outcome, type Failure } from '../../api/client';
+import { api, isPassing, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order, WaitlistPlace as Place } from '../../api/schema';
+import { serverNow } from '../../lib/clock.svelte';
 import { delayMs } from '../../lib/retry';
 import { signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
 import { Desk } from '../orders/desk.svelte';
+import { stateOf } from '../orders/state';
 import { nextLookMs, waitlist } from './waitlist';
 
 export class Mine {
@@ -54,7 +56,10 @@ export class Mine {
       } else if (before) return this.#comeOff();
       else this.place = null;
     }
-    if (orders) this.#take(orders, false);
+    if (orders.ok) this.#take(orders.data, false);
+    // There may be one that has to be paid.
+    else if (this.orders === undefined && isPassing(orders.failure))
+      this.#later(() => void this.refresh(withPlace), orders.failure);
   }
 
   /** Puts an order on the stage. */
@@ -103,11 +108,12 @@ export class Mine {
     return failure;
   }
 
-  async #loadOrders(): Promise<Order[] | undefined> {
+  async #loadOrders(): Promise<Outcome<Order[]>> {
     const query = { limit: 100 };
     const answer = await outcome(api.GET('/api/v1/orders', { params: { query } }));
     if (!answer.ok && answer.failure.status === 401) signedOut();
-    return answer.ok ? answer.data.data.filter((order) => order.sale_id === this.#sale) : undefined;
+    if (!answer.ok) return answer;
+    return { ok: true, data: answer.data.data.filter((order) => order.sale_id === this.#sale) };
   }
 
   #take(orders: Order[], cameUp: boolean): void {
@@ -115,11 +121,13 @@ export class Mine {
     this.orders = orders;
     const shown = orders.find(({ id }) => id === this.desk?.order.id);
     if (shown) this.desk?.take(shown);
-    const held = orders.find(({ state }) => state === 'held');
+    const now = serverNow();
+    const held = orders.find((order) => stateOf(order, now) === 'held');
     const isOffer = held !== undefined && cameUp && !before.has(held.id);
-    if (cameUp) this.wasDropped = !isOffer;
+    if (cameUp) this.wasDropped = held === undefined;
     // What has to be paid comes before what is over.
-    if (held && (isOffer || this.desk?.order.state !== 'held')) this.show(held, isOffer);
+    const pays = this.desk && stateOf(this.desk.order, now) === 'held';
+    if (held && (isOffer || !pays)) this.show(held, isOffer);
     if (held && isOffer) tellTabs({ about: 'order', sale: this.#sale, order: held.id });
   }
 
@@ -157,8 +165,8 @@ export class Mine {
   async #comeOff(): Promise<void> {
     const orders = await this.#loadOrders();
     if (this.#isOver || !this.place) return;
-    if (!orders) return this.#stand(this.place);
+    if (!orders.ok) return this.#stand(this.place, orders.failure);
     this.place = null;
-    this.#take(orders, true);
+    this.#take(orders.data, true);
   }
 }

@@ -1,9 +1,13 @@
 // What is one's own in a sale: the waitlist, its offers, and the order that is being dealt with.
+import { cleanup, render } from '@testing-library/svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Order } from '../../api/schema';
+import { speak } from '../../i18n/index.svelte';
 import { session, whoAmI } from '../../lib/session.svelte';
 import { Desk } from '../orders/desk.svelte';
+import OrderStage from '../orders/OrderStage.svelte';
 import { order } from '../purchase/pretended';
+import { loadWords } from '../words.svelte';
 import { Mine } from './mine.svelte';
 import { nextLookMs } from './waitlist';
 
@@ -32,7 +36,7 @@ beforeEach(async () => {
   orders();
   document.cookie = 'penstock_signed_in=1';
   answers.set('GET /api/v1/me', () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
-  await whoAmI();
+  await Promise.all([speak('en', false), loadWords('en'), whoAmI()]);
 });
 afterEach(() => void vi.useRealTimers());
 
@@ -71,6 +75,18 @@ describe('the waitlist', () => {
     expect(mine.desk?.wasOffered).toBe(true);
     expect(mine.place).toBeNull();
     expect(mine.wasDropped).toBe(false);
+  });
+
+  test('keeps looking for the offer where orders can’t be read', async () => {
+    answers.set('GET /api/v1/orders', problem('unavailable', 503));
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    const mine = new Mine('sale');
+    await mine.refresh(true);
+    expect(mine.desk).toBeUndefined();
+    orders(order({ id: 'offer' }));
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(mine.desk?.order.id).toBe('offer');
+    mine.stop();
   });
 
   test('is found again by a reload, also if the offer came meanwhile', async () => {
@@ -230,6 +246,15 @@ describe('the order on the stage', () => {
     expect(mine.desk?.failure).toBeUndefined();
   });
 
+  test('does not come back to who wants another when its time is over', async () => {
+    const mine = new Mine('sale');
+    mine.show(order({ pay_before: '2020-01-01T00:00:00Z' }));
+    mine.leaveStage();
+    orders(order({ pay_before: '2020-01-01T00:00:00Z' }));
+    await mine.refresh(false);
+    expect(mine.desk).toBeUndefined();
+  });
+
   test('does not go back to held by an answer that was late', () => {
     const mine = new Mine('sale');
     mine.show(order({ state: 'paid' }));
@@ -238,10 +263,9 @@ describe('the order on the stage', () => {
   });
 
   test('is asked about ever more seldom, and not for ever, when its time is over', async () => {
-    const desk = new Desk(order());
     const asked = vi.fn(() => Response.json(order()));
     answers.set('GET /api/v1/orders/order-1', asked);
-    const end = desk.awaitExpiry();
+    render(OrderStage, { desk: new Desk(order()), now: Date.parse('2999-01-01') });
     await vi.advanceTimersByTimeAsync(10_000);
     const soon = asked.mock.calls.length;
     expect(soon).toBeGreaterThan(1);
@@ -252,7 +276,7 @@ describe('the order on the stage', () => {
     expect(last).toBeGreaterThan(soon);
     await vi.advanceTimersByTimeAsync(3_600_000);
     expect(asked).toHaveBeenCalledTimes(last);
-    end();
+    cleanup();
   });
 
   test('is not asked about any more when the session is over', async () => {
