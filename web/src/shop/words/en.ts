@@ -107,6 +107,7 @@ export default {
     waitLess: 'Less than a minute to go',
     waitMinutes: (minutes: string, plural: boolean) =>
       `About ${minutes} ${plural ? 'minutes' : 'minute'} to go`,
+    said: (ahead: string, estimate: string) => `${ahead}. ${estimate}`,
     progress: 'Way through the line',
     keep: 'Your place is kept if you reload or come back. When it’s your turn, the page goes on by itself, so stay nearby.',
     missed: 'Your turn passed while you were away. You have a new place.',

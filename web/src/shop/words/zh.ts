@@ -108,6 +108,7 @@ const zh: Words<typeof en> = {
     waitUnknown: '暂时无法估计等待时间。',
     waitLess: '预计不到一分钟',
     waitMinutes: (minutes: string) => `预计还需 ${minutes} 分钟`,
+    said: (ahead: string, estimate: string) => `${ahead}，${estimate}`,
     progress: '排队进度',
     keep: '刷新或离开再回来，名次都会保留。轮到你时会自动继续，请不要走远。',
     missed: '你离开时错过了机会，已为你重新排队。',
