@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State};
 use penstock_ledger::Unavailable;
+use penstock_records::AuditReport;
 use tokio::{runtime::Handle, task::spawn_blocking};
 
 use crate::{
@@ -45,8 +43,8 @@ impl From<AuditError> for Problem {
 ///
 /// `ok` is true only if everything adds up. It reads everything, so one audit runs at a time.
 #[utoipa::path(get, path = "/api/v1/admin/audit", tag = "admin", security(("bearer" = []), ("session" = [])),
-    responses((status = 200, description = "The report", body = Object)))]
-pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<Response, Problem> {
+    responses((status = 200, description = "The report", body = AuditReport)))]
+pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<Json<AuditReport>, Problem> {
     let turn = Arc::clone(&app.auditing).try_acquire_owned().map_err(|_| Problem::from(Code::Busy))?;
     // It may compute for seconds, and on this thread everybody else would wait for it.
     let runtime = Handle::current();
@@ -56,5 +54,5 @@ pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<
         report
     });
     let report = report.await.map_err(|_| Problem::from(Code::Internal))??;
-    Ok(axum::Json(report).into_response())
+    Ok(Json(report))
 }

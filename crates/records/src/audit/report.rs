@@ -2,12 +2,13 @@
 
 use penstock_domain::{OrderId, SaleId};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// So many differences are named; the rest are counted.
 pub(super) const MAX_DIFFERENCES: usize = 10_000;
 
 /// `total = available + held + paid`. Signed, because what an audit meets may be wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct UnitCounts {
     pub total: i64,
     pub available: i64,
@@ -36,15 +37,18 @@ impl std::fmt::Display for UnitCounts {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Something that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Difference {
     /// Empty: it concerns no sale in particular.
     pub sale: Option<String>,
     pub order: Option<String>,
+    /// In a sentence.
     pub what: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// What ledger, stock log and orders say of each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AuditReport {
     /// Nothing differs and nothing is left in the dead letters.
     pub ok: bool,

@@ -1,21 +1,5 @@
-// The report of an audit, as the server gives it. Its API documents it as an object; here are the parts we show.
-
-export interface AuditReport {
-  ok: boolean;
-  position: number;
-  sales: number;
-  orders: number;
-  units: { total: number; available: number; held: number; paid: number };
-  oversold: number;
-  lost: number;
-  extra: number;
-  duplicated: number;
-  over_limit: number;
-  pending: number;
-  dead_letters: number;
-  differences: { sale: string | null; order: string | null; what: string }[];
-  more_differences: number;
-}
+// The report of an audit, in the parts that the page shows.
+import type { AuditReport } from '../../api/schema';
 
 const COUNTS = ['oversold', 'lost', 'extra', 'duplicated', 'over_limit', 'dead_letters'] as const;
 export type Count = (typeof COUNTS)[number];
