@@ -5,7 +5,7 @@ use std::{
     io::Write as _,
     net::SocketAddr,
     path::Path,
-    process::ExitCode,
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,8 @@ const MARKER: &str = "local-cluster";
 const REVIVE_EVERY: Duration = Duration::from_secs(4);
 /// Where `make` looks for it.
 const FOLDER: &str = "target/cluster";
+const MERCHANT: &str = "+8613800000001";
+const PASSWORD: &str = "local-merchant-password";
 
 fn main() -> ExitCode {
     match run() {
@@ -47,6 +49,7 @@ fn run() -> anyhow::Result<()> {
     say(&format!("a cluster in {}", plan.folder.display()));
     let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
     writeln!(&lock, "{} http://{}", std::process::id(), shop.address()).context("cannot say who runs")?;
+    create_merchant(&shop)?;
     say(&introduction(&shop, begun)?);
     loop {
         let asked = runtime.block_on(async {
@@ -121,11 +124,26 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan>
     Ok(plan)
 }
 
+/// Somebody who can sign in to the console.
+fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
+    let created = Command::new(&shop.plan().program)
+        .args(["admin", "create", "--phone", MERCHANT, "--name", "Merchant", "--config"])
+        .arg(shop.configuration())
+        .env("PENSTOCK_ADMIN_PASSWORD", PASSWORD)
+        .output()
+        .context("the merchant's account can't be created")?;
+    if !created.status.success() {
+        bail!("the merchant's account can't be created: {}", String::from_utf8_lossy(&created.stderr).trim());
+    }
+    Ok(())
+}
+
 fn introduction(shop: &Shop, begun: Instant) -> anyhow::Result<String> {
     let url = format!("http://{}", shop.address());
     let plan = shop.plan();
     let mut lines = vec![format!("\nready after {:.1} s", begun.elapsed().as_secs_f64())];
     lines.push(format!("  shop (nginx)     {url}"));
+    lines.push(format!("  console          {url}/console  (phone {MERCHANT}, password {PASSWORD})"));
     for node in shop.nodes() {
         lines.push(format!("  {:<16} http://{}  (metrics, readyz)", node.name(), node.address()?));
     }
