@@ -93,11 +93,12 @@ pub(crate) struct AdminOrderView {
     refund_due: bool,
 }
 
-/// Adds to an order's JSON what only the merchant sees.
+/// Adds to an order's JSON what only the merchant sees. A refund that is due is in it already.
 fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
     body.pop();
     let buyer = serde_json::to_string(buyer.as_str()).unwrap_or_default();
-    body.extend_from_slice(format!(r#","buyer":{buyer},"refund_due":{refund_due}}}"#).as_bytes());
+    let refund = if refund_due { "" } else { r#","refund_due":false"# };
+    body.extend_from_slice(format!(r#","buyer":{buyer}{refund}}}"#).as_bytes());
     body
 }
 

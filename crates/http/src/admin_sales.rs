@@ -18,6 +18,7 @@ use crate::{
     entry::APPLICATION_JSON,
     gate::{GateFigures, rooms},
     json::{Json, PageQuery, PathId, Query},
+    live,
     neighbours::Change,
     orders::page_response,
     problem::{Code, Problem},
@@ -202,6 +203,8 @@ pub(crate) struct SaleStats {
     passes_live: u64,
     /// Tickets of the waiting room whose turn has not come.
     waiting: u64,
+    /// People on the waitlist, as far as that is settled; empty while the records are away.
+    waitlist: Option<u64>,
     /// Grows with every change.
     version: u64,
     #[schema(value_type = String, format = DateTime)]
@@ -223,15 +226,18 @@ pub(crate) async fn sale_stats(
     };
     let now = app.now();
     let gate = GateFigures::of_sale(&shelf, now);
+    let state = status.state(now);
+    let waitlist = live::waitlist_of(&app, id, state).await;
     Ok(axum::Json(SaleStats {
         sale_id: id.to_string(),
-        state: status.state(now).as_str(),
+        state: state.as_str(),
         total: status.total,
         available: status.available,
         held: status.held,
         paid: status.paid,
         passes_live: gate.passes_live,
         waiting: gate.waiting,
+        waitlist,
         version: status.version,
         server_time: Rfc3339(now),
     }))

@@ -32,8 +32,8 @@ use tokio::{
 };
 use utoipa::IntoParams;
 
+pub(crate) use self::{recorded::waitlist_of, sample::run, view::LiveFigures};
 use self::{sample::Sample, view::LiveSale};
-pub(crate) use self::{sample::run, view::LiveFigures};
 use crate::{
     app::{Admin, App},
     gate::Reason,

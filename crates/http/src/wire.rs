@@ -371,10 +371,14 @@ impl OrderTemplate {
             Some(paid_at) => {
                 body.push(b'"');
                 Rfc3339(paid_at).write(body);
-                body.extend_from_slice(b"\"}");
+                body.push(b'"');
             }
-            None => body.extend_from_slice(b"null}"),
+            None => body.extend_from_slice(b"null"),
         }
+        if order.refund_due {
+            body.extend_from_slice(br#","refund_due":true"#);
+        }
+        body.push(b'}');
     }
 
     pub(crate) fn body(&self, order: &Order) -> Vec<u8> {
@@ -406,6 +410,9 @@ pub(crate) struct OrderView {
     pay_before: String,
     #[schema(format = DateTime)]
     paid_at: Option<String>,
+    /// It was paid when no unit was left any more: the money goes back. Left out where it is not so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    refund_due: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -470,9 +477,11 @@ mod tests {
         let price = Money::parse("19.99", "EUR").unwrap();
         let sale = SaleId::from_random(3);
         let template = OrderTemplate::of(&sale.to_string(), &item(), price);
-        for (state, paid_at) in
-            [(OrderState::Held, None), (OrderState::Paid, Some(Timestamp::from_millis(5)))]
-        {
+        for (state, paid_at, refund_due) in [
+            (OrderState::Held, None, false),
+            (OrderState::Paid, Some(Timestamp::from_millis(5)), false),
+            (OrderState::Expired, None, true),
+        ] {
             let order = Order {
                 id: OrderId { sale, number: 12 },
                 buyer: BuyerId::of_subject("ann").unwrap(),
@@ -481,7 +490,7 @@ mod tests {
                 created_at: Timestamp::from_millis(1_800_000_000_123),
                 pay_before: Timestamp::from_millis(1_800_000_900_123),
                 paid_at,
-                refund_due: false,
+                refund_due,
             };
             let body = template.body(&order);
             let view: OrderView = serde_json::from_slice(&body).unwrap();
@@ -489,7 +498,7 @@ mod tests {
             assert_eq!(view.item.title, item().title);
             assert_eq!(view.total.amount, "59.97");
             assert_eq!(view.created_at, "2027-01-15T08:00:00.123Z");
-            assert_eq!(view.paid_at.is_some(), paid_at.is_some());
+            assert_eq!((view.paid_at.is_some(), view.refund_due), (paid_at.is_some(), refund_due));
         }
     }
 

@@ -42,6 +42,15 @@ impl Recorded {
     }
 }
 
+/// How many wait for a sale in this state, as far as that is settled; empty while the records are away.
+pub(crate) async fn waitlist_of(app: &App, sale: SaleId, state: SaleState) -> Option<u64> {
+    if !may_wait(state) {
+        return Some(0);
+    }
+    let lengths = timeout(PATIENCE, app.records.waitlist_lengths(&[sale])).await.ok()?.ok()?;
+    Some(lengths.get(&sale).copied().unwrap_or_default())
+}
+
 /// Whether there can be a waitlist: who waits while units are left gets them.
 fn may_wait(state: SaleState) -> bool {
     matches!(state, SaleState::SoldOut | SaleState::Paused)

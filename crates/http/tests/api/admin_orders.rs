@@ -75,7 +75,7 @@ fn a_buyer_does_not_see_what_is_for_the_merchant() {
     let sale = shop.sale(1);
     let order = shop.buyer("ann").buy(&sale);
     let seen = shop.buyer("ann").get(&format!("/api/v1/orders/{order}")).json();
-    assert_eq!((&seen["buyer"], &seen["refund_due"]), (&Value::Null, &Value::Null));
+    assert_eq!(seen["buyer"], Value::Null);
 }
 
 #[test]

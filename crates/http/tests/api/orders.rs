@@ -256,6 +256,33 @@ fn a_late_payment_gets_a_unit_or_a_refund() {
 }
 
 #[test]
+fn a_buyer_sees_that_a_refund_is_due_before_and_after_settlement_and_a_restart() {
+    let shop = Shop::open();
+    let sale = shop.sale(1);
+    let order = shop.buyer("ann").buy(&sale);
+    shop.advance_seconds(61);
+    shop.expire_holds();
+    let seen = |shop: &Shop| {
+        let one = shop.buyer("ann").get(&format!("/api/v1/orders/{order}")).json();
+        let list = shop.buyer("ann").get("/api/v1/orders").json();
+        assert_eq!(list["data"], json!([one]));
+        assert_eq!(one["state"], "expired");
+        one["refund_due"].clone()
+    };
+    assert_eq!(seen(&shop), Value::Null, "nobody has paid");
+    shop.buyer("bob").buy(&sale);
+    shop.buyer("ann").post_empty(&format!("/api/v1/orders/{order}/pay")).problem(409, "refund_due");
+    assert_eq!(seen(&shop), true);
+    shop.settle();
+    assert_eq!(seen(&shop), true);
+    let merchants = shop.admin().get(&format!("/api/v1/admin/orders?q={order}"));
+    assert_eq!(merchants.json()["data"][0]["refund_due"], true);
+    assert_eq!(merchants.text().matches("refund_due").count(), 1, "{}", merchants.text());
+    let shop = shop.reopen();
+    assert_eq!(seen(&shop), true);
+}
+
+#[test]
 fn foreign_orders_are_not_found() {
     let shop = Shop::open();
     let sale = shop.sale(10);

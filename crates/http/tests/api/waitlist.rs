@@ -187,6 +187,36 @@ fn a_pause_keeps_the_list_and_the_end_of_the_pause_makes_the_offers() {
 }
 
 #[test]
+fn a_merchant_sees_how_many_wait_also_when_units_are_free_in_a_pause() {
+    let shop = Shop::open();
+    let (sale, mut holders) = sold_out(&shop, 2);
+    let seen = || {
+        let stats = shop.admin().get(&format!("/api/v1/admin/sales/{sale}/stats"));
+        assert_eq!(stats.status, 200, "{}", stats.text());
+        let stats = stats.json();
+        (stats["state"].as_str().unwrap().to_owned(), stats["available"].clone(), stats["waitlist"].clone())
+    };
+    assert_eq!(seen(), ("sold_out".to_owned(), json!(0), json!(0)));
+    for name in ["ann", "ben", "cay"] {
+        join(&mut shop.buyer(name), &sale, 1);
+    }
+    shop.settle();
+    assert_eq!(seen(), ("sold_out".to_owned(), json!(0), json!(3)));
+    shop.steer(&sale, "pause");
+    let (holder, order) = &mut holders[0];
+    cancel(holder, order);
+    shop.settle();
+    assert_eq!(seen(), ("paused".to_owned(), json!(1), json!(3)));
+    shop.steer(&sale, "resume");
+    shop.settle();
+    assert_eq!(seen(), ("sold_out".to_owned(), json!(0), json!(2)));
+    shop.block_on(shop.records.close());
+    assert_eq!(seen(), ("sold_out".to_owned(), json!(0), Value::Null), "what is not known is not made up");
+    shop.steer(&sale, "close");
+    assert_eq!(seen(), ("closed".to_owned(), json!(0), json!(0)));
+}
+
+#[test]
 fn a_closed_sale_has_no_waitlist() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 1);
