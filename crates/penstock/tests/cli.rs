@@ -277,6 +277,16 @@ fn audit_says_what_does_not_add_up() {
     let run = shop.run(&["audit", "--json", "--data", &data(&shop)]).unwrap();
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((code(&run), &report["ok"], &report["lost"]), (1, &json!(false), &json!(1)), "{report:#}");
+    let lost = &report["differences"][0];
+    assert_eq!(
+        (&lost["kind"], &lost["order"]),
+        (&json!("order_lost"), &json!(format!("{sale}-1"))),
+        "{lost:#}"
+    );
+    assert_eq!(
+        lost["what"],
+        format!("Order {sale}-1 is lost: the ledger accepted it, but it is not in the records.")
+    );
 }
 
 fn wait_for_orders(shop: &Penstock, sale: &str, count: usize) {

@@ -25,7 +25,10 @@ mod waitlist;
 use std::{path::Path, str::FromStr, time::Duration};
 
 pub use accounts::{Account, CreateAccountError, NewAccount};
-pub use audit::{Audit, AuditReport, Difference, Forgetting, StreamAudit, UnitCounts};
+pub use audit::{
+    Audit, AuditReport, Difference, Finding, Forgetting, OrderTime, Source, Standing, StreamAudit,
+    UnitCounts, WaiterFound,
+};
 pub use catalogue::{Item, SaleRow};
 pub use codes::{CodeCheck, PutCodeError, TRIES_PER_CODE};
 pub use dead_letters::{DeadLetter, RetryError};

@@ -5,7 +5,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use penstock_domain::{KeyDigest, OrderState, SaleSnapshot, SaleStatus, SnapshotOrder};
 
-use super::report::{AuditReport, UnitCounts};
+use super::{
+    finding::{Finding, Source},
+    report::{AuditReport, UnitCounts},
+};
 
 /// The units that orders hold and have paid for, and by whom.
 #[derive(Debug, Default)]
@@ -50,7 +53,7 @@ pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<
     let id = sale.status.terms.sale;
     let counts = counts(&sale.status);
     if !counts.is_conserved() {
-        report.differ(Some(id), None, format!("The ledger's counts of sale {id} do not add up: {counts}."));
+        report.differ(Some(id), None, Finding::LedgerCounts { counts });
     }
     let mut tally = Tally::default();
     let mut keys: HashSet<(&str, KeyDigest)> = HashSet::with_capacity(sale.orders.len());
@@ -58,26 +61,19 @@ pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<
         tally.count(snapshot);
         let order = &snapshot.order;
         if (order.id.sale, order.id.number as usize) != (id, number) {
-            let what =
-                format!("The ledger has order {} in the place of number {number} of sale {id}.", order.id);
-            report.differ(Some(id), Some(order.id), what);
+            report.differ(Some(id), Some(order.id), Finding::OrderMisplaced { number: number as u64 });
         }
         if !keys.insert((order.buyer.as_str(), snapshot.key)) {
             report.duplicated += 1;
-            let what =
-                format!("Order {} is the second one for the same idempotency key of its buyer.", order.id);
-            report.differ(Some(id), Some(order.id), what);
+            report.differ(Some(id), Some(order.id), Finding::SameKey);
         }
     }
     if (tally.held, tally.paid) != (counts.held, counts.paid) {
-        let (held, paid) = (tally.held, tally.paid);
-        let what = format!(
-            "The ledger counts {} held and {} paid units of sale {id}, but its orders add up to {held} and {paid}.",
-            counts.held, counts.paid
-        );
-        report.differ(Some(id), None, what);
+        let UnitCounts { held, paid, .. } = counts;
+        let (orders_held, orders_paid) = (tally.held, tally.paid);
+        report.differ(Some(id), None, Finding::LedgerOrders { held, paid, orders_held, orders_paid });
     }
-    let oversold = oversold(id, "ledger", &tally, counts.total, report);
+    let oversold = oversold(id, Source::Ledger, &tally, counts.total, report);
     let limit = sale.status.terms.limit_per_buyer;
     (name_over_limit(id, &tally, limit, &BTreeSet::new(), report), oversold)
 }
@@ -85,17 +81,16 @@ pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<
 /// Names and returns the units that were sold but never existed.
 pub(super) fn oversold(
     sale: penstock_domain::SaleId,
-    whose: &str,
+    by: Source,
     tally: &Tally,
     total: i64,
     report: &mut AuditReport,
 ) -> u64 {
-    let over = tally.held + tally.paid - total;
-    if over > 0 {
-        let what = format!("Sale {sale} is oversold by {over} units, by the orders in the {whose}.");
-        report.differ(Some(sale), None, what);
+    let units = tally.held + tally.paid - total;
+    if units > 0 {
+        report.differ(Some(sale), None, Finding::Oversold { units, by });
     }
-    over.max(0).unsigned_abs()
+    units.max(0).unsigned_abs()
 }
 
 /// Counts and names the buyers over the limit, except those that were named before.
@@ -110,8 +105,8 @@ pub(super) fn name_over_limit(
     over.sort_unstable();
     for (buyer, units) in &over {
         report.over_limit += 1;
-        let what = format!("Buyer {buyer} has {units} units of sale {sale}, but the limit is {limit}.");
-        report.differ(Some(sale), None, what);
+        let (buyer, units) = ((*buyer).to_owned(), *units);
+        report.differ(Some(sale), None, Finding::OverLimit { buyer, units, limit });
     }
     over.into_iter().map(|(buyer, _)| buyer.to_owned()).collect()
 }

@@ -1,6 +1,7 @@
 //! The audit: ledger, stock log and orders have to tell the same story. It is written apart from `Book` and
 //! from settlement and shares none of their rules, so that it doesn't share their mistakes.
 
+mod finding;
 mod ledger;
 mod only_one;
 mod report;
@@ -11,6 +12,7 @@ mod waitlist;
 
 use std::collections::{HashMap, HashSet};
 
+pub use finding::{Finding, OrderTime, Source, Standing, WaiterFound};
 use only_one::Recorded;
 use penstock_domain::{BookSnapshot, Cursor, Decision, SaleId};
 pub use report::{AuditReport, Difference, UnitCounts};
@@ -165,9 +167,7 @@ impl StreamAudit {
         report.pending += pending.len() as u64;
         let settled = self.cursor.position;
         if settled > head {
-            let what =
-                format!("The records have settled decision {settled}, but the ledger ends with {head}.");
-            report.differ(None, None, what);
+            report.differ(None, None, Finding::SettledTooFar { settled, ledger: head });
         }
         let mut expected = settled + 1;
         for decision in pending {
@@ -192,9 +192,9 @@ impl StreamAudit {
         for letter in &letters {
             report.dead_letters += 1;
             let DeadLetter { id, decision, reason, .. } = letter;
-            let what =
-                format!("Decision {} is dead letter {id} and not settled: {reason}.", decision.position);
-            report.differ(Some(decision.event.sale()), letter.order(), what);
+            let finding =
+                Finding::DeadLetter { decision: decision.position, letter: *id, reason: reason.clone() };
+            report.differ(Some(decision.event.sale()), letter.order(), finding);
         }
         Ok(letters)
     }
@@ -213,10 +213,10 @@ impl StreamAudit {
         let mut sums: HashMap<SaleId, UnitCounts> = HashMap::new();
         for row in &rows {
             let sale = SaleId::from_i64(integer(row, "sale_id")?);
-            let kind = text(row, "kind")?;
-            match story::movement(&kind, integer(row, "units")?) {
+            let movement = text(row, "kind")?;
+            match story::movement(&movement, integer(row, "units")?) {
                 Some(moved) => sums.entry(sale).or_default().add(moved),
-                None => report.differ(Some(sale), None, format!("The stock log has movements {kind:?}.")),
+                None => report.differ(Some(sale), None, Finding::UnknownMovement { movement }),
             }
         }
         Ok(sums)
@@ -224,6 +224,5 @@ impl StreamAudit {
 }
 
 fn name_gap(first: u64, last: u64, report: &mut AuditReport) {
-    let what = format!("Decisions {first} to {last} are neither settled nor in the feed.");
-    report.differ(None, None, what);
+    report.differ(None, None, Finding::DecisionsMissing { first, last });
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use penstock_domain::{OrderState, SaleId};
 use sqlx::AssertSqlSafe;
 
-use super::{Forgetting, UnitCounts, report::AuditReport, story};
+use super::{Finding, Forgetting, UnitCounts, report::AuditReport, story};
 use crate::{
     RecordsError,
     columns::{flag, integer, optional_integer, text},
@@ -64,8 +64,7 @@ impl Recorded {
         report: &mut AuditReport,
     ) {
         for sale in in_ledger.iter().filter(|sale| !self.sales.get(sale).is_some_and(|sale| sale.exists)) {
-            let what = format!("The ledger sells sale {sale}, which the records do not have.");
-            report.differ(Some(*sale), None, what);
+            report.differ(Some(*sale), None, Finding::SaleNotInRecords);
         }
         let mut only_here: Vec<_> = self.sales.iter().filter(|(sale, _)| !in_ledger.contains(sale)).collect();
         only_here.sort_by_key(|(sale, _)| **sale);
@@ -80,9 +79,8 @@ impl Recorded {
         // Letters of streams that were not compared are unresolved all the same.
         for (stream, letters) in self.letters.iter().filter(|(stream, _)| !streams.contains(stream)) {
             report.dead_letters += letters;
-            let what =
-                format!("{letters} decisions of {stream}, which the ledger does not have, are dead letters.");
-            report.differ(None, None, what);
+            let (letters, stream) = (*letters, stream.clone());
+            report.differ(None, None, Finding::LettersOfUnknownStream { letters, stream });
         }
     }
 }
@@ -90,49 +88,37 @@ impl Recorded {
 /// Movements of sales that the ledger of their stream does not know.
 pub(super) fn name_moved(sales: impl Iterator<Item = SaleId>, report: &mut AuditReport) {
     for sale in sales {
-        let what = format!("The stock log moves units of sale {sale}, which the ledger does not know.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::MovementsNotInLedger);
     }
 }
 
 fn name_unknown(sale: SaleId, recorded: &RecordedSale, report: &mut AuditReport) {
     if recorded.published {
-        let what = format!("Sale {sale} is published in the records, but the ledger does not know it.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::SaleNotInLedger);
     }
     if recorded.orders > 0 {
         let orders = recorded.orders;
         report.extra += orders;
-        let what =
-            format!("The records have {orders} orders of sale {sale}, which the ledger does not know.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::OrdersNotInLedger { orders });
     }
 }
 
 /// The ledger has forgotten the sale: stock row, stock log and orders have to agree without it.
-fn vouch(sale: SaleId, recorded: &RecordedSale, counts: UnitCounts, report: &mut AuditReport) {
+fn vouch(sale: SaleId, recorded: &RecordedSale, row: UnitCounts, report: &mut AuditReport) {
     report.sales += 1;
     report.orders += recorded.orders;
-    report.units.add(counts);
-    if !counts.is_conserved() {
-        let what = format!("The stock row of sale {sale}, which is over, does not add up: {counts}.");
-        report.differ(Some(sale), None, what);
+    report.units.add(row);
+    if !row.is_conserved() {
+        report.differ(Some(sale), None, Finding::PastStockRow { row });
     }
-    if recorded.logged != counts {
-        let logged = recorded.logged;
-        let what = format!(
-            "The stock log of sale {sale}, which is over, adds up to {logged}; its row says {counts}."
-        );
-        report.differ(Some(sale), None, what);
+    if recorded.logged != row {
+        report.differ(Some(sale), None, Finding::PastStockLog { log: recorded.logged, row });
     }
-    if (recorded.held, recorded.paid) != (counts.held, counts.paid) {
-        let what = format!(
-            "The orders of sale {sale}, which is over, add up to {} held and {} paid units; its row says {counts}.",
-            recorded.held, recorded.paid
-        );
-        report.differ(Some(sale), None, what);
+    if (recorded.held, recorded.paid) != (row.held, row.paid) {
+        let (held, paid) = (recorded.held, recorded.paid);
+        report.differ(Some(sale), None, Finding::PastOrders { held, paid, row });
     }
-    let over = recorded.held + recorded.paid - counts.total;
+    let over = recorded.held + recorded.paid - row.total;
     report.oversold += over.max(0).unsigned_abs();
 }
 

@@ -4,6 +4,8 @@ use penstock_domain::{OrderId, SaleId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::finding::Finding;
+
 /// So many differences are named; the rest are counted.
 pub(super) const MAX_DIFFERENCES: usize = 10_000;
 
@@ -45,6 +47,8 @@ pub struct Difference {
     pub order: Option<String>,
     /// In a sentence.
     pub what: String,
+    #[serde(flatten)]
+    pub finding: Finding,
 }
 
 /// What ledger, stock log and orders say of each other.
@@ -78,12 +82,15 @@ pub struct AuditReport {
 }
 
 impl AuditReport {
-    pub(super) fn differ(&mut self, sale: Option<SaleId>, order: Option<OrderId>, what: String) {
+    pub(super) fn differ(&mut self, sale: Option<SaleId>, order: Option<OrderId>, finding: Finding) {
         if self.differences.len() >= MAX_DIFFERENCES {
             self.more_differences += 1;
             return;
         }
         let sale = sale.or(order.map(|order| order.sale)).map(|sale| sale.to_string());
-        self.differences.push(Difference { sale, order: order.map(|order| order.to_string()), what });
+        let order = order.map(|order| order.to_string());
+        let what =
+            finding.sentence(sale.as_deref().unwrap_or_default(), order.as_deref().unwrap_or_default());
+        self.differences.push(Difference { sale, order, what, finding });
     }
 }

@@ -7,6 +7,7 @@ use penstock_domain::{OrderId, SaleId, SaleSnapshot, SnapshotOrder};
 use sqlx::any::AnyRow;
 
 use super::{
+    finding::{Finding, Source},
     ledger::{self, Tally, name_over_limit, oversold},
     report::{AuditReport, UnitCounts},
     stock,
@@ -58,21 +59,19 @@ impl SaleAudit<'_> {
         }
         self.name_extra(connection, &mut tally, report).await?;
         if (tally.held, tally.paid) != (counts.held, counts.paid) {
-            let what = format!(
-                "The orders of sale {id} in the records add up to {} held and {} paid units, the ledger has {} and {}.",
-                tally.held, tally.paid, counts.held, counts.paid
-            );
-            report.differ(Some(id), None, what);
+            let Tally { held, paid, .. } = tally;
+            let (ledger_held, ledger_paid) = (counts.held, counts.paid);
+            let finding = Finding::RecordedOrders { held, paid, ledger_held, ledger_paid };
+            report.differ(Some(id), None, finding);
         }
-        let mut logged = self.logged;
-        logged.add(self.unsettled.units(id));
-        if logged != counts {
-            let what = format!("The stock log of sale {id} adds up to {logged}; the ledger has {counts}.");
-            report.differ(Some(id), None, what);
+        let mut log = self.logged;
+        log.add(self.unsettled.units(id));
+        if log != counts {
+            report.differ(Some(id), None, Finding::StockLog { log, ledger: counts });
         }
         stock::compare(connection, &self.ledger.status, self.unsettled, report).await?;
         waitlist::compare(connection, self.ledger, self.unsettled, report).await?;
-        let oversold_here = oversold(id, "records", &tally, counts.total, report);
+        let oversold_here = oversold(id, Source::Records, &tally, counts.total, report);
         report.oversold += oversold_there.max(oversold_here);
         name_over_limit(id, &tally, self.ledger.status.terms.limit_per_buyer, &named, report);
         Ok(())
@@ -122,7 +121,8 @@ impl SaleAudit<'_> {
                     entry.record = Some(SnapshotOrder { order, key });
                 }
                 Err(error) => {
-                    report.differ(Some(self.id()), None, format!("An order can't be read: {error}."))
+                    let error = error.to_string();
+                    report.differ(Some(self.id()), None, Finding::OrderUnreadable { error });
                 }
             }
         }
@@ -137,19 +137,14 @@ impl SaleAudit<'_> {
         for row in rows {
             let stored = integer(row, "order_number")?;
             let Ok(number) = u32::try_from(stored) else {
-                let what = format!("The stock log names an order number {stored}.");
-                report.differ(Some(self.id()), None, what);
+                report.differ(Some(self.id()), None, Finding::NoOrderNumber { number: stored });
                 continue;
             };
-            let kind = text(row, "kind")?;
+            let movement = text(row, "kind")?;
             let entry = page.entry(number).or_default();
-            if !entry.movements.add_logged(&kind, integer(row, "movements")?, integer(row, "units")?) {
+            if !entry.movements.add_logged(&movement, integer(row, "movements")?, integer(row, "units")?) {
                 let order = OrderId { sale: self.id(), number };
-                report.differ(
-                    None,
-                    Some(order),
-                    format!("The stock log has a movement {kind:?} of order {order}."),
-                );
+                report.differ(None, Some(order), Finding::UnknownMovement { movement });
             }
         }
         Ok(())
@@ -163,31 +158,25 @@ impl SaleAudit<'_> {
         match &record {
             None => {
                 report.lost += 1;
-                let what =
-                    format!("Order {id} is lost: the ledger accepted it, but it is not in the records.");
-                report.differ(None, Some(id), what);
+                report.differ(None, Some(id), Finding::OrderLost);
             }
             Some(record) => {
                 tally.count(record);
-                for what in story::compare(ledger, record) {
-                    report.differ(None, Some(id), what);
+                for finding in story::compare(ledger, record) {
+                    report.differ(None, Some(id), finding);
                 }
             }
         }
         if movements.holds > 1 {
             report.duplicated += 1;
-            let what = format!("Order {id} is held {} times in the stock log.", movements.holds);
-            report.differ(None, Some(id), what);
+            report.differ(None, Some(id), Finding::HeldTwice { times: movements.holds });
         }
         let expected = Movements::expected(&ledger.order);
         let moved = movements.units;
         if moved != expected && movements.holds <= 1 {
             let state = ledger.order.state.as_str();
-            let what = format!(
-                "Order {id} is {state} with {} units in the ledger, but the stock log has {} held and {} paid units of it.",
-                ledger.order.quantity, moved.held, moved.paid
-            );
-            report.differ(None, Some(id), what);
+            let (units, UnitCounts { held, paid, .. }) = (ledger.order.quantity, moved);
+            report.differ(None, Some(id), Finding::OrderMovements { state, units, held, paid });
         }
     }
 
@@ -196,8 +185,8 @@ impl SaleAudit<'_> {
         for decision in self.unsettled.of(id) {
             entry.movements.add_unsettled(decision);
             let hold_seconds = self.ledger.status.terms.hold_seconds;
-            if let Err(what) = story::tell(&mut entry.record, decision, hold_seconds) {
-                report.differ(None, Some(id), what);
+            if let Err(finding) = story::tell(&mut entry.record, decision, hold_seconds) {
+                report.differ(None, Some(id), finding);
             }
         }
     }
@@ -239,9 +228,8 @@ impl SaleAudit<'_> {
             let id = OrderId { sale: self.id(), number };
             self.catch_up(id, &mut entry, report);
             report.extra += 1;
-            let place =
-                if entry.record.is_some() { "The records have" } else { "The stock log moves units of" };
-            report.differ(None, Some(id), format!("{place} order {id}, which the ledger does not know."));
+            let by = if entry.record.is_some() { Source::Records } else { Source::StockLog };
+            report.differ(None, Some(id), Finding::OrderNotInLedger { by });
             if let Some(record) = &entry.record {
                 tally.count(record);
             }

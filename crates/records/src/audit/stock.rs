@@ -4,6 +4,7 @@ use penstock_domain::{SaleStatus, Timestamp};
 use sqlx::any::AnyRow;
 
 use super::{
+    finding::{Finding, Standing},
     report::{AuditReport, UnitCounts},
     story::Unsettled,
 };
@@ -37,7 +38,7 @@ pub(super) async fn compare(
         .await?;
     let Some(row) = row else {
         if !change.published {
-            report.differ(Some(sale), None, format!("Sale {sale} has no stock row in the records."));
+            report.differ(Some(sale), None, Finding::StockRowMissing);
         }
         return Ok(());
     };
@@ -45,23 +46,16 @@ pub(super) async fn compare(
     here.add(unsettled.units(sale));
     let there = super::ledger::counts(ledger);
     if here != there {
-        let what = format!("The stock row of sale {sale} says {here}; the ledger has {there}.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::StockRow { row: here, ledger: there });
     }
-    let state = |paused, closed| match (paused, closed) {
-        (_, true) => "closed",
-        (true, false) => "paused",
-        (false, false) => "selling",
-    };
-    let here = state(change.paused.unwrap_or(flag(&row, "paused")?), change.closed || flag(&row, "closed")?);
-    let there = state(ledger.paused, ledger.closed);
+    let (paused, closed) = (flag(&row, "paused")?, flag(&row, "closed")?);
+    let here = Standing::of(change.paused.unwrap_or(paused), change.closed || closed);
+    let there = Standing::of(ledger.paused, ledger.closed);
     if here != there {
-        let what = format!("Sale {sale} is {there} in the ledger, but {here} in its stock row.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::SaleStanding { ledger: there, row: here });
     }
     if read_terms(&row)? != terms_of(ledger) {
-        let what = format!("The terms of sale {sale} in its stock row are not those of the ledger.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::SaleTerms);
     }
     Ok(())
 }

@@ -6,7 +6,10 @@ use penstock_domain::{
     BuyerId, Decision, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleId, SnapshotOrder,
 };
 
-use super::report::UnitCounts;
+use super::{
+    finding::{Finding, OrderTime},
+    report::UnitCounts,
+};
 
 /// Decisions that are not in the records yet: pending ones and dead letters, in the order of the feed.
 #[derive(Debug, Default)]
@@ -159,33 +162,31 @@ impl Movements {
     }
 }
 
-/// Continues an order's story by a decision that is not settled yet; the error is a sentence.
+/// Continues an order's story by a decision that is not settled yet, or says why it can't be.
 pub(super) fn tell(
     story: &mut Option<SnapshotOrder>,
     decision: &Decision,
     hold_seconds: u32,
-) -> Result<(), String> {
+) -> Result<(), Finding> {
     let position = decision.position;
     if let Event::Held { order, buyer, quantity, key } = &decision.event {
         if story.is_some() {
-            return Err(format!("Decision {position} holds order {order}, which the records have already."));
+            return Err(Finding::OrderHeldAlready { decision: position });
         }
         *story = Some(held(*order, buyer, *quantity, *key, decision, hold_seconds));
         return Ok(());
     }
-    let (_, Some(id), _) = meaning(&decision.event) else { return Ok(()) };
+    let (_, Some(_), _) = meaning(&decision.event) else { return Ok(()) };
     let Some(SnapshotOrder { order, .. }) = story else {
-        return Err(format!("Decision {position} changes order {id}, which the records do not have."));
+        return Err(Finding::OrderToChangeMissing { decision: position });
     };
     let from = match &decision.event {
         Event::Paid { after_expiry: true, .. } | Event::RefundDue { .. } => OrderState::Expired,
         _ => OrderState::Held,
     };
     if order.state != from {
-        let (is, expected) = (order.state.as_str(), from.as_str());
-        return Err(format!(
-            "Decision {position} needs order {id} to be {expected}, but it is {is} in the records."
-        ));
+        let (needed, records) = (from.as_str(), order.state.as_str());
+        return Err(Finding::OrderInWrongState { decision: position, needed, records });
     }
     match &decision.event {
         Event::Paid { .. } => {
@@ -220,33 +221,35 @@ fn held(
     SnapshotOrder { order, key }
 }
 
-/// How the records' story of an order differs from the ledger's, as sentences.
-pub(super) fn compare(ledger: &SnapshotOrder, records: &SnapshotOrder) -> Vec<String> {
+/// How the records' story of an order differs from the ledger's.
+pub(super) fn compare(ledger: &SnapshotOrder, records: &SnapshotOrder) -> Vec<Finding> {
     let (there, here) = (&ledger.order, &records.order);
-    let id = there.id;
-    let mut sentences = Vec::new();
-    let mut differ = |what: &str, there: String, here: String| {
-        if there != here {
-            sentences.push(format!(
-                "The {what} of order {id} is {there} in the ledger, but {here} in the records."
-            ));
-        }
-    };
-    differ("state", there.state.as_str().to_owned(), here.state.as_str().to_owned());
-    differ("buyer", there.buyer.to_string(), here.buyer.to_string());
-    differ("quantity", there.quantity.to_string(), here.quantity.to_string());
-    let moment = |moment: Option<penstock_domain::Timestamp>| match moment {
-        Some(moment) => format!("{} ms", moment.as_millis()),
-        None => "never".to_owned(),
-    };
-    differ("creation", moment(Some(there.created_at)), moment(Some(here.created_at)));
-    differ("payment deadline", moment(Some(there.pay_before)), moment(Some(here.pay_before)));
-    differ("payment", moment(there.paid_at), moment(here.paid_at));
-    let refund = |due| if due { "due" } else { "not due" }.to_owned();
-    differ("refund", refund(there.refund_due), refund(here.refund_due));
-    if ledger.key != records.key {
-        sentences
-            .push(format!("The idempotency key of order {id} is another in the records than in the ledger."));
+    let mut findings = Vec::new();
+    if there.state != here.state {
+        findings.push(Finding::OrderState { ledger: there.state.as_str(), records: here.state.as_str() });
     }
-    sentences
+    if there.buyer != here.buyer {
+        let (ledger, records) = (there.buyer.to_string(), here.buyer.to_string());
+        findings.push(Finding::OrderBuyer { ledger, records });
+    }
+    if there.quantity != here.quantity {
+        findings.push(Finding::OrderQuantity { ledger: there.quantity, records: here.quantity });
+    }
+    for (of, there, here) in [
+        (OrderTime::CreatedAt, Some(there.created_at), Some(here.created_at)),
+        (OrderTime::PayBefore, Some(there.pay_before), Some(here.pay_before)),
+        (OrderTime::PaidAt, there.paid_at, here.paid_at),
+    ] {
+        if there != here {
+            findings.push(Finding::order_time(of, there, here));
+        }
+    }
+    if there.refund_due != here.refund_due {
+        let (ledger_due, records_due) = (there.refund_due, here.refund_due);
+        findings.push(Finding::OrderRefund { ledger_due, records_due });
+    }
+    if ledger.key != records.key {
+        findings.push(Finding::OrderKey);
+    }
+    findings
 }

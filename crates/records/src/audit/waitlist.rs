@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use penstock_domain::{Decision, Event, LeaveReason, SaleSnapshot, Waiter};
 
-use super::{report::AuditReport, story::Unsettled};
+use super::{finding::Finding, report::AuditReport, story::Unsettled};
 use crate::{RecordsError, session::Session, settled::read_waiters};
 
 pub(super) async fn compare(
@@ -20,22 +20,18 @@ pub(super) async fn compare(
         catch_up(&mut here, decision);
     }
     for there in &ledger.waiters {
-        let (number, buyer) = (there.number, &there.buyer);
-        let what = match here.remove(&number) {
+        let number = there.number;
+        let finding = match here.remove(&number) {
             Some(waiter) if waiter == *there => continue,
-            Some(waiter) => format!(
-                "Number {number} on the waitlist of sale {sale} is {} in the ledger, but {} in the records.",
-                in_words(there),
-                in_words(&waiter)
-            ),
-            None => format!("Buyer {buyer} waits for sale {sale} in the ledger, but not in the records."),
+            Some(waiter) => {
+                Finding::WaiterDiffers { number, ledger: there.into(), records: (&waiter).into() }
+            }
+            None => Finding::WaiterNotInRecords { buyer: there.buyer.to_string() },
         };
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, finding);
     }
     for waiter in here.into_values() {
-        let buyer = waiter.buyer;
-        let what = format!("Buyer {buyer} waits for sale {sale} in the records, but not in the ledger.");
-        report.differ(Some(sale), None, what);
+        report.differ(Some(sale), None, Finding::WaiterNotInLedger { buyer: waiter.buyer.to_string() });
     }
     Ok(())
 }
@@ -55,9 +51,4 @@ fn catch_up(waiters: &mut BTreeMap<u32, Waiter>, decision: &Decision) {
         }
         _ => {}
     }
-}
-
-fn in_words(waiter: &Waiter) -> String {
-    let Waiter { buyer, quantity, joined_at, .. } = waiter;
-    format!("{buyer} for {quantity} units since {} ms", joined_at.as_millis())
 }

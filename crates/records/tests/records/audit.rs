@@ -2,6 +2,7 @@
 
 use penstock_domain::{Book, Command, KeyDigest, OrderState};
 use penstock_records::{AuditReport, Forgetting};
+use serde_json::json;
 
 use super::shop::{STREAM, Shop, item, moment, sale_row};
 
@@ -84,6 +85,35 @@ async fn each_changed_field_of_an_order_is_named() {
         shop.tamper(statement).await;
         assert_named(&shop.audit().await, words);
     }
+}
+
+#[tokio::test]
+async fn a_difference_tells_its_kind_and_values_beside_the_sentence() {
+    let shop = sold().await;
+    shop.tamper("UPDATE orders SET quantity = 1 WHERE buyer = 'ada'").await;
+    shop.tamper("UPDATE orders SET paid_at = NULL WHERE buyer = 'bob'").await;
+    let report = serde_json::to_value(shop.audit().await).unwrap();
+    let found = |kind: &str| {
+        let differences = report["differences"].as_array().unwrap();
+        differences
+            .iter()
+            .find(|difference| difference["kind"] == kind)
+            .unwrap_or_else(|| panic!("{report:#}"))
+    };
+    assert_eq!(
+        found("order_quantity"),
+        &json!({
+            "sale": "0000000000007",
+            "order": "0000000000007-2",
+            "what": "The quantity of order 0000000000007-2 is 2 in the ledger, but 1 in the records.",
+            "kind": "order_quantity",
+            "ledger": 2,
+            "records": 1,
+        })
+    );
+    assert_eq!(found("order_time")["of"], "paid_at");
+    assert_eq!(found("order_time")["records_millis"], json!(null));
+    assert_eq!(found("recorded_orders")["ledger_paid"], 4);
 }
 
 #[tokio::test]

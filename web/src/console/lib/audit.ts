@@ -1,5 +1,5 @@
 // The report of an audit, in the parts that the page shows.
-import type { AuditReport } from '../../api/schema';
+import type { AuditReport, Difference } from '../../api/schema';
 
 const COUNTS = ['oversold', 'lost', 'extra', 'duplicated', 'over_limit', 'dead_letters'] as const;
 export type Count = (typeof COUNTS)[number];
@@ -26,22 +26,18 @@ export function auditRows(report: AuditReport) {
   ] as const;
 }
 
-/** What differs, of the more telling first: a sentence may fit several. The server gives a sentence only, and in English. */
-const KINDS = [
-  ['dead_letter', /\bdead letters?\b/],
-  ['oversold', /is oversold by/],
-  ['over_limit', /but the limit is/],
-  ['waitlist', /waits for sale|on the waitlist of/],
-  ['duplicated', /is the second one|held \d+ times|records have already/],
-  ['lost', /is lost:|records do not have|has no stock row/],
-  ['extra', /ledger does not (know|have)/],
-  ['decisions', /have settled decision|neither settled nor/],
-  ['terms', /in its stock row/],
-  ['counts', /add(s)? up|stock row of sale .* says/],
-  ['order', /\border \S+ (is|to be|in the place)/i],
-] as const;
-export type DifferenceKind = (typeof KINDS)[number][0] | 'other';
+export type Kind = Difference['kind'];
+type ByKind = { [K in Kind]: Extract<Difference, { kind: K }> };
+/** A sentence for every kind of difference, of the values that come with it. */
+export type Findings = { [K in Kind]: (found: ByKind[K]) => string };
 
-export function kindOf(sentence: string): DifferenceKind {
-  return KINDS.find(([, pattern]) => pattern.test(sentence))?.[0] ?? 'other';
+/** A difference in words; one that is new here has the server's. */
+export function differenceInWords<K extends Kind>(say: Findings, found: ByKind[K] & { kind: K }): string {
+  return found.kind in say ? say[found.kind](found) : found.what;
+}
+
+/** What the database or the settlement said of it, which is in no language of ours. */
+export function detailOf(found: Difference): string | undefined {
+  if (found.kind === 'dead_letter') return found.reason;
+  return found.kind === 'order_unreadable' ? found.error : undefined;
 }

@@ -1,4 +1,6 @@
 // Orders, dead letters and the audit.
+import findings from './findings';
+
 const n = (value: number) => value.toLocaleString('en');
 const counted = (value: number, one: string, many: string) => `${n(value)} ${value === 1 ? one : many}`;
 
@@ -101,20 +103,7 @@ export default {
     },
     differences: 'Each difference',
     more: (count: number) => `And ${n(count)} more.`,
-    kinds: {
-      dead_letter: 'A decision is a dead letter',
-      oversold: 'More units are sold than there are',
-      over_limit: 'A buyer has more than the limit',
-      waitlist: 'The waitlist differs',
-      duplicated: 'Something is there twice',
-      lost: 'The records lack something',
-      extra: 'The ledger does not know something',
-      decisions: 'Decisions are missing between ledger and records',
-      terms: 'The sale’s state or terms differ',
-      counts: 'The counts don’t add up',
-      order: 'The order differs between ledger and records',
-      other: 'Another difference',
-    },
+    findings,
     numbers: 'The numbers',
     what: 'What',
     count: 'Count',

@@ -1,6 +1,7 @@
 // Orders, dead letters and the audit.
 import type { Words } from '../../../i18n/types';
 import type en from '../en/books';
+import findings from './findings';
 
 const n = (value: number) => value.toLocaleString('zh-CN');
 
@@ -92,20 +93,7 @@ const zh: Words<typeof en> = {
     },
     differences: '逐条差异',
     more: (count: number) => `另有 ${n(count)} 条。`,
-    kinds: {
-      dead_letter: '有决定成了死信',
-      oversold: '卖出的件数超过总数',
-      over_limit: '有买家超过限购',
-      waitlist: '候补名单不一致',
-      duplicated: '有内容重复',
-      lost: '记录库缺少内容',
-      extra: '有账本不知道的内容',
-      decisions: '账本与记录库之间缺少决定',
-      terms: '活动的状态或条款不一致',
-      counts: '件数对不上',
-      order: '账本与记录库中的订单不一致',
-      other: '其他差异',
-    },
+    findings,
     numbers: '数据',
     what: '项目',
     count: '数量',
