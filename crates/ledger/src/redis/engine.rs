@@ -135,10 +135,13 @@ impl Running {
     /// The sales that may have a hold to release, if anybody asks for that.
     fn due(&self, now: Option<Timestamp>, commands: &[Command]) -> Vec<SaleId> {
         let asked = commands.iter().any(|command| most_released(command) > 0);
-        match now.or_else(|| self.decider.redis_time()) {
-            Some(now) if asked => self.sales.due(now),
-            _ => Vec::new(),
+        if !asked {
+            return Vec::new();
         }
+        // Who has decided nothing yet does not know the time, as a worker that was there before the first sale. Redis does,
+        // and tells it with its answer.
+        let now = now.or_else(|| self.decider.redis_time()).unwrap_or(Timestamp::from_millis(i64::MAX));
+        self.sales.due(now)
     }
 }
 
