@@ -17,6 +17,7 @@ mod merchant;
 mod nginx;
 mod node_faults;
 mod redis_faults;
+mod refund;
 mod selling;
 mod settlement_faults;
 mod sharing;

@@ -4,10 +4,10 @@
 use std::fs;
 
 use penstock_local::RedisKind;
-use penstock_testkit::{Auditor, Offer};
+use penstock_testkit::{ADMIN_TOKEN, Auditor, Client, Offer};
 use serde_json::{Value, json};
 
-use crate::trial::{Trial, buyer, expect, patiently, text};
+use crate::trial::{Trial, buyer, expect, patiently, text, until};
 
 const HOLDERS: usize = 3;
 const PEOPLE: usize = 6;
@@ -86,6 +86,13 @@ impl Line {
         // Nothing was on sale in between.
         trial.until_nodes_agree(&self.sale);
         assert_eq!(trial.ledger(&self.sale)[1], 0);
+        let stats = format!("/api/v1/admin/sales/{}/stats", self.sale);
+        for node in trial.nodes() {
+            until("the merchant sees how many wait", || {
+                let seen = Client::new(node).with_token(ADMIN_TOKEN).get(&stats).ok()?;
+                (seen.json()["waitlist"] == self.waiting.len()).then_some(())
+            });
+        }
     }
 }
 

@@ -1,0 +1,65 @@
+//! A payment that came too late: every node tells its buyer that the money goes back, also after Redis has lost or
+//! forgotten the order.
+
+use std::fs;
+
+use penstock_local::RedisKind;
+use penstock_testkit::{ADMIN_TOKEN, Client, Offer};
+use serde_json::{Value, json};
+
+use crate::trial::{Trial, buyer, expect, must_buy, patiently, until};
+
+/// The buyer's own order, as every node shows it alone and in the list.
+fn refunds(trial: &Trial, order: &str) -> Vec<Value> {
+    let seen = trial.nodes().into_iter().map(|node| {
+        let path = format!("/api/v1/orders/{order}");
+        let one = expect(200, &patiently("an order", || buyer(node, "ann").get(&path)));
+        let list = expect(200, &patiently("orders", || buyer(node, "ann").get("/api/v1/orders")));
+        assert_eq!(list["data"], json!([one]));
+        assert_eq!(one["state"], "expired", "{one}");
+        one["refund_due"].clone()
+    });
+    seen.collect()
+}
+
+#[test]
+fn a_refund_that_is_due_is_told_by_every_node_whatever_becomes_of_redis() {
+    let mut trial = Trial::start_with(RedisKind::Single, |plan| {
+        plan.variables.push(("PENSTOCK_LEDGER__FORGET_AFTER_SECONDS".to_owned(), "1".to_owned()));
+    });
+    let sale = trial.publish(Offer { units: 1, limit_per_buyer: 1, hold_seconds: 2 });
+    let order = must_buy(trial.node(0), &sale, "ann", 1);
+    let path = format!("/api/v1/orders/{order}");
+    until("her time is over", || {
+        let seen = buyer(trial.node(0), "ann").get(&path).ok()?;
+        (seen.json()["state"] == "expired").then_some(())
+    });
+    assert_eq!(refunds(&trial, &order), [Value::Null, Value::Null, Value::Null], "nobody has paid");
+    let bobs = must_buy(trial.node(1), &sale, "bob", 1);
+    let pay = |name, order: &str| {
+        let path = format!("/api/v1/orders/{order}/pay");
+        patiently("an answer", || buyer(trial.node(1), name).post_nothing(&path))
+    };
+    expect(200, &pay("bob", &bobs));
+    assert_eq!(pay("ann", &order).code(), "refund_due");
+    assert_eq!(refunds(&trial, &order), [true, true, true]);
+
+    until("the refund is settled", || {
+        let query = format!("/api/v1/admin/orders?q={order}");
+        let page = Client::new(trial.node(2)).with_token(ADMIN_TOKEN).get(&query).ok()?;
+        (page.json()["data"][0]["refund_due"] == true).then_some(())
+    });
+    let redis = trial.shop.redis.single().unwrap();
+    redis.kill().unwrap();
+    fs::remove_dir_all(redis.folder().join("appendonlydir")).unwrap();
+    redis.restart().unwrap();
+    assert_eq!(refunds(&trial, &order), [true, true, true], "Redis has it from the records again");
+
+    trial.merchant(0).act(&sale, "close", None);
+    let orders = format!("{{{sale}}}:orders");
+    until("Redis has forgotten the sale", || {
+        let found = trial.shop.redis.single().ok()?.cli(&["EXISTS", &orders]).ok()?;
+        (found.trim() == "0").then_some(())
+    });
+    assert_eq!(refunds(&trial, &order), [true, true, true], "the records alone know it");
+}
