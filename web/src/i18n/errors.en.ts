@@ -101,7 +101,7 @@ const errors: Errors = {
   not_gated: { says: 'This sale has no waiting room and no check.', todo: 'Just buy.' },
   hold_expired: {
     says: 'The time to pay is over.',
-    todo: 'You were not charged. Buy again if some are left, or join the waitlist.',
+    todo: 'Buy again if some are left, or join the waitlist.',
   },
   refund_due: {
     says: 'The payment came too late, and nothing was left.',

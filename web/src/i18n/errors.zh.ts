@@ -39,7 +39,7 @@ const errors: Errors = {
   waitlist_full: { says: '候补名单已满。', todo: '有人退出后会空出位置，请稍后再试。' },
   passes_exhausted: { says: '此刻正在下单的人数已达上限。', todo: '并非人人都会买下，请稍后再试。' },
   not_gated: { says: '这个活动没有排队室，也无需验证。', todo: '直接购买即可。' },
-  hold_expired: { says: '付款时间已过。', todo: '没有扣款。如果还有库存可以重新购买，也可以加入候补。' },
+  hold_expired: { says: '付款时间已过。', todo: '如果还有库存可以重新购买，也可以加入候补。' },
   refund_due: { says: '付款太晚，商品已经没有了。', todo: '款项会退还给你，无需任何操作。' },
   already_paid: { says: '订单已付款。', todo: '无法再取消。' },
   phone_taken: { says: '这个手机号已注册。', todo: '请直接登录，或换一个手机号。' },

@@ -66,6 +66,6 @@ export const i18n = {
 };
 
 /** What happened and what to do now. */
-export function inWords(failure: Failure): { says: string; todo: string } {
+export function inWords(failure: Pick<Failure, 'code'>): { says: string; todo: string } {
   return (errors as Errors)[failure.code] ?? (errors as Errors).internal;
 }

@@ -5,7 +5,7 @@ import type { Order } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
 import { session, signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
-import { stateOf } from './state';
+import { stateOf, type OrderState } from './state';
 
 const FIRST_LOOK_MS = 1_500;
 const LONGEST_MS = 30_000;
@@ -24,6 +24,16 @@ export class Desk {
     this.#onchange = onchange;
   }
 
+  /** It was paid when nothing was left any more, so the money goes back. That is final. */
+  get refundDue(): boolean {
+    return this.order.refund_due === true || this.failure?.code === 'refund_due';
+  }
+
+  /** A payment that came too late is told before the order says so itself. */
+  standsAt(now: number): OrderState {
+    return this.refundDue ? 'expired' : stateOf(this.order, now);
+  }
+
   pay(): Promise<void> {
     return this.#act('pay', (id) =>
       outcome(api.POST('/api/v1/orders/{id}/pay', { params: { path: { id } } })),
@@ -40,6 +50,7 @@ export class Desk {
   take(order: Order): void {
     // Two answers may overtake each other. What is final stays.
     if (this.order.state !== 'held' && order.state === 'held') return;
+    if (this.order.refund_due && !order.refund_due) return;
     const changed = this.order.state !== order.state;
     this.order = order;
     if (changed) this.#onchange(order);
@@ -88,7 +99,8 @@ export class Desk {
       if (answer.failure.status === 401) signedOut();
       // Whatever it was, the order may be another now.
       else await this.look();
-      const isMoot = stateOf(this.order, serverNow()) === (what === 'pay' ? 'paid' : 'cancelled');
+      const isMoot =
+        this.order.refund_due || stateOf(this.order, serverNow()) === (what === 'pay' ? 'paid' : 'cancelled');
       this.failure = isMoot ? undefined : answer.failure;
     }
     this.busy = undefined;

@@ -157,7 +157,7 @@ export default {
     paid: 'Paid. It’s yours!',
     paidHint: 'Thank you. You find this order in your orders at any time.',
     expired: 'The time to pay is over',
-    expiredHint: 'You were not charged. The units went back on sale.',
+    expiredHint: 'It was not paid in time, so it is no longer held for you.',
     cancelled: 'Order cancelled',
     cancelledHint: 'You were not charged. The units went back on sale.',
   },

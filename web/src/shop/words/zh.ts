@@ -158,7 +158,7 @@ const zh: Words<typeof en> = {
     paid: '付款成功，它是你的了！',
     paidHint: '谢谢。随时可在“我的订单”中查看。',
     expired: '付款时间已过',
-    expiredHint: '没有扣款，商品已重新放出。',
+    expiredHint: '未在规定时间内付款，商品不再为你保留。',
     cancelled: '订单已取消',
     cancelledHint: '没有扣款，商品已重新放出。',
   },
