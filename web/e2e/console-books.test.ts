@@ -1,12 +1,13 @@
 // What the console tells afterwards: orders, the audit, dead letters, and the report of a rehearsal.
 import { readFile } from 'node:fs/promises';
 import { expect } from 'vitest';
-import { newAdmin, signUp, Stranger } from './support/merchant';
+import { signUp, Stranger } from './support/merchant';
 import { shop } from './support/shop';
 import { test } from './support/test';
 
 test('an order is found by its buyer’s phone, and what is found can be exported', async ({
   visit,
+  visitAsAdmin,
   server,
   merchant,
 }) => {
@@ -21,8 +22,7 @@ test('an order is found by its buyer’s phone, and what is found can be exporte
   const stranger = new Stranger(server);
   const other = await stranger.order(sale.id);
 
-  const visitor = await visit();
-  await visitor.signIn(await newAdmin(server));
+  const visitor = await visitAsAdmin();
   const { page } = visitor;
   await page.goto('/console/orders');
   const rows = page.getByRole('row');
@@ -55,11 +55,10 @@ test('an order is found by its buyer’s phone, and what is found can be exporte
   await page.getByText(other.id).waitFor();
 });
 
-test('the audit says in words that everything adds up', async ({ visit, server, merchant }) => {
+test('the audit says in words that everything adds up', async ({ visitAsAdmin, server, merchant }) => {
   const sale = await merchant.publish({ units: 2 });
   await new Stranger(server).order(sale.id);
-  const visitor = await visit();
-  await visitor.signIn(await newAdmin(server));
+  const visitor = await visitAsAdmin();
   const { page } = visitor;
   await page.goto('/console/audit');
   await page.getByRole('button', { name: 'Run the audit' }).click();
@@ -68,12 +67,14 @@ test('the audit says in words that everything adds up', async ({ visit, server, 
   await page.getByText('There are none: everything that was decided is settled.').waitFor();
 });
 
-test('the report of a rehearsal is drawn, and what is no report is told', async ({ visit, server }) => {
+test('the report of a rehearsal is drawn, and what is no report is told', async ({
+  visitAsAdmin,
+  server,
+}) => {
   const words = ['rush', '--url', server.url, '--buyers', '60', '--units', '20', '--opens-in', '1'];
   const rush = await server.run([...words, '--threads', '1', '--data', server.data, '--quiet', '--json']);
   expect(rush.code, rush.stderr).toBe(0);
-  const visitor = await visit();
-  await visitor.signIn(await newAdmin(server));
+  const visitor = await visitAsAdmin();
   const { page } = visitor;
   await page.goto('/console/rehearse');
   await page

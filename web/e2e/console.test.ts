@@ -3,18 +3,7 @@ import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { newAdmin, signUp, Stranger, type Account } from './support/merchant';
 import { png } from './support/picture';
-import type { Server } from './support/server';
 import { test } from './support/test';
-import type { Visitor } from './support/visitor';
-
-type Visit = () => Promise<Visitor>;
-
-/** Somebody who steers the shop and is signed in. */
-async function visitAsAdmin(visit: Visit, server: Server): Promise<Visitor> {
-  const visitor = await visit();
-  await visitor.signIn(await newAdmin(server));
-  return visitor;
-}
 
 async function fillSignIn(page: Page, account: Account): Promise<void> {
   await page.getByLabel('Phone number').fill(account.phone);
@@ -89,11 +78,36 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
   expect((await merchant.stats(sale)).available).toBe(0);
 });
 
-test('a file that is no picture, or too large, is refused in words before anything is sent', async ({
-  visit,
+test('the live view counts who waits, and tells how long claims take', async ({
+  visitAsAdmin,
+  merchant,
   server,
 }) => {
-  const visitor = await visitAsAdmin(visit, server);
+  const room = await merchant.publish({ opensInSeconds: 3600, waitingRoom: true });
+  const open = await merchant.publish({ units: 1000 });
+  const { page } = await visitAsAdmin();
+  await page.goto(`/console/sales/${room.id}/live`);
+  const told = () => page.getByRole('main').innerText();
+  await expect.poll(told).toMatch(/Waiting\s+0\s/);
+  await Promise.all([1, 2, 3].map(() => new Stranger(server).ticket(room.id)));
+  await expect.poll(told).toMatch(/Waiting\s+3\s/);
+  // Only claims of the last second are measured.
+  await expect
+    .poll(async () => {
+      await new Stranger(server).order(open.id);
+      return told();
+    })
+    .toMatch(/99 % within\s+[\d.,]+ ms/);
+  await page
+    .getByRole('region', { name: 'Nodes' })
+    .getByRole('row', { name: /^This node Ready \d/ })
+    .waitFor();
+});
+
+test('a file that is no picture, or too large, is refused in words before anything is sent', async ({
+  visitAsAdmin,
+}) => {
+  const visitor = await visitAsAdmin();
   const { page } = visitor;
   await page.goto('/console/items/new');
   const file = page.locator('input[type=file]');
@@ -116,12 +130,11 @@ test('a file that is no picture, or too large, is refused in words before anythi
 });
 
 test('what is not right is said at its field, and nothing that was typed is lost', async ({
-  visit,
-  server,
+  visitAsAdmin,
   merchant,
 }) => {
   const item = await merchant.item('Lamp');
-  const { page } = await visitAsAdmin(visit, server);
+  const { page } = await visitAsAdmin();
   await page.goto(`/console/sales/new?item=${item.id}`);
   await page.getByLabel('Price in the sale').fill('12');
   await page.getByLabel('Units').fill('none');
@@ -138,10 +151,10 @@ test('what is not right is said at its field, and nothing that was typed is lost
   await expect.poll(() => page.getByLabel('Price in the sale').inputValue()).toBe('12');
 });
 
-test('what can’t be undone names its consequence in figures', async ({ visit, server, merchant }) => {
+test('what can’t be undone names its consequence in figures', async ({ visitAsAdmin, server, merchant }) => {
   const sale = await merchant.publish({ units: 5 });
   await new Stranger(server).order(sale.id);
-  const { page } = await visitAsAdmin(visit, server);
+  const { page } = await visitAsAdmin();
   await page.goto(`/console/sales/${sale.id}`);
   await page.getByRole('button', { name: 'Pause' }).click();
   await page.getByRole('dialog').getByText('Nobody can order until you resume it.').waitFor();

@@ -1,7 +1,7 @@
 // Reloads, double clicks, lost networks, second tabs: one wish is one order, and the page finds it again.
-import type { Page, Route } from 'playwright-core';
 import { expect } from 'vitest';
 import { signUp } from './support/merchant';
+import { keepBack } from './support/network';
 import { shop } from './support/shop';
 import { test } from './support/test';
 import type { Visitor } from './support/visitor';
@@ -14,33 +14,11 @@ async function keys(visitor: Visitor): Promise<Set<string | null>> {
   return new Set(await Promise.all(sent.map((request) => request.headerValue('idempotency-key'))));
 }
 
-/** Keeps orders on their way until they are let go. */
-async function slow(page: Page): Promise<{ first: Promise<Route>; letGo: () => Promise<void> }> {
-  let letGo = () => {};
-  const gate = new Promise<void>((open) => (letGo = open));
-  let arrived: (route: Route) => void = () => {};
-  const first = new Promise<Route>((resolve) => (arrived = resolve));
-  await page.route(ORDERS, async (route) => {
-    if (route.request().method() !== 'POST') return route.continue();
-    arrived(route);
-    await gate;
-    // The page may have been left meanwhile.
-    await route.continue().catch(() => {});
-  });
-  return {
-    first,
-    letGo: async () => {
-      letGo();
-      await page.unroute(ORDERS);
-    },
-  };
-}
-
 test('a double click is one request', async ({ visitAsBuyer, merchant }) => {
   const sale = await merchant.publish({ limit: 5 });
   const visitor = await visitAsBuyer();
   const { page } = visitor;
-  const network = await slow(page);
+  const network = await keepBack(page, 'POST', ORDERS);
   await shop(page).open(sale);
   await shop(page).buy.dblclick();
   await network.first;
@@ -54,7 +32,7 @@ test('a reload during a purchase goes on with it', async ({ visitAsBuyer, mercha
   const sale = await merchant.publish({ limit: 5 });
   const visitor = await visitAsBuyer();
   const { page } = visitor;
-  const network = await slow(page);
+  const network = await keepBack(page, 'POST', ORDERS);
   await shop(page).open(sale);
   await shop(page).buy.click();
   await network.first;
@@ -132,7 +110,7 @@ test('two tabs have one order, and both show it', async ({ visitAsBuyer, merchan
   const visitor = await visitAsBuyer();
   const one = visitor.page;
   const other = await visitor.anotherTab();
-  const network = await slow(one);
+  const network = await keepBack(one, 'POST', ORDERS);
   await shop(one).open(sale);
   await shop(other).open(sale);
   await shop(other).buy.waitFor();

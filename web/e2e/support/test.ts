@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Browser, BrowserContextOptions } from 'playwright-core';
 import { test as plain } from 'vitest';
 import { startChromium } from './chromium';
-import { Merchant, signUp } from './merchant';
+import { Merchant, newAdmin, signUp } from './merchant';
 import { Server, type ServerOptions } from './server';
 import { LEFT_AT, Visitor } from './visitor';
 
@@ -17,6 +17,8 @@ export interface World {
   visit: (options?: BrowserContextOptions) => Promise<Visitor>;
   /** The same for somebody who has an account and is signed in. */
   visitAsBuyer: (options?: BrowserContextOptions) => Promise<Visitor>;
+  /** The same for somebody who steers the shop. */
+  visitAsAdmin: (options?: BrowserContextOptions) => Promise<Visitor>;
 }
 
 export const test = plain.extend<World>({
@@ -65,6 +67,13 @@ export const test = plain.extend<World>({
     await use(async (options) => {
       const visitor = await visit(options);
       await visitor.signIn(await signUp(server));
+      return visitor;
+    });
+  },
+  visitAsAdmin: async ({ server, visit }, use) => {
+    await use(async (options) => {
+      const visitor = await visit(options);
+      await visitor.signIn(await newAdmin(server));
       return visitor;
     });
   },
