@@ -1,7 +1,7 @@
 // What is true of every page: axe finds nothing serious in light and dark, and nothing is wider than a small phone.
 import { expect } from 'vitest';
 import type { Page } from 'playwright-core';
-import type { Sale } from '../src/api/schema';
+import type { AuditReport, DeadLetter, Sale } from '../src/api/schema';
 import {
   expectAccessible,
   expectLargeTargets,
@@ -9,8 +9,9 @@ import {
   expectStill,
   isDark,
 } from './support/checks';
-import { newAdmin, signUp, Stranger, type Account, type Merchant } from './support/merchant';
-import type { Server } from './support/server';
+import { signUp, Stranger, type Merchant } from './support/merchant';
+import { keepBack } from './support/network';
+import type { Finished, Server } from './support/server';
 import { shop } from './support/shop';
 import { test } from './support/test';
 import type { Visitor } from './support/visitor';
@@ -56,6 +57,14 @@ async function lookAround(visitor: Visitor, scenes: Scene[]): Promise<void> {
   }
 }
 
+/** Has the API answer something else to who asks for this; `from` gets the real answer. */
+async function answerInstead(page: Page, path: RegExp, from: (answer: unknown) => unknown): Promise<void> {
+  await page.route(path, async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ json: from(await answer.json()) });
+  });
+}
+
 const LONG = 'A kettle with a very long name, BeautifullyBrushedStainlessSteelWithoutAnySpaceInIt, and more';
 
 test('of the shop, for who is not signed in', async ({ visit, merchant }) => {
@@ -87,6 +96,7 @@ test('of the shop, for a buyer', async ({ visitAsBuyer, merchant, server }) => {
   await new Stranger(server).order(gone.id);
   const room = await merchant.publish({ opensInSeconds: 3600, waitingRoom: true });
   const checked = await merchant.publish({ challenge: 'captcha' });
+  const refused = await merchant.publish();
   await lookAround(visitor, [
     at('/'),
     at('/orders'),
@@ -136,6 +146,20 @@ test('of the shop, for a buyer', async ({ visitAsBuyer, merchant, server }) => {
         await page.getByRole('img', { name: /Picture with five characters/ }).waitFor();
       },
     },
+    {
+      name: 'a refusal',
+      show: async (page) => {
+        await shop(page).open(refused);
+        await page.route(/\/sales\/[^/]+\/orders$/, (route) =>
+          route.fulfill({ status: 409, json: { code: 'limit_reached', status: 409, title: '', detail: '' } }),
+        );
+        await shop(page).buy.click();
+        await page
+          .getByRole('alert')
+          .getByText(/more than one person may buy/)
+          .waitFor();
+      },
+    },
   ]);
 });
 
@@ -148,16 +172,14 @@ async function somethingToSee(merchant: Merchant, server: Server): Promise<{ dra
   return { draft, open };
 }
 
-test('of the console', async ({ visit, merchant, server }) => {
+test('of the console', async ({ visit, visitAsAdmin, merchant, server }) => {
   const { draft, open } = await somethingToSee(merchant, server);
-  const admin: Account = await newAdmin(server);
   const stranger = await visit();
   await lookAround(stranger, [at('/console')]);
   await stranger.signIn(await signUp(server));
   await lookAround(stranger, [at('/console')]);
 
-  const visitor = await visit();
-  await visitor.signIn(admin);
+  const visitor = await visitAsAdmin();
   const paths = [
     '',
     '/items',
@@ -180,11 +202,132 @@ test('of the console', async ({ visit, merchant, server }) => {
   );
 });
 
-test('in Chinese nothing is wider than a small phone either', async ({ visit, merchant, server }) => {
+/** A confirmation of the sale's page, with its consequences. */
+function asked(sale: Sale, action: string, says: RegExp, units?: string): Scene {
+  return {
+    name: action,
+    show: async (page) => {
+      await page.goto(`/console/sales/${sale.id}`);
+      await page.getByRole('button', { name: action }).click();
+      if (units) await page.getByLabel('Units to add').fill(units);
+      await page.getByRole('dialog').getByText(says).waitFor();
+    },
+  };
+}
+
+const audited = async (page: Page, says: string): Promise<void> => {
+  await page.goto('/console/audit');
+  await page.getByRole('button', { name: 'Run the audit' }).click();
+  await page.getByText(says).waitFor();
+  await page.getByRole('table').waitFor();
+};
+
+/** What the console tells when it is asked, or when something is wrong. */
+function toldScenes(open: Sale, rush: Promise<Finished>): Scene[] {
+  const letter: DeadLetter = {
+    id: '1',
+    position: 1,
+    event: 'paid',
+    sale_id: open.id,
+    order_id: `${open.id}-1`,
+    reason: 'The records are of another mind.',
+    tries: 1,
+    decided_at: '2026-11-11T10:00:00Z',
+    created_at: '2026-11-11T10:00:00Z',
+  };
+  return [
+    asked(open, 'Restock', /7 units more/, '7'),
+    asked(open, 'Close', /can’t be undone/),
+    { name: 'an audit', show: (page) => audited(page, 'Everything adds up.') },
+    {
+      name: 'an audit that finds something',
+      show: async (page) => {
+        const differences: AuditReport['differences'] = [
+          { kind: 'same_key', order: `${open.id}-1`, what: 'It is the second one for its key.' },
+        ];
+        await answerInstead(page, /\/admin\/audit$/, (report) => ({
+          ...(report as AuditReport),
+          ok: false,
+          duplicated: 1,
+          differences,
+        }));
+        await audited(page, 'It does not add up.');
+      },
+    },
+    {
+      name: 'dead letters',
+      show: async (page) => {
+        await answerInstead(page, /\/admin\/dead-letters\b/, () => ({
+          data: [letter, { ...letter, id: '2' }],
+        }));
+        await page.goto('/console/dead-letters');
+        await page.getByText(letter.reason).first().waitFor();
+      },
+    },
+    {
+      name: 'the report of a rehearsal',
+      show: async (page) => {
+        const { code, stdout, stderr } = await rush;
+        expect(code, stderr).toBe(0);
+        await page.goto('/console/rehearse');
+        await page
+          .locator('input[type=file]')
+          .setInputFiles({ name: 'r.json', mimeType: 'application/json', buffer: Buffer.from(stdout) });
+        await page.getByText('Every promise was kept.').first().waitFor();
+        await page.locator('canvas').first().waitFor();
+      },
+    },
+  ];
+}
+
+test('of the console, when it has been asked something', async ({ visitAsAdmin, merchant, server }) => {
+  const { open } = await somethingToSee(merchant, server);
+  const words = ['rush', '--url', server.url, '--buyers', '60', '--units', '20', '--opens-in', '1'];
+  const rush = server.begin([...words, '--threads', '1', '--data', server.data, '--quiet', '--json']);
+  try {
+    await lookAround(await visitAsAdmin(), toldScenes(open, rush.finished));
+  } finally {
+    rush.end();
+  }
+});
+
+test('what moves while one waits stands still for who has asked for that', async ({
+  visitAsBuyer,
+  visitAsAdmin,
+  merchant,
+}) => {
+  const running = (page: Page) =>
+    page.evaluate(() => document.getAnimations().filter(({ playState }) => playState === 'running').length);
+  const expectToHeed = async (page: Page): Promise<void> => {
+    await page.emulateMedia({ reducedMotion: 'no-preference' });
+    await expect.poll(() => running(page)).toBeGreaterThan(0);
+    await page.emulateMedia({ reducedMotion: 'reduce' });
+    await expectStill(page);
+  };
+
+  const sale = await merchant.publish();
+  const buyer = await visitAsBuyer();
+  const order = await keepBack(buyer.page, 'POST', /\/orders$/);
+  await shop(buyer.page).open(sale);
+  await shop(buyer.page).buy.click();
+  await buyer.page.getByText('Placing your order').waitFor();
+  await expectToHeed(buyer.page);
+  await order.letGo();
+  await shop(buyer.page).hold.waitFor();
+
+  const { page } = await visitAsAdmin();
+  const audit = await keepBack(page, 'GET', /\/admin\/audit$/);
+  await page.goto('/console/audit');
+  await page.getByRole('button', { name: 'Run the audit' }).click();
+  await page.getByText('You can leave the page').waitFor();
+  await expectToHeed(page);
+  await audit.letGo();
+  await page.getByText('Everything adds up.').waitFor();
+});
+
+test('in Chinese nothing is wider than a small phone either', async ({ visitAsAdmin, merchant, server }) => {
   const { draft, open } = await somethingToSee(merchant, server);
-  const visitor = await visit({ locale: 'zh-CN', viewport: SMALL_PHONE });
-  await visitor.signIn(await newAdmin(server));
-  const { page } = visitor;
+  const { page } = await visitAsAdmin({ locale: 'zh-CN', viewport: SMALL_PHONE });
   const shopPaths = ['/', `/sales/${open.id}`, '/orders', '/account'];
   const consolePaths = ['', '/items', '/sales', '/sales/new', `/sales/${draft.id}`, `/sales/${open.id}/live`];
   for (const path of [...shopPaths, ...consolePaths.map((path) => `/console${path}`)]) {
