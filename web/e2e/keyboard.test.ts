@@ -1,6 +1,6 @@
 // The keyboard alone is enough.
 import { expect } from 'vitest';
-import { newAdmin, signUp } from './support/merchant';
+import { signUp } from './support/merchant';
 import { pressOn, tabTo } from './support/keyboard';
 import { shop } from './support/shop';
 import { test } from './support/test';
@@ -47,10 +47,60 @@ test('a question is asked in a dialog that holds the focus, and Escape leaves it
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('the first stop of every page leads past its navigation', async ({ visit, server }) => {
-  const visitor = await visit();
-  await visitor.signIn(await newAdmin(server));
-  const { page } = visitor;
+test('a merchant with a keyboard alone drafts a sale, publishes and pauses it', async ({
+  visitAsAdmin,
+  merchant,
+}) => {
+  const item = await merchant.item('Zither Z');
+  const { page } = await visitAsAdmin();
+  const { keyboard } = page;
+  const main = page.getByRole('main');
+  await page.goto('/console');
+  await pressOn(page, page.getByRole('navigation').getByRole('link', { name: 'Sales' }));
+  await pressOn(page, main.getByRole('link', { name: 'New sale' }));
+  const choice = page.getByLabel('Item', { exact: true });
+  await tabTo(page, choice);
+  // A letter on a list chooses what begins with it.
+  await keyboard.press('z');
+  await expect.poll(() => choice.inputValue()).toBe(item.id);
+  for (const [label, text] of [
+    ['Price in the sale', '1999.00'],
+    ['Units', '7'],
+    ['Limit per buyer', '2'],
+  ] as const) {
+    await tabTo(page, page.getByLabel(label));
+    await keyboard.press('Control+A');
+    await keyboard.type(text);
+  }
+  const challenge = page.getByLabel('Challenge');
+  await tabTo(page, challenge);
+  await keyboard.press('ArrowDown');
+  await expect.poll(() => challenge.inputValue()).toBe('pow');
+  await pressOn(page, page.getByRole('checkbox', { name: 'Waiting room' }), 'Space');
+  await pressOn(page, main.getByRole('button', { name: 'Save the draft' }));
+
+  const answer = async (action: string) => {
+    const dialog = page.getByRole('dialog');
+    await dialog.waitFor();
+    await pressOn(page, dialog.getByRole('button', { name: action, exact: true }));
+  };
+  await pressOn(page, main.getByRole('button', { name: 'Publish' }));
+  await answer('Publish');
+  await page.getByText('Published.').waitFor();
+  const sale = await merchant.sale(/\/console\/sales\/(\w+)/.exec(page.url())?.[1] ?? '');
+  expect(sale).toMatchObject({ state: 'open', stock: { total: 7 }, limit_per_buyer: 2 });
+  expect(sale.gate).toMatchObject({ challenge: 'pow', waiting_room: true });
+  await pressOn(page, main.getByRole('button', { name: 'Pause' }), 'Space');
+  await answer('Pause');
+  await page.getByText('Paused: new orders are refused.').waitFor();
+  expect((await merchant.sale(sale.id)).state).toBe('paused');
+  // The focus is where one goes on.
+  const resume = main.getByRole('button', { name: 'Resume' });
+  await expect.poll(() => resume.evaluate((element) => element === document.activeElement)).toBe(true);
+});
+
+test('the first stop of every page leads past its navigation', async ({ visitAsAdmin }) => {
+  const { page } = await visitAsAdmin();
   for (const path of ['/', '/console']) {
     await page.goto(path);
     await page.getByRole('heading', { level: 1 }).waitFor();
