@@ -1,4 +1,5 @@
 // The whole way of a purchase, as different people go it.
+import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { newPhone, Stranger } from './support/merchant';
 import { shop } from './support/shop';
@@ -51,7 +52,7 @@ test('somebody new signs up, waits for the turn, passes the check, buys and pays
   await page.getByRole('heading', { level: 1, name: 'Headphones Q' }).waitFor();
   await shop(page).buy.click();
   await shop(page).waitingRoom.waitFor();
-  await page.getByText('You are next').waitFor();
+  await page.getByText('You are next', { exact: true }).waitFor();
   // The check that follows is passed by the device.
   await shop(page).hold.waitFor();
   expect(visitor.sent('POST', /\/challenge$/)).toHaveLength(1);
@@ -84,6 +85,55 @@ test('a sale opens on the page by itself', async ({ visitAsBuyer, merchant }) =>
   expect(await page.getByRole('button', { name: 'Not open yet' }).isDisabled()).toBe(true);
   await shop(page).buy.click();
   await shop(page).hold.waitFor();
+});
+
+/** Sets the clock of the visitor's device, for the pages that are opened from now on. */
+async function setClock(page: Page, aheadMinutes: number): Promise<void> {
+  await page.addInitScript((aheadMs) => {
+    const Right = Date;
+    globalThis.Date = class extends Right {
+      constructor(...parts: unknown[]) {
+        super(...((parts.length === 0 ? [Right.now() + aheadMs] : parts) as [number]));
+      }
+      static override now(): number {
+        return Right.now() + aheadMs;
+      }
+    } as DateConstructor;
+  }, aheadMinutes * 60_000);
+}
+
+/** Minutes that are left by the page's countdown. */
+async function minutesLeft(page: Page): Promise<number> {
+  const parts = (await page.getByRole('timer').first().innerText()).split(':').map(Number);
+  return parts.reduce((sum, part) => sum * 60 + part, 0) / 60;
+}
+
+test('on a device whose clock is an hour wrong, everything happens by the server’s', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const later = await merchant.publish({ opensInSeconds: 1800 });
+  const visitors = await Promise.all([visitAsBuyer(), visitAsBuyer()]);
+  const [fast, slow] = visitors.map(({ page }) => page) as [Page, Page];
+  await setClock(fast, 60);
+  await setClock(slow, -60);
+  for (const page of [fast, slow]) {
+    await shop(page).open(later);
+    const wrongMs = Math.abs((await page.evaluate(() => Date.now())) - Date.now());
+    expect(wrongMs).toBeGreaterThan(30 * 60_000);
+    expect(await page.getByRole('button', { name: 'Not open yet' }).isDisabled()).toBe(true);
+    expect(await minutesLeft(page)).toBeGreaterThan(25);
+    expect(await minutesLeft(page)).toBeLessThanOrEqual(30);
+  }
+  const soon = await merchant.publish({ opensInSeconds: 6, closesInSeconds: 1800 });
+  await Promise.all([fast, slow].map((page) => shop(page).open(soon)));
+  for (const page of [fast, slow]) {
+    await shop(page).buy.click();
+    expect(Date.now()).toBeGreaterThanOrEqual(Date.parse(soon.opens_at ?? ''));
+    await shop(page).hold.waitFor();
+    expect(await minutesLeft(page)).toBeGreaterThan(10);
+    expect(await minutesLeft(page)).toBeLessThanOrEqual(15);
+  }
 });
 
 test('a picture that is read wrongly is followed by another, and who can’t see it has another way', async ({
