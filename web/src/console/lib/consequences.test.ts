@@ -30,6 +30,42 @@ describe('a confirmation names the consequence in figures', () => {
     ]);
   });
 
+  it('of closing, also for who is on the waitlist', () => {
+    const soldOut = { held: 2, available: 0, state: 'sold_out' };
+    expect(sentences('close', { stats: someStats({ ...soldOut, waitlist: 1200 }) })).toEqual([
+      'Nobody can order any more.',
+      '2 units that are held can still be paid.',
+      '1,200 people on the waitlist are sent away.',
+      'This can’t be undone.',
+    ]);
+    expect(sentences('close', { stats: someStats({ ...soldOut, waitlist: 1 }) })).toContain(
+      '1 person on the waitlist is sent away.',
+    );
+    expect(sentences('close', { stats: someStats({ ...soldOut, waitlist: null }) })).toContain(
+      'Who is on the waitlist is sent away.',
+    );
+    expect(sentences('close', { stats: someStats(soldOut) }).join(' ')).not.toContain('waitlist');
+  });
+
+  it('of resuming, where what is free is for the waitlist first', () => {
+    const paused = { state: 'paused', available: 5 };
+    expect(sentences('resume', { stats: someStats({ ...paused, waitlist: 3 }) })).toEqual([
+      '5 units are free. 3 people on the waitlist are offered them first, in order; what is left is on sale again at once, if the window is open.',
+    ]);
+    expect(sentences('resume', { stats: someStats({ ...paused, available: 1, waitlist: 1 }) })).toEqual([
+      '1 unit is free. 1 person on the waitlist is offered it first, in order; what is left is on sale again at once, if the window is open.',
+    ]);
+    expect(sentences('resume', { stats: someStats({ ...paused, waitlist: null }) })).toEqual([
+      '5 units are free. Who is on the waitlist is offered them first, in order; what is left is on sale again at once, if the window is open.',
+    ]);
+    expect(sentences('resume', { stats: someStats(paused) })).toEqual([
+      '5 units are on sale again at once, if the window is open.',
+    ]);
+    expect(sentences('resume', { stats: someStats({ state: 'paused', available: 0, waitlist: 3 }) })).toEqual(
+      ['No unit is left, so it will show as sold out.'],
+    );
+  });
+
   it('of pausing and resuming', () => {
     expect(sentences('pause', { stats: someStats({ held: 1, waiting: 3 }) })).toEqual([
       'Nobody can order until you resume it.',
@@ -46,9 +82,15 @@ describe('a confirmation names the consequence in figures', () => {
       '50 units more, 150 in total.',
       'This can’t be undone.',
     ]);
-    expect(sentences('restock', { more: 1, stats: someStats({ available: 0 }) })).toContain(
-      'Who is on the waitlist gets them first, in order.',
+    const first = 'Who is on the waitlist gets them first, in order.';
+    expect(sentences('restock', { more: 1, stats: someStats({ available: 0 }) })).toContain(first);
+    // Units have come back in a pause, and people wait for the end of it.
+    const paused = { state: 'paused', available: 5 };
+    expect(sentences('restock', { more: 1, stats: someStats({ ...paused, waitlist: 3 }) })).toContain(first);
+    expect(sentences('restock', { more: 1, stats: someStats({ ...paused, waitlist: null }) })).toContain(
+      first,
     );
+    expect(sentences('restock', { more: 1, stats: someStats(paused) })).not.toContain(first);
   });
 
   it('of publishing, now or later', () => {
@@ -66,10 +108,27 @@ describe('a confirmation names the consequence in figures', () => {
     const says = consequences('close', aSale({ state: 'open' }), undefined, NOW).map((it) => it.says);
     expect(says).toContain('what_is_held_can_be_paid');
     expect(says).not.toContain('nothing_is_held');
+    expect(says).not.toContain('waitlist_is_sent_away');
+    expect(consequences('close', aSale({ state: 'sold_out' }), undefined, NOW)).toContainEqual({
+      says: 'waitlist_is_sent_away',
+      people: undefined,
+    });
+    const paused = aSale({ state: 'paused', stock: { total: 100, available: 5 } });
+    expect(consequences('resume', paused, undefined, NOW)).toEqual([
+      { says: 'offered_then_on_sale', units: 5, people: undefined },
+    ]);
   });
 
   it('in Chinese, too', () => {
-    expect(sentences('close', { words: zh as typeof en })).toContain('42 件待付款的仍可付款。');
+    const words = zh as typeof en;
+    expect(sentences('close', { words })).toContain('42 件待付款的仍可付款。');
+    const stats = someStats({ state: 'paused', available: 5, waitlist: 3 });
+    expect(sentences('close', { words, stats })).toContain('候补名单上的 3 人将被请离。');
+    expect(sentences('resume', { words, stats })).toEqual([
+      '有 5 件可售：先按顺序提供给候补名单上的 3 人；只要在开售时间内，剩下的立即恢复销售。',
+    ]);
+    const unknown = someStats({ state: 'sold_out', available: 0, waitlist: null });
+    expect(sentences('close', { words, stats: unknown })).toContain('候补名单上的人将被请离。');
   });
 });
 

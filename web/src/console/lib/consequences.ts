@@ -15,8 +15,11 @@ export type Consequence =
   | { says: 'what_is_held_can_be_paid' }
   | { says: 'waiting_keep_their_places'; people: number }
   | { says: 'waiting_are_sent_away'; people: number }
+  /** Without people: nobody knows how many. */
+  | { says: 'waitlist_is_sent_away'; people: number | undefined }
   | { says: 'unsold_stay'; units: number }
   | { says: 'on_sale_again'; units: number }
+  | { says: 'offered_then_on_sale'; units: number; people: number | undefined }
   | { says: 'sold_out_still' }
   | { says: 'more_units'; units: number; total: number }
   | { says: 'waitlist_first' }
@@ -42,6 +45,10 @@ export function consequences(
     : held > 0
       ? { says: 'held_can_be_paid', units: held }
       : { says: 'nothing_is_held' };
+  // Empty: the records that have the waitlist are away.
+  const listed = stats?.waitlist ?? undefined;
+  const isWaitedFor =
+    listed === undefined ? ['sold_out', 'paused'].includes(stats?.state ?? sale.state) : listed > 0;
   switch (action) {
     case 'publish': {
       const opensLater = sale.opens_at && Date.parse(sale.opens_at) > now ? sale.opens_at : undefined;
@@ -59,11 +66,16 @@ export function consequences(
         ...(waiting > 0 ? [{ says: 'waiting_keep_their_places', people: waiting } as const] : []),
       ];
     case 'resume':
-      return [available > 0 ? { says: 'on_sale_again', units: available } : { says: 'sold_out_still' }];
+      if (available === 0) return [{ says: 'sold_out_still' }];
+      return [
+        isWaitedFor
+          ? { says: 'offered_then_on_sale', units: available, people: listed }
+          : { says: 'on_sale_again', units: available },
+      ];
     case 'restock':
       return [
         { says: 'more_units', units: more, total: total + more },
-        ...(available === 0 ? [{ says: 'waitlist_first' } as const] : []),
+        ...(available === 0 || isWaitedFor ? [{ says: 'waitlist_first' } as const] : []),
         // Units can't be taken away again.
         { says: 'final' },
       ];
@@ -72,6 +84,7 @@ export function consequences(
         { says: 'nobody_orders_any_more' },
         heldOnes,
         ...(waiting > 0 ? [{ says: 'waiting_are_sent_away', people: waiting } as const] : []),
+        ...(isWaitedFor ? [{ says: 'waitlist_is_sent_away', people: listed } as const] : []),
         ...(available > 0 ? [{ says: 'unsold_stay', units: available } as const] : []),
         { says: 'final' },
       ];

@@ -28,6 +28,7 @@ export function someStats(change: Partial<SaleStats> = {}): SaleStats {
     paid: 20,
     passes_live: 0,
     waiting: 0,
+    waitlist: 0,
     version: 7,
     server_time: '2026-11-11T10:00:00Z',
     ...change,

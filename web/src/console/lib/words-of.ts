@@ -37,6 +37,10 @@ export function consequenceInWords(
     case 'waiting_keep_their_places':
     case 'waiting_are_sent_away':
       return say[it.says](it.people);
+    case 'waitlist_is_sent_away':
+      return say.waitlist_is_sent_away(it.people);
+    case 'offered_then_on_sale':
+      return say.offered_then_on_sale(it.units, it.people);
     case 'more_units':
       return say.more_units(it.units, it.total);
     default:

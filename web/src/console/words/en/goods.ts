@@ -2,6 +2,11 @@
 const n = (value: number) => value.toLocaleString('en');
 const counted = (value: number, one: string, many: string) => `${n(value)} ${value === 1 ? one : many}`;
 const units = (value: number) => counted(value, 'unit', 'units');
+/** Nobody knows how many they are: then it is said without a figure. */
+const onWaitlist = (people: number | undefined) =>
+  people === undefined
+    ? 'Who is on the waitlist is'
+    : counted(people, 'person on the waitlist is', 'people on the waitlist are');
 const span = (minutes: number) => {
   if (minutes < 120) return counted(minutes, 'minute', 'minutes');
   if (minutes < 48 * 60) return counted(Math.round(minutes / 60), 'hour', 'hours');
@@ -194,9 +199,13 @@ export default {
         `${counted(people, 'person keeps the place', 'people keep their places')} in the waiting room.`,
       waiting_are_sent_away: (people: number) =>
         `${counted(people, 'person in the waiting room is', 'people in the waiting room are')} sent away.`,
+      waitlist_is_sent_away: (people: number | undefined) => `${onWaitlist(people)} sent away.`,
       unsold_stay: (count: number) => `${counted(count, 'unit stays', 'units stay')} unsold.`,
       on_sale_again: (count: number) =>
         `${counted(count, 'unit is', 'units are')} on sale again at once, if the window is open.`,
+      offered_then_on_sale: (count: number, people: number | undefined) =>
+        `${counted(count, 'unit is', 'units are')} free. ${onWaitlist(people)} offered ${count === 1 ? 'it' : 'them'} ` +
+        'first, in order; what is left is on sale again at once, if the window is open.',
       sold_out_still: 'No unit is left, so it will show as sold out.',
       more_units: (count: number, total: number) => `${units(count)} more, ${n(total)} in total.`,
       waitlist_first: 'Who is on the waitlist gets them first, in order.',

@@ -3,6 +3,8 @@ import type { Words } from '../../../i18n/types';
 import type en from '../en/goods';
 
 const n = (value: number) => value.toLocaleString('zh-CN');
+/** Nobody knows how many they are: then it is said without a figure. */
+const howMany = (people: number | undefined) => (people === undefined ? '' : ` ${n(people)} `);
 const span = (minutes: number) => {
   if (minutes < 120) return `${n(minutes)} 分钟`;
   if (minutes < 48 * 60) return `${n(Math.round(minutes / 60))} 小时`;
@@ -185,8 +187,11 @@ const zh: Words<typeof en> = {
       nothing_is_held: '目前没有待付款的件数。',
       waiting_keep_their_places: (people: number) => `排队室里的 ${n(people)} 人保留位置。`,
       waiting_are_sent_away: (people: number) => `排队室里的 ${n(people)} 人将被请离。`,
+      waitlist_is_sent_away: (people: number | undefined) => `候补名单上的${howMany(people)}人将被请离。`,
       unsold_stay: (count: number) => `${n(count)} 件未售出。`,
       on_sale_again: (count: number) => `只要在开售时间内，${n(count)} 件立即恢复销售。`,
+      offered_then_on_sale: (count: number, people: number | undefined) =>
+        `有 ${n(count)} 件可售：先按顺序提供给候补名单上的${howMany(people)}人；只要在开售时间内，剩下的立即恢复销售。`,
       sold_out_still: '已无库存，恢复后会显示为售罄。',
       more_units: (count: number, total: number) => `增加 ${n(count)} 件，共 ${n(total)} 件。`,
       waitlist_first: '候补名单上的人按顺序优先获得。',
