@@ -230,6 +230,7 @@ function toldScenes(open: Sale, rush: Promise<Finished>): Scene[] {
     event: 'paid',
     sale_id: open.id,
     order_id: `${open.id}-1`,
+    cause: 'order_state',
     reason: 'The records are of another mind.',
     tries: 1,
     decided_at: '2026-11-11T10:00:00Z',

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use penstock_domain::Event;
-use penstock_records::DeadLetter;
+use penstock_records::{Cause, DeadLetter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -41,7 +41,8 @@ pub(crate) struct DeadLetterView {
     event: &'static str,
     sale_id: String,
     order_id: Option<String>,
-    /// Why it can't be settled.
+    cause: Cause,
+    /// Why it can't be settled, in words.
     reason: String,
     tries: u32,
     #[schema(value_type = String, format = DateTime)]
@@ -60,7 +61,8 @@ impl From<&DeadLetter> for DeadLetterView {
             event: event_name(&letter.decision.event),
             sale_id: letter.decision.event.sale().to_string(),
             order_id: letter.order().map(|order| order.to_string()),
-            reason: letter.reason.clone(),
+            cause: letter.refusal.cause,
+            reason: letter.refusal.reason.clone(),
             tries: letter.tries,
             decided_at: Rfc3339(letter.decision.at),
             created_at: Rfc3339(letter.created_at),

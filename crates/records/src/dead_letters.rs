@@ -9,7 +9,7 @@ use crate::{
     columns::{integer, moment, optional_moment, text},
     leases::{Lease, move_cursor},
     session::Session,
-    settlement::{Failure, Letters, apply, order_of},
+    settlement::{Cause, Failure, Letters, Refusal, apply, order_of},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct DeadLetter {
     pub stream: String,
     pub decision: Decision,
     /// Why it could not be settled, the last time it was tried.
-    pub reason: String,
+    pub refusal: Refusal,
     pub tries: u32,
     pub created_at: Timestamp,
     pub resolved_at: Option<Timestamp>,
@@ -37,8 +37,8 @@ pub enum RetryError {
     Unknown,
     #[error("dead letter {first} concerns the same order and has to be retried first")]
     EarlierFirst { first: u64 },
-    #[error("it still can't be settled: {reason}")]
-    StillPoison { reason: String },
+    #[error("it still can't be settled: {refusal}")]
+    StillPoison { refusal: Refusal },
     #[error(transparent)]
     Records(#[from] RecordsError),
 }
@@ -52,7 +52,7 @@ impl From<sqlx::Error> for RetryError {
 /// A letter to be written.
 pub(crate) struct NewLetter<'a> {
     pub(crate) decision: &'a Decision,
-    pub(crate) reason: &'a str,
+    pub(crate) refusal: &'a Refusal,
     pub(crate) tries: u32,
     pub(crate) now: Timestamp,
 }
@@ -64,7 +64,7 @@ impl Records {
         lease: &Lease,
         decision: &Decision,
         mark: Mark,
-        reason: &str,
+        refusal: &Refusal,
         tries: u32,
         now: Timestamp,
     ) -> Result<(), SettleError> {
@@ -72,7 +72,7 @@ impl Records {
         let position = decision.position;
         let (from, to) = (position.saturating_sub(1), Cursor { position, mark });
         move_cursor(&mut transaction, self.dialect, lease, from, to).await?;
-        insert_letters(&mut transaction, &lease.stream, &[NewLetter { decision, reason, tries, now }])
+        insert_letters(&mut transaction, &lease.stream, &[NewLetter { decision, refusal, tries, now }])
             .await?;
         transaction.commit().await?;
         Ok(())
@@ -120,7 +120,7 @@ impl Records {
             return Err(RetryError::EarlierFirst { first });
         }
         let decisions = std::slice::from_ref(&letter.decision);
-        let reason = match apply(&mut transaction, &letter.stream, decisions, Letters::Ignore).await {
+        let refusal = match apply(&mut transaction, &letter.stream, decisions, Letters::Ignore).await {
             Ok(_) => {
                 sqlx::query("UPDATE dead_letters SET resolved_at = ?, tries = tries + 1 WHERE id = ?")
                     .bind(now.as_millis())
@@ -132,16 +132,18 @@ impl Records {
                 letter.resolved_at = Some(now);
                 return Ok(letter);
             }
-            Err(Failure::Poison { reason, .. } | Failure::Records(RecordsError::Refused(reason))) => reason,
+            Err(Failure::Poison { refusal, .. }) => refusal,
+            Err(Failure::Records(RecordsError::Refused(reason))) => Refusal::new(Cause::Database, reason),
             Err(Failure::Records(error)) => return Err(error.into()),
         };
         transaction.rollback().await?;
-        sqlx::query("UPDATE dead_letters SET reason = ?, tries = tries + 1 WHERE id = ?")
-            .bind(reason.as_str())
+        sqlx::query("UPDATE dead_letters SET cause = ?, reason = ?, tries = tries + 1 WHERE id = ?")
+            .bind(refusal.cause.to_string())
+            .bind(refusal.reason.as_str())
             .bind(id as i64)
             .execute(&mut self.writer().await?)
             .await?;
-        Err(RetryError::StillPoison { reason })
+        Err(RetryError::StillPoison { refusal })
     }
 }
 
@@ -196,8 +198,8 @@ pub(crate) async fn insert_letters(
         id += 1;
         let decision = serde_json::to_string(letter.decision).map_err(RecordsError::damaged)?;
         sqlx::query(
-            "INSERT INTO dead_letters (id, stream, position, sale_id, order_number, decision, reason, tries, \
-             created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO dead_letters (id, stream, position, sale_id, order_number, decision, cause, reason, \
+             tries, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(id)
         .bind(stream)
@@ -205,7 +207,8 @@ pub(crate) async fn insert_letters(
         .bind(letter.decision.event.sale().as_i64())
         .bind(order_of(&letter.decision.event).map(|order| i64::from(order.number)))
         .bind(decision)
-        .bind(letter.reason)
+        .bind(letter.refusal.cause.to_string())
+        .bind(letter.refusal.reason.as_str())
         .bind(i64::from(letter.tries))
         .bind(letter.now.as_millis())
         .execute(&mut *connection)
@@ -219,7 +222,7 @@ pub(crate) fn read_letter(row: &AnyRow) -> Result<DeadLetter, RecordsError> {
         id: integer(row, "id")?.unsigned_abs(),
         stream: text(row, "stream")?,
         decision: serde_json::from_str(&text(row, "decision")?).map_err(RecordsError::damaged)?,
-        reason: text(row, "reason")?,
+        refusal: Refusal::new(Cause::from_name(&text(row, "cause")?), text(row, "reason")?),
         tries: u32::try_from(integer(row, "tries")?).unwrap_or(u32::MAX),
         created_at: moment(row, "created_at")?,
         resolved_at: optional_moment(row, "resolved_at")?,

@@ -41,7 +41,7 @@ pub use rooms::StoredRoom;
 pub use secrets::StoredSecrets;
 use session::Session;
 pub use settled::{NewEpoch, SettledSale};
-pub use settlement::{SettleError, Settled, Violation};
+pub use settlement::{Cause, Refusal, SettleError, Settled};
 use sqlx::{
     AnyConnection, AnyPool, ConnectOptions, Connection, Executor,
     any::{AnyConnectOptions, AnyPoolOptions},

@@ -8,7 +8,7 @@ use std::{
 
 use penstock_domain::Decision;
 use penstock_ledger::{FeedError, Piece};
-use penstock_records::{Lease, SettleError, Settled, Violation};
+use penstock_records::{Lease, Refusal, SettleError, Settled};
 use tokio::sync::watch;
 
 use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause};
@@ -233,8 +233,8 @@ impl Settlement {
                 }
                 self.advance(stream, piece, dead_letters)
             }
-            Err(SettleError::Poison { position, reason, violation }) => {
-                self.isolate(stream, lease, piece, Refused { position, reason, violation }).await
+            Err(SettleError::Poison { position, refusal }) => {
+                self.isolate(stream, lease, piece, position, &refusal).await
             }
             Err(SettleError::Fenced) => {
                 tracing::debug!(stream = &*stream.name, "the stream is somebody else's now");
@@ -257,18 +257,19 @@ impl Settlement {
     }
 
     /// A decision is poison. What comes before it is settled first; then it is tried alone, and at last put aside.
-    async fn isolate(&self, stream: &mut Stream, lease: &Lease, piece: &Piece, refused: Refused) -> Next {
-        let Refused { position, reason, violation } = refused;
+    async fn isolate(
+        &self,
+        stream: &mut Stream,
+        lease: &Lease,
+        piece: &Piece,
+        position: u64,
+        refusal: &Refusal,
+    ) -> Next {
         let known = stream.poison.take().filter(|poison| poison.position == position);
-        if let (None, Some(violation)) = (&known, violation) {
+        if known.is_none() && refusal.cause.is_violation() {
+            let Refusal { cause, reason } = refusal;
             self.stats.violated();
-            tracing::error!(
-                stream = &*stream.name,
-                position,
-                ?violation,
-                reason,
-                "the ledger broke a promise"
-            );
+            tracing::error!(stream = &*stream.name, position, %cause, reason, "the ledger broke a promise");
         }
         let [decision] = piece.decisions.as_slice() else {
             stream.poison = Some(Poison { position, tries: known.map_or(0, |poison| poison.tries) });
@@ -277,9 +278,9 @@ impl Settlement {
         let tries = known.map_or(0, |poison| poison.tries) + 1;
         stream.poison = Some(Poison { position, tries });
         if tries < self.options.max_tries {
-            return self.fail(stream, "a decision can't be settled; trying again", &reason);
+            return self.fail(stream, "a decision can't be settled; trying again", refusal);
         }
-        self.put_aside(stream, lease, piece, decision, &reason, tries).await
+        self.put_aside(stream, lease, piece, decision, refusal, tries).await
     }
 
     async fn put_aside(
@@ -288,17 +289,18 @@ impl Settlement {
         lease: &Lease,
         piece: &Piece,
         decision: &Decision,
-        reason: &str,
+        refusal: &Refusal,
         tries: u32,
     ) -> Next {
         let now = (self.clock)();
-        match self.records.dead_letter(lease, decision, piece.mark, reason, tries, now).await {
+        match self.records.dead_letter(lease, decision, piece.mark, refusal, tries, now).await {
             Ok(()) => {
                 let position = decision.position;
                 tracing::error!(
                     stream = &*stream.name,
                     position,
-                    reason,
+                    cause = %refusal.cause,
+                    reason = refusal.reason,
                     tries,
                     "a decision became a dead letter"
                 );
@@ -362,11 +364,4 @@ impl Settlement {
         self.stats.failed(&stream.name, format!("{what}: {why}"));
         Next::Retry
     }
-}
-
-/// A decision that can't be applied, and why.
-struct Refused {
-    position: u64,
-    reason: String,
-    violation: Option<Violation>,
 }

@@ -1,5 +1,6 @@
 //! What a merchant does.
 
+use penstock_records::{Cause, Refusal};
 use serde_json::{Value, json};
 
 use crate::support::{Shop, new_key};
@@ -255,13 +256,17 @@ fn a_dead_letter_is_retried_and_resolved() {
             (shop.records.lease("ledger", "tests", 60).await.unwrap().unwrap(), Default::default());
         shop.records.settle(&lease, earlier, mark).await.unwrap();
         let now = penstock_domain::Timestamp::from_millis(crate::support::START);
-        shop.records.dead_letter(&lease, last, mark, "it was the wrong weather", 5, now).await.unwrap();
+        let refusal = Refusal::new(Cause::Database, "it was the wrong weather");
+        shop.records.dead_letter(&lease, last, mark, &refusal, 5, now).await.unwrap();
     });
     let mut admin = shop.admin();
     let letters = admin.get("/api/v1/admin/dead-letters").json();
     let letter = &letters["data"][0];
     assert_eq!((&letter["order_id"], &letter["event"]), (&json!(order), &json!("held")));
-    assert_eq!(letter["reason"], "it was the wrong weather");
+    assert_eq!(
+        (&letter["cause"], &letter["reason"]),
+        (&json!("database"), &json!("it was the wrong weather"))
+    );
     let path = format!("/api/v1/admin/dead-letters/{}/retry", letter["id"].as_str().unwrap());
     assert!(admin.post_empty(&path).json()["resolved_at"].is_string());
     assert_eq!(admin.get("/api/v1/admin/dead-letters").json()["data"], json!([]));

@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::report::UnitCounts;
+use crate::Cause;
 
 /// What differs. The sale and the order are named beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -21,7 +22,7 @@ pub enum Finding {
     // Decisions are missing, or were put aside.
     SettledTooFar { settled: u64, ledger: u64 },
     DecisionsMissing { first: u64, last: u64 },
-    DeadLetter { decision: u64, letter: u64, reason: String },
+    DeadLetter { decision: u64, letter: u64, cause: Cause, reason: String },
     LettersOfUnknownStream { letters: u64, stream: String },
     // Only one side knows it.
     SaleNotInRecords,
@@ -149,7 +150,7 @@ impl Finding {
             Self::DecisionsMissing { first, last } => {
                 format!("Decisions {first} to {last} are neither settled nor in the feed.")
             }
-            Self::DeadLetter { decision, letter, reason } => {
+            Self::DeadLetter { decision, letter, reason, .. } => {
                 format!("Decision {decision} is dead letter {letter} and not settled: {reason}.")
             }
             Self::LettersOfUnknownStream { letters, stream } => {

@@ -20,7 +20,7 @@ use sale::SaleAudit;
 use story::Unsettled;
 
 use crate::{
-    DeadLetter, Records, RecordsError,
+    DeadLetter, Records, RecordsError, Refusal,
     columns::{integer, text},
     dead_letters::read_letter,
     leases::read_cursor,
@@ -191,9 +191,9 @@ impl StreamAudit {
         let letters: Vec<DeadLetter> = rows.iter().map(read_letter).collect::<Result<_, _>>()?;
         for letter in &letters {
             report.dead_letters += 1;
-            let DeadLetter { id, decision, reason, .. } = letter;
-            let finding =
-                Finding::DeadLetter { decision: decision.position, letter: *id, reason: reason.clone() };
+            let DeadLetter { id, decision, refusal, .. } = letter;
+            let Refusal { cause, reason } = refusal.clone();
+            let finding = Finding::DeadLetter { decision: decision.position, letter: *id, cause, reason };
             report.differ(Some(decision.event.sale()), letter.order(), finding);
         }
         Ok(letters)

@@ -2,6 +2,7 @@
 
 mod load;
 mod plan;
+mod refusal;
 mod stock;
 mod waitlist;
 mod write;
@@ -10,7 +11,7 @@ pub(crate) use load::Letters;
 use penstock_domain::{Cursor, Decision, Mark};
 use plan::Plan;
 pub(crate) use plan::order_of;
-pub use stock::Violation;
+pub use refusal::{Cause, Refusal};
 
 use crate::{
     Records, RecordsError,
@@ -38,10 +39,10 @@ pub enum SettleError {
     Fenced,
     #[error("the decisions have a gap after position {after}")]
     Gap { after: u64 },
-    /// One decision can't be applied to what is stored. Nothing of the batch was. A `violation` means that the
-    /// ledger broke a promise, or that the stock row was tampered with: somebody has to hear of it.
-    #[error("decision {position} can't be settled: {reason}")]
-    Poison { position: u64, reason: String, violation: Option<Violation> },
+    /// One decision can't be applied to what is stored. Nothing of the batch was. If it is a violation,
+    /// somebody has to hear of it.
+    #[error("decision {position} can't be settled: {refusal}")]
+    Poison { position: u64, refusal: Refusal },
     #[error(transparent)]
     Records(#[from] RecordsError),
 }
@@ -55,7 +56,7 @@ impl From<sqlx::Error> for SettleError {
 /// Why a plan could not be carried out.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    Poison { position: u64, reason: String, violation: Option<Violation> },
+    Poison { position: u64, refusal: Refusal },
     Records(RecordsError),
 }
 
@@ -68,7 +69,7 @@ impl<E: Into<RecordsError>> From<E> for Failure {
 impl From<Failure> for SettleError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Poison { position, reason, violation } => Self::Poison { position, reason, violation },
+            Failure::Poison { position, refusal } => Self::Poison { position, refusal },
             Failure::Records(error) => Self::Records(error),
         }
     }
@@ -119,7 +120,8 @@ impl Records {
             match apply(&mut transaction, stream, std::slice::from_ref(decision), Letters::Join).await {
                 Ok(_) => {}
                 Err(Failure::Records(RecordsError::Refused(reason))) => {
-                    return SettleError::Poison { position: decision.position, reason, violation: None };
+                    let refusal = Refusal::new(Cause::Database, reason);
+                    return SettleError::Poison { position: decision.position, refusal };
                 }
                 Err(failure) => return failure.into(),
             }
@@ -138,16 +140,12 @@ pub(crate) async fn apply(
     let known = load::load(connection, decisions, letters).await?;
     let mut plan = Plan::new(known);
     for decision in decisions {
-        plan.add(decision).map_err(|refusal| Failure::Poison {
-            position: decision.position,
-            reason: refusal.reason,
-            violation: refusal.violation,
-        })?;
+        plan.add(decision).map_err(|refusal| Failure::Poison { position: decision.position, refusal })?;
     }
     let joining: Vec<NewLetter<'_>> = plan
         .joining
         .iter()
-        .map(|(decision, reason)| NewLetter { decision, reason, tries: 0, now: decision.at })
+        .map(|(decision, refusal)| NewLetter { decision, refusal, tries: 0, now: decision.at })
         .collect();
     insert_letters(connection, stream, &joining).await?;
     write::write(connection, stream, &plan).await?;

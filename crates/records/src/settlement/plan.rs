@@ -10,7 +10,8 @@ use penstock_domain::{
 use serde::Serialize;
 
 use super::{
-    stock::{Movement, Refusal, Stock},
+    refusal::{Cause, Refusal},
+    stock::{Movement, Stock},
     waitlist::Waitlist,
 };
 
@@ -142,7 +143,7 @@ pub(super) struct Plan<'a> {
     pub(super) outbox: Vec<OutboxRow>,
     pub(super) published: Vec<(SaleId, Timestamp)>,
     /// Decisions that become dead letters together with what they rest on, and why.
-    pub(super) joining: Vec<(&'a Decision, String)>,
+    pub(super) joining: Vec<(&'a Decision, Refusal)>,
 }
 
 impl<'a> Plan<'a> {
@@ -191,33 +192,32 @@ impl<'a> Plan<'a> {
         let sale = decision.event.sale();
         let order = order_of(&decision.event);
         if let Some(order) = order.filter(|order| self.known.has_letter(*order)) {
-            self.join(decision, format!("an earlier decision on order {order} is a dead letter"));
+            let reason = format!("an earlier decision on order {order} is a dead letter");
+            self.join(decision, Refusal::new(Cause::EarlierLetter, reason));
             return Ok(());
         }
         let publishes = matches!(decision.event, Event::Published(_));
         let refusal = match self.known.sales.get(&sale) {
-            None => Refusal::from(format!("the records have no sale {sale}")),
-            Some(Err(damage)) => damage.clone().into(),
-            Some(Ok(_)) if !publishes && !self.known.stocks.contains_key(&sale) => {
-                format!("sale {sale} has no stock in the records").into()
-            }
+            None => no_sale(sale),
+            Some(Err(damage)) => Refusal::new(Cause::Damaged, damage.as_str()),
+            Some(Ok(_)) if !publishes && !self.known.stocks.contains_key(&sale) => no_stock(sale),
             Some(Ok(_)) => match self.apply(decision) {
                 // Units that a dead letter would bring back or take away are missed here, too.
-                Err(refusal) if refusal.violation.is_some() => refusal,
+                Err(refusal) if refusal.cause.is_violation() => refusal,
                 applied => return applied,
             },
         };
         if self.known.letters.contains_key(&sale) {
-            self.join(decision, refusal.reason);
+            self.join(decision, refusal);
             return Ok(());
         }
         Err(refusal)
     }
 
-    fn join(&mut self, decision: &'a Decision, reason: String) {
+    fn join(&mut self, decision: &'a Decision, refusal: Refusal) {
         let number = order_of(&decision.event).map(|order| order.number);
         self.known.add_letter(decision.event.sale(), number);
-        self.joining.push((decision, reason));
+        self.joining.push((decision, refusal));
     }
 
     /// Checks everything before it changes anything.
@@ -246,7 +246,8 @@ impl<'a> Plan<'a> {
             }
             Event::Held { order, buyer, quantity, key } => {
                 if self.known.orders.contains_key(order) {
-                    return Err(format!("order {order} is in the records already").into());
+                    let reason = format!("order {order} is in the records already");
+                    return Err(Refusal::new(Cause::OrderExists, reason));
                 }
                 self.move_units(decision, Movement::Hold, "hold", *quantity)?;
                 self.hold(*order, buyer, *quantity, *key, decision.at)?;
@@ -302,7 +303,8 @@ impl<'a> Plan<'a> {
 
     fn publish(&mut self, terms: SaleTerms, at: Timestamp) -> Result<(), Refusal> {
         if self.known.stocks.contains_key(&terms.sale) {
-            return Err(format!("sale {} has stock in the records already", terms.sale).into());
+            let reason = format!("sale {} has stock in the records already", terms.sale);
+            return Err(Refusal::new(Cause::StockExists, reason));
         }
         self.known.add_stock(terms.sale, Stock::published(terms));
         self.published.push((terms.sale, at));
@@ -324,7 +326,7 @@ impl<'a> Plan<'a> {
         at: Timestamp,
     ) -> Result<(), Refusal> {
         let Some(Ok(sale)) = self.known.sales.get(&id.sale) else {
-            return Err(format!("the records have no sale {}", id.sale).into());
+            return Err(no_sale(id.sale));
         };
         let pay_before = at.plus_seconds(sale.hold_seconds);
         let order = PlannedOrder {
@@ -344,19 +346,22 @@ impl<'a> Plan<'a> {
 
     /// Whether the order is in the state `from`, and of that size.
     fn check(&self, id: OrderId, quantity: Option<u32>, from: OrderState, verb: &str) -> Result<(), Refusal> {
+        let refuse =
+            |cause, but: &str| Refusal::new(cause, format!("order {id} was to be {verb}, but {but}"));
         let Some(order) = self.known.orders.get(&id) else {
             if let Some(damage) = self.known.damaged_orders.get(&id) {
-                return Err(format!("order {id} was to be {verb}, but {damage}").into());
+                return Err(refuse(Cause::Damaged, damage));
             }
-            return Err(format!("order {id} was to be {verb}, but it is not in the records").into());
+            return Err(refuse(Cause::OrderMissing, "it is not in the records"));
         };
         if order.state != from {
             let (is, expected) = (order.state.as_str(), from.as_str());
-            return Err(format!("order {id} was to be {verb}, but it is {is} and not {expected}").into());
+            return Err(refuse(Cause::OrderState, &format!("it is {is} and not {expected}")));
         }
         if let Some(quantity) = quantity.filter(|quantity| *quantity != order.quantity) {
             let has = order.quantity;
-            return Err(format!("order {id} was to be {verb} for {quantity} units, but it has {has}").into());
+            let reason = format!("order {id} was to be {verb} for {quantity} units, but it has {has}");
+            return Err(Refusal::new(Cause::OrderQuantity, reason));
         }
         Ok(())
     }
@@ -384,7 +389,7 @@ impl<'a> Plan<'a> {
             _ => order.and_then(|order| orders.get(&order)).map(|order| &order.buyer),
         };
         let Some(stock) = stocks.get_mut(&sale) else {
-            return Err(format!("sale {sale} has no stock in the records").into());
+            return Err(no_stock(sale));
         };
         stock.shift(movement, units, buyer)?;
         let order_number = order.map(|order| order.number);
@@ -415,7 +420,7 @@ impl<'a> Plan<'a> {
             refund_due: order.refund_due,
             at_millis: decision.at.as_millis(),
         })
-        .map_err(|error| Refusal::from(error.to_string()))?;
+        .map_err(unwritten)?;
         self.outbox.push(OutboxRow { position: decision.position, kind, payload, at: decision.at });
         Ok(())
     }
@@ -462,10 +467,22 @@ impl<'a> Plan<'a> {
         kind: &'static str,
         payload: &impl Serialize,
     ) -> Result<(), Refusal> {
-        let payload = serde_json::to_string(payload).map_err(|error| Refusal::from(error.to_string()))?;
+        let payload = serde_json::to_string(payload).map_err(unwritten)?;
         self.outbox.push(OutboxRow { position, kind, payload, at });
         Ok(())
     }
+}
+
+fn no_sale(sale: SaleId) -> Refusal {
+    Refusal::new(Cause::SaleMissing, format!("the records have no sale {sale}"))
+}
+
+fn no_stock(sale: SaleId) -> Refusal {
+    Refusal::new(Cause::StockMissing, format!("sale {sale} has no stock in the records"))
+}
+
+fn unwritten(error: serde_json::Error) -> Refusal {
+    Refusal::new(Cause::Unknown, error.to_string())
 }
 
 #[derive(Serialize)]

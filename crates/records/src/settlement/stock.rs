@@ -5,29 +5,7 @@ use std::collections::HashMap;
 
 use penstock_domain::{BuyerId, SaleTerms};
 
-/// Which promise a decision would break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// More units would be sold than there are.
-    Oversold,
-    /// A buyer would own more units than the sale allows.
-    OverLimit,
-    /// Held units would be paid or released that are not held.
-    NotHeld,
-}
-
-/// Why a decision can't be settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) reason: String,
-    pub(super) violation: Option<Violation>,
-}
-
-impl From<String> for Refusal {
-    fn from(reason: String) -> Self {
-        Self { reason, violation: None }
-    }
-}
+use super::refusal::{Cause, Refusal};
 
 /// The units of a sale, or how many more of each kind there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,16 +122,14 @@ impl Stock {
         let remaining = self.counts.remaining + moved.remaining;
         if moved.remaining < 0 && remaining < 0 {
             let left = self.counts.remaining;
-            return Err(violation(
-                Violation::Oversold,
-                format!("{units} units were sold, but {left} remain"),
-            ));
+            let reason = format!("{units} units were sold, but {left} remain");
+            return Err(Refusal::new(Cause::Oversold, reason));
         }
         let held = self.counts.held + moved.held;
         if moved.held < 0 && held < 0 {
             let are = self.counts.held;
             let reason = format!("{units} held units were paid or released, but {are} are held");
-            return Err(violation(Violation::NotHeld, reason));
+            return Err(Refusal::new(Cause::NotHeld, reason));
         }
         if let Some(buyer) = buyer {
             self.give(movement, i64::from(units), buyer)?;
@@ -175,7 +151,7 @@ impl Stock {
                     let reason = format!(
                         "buyer {buyer} has {owned} units and got {units} more, but the limit is {limit}"
                     );
-                    return Err(violation(Violation::OverLimit, reason));
+                    return Err(Refusal::new(Cause::OverLimit, reason));
                 }
                 self.owned.insert(buyer.clone(), owned + units);
             }
@@ -189,8 +165,4 @@ impl Stock {
         }
         Ok(())
     }
-}
-
-fn violation(violation: Violation, reason: String) -> Refusal {
-    Refusal { reason, violation: Some(violation) }
 }

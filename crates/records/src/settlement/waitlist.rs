@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use super::{
     load::{MAX_LISTED, bind_list, marks},
-    stock::Refusal,
+    refusal::{Cause, Refusal},
     write::{Insert, insert},
 };
 use crate::{RecordsError, session::Session, settled::read_waiter};
@@ -79,7 +79,8 @@ impl Waitlist {
     pub(super) fn join(&mut self, sale: SaleId, waiter: Waiter) -> Result<(), Refusal> {
         let place = self.places.entry((sale, waiter.buyer.clone())).or_default();
         if place.now.is_some() {
-            return Err(format!("buyer {} waits for sale {sale} already", waiter.buyer).into());
+            let reason = format!("buyer {} waits for sale {sale} already", waiter.buyer);
+            return Err(Refusal::new(Cause::WaiterExists, reason));
         }
         place.now = Some(waiter);
         Ok(())
@@ -89,7 +90,8 @@ impl Waitlist {
         if self.take(sale, buyer, number) {
             return Ok(());
         }
-        Err(format!("buyer {buyer} does not wait for sale {sale} with number {number}").into())
+        let reason = format!("buyer {buyer} does not wait for sale {sale} with number {number}");
+        Err(Refusal::new(Cause::WaiterMissing, reason))
     }
 
     /// Takes the waiter off the list; false if he is not on it. An order that was offered counts all the same.

@@ -1,7 +1,7 @@
 //! What can't be settled is put aside, keeps its order, and settles once the cause is gone.
 
 use penstock_domain::{OrderState, SaleId};
-use penstock_records::RetryError;
+use penstock_records::{Cause, RetryError};
 
 use super::shop::Shop;
 
@@ -22,9 +22,14 @@ async fn a_dead_letter_is_retried_after_its_cause_is_gone() {
 
     let still = shop.records.retry_dead_letter(letters[0].id, shop.now).await;
     assert!(matches!(still, Err(RetryError::StillPoison { .. })), "{still:?}");
-    assert_eq!(shop.records.dead_letters(None, 10).await.unwrap()[0].tries, 6);
+    let letter = &shop.records.dead_letters(None, 10).await.unwrap()[0];
+    assert_eq!((letter.tries, letter.refusal.cause), (6, Cause::OrderState));
+    shop.tamper("UPDATE orders SET state = 'held', quantity = 2 WHERE state = 'cancelled'").await;
+    shop.records.retry_dead_letter(letter.id, shop.now).await.unwrap_err();
+    let letter = &shop.records.dead_letters(None, 10).await.unwrap()[0];
+    assert_eq!((letter.tries, letter.refusal.cause), (7, Cause::OrderQuantity), "as it was the last time");
 
-    shop.tamper("UPDATE orders SET state = 'held' WHERE state = 'cancelled'").await;
+    shop.tamper("UPDATE orders SET quantity = 1 WHERE quantity = 2").await;
     let resolved = shop.records.retry_dead_letter(letters[0].id, shop.now).await.unwrap();
     assert_eq!(resolved.resolved_at, Some(shop.now));
     assert_eq!(shop.records.dead_letter_count().await.unwrap(), 0);
@@ -53,7 +58,9 @@ async fn later_decisions_on_the_order_join_its_dead_letter_and_are_retried_in_or
     shop.settle_or_put_aside().await;
     let letters = shop.records.dead_letters(None, 10).await.unwrap();
     assert_eq!(letters.len(), 2, "expiry and late payment of the one order; the other order is settled");
-    assert!(letters[1].reason.contains("an earlier decision"), "{}", letters[1].reason);
+    assert!(letters[1].refusal.reason.contains("an earlier decision"), "{}", letters[1].refusal);
+    let causes = [letters[0].refusal.cause, letters[1].refusal.cause];
+    assert_eq!(causes, [Cause::OrderMissing, Cause::EarlierLetter]);
     assert_eq!(shop.records.order(other).await.unwrap().unwrap().order.state, OrderState::Paid);
 
     let report = shop.audit().await;
@@ -147,7 +154,8 @@ async fn a_damaged_row_holds_up_only_what_rests_on_it() {
     assert_eq!(shop.records.order(other).await.unwrap().unwrap().order.state, OrderState::Paid);
     let letters = shop.records.dead_letters(None, 10).await.unwrap();
     assert_eq!((letters.len(), letters[0].order()), (1, Some(order)));
-    assert!(letters[0].reason.contains("stolen"), "{}", letters[0].reason);
+    assert!(letters[0].refusal.reason.contains("stolen"), "{}", letters[0].refusal);
+    assert_eq!(letters[0].refusal.cause, Cause::Damaged);
 
     shop.tamper("UPDATE orders SET state = 'held' WHERE buyer = 'ada'").await;
     shop.records.retry_dead_letter(letters[0].id, shop.now).await.unwrap();
@@ -164,7 +172,8 @@ async fn what_a_trigger_of_the_merchant_refuses_is_put_aside() {
     shop.settle_or_put_aside().await;
     let letters = shop.records.dead_letters(None, 10).await.unwrap();
     assert_eq!((letters.len(), letters[0].order()), (1, Some(refused)));
-    assert!(letters[0].reason.contains("eve is banned"), "{}", letters[0].reason);
+    assert!(letters[0].refusal.reason.contains("eve is banned"), "{}", letters[0].refusal);
+    assert_eq!(letters[0].refusal.cause, Cause::Database);
 
     shop.run("DROP TRIGGER no_eve").await;
     shop.records.retry_dead_letter(letters[0].id, shop.now).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use penstock_domain::{Cursor, Mark};
-use penstock_records::{Lease, Records, SettleError};
+use penstock_records::{Cause, Lease, Records, Refusal, SettleError};
 
 use super::shop::{STREAM, Shop};
 
@@ -54,7 +54,8 @@ async fn a_settler_whose_stream_was_taken_over_can_not_write() {
     // The cursor has not moved: it is the fence that keeps the sleeper out.
     let late = shop.records.settle(&sleeping, &shop.decisions, MARK).await;
     assert!(matches!(late, Err(SettleError::Fenced)), "{late:?}");
-    let letter = shop.records.dead_letter(&sleeping, &shop.decisions[0], MARK, "late", 5, shop.now).await;
+    let why = Refusal::new(Cause::Database, "late");
+    let letter = shop.records.dead_letter(&sleeping, &shop.decisions[0], MARK, &why, 5, shop.now).await;
     assert!(matches!(letter, Err(SettleError::Fenced)), "{letter:?}");
     assert!(!shop.records.renew(&sleeping).await.unwrap());
     shop.records.settle(&awake, &shop.decisions, MARK).await.unwrap();
@@ -70,7 +71,8 @@ async fn what_is_of_another_epoch_can_not_be_settled() {
     shop.tamper("UPDATE settlement_cursors SET epoch = 7").await;
     let late = shop.records.settle(&before, &shop.decisions, MARK).await;
     assert!(matches!(late, Err(SettleError::Fenced)), "{late:?}");
-    let letter = shop.records.dead_letter(&before, &shop.decisions[0], MARK, "late", 5, shop.now).await;
+    let why = Refusal::new(Cause::Database, "late");
+    let letter = shop.records.dead_letter(&before, &shop.decisions[0], MARK, &why, 5, shop.now).await;
     assert!(matches!(letter, Err(SettleError::Fenced)), "{letter:?}");
     let after = take(&shop.records, "ann", 60).await.unwrap();
     assert_eq!((before.epoch, after.epoch), (0, 7));

@@ -137,9 +137,9 @@ async fn poison_is_named_and_leaves_nothing_behind() {
     let event = Event::Paid { order, quantity: 2, after_expiry: false };
     shop.decisions.push(Decision { position, at: shop.now, event });
     let poison = settle(&shop.records, &shop.decisions).await;
-    let Err(SettleError::Poison { position: named, reason, .. }) = poison else { panic!("{poison:?}") };
+    let Err(SettleError::Poison { position: named, refusal }) = poison else { panic!("{poison:?}") };
     assert_eq!(named, position);
-    assert!(reason.contains("for 2 units, but it has 1"), "{reason}");
+    assert!(refusal.reason.contains("for 2 units, but it has 1"), "{refusal}");
     assert_eq!(shop.settled().await, 0);
     assert_eq!(shop.count("SELECT COUNT(*) FROM orders").await, 0);
 }

@@ -140,12 +140,12 @@ impl Shop {
             let waiting = &self.decisions[cursor..];
             match self.records.settle(&lease, waiting, Mark::default()).await {
                 Ok(_) => return,
-                Err(SettleError::Poison { position, reason, .. }) => {
+                Err(SettleError::Poison { position, refusal }) => {
                     let before = &waiting[..position as usize - cursor - 1];
                     self.records.settle(&lease, before, Mark::default()).await.unwrap();
                     let poison = &self.decisions[position as usize - 1];
                     let put_aside =
-                        self.records.dead_letter(&lease, poison, Mark::default(), &reason, 5, self.now);
+                        self.records.dead_letter(&lease, poison, Mark::default(), &refusal, 5, self.now);
                     put_aside.await.unwrap();
                 }
                 Err(other) => panic!("{other}"),

@@ -1,7 +1,7 @@
 //! The stock row of a sale: the last line of defence behind the ledger.
 
 use penstock_domain::{BuyerId, Command, Decision, Event, KeyDigest, OrderId, SaleId};
-use penstock_records::{SettleError, Violation};
+use penstock_records::{Cause, SettleError};
 
 use super::shop::{Shop, item, moment, open, sale_row};
 
@@ -38,12 +38,11 @@ impl Shop {
         ]
     }
 
-    async fn assert_violation(&self, position: u64, expected: Violation) {
+    async fn assert_violation(&self, position: u64, expected: Cause) {
         let poison = self.settle_in(1000).await;
-        let Err(SettleError::Poison { position: named, violation, .. }) = poison else {
-            panic!("{poison:?}")
-        };
-        assert_eq!((named, violation), (position, Some(expected)));
+        let Err(SettleError::Poison { position: named, refusal }) = poison else { panic!("{poison:?}") };
+        assert_eq!((named, refusal.cause), (position, expected));
+        assert!(expected.is_violation());
     }
 }
 
@@ -86,7 +85,7 @@ async fn units_that_are_not_there_are_not_sold() {
     let mut shop = Shop::new(3, 3).await;
     shop.claim("ada", 2);
     let position = shop.forge_hold(1, "bob", 2);
-    shop.assert_violation(position, Violation::Oversold).await;
+    shop.assert_violation(position, Cause::Oversold).await;
     shop.settle_or_put_aside().await;
     assert_eq!(shop.stock().await, [3, 1, 2, 0]);
     assert_eq!(shop.records.dead_letter_count().await.unwrap(), 1);
@@ -106,7 +105,7 @@ async fn a_late_payment_takes_no_units_that_are_not_there() {
     shop.expire();
     shop.claim("ada", 1);
     let position = shop.forge(Event::Paid { order: late, quantity: 2, after_expiry: true });
-    shop.assert_violation(position, Violation::Oversold).await;
+    shop.assert_violation(position, Cause::Oversold).await;
 }
 
 #[tokio::test]
@@ -116,17 +115,17 @@ async fn nobody_comes_to_own_more_than_the_limit() {
     shop.claim("bob", 1);
     // Within one batch, and against what is settled already.
     let position = shop.forge_hold(2, "ada", 1);
-    shop.assert_violation(position, Violation::OverLimit).await;
+    shop.assert_violation(position, Cause::OverLimit).await;
     shop.settle_or_put_aside().await;
     let letters = shop.records.dead_letters(None, 10).await.unwrap();
     assert_eq!(letters[0].decision.position, position);
-    assert!(letters[0].reason.contains("the limit is 2"), "{}", letters[0].reason);
+    assert!(letters[0].refusal.reason.contains("the limit is 2"), "{}", letters[0].refusal);
 
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 2);
     shop.settle().await;
     let position = shop.forge_hold(1, "ada", 1);
-    shop.assert_violation(position, Violation::OverLimit).await;
+    shop.assert_violation(position, Cause::OverLimit).await;
 }
 
 #[tokio::test]
@@ -137,7 +136,7 @@ async fn a_late_payment_counts_against_the_limit_and_an_expired_hold_does_not() 
     shop.claim("ada", 1);
     shop.settle().await;
     let position = shop.forge(Event::Paid { order: late, quantity: 2, after_expiry: true });
-    shop.assert_violation(position, Violation::OverLimit).await;
+    shop.assert_violation(position, Cause::OverLimit).await;
 }
 
 #[tokio::test]
@@ -168,7 +167,7 @@ async fn units_that_are_not_held_are_not_paid() {
     shop.settle().await;
     shop.tamper("UPDATE sale_stock SET held = 1, remaining = 4").await;
     shop.pay(order);
-    shop.assert_violation(3, Violation::NotHeld).await;
+    shop.assert_violation(3, Cause::NotHeld).await;
 }
 
 #[tokio::test]
@@ -177,10 +176,8 @@ async fn a_sale_is_published_once() {
     let terms = shop.records.sale(shop.sale).await.unwrap().unwrap().terms();
     let position = shop.forge(Event::Published(terms));
     let poison = shop.settle_in(1000).await;
-    assert!(
-        matches!(poison, Err(SettleError::Poison { position: named, violation: None, .. }) if named == position),
-        "{poison:?}"
-    );
+    let Err(SettleError::Poison { position: named, refusal }) = poison else { panic!("{poison:?}") };
+    assert_eq!((named, refusal.cause, refusal.cause.is_violation()), (position, Cause::StockExists, false));
     assert_eq!(shop.settled().await, 0);
 }
 
@@ -230,8 +227,8 @@ async fn limits_are_those_of_each_sale_when_a_batch_is_about_several() {
     let key = KeyDigest::from_words([5, 5]);
     let buyer = BuyerId::of_subject("ada").unwrap();
     let position = shop.forge(Event::Held { order, buyer, quantity: 1, key });
-    shop.assert_violation(position, Violation::OverLimit).await;
+    shop.assert_violation(position, Cause::OverLimit).await;
     shop.decisions.pop();
     let position = shop.forge_hold(3, "ada", 1);
-    shop.assert_violation(position, Violation::OverLimit).await;
+    shop.assert_violation(position, Cause::OverLimit).await;
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use penstock_domain::{BuyerId, Command, Decision, Event, LeaveReason, OrderId, Reply, SaleId};
-use penstock_records::{AuditReport, SettleError};
+use penstock_records::{AuditReport, Cause, SettleError};
 
 use super::shop::{STREAM, Shop};
 
@@ -190,6 +190,6 @@ async fn who_leaves_without_having_waited_is_poison_but_an_offered_order_counts(
     assert_eq!(shop.count("SELECT COUNT(*) FROM orders WHERE buyer = 'cyd'").await, 1);
     shop.leave("dan");
     let poison = shop.settle_in(1000).await;
-    let Err(SettleError::Poison { reason, violation: None, .. }) = poison else { panic!("{poison:?}") };
-    assert!(reason.contains("does not wait"), "{reason}");
+    let Err(SettleError::Poison { refusal, .. }) = poison else { panic!("{poison:?}") };
+    assert_eq!(refusal.cause, Cause::WaiterMissing, "{refusal}");
 }

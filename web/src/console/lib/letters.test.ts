@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { DeadLetter } from '../../api/schema';
+import type { Cause, DeadLetter } from '../../api/schema';
 import en from '../words/en';
-import { decisionInWords, remedyOf } from './letters';
+import { causeInWords, decisionInWords } from './letters';
 
 const letter = (event: string, order_id: string | null = null): DeadLetter => ({
   id: '3',
@@ -9,6 +9,7 @@ const letter = (event: string, order_id: string | null = null): DeadLetter => ({
   sale_id: 's1',
   order_id,
   position: 12,
+  cause: 'unknown',
   reason: '',
   tries: 1,
   decided_at: '2026-11-11T10:00:00Z',
@@ -21,9 +22,8 @@ it('says what was decided, also if the server is newer than the page', () => {
   expect(decisionInWords(en, letter('doubled'))).toBe('“doubled” was decided in sale s1');
 });
 
-it('finds a remedy for the reasons that settlement gives', () => {
-  expect(remedyOf('the records have no sale s1')).toBe('missing_sale');
-  expect(remedyOf('an earlier decision on order s1-7 is a dead letter')).toBe('earlier');
-  expect(remedyOf('order s1-7 was to be paid, but it is cancelled and not held')).toBe('order_differs');
-  expect(remedyOf('SQL says no')).toBe('other');
+it('leaves a cause that is new here to the words of the server', () => {
+  const { causes } = en.deadLetters;
+  expect(causeInWords(causes, 'sale_missing')).toBe(causes.sale_missing);
+  expect(causeInWords(causes, 'bad_weather' as Cause)).toBe(causes.unknown);
 });

@@ -1,5 +1,5 @@
 // Dead letters in words: what was decided, and what to do about it.
-import type { DeadLetter } from '../../api/schema';
+import type { Cause, DeadLetter } from '../../api/schema';
 import type { ConsoleWords } from './words-of';
 
 /** Those that are about an order; the others are about a sale. */
@@ -12,13 +12,7 @@ export function decisionInWords(words: ConsoleWords, letter: DeadLetter): string
   return say[event](OF_ORDERS.includes(event) ? (letter.order_id ?? '…') : letter.sale_id);
 }
 
-export type Remedy = keyof ConsoleWords['deadLetters']['todoWords'];
-
-/** By the server's own words; those that are new here get the general remedy. */
-export function remedyOf(reason: string): Remedy {
-  if (/has to be retried first|earlier decision on order/.test(reason)) return 'earlier';
-  if (/have no sale|has no stock in the records/.test(reason)) return 'missing_sale';
-  if (/^order .* (was to be|is in the records already)/.test(reason)) return 'order_differs';
-  if (/limit|available|stock|units/.test(reason)) return 'stock';
-  return 'other';
+/** Why it can’t be settled, and what to do; of a cause that is new here only the server’s words tell. */
+export function causeInWords<T>(words: Record<Cause, T>, cause: Cause): T {
+  return (words as Partial<Record<Cause, T>>)[cause] ?? words.unknown;
 }

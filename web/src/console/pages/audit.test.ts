@@ -21,7 +21,7 @@ const VALUES: { [K in Kind]: Omit<Extract<Difference, { kind: K }>, 'kind' | 'wh
   over_limit: { buyer: 'ann', units: 3, limit: 1 },
   settled_too_far: { settled: 12, ledger: 9 },
   decisions_missing: { first: 3, last: 5 },
-  dead_letter: { decision: 9, letter: 7, reason: 'SQL says no' },
+  dead_letter: { decision: 9, letter: 7, cause: 'database', reason: 'SQL says no' },
   letters_of_unknown_stream: { letters: 2, stream: 's5' },
   sale_not_in_records: {},
   sale_not_in_ledger: {},
@@ -108,7 +108,7 @@ it('says what does not add up, with the numbers and where to look', async () => 
   expect(said).toContain('Buyer ann has 3 units, but the limit is 1.');
   expect(said).toContain('1 unit more is sold than there are, by the orders in the ledger.');
   expect(said).toContain('Order s1-2 It is lost: the ledger accepted it, but it is not in the records.');
-  expect(said).toContain('Decision 9 is dead letter 7 and not settled. SQL says no');
+  expect(said).toContain('Decision 9 is dead letter 7 and not settled. The database refused it. SQL says no');
   expect(screen.getByText('Order s1-2').getAttribute('href')).toBe('/console/orders?q=s1-2');
   expect(screen.getByText('Sale s1').getAttribute('href')).toBe('/console/sales/s1');
 });

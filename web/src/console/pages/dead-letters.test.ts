@@ -11,6 +11,7 @@ const letter = (id: string) => ({
   event: 'paid',
   sale_id: 's',
   order_id: `order-${id}`,
+  cause: 'order_state',
   reason: 'The records are of another mind.',
   tries: 1,
   decided_at: '2026-11-11T10:00:00Z',
@@ -66,3 +67,19 @@ it('does not call it good when it stopped', async () => {
   const said = await screen.findByText('1 decision is settled now; the next one still can’t be.');
   expect(said.closest('.notice')?.classList).toContain('warn');
 });
+
+it.each([
+  ['en', 'is in another state than it should be', 'mend the records, then retry'],
+  ['zh', '订单状态与应有的不符', '修复记录库后重试'],
+] as const)(
+  'says why and what to do in words, and shows those of the server, in %s',
+  async (language, why, todo) => {
+    serve();
+    await speak(language, false);
+    render(DeadLetters);
+    expect(await screen.findAllByText(why, { exact: false })).toHaveLength(3);
+    expect(screen.getAllByText(todo, { exact: false })).toHaveLength(3);
+    const [said] = screen.getAllByText('The records are of another mind.');
+    expect(said?.getAttribute('lang')).toBe('en');
+  },
+);

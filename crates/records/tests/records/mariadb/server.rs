@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use penstock_domain::{BuyerId, Mark, OrderId, OrderState};
 use penstock_local::{Cut, CutProxy, MariaDb};
-use penstock_records::{OrderFilter, Records, RecordsError, SettleError};
+use penstock_records::{Cause, OrderFilter, Records, RecordsError, Refusal, SettleError};
 use sqlx::Executor;
 use tokio::time::timeout;
 
@@ -263,7 +263,8 @@ async fn streams_that_are_settled_at_once_number_their_dead_letters_apart() {
     let streams: Vec<String> = (0..8).map(|number| format!("stream-{number}")).collect();
     let put_aside = streams.iter().map(async |stream| {
         let lease = shop.records.lease(stream, "tests", 60).await.unwrap().unwrap();
-        shop.records.dead_letter(&lease, &shop.decisions[0], Mark::default(), "why not", 1, shop.now).await
+        let why = Refusal::new(Cause::Database, "why not");
+        shop.records.dead_letter(&lease, &shop.decisions[0], Mark::default(), &why, 1, shop.now).await
     });
     for result in join_all(put_aside).await {
         result.unwrap();

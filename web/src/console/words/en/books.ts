@@ -1,4 +1,5 @@
 // Orders, dead letters and the audit.
+import causes from './causes';
 import findings from './findings';
 
 const n = (value: number) => value.toLocaleString('en');
@@ -44,16 +45,7 @@ export default {
       `${counted(count, 'decision is', 'decisions are')} settled now; the next one still can’t be.`,
     why: 'Why it can’t be settled',
     todo: 'What to do',
-    todoWords: {
-      missing_sale:
-        'The records don’t know the sale: they may have been restored from an older copy. Bring the sale back into the records, then retry.',
-      earlier: 'An earlier decision on the same order comes first: retry that one, then this.',
-      order_differs:
-        'The order in the records is not as it should be: somebody else may have changed it. Look at the order and the audit, mend the records, then retry.',
-      stock:
-        'The records’ stock doesn’t allow it: a foreign hand or a defect. Run the audit before you retry.',
-      other: 'Remove the cause, then retry. The audit tells what differs.',
-    },
+    causes,
     decided: (time: string) => `Decided ${time}`,
     tries: (count: number) => `tried ${counted(count, 'time', 'times')}`,
     position: (position: number) => `decision ${n(position)}`,

@@ -1,6 +1,8 @@
 // What an audit can find. The sale or the order is named beside it.
 import type { UnitCounts } from '../../../api/schema';
 import type { Findings } from '../../lib/audit';
+import { causeInWords } from '../../lib/letters';
+import causes from './causes';
 
 const n = (value: number) => value.toLocaleString('en');
 const counted = (value: number, one: string, many: string) => `${n(value)} ${value === 1 ? one : many}`;
@@ -39,7 +41,8 @@ const findings: Findings = {
     `The records have settled decision ${n(found.settled)}, but the ledger ends with ${n(found.ledger)}.`,
   decisions_missing: (found) =>
     `Decisions ${n(found.first)} to ${n(found.last)} are neither settled nor in the feed.`,
-  dead_letter: (found) => `Decision ${n(found.decision)} is dead letter ${found.letter} and not settled.`,
+  dead_letter: (found) =>
+    `Decision ${n(found.decision)} is dead letter ${found.letter} and not settled. ${causeInWords(causes, found.cause).says}`,
   letters_of_unknown_stream: (found) =>
     `${counted(found.letters, 'decision', 'decisions')} of ${found.stream}, which the ledger does not have, can’t be settled.`,
   sale_not_in_records: () => 'The ledger sells it, but the records don’t have it.',

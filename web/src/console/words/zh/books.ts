@@ -1,6 +1,7 @@
 // Orders, dead letters and the audit.
 import type { Words } from '../../../i18n/types';
 import type en from '../en/books';
+import causes from './causes';
 import findings from './findings';
 
 const n = (value: number) => value.toLocaleString('zh-CN');
@@ -43,14 +44,7 @@ const zh: Words<typeof en> = {
     stopped: (count: number) => `${n(count)} 条决定已入账，下一条仍然不行。`,
     why: '无法入账的原因',
     todo: '怎么办',
-    todoWords: {
-      missing_sale: '记录库里没有这场活动，可能是用旧备份恢复的。请先把活动恢复到记录库，再重试。',
-      earlier: '同一订单有更早的决定未入账：请先重试那一条。',
-      order_differs:
-        '记录库里的订单与应有的状态不符，可能被他人改动过。请查看订单和对账结果，修复记录库后重试。',
-      stock: '记录库的库存不允许这样做：可能有人改动，或存在缺陷。请先对账，再重试。',
-      other: '请排除原因后重试。对账会指出差异。',
-    },
+    causes,
     decided: (time: string) => `${time} 作出`,
     tries: (count: number) => `已尝试 ${n(count)} 次`,
     position: (position: number) => `第 ${n(position)} 条决定`,

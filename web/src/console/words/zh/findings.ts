@@ -1,6 +1,8 @@
 // What an audit can find. The sale or the order is named beside it.
 import type { UnitCounts } from '../../../api/schema';
 import type { Findings } from '../../lib/audit';
+import { causeInWords } from '../../lib/letters';
+import causes from './causes';
 import shell from './shell';
 
 const n = (value: number) => value.toLocaleString('zh-CN');
@@ -37,7 +39,8 @@ const findings: Findings = {
   settled_too_far: (found) =>
     `记录库已入账到第 ${n(found.settled)} 条决定，但账本只到第 ${n(found.ledger)} 条。`,
   decisions_missing: (found) => `第 ${n(found.first)} 至 ${n(found.last)} 条决定既未入账，也不在决定流中。`,
-  dead_letter: (found) => `第 ${n(found.decision)} 条决定成了死信 ${found.letter}，尚未入账。`,
+  dead_letter: (found) =>
+    `第 ${n(found.decision)} 条决定成了死信 ${found.letter}，尚未入账。${causeInWords(causes, found.cause).says}`,
   letters_of_unknown_stream: (found) =>
     `账本里没有 ${found.stream}，它的 ${n(found.letters)} 条决定无法入账。`,
   sale_not_in_records: () => '账本正在销售它，但记录库里没有。',
