@@ -29,7 +29,7 @@ pub(crate) struct ItemRequest {
     title: String,
     #[serde(default)]
     description: String,
-    /// The address of a picture: http, https, or a path on this server.
+    /// A path on this server, such as that of an uploaded picture, or an https address elsewhere, from which browsers fetch it.
     picture: Option<String>,
     regular_price: MoneyView,
 }
@@ -70,16 +70,20 @@ fn check_item(complaints: &mut Complaints, title: &str, description: &str, pictu
         "description",
         format!("has to have at most {MAX_DESCRIPTION_CHARACTERS} characters"),
     );
-    // Pages put it into an image element; other schemes have no business there.
+    // Pages put it into an image element, and their policy lets nothing else in. What begins with two slashes is no path:
+    // a browser takes the word after them for a host.
+    let is_path =
+        |picture: &str| picture.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
     let is_address = |picture: &str| {
         picture.len() <= MAX_PICTURE_BYTES
-            && ["https://", "http://", "/"].iter().any(|start| picture.starts_with(start))
+            && (is_path(picture) || picture.starts_with("https://"))
             && !picture.chars().any(|character| character.is_control() || character.is_whitespace())
     };
     complaints.require(
         picture.is_none_or(is_address),
         "picture",
-        "has to be an address that begins with https://, http:// or /",
+        "has to be a path on this server that begins with /, or an address that begins with https://; \
+         browsers show no picture from http://",
     );
 }
 
@@ -126,8 +130,10 @@ pub(crate) async fn change_item(
     let mut complaints = Complaints::default();
     item.title = change.title.map_or(item.title, |title| title.trim().to_owned());
     item.description = change.description.unwrap_or(item.description);
+    // A picture that was fine once does not keep the title from being changed.
+    let new_picture = change.picture.as_ref().and_then(Option::as_deref);
+    check_item(&mut complaints, &item.title, &item.description, new_picture);
     item.picture = change.picture.unwrap_or(item.picture);
-    check_item(&mut complaints, &item.title, &item.description, item.picture.as_deref());
     if let Some(price) = &change.regular_price {
         item.regular_price =
             parse_money(&mut complaints, "regular_price", price).unwrap_or(item.regular_price);

@@ -48,8 +48,28 @@ fn an_item_is_changed_where_named() {
     assert_eq!(admin.json("PATCH", &path, &price).json()["regular_price"]["amount"], "5.00");
     admin.json("PATCH", &path, &json!({ "title": "" })).names_field("title");
     admin.json("PATCH", &path, &json!({ "picture": "javascript:alert(1)" })).names_field("picture");
+    let refused = admin.json("PATCH", &path, &json!({ "picture": "http://example.org/x.png" }));
+    refused.names_field("picture");
+    assert!(refused.text().contains("browsers show no picture from http://"), "{}", refused.text());
     admin.json("PATCH", &path, &json!({ "colour": "red" })).names_field("colour");
     admin.json("PATCH", "/api/v1/admin/items/0000000000001", &json!({})).problem(404, "item_not_found");
+}
+
+#[test]
+fn a_picture_that_was_fine_once_does_not_keep_an_item_from_being_changed() {
+    let shop = Shop::open();
+    let item = shop.item();
+    shop.block_on(async {
+        let mut stored = shop.records.item(item.parse().unwrap()).await.unwrap().unwrap();
+        stored.picture = Some("http://example.org/x.png".to_owned());
+        assert!(shop.records.update_item(&stored).await.unwrap());
+    });
+    let path = format!("/api/v1/admin/items/{item}");
+    let changed = shop.admin().json("PATCH", &path, &json!({ "title": "Teapot" })).json();
+    assert_eq!(
+        (&changed["title"], &changed["picture"]),
+        (&json!("Teapot"), &json!("http://example.org/x.png"))
+    );
 }
 
 #[test]
@@ -57,12 +77,20 @@ fn an_item_with_unusable_values_is_refused() {
     let shop = Shop::open();
     let mut admin = shop.admin();
     let good = json!({ "title": "Kettle", "regular_price": { "amount": "59.90", "currency": "EUR" } });
-    assert_eq!(admin.post("/api/v1/admin/items", &good).status, 201);
+    for picture in [json!(null), json!("/kettle.jpg"), json!("https://example.org/x.png")] {
+        let mut request = good.clone();
+        request["picture"] = picture;
+        assert_eq!(admin.post("/api/v1/admin/items", &request).status, 201, "{request}");
+    }
     for (field, value) in [
         ("title", json!("")),
         ("title", json!("x".repeat(201))),
         ("description", json!("x".repeat(10_001))),
         ("picture", json!("ftp://example.org/x.png")),
+        ("picture", json!("http://example.org/x.png")),
+        ("picture", json!("//example.org/x.png")),
+        ("picture", json!("/\\example.org/x.png")),
+        ("picture", json!("https://example.org/a b.png")),
         ("regular_price", json!({ "amount": "-1", "currency": "EUR" })),
         ("regular_price", json!({ "amount": "1.001", "currency": "EUR" })),
         ("regular_price", json!({ "amount": "1", "currency": "euro" })),

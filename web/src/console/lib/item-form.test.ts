@@ -32,6 +32,7 @@ it('is complained of at the field', () => {
   expect(complaints({ picture: 'javascript:alert(1)' })).toEqual(['picture']);
   // The pages' policy lets no browser show it.
   expect(complaints({ picture: 'http://x/a.png' })).toEqual(['picture']);
+  expect(complaints({ picture: '//x/a.png' })).toEqual(['picture']);
   expect(complaints({ picture: 'https://x/a.png' })).toEqual([]);
   expect(complaints({ picture: 'https://x/a b.png' })).toEqual(['picture']);
   expect(complaints({ currency: 'RMB2' })).toEqual(['currency']);

@@ -30,7 +30,7 @@ export function itemComplaints(words: ConsoleWords, form: ItemForm): ItemComplai
   const titleLength = [...form.title.trim()].length;
   if (titleLength < 1 || titleLength > 200) complaints.title = say.title;
   if ([...form.description].length > 10_000) complaints.description = say.description;
-  if (form.picture.trim() && !/^(https:\/\/|\/)\S*$/.test(form.picture.trim()))
+  if (form.picture.trim() && !/^(https:\/\/|\/(?![/\\]))\S*$/.test(form.picture.trim()))
     complaints.picture = say.picture;
   const currency = form.currency.trim().toUpperCase();
   if (!isCurrency(currency)) complaints.currency = say.currency;
