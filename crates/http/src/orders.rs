@@ -364,7 +364,12 @@ pub(crate) async fn pay_order(
             let found = forgotten(&app, id, &buyer).await?;
             match found.order.state {
                 OrderState::Paid => respond(&app, found).await,
-                OrderState::Expired => Err(Code::RefundDue.into()),
+                OrderState::Expired => {
+                    if let Some(row) = &found.settled {
+                        app.records.owe_refund(row, app.now()).await?;
+                    }
+                    Err(Code::RefundDue.into())
+                }
                 OrderState::Cancelled => Err(Code::HoldExpired.into()),
                 OrderState::Held => Err(Code::Unavailable.into()),
             }

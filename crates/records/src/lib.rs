@@ -14,6 +14,7 @@ mod leases;
 mod mysql;
 mod orders;
 mod pictures;
+mod refunds;
 mod rooms;
 mod secrets;
 mod session;

@@ -1,5 +1,5 @@
 //! A payment that came too late: every node tells its buyer that the money goes back, also after Redis has lost or
-//! forgotten the order.
+//! forgotten the order, and also if the payment came only then.
 
 use std::fs;
 
@@ -27,28 +27,32 @@ fn a_refund_that_is_due_is_told_by_every_node_whatever_becomes_of_redis() {
     let mut trial = Trial::start_with(RedisKind::Single, |plan| {
         plan.variables.push(("PENSTOCK_LEDGER__FORGET_AFTER_SECONDS".to_owned(), "1".to_owned()));
     });
-    let sale = trial.publish(Offer { units: 1, limit_per_buyer: 1, hold_seconds: 2 });
+    let sale = trial.publish(Offer { units: 2, limit_per_buyer: 2, hold_seconds: 2 });
     let order = must_buy(trial.node(0), &sale, "ann", 1);
-    let path = format!("/api/v1/orders/{order}");
-    until("her time is over", || {
-        let seen = buyer(trial.node(0), "ann").get(&path).ok()?;
-        (seen.json()["state"] == "expired").then_some(())
-    });
+    let cyds = must_buy(trial.node(0), &sale, "cyd", 1);
+    for (name, order) in [("ann", &order), ("cyd", &cyds)] {
+        until("the time is over", || {
+            let seen = buyer(trial.node(0), name).get(&format!("/api/v1/orders/{order}")).ok()?;
+            (seen.json()["state"] == "expired").then_some(())
+        });
+    }
     assert_eq!(refunds(&trial, &order), [Value::Null, Value::Null, Value::Null], "nobody has paid");
-    let bobs = must_buy(trial.node(1), &sale, "bob", 1);
+    let bobs = must_buy(trial.node(1), &sale, "bob", 2);
+    let (one, other) = (trial.node(1), trial.node(2));
     let pay = |name, order: &str| {
         let path = format!("/api/v1/orders/{order}/pay");
-        patiently("an answer", || buyer(trial.node(1), name).post_nothing(&path))
+        patiently("an answer", || buyer(one, name).post_nothing(&path))
     };
     expect(200, &pay("bob", &bobs));
     assert_eq!(pay("ann", &order).code(), "refund_due");
     assert_eq!(refunds(&trial, &order), [true, true, true]);
 
-    until("the refund is settled", || {
+    let is_recorded = |order: &str| {
         let query = format!("/api/v1/admin/orders?q={order}");
-        let page = Client::new(trial.node(2)).with_token(ADMIN_TOKEN).get(&query).ok()?;
+        let page = Client::new(other).with_token(ADMIN_TOKEN).get(&query).ok()?;
         (page.json()["data"][0]["refund_due"] == true).then_some(())
-    });
+    };
+    until("the refund is settled", || is_recorded(&order));
     let redis = trial.shop.redis.single().unwrap();
     redis.kill().unwrap();
     fs::remove_dir_all(redis.folder().join("appendonlydir")).unwrap();
@@ -62,4 +66,12 @@ fn a_refund_that_is_due_is_told_by_every_node_whatever_becomes_of_redis() {
         (found.trim() == "0").then_some(())
     });
     assert_eq!(refunds(&trial, &order), [true, true, true], "the records alone know it");
+
+    assert_eq!(is_recorded(&cyds), None, "cyd has not paid");
+    for _ in 0..2 {
+        assert_eq!(pay("cyd", &cyds).code(), "refund_due", "too late even for the ledger");
+        assert_eq!(is_recorded(&cyds), Some(()));
+    }
+    let audit = trial.run(&["audit"]).unwrap();
+    assert!(audit.status.success(), "{audit:?}");
 }

@@ -505,17 +505,18 @@ struct WaiterPayload<'a> {
     at_millis: i64,
 }
 
+/// What the outbox tells of an order.
 #[derive(Serialize)]
-struct OrderPayload<'a> {
-    order: String,
-    sale: String,
-    buyer: &'a str,
-    quantity: u32,
-    unit_price: String,
-    currency: &'a str,
-    state: &'a str,
-    refund_due: bool,
-    at_millis: i64,
+pub(crate) struct OrderPayload<'a> {
+    pub(crate) order: String,
+    pub(crate) sale: String,
+    pub(crate) buyer: &'a str,
+    pub(crate) quantity: u32,
+    pub(crate) unit_price: String,
+    pub(crate) currency: &'a str,
+    pub(crate) state: &'a str,
+    pub(crate) refund_due: bool,
+    pub(crate) at_millis: i64,
 }
 
 /// The order that a decision is about, if it is about one.

@@ -24,6 +24,25 @@ async fn an_order_is_what_the_ledger_says_with_the_price_of_the_sale() {
 }
 
 #[tokio::test]
+async fn a_refund_for_what_the_ledger_has_forgotten_is_recorded_and_told_once() {
+    const TOLD: &str = "SELECT COUNT(*) FROM outbox WHERE kind = 'order.refund_due'";
+    let mut shop = Shop::new(10, 2).await;
+    let (late, paid) = (shop.claim("ada", 2), shop.claim("bob", 1));
+    shop.pay(paid);
+    shop.expire();
+    shop.settle().await;
+    for _ in 0..2 {
+        for id in [late, paid] {
+            let row = shop.records.order(id).await.unwrap().unwrap();
+            shop.records.owe_refund(&row, shop.now).await.unwrap();
+        }
+    }
+    assert_eq!(shop.count(TOLD).await, 1);
+    let due = async |id| shop.records.order(id).await.unwrap().unwrap().order.refund_due;
+    assert_eq!((due(late).await, due(paid).await), (true, false));
+}
+
+#[tokio::test]
 async fn a_buyer_sees_only_own_orders_newest_first() {
     let mut shop = Shop::new(100, 10).await;
     let mut mine = Vec::new();

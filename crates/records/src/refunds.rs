@@ -1,0 +1,50 @@
+//! A payment for an order of a sale that the ledger has forgotten: the sale is closed and settled, so nothing is decided any
+//! more, and the money goes back. That must not be forgotten, too.
+
+use penstock_domain::{OrderState, Timestamp};
+
+use crate::{OrderRow, Records, RecordsError, settlement::OrderPayload};
+
+impl Records {
+    /// Records that an expired order was paid for, and tells it in the outbox; once, however often it is paid for.
+    pub async fn owe_refund(&self, row: &OrderRow, at: Timestamp) -> Result<(), RecordsError> {
+        let OrderRow { order, unit_price, .. } = row;
+        let payload = serde_json::to_string(&OrderPayload {
+            order: order.id.to_string(),
+            sale: order.id.sale.to_string(),
+            buyer: order.buyer.as_str(),
+            quantity: order.quantity,
+            unit_price: unit_price.amount(),
+            currency: unit_price.currency.as_str(),
+            state: OrderState::Expired.as_str(),
+            refund_due: true,
+            at_millis: at.as_millis(),
+        })
+        .map_err(RecordsError::damaged)?;
+        let mut transaction = self.begin().await?;
+        let owed = sqlx::query(
+            "UPDATE orders SET refund_due = 1 \
+             WHERE sale_id = ? AND order_number = ? AND state = ? AND refund_due = 0",
+        )
+        .bind(order.id.sale.as_i64())
+        .bind(i64::from(order.id.number))
+        .bind(OrderState::Expired.as_str())
+        .execute(&mut transaction)
+        .await?
+        .rows_affected();
+        if owed == 1 {
+            // No decision of the sale's stream says it, so it has a stream of its own.
+            sqlx::query(
+                "INSERT INTO outbox (stream, position, kind, payload, created_at) \
+                 VALUES (?, 0, 'order.refund_due', ?, ?)",
+            )
+            .bind(format!("refund:{}", order.id))
+            .bind(payload)
+            .bind(at.as_millis())
+            .execute(&mut transaction)
+            .await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+}
