@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { startChromium } from '../e2e/support/chromium';
-import { Merchant, newAdmin, signUp, Stranger, type Offer } from '../e2e/support/merchant';
+import { Merchant, newAdmin, signUp, Stranger, type Account, type Offer } from '../e2e/support/merchant';
 import { ADMIN_TOKEN, REPOSITORY, Server } from '../e2e/support/server';
 import type { Picture, Sale } from '../src/api/schema';
 import { Camera, type Look } from './camera';
@@ -14,6 +14,13 @@ import { preferredFonts } from './fonts';
 /** Slow enough that a place in the waiting room can be seen. */
 const SETTINGS = { PENSTOCK_GATE__ADMISSIONS_PER_SECOND: 2 };
 const CROWD = 240;
+
+/** Scenes are taken like this, each under its name and the ending. */
+const LOOKS = {
+  '': {},
+  '-dark': { scheme: 'dark' },
+  '-phone': { device: 'phone' },
+} satisfies Record<string, Look>;
 
 export async function main(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'penstock-fonts-'));
@@ -34,9 +41,10 @@ export async function main(): Promise<void> {
   }
 }
 
-/** Scrolls to what the buyer has to do. */
+/** On a phone what the buyer has to do is below the picture. */
 async function showPanel(page: Page): Promise<void> {
-  await page.getByRole('heading', { level: 1 }).evaluate((heading) => heading.scrollIntoView());
+  if ((page.viewportSize()?.width ?? 0) < 600)
+    await page.getByRole('heading', { level: 1 }).evaluate((heading) => heading.scrollIntoView());
 }
 
 /** Whether the live view counts so many refusals. */
@@ -101,12 +109,8 @@ class Studio {
       await page.goto(`/sales/${this.sale('phone').id}`);
       await page.getByRole('heading', { level: 1, name: 'Phone X' }).waitFor();
     };
-    await this.take('shop', {}, list);
-    await this.take('shop-dark', { scheme: 'dark' }, list);
-    await this.take('shop-phone-zh', { device: 'phone', locale: 'zh-CN' }, list);
-    await this.take('sale', {}, sale);
-    await this.take('sale-phone-dark', { device: 'phone', scheme: 'dark' }, sale);
-    await this.take('sale-zh', { locale: 'zh-CN' }, sale);
+    await this.take('shop', { ...LOOKS, '-zh-phone': { device: 'phone', locale: 'zh-CN' } }, list);
+    await this.take('sale', { '': {}, '-phone': { device: 'phone' }, '-zh': { locale: 'zh-CN' } }, sale);
   }
 
   async waitingRoom(): Promise<void> {
@@ -121,10 +125,9 @@ class Studio {
         .getByText(/to go$/)
         .first()
         .waitFor();
+      await showPanel(page);
     };
-    await this.take('waiting-room', {}, wait, true);
-    const phone: Look = { device: 'phone', scheme: 'dark' };
-    await this.take('waiting-room-phone-dark', phone, (page) => wait(page).then(() => showPanel(page)), true);
+    await this.take('waiting-room', LOOKS, wait, signUp);
   }
 
   async hold(): Promise<void> {
@@ -132,9 +135,9 @@ class Studio {
       await page.goto(`/sales/${this.sale('kettle').id}`);
       await page.getByRole('button', { name: /^Buy now/ }).click();
       await page.getByRole('button', { name: /^Pay / }).waitFor();
+      await showPanel(page);
     };
-    await this.take('hold', {}, buy, true);
-    await this.take('hold-phone', { device: 'phone' }, (page) => buy(page).then(() => showPanel(page)), true);
+    await this.take('hold', LOOKS, buy, signUp);
   }
 
   async console(): Promise<void> {
@@ -158,26 +161,24 @@ class Studio {
       await page.goto(`/console/sales/${draft.id}`);
       await page.getByRole('heading', { level: 1, name: 'Lantern' }).waitFor();
     };
-    await this.take('console', {}, overview, 'admin');
-    await this.take('console-phone-dark', { device: 'phone', scheme: 'dark' }, overview, 'admin');
-    await this.take('checklist', {}, checklist, 'admin');
+    await this.take('console', LOOKS, overview, newAdmin);
+    await this.take('checklist', { '': {} }, checklist, newAdmin);
   }
 
   /** The live view while simulated buyers come, in three windows at once. */
   async live(): Promise<void> {
     const { id } = await this.putUp('phone', { title: 'Phone X', units: 1200, holdSeconds: 900 });
-    const looks: [string, Look][] = [
-      ['live', { height: 1130 }],
-      ['live-dark', { scheme: 'dark', height: 1130 }],
-      ['live-phone', { device: 'phone' }],
-    ];
     const admin = await newAdmin(this.server);
     const windows = [];
-    for (const [name, look] of looks) {
-      const { context, page } = await this.camera.open({ motion: true, ...look }, admin);
+    for (const [ending, look] of Object.entries<Look>(LOOKS)) {
+      const isPhone = look.device === 'phone';
+      const { context, page } = await this.camera.open(
+        { ...look, motion: true, ...(isPhone ? {} : { height: 1130 }) },
+        admin,
+      );
       await page.goto(`/console/sales/${id}/live`);
       await page.locator('canvas').first().waitFor();
-      windows.push({ name, context, page });
+      windows.push({ ending, context, page });
     }
     const words = ['rush', '--url', this.server.url, '--sale', id, '--data', this.server.data, '--quiet'];
     const crowd = [
@@ -194,9 +195,9 @@ class Studio {
     // When many have been refused there is something to see in every chart.
     const last = windows.at(-1)?.page;
     await last?.waitForFunction(hasRefused, 1500, { timeout: 120_000 });
-    for (const { name, context, page } of windows) {
-      if (name.includes('phone')) await page.locator('canvas').first().scrollIntoViewIfNeeded();
-      await this.camera.shoot(page, name);
+    for (const { ending, context, page } of windows) {
+      if (ending === '-phone') await page.locator('canvas').first().scrollIntoViewIfNeeded();
+      await this.camera.shoot(page, `live${ending}`);
       await context.close();
     }
     rush.end();
@@ -204,16 +205,17 @@ class Studio {
   }
 
   private async take(
-    name: string,
-    look: Look,
+    scene: string,
+    looks: Record<string, Look>,
     prepare: (page: Page) => Promise<void>,
-    as: boolean | 'admin' = false,
+    newVisitor?: (server: Server) => Promise<Account>,
   ): Promise<void> {
-    const who = as === 'admin' ? await newAdmin(this.server) : as ? await signUp(this.server) : undefined;
-    const { context, page } = await this.camera.open(look, who);
-    await prepare(page);
-    await this.camera.shoot(page, name);
-    await context.close();
+    for (const [ending, look] of Object.entries(looks)) {
+      const { context, page } = await this.camera.open(look, await newVisitor?.(this.server));
+      await prepare(page);
+      await this.camera.shoot(page, scene + ending);
+      await context.close();
+    }
   }
 
   private async putUp(picture: string, offer: Offer): Promise<Sale> {
