@@ -132,6 +132,7 @@ pub(crate) async fn change_item(
     item.description = change.description.unwrap_or(item.description);
     // A picture that was fine once does not keep the title from being changed.
     let new_picture = change.picture.as_ref().and_then(Option::as_deref);
+    let new_picture = new_picture.filter(|picture| item.picture.as_deref() != Some(picture));
     check_item(&mut complaints, &item.title, &item.description, new_picture);
     item.picture = change.picture.unwrap_or(item.picture);
     if let Some(price) = &change.regular_price {

@@ -89,7 +89,7 @@ pub(crate) struct AdminOrderView {
     order: OrderView,
     /// `account:…`, or the subject of a shop's token.
     buyer: String,
-    /// It was paid when no unit was left any more: the money has to go back.
+    /// It was paid when no unit was left for it any more: the money has to go back.
     refund_due: bool,
 }
 

@@ -349,7 +349,7 @@ pub(crate) async fn get_order(
 /// Pay for an order
 ///
 /// The demo provider: the payment always succeeds. A payment that comes after the hold expired gets units if
-/// there still are some, and is answered `refund_due` if not.
+/// there still are some, and is answered `refund_due` if not, or if the sale is long over.
 #[utoipa::path(post, path = "/api/v1/orders/{id}/pay", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn pay_order(

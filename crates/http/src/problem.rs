@@ -118,7 +118,7 @@ impl Code {
             Self::IdempotencyKeyReused => "An order with this key and another body was accepted before.",
             Self::HoldExpired => "The order was cancelled and its units are no longer held. Don't charge.",
             Self::RefundDue => {
-                "The payment came after the hold expired, and no unit is left. Give the money back."
+                "The payment came after the hold expired, and no unit is left for it. Give the money back."
             }
             Self::ChallengeFailed => {
                 "The challenge is unknown, used, expired or not yours, or the answer is wrong. Get a new one."

@@ -410,7 +410,7 @@ pub(crate) struct OrderView {
     pay_before: String,
     #[schema(format = DateTime)]
     paid_at: Option<String>,
-    /// It was paid when no unit was left any more: the money goes back. Left out where it is not so.
+    /// It was paid when no unit was left for it any more: the money goes back. Left out where it is not so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     refund_due: bool,
 }

@@ -36,7 +36,7 @@ impl Records {
             // No decision of the sale's stream says it, so it has a stream of its own.
             sqlx::query(
                 "INSERT INTO outbox (stream, position, kind, payload, created_at) \
-                 VALUES (?, 0, 'order.refund_due', ?, ?)",
+                 VALUES (?, 1, 'order.refund_due', ?, ?)",
             )
             .bind(format!("refund:{}", order.id))
             .bind(payload)

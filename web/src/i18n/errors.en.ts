@@ -104,7 +104,7 @@ const errors: Errors = {
     todo: 'Buy again if some are left, or join the waitlist.',
   },
   refund_due: {
-    says: 'The payment came too late, and nothing was left.',
+    says: 'The payment came too late: nothing was left for it.',
     todo: 'You get back what you paid. You don’t have to do anything.',
   },
   already_paid: { says: 'This order is paid already.', todo: 'It can’t be cancelled any more.' },

@@ -6,6 +6,7 @@ import { tellTabs } from './tabs';
 
 let me = $state.raw<Me | null | undefined>(undefined);
 let again: ReturnType<typeof setTimeout> | undefined;
+let asked = 0;
 
 export const session = {
   /** Undefined until it is known; null: nobody. */
@@ -22,11 +23,14 @@ function mayBeSignedIn(): boolean {
 /** Asks the server who we are, unless it is certain that we are nobody. */
 export async function whoAmI(tries = 1): Promise<void> {
   clearTimeout(again);
+  const turn = (asked += 1);
   if (!mayBeSignedIn()) {
     me = null;
     return;
   }
   const answer = await outcome(api.GET('/api/v1/me'));
+  // Who asked later knows better.
+  if (turn !== asked) return;
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;
   // Whoever can't be asked may be signed in, perhaps as somebody else than before: it is asked again.

@@ -43,4 +43,12 @@ test('the shop is asked ever more seldom who we are while it is away, and not be
   asked.mockImplementation(async () => Response.json({ buyer: 'bob', role: 'buyer', account: null }));
   await vi.advanceTimersByTimeAsync(30_000);
   expect(session.me?.buyer).toBe('bob');
+  // An answer that others have overtaken says nothing.
+  let late = (_: Response): void => {};
+  asked.mockImplementationOnce(() => new Promise((resolve) => (late = resolve)));
+  const asking = whoAmI();
+  await whoAmI();
+  late(Response.json({}, { status: 503 }));
+  await asking;
+  expect(session.me?.buyer).toBe('bob');
 });

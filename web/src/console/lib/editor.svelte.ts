@@ -86,6 +86,8 @@ export class Editor<Form extends object, Saved> {
     this.isBusy = false;
     if (answer.ok) {
       this.#before = sent;
+      // What is typed after that is no second one.
+      if (!changes) this.form = sent;
       this.isPickedUp = false;
       return answer.data;
     }

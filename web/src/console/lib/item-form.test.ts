@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { Item } from '../../api/schema';
 import en from '../words/en';
 import zh from '../words/zh';
 import { formOfItem, itemComplaints, itemFields, itemRequest, type ItemForm } from './item-form';
@@ -33,6 +34,8 @@ it('is complained of at the field', () => {
   // The pages' policy lets no browser show it.
   expect(complaints({ picture: 'http://x/a.png' })).toEqual(['picture']);
   expect(complaints({ picture: '//x/a.png' })).toEqual(['picture']);
+  const old = { picture: 'http://x/a.png' } as Item;
+  expect(itemComplaints(en, { ...fine, picture: 'http://x/a.png' }, old)).toEqual({});
   expect(complaints({ picture: 'https://x/a.png' })).toEqual([]);
   expect(complaints({ picture: 'https://x/a b.png' })).toEqual(['picture']);
   expect(complaints({ currency: 'RMB2' })).toEqual(['currency']);

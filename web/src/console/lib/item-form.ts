@@ -24,13 +24,15 @@ export function formOfItem(item?: Item): ItemForm {
 
 export type ItemComplaints = Partial<Record<keyof ItemForm, string>>;
 
-export function itemComplaints(words: ConsoleWords, form: ItemForm): ItemComplaints {
+/** `before` is what the server has: a picture that was fine once does not keep the title from being changed. */
+export function itemComplaints(words: ConsoleWords, form: ItemForm, before?: Item): ItemComplaints {
   const say = words.sales.complaints;
   const complaints: ItemComplaints = {};
   const titleLength = [...form.title.trim()].length;
   if (titleLength < 1 || titleLength > 200) complaints.title = say.title;
   if ([...form.description].length > 10_000) complaints.description = say.description;
-  if (form.picture.trim() && !/^(https:\/\/|\/(?![/\\]))\S*$/.test(form.picture.trim()))
+  const isNew = form.picture.trim() !== (before?.picture ?? '');
+  if (isNew && form.picture.trim() && !/^(https:\/\/|\/(?![/\\]))\S*$/.test(form.picture.trim()))
     complaints.picture = say.picture;
   const currency = form.currency.trim().toUpperCase();
   if (!isCurrency(currency)) complaints.currency = say.currency;

@@ -39,7 +39,7 @@ describe.each([
 ])('%s', (_, part) => {
   test('the money goes back, whoever looks and whenever', () => {
     const { container } = render(part, { desk: new Desk(refunded), now: NOW });
-    expect(screen.getByText('The payment came too late, and nothing was left.')).toBeTruthy();
+    expect(screen.getByText('The payment came too late: nothing was left for it.')).toBeTruthy();
     expect(screen.getByText(BACK)).toBeTruthy();
     expect(container.textContent).not.toMatch(/charged/);
   });

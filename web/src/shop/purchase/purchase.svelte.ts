@@ -90,8 +90,8 @@ export class Purchase {
       // Only who still has a place in the queue still wants to buy.
       const kept = memory.ticket(this.#name);
       const seen = kept && (await calls.ticket(this.#terms().id, kept.ticket));
-      // A click since then is a wish of its own.
-      if (this.isRunning) return;
+      // A click since then, here or in another tab, is a wish of its own.
+      if (this.isRunning || memory.intent(this.#name)?.key !== intent.key) return;
       const stands = seen && (seen.ok ? seen.data.state !== 'gone' : isPassing(seen.failure));
       if (!stands) {
         this.#forget();
