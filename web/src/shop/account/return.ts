@@ -1,15 +1,16 @@
 // Where a visitor goes after signing in: back to where he was.
 import { safePath } from '../../lib/router.svelte';
 
-const OWN = ['/sign-in', '/sign-up'];
+/** Nobody comes back to these. */
+export const isAboutSigningIn = (path: string) => ['/sign-in', '/sign-up'].includes(path);
 
 /** The address of the sign-in page that comes back to `path`. */
 export function signInAddress(path: string, page: '/sign-in' | '/sign-up' = '/sign-in'): string {
-  return path === '/' || OWN.includes(path) ? page : `${page}?to=${encodeURIComponent(path)}`;
+  return path === '/' || isAboutSigningIn(path) ? page : `${page}?to=${encodeURIComponent(path)}`;
 }
 
 /** Where `?to=` says, if that is a page of ours. */
 export function returnPath(query: URLSearchParams): string {
   const path = safePath(query.get('to'));
-  return OWN.some((own) => path.startsWith(own)) ? '/' : path;
+  return isAboutSigningIn(path.replace(/[?#].*/, '')) ? '/' : path;
 }

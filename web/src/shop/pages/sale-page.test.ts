@@ -119,3 +119,24 @@ test('a page that was left orders nothing', async () => {
   await vi.advanceTimersByTimeAsync(60_000);
   expect(asked).not.toContain(ORDER);
 });
+
+test('a sale that was closed before its time did not end in the future', async () => {
+  const over = { ...sale(), state: 'closed', closes_at: new Date(Date.now() + 3_600_000).toISOString() };
+  answers.set('GET /api/v1/sales/sale', () => Response.json(over));
+  render(SalePage);
+  await vi.waitFor(() => screen.getByText('This sale is over.'));
+  expect(screen.queryByText(/Ended/)).toBeNull();
+  over.closes_at = new Date(Date.now() - 3_600_000).toISOString();
+  cleanup();
+  render(SalePage);
+  await vi.waitFor(() => screen.getByText(/Ended/));
+});
+
+test('who is sent away from the waiting room after a reload is told that nothing is left, not to buy fewer', async () => {
+  const intent = { key: 'k', quantity: 1, touchedAt: Date.now(), keptAt: Date.now() };
+  localStorage.setItem('penstock.purchase.ada.sale', JSON.stringify(intent));
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  render(SalePage);
+  await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
+  expect(screen.queryByRole('button', { name: /Buy now/ })).toBeNull();
+});

@@ -115,7 +115,7 @@ describe('who can buy', () => {
   test('has no choice where there is none', () => {
     show({ at: 'idle' }, { change: { limit_per_buyer: 1 } });
     expect(screen.queryByText('Quantity')).toBeNull();
-    expect((button(/^Buy now$/) as HTMLButtonElement).disabled).toBe(false);
+    expect((button(/^Buy now\s+· ¥199/) as HTMLButtonElement).disabled).toBe(false);
   });
 
   test('has as many as allowed: is led to the orders', () => {
@@ -145,6 +145,9 @@ describe('who can’t buy', () => {
     cleanup();
     show({ at: 'idle' }, { phase: 'closed' });
     screen.getByText('This sale is over.');
+    cleanup();
+    show({ at: 'idle' }, { phase: 'closed', orders: [{ ...order, state: 'paid' }] });
+    screen.getByText(/You have 1 of this already/);
     cleanup();
     show({ at: 'idle' }, { phase: 'sold_out' });
     screen.getByText('Sold out');

@@ -6,7 +6,7 @@ export default {
   myOrders: 'My orders',
   account: 'Account',
   signUp: 'Create account',
-  footer: 'Fair flash sales: first come, first served, never oversold.',
+  footer: 'Fair flash sales: the same rules for everybody, never oversold.',
   toConsole: 'Console',
   offline: 'You are offline. The page goes on as soon as you are back.',
   cannotLoad: 'The page can’t be loaded. Check your connection and try again.',
@@ -80,6 +80,10 @@ export default {
     shopRules: 'How this works',
     rules:
       'A click on “Buy now” orders at once. If you get it, it is held for you while you pay. If you don’t pay in time, it goes to somebody else.',
+    rulesGate:
+      'When it is your turn, the page orders for you. If you get it, it is held for you while you pay. If you don’t pay in time, it goes to somebody else.',
+    rulesCheck:
+      'After a short check the page orders for you. If you get it, it is held for you while you pay. If you don’t pay in time, it goes to somebody else.',
   },
 
   steps: {
@@ -206,15 +210,15 @@ export default {
     send: 'Send code',
     sending: 'Sending …',
     sentTo: (phone: string) => `We sent a code with six digits to ${phone}.`,
-    demoCode: (code: string) =>
-      `This is a demo, so no message is sent. Your code is ${code}; it is filled in already.`,
+    demoCode: (code: string, phone: string) =>
+      `This is a demo, so no message is sent to ${phone}. Your code is ${code}; it is filled in already.`,
     change: 'Change number',
     code: 'One-time code',
     codeHint: 'Six digits, good for five minutes',
     resend: 'Send a new code',
     resendIn: (seconds: string) => `Send a new code in ${seconds} s`,
     name: 'Name',
-    nameHint: 'Shown to you and to the seller',
+    nameHint: 'What the shop calls you',
     passwordHint: 'At least 8 characters',
     create: 'Create account',
     creating: 'Creating …',
