@@ -1,6 +1,8 @@
 import { flushSync } from 'svelte';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { api } from '../../api/client';
 import type { LiveFigures } from '../../api/schema';
+import { signedOut, whoAmI } from '../../lib/session.svelte';
 import { live } from './live.svelte';
 import { FakeStream } from './pretended';
 
@@ -17,6 +19,9 @@ beforeEach(() => {
   vi.useFakeTimers();
   vi.stubGlobal('EventSource', FakeStream);
   FakeStream.all = [];
+  document.cookie = 'penstock_signed_in=1';
+  vi.spyOn(api, 'GET').mockImplementation((() =>
+    Promise.resolve({ data: { role: 'admin' }, response: new Response(null) })) as never);
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -77,5 +82,19 @@ it('waits longer each time, and asks nothing any more when it is over', () => {
 it('asks for nothing while there is nothing to watch', () => {
   const { end } = watch(() => null);
   expect(FakeStream.all).toEqual([]);
+  end();
+});
+
+it('lets go of the stream while nobody is signed in, and comes back with who is', async () => {
+  const { end } = watch(() => undefined);
+  FakeStream.newest.tell({ seconds: 1 });
+  signedOut();
+  flushSync();
+  expect(FakeStream.newest.isClosed).toBe(true);
+  vi.advanceTimersByTime(60_000);
+  expect(FakeStream.all).toHaveLength(1);
+  await whoAmI();
+  flushSync();
+  expect(FakeStream.all).toHaveLength(2);
   end();
 });

@@ -1,6 +1,6 @@
 // The server's live figures, one event a second. Tells when it is cut off, and comes back by itself.
 import type { LiveFigures } from '../../api/schema';
-import { whoAmI } from '../../lib/session.svelte';
+import { session, whoAmI } from '../../lib/session.svelte';
 
 /** Nothing for so long: the stream is as good as gone, also if the browser has not noticed. */
 const SILENT_AFTER_MS = 5000;
@@ -10,16 +10,18 @@ export type Connection = 'connecting' | 'live' | 'cut_off';
 
 /**
  * For use in a component: the figures of one sale, of all that are not over (undefined), or nothing yet (null). `ontold` gets
- * each event. Who does not keep what he saw lets go of the stream while nobody looks:
+ * each event. While nobody is signed in nothing is asked. Who does not keep what he saw lets go of the stream while nobody looks:
  * a browser has only a few connections for all its tabs.
  */
 export function live(sale: () => string | undefined | null, ontold?: (figures: LiveFigures) => void) {
   let figures = $state.raw<LiveFigures>();
   let connection = $state<Connection>('connecting');
 
+  const isOut = $derived(session.me === null);
+
   $effect(() => {
     const id = sale();
-    if (id === null) return;
+    if (id === null || isOut) return;
     let source: EventSource | undefined;
     let timer: ReturnType<typeof setTimeout> | undefined;
     let failures = 0;
