@@ -1,6 +1,6 @@
 //! What can be asked of a ledger, and what it answers.
 
-use crate::{BuyerId, Claim, Order, OrderId, Place, SaleId, SaleStatus, SaleTerms};
+use crate::{Accepted, BuyerId, Claim, Order, OrderId, Place, SaleId, SaleStatus, SaleTerms};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -62,7 +62,7 @@ pub enum Reply {
     /// To Publish, Restock, Pause, Resume and Close.
     Sale(Result<SaleStatus, SaleRefusal>),
     /// To Claim and Recall.
-    Verdict(Result<Order, ClaimRefusal>),
+    Verdict(Result<Accepted, ClaimRefusal>),
     /// To ConfirmPayment.
     Payment(Result<Order, PaymentRefusal>),
     /// To Cancel.

@@ -20,7 +20,7 @@ pub use event::{Decision, Event, LeaveReason, ReleaseReason};
 pub use gate::{ChallengeKind, GateTerms};
 pub use ids::{AccountId, BuyerId, InvalidId, ItemId, MAX_BUYER_BYTES, OrderId, SaleId};
 pub use money::{Currency, InvalidMoney, MAX_MINOR, Money};
-pub use order::{Claim, InvalidKey, KeyDigest, MAX_KEY_BYTES, Order, OrderState};
+pub use order::{Accepted, Claim, InvalidKey, KeyDigest, MAX_KEY_BYTES, Order, OrderState};
 pub use sale::{
     MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_ORDERS_PER_BUYER, MAX_UNITS, SaleState, SaleStatus, SaleTerms,
 };

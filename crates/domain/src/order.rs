@@ -114,6 +114,14 @@ pub struct Order {
     pub refund_due: bool,
 }
 
+/// The answer to a claim that got its units, now or before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    pub order: Order,
+    /// The claim was accepted before, and this is its first answer again: no unit was given for it now.
+    pub is_repeated: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

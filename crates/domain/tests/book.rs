@@ -61,7 +61,7 @@ impl Bench {
     fn claim(&mut self, who: u32, quantity: u32, k: u32, seconds: i64) -> Result<Order, ClaimRefusal> {
         let claim = Claim { sale: sale(1), buyer: buyer(who), quantity, key: key(k) };
         match self.run(Command::Claim(claim), at(seconds)) {
-            Reply::Verdict(verdict) => verdict,
+            Reply::Verdict(verdict) => verdict.map(|accepted| accepted.order),
             other => panic!("{other:?}"),
         }
     }
@@ -69,7 +69,7 @@ impl Bench {
     fn recall(&mut self, who: u32, quantity: u32, k: u32, seconds: i64) -> Result<Order, ClaimRefusal> {
         let claim = Claim { sale: sale(1), buyer: buyer(who), quantity, key: key(k) };
         match self.run(Command::Recall(claim), at(seconds)) {
-            Reply::Verdict(verdict) => verdict,
+            Reply::Verdict(verdict) => verdict.map(|accepted| accepted.order),
             other => panic!("{other:?}"),
         }
     }

@@ -99,9 +99,9 @@ impl Entry {
                 .catch_unwind()
                 .await;
             let (reply, outcome) = match placed.unwrap_or_else(|_| Err(panicked())) {
-                Ok(order) => {
+                Ok((order, outcome)) => {
                     let body = ReplyBody::Whole(order.into());
-                    (reply(parts.headers, StatusCode::CREATED, APPLICATION_JSON, body), Outcome::Accepted)
+                    (reply(parts.headers, StatusCode::CREATED, APPLICATION_JSON, body), outcome)
                 }
                 Err(problem) => problem_reply(&app, &problem, parts.headers),
             };

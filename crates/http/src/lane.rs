@@ -22,7 +22,7 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use hyper::rt::{Read, ReadBufCursor, Write};
-use penstock_domain::{Order, SaleId, Timestamp};
+use penstock_domain::{Accepted, SaleId, Timestamp};
 use tokio::{
     io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
     net::TcpStream,
@@ -94,7 +94,7 @@ enum Judgement {
 
 /// A claim that the ledger is deciding.
 struct Deciding {
-    decision: BoxFuture<'static, Result<(Order, Arc<Details>), Problem>>,
+    decision: BoxFuture<'static, Result<(Accepted, Arc<Details>), Problem>>,
     pending: Pending,
     _working: Working,
 }
@@ -265,9 +265,9 @@ impl Lane {
         self.make_room();
         let date = self.date.at(self.app.now());
         let outcome = match &decided {
-            Ok((order, details)) => {
-                write_order(order, details, date, &mut self.answers);
-                Outcome::Accepted
+            Ok((accepted, details)) => {
+                write_order(&accepted.order, details, date, &mut self.answers);
+                Outcome::of_accepted(accepted)
             }
             Err(problem) => {
                 self.app.refusals.write_problem(problem, date, &mut self.answers);

@@ -13,7 +13,7 @@ use hyper::{
     header::{CONTENT_TYPE, HeaderName},
 };
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, KeyDigest, Order, OrderId, OrderState,
+    Accepted, BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, KeyDigest, Order, OrderId, OrderState,
     PaymentRefusal, SaleId, Timestamp,
 };
 use penstock_gate::InFlight;
@@ -128,7 +128,7 @@ impl Attempt {
     }
 
     /// Lets the ledger decide. Also answers how the order is to be written.
-    pub(crate) async fn decide(self, app: &App) -> Result<(Order, Arc<Details>), Problem> {
+    pub(crate) async fn decide(self, app: &App) -> Result<(Accepted, Arc<Details>), Problem> {
         let began = Instant::now();
         let command = match self.only_recall {
             None => Command::Claim(self.claim),
@@ -145,9 +145,9 @@ impl Attempt {
         self.in_flight.finished(given_at.saturating_duration_since(began), now);
         match (&decided, &self.gated) {
             // Its pass makes room for the next.
-            (Ok(order), Some(shelf)) => {
+            (Ok(accepted), Some(shelf)) => {
                 if let (Some(gate), Some(status)) = (shelf.gate.get(), shelf.status()) {
-                    gate.door.used(&order.buyer, status.version, now);
+                    gate.door.used(&accepted.order.buyer, status.version, now);
                 }
             }
             (Err(problem), _) if problem.code == Code::Busy => app.gate.turned_away.count(Reason::Queue),
@@ -157,13 +157,13 @@ impl Attempt {
     }
 }
 
-/// Places an order; answers its JSON.
+/// Places an order; answers its JSON, and what it counts as.
 pub(crate) async fn place(
     app: &App,
     (sale, peer): (SaleId, Peer),
     headers: &HeaderMap,
     body: Result<Bytes, Problem>,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<(Vec<u8>, Outcome), Problem> {
     // Of a request that did not arrive in time nothing else is looked at.
     let body = match body {
         Err(problem) if problem.code == Code::RequestTimeout => return Err(problem),
@@ -178,8 +178,8 @@ pub(crate) async fn place(
         json::parse(&body?)
     };
     let request = ClaimRequest { sale, key, now, pass: only(headers, &PENSTOCK_PASS), peer };
-    let (order, details) = check(app, request, identify, read)?.decide(app).await?;
-    Ok(details.order_template.body(&order))
+    let (accepted, details) = check(app, request, identify, read)?.decide(app).await?;
+    Ok((details.order_template.body(&accepted.order), Outcome::of_accepted(&accepted)))
 }
 
 /// The value of a header that is there exactly once.
@@ -213,11 +213,11 @@ pub(crate) async fn place_order(
     let counted = CountedClaim::new(tally);
     let placed = place(&app, (sale, peer), &parts.headers, body).await;
     counted.answered(
-        placed.as_ref().map_or_else(|problem| Outcome::Refused(problem.code), |_| Outcome::Accepted),
+        placed.as_ref().map_or_else(|problem| Outcome::Refused(problem.code), |(_, outcome)| *outcome),
     );
-    let order = placed?;
+    let (order, outcome) = placed?;
     let mut response = (StatusCode::CREATED, [(CONTENT_TYPE, APPLICATION_JSON)], order).into_response();
-    response.extensions_mut().insert(CountAs(Outcome::Accepted));
+    response.extensions_mut().insert(CountAs(outcome));
     Ok(response)
 }
 

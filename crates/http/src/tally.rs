@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use penstock_domain::Accepted;
+
 use crate::{
     problem::Code,
     sale_tally::{CountedClaim, SaleTally},
@@ -22,13 +24,15 @@ pub(crate) enum Outcome {
     Ok,
     /// An order was accepted.
     Accepted,
+    /// A claim was sent again that had been accepted before, and got its first answer.
+    Repeated,
     NotModified,
     /// The connection was gone before the answer.
     ClientGone,
     Refused(Code),
 }
 
-const PLAIN_OUTCOMES: [&str; 4] = ["ok", "accepted", "not_modified", "client_gone"];
+const PLAIN_OUTCOMES: [&str; 5] = ["ok", "accepted", "repeated", "not_modified", "client_gone"];
 pub(crate) const OUTCOMES: usize = PLAIN_OUTCOMES.len() + Code::ALL.len();
 
 impl Outcome {
@@ -36,10 +40,15 @@ impl Outcome {
         match self {
             Self::Ok => 0,
             Self::Accepted => 1,
-            Self::NotModified => 2,
-            Self::ClientGone => 3,
+            Self::Repeated => 2,
+            Self::NotModified => 3,
+            Self::ClientGone => 4,
             Self::Refused(code) => PLAIN_OUTCOMES.len() + code as usize,
         }
+    }
+
+    pub(crate) const fn of_accepted(accepted: &Accepted) -> Self {
+        if accepted.is_repeated { Self::Repeated } else { Self::Accepted }
     }
 
     pub(crate) fn name(index: usize) -> &'static str {
@@ -230,7 +239,8 @@ mod tests {
     fn every_outcome_has_its_own_counter() {
         let mut indices: Vec<usize> = Code::ALL.iter().map(|code| Outcome::Refused(*code).index()).collect();
         indices.extend(
-            [Outcome::Ok, Outcome::Accepted, Outcome::NotModified, Outcome::ClientGone].map(Outcome::index),
+            [Outcome::Ok, Outcome::Accepted, Outcome::Repeated, Outcome::NotModified, Outcome::ClientGone]
+                .map(Outcome::index),
         );
         indices.sort_unstable();
         assert_eq!(indices, (0..OUTCOMES).collect::<Vec<_>>());

@@ -4,8 +4,8 @@
 use std::{convert::Infallible, fmt, sync::Arc, time::Instant};
 
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, Order, OrderId, PaymentRefusal, Place,
-    Reply, SaleId, SaleRefusal, SaleStatus, SaleTerms,
+    Accepted, BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, Order, OrderId,
+    PaymentRefusal, Place, Reply, SaleId, SaleRefusal, SaleStatus, SaleTerms,
 };
 use tokio::sync::watch;
 
@@ -51,17 +51,17 @@ impl Ledger {
     }
 
     pub async fn claim(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
-        self.decide(Command::Claim(claim)).await.0
+        self.decide(Command::Claim(claim)).await.0.map(|accepted| accepted.order)
     }
 
     /// The first answer to this claim if it was accepted before; it never makes an order.
     pub async fn recall(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
-        self.decide(Command::Recall(claim)).await.0
+        self.decide(Command::Recall(claim)).await.0.map(|accepted| accepted.order)
     }
 
     /// A claim or a recall. Also tells when the answer was given, which may be long before a busy thread takes it: the
     /// time up to there is the ledger's, the rest is not.
-    pub async fn decide(&self, command: Command) -> (Result<Order, LedgerError<ClaimRefusal>>, Instant) {
+    pub async fn decide(&self, command: Command) -> (Result<Accepted, LedgerError<ClaimRefusal>>, Instant) {
         let (answer, given_at) = self.shared.queue.ask(command).await;
         let verdict = match answer.map_err(failed) {
             Ok(Reply::Verdict(verdict)) => verdict.map_err(LedgerError::Refused),

@@ -202,8 +202,7 @@ async fn ask(ledger: &Ledger, command: Command) -> Reply {
         Command::Pause(id) => sale(ledger.pause(id).await),
         Command::Resume(id) => sale(ledger.resume(id).await),
         Command::Close(id) => sale(ledger.close(id).await),
-        Command::Claim(claim) => Reply::Verdict(refused(ledger.claim(claim).await)),
-        Command::Recall(claim) => Reply::Verdict(refused(ledger.recall(claim).await)),
+        Command::Claim(_) | Command::Recall(_) => Reply::Verdict(refused(ledger.decide(command).await.0)),
         Command::ConfirmPayment { order, buyer } => {
             Reply::Payment(refused(ledger.confirm_payment(order, buyer).await))
         }

@@ -227,10 +227,10 @@ fn sell(sales: &[SaleRow], orders: u32) -> Result<(Book, Vec<Decision>), Failure
         let buyer = BuyerId::of_subject(&format!("buyer-{:08x}", number.wrapping_mul(0x9e37_79b9)))?;
         let key = KeyDigest::of(format!("key-{number}").as_bytes())?;
         let claim = Claim { sale: sale.id, buyer, quantity: 1, key };
-        let Reply::Verdict(Ok(order)) = book.execute(Command::Claim(claim), now, &mut decisions) else {
+        let Reply::Verdict(Ok(placed)) = book.execute(Command::Claim(claim), now, &mut decisions) else {
             return Err("a claim was refused".into());
         };
-        accepted.push(order.id);
+        accepted.push(placed.order.id);
         if number >= 1000 && number % 4 != 0 {
             let order = accepted[number as usize - 1000];
             book.execute(Command::ConfirmPayment { order, buyer: None }, now, &mut decisions);

@@ -11,9 +11,9 @@ use sale_book::SaleBook;
 pub use snapshot::{BookSnapshot, SaleSnapshot, SnapshotOrder};
 
 use crate::{
-    CancelRefusal, Claim, ClaimRefusal, Command, Decision, Event, MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER,
-    MAX_UNITS, Order, OrderId, OrderState, PaymentRefusal, ReleaseReason, Reply, SaleId, SaleRefusal,
-    SaleState, SaleStatus, SaleTerms, Timestamp,
+    Accepted, CancelRefusal, Claim, ClaimRefusal, Command, Decision, Event, MAX_HOLD_SECONDS,
+    MAX_LIMIT_PER_BUYER, MAX_UNITS, Order, OrderId, OrderState, PaymentRefusal, ReleaseReason, Reply, SaleId,
+    SaleRefusal, SaleState, SaleStatus, SaleTerms, Timestamp,
 };
 
 /// Orders of all sales for which room is made before they come: a thousand large sales must not take the memory of a
@@ -196,7 +196,7 @@ impl Book {
         self.known(sale)
     }
 
-    fn recall(&self, claim: &Claim) -> Result<Order, ClaimRefusal> {
+    fn recall(&self, claim: &Claim) -> Result<Accepted, ClaimRefusal> {
         let sale = self.sales.get(&claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
         sale.first_answer(claim).unwrap_or(Err(ClaimRefusal::NotAccepted))
     }
@@ -206,7 +206,7 @@ impl Book {
         claim: Claim,
         now: Timestamp,
         decisions: &mut Vec<Decision>,
-    ) -> Result<Order, ClaimRefusal> {
+    ) -> Result<Accepted, ClaimRefusal> {
         let sale = self.sales.get(&claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
         if let Some(first) = sale.first_answer(&claim) {
             return first;
@@ -230,7 +230,7 @@ impl Book {
         let order = OrderId { sale: claim.sale, number: sale.next_number() };
         let Claim { buyer, quantity, key, .. } = claim;
         self.record(Event::Held { order, buyer, quantity, key }, now, decisions);
-        Ok(self.existing(order))
+        Ok(Accepted { order: self.existing(order), is_repeated: false })
     }
 
     /// A payment in time makes the hold a sale. One that comes too late gets its units again if they are

@@ -10,8 +10,8 @@ use super::{
     waitlist::Waitlist,
 };
 use crate::{
-    BuyerId, Claim, ClaimRefusal, Event, KeyDigest, MAX_ORDERS_PER_BUYER, Order, OrderId, OrderState,
-    ReleaseReason, SaleStatus, SaleTerms, Timestamp, Waiter,
+    Accepted, BuyerId, Claim, ClaimRefusal, Event, KeyDigest, MAX_ORDERS_PER_BUYER, Order, OrderId,
+    OrderState, ReleaseReason, SaleStatus, SaleTerms, Timestamp, Waiter,
 };
 
 /// "No earlier order" in `Record::previous_of_buyer`.
@@ -126,7 +126,7 @@ impl SaleBook {
 
     /// What the claim was answered when it was accepted, whatever became of the order since. None if its key is
     /// new.
-    pub(super) fn first_answer(&self, claim: &Claim) -> Option<Result<Order, ClaimRefusal>> {
+    pub(super) fn first_answer(&self, claim: &Claim) -> Option<Result<Accepted, ClaimRefusal>> {
         let number = *self.by_key.find(self.hash_of_key(&claim.buyer, claim.key), |number| {
             let record = &self.records[*number as usize];
             record.key == claim.key && record.buyer == claim.buyer
@@ -135,7 +135,8 @@ impl SaleBook {
         if order.quantity != claim.quantity {
             return Some(Err(ClaimRefusal::KeyReused));
         }
-        Some(Ok(Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order }))
+        let order = Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order };
+        Some(Ok(Accepted { order, is_repeated: true }))
     }
 
     pub(super) fn within_limit(&self, buyer: &BuyerId, quantity: u32) -> bool {

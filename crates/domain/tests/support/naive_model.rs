@@ -57,7 +57,7 @@ impl NaiveLedger {
     }
 
     /// It can change nothing: it has no more than a look.
-    pub(crate) fn recall(&self, claim: &Claim) -> Result<Order, ClaimRefusal> {
+    pub(crate) fn recall(&self, claim: &Claim) -> Result<Accepted, ClaimRefusal> {
         self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
         let earlier = self
             .orders
@@ -67,10 +67,11 @@ impl NaiveLedger {
         if order.quantity != claim.quantity {
             return Err(ClaimRefusal::KeyReused);
         }
-        Ok(Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order.clone() })
+        let order = Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order.clone() };
+        Ok(Accepted { order, is_repeated: true })
     }
 
-    pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Order, ClaimRefusal> {
+    pub(crate) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Accepted, ClaimRefusal> {
         let terms = self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
         let recalled = self.recall(claim);
         if recalled != Err(ClaimRefusal::NotAccepted) {
@@ -109,7 +110,7 @@ impl NaiveLedger {
             refund_due: false,
         };
         self.orders.push(NaiveOrder { order: order.clone(), key: claim.key });
-        Ok(order)
+        Ok(Accepted { order, is_repeated: false })
     }
 
     pub(crate) fn confirm_payment(

@@ -90,6 +90,8 @@ pub(super) struct NodeFigures {
 pub(super) struct SaleFigures {
     pub(super) looks: u64,
     pub(super) accepted: u64,
+    /// Claims that had been accepted before and got their first answer again.
+    pub(super) repeated: u64,
     pub(super) refused: Refusals,
     /// Claims whose client was gone before the answer.
     pub(super) gone: u64,
@@ -126,7 +128,7 @@ impl NodeFigures {
 
 impl SaleFigures {
     pub(super) fn claims(&self) -> u64 {
-        self.accepted + self.gone + self.refused.values().sum::<u64>()
+        self.accepted + self.repeated + self.gone + self.refused.values().sum::<u64>()
     }
 
     fn of(shelf: &Shelf, now: Timestamp) -> Self {
@@ -136,6 +138,7 @@ impl SaleFigures {
         Self {
             looks: count(Outcome::Ok) + count(Outcome::NotModified),
             accepted: count(Outcome::Accepted),
+            repeated: count(Outcome::Repeated),
             refused: refusals(&sums),
             gone: count(Outcome::ClientGone),
             passes: gate.passes_issued,

@@ -99,6 +99,7 @@ impl LiveTotals {
         self.looks += figures.looks;
         self.claims += figures.claims();
         self.accepted += figures.accepted;
+        self.repeated += figures.repeated;
         for (code, count) in &figures.refused {
             *self.refused.entry(code.clone()).or_default() += count;
         }

@@ -106,12 +106,16 @@ pub(crate) struct LiveSale {
     totals: LiveTotals,
 }
 
-/// Since the nodes began that are there now. `claims` is `accepted`, `gone` and all that is `refused` together.
+/// Since the nodes began that are there now. `claims` is `accepted`, `repeated`, `gone` and all that is `refused` together.
 #[derive(Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct LiveTotals {
     pub(super) looks: u64,
     pub(super) claims: u64,
+    /// Claims that got an order; each order counts once.
     pub(super) accepted: u64,
+    /// Claims that were sent again with the key of an accepted one, and got its answer again.
+    #[schema(required = false)]
+    pub(super) repeated: u64,
     /// Claims, by code; what never happened is left out.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     pub(super) refused: Refusals,

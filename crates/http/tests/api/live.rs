@@ -188,11 +188,40 @@ fn every_claim_of_a_sale_is_counted_by_what_became_of_it() {
         .until("all claims", |figures| figures["sales"][0]["totals"]["claims"].as_u64() >= Some(sent));
     let totals = &figures["sales"][0]["totals"];
     assert_eq!(totals["claims"], sent, "{totals}");
-    assert_eq!((&totals["accepted"], &totals["gone"], &totals["looks"]), (&json!(3), &json!(0), &json!(3)));
+    // One order was asked for again with its key.
+    assert_eq!((&totals["accepted"], &totals["repeated"]), (&json!(2), &json!(1)));
+    assert_eq!((&totals["gone"], &totals["looks"]), (&json!(0), &json!(3)));
     assert_eq!(sum(&totals["refused"]) + 3, sent, "{totals}");
     assert_eq!(totals["refused"]["sold_out"], 7 + 6 + 1);
     assert_eq!(totals["refused"]["unauthorized"], 1);
     assert_eq!(totals["refused"]["idempotency_key_reused"], 1);
+}
+
+#[test]
+fn an_order_counts_as_accepted_once_however_often_its_claim_is_sent() {
+    let shop = Shop::open();
+    let sale = shop.sale(2);
+    let mut ann = shop.buyer("ann");
+    let (first, second) = (new_key(), new_key());
+    assert_eq!(ann.order(&sale, 1, &first).status, 201);
+    // While units are left, when none is left any more, and by the way of an odd spelling.
+    assert_eq!(ann.order(&sale, 1, &first).status, 201);
+    assert_eq!(ann.order(&sale, 1, &second).status, 201);
+    let odd = format!("%{:02x}{}", sale.as_bytes()[0], &sale[1..]);
+    for sale in [&sale, &odd] {
+        assert_eq!(ann.order(sale, 1, &second).status, 201);
+    }
+    let figures = Figures::of(&shop, LIVE)
+        .until("all claims", |figures| figures["sales"][0]["totals"]["claims"].as_u64() >= Some(5));
+    let (sold, totals) = (&figures["sales"][0], &figures["sales"][0]["totals"]);
+    assert_eq!((&totals["accepted"], &totals["repeated"], &sold["held"]), (&json!(2), &json!(3), &json!(2)));
+    assert_eq!((shop.counted("accepted"), shop.counted("repeated")), (2, 3));
+
+    let mut live = Figures::of(&shop, LIVE);
+    live.until("nothing happens", |figures| number(&figures["sales"][0]["claims_per_second"]) == 0.0);
+    assert_eq!(ann.order(&sale, 1, &first).status, 201);
+    let again = live.until("a claim", |figures| number(&figures["sales"][0]["claims_per_second"]) > 0.0);
+    assert_eq!(number(&again["sales"][0]["accepted_per_second"]), 0.0, "{again}");
 }
 
 #[test]

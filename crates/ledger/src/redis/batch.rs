@@ -2,8 +2,9 @@
 //! no connection.
 
 use penstock_domain::{
-    BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, KeyDigest, MAX_UNITS, MAX_WAITERS,
-    Order, OrderId, OrderState, PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms, Timestamp,
+    Accepted, BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, KeyDigest, MAX_UNITS,
+    MAX_WAITERS, Order, OrderId, OrderState, PaymentRefusal, Reply, SaleId, SaleRefusal, SaleTerms,
+    Timestamp,
 };
 use redis::{Cmd, Value};
 
@@ -245,14 +246,15 @@ impl SaleBatch {
             (Asked::Claim(place), Value::Int(code)) => match (self.claims.get(place), u32::try_from(code)) {
                 (Some(claim), Ok(number)) => {
                     accepted.push(claim.key);
-                    Reply::Verdict(Ok(new_order(id(number), claim, now, hold_seconds)))
+                    let order = new_order(id(number), claim, now, hold_seconds);
+                    Reply::Verdict(Ok(Accepted { order, is_repeated: false }))
                 }
                 _ => Reply::Verdict(Err(claim_refusal(code)?)),
             },
             (Asked::Claim(_), first) => {
-                let first =
+                let order =
                     Order { state: OrderState::Held, paid_at: None, refund_due: false, ..order(&first)? };
-                Reply::Verdict(Ok(first))
+                Reply::Verdict(Ok(Accepted { order, is_repeated: true }))
             }
             (Asked::Confirm, Value::Int(code)) => Reply::Payment(Err(payment_refusal(code)?)),
             (Asked::Confirm, packed) => Reply::Payment(Ok(order(&packed)?)),

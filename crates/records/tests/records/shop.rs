@@ -95,7 +95,7 @@ impl Shop {
         let key = KeyDigest::of(format!("key-{}", self.keys).as_bytes()).unwrap();
         let buyer = BuyerId::of_subject(buyer).unwrap();
         match self.execute(Command::Claim(Claim { sale, buyer, quantity, key })) {
-            Reply::Verdict(Ok(order)) => order.id,
+            Reply::Verdict(Ok(accepted)) => accepted.order.id,
             other => panic!("the claim was answered {other:?}"),
         }
     }
