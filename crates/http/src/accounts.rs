@@ -23,6 +23,7 @@ const MAX_NAME_CHARACTERS: usize = 100;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccountRequest {
+    /// Written as for `POST /api/v1/otp`.
     #[schema(example = "+8613800138000")]
     phone: String,
     /// The one-time code that was sent to the phone.

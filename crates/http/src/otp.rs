@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OtpRequest {
+    /// With the country's code. Spaces, hyphens, brackets and dots don't count, and `00` before the country is `+`. Without a
+    /// country's code it is another number.
     #[schema(example = "+8613800138000")]
     phone: String,
 }

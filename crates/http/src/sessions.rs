@@ -31,6 +31,7 @@ const SIGNED_IN_COOKIE: &str = "penstock_signed_in";
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRequest {
+    /// Written as for `POST /api/v1/otp`.
     #[schema(example = "+8613800138000")]
     phone: String,
     password: String,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use penstock_gate::LimitOptions;
 use serde_json::json;
 
-use crate::support::{Shop, new_key};
+use crate::support::{Client, Shop, new_key};
 
 const PHONE: &str = "+8613800138000";
 const PASSWORD: &str = "correct horse";
@@ -269,6 +269,40 @@ fn guessing_a_password_is_limited() {
     let refused = (0..12).map(|_| attempt()).find(|answer| answer.status != 401).expect("a limit");
     refused.problem(429, "rate_limited");
     assert!(refused.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);
+}
+
+#[test]
+fn a_phone_has_one_account_however_it_is_written() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    let written = [
+        "+86 138 0013 8000",
+        "(+86) 138-0013-8000",
+        "0086 138.0013.8000",
+        "＋８６\u{a0}１３８００１３８０００",
+    ];
+    let register = |client: &mut Client, phone: &str| {
+        let otp = shop.outbox.last_code(PHONE);
+        client.post(
+            "/api/v1/accounts",
+            &json!({ "phone": phone, "otp": otp, "name": "Ann", "password": PASSWORD }),
+        )
+    };
+    // Code and registration are of the same phone, whatever stands between its digits.
+    assert_eq!(client.post("/api/v1/otp", &json!({ "phone": written[0] })).status, 202);
+    let account = register(&mut client, written[1]);
+    assert_eq!((account.status, &account.json()["phone"]), (201, &json!(PHONE)));
+    for phone in written {
+        let id = client.post("/api/v1/sessions", &json!({ "phone": phone, "password": PASSWORD })).json();
+        assert_eq!(id["account"]["id"], account.json()["id"], "{phone}");
+    }
+    for phone in &written[2..] {
+        assert_eq!(client.post("/api/v1/otp", &json!({ "phone": phone })).status, 202);
+        register(&mut client, phone).problem(409, "phone_taken");
+    }
+    // Which country is meant can't be known.
+    let elsewhere = json!({ "phone": "138 0013 8000", "password": PASSWORD });
+    client.post("/api/v1/sessions", &elsewhere).problem(401, "bad_credentials");
 }
 
 #[test]
