@@ -32,7 +32,7 @@ const TABLE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OrderQuery {
-    /// An order's id, a buyer, or the phone of an account.
+    /// The id of an order, of a sale or of an account, a buyer, or the phone of an account, however it is written.
     q: Option<String>,
     /// Of this sale.
     sale: Option<String>,
@@ -60,23 +60,37 @@ impl OrderQuery {
         if filter.buyer.is_some() {
             return Err(Problem::invalid_field("q", "can't be given together with buyer"));
         }
-        match sought.parse() {
-            Ok(order) if app.records.order(order).await?.is_some() => filter.order = Some(order),
-            _ => filter.buyer = Some(buyer_called(app, sought).await?),
+        if let Ok(order) = sought.parse()
+            && app.records.order(order).await?.is_some()
+        {
+            filter.order = Some(order);
+        } else if let Ok(sale) = sought.parse()
+            && filter.sale.is_none_or(|other| other == sale)
+            && app.records.sale(sale).await?.is_some()
+        {
+            filter.sale = Some(sale);
+        } else {
+            filter.buyer = Some(buyer_called(app, sought).await?);
         }
         Ok(filter)
     }
 }
 
-/// The buyer whose account has this phone, or who is called so.
+/// The buyer whose account has this phone or this id, or who is called so.
 async fn buyer_called(app: &App, sought: &str) -> Result<BuyerId, Problem> {
     if let Ok(phone) = phone::parse(sought) {
         // In an address a plus is a space, and it is easily left out.
-        for phone in [format!("+{phone}"), phone] {
+        let with_plus = (!phone.starts_with('+')).then(|| format!("+{phone}"));
+        for phone in with_plus.into_iter().chain([phone]) {
             if let Some(account) = app.records.account_by_phone(&phone).await? {
                 return Ok(BuyerId::of_account(account.id));
             }
         }
+    }
+    if let Ok(id) = sought.parse()
+        && let Some(account) = app.records.account(id).await?
+    {
+        return Ok(BuyerId::of_account(account.id));
     }
     Ok(BuyerId::from_stored(sought))
 }

@@ -46,7 +46,14 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
     let mut admin = shop.admin();
     assert_eq!(found(&mut admin, &format!("?q={of_account}")), [of_account.as_str()]);
     assert_eq!(found(&mut admin, "?q=ann"), [of_ann[1].as_str(), of_ann[0].as_str()]);
-    for phone in ["%2B8613800138000", "+8613800138000", "8613800138000", "%2B86%20138-0013-8000"] {
+    for phone in [
+        "%2B8613800138000",
+        "+8613800138000",
+        "8613800138000",
+        "%2B86%20138-0013-8000",
+        "%28%2B86%29%20138.0013%C2%A08000",
+        "0086+138+0013+8000",
+    ] {
         assert_eq!(found(&mut admin, &format!("?q={phone}")), [of_account.as_str()], "{phone}");
     }
     let own = admin.get(&format!("/api/v1/admin/orders?q={of_account}")).json()["data"][0].clone();
@@ -54,6 +61,8 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
     assert!(buyer.starts_with("account:"), "{own}");
     assert_eq!(own["refund_due"], false);
     assert_eq!(found(&mut admin, &format!("?q={buyer}")), [of_account.as_str()]);
+    let account = buyer.strip_prefix("account:").unwrap();
+    assert_eq!(found(&mut admin, &format!("?q=%20{account}")), [of_account.as_str()]);
     assert_eq!(
         found(&mut admin, "?q=13800138000").len(),
         1,
@@ -67,6 +76,30 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
         assert!(found(&mut admin, nothing).is_empty(), "{nothing}");
     }
     admin.get("/api/v1/admin/orders?q=ann&buyer=ann").names_field("q");
+}
+
+#[test]
+fn orders_are_found_by_the_sale_that_their_ids_begin_with() {
+    let shop = Shop::open();
+    let (sale, other, unsold) = (shop.sale(9), shop.sale(9), shop.sale(9));
+    let orders = [shop.buyer("ann").buy(&sale), shop.buyer("bob").buy(&sale)];
+    shop.buyer("ann").buy(&other);
+    shop.settle();
+    let mut admin = shop.admin();
+    let newest_first = [orders[1].as_str(), orders[0].as_str()];
+    for query in [format!("?q={sale}"), format!("?q={sale}&sale={sale}"), format!("?q={sale}&state=held")] {
+        assert_eq!(found(&mut admin, &query), newest_first, "{query}");
+    }
+    // In pages, too.
+    let page = admin.get(&format!("/api/v1/admin/orders?q={sale}&limit=1")).json();
+    let next = format!("?q={sale}&limit=1&after={}", page["next"].as_str().unwrap());
+    assert_eq!(found(&mut admin, &next), [orders[0].as_str()]);
+    for nothing in
+        [format!("?q={unsold}"), format!("?q={sale}&sale={other}"), format!("?q={sale}&state=paid")]
+    {
+        assert!(found(&mut admin, &nothing).is_empty(), "{nothing}");
+    }
+    assert_eq!(export(&shop, &format!("?q={sale}")).1.lines().count(), 3);
 }
 
 #[test]
