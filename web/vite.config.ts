@@ -31,7 +31,7 @@ export default defineConfig({
             },
             {
               name: 'console',
-              test: /\/src\/console\/(\w+\.|words\.|pages\/Overview|parts\/(Chip|Heading|Icon|Nodes|Picture\.|SignIn|StockBar|Tile|Trouble)|lib\/(fetched|live|drafts|words-of|pages))/,
+              test: /\/src\/console\/(\w+\.|words\.|pages\/Overview|parts\/(Chip|Heading|Icon|Nodes|Picture\.|SignIn|Stock|Tile|Trouble)|lib\/(fetched|live|drafts|words-of|pages))/,
             },
             {
               name: 'shop',

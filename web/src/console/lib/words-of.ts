@@ -1,5 +1,6 @@
 // Turns what pure functions found into sentences of the present language.
 import type { Failure } from '../../api/client';
+import type { Sale } from '../../api/schema';
 import type { Errors } from '../../i18n/types';
 import { inWords } from '../../i18n/index.svelte';
 import type { Words } from '../../i18n/types';
@@ -18,6 +19,26 @@ export function troubleInWords(words: ConsoleWords, failure: Failure): { says: s
 /** A state of a sale or an order; one that is new here is shown as it is. */
 export function stateName(words: ConsoleWords, state: string): string {
   return (words.states as Record<string, string>)[state] ?? state;
+}
+
+/** When a sale opens and closes. Of one that is closed only the plan is known: it may have been closed by hand at any time. */
+export function windowInWords(
+  { sale: say }: ConsoleWords,
+  { state, opens_at, closes_at }: Pick<Sale, 'state' | 'opens_at' | 'closes_at'>,
+  now: number,
+  moment: (time: string) => string,
+): { opens: string; closes: string } {
+  const whenPublished = state === 'draft' ? say.opensWhenPublished : say.openedWhenPublished;
+  if (state !== 'closed')
+    return {
+      opens: opens_at ? moment(opens_at) : whenPublished,
+      closes: closes_at ? moment(closes_at) : say.closesByHand,
+    };
+  const isEarly = closes_at && Date.parse(closes_at) > now;
+  return {
+    opens: opens_at ? say.planned(moment(opens_at)) : whenPublished,
+    closes: closes_at ? (isEarly ? say.closedEarly : say.closedBy)(moment(closes_at)) : say.closedByHand,
+  };
 }
 
 export function consequenceInWords(

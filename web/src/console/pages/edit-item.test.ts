@@ -5,6 +5,7 @@ import type { Item } from '../../api/schema';
 import { speak, startLanguage } from '../../i18n/index.svelte';
 import { forgetAllDrafts } from '../lib/drafts';
 import { loadWords } from '../words.svelte';
+import * as uploads from '../lib/upload';
 import EditItem from './EditItem.svelte';
 
 const kettle: Item = {
@@ -36,6 +37,7 @@ beforeEach(async () => {
 });
 afterEach(() => {
   cleanup();
+  vi.unstubAllGlobals();
   forgetAllDrafts();
 });
 
@@ -89,4 +91,27 @@ it('picks up what was typed before, and lets go of it on demand', async () => {
   expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('Kettle');
   await fireEvent.click(screen.getByRole('button', { name: 'Discard it' }));
   expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('');
+});
+
+it('says that a picture waits to be saved only until it is', async () => {
+  const picture = '/pictures/k.png';
+  const bytes = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
+  vi.stubGlobal('createImageBitmap', () => Promise.resolve({ width: 4, height: 3, close: () => {} }));
+  vi.spyOn(uploads, 'upload').mockResolvedValue({
+    ok: true,
+    data: { picture, width: 4, height: 3, bytes: 2048 } as never,
+  });
+  vi.spyOn(api, 'GET').mockResolvedValue({ data: kettle, response: new Response(null) } as never);
+  vi.spyOn(api, 'PATCH').mockResolvedValue({
+    data: { ...kettle, picture },
+    response: new Response(null),
+  } as never);
+  render(EditItem, { id: 'p7' });
+  const input = await screen.findByLabelText('Choose a picture', { selector: 'input' });
+  await fireEvent.change(input, { target: { files: [new File([bytes], 'k.png')] } });
+  await screen.findByText(/once you save/);
+  await fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+  await screen.findByText(/^Saved\./);
+  expect(screen.queryByText(/once you save/)).toBeNull();
+  expect(screen.getByText(/4 × 3 pixels/)).toBeTruthy();
 });

@@ -93,6 +93,13 @@ it('shows every node and how it is', async () => {
   ]);
 });
 
+it('does not call a sale live that is closed', async () => {
+  await watch(aSale({ state: 'open' }), someFigures());
+  FakeStream.newest.tell(someFigures({ sales: [aRush({ state: 'closed' })] }));
+  await screen.findByText('The sale is closed. Its last figures stay.');
+  expect(screen.queryByText('Live')).toBeNull();
+});
+
 it('has no room, no passes and no dead letters where there are none, and says what is not known', async () => {
   const quiet = someFigures({
     latency: null,

@@ -3,8 +3,9 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { api } from '../../api/client';
 import type { Sale } from '../../api/schema';
 import { speak, startLanguage } from '../../i18n/index.svelte';
+import { windowInWords } from '../lib/words-of';
 import { aSale, someStats } from '../lib/samples';
-import { loadWords } from '../words.svelte';
+import { loadWords, w } from '../words.svelte';
 import Page from './Sale.svelte';
 
 type Answer = { data?: unknown; error?: unknown; response: Response };
@@ -53,6 +54,42 @@ it('says so when it lasts', async () => {
   await open(aSale({ state: 'open' }), [refused(409, 'not_published')]);
   await vi.advanceTimersByTimeAsync(12_000);
   expect(screen.getByRole('alert').textContent).toContain('still a draft');
+});
+
+it('says of a closed sale that what is held can still be paid, and looks at it on', async () => {
+  const closed = aSale({ state: 'closed' });
+  await open(closed, [given(someStats({ held: 2 })), given(someStats({ held: 0 }))]);
+  expect(screen.getByText(/nobody can order any more. What is held can still be paid/)).toBeTruthy();
+  expect(screen.getByText('Closed by hand')).toBeTruthy();
+  await vi.advanceTimersByTimeAsync(4000);
+  expect(screen.queryByText(/What is held can still be paid/)).toBeNull();
+});
+
+it('does not call a closed sale a draft when nobody counts it any more', async () => {
+  await open(aSale({ state: 'closed' }), [refused(409, 'not_published')]);
+  await vi.advanceTimersByTimeAsync(12_000);
+  expect(screen.queryByRole('alert')).toBeNull();
+});
+
+it('tells the window of a closed sale as a plan', () => {
+  const now = Date.parse('2026-11-11T12:00:00Z');
+  const told = (state: string, opens_at: string | null, closes_at: string | null) =>
+    Object.values(
+      windowInWords(w(), { state, opens_at, closes_at } as Sale, now, (time) => time.slice(11, 13)),
+    );
+  expect(told('draft', null, null)).toEqual(['When it is published', 'When you close it']);
+  expect(told('open', null, '2026-11-11T13:00:00Z')).toEqual(['When it was published', '13']);
+  expect(told('closed', null, null)).toEqual(['When it was published', 'Closed by hand']);
+  expect(told('closed', '2026-11-11T13:00:00Z', '2026-11-11T14:00:00Z')).toEqual([
+    'Planned for 13',
+    'Closed early; planned for 14',
+  ]);
+  expect(told('closed', null, '2026-11-11T11:00:00Z')).toEqual(['When it was published', '11 at the latest']);
+});
+
+it('names what its bar draws', async () => {
+  await open(aSale({ state: 'open' }), [given(someStats())]);
+  expect(screen.getByRole('img', { name: 'Phone X: 20 paid, 42 held, 38 left' })).toBeTruthy();
 });
 
 it('does not take a published sale for a draft again', async () => {

@@ -43,8 +43,8 @@ export default {
     remove: 'Take it away',
     preview: 'How buyers see it',
     uploading: (percent: number) => `Uploading, ${percent} % …`,
-    uploaded: (width: number, height: number, size: string) =>
-      `${width} × ${height} pixels, ${size}. It belongs to the item once you save.`,
+    uploaded: (width: number, height: number, size: string) => `${width} × ${height} pixels, ${size}.`,
+    onceSaved: 'It belongs to the item once you save.',
     unreachable: 'There is no picture at this address, or it can’t be shown.',
     faults: {
       kind: 'This is no PNG, JPEG, WebP, AVIF or GIF. Save the picture as one of these and choose it again.',
@@ -89,7 +89,7 @@ export default {
     hold: 'Time to pay',
     holdHint: (seconds: number) =>
       `Units of an order are held for ${time(seconds)}; unpaid ones go back on sale.`,
-    seconds: 'seconds',
+    holdSeconds: 'Time to pay (seconds)',
     gate: 'Gate',
     challenge: 'Challenge',
     challenges: {
@@ -97,7 +97,7 @@ export default {
       pow: 'Proof of work: the buyer’s device computes for a moment',
       captcha: 'Captcha: the buyer reads characters from a picture',
     },
-    challengeHint: 'Makes it dear to come with thousands of bots.',
+    challengeHint: 'Makes thousands of bots costly.',
     waitingRoom: 'Waiting room',
     waitingRoomHint: 'Buyers queue for their turn; those who come before the opening, by a fair draw.',
     saveDraft: 'Save the draft',
@@ -131,7 +131,12 @@ export default {
     priceLine: (price: string, regular: string) => `${price} instead of ${regular}`,
     notSet: 'Not set',
     opensWhenPublished: 'When it is published',
+    openedWhenPublished: 'When it was published',
     closesByHand: 'When you close it',
+    planned: (time: string) => `Planned for ${time}`,
+    closedByHand: 'Closed by hand',
+    closedEarly: (time: string) => `Closed early; planned for ${time}`,
+    closedBy: (time: string) => `${time} at the latest`,
     each: (limit: number) => `${units(limit)} for each buyer`,
     holdFor: (seconds: number) => `${time(seconds)} to pay`,
     noGate: 'None: who is signed in can order',
@@ -153,10 +158,11 @@ export default {
     checklistAdvice: (count: number) =>
       `Nothing is in the way. ${counted(count, 'point is', 'points are')} worth a look.`,
     checklistMissing: (count: number) =>
-      `${counted(count, 'point has', 'points have')} to be mended before it can be published.`,
-    mend: 'Mend it',
-    standing: { done: 'Done', advice: 'Advice', missing: 'Missing' },
-    closedWords: 'The sale is closed. Nothing about it changes any more.',
+      `${counted(count, 'point has', 'points have')} to be fixed before it can be published.`,
+    mend: 'Fix it',
+    standing: { done: 'Done', advice: 'Advice', missing: 'To fix' },
+    closedWords: 'The sale is closed: nobody can order any more.',
+    closedButHeld: 'The sale is closed: nobody can order any more. What is held can still be paid.',
     actions: {
       publish: 'Publish',
       pause: 'Pause',

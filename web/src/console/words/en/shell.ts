@@ -60,7 +60,8 @@ export default {
   },
   overview: {
     heading: 'Overview',
-    onSale: 'On sale',
+    openSales: 'Open sales',
+    notClosed: 'in sales that aren’t closed',
     unitsLeft: 'Units left',
     unitsHeld: 'Units held',
     unitsPaid: 'Units paid',
@@ -73,7 +74,11 @@ export default {
     newItem: 'New item',
     nodes: 'Nodes',
     live: 'Live',
-    stockOf: (title: string) => `Units of ${title} that are left`,
+    stockParts: (title: string, paid: number, held: number, left: number) =>
+      `${title}: ${n(paid)} paid, ${n(held)} held, ${n(left)} left`,
+    stockSold: (title: string, sold: number, left: number) =>
+      `${title}: ${n(sold)} held or paid, ${n(left)} left`,
+    heldOrPaid: 'Held or paid',
     stockWords: (available: number, total: number) => `${n(available)} of ${n(total)} left`,
     opensAt: (time: string) => `opens ${time}`,
     closesAt: (time: string) => `closes ${time}`,

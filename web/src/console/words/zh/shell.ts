@@ -61,7 +61,8 @@ const zh: Words<typeof en> = {
   },
   overview: {
     heading: '概览',
-    onSale: '进行中的活动',
+    openSales: '销售中的活动',
+    notClosed: '不含已结束的活动',
     unitsLeft: '剩余',
     unitsHeld: '待付款',
     unitsPaid: '已付款',
@@ -74,7 +75,11 @@ const zh: Words<typeof en> = {
     newItem: '新建商品',
     nodes: '节点',
     live: '实时',
-    stockOf: (title: string) => `“${title}”的剩余件数`,
+    stockParts: (title: string, paid: number, held: number, left: number) =>
+      `“${title}”：已付款 ${n(paid)} 件，待付款 ${n(held)} 件，剩余 ${n(left)} 件`,
+    stockSold: (title: string, sold: number, left: number) =>
+      `“${title}”：待付款或已付款 ${n(sold)} 件，剩余 ${n(left)} 件`,
+    heldOrPaid: '待付款或已付款',
     stockWords: (available: number, total: number) => `剩余 ${n(available)} / ${n(total)}`,
     opensAt: (time: string) => `${time} 开售`,
     closesAt: (time: string) => `${time} 结束`,
