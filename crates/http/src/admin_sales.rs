@@ -221,8 +221,7 @@ pub(crate) async fn sale_stats(
 ) -> Result<axum::Json<SaleStats>, Problem> {
     let shelf = app.storefront.shelf(id);
     let Some((shelf, status)) = shelf.and_then(|shelf| shelf.status().map(|status| (shelf, status))) else {
-        app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
-        return Err(Code::NotPublished.into());
+        return Err(sales::uncounted(&app, id).await);
     };
     let now = app.now();
     let gate = GateFigures::of_sale(&shelf, now);

@@ -39,6 +39,7 @@ use crate::{
     gate::Reason,
     json::Query,
     problem::{Code, Problem},
+    sales,
     tickets::{HEARTBEAT, X_ACCEL_BUFFERING},
 };
 
@@ -126,8 +127,7 @@ pub(crate) async fn watch_shop(
 async fn known_sale(app: &App, sale: &str) -> Result<SaleId, Problem> {
     let id: SaleId = sale.parse().map_err(|_| Code::SaleNotFound)?;
     if app.storefront.shelf(id).is_none_or(|shelf| shelf.status().is_none()) {
-        app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
-        return Err(Code::NotPublished.into());
+        return Err(sales::uncounted(app, id).await);
     }
     Ok(id)
 }

@@ -13,6 +13,7 @@ use hyper::{
 };
 use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_ledger::Health;
+use penstock_records::SaleRow;
 
 use crate::{
     app::{Admin, App},
@@ -21,6 +22,7 @@ use crate::{
     json::{self, PageQuery, PathId, Query},
     orders::page_response,
     problem::{Code, Problem},
+    storefront::Shelf,
     tally::Outcome,
     wire::{Page, RenderedSale, SaleView},
 };
@@ -83,7 +85,8 @@ pub(crate) async fn get_sale(
         shown.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
         return Ok(shown);
     }
-    Err(app.missing_sale())
+    let is_coming = app.storefront.with_shelf(id, |shelf| is_coming(shelf, now)).unwrap_or(false);
+    Err(if is_coming { being_put_on_show() } else { app.missing_sale() })
 }
 
 /// Plain requests don't come this way, so that it does not matter which worker counts it.
@@ -104,19 +107,44 @@ async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {
 
 /// A sale that is not on show, as the records have it: a merchant has to see what is there.
 pub(crate) async fn from_records(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
-    let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+    let row = row_of(app, id).await?;
     let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
     let state = match row.published_at {
         None => SaleState::Draft,
-        // Another node has published it, and the news of it are on their way or were missed.
-        Some(published_at) if app.now() < published_at.plus_seconds(NEWS_WITHIN_SECONDS) => {
-            return Err(Problem::with_detail(Code::Unavailable, "The sale is being put on show."));
-        }
         // A ledger that has everything it knows on show knows no more of this one, and it forgets only what is closed.
         Some(_) if app.ledger.health() == Health::Ready && !app.storefront.is_dark() => SaleState::Closed,
         Some(_) => return Err(app.missing_sale()),
     };
     Ok(RenderedSale::new(&row, &item, None, state, None))
+}
+
+/// Why there is nothing to count of a sale that the ledger has not told of.
+pub(crate) async fn uncounted(app: &App, id: SaleId) -> Problem {
+    row_of(app, id).await.map_or_else(|problem| problem, |_| Code::NotPublished.into())
+}
+
+/// What the records have of a sale that is not on show, unless it will be in a moment: another node has published it, and
+/// the news of it are on their way or were missed.
+async fn row_of(app: &App, id: SaleId) -> Result<SaleRow, Problem> {
+    let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+    if row.published_at.is_some_and(|at| is_recent(at, app.now())) {
+        return Err(being_put_on_show());
+    }
+    Ok(row)
+}
+
+/// Whether one of ledger and records has told of a sale that is not on show, and the other will. A sale that was published
+/// long ago is none of them: the ledger has forgotten it.
+fn is_coming(shelf: &Shelf, now: Timestamp) -> bool {
+    shelf.details().is_none_or(|details| details.row.published_at.is_none_or(|at| is_recent(at, now)))
+}
+
+fn is_recent(published_at: Timestamp, now: Timestamp) -> bool {
+    now < published_at.plus_seconds(NEWS_WITHIN_SECONDS)
+}
+
+fn being_put_on_show() -> Problem {
+    Problem::with_detail(Code::Unavailable, "The sale is being put on show.")
 }
 
 fn respond(sale: &RenderedSale, headers: &HeaderMap, now: Timestamp) -> Response {

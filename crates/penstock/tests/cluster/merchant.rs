@@ -6,6 +6,8 @@ use serde_json::json;
 
 use crate::trial::{Trial, expect, look, must_buy, text, until};
 
+/// Each is asked for on another node a moment later.
+const PUBLISHED: usize = 20;
 const PICTURE: &[u8] = include_bytes!("../../demo/kettle.webp");
 
 #[test]
@@ -53,4 +55,29 @@ fn what_a_merchant_prepares_on_one_node_is_there_on_the_others() {
     let table = admin(trial.front()).get("/api/v1/admin/orders.csv").unwrap();
     assert_eq!(table.status, 200, "{}", table.text());
     assert!(table.text().lines().nth(1).is_some_and(|line| line.starts_with(&order)), "{}", table.text());
+}
+
+#[test]
+fn a_node_that_has_not_heard_of_a_sale_says_later_and_not_that_it_is_a_draft() {
+    let trial = Trial::start(RedisKind::Cluster);
+    for _ in 0..PUBLISHED {
+        let sale = trial.merchant(0).publish(Offer::default());
+        let paths = [format!("/api/v1/admin/sales/{sale}/stats"), format!("/api/v1/sales/{sale}")];
+        for (node, path) in [1, 2].into_iter().flat_map(|node| paths.iter().map(move |path| (node, path))) {
+            let mut admin = Client::new(trial.node(node)).with_token(ADMIN_TOKEN);
+            until("a node shows the sale", || {
+                let answer = admin.get(path).unwrap();
+                if answer.status == 200 {
+                    return Some(());
+                }
+                assert_eq!(
+                    (answer.status, answer.header("retry-after")),
+                    (503, Some("1")),
+                    "{}",
+                    answer.text()
+                );
+                None
+            });
+        }
+    }
 }
