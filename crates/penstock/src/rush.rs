@@ -23,6 +23,7 @@ use crate::{
     config::{Config, Engine, Jwt},
     demo_file::DemoFile,
     folder, output,
+    signals::Signals,
 };
 
 /// Something about the rehearsal that was asked for makes no sense.
@@ -63,6 +64,7 @@ fn unwritable(file: &Path) -> String {
 
 /// Shows the rehearsal while it runs. Who interrupts it leaves no sale behind.
 async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Result<Report> {
+    let mut signals = Signals::take_over()?;
     let visible = std::io::stderr().is_terminal() && !args.quiet;
     let published = Arc::new(Mutex::new(None));
     let (url, admin_token) = (options.url.clone(), options.admin_token.clone());
@@ -73,7 +75,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
         let mut live = Live::start(&options.scenario.name, visible);
         let report = rehearsal::run(&options, |news| match news {
             News::Says(line) => live.say(&line),
-            News::Published(sale) => {
+            News::Publishing(sale) => {
                 *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(sale.to_owned());
             }
             News::Progress(progress) => live.show(progress),
@@ -82,17 +84,19 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
         // Nobody waits for it any more after an interruption.
         let _ = done.send(report);
     });
-    tokio::select! {
-        report = rehearsed => report.context("the rehearsal has ended by itself")?,
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted.context("signals can't be heard")?;
-            let sale = published.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(sale) = sale else { bail!("interrupted") };
-            let closed = tokio::task::spawn_blocking(move || Api::at(&url, &admin_token)?.steer(&sale, "close"));
-            closed.await?.context("interrupted, and its sale can't be closed")?;
-            bail!("interrupted; its sale is closed")
-        }
-    }
+    let why = tokio::select! {
+        report = rehearsed => match report {
+            Ok(report) => return report,
+            Err(_) => "the rehearsal has ended by itself",
+        },
+        _ = signals.next() => "interrupted",
+    };
+    let sale = published.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(sale) = sale else { bail!(why) };
+    tokio::spawn(signals.end_at_next());
+    let closed = tokio::task::spawn_blocking(move || Api::at(&url, &admin_token)?.close_ours(&sale));
+    closed.await?.with_context(|| format!("{why}, and its sale can't be closed"))?;
+    bail!("{why}; its sale is closed")
 }
 
 /// The audit from below: ledger and database themselves, not what the API says of them.

@@ -3,7 +3,8 @@
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
@@ -17,6 +18,12 @@ use crate::report::printable;
 
 /// An audit of a million orders takes its time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
+/// So long a server may say that it can't answer yet: nodes hear of a new sale one after the other.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+const NOT_YET: &[u16] = &[503];
+/// Said of a sale that was just published, also this means no more than that a node has not heard of it.
+const NOT_HEARD_OF: &[u16] = &[404, 409, 503];
 /// Long enough that no hold expires during a bench.
 const HOLD_SECONDS: u32 = 24 * 3600;
 
@@ -116,6 +123,13 @@ impl Api {
 
     /// An item and a published sale of it; returns the sale's id.
     pub fn publish(&self, offer: &Offer) -> anyhow::Result<String> {
+        let id = self.draft(offer)?;
+        self.steer(&id, "publish")?;
+        Ok(id)
+    }
+
+    /// An item and a sale of it that nobody sees yet; returns the sale's id.
+    pub fn draft(&self, offer: &Offer) -> anyhow::Result<String> {
         let price = json!({"amount": "1999.00", "currency": "CNY"});
         let item = json!({"title": offer.title, "description": "What is sold in a rehearsal.", "regular_price": price});
         let item = self.call("POST", "/api/v1/admin/items", Some(&item), 201)?;
@@ -132,9 +146,7 @@ impl Api {
             sale.insert("gate".to_owned(), gate.clone());
         }
         let sale = self.call("POST", "/api/v1/admin/sales", Some(&sale), 201)?;
-        let id = text(&sale, "id")?;
-        self.steer(&id, "publish")?;
-        Ok(id)
+        text(&sale, "id")
     }
 
     /// `publish`, `pause`, `resume` or `close`.
@@ -156,12 +168,24 @@ impl Api {
         self.call("GET", &format!("/api/v1/sales/{sale}"), None, 200)
     }
 
+    /// A sale that we have published.
+    pub fn our_sale(&self, sale: &str) -> anyhow::Result<Value> {
+        self.insist("GET", &format!("/api/v1/sales/{sale}"), None, 200, NOT_HEARD_OF)
+    }
+
+    /// Closes a sale that we have published, or are about to.
+    pub fn close_ours(&self, sale: &str) -> anyhow::Result<()> {
+        self.insist("POST", &format!("/api/v1/admin/sales/{sale}/close"), None, 200, NOT_HEARD_OF)?;
+        Ok(())
+    }
+
     /// What the server calls now, from the head of an answer.
     pub fn date(&self) -> anyhow::Result<String> {
         let url = format!("http://{}/healthz", self.address);
         let request =
             Request::builder().uri(&url).header("host", &self.host).body(()).context("a request")?;
-        let response = self.agent.run(request).with_context(|| format!("cannot reach {url}"))?;
+        let response =
+            self.agent.run(request).with_context(|| format!("nobody answers at http://{}", self.host))?;
         let date = response.headers().get("date").and_then(|date| date.to_str().ok());
         Ok(date.context("an answer without a date")?.to_owned())
     }
@@ -181,7 +205,26 @@ impl Api {
         body: Option<&Value>,
         expected: u16,
     ) -> anyhow::Result<Value> {
-        expect(self.ask(method, path, self.token(), body)?, method, path, expected)
+        self.insist(method, path, body, expected, NOT_YET)
+    }
+
+    /// Asks again for a while as long as the answer is one of `not_yet`.
+    fn insist(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        expected: u16,
+        not_yet: &[u16],
+    ) -> anyhow::Result<Value> {
+        let began = Instant::now();
+        loop {
+            let reply = self.ask(method, path, self.token(), body)?;
+            if !not_yet.contains(&reply.status) || began.elapsed() >= PATIENCE {
+                return expect(reply, method, path, expected);
+            }
+            thread::sleep(ASK_AGAIN_AFTER);
+        }
     }
 
     /// Gives the administrator's server something that is not JSON, and returns what it says of it.

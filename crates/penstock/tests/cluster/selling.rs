@@ -3,12 +3,15 @@
 use std::process::Stdio;
 
 use penstock_local::RedisKind;
+use penstock_testkit::Client;
 use serde_json::Value;
 
-use crate::trial::{Trial, bare_command};
+use crate::trial::{Trial, bare_command, until};
 
 const BUYERS: u64 = 20_000;
 const UNITS: u64 = 500;
+/// Each is published on one node and asked for on another a moment later.
+const REHEARSALS: u64 = 6;
 
 /// Sends a crowd of `penstock rush` at the front and gives its report; all promises have to be kept.
 fn rehearse(trial: &Trial, arguments: &str) -> Value {
@@ -58,5 +61,24 @@ fn three_nodes_sell_exactly_what_there_is() {
     for (number, node) in trial.shop.nodes().iter().enumerate() {
         let decided = trial.figure(number, "penstock_ledger_commands_total");
         assert!(decided > 0.0, "{} had no part in it", node.name());
+    }
+}
+
+#[test]
+fn a_rehearsal_waits_for_nodes_that_have_not_heard_of_its_sale() {
+    let trial = Trial::start(RedisKind::Cluster);
+    for seed in 0..REHEARSALS {
+        let arguments =
+            format!("--buyers 60 --units 20 --connections 20 --opens-in 1 --seed {seed} --mix cancels=0");
+        let report = rehearse(&trial, &arguments);
+        assert_eq!(number(&report, "/orders/units"), 20, "{report:#}");
+    }
+    for node in trial.nodes() {
+        until("every rehearsed sale is closed", || {
+            let sales =
+                Client::new(node).get("/api/v1/sales").unwrap().json()["data"].as_array().unwrap().clone();
+            let closed = sales.iter().filter(|sale| sale["state"] == "closed").count() as u64;
+            (closed == REHEARSALS).then_some(())
+        });
     }
 }

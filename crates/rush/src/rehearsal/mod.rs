@@ -42,8 +42,8 @@ pub struct Options {
 pub enum News<'a> {
     /// A line worth keeping.
     Says(String),
-    /// This sale was published for the rehearsal, and is on offer until it is closed.
-    Published(&'a str),
+    /// This sale is published for the rehearsal now, and is on offer until it is closed.
+    Publishing(&'a str),
     Progress(&'a Progress),
 }
 
@@ -59,20 +59,32 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     scenario.check()?;
     scenario::check_threads(options.threads)?;
     let api = Api::at(&options.url, &options.admin_token)?;
+    // Before anything is asked for that only a server needs.
+    api.date()?;
     let identity = identity(&api, options, &mut tell)?;
-    let sale = find_or_publish(&api, options)?;
-    if !sale.is_ours {
-        return rehearse(&api, options, &sale, identity, &mut tell);
+    if options.sale.is_some() || !api.is_admin() {
+        return rehearse(&api, options, &find(&api, options)?, identity, &mut tell);
     }
-    tell(News::Published(&sale.id));
-    let rehearsed = rehearse(&api, options, &sale, identity, &mut tell);
-    // A rehearsal is no offer: nobody should buy what is left of it, however it ended.
-    let closed = api.steer(&sale.id, "close").context("the rehearsed sale can't be closed");
-    let mut report = rehearsed?;
-    if let Err(error) = closed {
-        report.verdict.findings.push(format!("Left open: {error:#}."));
+    let id = draft(&api, scenario).context("the sale can't be drafted")?;
+    tell(News::Publishing(&id));
+    let published = publish(&api, &id);
+    let is_published = published.is_ok();
+    let rehearsed = published.and_then(|sale| rehearse(&api, options, &sale, identity, &mut tell));
+    // A rehearsal is no offer: nobody should buy what is left of it, however it ended. One that could not be published may
+    // be on offer all the same.
+    let closed = if is_published { api.close_ours(&id) } else { api.steer(&id, "close") };
+    match (rehearsed, closed) {
+        (Ok(report), Ok(())) => Ok(report),
+        (Ok(mut report), Err(error)) => {
+            let finding = format!("Left open: the rehearsed sale can't be closed: {error:#}.");
+            report.verdict.findings.push(finding);
+            Ok(report)
+        }
+        (Err(error), Err(open)) if is_published => {
+            Err(error.context(format!("its sale {id} is left open ({open:#})")))
+        }
+        (Err(error), _) => Err(error),
     }
-    Ok(report)
 }
 
 fn rehearse(
@@ -82,7 +94,7 @@ fn rehearse(
     identity: Identity,
     tell: &mut impl FnMut(News<'_>),
 ) -> anyhow::Result<Report> {
-    let clock = ServerClock::read(api, &sale.id)?;
+    let clock = ServerClock::read(|| if sale.is_ours { api.our_sale(&sale.id) } else { api.sale(&sale.id) })?;
     let plan = plan(api, options, sale, &clock, identity)?;
     tell(News::Says(introduction(sale, &plan)));
     let steal = Steal::start().ok();
@@ -123,13 +135,11 @@ fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> an
     }
 }
 
-fn find_or_publish(api: &Api, options: &Options) -> anyhow::Result<Sale> {
+/// The sale that was named, or the first that is on.
+fn find(api: &Api, options: &Options) -> anyhow::Result<Sale> {
     if let Some(id) = &options.sale {
         let terms = api.sale(id).with_context(|| format!("the sale {id} can't be read"))?;
         return usable(id.clone(), terms);
-    }
-    if api.is_admin() {
-        return publish(api, &options.scenario);
     }
     ensure!(
         api.address.ip().is_loopback(),
@@ -159,7 +169,7 @@ fn usable(id: String, terms: Value) -> anyhow::Result<Sale> {
     Ok(Sale { id, is_ours: false, terms })
 }
 
-fn publish(api: &Api, scenario: &Scenario) -> anyhow::Result<Sale> {
+fn draft(api: &Api, scenario: &Scenario) -> anyhow::Result<String> {
     let terms = &scenario.sale;
     let opens_in = SignedDuration::try_from_secs_f64(terms.opens_in_seconds).context("opens_in_seconds")?;
     let opens_at = opening::server_date(api)?.checked_add(opens_in).context("the opening is too far away")?;
@@ -174,9 +184,12 @@ fn publish(api: &Api, scenario: &Scenario) -> anyhow::Result<Sale> {
         closes_at: Some(closes_at.to_string()),
         gate: gated.then(|| json!({"challenge": terms.challenge, "waiting_room": terms.waiting_room})),
     };
-    let id = api.publish(&offer).context("the sale can't be published")?;
-    let terms = api.sale(&id)?;
-    Ok(Sale { id, is_ours: true, terms })
+    api.draft(&offer)
+}
+
+fn publish(api: &Api, id: &str) -> anyhow::Result<Sale> {
+    api.steer(id, "publish").context("the sale can't be published")?;
+    Ok(Sale { id: id.to_owned(), is_ours: true, terms: api.our_sale(id)? })
 }
 
 /// Longer than any run: if ours is killed, its sale does not stay on offer for ever.

@@ -24,6 +24,8 @@ const AT_ONCE: usize = 8;
 const PASSWORD: &str = "penstock-rehearsal";
 /// No country has this code, so that nobody's phone rings.
 const COUNTRY: &str = "+999";
+const COME_IN: &str = "let them come with tokens: give the server's --data DIR if it is a demo, its --config FILE, or its JWT \
+                       secret in PENSTOCK_IDENTITY__JWT__SECRET";
 const MAX_TRIES: u32 = 20;
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
@@ -36,8 +38,7 @@ pub(super) fn accounts(
     let buyers = options.scenario.crowd.buyers;
     ensure!(
         buyers <= MAX_ACCOUNTS,
-        "{buyers} buyers would need as many accounts, and {MAX_ACCOUNTS} is the most that is signed up; give the JWT \
-         secret of the server (PENSTOCK_IDENTITY__JWT__SECRET), so that buyers come with tokens of a shop"
+        "{buyers} buyers would need as many accounts, and {MAX_ACCOUNTS} is the most that is signed up; {COME_IN}"
     );
     let account = |number| Account {
         phone: format!("{COUNTRY}{:04}{number:07}", options.seed % 10_000),
@@ -82,8 +83,8 @@ fn sign_up(api: &Api, account: &Account) -> anyhow::Result<()> {
     ensure!(reply.status == 202, "POST /api/v1/otp was answered {}", reply.in_words());
     let Some(code) = reply.body.get("code").and_then(Value::as_str) else {
         bail!(
-            "the server sends one-time codes to phones, which simulated buyers don't have. Give its JWT secret \
-             (PENSTOCK_IDENTITY__JWT__SECRET), or rehearse on a server with identity.codes_in_answers = true"
+            "the server sends one-time codes to phones, which simulated buyers don't have; {COME_IN}. Or rehearse on a \
+             server with identity.codes_in_answers = true"
         );
     };
     let person = json!({"phone": phone, "otp": code, "name": "Rehearsal", "password": account.password});
