@@ -3,6 +3,8 @@ import { command, faultyFields, type Rehearsal } from './rehearsal';
 
 const plain: Rehearsal = {
   url: 'http://127.0.0.1:8080',
+  place: '',
+  path: './data',
   scenario: '',
   buyers: '',
   units: '',
@@ -18,6 +20,17 @@ it('shows exactly the command for what was chosen', () => {
   ).toBe(
     'penstock rush --url http://127.0.0.1:8080 --scenario unpaid --buyers 5000 --units 300 --rate 0 --waiting-room --json > rehearsal.json',
   );
+});
+
+it('tells where the settings of the server are', () => {
+  expect(command({ ...plain, place: 'data' })).toContain(' --data ./data --json');
+  expect(command({ ...plain, place: 'config', path: ' /etc/penstock.toml ' })).toContain(
+    ' --config /etc/penstock.toml --json',
+  );
+  for (const path of ['', '$(ls)', 'a b', '-x', 'a;b', "'"]) {
+    expect(faultyFields({ ...plain, place: 'data', path }), path).toEqual(['path']);
+    expect(faultyFields({ ...plain, path }), path).toEqual([]);
+  }
 });
 
 it('shows no command that would do something else in a shell', () => {

@@ -9,8 +9,14 @@ export const SCENARIOS = [
   'ten-million',
 ] as const;
 
+/** Where the command finds what the server has to let it in: its folder, its file, or the same variables. */
+export const PLACES = ['data', 'config', ''] as const;
+
 export interface Rehearsal {
   url: string;
+  place: (typeof PLACES)[number];
+  /** Of the folder or the file. */
+  path: string;
   /** Empty: a plain sale. */
   scenario: string;
   /** Empty fields are left to the scenario. */
@@ -21,7 +27,7 @@ export interface Rehearsal {
   waitingRoom: boolean;
 }
 
-export type RehearsalField = 'url' | 'buyers' | 'units' | 'rate';
+export type RehearsalField = 'url' | 'path' | 'buyers' | 'units' | 'rate';
 
 /** The fields that are not right. */
 export function faultyFields(chosen: Rehearsal): RehearsalField[] {
@@ -30,6 +36,8 @@ export function faultyFields(chosen: Rehearsal): RehearsalField[] {
   const faulty: RehearsalField[] = [];
   // The generator speaks plain HTTP.
   if (!/^http:\/\/[\w.:[\]-]+(\/[\w./~%-]*)?$/.test(chosen.url.trim())) faulty.push('url');
+  // Nothing that a shell would take for more than a path.
+  if (chosen.place && !/^[\w./~][\w./~@:+-]*$/.test(chosen.path.trim())) faulty.push('path');
   if (!whole(chosen.buyers, 1)) faulty.push('buyers');
   if (!whole(chosen.units, 1)) faulty.push('units');
   if (!/^(\d{1,9}(\.\d{1,3})?)?$/.test(chosen.rate.trim())) faulty.push('rate');
@@ -38,6 +46,7 @@ export function faultyFields(chosen: Rehearsal): RehearsalField[] {
 
 export function command(chosen: Rehearsal): string {
   const words = ['penstock rush', `--url ${chosen.url.trim()}`];
+  if (chosen.place) words.push(`--${chosen.place} ${chosen.path.trim()}`);
   if (chosen.scenario) words.push(`--scenario ${chosen.scenario}`);
   for (const name of ['buyers', 'units', 'rate'] as const) {
     if (chosen[name].trim()) words.push(`--${name} ${chosen[name].trim()}`);

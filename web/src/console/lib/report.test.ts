@@ -125,7 +125,18 @@ describe('drawing a report', () => {
     expect(found).toHaveLength(100);
     expect(seconds).toBe(1);
     expect(found.reduce((sum, { sold }) => sum + sold, 0)).toBe(1000);
-    expect(found[0]).toMatchObject({ seconds: 0.5, refused: { busy: 20 }, p50_ms: 1, p99_ms: 9 });
+    expect(found[0]).toMatchObject({ seconds: 0, refused: { busy: 20 }, p50_ms: 1, p99_ms: 9 });
+  });
+
+  it('never mixes what was before the opening with what came after', () => {
+    const timeline = Array.from({ length: 1000 }, (_, place) =>
+      slice((place - 333) * 100, { sold: place < 333 ? 0 : 1 }),
+    );
+    const report = read(aReport({ timeline }));
+    const { stretches: found } = stretches(report, whole(report), 100);
+    expect(found.filter(({ seconds }) => seconds < 0).every(({ sold }) => sold === 0)).toBe(true);
+    expect(found.find(({ seconds }) => seconds === 0)?.sold).toBe(10);
+    expect(found.reduce((sum, { sold }) => sum + sold, 0)).toBe(667);
   });
 
   it('leaves a gap where nothing was answered, and fills what is not told with zeros', () => {

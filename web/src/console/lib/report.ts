@@ -251,7 +251,7 @@ export function isClean(verdict: Verdict): boolean {
 
 /** A part of the timeline, with the same length for each. */
 export interface Stretch {
-  /** Its middle, from the opening. */
+  /** Its beginning, from the opening. */
   seconds: number;
   came: number;
   orders_due: number;
@@ -265,16 +265,20 @@ export interface Stretch {
 const answers = (slice: Slice) =>
   slice.sold + Object.values(slice.refused).reduce((sum, count) => sum + count, 0);
 
-/** Puts slices together until there are at most `most`; what nobody did anything in counts as 0. */
+/**
+ * Puts slices together until there are at most about `most`; what nobody did anything in counts as 0. None reaches over the
+ * opening: what was sold after it must not seem to be sold before.
+ */
 export function stretches(
   { timeline, slice_ms }: Pick<Report, 'timeline' | 'slice_ms'>,
-  [from, to]: readonly [number, number],
+  [earliest, to]: readonly [number, number],
   most = 300,
 ): { stretches: Stretch[]; seconds: number } {
-  const slices = Math.max(1, Math.ceil((to - from) / slice_ms));
+  const slices = Math.max(1, Math.ceil((to - earliest) / slice_ms));
   const length = slice_ms * Math.ceil(slices / most);
+  const from = Math.floor(earliest / length) * length;
   const found: Stretch[] = Array.from({ length: Math.ceil((to - from) / length) }, (_, place) => ({
-    seconds: (from + (place + 0.5) * length) / 1000,
+    seconds: (from + place * length) / 1000,
     came: 0,
     orders_due: 0,
     sold: 0,

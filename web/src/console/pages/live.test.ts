@@ -96,8 +96,10 @@ it('shows every node and how it is', async () => {
 it('does not call a sale live that is closed', async () => {
   await watch(aSale({ state: 'open' }), someFigures());
   FakeStream.newest.tell(someFigures({ sales: [aRush({ state: 'closed' })] }));
-  await screen.findByText('The sale is closed. Its last figures stay.');
+  await screen.findByText(/What is held can still be paid/);
   expect(screen.queryByText('Live')).toBeNull();
+  FakeStream.newest.tell(someFigures({ sales: [aRush({ state: 'closed', held: 0 })] }));
+  await screen.findByText('The sale is closed. Its last figures stay.');
 });
 
 it('has no room, no passes and no dead letters where there are none, and says what is not known', async () => {

@@ -18,6 +18,14 @@ export default {
       'late-opening': '10,000 people come long before the opening and press too early',
       'ten-million': '10,000,000 purchase requests for 10,000 units',
     },
+    place: 'Settings of the server',
+    places: {
+      data: 'In its data folder, on the same machine',
+      config: 'In its configuration file',
+      variables: 'In the same environment variables',
+    },
+    path: { data: 'Data folder', config: 'Configuration file' },
+    pathHint: 'As seen from where you run the command.',
     buyers: 'Buyers',
     units: 'Units',
     rate: 'Buyers a second',
@@ -28,9 +36,10 @@ export default {
     waitingRoom: 'With a waiting room',
     command: 'The command',
     commandHint:
-      'Run it where Penstock is installed. It publishes a sale of its own if PENSTOCK_ADMIN_TOKEN is the server’s, and closes it afterwards; of a server started with --demo on the same machine, --data with its folder tells everything.',
+      'Run it where Penstock is installed. It publishes a sale of its own if PENSTOCK_ADMIN_TOKEN is the server’s, and closes it afterwards; of a server started with --demo on the same machine, its data folder tells everything.',
     complaints: {
       url: 'An address that begins with http://, such as http://127.0.0.1:8080.',
+      path: 'A path of letters, digits and . / ~ _ -, such as ./data.',
       buyers: 'A whole number from 1.',
       units: 'A whole number from 1.',
       rate: 'A number from 0.',

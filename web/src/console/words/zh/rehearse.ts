@@ -20,6 +20,14 @@ const zh: Words<typeof en> = {
       'late-opening': '10,000 人早早到场，提前点击',
       'ten-million': '10,000,000 次购买请求抢 10,000 件',
     },
+    place: '服务器的设置',
+    places: {
+      data: '在同一台机器上的数据目录里',
+      config: '在配置文件里',
+      variables: '在相同的环境变量里',
+    },
+    path: { data: '数据目录', config: '配置文件' },
+    pathHint: '以运行命令的位置为准。',
     buyers: '买家数',
     units: '件数',
     rate: '每秒到达人数',
@@ -30,9 +38,10 @@ const zh: Words<typeof en> = {
     waitingRoom: '启用排队室',
     command: '命令',
     commandHint:
-      '在安装了 Penstock 的机器上运行。如果 PENSTOCK_ADMIN_TOKEN 与服务器一致，它会自行发布一场活动，并在演练完毕后结束它；若服务器以 --demo 在同一台机器上启动，用 --data 指定其目录即可。',
+      '在安装了 Penstock 的机器上运行。如果 PENSTOCK_ADMIN_TOKEN 与服务器一致，它会自行发布一场活动，并在演练完毕后结束它；若服务器以 --demo 在同一台机器上启动，指定其数据目录即可。',
     complaints: {
       url: '须以 http:// 开头，例如 http://127.0.0.1:8080。',
+      path: '由字母、数字和 . / ~ _ - 组成的路径，例如 ./data。',
       buyers: '不小于 1 的整数。',
       units: '不小于 1 的整数。',
       rate: '不小于 0 的数。',
