@@ -22,6 +22,9 @@ const BUYER: &str = "+8613800000000";
 const BUYER_PASSWORD: &str = "demo-password";
 const MERCHANT: &str = "+8613800000001";
 const MERCHANT_PASSWORD_LETTERS: usize = 16;
+/// What the Makefile has, too.
+const DEFAULT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
+const DEFAULT_DATA: &str = "data";
 
 /// The demo's way into the API.
 #[derive(Clone, Debug)]
@@ -100,6 +103,7 @@ impl Demo {
                 (own.to_owned(), String::new())
             }
         };
+        let rush = rush_line(api.address, &self.data);
         let (phones, phone, phone_price) = (PHONE.units, PHONE.title, PHONE.price);
         let (headphones, headphones_price) = (HEADPHONES.title, HEADPHONES.price);
         let (kettle, kettle_price) = (KETTLE.title, KETTLE.price);
@@ -126,10 +130,22 @@ Paste into another terminal; from the opening on it sells:
   curl -s $URL/api/v1/orders -H "Authorization: Bearer $TOKEN"
 
 Or send 30,000 simulated buyers at a sale of 200 units, and see whether every promise is kept:
-  make rush
+  {rush}
 "#
         ))
     }
+}
+
+/// How to rehearse here: `make` knows its own defaults.
+fn rush_line(address: SocketAddr, data: &Path) -> String {
+    let mut line = "make rush".to_owned();
+    if address != SocketAddr::from(DEFAULT_ADDRESS) {
+        line += &format!(" URL=http://{address}");
+    }
+    if data != Path::new(DEFAULT_DATA) {
+        line += &format!(" DATA={}", data.display());
+    }
+    line
 }
 
 /// 128 bits that nobody can guess, in hexadecimal.

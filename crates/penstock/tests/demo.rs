@@ -78,6 +78,8 @@ fn the_printed_lines_buy_the_demo_item() {
     let mut penstock = Penstock::new(BINARY).with("PENSTOCK_ADMIN_TOKEN", "").with_argument("--demo");
     penstock.start().unwrap();
     let (variables, lines) = printed_lines(&penstock);
+    let here = format!("URL=http://{} DATA={}", penstock.address(), penstock.data().display());
+    assert_eq!(printed_after(&penstock, "make rush"), here, "neither is what `make` would take");
     let docs = penstock.client().get("/docs").unwrap();
     assert!(matches!(docs.status, 200 | 301 | 302 | 303 | 307 | 308), "{}", docs.status);
     let [look, buy, list] = lines.as_slice() else { panic!("other lines than expected: {lines:?}") };

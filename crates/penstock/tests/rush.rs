@@ -299,6 +299,16 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         penstock.run(&["rush", "--url", "http://127.0.0.1:1", "--buyers", "1", "--units", "1"]).unwrap();
     assert_eq!(unreachable.status.code(), Some(1));
     assert!(unreachable.stderr.contains("127.0.0.1:1"), "{}", unreachable.stderr);
+    let words = ["rush", "--buyers", "9000", "--units", "1", "--accounts", "--url"];
+    let unreachable = penstock.run(&[&words[..], &["http://127.0.0.1:1"]].concat()).unwrap();
+    assert!(unreachable.stderr.contains("nobody answers at http://127.0.0.1:1"), "{}", unreachable.stderr);
+    let url = format!("http://{}", penstock.address());
+    let too_many = penstock.run(&[&words[..], &[&url]].concat()).unwrap();
+    assert!(
+        too_many.stderr.contains("--data DIR") && too_many.stderr.contains("--config FILE"),
+        "{}",
+        too_many.stderr
+    );
     let wrong =
         Penstock::new(BINARY).with("PENSTOCK_IDENTITY__JWT__SECRET", "another-secret-of-at-least-32-bytes");
     let refused = rush_at(&wrong, penstock.address(), "--buyers 1 --units 1");
