@@ -23,7 +23,7 @@ const DAY_SECONDS: f64 = 86_400.0;
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     pub name: String,
-    /// One sentence for the report.
+    /// One sentence for the report. `{buyers}`, `{bots}`, `{units}` and `{limit}` stand for what they were in the run.
     pub about: String,
     pub sale: SaleTerms,
     pub crowd: Crowd,
@@ -174,7 +174,7 @@ impl Scenario {
     pub fn plain(buyers: u64, units: u32) -> Self {
         Self {
             name: "plain".to_owned(),
-            about: format!("{buyers} simulated buyers."),
+            about: "{buyers} simulated buyers.".to_owned(),
             sale: SaleTerms {
                 units,
                 limit_per_buyer: 1,

@@ -15,7 +15,7 @@ use crate::{
     crowd::{self, Gate, Identity, Outcome, Plan},
     host::Steal,
     load::TokenSigner,
-    report::{Progress, Report, Verdict},
+    report::{People, Progress, Report, Verdict, thousands},
     scenario::{self, Challenge, Scenario},
     verdict::{self, Evidence},
 };
@@ -245,6 +245,19 @@ fn introduction(sale: &Sale, plan: &Plan) -> String {
     format!("Sale {} ({whose}): {} units, {} buyers.", sale.id, plan.units, plan.crowd.buyers)
 }
 
+/// The scenario's sentence, with the figures of this run: flags and a sale of somebody's own change them.
+fn about(scenario: &Scenario, people: &People, units: u64, limit_per_buyer: u64) -> String {
+    let limit = match limit_per_buyer {
+        1 => "one".to_owned(),
+        2 => "two".to_owned(),
+        more => thousands(more),
+    };
+    let figures = [("{buyers}", people.buyers), ("{bots}", people.bots), ("{units}", units)]
+        .map(|(name, count)| (name, thousands(count)));
+    let figures = figures.into_iter().chain([("{limit}", limit)]);
+    figures.fold(scenario.about.clone(), |about, (name, figure)| about.replace(name, &figure))
+}
+
 fn report(
     options: &Options,
     sale: &Sale,
@@ -253,14 +266,15 @@ fn report(
     outcome: Outcome,
     verdict: Verdict,
 ) -> anyhow::Result<Report> {
+    let units = number(&sale.terms, "/stock/total")?;
     Ok(Report {
         scenario: options.scenario.name.clone(),
-        about: options.scenario.about.clone(),
+        about: about(&options.scenario, &outcome.people, units, limit_per_buyer),
         url: options.url.clone(),
         sale: sale.id.clone(),
         started_at: clock.read_at(),
         seed: options.seed,
-        units: number(&sale.terms, "/stock/total")?,
+        units,
         limit_per_buyer,
         people: outcome.people,
         seconds: outcome.seconds,
@@ -280,4 +294,22 @@ fn report(
         generator: outcome.generator,
         verdict,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_tells_of_the_crowd_that_came_and_not_of_the_one_in_its_file() {
+        let people = People { buyers: 2_000, bots: 500, ..People::default() };
+        for name in Scenario::names() {
+            let scenario = Scenario::load(name).unwrap();
+            let told = about(&scenario, &people, 40, 3);
+            assert!(!told.contains(['{', '}']) && !told.contains("0,000") && told.contains("40 "), "{told}");
+        }
+        let classic = Scenario::load("thirty-thousand-for-two-hundred").unwrap();
+        let told = about(&classic, &people, 200, 1);
+        assert_eq!(told, "2,000 people wait for the opening of a sale of 200 units, one each.");
+    }
 }

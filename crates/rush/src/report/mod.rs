@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use html::html;
 pub use live::Live;
 pub use text::text;
-pub(crate) use words::printable;
+pub(crate) use words::{printable, thousands};
 
 /// A look at a run under way.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -96,6 +96,9 @@ fn bots(text: &mut String, report: &Report) {
 
 fn refused(text: &mut String, report: &Report, most: usize) {
     let (codes, rest) = words::most_frequent(&report.refused, most);
+    if codes.is_empty() {
+        return;
+    }
     let _ = writeln!(text, "\n{:<40}{:>12}", "refused because", "times");
     for (code, count) in codes {
         let _ = writeln!(text, "  {:<38}{:>12}", words::reason(code), thousands(count));

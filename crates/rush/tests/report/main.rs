@@ -74,7 +74,8 @@ fn an_empty_run_still_has_a_page() {
     report.latency.clear();
     report.slice_ms = 0;
     assert_has(&page("empty", &report), &["No order was refused."]);
-    report::text(&report);
+    let text = report::text(&report);
+    assert!(!text.contains("refused because"), "{text}");
 }
 
 #[test]
