@@ -145,14 +145,19 @@ fn introduction(shop: &Shop, begun: Instant) -> anyhow::Result<String> {
     lines.push(format!("  shop (nginx)     {url}"));
     lines.push(format!("  console          {url}/console  (phone {MERCHANT}, password {PASSWORD})"));
     for node in shop.nodes() {
-        lines.push(format!("  {:<16} http://{}  (metrics, readyz)", node.name(), node.address()?));
+        // The console calls a node by its machine and its process.
+        let process = node.process_id().map_or_else(String::new, |id| format!("; process {id}"));
+        lines.push(format!("  {:<16} http://{}  (metrics, readyz{process})", node.name(), node.address()?));
     }
     let servers: Vec<String> = shop.redis.addresses().iter().map(SocketAddr::to_string).collect();
     lines.push(format!("  Redis            {}", servers.join(" ")));
     lines.push(format!("  MariaDB          {}", shop.mariadb.address()));
     lines.push(format!("  logs             {}", plan.folder.join("logs").display()));
     lines.push(format!("  admin token      {}", plan.admin_token));
-    lines.push("\nin another terminal:".to_owned());
+    lines.push(
+        "\nThe shop is empty: put something on sale in the console, or rehearse in another terminal:"
+            .to_owned(),
+    );
     let folder = if plan.folder == Path::new(FOLDER) {
         String::new()
     } else {
