@@ -13,6 +13,7 @@ mod error;
 mod leases;
 mod mysql;
 mod orders;
+mod outbox;
 mod pictures;
 mod refunds;
 mod rooms;

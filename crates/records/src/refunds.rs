@@ -3,7 +3,7 @@
 
 use penstock_domain::{OrderState, Timestamp};
 
-use crate::{OrderRow, Records, RecordsError, settlement::OrderPayload};
+use crate::{OrderRow, Records, RecordsError, outbox::OrderPayload};
 
 impl Records {
     /// Records that an expired order was paid for, and tells it in the outbox; once, however often it is paid for.

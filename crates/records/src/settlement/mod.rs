@@ -10,7 +10,7 @@ mod write;
 pub(crate) use load::Letters;
 use penstock_domain::{Cursor, Decision, Mark};
 use plan::Plan;
-pub(crate) use plan::{OrderPayload, order_of};
+pub(crate) use plan::order_of;
 pub use refusal::{Cause, Refusal};
 
 use crate::{

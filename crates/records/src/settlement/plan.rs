@@ -14,6 +14,7 @@ use super::{
     stock::{Movement, Stock},
     waitlist::Waitlist,
 };
+use crate::outbox::{OrderPayload, SalePayload, WaiterPayload};
 
 #[derive(Debug)]
 pub(super) struct KnownSale {
@@ -483,40 +484,6 @@ fn no_stock(sale: SaleId) -> Refusal {
 
 fn unwritten(error: serde_json::Error) -> Refusal {
     Refusal::new(Cause::Unknown, error.to_string())
-}
-
-#[derive(Serialize)]
-struct SalePayload {
-    sale: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    units: Option<u32>,
-    at_millis: i64,
-}
-
-#[derive(Serialize)]
-struct WaiterPayload<'a> {
-    sale: String,
-    buyer: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quantity: Option<u32>,
-    /// What he was offered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    order: Option<String>,
-    at_millis: i64,
-}
-
-/// What the outbox tells of an order.
-#[derive(Serialize)]
-pub(crate) struct OrderPayload<'a> {
-    pub(crate) order: String,
-    pub(crate) sale: String,
-    pub(crate) buyer: &'a str,
-    pub(crate) quantity: u32,
-    pub(crate) unit_price: String,
-    pub(crate) currency: &'a str,
-    pub(crate) state: &'a str,
-    pub(crate) refund_due: bool,
-    pub(crate) at_millis: i64,
 }
 
 /// The order that a decision is about, if it is about one.

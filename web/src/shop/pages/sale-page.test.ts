@@ -6,7 +6,7 @@ import { go } from '../../lib/router.svelte';
 import { signedOut, whoAmI } from '../../lib/session.svelte';
 // Already there, so that no test waits for it.
 import '../sale/personal';
-import { order } from '../purchase/pretended';
+import { order, sale } from '../purchase/pretended';
 import { loadWords } from '../words.svelte';
 import SalePage from './SalePage.svelte';
 
@@ -29,20 +29,6 @@ const { answers, asked } = vi.hoisted(() => {
 });
 
 const ORDER = 'POST /api/v1/sales/sale/orders';
-const price = { amount: '199.00', currency: 'CNY' };
-const sale = (gate = {}) => ({
-  id: 'sale',
-  item: { id: 'item', title: 'Phone X', description: '' },
-  price,
-  regular_price: price,
-  opens_at: null,
-  closes_at: null,
-  state: 'open',
-  stock: { total: 100, available: 40 },
-  limit_per_buyer: 1,
-  hold_seconds: 900,
-  gate: { challenge: 'none', waiting_room: false, pass_required: false, ...gate },
-});
 
 async function buyButton(): Promise<HTMLButtonElement> {
   return vi.waitFor(() => {
@@ -74,7 +60,7 @@ afterEach(() => {
 test('whoever loses the session in the waiting room is told so', async () => {
   const ticket = { ticket: 't', number: 7, state: 'waiting', position: 7 };
   answers.set('GET /api/v1/sales/sale', () =>
-    Response.json(sale({ waiting_room: true, pass_required: true })),
+    Response.json(sale({ gate: { challenge: 'none', waiting_room: true, pass_required: true } })),
   );
   answers.set('POST /api/v1/sales/sale/tickets', () => Response.json(ticket, { status: 201 }));
   render(SalePage);

@@ -1,7 +1,7 @@
 // A shop that answers what a test wants, and pages that have one of its sales open.
 import { vi } from 'vitest';
 import type { Failure, Outcome } from '../../api/client';
-import type { Challenge, Order, Pass, Ticket } from '../../api/schema';
+import type { Challenge, Order, Pass, Sale, Ticket } from '../../api/schema';
 import { browserMemory, type Memory } from './memory';
 import { Purchase, type Terms } from './purchase.svelte';
 import type { Lock, World } from './world';
@@ -29,6 +29,24 @@ export function order(change: Partial<Order> = {}): Order {
     state: 'held',
     created_at: '2026-01-01T00:00:00Z',
     pay_before: '2126-01-01T00:15:00Z',
+    ...change,
+  };
+}
+
+export function sale(change: Partial<Sale> = {}): Sale {
+  const price = { amount: '199.00', currency: 'CNY' };
+  return {
+    id: 'sale',
+    item: { id: 'item', title: 'Phone X', description: '' },
+    price,
+    regular_price: price,
+    opens_at: null,
+    closes_at: null,
+    state: 'open',
+    stock: { total: 100, available: 40 },
+    limit_per_buyer: 1,
+    hold_seconds: 900,
+    gate: { challenge: 'none', waiting_room: false, pass_required: false },
     ...change,
   };
 }

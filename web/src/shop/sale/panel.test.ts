@@ -9,6 +9,7 @@ import type { Step } from '../purchase/purchase.svelte';
 import { loadWords } from '../words.svelte';
 import Panel from './Panel.svelte';
 import * as parts from './personal';
+import * as pretended from '../purchase/pretended';
 import type { Phase } from './phase';
 
 // The client takes hold of `fetch` when it is loaded. Nothing here waits for another answer.
@@ -19,31 +20,12 @@ vi.hoisted(() => {
 const NOW = Date.parse('2026-01-01T12:00:00Z');
 const price = { amount: '199.00', currency: 'CNY' };
 
-const sale: Sale = {
-  id: 'sale',
-  item: { id: 'item', title: 'Phone X', description: '' },
-  price,
-  regular_price: price,
-  opens_at: null,
-  closes_at: null,
-  state: 'open',
-  stock: { total: 100, available: 40 },
-  limit_per_buyer: 2,
-  hold_seconds: 900,
-  gate: { challenge: 'none', waiting_room: false, pass_required: false },
-};
-
-const order: Order = {
-  id: 'order-1',
-  sale_id: 'sale',
-  item: { id: 'item', title: 'Phone X' },
-  quantity: 1,
+const order = pretended.order({
   unit_price: price,
   total: price,
-  state: 'held',
   created_at: '2026-01-01T11:59:00Z',
   pay_before: '2026-01-01T12:14:00Z',
-};
+});
 
 function failure(code: Failure['code']): Failure {
   return { code, status: 409, detail: '', fields: {}, retryAfterSeconds: undefined };
@@ -81,7 +63,7 @@ function show(
   mine.orders = orders;
   if (desk) mine.show(desk);
   const { rerender } = render(Panel, {
-    sale: { ...sale, ...change },
+    sale: pretended.sale({ limit_per_buyer: 2, ...change }),
     phase,
     parts,
     mine,
@@ -180,7 +162,7 @@ describe('who can’t buy', () => {
     await vi.waitFor(() => button(/Join the waitlist/));
     expect(screen.queryByRole('button', { name: /Buy/ })).toBeNull();
     // Something came back.
-    await rerender({ sale: { ...sale } });
+    await rerender({ sale: pretended.sale({ limit_per_buyer: 2 }) });
     button(/Buy now/);
   });
 
