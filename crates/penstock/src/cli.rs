@@ -118,7 +118,7 @@ pub(crate) struct RushArgs {
     /// The server to rehearse on
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
-    /// A sale that exists [default: one is published for the rehearsal]
+    /// A sale that exists, with its own terms [default: one is published for the rehearsal, with the admin token]
     #[arg(long, value_name = "ID")]
     pub(crate) sale: Option<String>,
     /// A scenario by name or file; the flags below override it
@@ -127,7 +127,7 @@ pub(crate) struct RushArgs {
     /// Simulated buyers
     #[arg(long, value_name = "N")]
     pub(crate) buyers: Option<u64>,
-    /// Units on sale
+    /// Units of the sale that is published
     #[arg(long, value_name = "N")]
     pub(crate) units: Option<u32>,
     /// Units a buyer may have
@@ -184,7 +184,7 @@ pub(crate) struct RushArgs {
     /// Write the report as a page with plots
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// No live display
+    /// No live display, and no lines of progress in its place
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -13,7 +13,7 @@ use penstock_rush::{
     api::Api,
     load::TokenSigner,
     rehearsal::{self, News},
-    report::{self, Live, Report},
+    report::{self, Live, Report, View},
     scenario::{self, Challenge, Mix, Scenario},
 };
 
@@ -65,14 +65,18 @@ fn unwritable(file: &Path) -> String {
 /// Shows the rehearsal while it runs. Who interrupts it leaves no sale behind.
 async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Result<Report> {
     let mut signals = Signals::take_over()?;
-    let visible = std::io::stderr().is_terminal() && !args.quiet;
+    let view = match (args.quiet, std::io::stderr().is_terminal()) {
+        (true, _) => View::Nothing,
+        (false, true) => View::Display,
+        (false, false) => View::Lines,
+    };
     let published = Arc::new(Mutex::new(None));
     let (url, admin_token) = (options.url.clone(), options.admin_token.clone());
     let heard = Arc::clone(&published);
     let (done, rehearsed) = tokio::sync::oneshot::channel();
     // A thread of its own: the runtime would wait for its end before the process may go.
     thread::spawn(move || {
-        let mut live = Live::start(&options.scenario.name, visible);
+        let mut live = Live::start(&options.scenario.name, view);
         let report = rehearsal::run(&options, |news| match news {
             News::Says(line) => live.say(&line),
             News::Publishing(sale) => {
@@ -127,6 +131,9 @@ fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Option
     let admin_token = configured(config.identity.admin_token.get())
         .or_else(|| demo.as_ref().and_then(|demo| demo.admin_token.clone()))
         .unwrap_or_default();
+    if args.sale.is_none() && admin_token.is_empty() {
+        return Err(Misasked(no_sale()).into());
+    }
     let tokens = if args.accounts { None } else { signer(&config.identity.jwt, demo.as_ref()) };
     let seed = match args.seed {
         Some(seed) => seed,
@@ -143,6 +150,14 @@ fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Option
     })
 }
 
+/// What is on sale is bought only by its name: it may be a shop's real offer.
+fn no_sale() -> anyhow::Error {
+    anyhow!(
+        "which sale? Name one that may be bought with --sale ID, or let a sale be published for the rehearsal: that takes \
+         the server's admin token in PENSTOCK_ADMIN_TOKEN, its --config FILE, or the --data DIR of a demo at this URL"
+    )
+}
+
 fn signer(jwt: &Jwt, demo: Option<&DemoFile>) -> Option<TokenSigner> {
     if let Some(secret) = jwt.secret.get() {
         let party = |name: &String| (!name.is_empty()).then(|| name.clone());
@@ -155,6 +170,7 @@ fn signer(jwt: &Jwt, demo: Option<&DemoFile>) -> Option<TokenSigner> {
 /// The scenario that was named, or a plain one, with what the flags say otherwise.
 fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
     let terms = [
+        ("--units", args.units.is_some()),
         ("--limit-per-buyer", args.limit_per_buyer.is_some()),
         ("--hold-seconds", args.hold_seconds.is_some()),
         ("--opens-in", args.opens_in.is_some()),

@@ -163,6 +163,41 @@ fn a_sale_that_exists_is_rehearsed_as_it_is() {
 }
 
 #[test]
+fn what_nobody_named_is_never_bought() {
+    let penstock = shop();
+    let sale = Merchant::of(&penstock).publish(Offer { units: 7, ..Offer::default() });
+    let url = format!("http://{}", penstock.address());
+    for arguments in ["--buyers 5 --units 3", "--scenario unpaid", "--buyers 5 --units 3 --accounts"] {
+        let mut command = penstock.bare_command();
+        // Somebody without a token, in a folder that no demo has written to.
+        command.env_remove("PENSTOCK_ADMIN_TOKEN").env("PENSTOCK_DATA", "/no/such/folder");
+        command.args(["rush", "--url", &url]).args(arguments.split_whitespace());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+        for help in ["--sale ID", "PENSTOCK_ADMIN_TOKEN", "--config FILE", "--data DIR"] {
+            assert!(said.contains(help), "{arguments}: {said}");
+        }
+    }
+    assert_eq!(Merchant::of(&penstock).sale(&sale)["stock"]["available"], 7, "somebody has bought");
+}
+
+#[test]
+fn in_a_pipe_it_tells_how_it_goes_unless_it_is_asked_to_be_quiet() {
+    let penstock = shop();
+    // Longer than lines of progress are apart.
+    let arguments = "--buyers 40 --units 4 --opens-in 1 --rate 5 --mix cancels=0";
+    let told = rush(&penstock, arguments);
+    assert_eq!(told.status.code(), Some(0), "{}", told.stderr);
+    let lines: Vec<&str> = told.stderr.lines().filter(|line| line.contains("; sold ")).collect();
+    assert!(lines.len() >= 2, "{}", told.stderr);
+    assert!(lines.iter().all(|line| line.contains(" of 40; ") && line.contains("of 4 units")), "{lines:?}");
+    assert!(!told.stdout.contains("; sold "), "the report stays alone: {}", told.stdout);
+    let quiet = rush(&penstock, "--buyers 4 --units 4 --opens-in 1 --quiet");
+    assert_eq!((quiet.status.code(), quiet.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn a_killed_server_is_only_a_pause_for_its_buyers() {
     let mut penstock = shop();
     let command = penstock.bare_command();
@@ -282,6 +317,7 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         ("--buyers 5 --units 5 --mix comes_back=-3", "comes_back is a count"),
         ("--buyers 5 --units 5 --threads 0", "threads have to be"),
         ("--buyers 5 --sale abc --opens-in 3", "--opens-in is for a new sale"),
+        ("--buyers 5 --sale abc --units 3", "--units is for a new sale"),
     ] {
         let run = rush(&penstock, arguments);
         assert_eq!(run.status.code(), Some(2), "{arguments}: {}", run.stderr);

@@ -6,7 +6,7 @@ mod sign_up;
 
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -25,10 +25,9 @@ use opening::ServerClock;
 #[derive(Debug)]
 pub struct Options {
     pub url: String,
-    /// Lets us publish the sale and ask for the audit.
+    /// Lets us publish the sale and ask for the audit; empty: there is none.
     pub admin_token: String,
-    /// A sale that exists; `None`: one is published for the rehearsal, or, without an admin token, the first one
-    /// that is open or will be.
+    /// A sale that exists; `None`: one is published for the rehearsal, which takes an admin token.
     pub sale: Option<String>,
     /// Signs the buyers' tokens as the shop does; `None`: the buyers sign up for accounts.
     pub tokens: Option<Arc<TokenSigner>>,
@@ -59,11 +58,13 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     scenario.check()?;
     scenario::check_threads(options.threads)?;
     let api = Api::at(&options.url, &options.admin_token)?;
+    // What is on sale is somebody's own: it is bought only by its name.
+    ensure!(options.sale.is_some() || api.is_admin(), "no sale is named, and none can be published");
     // Before anything is asked for that only a server needs.
     api.date()?;
     let identity = identity(&api, options, &mut tell)?;
-    if options.sale.is_some() || !api.is_admin() {
-        return rehearse(&api, options, &find(&api, options)?, identity, &mut tell);
+    if let Some(id) = &options.sale {
+        return rehearse(&api, options, &find(&api, id)?, identity, &mut tell);
     }
     let id = draft(&api, scenario).context("the sale can't be drafted")?;
     tell(News::Publishing(&id));
@@ -135,38 +136,15 @@ fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> an
     }
 }
 
-/// The sale that was named, or the first that is on.
-fn find(api: &Api, options: &Options) -> anyhow::Result<Sale> {
-    if let Some(id) = &options.sale {
-        let terms = api.sale(id).with_context(|| format!("the sale {id} can't be read"))?;
-        return usable(id.clone(), terms);
-    }
-    ensure!(
-        api.address.ip().is_loopback(),
-        "which sale? Name one with --sale, or give PENSTOCK_ADMIN_TOKEN so that one can be published; whatever is on sale at {} \
-         is bought only when you say so",
-        options.url
-    );
-    let sales = api.call("GET", "/api/v1/sales?limit=100", None, 200)?;
-    let sales = sales.get("data").and_then(Value::as_array).cloned().unwrap_or_default();
-    let on = |sale: &&Value| matches!(text(sale, "state").as_deref(), Ok("open" | "scheduled"));
-    let Some(terms) = sales.iter().find(on) else {
-        bail!(
-            "{} has no sale that is open or will be; name one with --sale, or give PENSTOCK_ADMIN_TOKEN so that one can \
-             be published",
-            options.url
-        );
-    };
-    usable(text(terms, "id")?, terms.clone())
-}
-
-fn usable(id: String, terms: Value) -> anyhow::Result<Sale> {
+/// The sale that was named.
+fn find(api: &Api, id: &str) -> anyhow::Result<Sale> {
+    let terms = api.sale(id).with_context(|| format!("the sale {id} can't be read"))?;
     let state = text(&terms, "state")?;
     ensure!(
         matches!(state.as_str(), "open" | "scheduled"),
         "the sale {id} is {state}; a rehearsal needs one that is open or scheduled"
     );
-    Ok(Sale { id, is_ours: false, terms })
+    Ok(Sale { id: id.to_owned(), is_ours: false, terms })
 }
 
 fn draft(api: &Api, scenario: &Scenario) -> anyhow::Result<String> {

@@ -1,6 +1,9 @@
-//! A run as it goes, on a terminal's standard error. Where nobody looks, nothing is written at all.
+//! A run as it goes, on standard error: drawn on a terminal, a line now and then in a file or a pipe.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    io::{self, Write as _},
+};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -12,6 +15,18 @@ use super::{
 const DRAWS_A_SECOND: u8 = 20;
 /// The rate that is shown is the mean of this time.
 const RATE_SECONDS: f64 = 1.0;
+/// How far lines of progress are apart.
+const LINE_EVERY_SECONDS: f64 = 5.0;
+
+/// How a run is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Drawn anew many times a second, for a terminal.
+    Display,
+    /// A line every few seconds, for a file or a pipe.
+    Lines,
+    Nothing,
+}
 
 /// The display. It goes away with its value, also when the run ends with an error, and leaves the terminal as it was.
 #[derive(Debug)]
@@ -23,20 +38,20 @@ pub struct Live {
     lines: [ProgressBar; 3],
     title: String,
     rate: Rate,
+    view: View,
+    pace: Pace,
 }
 
 impl Live {
-    /// Invisible, or with a standard error that is no terminal, it does nothing.
-    pub fn start(title: &str, visible: bool) -> Self {
-        let target = if visible {
-            ProgressDrawTarget::stderr_with_hz(DRAWS_A_SECOND)
-        } else {
-            ProgressDrawTarget::hidden()
+    pub fn start(title: &str, view: View) -> Self {
+        let target = match view {
+            View::Display => ProgressDrawTarget::stderr_with_hz(DRAWS_A_SECOND),
+            View::Lines | View::Nothing => ProgressDrawTarget::hidden(),
         };
-        Self::on(target, title)
+        Self::on(target, title, view)
     }
 
-    fn on(target: ProgressDrawTarget, title: &str) -> Self {
+    fn on(target: ProgressDrawTarget, title: &str, view: View) -> Self {
         let display = MultiProgress::with_draw_target(target);
         let row = |template: &str, name: &'static str| {
             // A template of ours that indicatif does not understand shows as a plain bar; a test looks at it.
@@ -50,15 +65,30 @@ impl Live {
         let came = row("{prefix:>9.dim}  {bar:32.blue/dim} {wide_msg}", "came");
         let sold = row("{prefix:>9.dim}  {bar:32.green/dim} {wide_msg}", "sold");
         let lines = ["orders", "requests", "refused"].map(|name| row(line, name));
-        Self { headline, came, sold, lines, title: title.to_owned(), rate: Rate::default(), display }
+        Self {
+            headline,
+            came,
+            sold,
+            lines,
+            title: title.to_owned(),
+            rate: Rate::default(),
+            view,
+            pace: Pace::default(),
+            display,
+        }
     }
 
     /// Draws the run as it is now. May be called as often as one likes.
     pub fn show(&mut self, progress: &Progress) {
         let rate = self.rate.after(progress);
-        if self.display.is_hidden() {
-            return;
+        match self.view {
+            View::Display => self.draw(progress, rate),
+            View::Lines if self.pace.is_due(progress) => self.say(&line(&self.title, progress, rate)),
+            View::Lines | View::Nothing => {}
         }
+    }
+
+    fn draw(&self, progress: &Progress, rate: f64) {
         self.headline.set_message(format!("{}: {}", self.title, moment(progress)));
         let bars = [
             (&self.came, progress.came, progress.buyers, people(progress)),
@@ -77,8 +107,12 @@ impl Live {
 
     /// A line that stays, above the display.
     pub fn say(&self, line: &str) {
-        // A terminal that went away is no reason to stop.
-        let _ = self.display.println(line);
+        // A terminal or a pipe that went away is no reason to stop.
+        let _ = match self.view {
+            View::Display => self.display.println(line),
+            View::Lines => writeln!(io::stderr(), "{line}"),
+            View::Nothing => Ok(()),
+        };
     }
 
     /// Takes the display away; what was said stays.
@@ -90,6 +124,36 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         let _ = self.display.clear();
+    }
+}
+
+/// The whole display in one line.
+fn line(title: &str, progress: &Progress, rate: f64) -> String {
+    format!(
+        "{title}: {}. Came {}; sold {}; orders: {}; requests: {}; refused: {}.",
+        moment(progress),
+        people(progress),
+        stock(progress),
+        orders(progress),
+        requests(progress, rate),
+        refused(progress)
+    )
+}
+
+/// When the next line is due. It reads no clock either.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<f64>,
+}
+
+impl Pace {
+    fn is_due(&mut self, progress: &Progress) -> bool {
+        let now = progress.since_opening_seconds;
+        let is_due = self.last.is_none_or(|last| now - last >= LINE_EVERY_SECONDS);
+        if is_due {
+            self.last = Some(now);
+        }
+        is_due
     }
 }
 
@@ -193,7 +257,7 @@ mod tests {
     fn drawn(progress: &Progress) -> (InMemoryTerm, Live) {
         let terminal = InMemoryTerm::new(12, 100);
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
-        let mut live = Live::on(target, "classic");
+        let mut live = Live::on(target, "classic", View::Display);
         live.show(progress);
         (terminal, live)
     }
@@ -234,11 +298,29 @@ mod tests {
 
     #[test]
     fn invisible_it_draws_nothing() {
-        let mut live = Live::start("classic", false);
+        let mut live = Live::start("classic", View::Nothing);
         live.show(&progress());
         live.say("nobody reads this");
         assert!(live.display.is_hidden());
         assert!(live.headline.message().is_empty());
+    }
+
+    #[test]
+    fn in_a_pipe_it_says_the_same_in_a_line() {
+        assert_eq!(
+            line("classic", &progress(), 30_500.4),
+            "classic: open for 0.4 s. Came 30,000 of 30,000; sold 120 of 200 units; orders: half answered within 42 ms, \
+             99 % within 180 ms; requests: 61,000, 30,500/s, 0 under way, 0 wait for a connection; refused: 1,200 \
+             nothing was left · 7 the server was busy."
+        );
+    }
+
+    #[test]
+    fn a_line_is_due_at_once_and_then_every_few_seconds() {
+        let mut pace = Pace::default();
+        let at = |since_opening_seconds| Progress { since_opening_seconds, ..Progress::default() };
+        let due = [-8.0, -7.9, -3.1, -3.0, 0.0, 2.0, 2.1].map(|seconds| pace.is_due(&at(seconds)));
+        assert_eq!(due, [true, false, false, true, false, true, false]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use html::html;
-pub use live::Live;
+pub use live::{Live, View};
 pub use text::text;
 pub(crate) use words::{printable, thousands};
 
