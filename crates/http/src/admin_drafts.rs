@@ -188,7 +188,7 @@ impl SaleChange {
 }
 
 fn respond(status: StatusCode, row: &SaleRow, item: &Item, now: Timestamp) -> Response {
-    let body = RenderedSale::new(row, item, None, SaleState::Draft, None).body(now);
+    let body = RenderedSale::new(row, item, None, SaleState::Draft, None, None).body(now);
     (status, [(CONTENT_TYPE, APPLICATION_JSON)], body).into_response()
 }
 

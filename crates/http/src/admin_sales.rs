@@ -18,12 +18,12 @@ use crate::{
     entry::APPLICATION_JSON,
     gate::{GateFigures, rooms},
     json::{Json, PageQuery, PathId, Query},
-    live,
     neighbours::Change,
     orders::page_response,
     problem::{Code, Problem},
     sales,
     storefront::Shelf,
+    waitlists,
     wire::{Page, Rfc3339, SaleView},
 };
 
@@ -226,7 +226,7 @@ pub(crate) async fn sale_stats(
     let now = app.now();
     let gate = GateFigures::of_sale(&shelf, now);
     let state = status.state(now);
-    let waitlist = live::waitlist_of(&app, id, state).await;
+    let waitlist = waitlists::length_of(&app, id, state).await;
     Ok(axum::Json(SaleStats {
         sale_id: id.to_string(),
         state: state.as_str(),

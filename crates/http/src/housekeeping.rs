@@ -24,6 +24,7 @@ use crate::{
     neighbours::Change,
     signed_out::SignedOut,
     storefront::Shelf,
+    waitlists,
 };
 
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
@@ -88,6 +89,7 @@ pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>
         darken(Arc::clone(&app), stop.clone()),
         rooms::run(Arc::clone(&app), stop.clone()),
         live::run(Arc::clone(&app), stop.clone()),
+        waitlists::run(Arc::clone(&app), stop.clone()),
         rooms::save(app, stop),
     );
 }

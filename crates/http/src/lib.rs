@@ -59,6 +59,7 @@ mod tally;
 mod tickets;
 mod time;
 mod waitlist;
+mod waitlists;
 mod wire;
 mod worker;
 

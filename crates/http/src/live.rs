@@ -1,7 +1,6 @@
 //! The live view: what happens in the shop at the moment, told once a second to who steers it.
 
 mod figures;
-mod recorded;
 mod sample;
 mod sums;
 mod view;
@@ -32,8 +31,8 @@ use tokio::{
 };
 use utoipa::IntoParams;
 
-pub(crate) use self::{recorded::waitlist_of, sample::run, view::LiveFigures};
 use self::{sample::Sample, view::LiveSale};
+pub(crate) use self::{sample::run, view::LiveFigures};
 use crate::{
     app::{Admin, App},
     gate::Reason,

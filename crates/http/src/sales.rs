@@ -115,7 +115,7 @@ pub(crate) async fn from_records(app: &App, id: SaleId) -> Result<RenderedSale, 
         Some(_) if app.ledger.health() == Health::Ready && !app.storefront.is_dark() => SaleState::Closed,
         Some(_) => return Err(app.missing_sale()),
     };
-    Ok(RenderedSale::new(&row, &item, None, state, None))
+    Ok(RenderedSale::new(&row, &item, None, state, None, None))
 }
 
 /// Why there is nothing to count of a sale that the ledger has not told of.

@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -30,6 +30,9 @@ const LOAD_PAGE: u32 = 500;
 /// How many single sales are loaded at the same time.
 const LOADS_AT_ONCE: usize = 16;
 
+/// In place of a waitlist's length.
+const UNKNOWN: u64 = u64::MAX;
+
 /// What the records know of a sale.
 pub(crate) struct Details {
     pub(crate) row: SaleRow,
@@ -53,6 +56,8 @@ pub(crate) struct Shelf {
     /// Empty until somebody needs it, and for a sale without a gate.
     pub(crate) gate: OnceLock<SaleGate>,
     rendered: ArcSwapOption<RenderedSale>,
+    /// How many people are on the waitlist.
+    waitlist: AtomicU64,
     /// What became of claims and looks.
     pub(crate) tallies: SaleTallies,
     pub(crate) id: SaleId,
@@ -66,6 +71,7 @@ impl Shelf {
             details: ArcSwapOption::empty(),
             gate: OnceLock::new(),
             rendered: ArcSwapOption::empty(),
+            waitlist: AtomicU64::new(UNKNOWN),
             tallies: SaleTallies::default(),
         }
     }
@@ -83,12 +89,14 @@ impl Shelf {
     pub(crate) fn with_rendered<T>(&self, now: Timestamp, see: impl FnOnce(&RenderedSale) -> T) -> Option<T> {
         let status = self.latch()?.status();
         let state = status.state(now);
-        let draw = self.draw();
+        let (draw, waitlist) = (self.draw(), self.waitlist());
         // No reference is counted: all cores would share the count.
         let rendered = self.rendered.load();
-        match rendered.as_ref().filter(|rendered| rendered.shows(status.version, state, draw.as_ref())) {
+        let is_shown =
+            |rendered: &&Arc<RenderedSale>| rendered.shows(status.version, state, draw.as_ref(), waitlist);
+        match rendered.as_ref().filter(is_shown) {
             Some(rendered) => Some(see(rendered)),
-            None => self.render(&status, state, draw).map(|rendered| see(&rendered)),
+            None => self.render(&status, state, draw, waitlist).map(|rendered| see(&rendered)),
         }
     }
 
@@ -97,9 +105,11 @@ impl Shelf {
         status: &SaleStatus,
         state: SaleState,
         draw: Option<DrawView>,
+        waitlist: Option<u64>,
     ) -> Option<Arc<RenderedSale>> {
         let details = self.details()?;
-        let rendered = Arc::new(RenderedSale::new(&details.row, &details.item, Some(status), state, draw));
+        let rendered = RenderedSale::new(&details.row, &details.item, Some(status), state, draw, waitlist);
+        let rendered = Arc::new(rendered);
         self.rendered.store(Some(Arc::clone(&rendered)));
         // The details may have been replaced between reading them and storing what was made of them.
         if self.details.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &details)) {
@@ -111,6 +121,15 @@ impl Shelf {
     /// What is published of the draw, if the sale has a waiting room.
     fn draw(&self) -> Option<DrawView> {
         self.gate.get()?.room.get().map(|room| room.waiting.draw())
+    }
+
+    /// How many people are on the waitlist, as far as that was last looked at; empty where there is none, or nobody knows.
+    pub(crate) fn waitlist(&self) -> Option<u64> {
+        Some(self.waitlist.load(Relaxed)).filter(|length| *length != UNKNOWN)
+    }
+
+    pub(crate) fn put_waitlist(&self, length: Option<u64>) {
+        self.waitlist.store(length.unwrap_or(UNKNOWN), Relaxed);
     }
 
     fn take_news(&self, SaleNews { status, accepted }: &SaleNews) {

@@ -215,6 +215,10 @@ pub(crate) struct SaleView {
     /// The draw of the waiting room; not there without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     draw: Option<DrawJson>,
+    /// How many people are on the waitlist, some seconds ago: who joins now is likely one place behind them. Left out unless
+    /// the sale is sold out or paused, and while the records are away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waitlist: Option<u64>,
     /// The server's clock when it answered; countdowns go by it.
     #[serde(skip)]
     #[schema(value_type = String, format = DateTime)]
@@ -228,6 +232,7 @@ pub(crate) struct RenderedSale {
     version: u64,
     state: SaleState,
     draw: Option<DrawView>,
+    waitlist: Option<u64>,
     body_start: Vec<u8>,
     pub(crate) etag: HeaderValue,
 }
@@ -240,6 +245,7 @@ impl RenderedSale {
         status: Option<&SaleStatus>,
         state: SaleState,
         draw: Option<DrawView>,
+        waitlist: Option<u64>,
     ) -> Self {
         let (total, available) =
             status.map_or((row.units, row.units), |status| (status.total, status.available));
@@ -261,17 +267,27 @@ impl RenderedSale {
             hold_seconds: row.hold_seconds,
             gate: (&row.gate).into(),
             draw: draw.as_ref().map(DrawJson::from),
+            waitlist,
             server_time: (),
         };
         let mut body_start = serde_json::to_vec(&view).unwrap_or_default();
         let etag = entity_tag(&body_start);
         body_start.pop();
         body_start.extend_from_slice(b",\"server_time\":\"");
-        Self { version: status.map_or(0, |status| status.version), state, draw, body_start, etag }
+        Self { version: status.map_or(0, |status| status.version), state, draw, waitlist, body_start, etag }
     }
 
-    pub(crate) fn shows(&self, version: u64, state: SaleState, draw: Option<&DrawView>) -> bool {
-        self.version == version && self.state == state && self.draw.as_ref() == draw
+    pub(crate) fn shows(
+        &self,
+        version: u64,
+        state: SaleState,
+        draw: Option<&DrawView>,
+        waitlist: Option<u64>,
+    ) -> bool {
+        self.version == version
+            && self.state == state
+            && self.draw.as_ref() == draw
+            && self.waitlist == waitlist
     }
 
     /// Appends the whole body.

@@ -17,7 +17,6 @@ use tokio::{
 use super::{
     MAX_LISTED_SALES,
     figures::{NodeFigures, SettlementFigures, Told},
-    recorded::Recorded,
 };
 use crate::{
     app::App,
@@ -34,7 +33,7 @@ const GONE_AFTER: Duration = Duration::from_secs(10);
 const _: () = assert!(EVERY.as_millis() < SILENT_AFTER.as_millis());
 const _: () = assert!(SILENT_AFTER.as_millis() < GONE_AFTER.as_millis());
 /// Neither the other nodes nor the records hold the view up for longer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(700);
+const PATIENCE: Duration = Duration::from_millis(700);
 const _: () = assert!(PATIENCE.as_millis() < EVERY.as_millis());
 /// The records are asked every so many samples.
 const ASK_RECORDS_EVERY: u64 = 2;
@@ -69,7 +68,8 @@ pub(crate) struct Sample {
     pub(super) nodes: Vec<Seen>,
     /// As who settles has told; empty if nobody has.
     pub(super) settlement: Option<SettlementFigures>,
-    pub(super) recorded: Recorded,
+    /// Empty while the records are away.
+    pub(super) dead_letters: Option<u64>,
     /// The sales that are not over, newest first.
     pub(super) listed: Vec<SaleId>,
 }
@@ -89,7 +89,7 @@ struct Sampler {
     own: Heard<NodeFigures>,
     others: BTreeMap<String, Heard<NodeFigures>>,
     workers: BTreeMap<String, (Instant, SettlementFigures)>,
-    recorded: Recorded,
+    dead_letters: Option<u64>,
     /// The others were asked the last time,
     is_whole: bool,
     /// or why they could not be.
@@ -127,7 +127,7 @@ impl Sampler {
             own: Heard { at: began, before: None, now },
             others: BTreeMap::new(),
             workers: BTreeMap::new(),
-            recorded: Recorded::default(),
+            dead_letters: None,
             is_whole: false,
             away: None,
         }
@@ -160,16 +160,18 @@ impl Sampler {
                 false => Ok(Vec::new()),
             }
         };
-        let is_known = self.recorded.dead_letters.is_some() && !self.number.is_multiple_of(ASK_RECORDS_EVERY);
+        let is_known = self.dead_letters.is_some() && !self.number.is_multiple_of(ASK_RECORDS_EVERY);
         let count = async {
             match (is_watched, is_known) {
-                (true, false) => Recorded::read(&app).await,
-                (true, true) => self.recorded.clone(),
-                (false, _) => Recorded::default(),
+                (true, false) => {
+                    timeout(PATIENCE, app.records.dead_letter_count()).await.ok().and_then(Result::ok)
+                }
+                (true, true) => self.dead_letters,
+                (false, _) => None,
             }
         };
-        let ((), answer, recorded) = tokio::join!(tell, ask, count);
-        self.recorded = recorded;
+        let ((), answer, dead_letters) = tokio::join!(tell, ask, count);
+        self.dead_letters = dead_letters;
         match answer {
             Ok(shown) if is_watched => self.hear(shown),
             // What was told long ago is no measure of now.
@@ -216,7 +218,7 @@ impl Sampler {
             is_whole: self.is_whole,
             nodes: std::iter::once(own).chain(others).collect(),
             settlement: self.settlement(),
-            recorded: self.recorded.clone(),
+            dead_letters: self.dead_letters,
             listed: if self.is_whole { listed(&self.app) } else { Vec::new() },
         }
     }

@@ -9,7 +9,7 @@ use super::{
     sample::{Sample, Seen},
     sums::{Pace, RefusalRates, SaleSums, latency},
 };
-use crate::{gate::GateFigures, storefront::Shelf, wire::Rfc3339};
+use crate::{gate::GateFigures, storefront::Shelf, waitlists::may_wait, wire::Rfc3339};
 
 /// The shop at one moment: sums over all nodes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -156,7 +156,7 @@ impl LiveSettlement {
         Self {
             lag_decisions: settlement.map(|settlement| settlement.lag_decisions),
             lag_seconds: settlement.map(|settlement| settlement.lag_seconds),
-            dead_letters: sample.recorded.dead_letters,
+            dead_letters: sample.dead_letters,
             trouble: match settlement {
                 Some(settlement) => settlement.trouble.clone(),
                 None => Some("no settlement worker tells of itself".to_owned()),
@@ -199,7 +199,7 @@ impl LiveSale {
             held: status.held,
             paid: status.paid,
             waiting: gate.waiting,
-            waitlist: sample.recorded.waitlist(shelf.id, state),
+            waitlist: if may_wait(state) { shelf.waitlist() } else { Some(0) },
             passes_live: gate.passes_live,
             admitted_per_second: sums.admitted_per_second,
             looks_per_second: sums.looks_per_second,

@@ -1,5 +1,10 @@
 //! The waitlist: units that come back go to who waits first, as orders with a deadline of their own.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Shop, new_key};
@@ -299,4 +304,40 @@ fn an_offered_order_is_nobodys_answer_to_a_claim() {
     let bought = ann.order(&sale, 1, &key);
     assert_eq!(bought.status, 201, "{}", bought.text());
     assert_ne!(bought.json()["id"], offer["id"]);
+}
+
+#[test]
+fn a_sale_tells_how_many_wait_so_that_the_next_one_knows_the_likely_place() {
+    let shop = Shop::open();
+    let (sale, mut holders) = sold_out(&shop, 1);
+    let look = |length: Value| {
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let answer = shop.client().get(&format!("/api/v1/sales/{sale}"));
+            if answer.json()["waitlist"] == length {
+                return answer.header("etag").unwrap().to_owned();
+            }
+            assert!(Instant::now() < until, "not {length}: {}", answer.text());
+            thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let nobody = look(json!(0));
+    for name in ["ann", "ben"] {
+        assert_eq!(join(&mut shop.buyer(name), &sale, 1).status, 201);
+    }
+    shop.settle();
+    assert_ne!(look(json!(2)), nobody, "a cache must not keep it");
+    assert_eq!(join(&mut shop.buyer("cid"), &sale, 1).json()["position"], 3);
+    // What comes back goes to the one who is first, and a sale on which units are left has no waitlist.
+    let (holder, order) = holders.first_mut().unwrap();
+    cancel(holder, order);
+    shop.settle();
+    look(json!(2));
+    for name in ["ann", "ben", "cid"] {
+        shop.buyer(name).request("DELETE", &path(&sale), &[], b"");
+    }
+    let mut ann = shop.buyer("ann");
+    let order = order_of(&mut ann)["id"].as_str().unwrap().to_owned();
+    cancel(&mut ann, &order);
+    look(Value::Null);
 }

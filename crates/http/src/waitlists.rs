@@ -1,0 +1,71 @@
+//! How many people are on the waitlists, as the records know it: looked at now and then, for everybody who asks. At which
+//! place somebody waits only the ledger knows.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use penstock_domain::{SaleId, SaleState};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use crate::{app::App, storefront::Shelf};
+
+const EVERY: Duration = Duration::from_secs(2);
+/// Counting takes at most one part in as many of a connection's time, however long the lists are.
+const SHARE: u32 = 20;
+/// The records hold nobody up for longer.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// The newest sales that somebody waits for; of the others nobody is told how many wait.
+const MAX_SALES: usize = 50;
+
+/// Goes on until the server stops.
+pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    let mut counted = Vec::new();
+    let mut wait = EVERY;
+    loop {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = sleep(wait) => {}
+        }
+        let began = Instant::now();
+        counted = count(&app, &counted).await;
+        wait = EVERY.max(began.elapsed() * SHARE);
+    }
+}
+
+/// Counts anew; returns the sales that have a waitlist now. Those that had one `before` and have none any more show none.
+async fn count(app: &App, before: &[Arc<Shelf>]) -> Vec<Arc<Shelf>> {
+    let now = app.now();
+    let is_waited_for = |shelf: &Arc<Shelf>| shelf.status().is_some_and(|status| may_wait(status.state(now)));
+    let mut shelves = app.storefront.on_show();
+    shelves.retain(is_waited_for);
+    shelves.truncate(MAX_SALES);
+    let sales: Vec<SaleId> = shelves.iter().map(|shelf| shelf.id).collect();
+    let lengths = timeout(PATIENCE, app.records.waitlist_lengths(&sales)).await.ok().and_then(Result::ok);
+    for shelf in before.iter().filter(|shelf| !sales.contains(&shelf.id)) {
+        shelf.put_waitlist(None);
+    }
+    for shelf in &shelves {
+        let length = lengths.as_ref().map(|lengths| lengths.get(&shelf.id).copied().unwrap_or_default());
+        shelf.put_waitlist(length);
+    }
+    shelves
+}
+
+/// How many wait for a sale in this state, counted now; empty while the records are away.
+pub(crate) async fn length_of(app: &App, sale: SaleId, state: SaleState) -> Option<u64> {
+    if !may_wait(state) {
+        return Some(0);
+    }
+    let lengths = timeout(PATIENCE, app.records.waitlist_lengths(&[sale])).await.ok()?.ok()?;
+    Some(lengths.get(&sale).copied().unwrap_or_default())
+}
+
+/// Whether there can be a waitlist: who waits while units are left gets them.
+pub(crate) fn may_wait(state: SaleState) -> bool {
+    matches!(state, SaleState::SoldOut | SaleState::Paused)
+}
