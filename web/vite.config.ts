@@ -35,7 +35,12 @@ export default defineConfig({
             },
             {
               name: 'shop',
-              test: /\/src\/shop\/(\w+\.|words\.|parts\/|pages\/(Home|SalePage)|sale\/(Panel|Quantity|phase|watch)|orders\/state|account\/return)/,
+              test: /\/src\/shop\/(\w+\.|words\.|parts\/|pages\/(Home|SalePage)|sale\/(Panel|Quantity|SoldOut|phase|watch)|orders\/state|account\/return)/,
+            },
+            // What the pages of a sale and of orders share.
+            {
+              name: 'orders',
+              test: /\/src\/shop\/(orders\/(OrderStage|Paying|Refund|desk)|purchase\/(memory|patience))/,
             },
           ],
         },

@@ -11,6 +11,17 @@ async function fillSignIn(page: Page, account: Account): Promise<void> {
   await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
 }
 
+/** How far the rows of tiles end from the right edge, each one. */
+const holes = (page: Page) =>
+  page.locator('.tiles').evaluate((tiles) => {
+    const rows = new Map<number, number>();
+    for (const tile of tiles.children) {
+      const { top, right } = tile.getBoundingClientRect();
+      rows.set(Math.round(top), Math.max(rows.get(Math.round(top)) ?? 0, right));
+    }
+    return [...rows.values()].map((right) => Math.round(tiles.getBoundingClientRect().right - right));
+  });
+
 const confirm = (page: Page, action: string) =>
   page.getByRole('dialog').getByRole('button', { name: action, exact: true }).click();
 
@@ -54,6 +65,11 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
 
   await page.getByRole('link', { name: 'Watch it live' }).click();
   await page.locator('canvas').first().waitFor();
+  for (const width of [1600, 1280, 1024, 768, 412]) {
+    await page.setViewportSize({ width, height: 900 });
+    expect([...new Set(await holes(page))], `tiles at ${width} pixels`).toEqual([0]);
+  }
+  await page.setViewportSize({ width: 1280, height: 900 });
   const drawn = () =>
     page
       .locator('canvas')
@@ -70,6 +86,8 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
     await expect.poll(told).toMatch(/Claims\s+[1-9]/);
     await expect.poll(told).toMatch(/Sold out\s+[1-9]/);
     await page.getByText('0 of 40').waitFor();
+    // The gate refuses them now, which is not as if nobody came.
+    await expect.poll(told).toMatch(/all claims were refused at once, before the ledger/);
     const { code, stdout, stderr } = await rush.finished;
     expect(code, `${stdout}\n${stderr}`).toBe(0);
   } finally {
@@ -158,20 +176,25 @@ test('what can’t be undone names its consequence in figures', async ({ visitAs
   await page.goto(`/console/sales/${sale.id}`);
   await page.getByRole('button', { name: 'Pause' }).click();
   await page.getByRole('dialog').getByText('Nobody can order until you resume it.').waitFor();
-  await confirm(page, 'Pause');
+  await confirm(page, 'Pause the sale');
   await page.getByText('Paused: new orders are refused.').waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
-  await confirm(page, 'Resume');
+  await confirm(page, 'Resume the sale');
   await page.getByText('Resumed.').waitFor();
   await page.getByRole('button', { name: 'Restock' }).click();
   await page.getByLabel('Units to add').fill('7');
   await page.getByRole('dialog').getByText('7 units more, 12 in total.').waitFor();
-  await confirm(page, 'Restock');
+  await confirm(page, 'Add the units');
   await page.getByText('Restocked.').waitFor();
-  await page.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('button', { name: 'Close the sale' }).click();
   await page.getByRole('dialog').getByText('1 unit that is held can still be paid.').waitFor();
   await page.getByRole('dialog').getByText('11 units stay unsold.').waitFor();
-  await confirm(page, 'Close');
+  // Neither button could be meant for the dialog alone.
+  await confirm(page, 'Keep the sale');
+  expect((await merchant.sale(sale.id)).state).toBe('open');
+  await page.getByRole('button', { name: 'Close the sale' }).click();
+  await page.getByRole('dialog').getByText('11 units stay unsold.').waitFor();
+  await confirm(page, 'Close the sale');
   await page.getByText('Closed.', { exact: true }).waitFor();
   expect((await merchant.stats(sale.id)).total).toBe(12);
 });

@@ -85,6 +85,7 @@ test('of the shop, for who is not signed in', async ({ visit, merchant }) => {
 
 test('of the shop, for a buyer', async ({ visitAsBuyer, merchant, server }) => {
   const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/sales\/abc was answered 404/);
   const { page } = visitor;
   const held = await merchant.publish({ title: LONG, units: 3 });
   await shop(page).open(held);
@@ -128,6 +129,13 @@ test('of the shop, for a buyer', async ({ visitAsBuyer, merchant, server }) => {
       show: async (page) => {
         await shop(page).joinWaitlist.click();
         await shop(page).onWaitlist.waitFor();
+      },
+    },
+    {
+      name: 'a sale that does not exist',
+      show: async (page) => {
+        await page.goto('/sales/abc');
+        await page.getByRole('heading', { level: 1, name: 'This sale does not exist' }).waitFor();
       },
     },
     {
@@ -238,7 +246,7 @@ function toldScenes(open: Sale, rush: Promise<Finished>): Scene[] {
   };
   return [
     asked(open, 'Restock', /7 units more/, '7'),
-    asked(open, 'Close', /can’t be undone/),
+    asked(open, 'Close the sale', /can’t be undone/),
     { name: 'an audit', show: (page) => audited(page, 'Everything adds up.') },
     {
       name: 'an audit that finds something',

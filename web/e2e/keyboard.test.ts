@@ -23,6 +23,11 @@ test('somebody with a keyboard alone signs in, buys and pays', async ({ visit, m
   await shop(page).hold.waitFor();
   await pressOn(page, shop(page).pay);
   await shop(page).paid.waitFor();
+  // The button is gone, and the next stop is what follows it, not the page's beginning.
+  const isNear = () => page.evaluate(() => document.activeElement?.closest('section.panel') !== null);
+  await expect.poll(isNear).toBe(true);
+  await page.keyboard.press('Tab');
+  expect(await isNear()).toBe(true);
   expect((await merchant.stats(sale.id)).paid).toBe(1);
 });
 
@@ -91,7 +96,7 @@ test('a merchant with a keyboard alone drafts a sale, publishes and pauses it', 
   expect(sale).toMatchObject({ state: 'open', stock: { total: 7 }, limit_per_buyer: 2 });
   expect(sale.gate).toMatchObject({ challenge: 'pow', waiting_room: true });
   await pressOn(page, main.getByRole('button', { name: 'Pause' }), 'Space');
-  await answer('Pause');
+  await answer('Pause the sale');
   await page.getByText('Paused: new orders are refused.').waitFor();
   expect((await merchant.sale(sale.id)).state).toBe('paused');
   // The focus is where one goes on.

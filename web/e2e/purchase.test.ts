@@ -166,7 +166,7 @@ test('a cancelled order gives its unit back, and can be made again', async ({ vi
   await shop(page).buy.click();
   await shop(page).hold.waitFor();
   await page.getByRole('button', { name: 'Cancel order' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Yes, cancel it' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel the order' }).click();
   await shop(page).cancelled.waitFor();
   expect((await merchant.stats(sale.id)).available).toBe(3);
   await shop(page).buyAgain.click();

@@ -29,8 +29,33 @@ test('of two who race for the last unit one gets it, and the other is told what 
   );
   expect(outcomes.toSorted()).toEqual(['hold', 'waitlist']);
   const loser = racers[outcomes.indexOf('waitlist')]?.page;
-  expect(await loser?.getByRole('main').innerText()).toMatch(/sold out/i);
+  const says = (await loser?.getByRole('main').innerText()) ?? '';
+  expect(says.match(/sold out/gi), says).toHaveLength(1);
+  expect(says).not.toMatch(/\d+ left|\d+ of \d+|Buy now/);
+  expect(says).toMatch(/You were not charged/);
   expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('who finds a sale sold out is told the likely place on its waitlist, and gets it', async ({
+  visit,
+  visitAsBuyer,
+  merchant,
+  server,
+}) => {
+  const sale = await merchant.publish({ units: 1, limit: 3 });
+  await new Stranger(server).order(sale.id);
+  await new Stranger(server).joinWaitlist(sale.id);
+  await new Stranger(server).joinWaitlist(sale.id);
+  const stranger = await visit();
+  await shop(stranger.page).open(sale);
+  await stranger.page.getByText('If you join now, you are likely number 3.').waitFor();
+  await stranger.page.getByRole('link', { name: 'Sign in to join the waitlist' }).waitFor();
+  const { page } = await visitAsBuyer();
+  await shop(page).open(sale);
+  await page.getByText('If you join now, you are likely number 3.').waitFor();
+  await shop(page).joinWaitlist.click();
+  await shop(page).onWaitlist.waitFor();
+  expect(await page.getByRole('main').innerText()).toMatch(/Your place\s+3/);
 });
 
 test('who waits on the waitlist gets the unit that comes back', async ({

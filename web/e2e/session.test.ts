@@ -36,6 +36,32 @@ test('the session is in a cookie that no script can read, and in no storage', as
   expect(everything).not.toContain(token);
 });
 
+test('Back after signing in leads to what was before the sale, not to the sale again', async ({
+  visit,
+  merchant,
+  server,
+}) => {
+  const account = await signUp(server);
+  const sale = await merchant.publish({ title: 'Kettle B' });
+  const { page } = await visit();
+  await page.goto('/');
+  await page.getByRole('link', { name: /Kettle B/ }).click();
+  await shop(page).signIn.click();
+  await page.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor();
+  // To the other form and back, as somebody does who is not sure.
+  await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
+  await page.getByRole('main').getByRole('link', { name: 'Sign in' }).click();
+  await page.getByLabel('Phone number').fill(account.phone);
+  await page.getByLabel('Password').fill(account.password);
+  await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
+  await shop(page).buy.waitFor();
+  expect(new URL(page.url()).pathname).toBe(`/sales/${sale.id}`);
+  await page.goBack();
+  await page.getByRole('heading', { level: 1, name: 'Sales' }).waitFor();
+  expect(new URL(page.url()).pathname).toBe('/');
+});
+
 test('another site’s page can’t order with somebody’s cookie', async ({ visitAsBuyer, merchant, server }) => {
   const sale = await merchant.publish();
   const visitor = await visitAsBuyer();

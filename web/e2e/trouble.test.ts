@@ -7,6 +7,7 @@ import { test } from './support/test';
 import type { Visitor } from './support/visitor';
 
 const ORDERS = /\/api\/v1\/sales\/[^/]+\/orders$/;
+const PAY = /\/api\/v1\/orders\/[^/]+\/pay$/;
 
 /** Every key that orders were sent with. */
 async function keys(visitor: Visitor): Promise<Set<string | null>> {
@@ -81,6 +82,47 @@ test('a network that is lost is waited for', async ({ visitAsBuyer, merchant }) 
   await shop(page).hold.waitFor();
   expect((await keys(visitor)).size).toBe(1);
   expect((await merchant.stats(sale.id)).held).toBe(1);
+});
+
+test('a payment waits for a network that is lost, too', async ({ visitAsBuyer, merchant }) => {
+  const sale = await merchant.publish();
+  const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/ERR_INTERNET_DISCONNECTED/);
+  const { page } = visitor;
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).hold.waitFor();
+  await visitor.context.setOffline(true);
+  await shop(page).pay.click();
+  await page.getByText(/No connection/).waitFor();
+  await visitor.context.setOffline(false);
+  await shop(page).paid.waitFor();
+  expect((await merchant.stats(sale.id)).paid).toBe(1);
+});
+
+test('a reload during a payment goes on with it, and nothing is paid twice', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
+  const sale = await merchant.publish();
+  const visitor = await visitAsBuyer();
+  visitor.expectTrouble(/pay \(net::ERR_FAILED\)/, /ERR_FAILED/);
+  const { page } = visitor;
+  let isLost = true;
+  // Nothing arrives until the page is another.
+  await page.route(PAY, (route) => (isLost ? route.abort('failed') : route.continue()));
+  await shop(page).open(sale);
+  await shop(page).buy.click();
+  await shop(page).pay.click();
+  await page.getByText('Still trying').first().waitFor();
+  isLost = false;
+  await page.goto('/orders');
+  await page.getByText('Paid', { exact: true }).first().waitFor();
+  expect((await merchant.stats(sale.id)).paid).toBe(1);
+  const sent = visitor.sent('POST', PAY).length;
+  await page.reload();
+  await page.getByText('Paid', { exact: true }).first().waitFor();
+  expect(visitor.sent('POST', PAY)).toHaveLength(sent);
 });
 
 test('a shop that is too busy for a moment is asked again', async ({ visitAsBuyer, merchant }) => {

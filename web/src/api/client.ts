@@ -61,6 +61,13 @@ export function failureOf(error: unknown, response: Response): Failure {
   };
 }
 
+/** What is left of a failure when something else is typed in a field that was complained of. */
+export function mended(failure: Failure | undefined, field: string): Failure | undefined {
+  if (!failure?.fields[field]) return failure;
+  const { [field]: _, ...fields } = failure.fields;
+  return Object.keys(fields).length > 0 ? { ...failure, fields } : undefined;
+}
+
 /** Whether the same call may well succeed a little later. */
 export function isPassing(failure: Failure): boolean {
   return ['network', 'busy', 'unavailable', 'rate_limited', 'request_timeout', 'internal'].includes(

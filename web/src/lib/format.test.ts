@@ -6,9 +6,24 @@ beforeAll(() => speak('en', false));
 
 describe('money', () => {
   test('is written without cents where there are none', () => {
-    expect(money({ amount: '1999.00', currency: 'CNY' })).toBe('¥1,999');
+    expect(money({ amount: '1999.00', currency: 'CNY' })).toBe('CN¥1,999');
     expect(money({ amount: '19.90', currency: 'USD' })).toBe('$19.90');
-    expect(money({ amount: '500', currency: 'JPY' })).toBe('¥500');
+    expect(money({ amount: '500', currency: 'JPY' })).toBe('JP¥500');
+  });
+
+  test('never has the same sign for two currencies, nor one that means another in the other language', async () => {
+    const currencies = ['CNY', 'JPY', 'USD', 'HKD', 'TWD', 'EUR', 'GBP', 'KRW'];
+    const signs = () =>
+      currencies.map((currency) => money({ amount: '7', currency }).replace(/[\d.\s]/g, ''));
+    const english = signs();
+    await speak('zh', false);
+    const chinese = signs();
+    await speak('en', false);
+    expect(new Set(english).size).toBe(currencies.length);
+    expect(new Set(chinese).size).toBe(currencies.length);
+    // ¥ alone is read as yuan by some and as yen by others.
+    expect([english[0], english[1]]).toEqual(['CN¥', 'JP¥']);
+    expect([chinese[0], chinese[1]]).toEqual(['¥', 'JP¥']);
   });
 
   test('has all its digits', () => {
@@ -37,6 +52,17 @@ test('a length of time is in its natural unit', () => {
   expect(span(45)).toBe('45 seconds');
   expect(span(900)).toBe('15 minutes');
   expect(span(7_200)).toBe('2 hours');
+});
+
+test('what is agreed upon names its time zone', async () => {
+  const time = Date.parse('2026-11-11T02:00:00Z');
+  const zone = /UTC|GMT|[A-Z]{3,4}/;
+  expect(moment(time, 'long')).toMatch(zone);
+  expect(moment(time, 'zoned')).toMatch(zone);
+  expect(moment(time)).not.toMatch(/UTC|GMT/);
+  await speak('zh', false);
+  expect(moment(time, 'long')).toMatch(zone);
+  await speak('en', false);
 });
 
 test('the language writes numbers and times', async () => {

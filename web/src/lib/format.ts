@@ -2,15 +2,19 @@
 import type { Money } from '../api/schema';
 import { i18n } from '../i18n/index.svelte';
 
+/** A sign that two currencies share names its country: CN¥, JP¥, and ¥ alone only to who reads Chinese, for yuan. */
 export function money({ amount, currency }: Money): string {
-  return new Intl.NumberFormat(i18n.locale, {
+  const format = new Intl.NumberFormat(i18n.locale, {
     style: 'currency',
     currency,
-    currencyDisplay: 'narrowSymbol',
     // What has no cents is shown without.
     ...(/\.0+$/.test(amount) ? { minimumFractionDigits: 0, maximumFractionDigits: 0 } : {}),
-    // As a text: an amount may have more digits than a number can hold.
-  }).format(amount as unknown as number);
+  });
+  // In English ¥ alone is the yen, and a page that can be read in two languages can't leave that to the reader.
+  const isBare = i18n.language === 'en' && currency === 'JPY';
+  // As a text: an amount may have more digits than a number can hold.
+  const parts = format.formatToParts(amount as unknown as number);
+  return parts.map(({ type, value }) => (isBare && type === 'currency' ? 'JP¥' : value)).join('');
 }
 
 /** So many times an amount, to the last digit. */
@@ -25,13 +29,16 @@ export function number(value: number, options: Intl.NumberFormatOptions = {}): s
   return new Intl.NumberFormat(i18n.locale, options).format(value);
 }
 
-export function moment(time: string | number, style: 'short' | 'long' = 'short'): string {
-  const date = new Date(time);
-  const options: Intl.DateTimeFormatOptions =
-    style === 'long'
-      ? { dateStyle: 'long', timeStyle: 'short' }
-      : { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' };
-  return new Intl.DateTimeFormat(i18n.locale, options).format(date);
+/** In the visitor's time zone. What is agreed upon, such as an opening, is `long` or `zoned`: both name the zone. */
+export function moment(time: string | number, style: 'short' | 'zoned' | 'long' = 'short'): string {
+  const options: Intl.DateTimeFormatOptions = {
+    ...(style === 'long' ? { year: 'numeric', month: 'long' } : { month: 'short' }),
+    day: 'numeric',
+    hour: 'numeric',
+    minute: '2-digit',
+    ...(style === 'short' ? {} : { timeZoneName: 'short' }),
+  };
+  return new Intl.DateTimeFormat(i18n.locale, options).format(new Date(time));
 }
 
 /** 0:07, 12:03, 3:00:00; days in front where there are any. */

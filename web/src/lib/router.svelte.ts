@@ -17,15 +17,34 @@ export const route = {
   },
 };
 
-/** `stay`: it is the same page, such as with another filter; who uses the keyboard stays where he is. */
+/** What the browser keeps with an entry of its history. */
+interface Entry {
+  /** The address of the entry before, if that is a page of ours. */
+  from?: string;
+}
+
+/** `stay`: it is the same page, such as with another filter; who uses the keyboard stays where they are. */
 export function go(to: string, how: 'push' | 'replace' | 'stay' = 'push'): void {
-  if (how === 'push') history.pushState(null, '', to);
-  else history.replaceState(null, '', to);
+  if (how === 'push')
+    history.pushState({ from: location.pathname + location.search } satisfies Entry, '', to);
+  // The entry before stays the same.
+  else history.replaceState(history.state, '', to);
   read();
   if (how === 'stay') return;
   scrollTo(0, 0);
-  // Who uses a screen reader or the keyboard starts at the new page's beginning.
+  begin();
+}
+
+/** Who uses a screen reader or the keyboard starts at the new page's beginning. */
+function begin(): void {
   document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true });
+}
+
+/** Leaves a page that nobody comes back to. Where the visitor came from is not there twice after that. */
+export function leaveFor(to: string): void {
+  if ((history.state as Entry | null)?.from !== to) return go(to, 'replace');
+  addEventListener('popstate', begin, { once: true });
+  history.back();
 }
 
 /** The parameters of `pattern`, such as `/sales/:id`, if it is the present address. */
@@ -77,6 +96,6 @@ export function follow(prefixes: readonly string[]): (event: MouseEvent) => void
     if (!prefixes.some((prefix) => link.pathname === prefix || link.pathname.startsWith(`${prefix}/`)))
       return;
     event.preventDefault();
-    go(link.pathname + link.search);
+    go(link.pathname + link.search, 'replaces' in link.dataset ? 'replace' : 'push');
   };
 }

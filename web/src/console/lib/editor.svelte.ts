@@ -28,13 +28,16 @@ export class Editor<Form extends object, Saved> {
   isPickedUp: boolean;
   isBusy = $state(false);
   failure = $state.raw<Failure>();
-  complaints = $state.raw<Complaints<Form>>({});
+  /** What is wrong with the form as it is: what was complained of and is mended since is not among it. */
+  readonly complaints = $derived.by(() => this.#standing());
   /** Whether what the server refused is said at the fields; otherwise its own words have to do. */
   isAllSaid = $state(true);
   /** Nobody knows whether it was created. */
   doubt = $state.raw<{ twin: string | undefined }>();
   readonly isChanged = $derived.by(() => JSON.stringify(this.form) !== JSON.stringify(this.#before));
 
+  /** What was complained of; `of` is the form that the server has judged, if it was the server. */
+  #said = $state.raw<{ complaints: Complaints<Form>; of?: Form }>();
   readonly #subject: Subject<Form, Saved>;
   /** What the form held at first. */
   #before: Form;
@@ -76,11 +79,11 @@ export class Editor<Form extends object, Saved> {
   async save(): Promise<Saved | undefined> {
     if (this.isBusy) return undefined;
     const { check, send, explain, changes, findTwin } = this.#subject;
+    const sent = $state.snapshot(this.form) as Form;
     this.failure = this.doubt = undefined;
-    this.complaints = check(this.form);
+    this.#said = { complaints: check(sent) };
     if (Object.keys(this.complaints).length > 0) return undefined;
     this.isBusy = true;
-    const sent = $state.snapshot(this.form) as Form;
     const answer = await send(sent);
     if (!answer.ok && !changes && mayBeDone(answer.failure)) this.doubt = { twin: await findTwin(sent) };
     this.isBusy = false;
@@ -93,8 +96,21 @@ export class Editor<Form extends object, Saved> {
     }
     const { complaints, isAll } = explain(answer.failure.fields, sent);
     this.failure = answer.failure;
-    this.complaints = complaints;
+    this.#said = { complaints, of: sent };
     this.isAllSaid = isAll && Object.keys(complaints).length > 0;
     return undefined;
+  }
+
+  /** What was complained of is judged anew with every change, and what only the server can judge is over with it. */
+  #standing(): Complaints<Form> {
+    if (!this.#said) return {};
+    const { complaints, of } = this.#said;
+    const anew = this.#subject.check(this.form);
+    const standing: Complaints<Form> = {};
+    for (const field of Object.keys(complaints) as (keyof Form)[]) {
+      const says = of && this.form[field] === of[field] ? complaints[field] : anew[field];
+      if (says) standing[field] = says;
+    }
+    return standing;
   }
 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { discountPercent, minorUnits, tidyAmount } from './price';
+import { CURRENCIES, discountPercent, isCurrency, minorUnits, tidyAmount } from './price';
 
 const cny = (amount: string) => ({ amount, currency: 'CNY' });
 
@@ -23,4 +23,11 @@ it('tells the discount, and none between two currencies', () => {
   expect(discountPercent(cny('1999.00'), cny('3999.00'))).toBe(50);
   expect(discountPercent(cny('4000'), cny('4000'))).toBe(0);
   expect(discountPercent(cny('1'), { amount: '2', currency: 'EUR' })).toBeUndefined();
+});
+
+it('offers the currencies that are in use, each once, and takes no other', () => {
+  expect(CURRENCIES[0]).toBe('CNY');
+  expect(new Set(CURRENCIES).size).toBe(CURRENCIES.length);
+  for (const code of CURRENCIES) expect(isCurrency(code), code).toBe(true);
+  for (const code of ['', 'cny', 'ABC', 'XXX', 'DEM', 'CNYX']) expect(isCurrency(code), code).toBe(false);
 });

@@ -2,9 +2,29 @@
 import type { Money } from '../../api/schema';
 
 /** By ISO 4217, as the server has it. */
+const WITHOUT_DECIMALS = 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF'.split(' ');
+const WITH_THREE = 'BHD IQD JOD KWD LYD OMR TND'.split(' ');
+const WITH_TWO = (
+  'AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CNY ' +
+  'COP CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF ' +
+  'IDR ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR ' +
+  'MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG ' +
+  'SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD UYU UZS VED VES ' +
+  'WST XCD XCG YER ZAR ZMW ZWG'
+).split(' ');
+
+/** Those that something can be bought with today; those that most shops want come first. */
+export const CURRENCIES: readonly string[] = [
+  ...new Set(
+    ['CNY', 'USD', 'EUR', 'JPY', 'GBP', 'HKD'].concat(
+      [...WITHOUT_DECIMALS, ...WITH_THREE, ...WITH_TWO].sort(),
+    ),
+  ),
+];
+
 export function decimalsOf(currency: string): number {
-  if (/^(BIF|CLP|DJF|GNF|ISK|JPY|KMF|KRW|PYG|RWF|UGX|VND|VUV|XAF|XOF|XPF)$/.test(currency)) return 0;
-  return /^(BHD|IQD|JOD|KWD|LYD|OMR|TND)$/.test(currency) ? 3 : 2;
+  if (WITHOUT_DECIMALS.includes(currency)) return 0;
+  return WITH_THREE.includes(currency) ? 3 : 2;
 }
 
 const MAX_MINOR = 1_000_000_000_000n;
@@ -20,7 +40,7 @@ export function minorUnits({ amount, currency }: Money): bigint | undefined {
 }
 
 export function isCurrency(text: string): boolean {
-  return /^[A-Z]{3}$/.test(text);
+  return CURRENCIES.includes(text);
 }
 
 /** What was typed, as the API wants it: 1 999,00 and 1,999.00 are the same. */

@@ -10,7 +10,7 @@ export function priceComplaint(
   currency: string,
 ): { amount: string } | { currency: string } {
   const say = words.sales.complaints;
-  if (/currency is three/.test(message)) return { currency: say.currency };
+  if (/currency (is three|has to be)/.test(message)) return { currency: say.currency };
   if (/too large/.test(message)) return { amount: say.amountTooLarge };
   return { amount: say.amount(decimalsOf(currency.trim().toUpperCase())) };
 }

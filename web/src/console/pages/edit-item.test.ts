@@ -67,6 +67,39 @@ it('says at its field what is wrong, and goes there', async () => {
   expect(post).not.toHaveBeenCalled();
 });
 
+it('complains no longer of what is mended', async () => {
+  render(EditItem);
+  await fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+  const [title, price] = [screen.getByLabelText('Title'), screen.getByLabelText('Regular price')];
+  const isRed = (field: Element) => field.getAttribute('aria-invalid') === 'true';
+  expect([isRed(title), isRed(price)]).toEqual([true, true]);
+  await fireEvent.input(title, { target: { value: 'Kettle' } });
+  await fireEvent.input(price, { target: { value: '19.999' } });
+  expect([isRed(title), isRed(price)]).toEqual([false, true]);
+  screen.getByText(/Something is not right yet/);
+  await fireEvent.input(price, { target: { value: '19.99' } });
+  expect(isRed(price)).toBe(false);
+  expect(screen.queryByText(/Something is not right yet/)).toBeNull();
+});
+
+it('takes back what the server complained of when something else is typed', async () => {
+  const errors = [{ field: 'title', message: 'has to have 1 to 200 characters' }];
+  const refused = {
+    error: { code: 'invalid_request', errors },
+    response: new Response(null, { status: 422 }),
+  };
+  vi.spyOn(api, 'POST').mockResolvedValue(refused as never);
+  await save();
+  const title = screen.getByLabelText('Title');
+  await vi.waitFor(() => expect(title.getAttribute('aria-invalid')).toBe('true'));
+  // The price is not what was wrong.
+  await fireEvent.input(screen.getByLabelText('Regular price'), { target: { value: '20' } });
+  expect(title.getAttribute('aria-invalid')).toBe('true');
+  await fireEvent.input(title, { target: { value: 'Pot' } });
+  expect(title.getAttribute('aria-invalid')).toBeNull();
+  expect(screen.queryByRole('alert')).toBeNull();
+});
+
 it('keeps what is typed while it is saved', async () => {
   let answer = (_: unknown): void => {};
   vi.spyOn(api, 'GET').mockImplementation((() =>

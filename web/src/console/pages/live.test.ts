@@ -93,6 +93,17 @@ it('shows every node and how it is', async () => {
   ]);
 });
 
+it('says that nobody came only while nobody comes', async () => {
+  const latency = null;
+  await watch(aSale({ state: 'open' }), someFigures({ latency, sales: [aRush({ claims_per_second: 0 })] }));
+  expect(tiles()['99 % within']).toBe('– | no claims in the last second');
+  // Sold out: the gate refuses them, and the ledger hears of none.
+  FakeStream.newest.tell(someFigures({ latency, sales: [aRush({ claims_per_second: 950 })] }));
+  await vi.waitFor(() =>
+    expect(tiles()['99 % within']).toBe('– | all claims were refused at once, before the ledger'),
+  );
+});
+
 it('does not call a sale live that is closed', async () => {
   await watch(aSale({ state: 'open' }), someFigures());
   FakeStream.newest.tell(someFigures({ sales: [aRush({ state: 'closed' })] }));
@@ -112,7 +123,7 @@ it('has no room, no passes and no dead letters where there are none, and says wh
   const shown = tiles();
   for (const name of ['Waiting', 'Passes in hand', 'Waitlist', 'Dead letters'])
     expect(shown).not.toHaveProperty(name);
-  expect(shown['99 % within']).toBe('– | no claim reached the ledger in the last second');
+  expect(shown['99 % within']).toBe('– | all claims were refused at once, before the ledger');
   expect(shown['To be settled']).toBe('–');
   expect(charts().join()).not.toContain('Waiting room');
   expect(screen.getByText('the records are away')).toBeTruthy();

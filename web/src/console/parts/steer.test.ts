@@ -5,6 +5,8 @@ import type { Sale } from '../../api/schema';
 import { speak, startLanguage } from '../../i18n/index.svelte';
 import { aSale, someStats } from '../lib/samples';
 import { loadWords } from '../words.svelte';
+import en from '../words/en';
+import zh from '../words/zh';
 import Steer from './Steer.svelte';
 
 let calls: string[] = [];
@@ -49,14 +51,38 @@ it('asks with the figures of now before it closes a sale, and then closes it', a
   });
   const done: Sale[] = [];
   render(Steer, { sale: open, ondone: (sale: Sale) => done.push(sale) });
-  await fireEvent.click(screen.getByRole('button', { name: 'Close' }));
+  await fireEvent.click(screen.getByRole('button', { name: 'Close the sale' }));
   expect(await screen.findByText('42 units that are held can still be paid.')).toBeTruthy();
   expect(screen.getByText('This can’t be undone.')).toBeTruthy();
   expect(calls).toEqual([`GET ${path}/stats`]);
-  const [, confirm] = screen.getAllByRole('button', { name: 'Close' });
+  const [, confirm] = screen.getAllByRole('button', { name: 'Close the sale' });
   await fireEvent.click(confirm as HTMLElement);
   await waitFor(() => expect(done.map(({ state }) => state)).toEqual(['closed']));
   expect(screen.getByText('Closed.')).toBeTruthy();
+});
+
+it.each(['publish', 'pause', 'resume', 'restock', 'close'] as const)(
+  'names in each language what the buttons of a dialog do and leave: %s',
+  (action) => {
+    for (const words of [en, zh]) {
+      const [does, keeps] = [words.sale.does[action], words.sale.keeps[action]];
+      // On their own these could mean the dialog as well as the sale.
+      for (const says of [does, keeps])
+        expect(says).not.toMatch(/^(Close|Back|Cancel|OK|Yes|No|关闭|返回|取消)$/);
+      expect(does).not.toBe(keeps);
+    }
+  },
+);
+
+it('forgets a complaint as soon as it is mended', async () => {
+  serve({ [`GET ${path}/stats`]: [200, someStats()] });
+  render(Steer, { sale: open, ondone: () => expect.fail('nothing was to be done') });
+  const field = await restock('0');
+  await waitFor(() => expect(screen.queryByText('Loading …')).toBeNull());
+  await enter(field);
+  await waitFor(() => expect(field.getAttribute('aria-invalid')).toBe('true'));
+  await fireEvent.input(field, { target: { value: '5' } });
+  expect(field.getAttribute('aria-invalid')).toBeNull();
 });
 
 it('keeps the number of a restock that was refused, and says why', async () => {
@@ -69,8 +95,7 @@ it('keeps the number of a restock that was refused, and says why', async () => {
   const field = (await screen.findByLabelText('Units to add')) as HTMLInputElement;
   await fireEvent.input(field, { target: { value: '50' } });
   expect(await screen.findByText('50 units more, 150 in total.')).toBeTruthy();
-  const [, confirm] = screen.getAllByRole('button', { name: 'Restock' });
-  await fireEvent.click(confirm as HTMLElement);
+  await fireEvent.click(screen.getByRole('button', { name: 'Add the units' }));
   expect(await screen.findByText('The sale is closed for good.')).toBeTruthy();
   expect(field.value).toBe('50');
 });
@@ -142,7 +167,7 @@ it('stays open while it is being done, so that the answer belongs to what is sho
   await screen.findByText('50 units more, 150 in total.');
   await enter(field);
   const dialog = field.closest('dialog') as HTMLDialogElement;
-  expect((screen.getByRole('button', { name: 'Back' }) as HTMLButtonElement).disabled).toBe(true);
+  expect((screen.getByRole('button', { name: 'Add no units' }) as HTMLButtonElement).disabled).toBe(true);
   // As a browser does that closes it whatever it is told.
   dialog.open = false;
   await fireEvent(dialog, new Event('close'));

@@ -1,23 +1,31 @@
-// What a buyer can do with one order: pay it, cancel it, and see what became of it.
+// What a buyer can do with one order: pay it, cancel it, and see what became of it. A payment that was begun goes on after
+// a lost network or a reload, in one tab at a time, and looks before it asks again: nobody pays twice, or too late.
 import { untrack } from 'svelte';
 import { api, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
 import { session, signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
+import { browserMemory, FRESH_MS } from '../purchase/memory';
+import { exclusively, online, sleep, untilAnswered } from '../purchase/patience';
 import { stateOf, type OrderState } from './state';
 
 const FIRST_LOOK_MS = 1_500;
 const LONGEST_MS = 30_000;
 const MAX_LOOKS = 20;
 
+const memory = browserMemory();
+
 export class Desk {
   order = $state.raw<Order>() as Order;
   busy = $state<'pay' | 'cancel'>();
   failure = $state.raw<Failure>();
+  /** Set while something that passes is tried again. */
+  trouble = $state.raw<Failure>();
   /** The order came by the waitlist. */
   wasOffered = $state(false);
   readonly #onchange: (order: Order) => void;
+  #stop = new AbortController();
 
   constructor(order: Order, onchange: (order: Order) => void = () => {}) {
     this.order = order;
@@ -34,16 +42,35 @@ export class Desk {
     return this.refundDue ? 'expired' : stateOf(this.order, now);
   }
 
-  pay(): Promise<void> {
-    return this.#act('pay', (id) =>
-      outcome(api.POST('/api/v1/orders/{id}/pay', { params: { path: { id } } })),
-    );
+  async pay(): Promise<void> {
+    if (!this.busy) memory.keepPayment(this.order.id, serverNow());
+    await this.#act('pay');
   }
 
-  cancel(): Promise<void> {
-    return this.#act('cancel', (id) =>
-      outcome(api.POST('/api/v1/orders/{id}/cancel', { params: { path: { id } } })),
-    );
+  async cancel(): Promise<void> {
+    await this.#act('cancel');
+  }
+
+  /** Goes on with a payment that was under way when the page was left. */
+  async resume(): Promise<void> {
+    const begun = memory.payment(this.order.id);
+    if (begun === undefined) return;
+    if (this.#isHeld && serverNow() - begun <= FRESH_MS) await this.#act('pay', true);
+    else memory.forgetPayment(this.order.id);
+  }
+
+  /** The buyer does not want to wait until it can be paid. It may have been paid, though no answer came. */
+  async giveUp(): Promise<void> {
+    memory.forgetPayment(this.order.id);
+    this.close();
+    this.#stop = new AbortController();
+    await this.look();
+  }
+
+  /** The page goes away. A payment that was begun stays begun. */
+  close(): void {
+    this.#stop.abort();
+    this.busy = this.trouble = undefined;
   }
 
   /** Takes over what is known of the order by now. */
@@ -88,22 +115,56 @@ export class Desk {
     };
   }
 
-  async #act(what: 'pay' | 'cancel', call: (id: string) => Promise<Outcome<Order>>): Promise<void> {
+  get #isHeld(): boolean {
+    return this.standsAt(serverNow()) === 'held';
+  }
+
+  async #act(what: 'pay' | 'cancel', goesOn = false): Promise<void> {
     // A double click is one click.
     if (this.busy) return;
     this.busy = what;
     this.failure = undefined;
-    const answer = await call(this.order.id);
-    if (answer.ok) this.take(answer.data);
-    else {
-      if (answer.failure.status === 401) signedOut();
-      // Whatever it was, the order may be another now.
-      else await this.look();
-      const isMoot =
-        this.order.refund_due || stateOf(this.order, serverNow()) === (what === 'pay' ? 'paid' : 'cancelled');
-      this.failure = isMoot ? undefined : answer.failure;
+    const { signal } = this.#stop;
+    let looksFirst = goesOn;
+    try {
+      const onwait = () => (looksFirst = true);
+      await exclusively(`order.${this.order.id}`, { signal, onwait }, () =>
+        this.#drive(what, looksFirst, signal),
+      );
+    } catch (reason) {
+      // Nobody waits for it here any more.
+      if (signal.aborted) return;
+      throw reason;
     }
     this.busy = undefined;
     tellTabs({ about: 'order', sale: this.order.sale_id, order: this.order.id });
+  }
+
+  async #drive(what: 'pay' | 'cancel', looksFirst: boolean, signal: AbortSignal): Promise<void> {
+    const params = { path: { id: this.order.id } };
+    if (looksFirst) await this.look();
+    let wasSent = looksFirst;
+    const send = async (): Promise<Outcome<Order>> => {
+      // A payment that comes too late only has to go back.
+      if (wasSent && !this.#isHeld) return { ok: true, data: this.order };
+      wasSent = true;
+      const answer = await outcome(
+        what === 'pay'
+          ? api.POST('/api/v1/orders/{id}/pay', { params })
+          : api.POST('/api/v1/orders/{id}/cancel', { params }),
+      );
+      if (answer.ok || answer.failure.status === 401) return answer;
+      // Whatever it was, the order may be another now: only the answer may have been lost.
+      await this.look();
+      const isMoot = this.order.refund_due || this.order.state === (what === 'pay' ? 'paid' : 'cancelled');
+      return isMoot ? { ok: true, data: this.order } : answer;
+    };
+    const ontrouble = (failure: Failure | undefined) => (this.trouble = failure);
+    const answer = await untilAnswered(send, { signal, sleep, online, random: Math.random, ontrouble });
+    // After signing in again it goes on.
+    if (!answer.ok && answer.failure.status === 401) return signedOut();
+    if (what === 'pay') memory.forgetPayment(this.order.id);
+    if (answer.ok) this.take(answer.data);
+    else this.failure = answer.failure;
   }
 }

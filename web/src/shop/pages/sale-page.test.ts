@@ -80,6 +80,58 @@ test('a refusal is shown at once, and nothing is asked in the same moment', asyn
   expect(asked).toEqual([ORDER]);
 });
 
+test('the page says once that it is sold out, and nothing that contradicts it, before and after it looks again', async () => {
+  answers.set('GET /api/v1/sales/sale', () => Response.json(sale({ stock: { total: 100, available: 12 } })));
+  answers.set('GET /api/v1/sales/sale/waitlist', () =>
+    Response.json({ code: 'not_waiting' }, { status: 404 }),
+  );
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  const { container } = render(SalePage);
+  const buy = await buyButton();
+  screen.getByText('12 of 100');
+  buy.click();
+  await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
+  const says = () => container.textContent ?? '';
+  for (const _ of ['at once', 'after the next look']) {
+    expect(says().match(/sold out/gi)).toHaveLength(1);
+    expect(says()).not.toMatch(/\d+ left|Plenty|12 of 100|Buy now/);
+    expect(says()).toContain('You were not charged.');
+    answers.set('GET /api/v1/sales/sale', () =>
+      Response.json(sale({ state: 'sold_out', stock: { total: 100, available: 0 }, waitlist: 3 })),
+    );
+    await vi.advanceTimersByTimeAsync(5_000);
+  }
+  screen.getByText('If you join now, you are likely number 4.');
+});
+
+test('who asked for more than are left is told so, and not how many the page thought there were', async () => {
+  const some = { limit_per_buyer: 5, stock: { total: 100, available: 12 } };
+  answers.set('GET /api/v1/sales/sale', () => Response.json(sale(some)));
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  const { container } = render(SalePage);
+  await buyButton();
+  screen.getByRole('button', { name: 'One more' }).click();
+  await vi.waitFor(() => screen.getByRole('button', { name: /Buy now.*398/ }).click());
+  await vi.waitFor(() => screen.getByText('There are fewer than 2 left. Choose fewer and try again.'));
+  expect(container.textContent).not.toMatch(/12 (left|of)|sold out/i);
+  // The next look knows better.
+  answers.set('GET /api/v1/sales/sale', () =>
+    Response.json(sale({ ...some, stock: { total: 100, available: 1 } })),
+  );
+  await vi.advanceTimersByTimeAsync(6_000);
+  screen.getByText('Only 1 left');
+  expect(container.textContent).not.toMatch(/fewer than/);
+});
+
+test('a sale that does not exist is no failure to try again', async () => {
+  answers.set('GET /api/v1/sales/sale', () => Response.json({ code: 'sale_not_found' }, { status: 404 }));
+  render(SalePage);
+  await vi.waitFor(() => screen.getByRole('heading', { level: 1, name: 'This sale does not exist' }));
+  expect(screen.queryByRole('alert')).toBeNull();
+  expect(screen.queryByRole('button', { name: 'Try again' })).toBeNull();
+  expect(screen.getByRole('link', { name: 'All sales' }).getAttribute('href')).toBe('/');
+});
+
 test('a purchase goes on after a pause that the page has not even seen', async () => {
   answers.set(ORDER, () => Response.json({ code: 'paused' }, { status: 409 }));
   render(SalePage);

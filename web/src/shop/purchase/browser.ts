@@ -4,7 +4,8 @@ import { measure, serverNow } from '../../lib/clock.svelte';
 import { signedOut } from '../../lib/session.svelte';
 import { followTicket } from './follow';
 import { browserMemory } from './memory';
-import type { Calls, Lock, World } from './world';
+import { exclusively, online, sleep } from './patience';
+import type { Calls, World } from './world';
 
 const calls: Calls = {
   order: (id, quantity, key, pass) =>
@@ -27,33 +28,6 @@ const calls: Calls = {
     outcome(api.POST('/api/v1/sales/{id}/pass', { params: { path: { id } }, body: proof })),
 };
 
-export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const end = () => {
-      clearTimeout(timer);
-      reject(signal.reason as Error);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', end);
-      resolve();
-    }, milliseconds);
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end, { once: true });
-  });
-}
-
-/** A browser may be wrong about being offline: after so long it is worth a try. */
-const OFFLINE_MS = 20_000;
-
-async function online(signal: AbortSignal): Promise<void> {
-  if (navigator.onLine !== false) return;
-  const back = new AbortController();
-  const isBack = new Promise<void>((resolve) =>
-    addEventListener('online', () => resolve(), { once: true, signal: back.signal }),
-  );
-  await Promise.race([isBack, sleep(OFFLINE_MS, signal)]).finally(() => back.abort());
-}
-
 /** Whether the stream still stands is doubtful after a network was lost or a device slept. */
 function onDoubt(doubt: () => void): () => void {
   const seen = () => {
@@ -65,23 +39,6 @@ function onDoubt(doubt: () => void): () => void {
     removeEventListener('online', doubt);
     document.removeEventListener('visibilitychange', seen);
   };
-}
-
-async function exclusively<T>(
-  name: string,
-  { signal, onwait, steal = false }: Lock,
-  work: () => Promise<T>,
-): Promise<T> {
-  // Only pages that came over TLS, or from this machine, have locks. The key alone is enough for one order.
-  const locks = navigator.locks as LockManager | undefined;
-  if (!locks) return work();
-  const full = `penstock.${name}`;
-  if (steal) return locks.request(full, { steal }, work);
-  const BUSY = Symbol();
-  const first = await locks.request(full, { ifAvailable: true }, (lock) => (lock ? work() : BUSY));
-  if (first !== BUSY) return first as T;
-  onwait?.();
-  return locks.request(full, { signal }, work);
 }
 
 function solve(

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Outcome } from '../../api/client';
 import type { Ticket } from '../../api/schema';
-import { sleep } from './browser';
+import { sleep } from './patience';
 import { followTicket } from './follow';
 
 class Stream {

@@ -1,7 +1,7 @@
 // A purchase in a sale with a gate: the waiting room, the challenge, the pass.
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { admitted, failed, fine, NAME, picture, pow, shop, ticket } from './pretended';
-import { FRESH_MS } from './purchase.svelte';
+import { FRESH_MS } from './memory';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,5 +1,5 @@
-// What a purchase under way must not lose by a reload: its key and its place in the waiting room. Neither is worth
-// anything without the session. Works without storage too; then a reload starts anew.
+// What a purchase under way must not lose by a reload: its key, its place in the waiting room, and that it is being paid.
+// None of it is worth anything without the session. Works without storage too; then a reload starts anew.
 
 /** A wish to buy, with the key that makes every retry of it the same order. */
 export interface Intent {
@@ -20,6 +20,9 @@ export interface KeptTicket {
   from: number | null;
 }
 
+/** What was left alone for longer does not go on by itself. */
+export const FRESH_MS = 10 * 60_000;
+
 export interface Memory {
   intent(of: string): Intent | undefined;
   keepIntent(of: string, intent: Intent): void;
@@ -27,6 +30,10 @@ export interface Memory {
   ticket(of: string): KeptTicket | undefined;
   keepTicket(of: string, ticket: KeptTicket): void;
   forgetTicket(of: string): void;
+  /** When the buyer wanted to pay this order, in milliseconds, if nobody knows yet what came of it. */
+  payment(order: string): number | undefined;
+  keepPayment(order: string, at: number): void;
+  forgetPayment(order: string): void;
 }
 
 const OLD_MS = 7 * 24 * 3_600_000;
@@ -36,7 +43,7 @@ function forgetOld(storage: () => Storage): void {
   try {
     const kept = storage();
     for (const key of Object.keys(kept)) {
-      if (!/^penstock\.(purchase|ticket)\./.test(key)) continue;
+      if (!/^penstock\.(purchase|ticket|payment)\./.test(key)) continue;
       const keptAt = Number(/"keptAt":(\d+)/.exec(kept.getItem(key) ?? '')?.[1] ?? 0);
       if (Date.now() - keptAt > OLD_MS) kept.removeItem(key);
     }
@@ -60,7 +67,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
       return null;
     }
   };
-  const write = (key: string, value: Intent | KeptTicket): void => {
+  const write = (key: string, value: object): void => {
     // By the visitor's clock, whatever that says: it is compared with nothing else.
     const text = JSON.stringify({ ...value, keptAt: Date.now() });
     try {
@@ -80,6 +87,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
   };
   forgetOld(storage);
   const intentAt = (of: string) => `penstock.purchase.${of}`;
+  const paymentAt = (order: string) => `penstock.payment.${order}`;
   const ticketAt = (of: string) => `penstock.ticket.${of}`;
   return {
     intent(of) {
@@ -97,5 +105,11 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
     },
     keepTicket: (of, ticket) => write(ticketAt(of), ticket),
     forgetTicket: (of) => remove(ticketAt(of)),
+    payment(order) {
+      const found = read(paymentAt(order)) as { at?: unknown } | null;
+      return typeof found?.at === 'number' ? found.at : undefined;
+    },
+    keepPayment: (order, at) => write(paymentAt(order), { at }),
+    forgetPayment: (order) => remove(paymentAt(order)),
   };
 }

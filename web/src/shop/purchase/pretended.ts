@@ -3,8 +3,9 @@ import { vi } from 'vitest';
 import type { Failure, Outcome } from '../../api/client';
 import type { Challenge, Order, Pass, Sale, Ticket } from '../../api/schema';
 import { browserMemory, type Memory } from './memory';
+import type { Lock } from './patience';
 import { Purchase, type Terms } from './purchase.svelte';
-import type { Lock, World } from './world';
+import type { World } from './world';
 
 /** Where what is kept of the purchase is. */
 export const NAME = 'buyer.sale';

@@ -2,8 +2,8 @@
 // the way (a reload, a second tab, a lost network), all tries of one wish carry the same key, so they are one order.
 import { isPassing, type Failure, type Outcome } from '../../api/client';
 import type { Order, Sale, Ticket } from '../../api/schema';
-import type { Intent } from './memory';
-import { delayMs, MAX_RETRY_AFTER_SECONDS, MAX_TRIES } from '../../lib/retry';
+import { FRESH_MS, type Intent } from './memory';
+import { untilAnswered } from './patience';
 import type { World } from './world';
 
 export type Step =
@@ -18,8 +18,8 @@ export type Step =
   | { at: 'captcha'; image: string; wrong: boolean; turnUntil: string | null }
   | { at: 'ordering' }
   | { at: 'done'; order: Order }
-  /** `goesOn`: trying again is the same purchase with the same key. */
-  | { at: 'refused'; failure: Failure; goesOn: boolean };
+  /** `goesOn`: trying again is the same purchase with the same key. `atMost`: so many units are left, or fewer. */
+  | { at: 'refused'; failure: Failure; goesOn: boolean; atMost?: number };
 
 export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at'>;
 
@@ -30,8 +30,6 @@ interface Proof {
 
 type Reply = { answer: string } | { kind: 'pow' | 'captcha' };
 
-/** A purchase that was left alone for longer does not go on by itself. */
-export const FRESH_MS = 10 * 60_000;
 /** So often a lost turn, pass or proof is replaced by itself in one purchase. */
 const MAX_ANEW = 4;
 /** Our idea of the server's time may be off by so much. */
@@ -39,9 +37,12 @@ const CLOCK_MS = 3_000;
 
 class Refused extends Error {
   readonly failure: Failure;
-  constructor(failure: Failure) {
+  /** Of an order that was too large. Who is refused before ordering is told that nothing is left. */
+  readonly wanted: number;
+  constructor(failure: Failure, wanted = 1) {
     super(failure.code);
     this.failure = failure;
+    this.wanted = wanted;
   }
 }
 
@@ -193,7 +194,7 @@ export class Purchase {
       if (stop.signal.aborted) return;
       this.#stop = undefined;
       this.trouble = undefined;
-      if (reason instanceof Refused) this.#refuse(reason.failure);
+      if (reason instanceof Refused) this.#refuse(reason.failure, reason.wanted);
       else if (reason instanceof DOMException && reason.name === 'AbortError') {
         // The lock was taken away: another tab goes on, and this one waits for what comes of it.
         stop.abort();
@@ -212,7 +213,7 @@ export class Purchase {
     this.#ondone(order);
   }
 
-  #refuse(failure: Failure): void {
+  #refuse(failure: Failure, wanted = 1): void {
     if (failure.status === 401) {
       this.step = { at: 'sign_in' };
       this.#world.signedOut();
@@ -224,7 +225,8 @@ export class Purchase {
     if (failure.code === 'closed') this.#world.memory.forgetTicket(this.#name);
     // Nobody can buy before the opening, unless the page's clock is fast.
     if (failure.code === 'not_open') this.#world.doubtNow();
-    this.step = { at: 'refused', failure, goesOn };
+    const tells = failure.code === 'sold_out' ? { atMost: wanted - 1 } : {};
+    this.step = { at: 'refused', failure, goesOn, ...tells };
   }
 
   #forget(): void {
@@ -302,7 +304,7 @@ export class Purchase {
       if (answer.ok) return answer.data;
       const { code } = answer.failure;
       if ((code !== 'pass_required' && code !== 'pass_invalid') || anew >= MAX_ANEW)
-        throw new Refused(answer.failure);
+        throw new Refused(answer.failure, intent.quantity);
       needsPass = true;
     }
   }
@@ -415,22 +417,13 @@ export class Purchase {
     });
   }
 
-  /** Calls until there is an answer that will not change by waiting, visibly and not without end. */
-  async #trying<T>(call: () => Promise<Outcome<T>>, signal: AbortSignal): Promise<Outcome<T>> {
-    const { online, sleep, random } = this.#world;
-    for (let tries = 1; ; tries += 1) {
-      const answer = await call();
-      signal.throwIfAborted();
-      const failure = answer.ok ? undefined : answer.failure;
-      const tooLong = (failure?.retryAfterSeconds ?? 0) > MAX_RETRY_AFTER_SECONDS;
-      if (!failure || !this.#mayPass(failure) || tooLong || tries >= MAX_TRIES) {
-        this.trouble = undefined;
-        return answer;
-      }
-      this.trouble = failure;
-      if (failure.code === 'network') await online(signal);
-      await sleep(delayMs(tries, failure.retryAfterSeconds, random()), signal);
-    }
+  #trying<T>(call: () => Promise<Outcome<T>>, signal: AbortSignal): Promise<Outcome<T>> {
+    return untilAnswered(call, {
+      ...this.#world,
+      signal,
+      ontrouble: (failure) => (this.trouble = failure),
+      mayPass: (failure) => this.#mayPass(failure),
+    });
   }
 
   #mayPass(failure: Failure): boolean {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
 import { failed, fine, NAME, order, shop, ticket } from './pretended';
-import { FRESH_MS } from './purchase.svelte';
+import { FRESH_MS } from './memory';
 import { MAX_TRIES } from '../../lib/retry';
 
 beforeEach(() => void vi.useFakeTimers());

@@ -2,6 +2,7 @@
 import type { Outcome } from '../../api/client';
 import type { Challenge, Order, Pass, Ticket } from '../../api/schema';
 import type { Memory } from './memory';
+import type { Lock } from './patience';
 
 export interface Calls {
   order(sale: string, quantity: number, key: string, pass: string | undefined): Promise<Outcome<Order>>;
@@ -13,14 +14,6 @@ export interface Calls {
     sale: string,
     proof: { challenge: string | null; answer: string | null; ticket: string | null },
   ): Promise<Outcome<Pass>>;
-}
-
-export interface Lock {
-  signal: AbortSignal;
-  /** Called if somebody else has it and we have to wait. */
-  onwait?: () => void;
-  /** Takes it away from who has it. */
-  steal?: boolean;
 }
 
 export interface World {

@@ -37,6 +37,7 @@ export class Mine {
   stop(): void {
     this.#isOver = true;
     clearTimeout(this.#timer);
+    this.desk?.close();
   }
 
   /** Looks for orders, and for the place on the waitlist if there may be one. */
@@ -66,11 +67,13 @@ export class Mine {
   show(order: Order, wasOffered = false): void {
     this.#put(order);
     if (this.desk?.order.id === order.id) return this.desk.take(order);
+    this.desk?.close();
     this.desk = new Desk(order, (changed) => {
       this.#put(changed);
       if (changed.state !== 'held') this.#onstale(changed);
     });
     this.desk.wasOffered = wasOffered;
+    void this.desk.resume();
   }
 
   /** Takes the order from the stage; it stays in the list. */

@@ -87,17 +87,17 @@ describe('who can buy', () => {
   test('chooses how many, sees what it costs, and buys with one click', async () => {
     const { purchase } = show({ at: 'idle' });
     button(/One more/).click();
-    await vi.waitFor(() => button(/Buy now\s+· ¥398/).click());
+    await vi.waitFor(() => button(/Buy now\s+· CN¥398/).click());
     expect(purchase.buy).toHaveBeenCalledExactlyOnceWith(2, []);
     // The choice stays; for the next test it is taken back.
     button(/One fewer/).click();
-    await vi.waitFor(() => button(/Buy now\s+· ¥199/));
+    await vi.waitFor(() => button(/Buy now\s+· CN¥199/));
   });
 
   test('has no choice where there is none', () => {
     show({ at: 'idle' }, { change: { limit_per_buyer: 1 } });
     expect(screen.queryByText('Quantity')).toBeNull();
-    expect((button(/^Buy now\s+· ¥199/) as HTMLButtonElement).disabled).toBe(false);
+    expect((button(/^Buy now\s+· CN¥199/) as HTMLButtonElement).disabled).toBe(false);
   });
 
   test('has as many as allowed: is led to the orders', () => {
@@ -153,17 +153,45 @@ describe('who can’t buy', () => {
     button(/Buy now/);
   });
 
-  test('is offered the waitlist at once when the last one is gone', async () => {
-    const { purchase, rerender } = show({ at: 'idle' });
-    button(/Buy now/).click();
-    expect(purchase.buy).toHaveBeenCalledTimes(1);
-    const refused = at({ at: 'refused', failure: failure('sold_out'), goesOn: false });
-    await rerender({ purchase: refused as unknown as parts.Purchase });
-    await vi.waitFor(() => button(/Join the waitlist/));
+  test('is told once that it is sold out, that nothing was charged, and the likely place on the waitlist', async () => {
+    const refused: Step = { at: 'refused', failure: failure('sold_out'), goesOn: false, atMost: 0 };
+    const { rerender } = show(refused, { phase: 'sold_out', change: { waitlist: 12 } });
+    await vi.waitFor(() => screen.getByText(/You were not charged/));
+    expect(screen.getAllByText(/sold out/i)).toHaveLength(1);
+    expect(screen.queryByRole('alert')).toBeNull();
+    screen.getByText('If you join now, you are likely number 13.');
+    button(/Join the waitlist/);
     expect(screen.queryByRole('button', { name: /Buy/ })).toBeNull();
     // Something came back.
-    await rerender({ sale: pretended.sale({ limit_per_buyer: 2 }) });
+    await rerender({
+      purchase: at({ at: 'idle' }) as unknown as parts.Purchase,
+      phase: 'open',
+      sale: pretended.sale({ limit_per_buyer: 2 }),
+    });
     button(/Buy now/);
+    expect(screen.queryByText(/You were not charged/)).toBeNull();
+  });
+
+  test('is told no place that nobody knows, and who would be first is told so', async () => {
+    const { rerender } = show({ at: 'idle' }, { phase: 'sold_out' });
+    expect(screen.queryByText(/likely/)).toBeNull();
+    expect(screen.queryByText(/You were not charged/)).toBeNull();
+    await rerender({ sale: pretended.sale({ limit_per_buyer: 2, waitlist: 0 }) });
+    screen.getByText('Nobody is waiting yet: if you join now, you are likely first.');
+  });
+
+  test('is told to choose fewer where only some are left, and not that nothing is', () => {
+    show({ at: 'refused', failure: failure('sold_out'), goesOn: false, atMost: 1 });
+    screen.getByText('There are fewer than 2 left. Choose fewer and try again.');
+    expect(screen.queryByText(/sold out/i)).toBeNull();
+    button(/Buy now/);
+  });
+
+  test('has all that one person may have: needs no waitlist', () => {
+    const orders = [{ ...order, state: 'paid', quantity: 2 }];
+    show({ at: 'idle' }, { phase: 'sold_out', orders });
+    screen.getByText(/as many as one person may buy/);
+    expect(screen.queryByRole('button', { name: /waitlist/ })).toBeNull();
   });
 
   test('can go on with what only failed for the moment', () => {
@@ -266,7 +294,7 @@ describe('who has an order', () => {
   test('can pay or cancel while it is held', () => {
     show({ at: 'done', order }, { desk: order });
     screen.getByText('It’s yours. Pay to keep it');
-    button(/^Pay ¥199$/);
+    button(/^Pay CN¥199$/);
     button(/Cancel order/);
     screen.getByText('order-1');
   });

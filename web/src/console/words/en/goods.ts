@@ -113,7 +113,7 @@ export default {
           ? 'Write an amount without decimals, such as 1999.'
           : `Write an amount with at most ${decimals} decimals, such as 1999${'.000'.slice(0, decimals + 1)}.`,
       amountTooLarge: 'The amount is too large.',
-      currency: 'Three capital letters, such as CNY.',
+      currency: 'A currency code that is in use, such as CNY. The field suggests them.',
       units: 'A whole number from 1 to 100,000,000.',
       tooManyUnits: 'A sale can have at most 100,000,000 units in all.',
       limit_per_buyer: 'A whole number from 1 to 1,000,000.',
@@ -168,7 +168,23 @@ export default {
       pause: 'Pause',
       resume: 'Resume',
       restock: 'Restock',
-      close: 'Close',
+      close: 'Close the sale',
+    },
+    /** In the dialog that asks. */
+    does: {
+      publish: 'Publish',
+      pause: 'Pause the sale',
+      resume: 'Resume the sale',
+      restock: 'Add the units',
+      close: 'Close the sale',
+    },
+    /** What the other button says. */
+    keeps: {
+      publish: 'Don’t publish yet',
+      pause: 'Don’t pause',
+      resume: 'Keep it paused',
+      restock: 'Add no units',
+      close: 'Keep the sale',
     },
     asks: {
       publish: (title: string) => `Publish ${title}?`,

@@ -108,7 +108,7 @@ const zh: Words<typeof en> = {
           ? '请填写不带小数的金额，例如 1999。'
           : `请填写最多 ${decimals} 位小数的金额，例如 1999${'.000'.slice(0, decimals + 1)}。`,
       amountTooLarge: '金额过大。',
-      currency: '三个大写字母，例如 CNY。',
+      currency: '请填写现行的货币代码，例如 CNY。输入时会有提示。',
       units: '1 到 100,000,000 之间的整数。',
       tooManyUnits: '一场活动总共最多 100,000,000 件。',
       limit_per_buyer: '1 到 1,000,000 之间的整数。',
@@ -161,7 +161,21 @@ const zh: Words<typeof en> = {
       pause: '暂停',
       resume: '恢复',
       restock: '补货',
-      close: '结束',
+      close: '结束活动',
+    },
+    does: {
+      publish: '发布',
+      pause: '暂停活动',
+      resume: '恢复活动',
+      restock: '确认补货',
+      close: '结束活动',
+    },
+    keeps: {
+      publish: '暂不发布',
+      pause: '不暂停',
+      resume: '保持暂停',
+      restock: '不补货',
+      close: '保留活动',
     },
     asks: {
       publish: (title: string) => `发布“${title}”？`,

@@ -1,0 +1,32 @@
+// Where Back leads after a page that nobody comes back to.
+import { beforeEach, expect, test, vi } from 'vitest';
+import { go, leaveFor } from './router.svelte';
+
+const back = vi.fn();
+
+beforeEach(() => {
+  vi.spyOn(history, 'back').mockImplementation(back);
+  back.mockClear();
+  history.replaceState(null, '', '/');
+});
+
+test('who came from the page that is returned to goes back, so that it is not there twice', () => {
+  go('/sales/abc');
+  go('/sign-in?to=%2Fsales%2Fabc');
+  leaveFor('/sales/abc');
+  expect(back).toHaveBeenCalledTimes(1);
+});
+
+test('another form in between changes nothing', () => {
+  go('/sales/abc');
+  go('/sign-in?to=%2Fsales%2Fabc');
+  go('/sign-up?to=%2Fsales%2Fabc', 'replace');
+  leaveFor('/sales/abc');
+  expect(back).toHaveBeenCalledTimes(1);
+});
+
+test('who came from elsewhere is led there in place of the form', () => {
+  leaveFor('/sales/abc');
+  expect(back).not.toHaveBeenCalled();
+  expect(location.pathname).toBe('/sales/abc');
+});

@@ -1,0 +1,68 @@
+// What was complained of is no longer red once something else is typed.
+import { cleanup, fireEvent, render, screen } from '@testing-library/svelte';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { speak } from '../../i18n/index.svelte';
+import SignIn from '../pages/SignIn.svelte';
+import SignUp from '../pages/SignUp.svelte';
+import { loadWords } from '../words.svelte';
+
+const answers = vi.hoisted(() => {
+  const answers = new Map<string, () => Response>();
+  // The client takes hold of `fetch` when it is loaded.
+  globalThis.fetch = async (input) => {
+    const answer = answers.get(new URL((input as Request).url).pathname);
+    return answer ? answer() : Response.json({ code: 'not_found' }, { status: 404 });
+  };
+  return answers;
+});
+
+const invalid =
+  (...fields: string[]) =>
+  () => {
+    const errors = fields.map((field) => ({ field, message: 'is wrong' }));
+    return Response.json({ code: 'invalid_request', errors }, { status: 422 });
+  };
+const red = () =>
+  [...document.querySelectorAll('[aria-invalid="true"]')].map((field) => field.getAttribute('name'));
+const type = (label: string, value: string) =>
+  fireEvent.input(screen.getByLabelText(label), { target: { value } });
+
+beforeEach(async () => {
+  answers.clear();
+  await Promise.all([speak('en', false), loadWords('en')]);
+});
+afterEach(cleanup);
+
+test('signing in', async () => {
+  answers.set('/api/v1/sessions', invalid('phone'));
+  render(SignIn);
+  await type('Phone number', '1');
+  await fireEvent.submit(document.forms[0] as HTMLFormElement);
+  await vi.waitFor(() => expect(red()).toEqual(['phone']));
+  await type('Phone number', '12');
+  expect(red()).toEqual([]);
+  expect(screen.queryByRole('alert')).toBeNull();
+  // The same complaint again is a new one.
+  await fireEvent.submit(document.forms[0] as HTMLFormElement);
+  await vi.waitFor(() => expect(red()).toEqual(['phone']));
+});
+
+test('signing up, field by field', async () => {
+  answers.set('/api/v1/otp', () => new Response('{}', { status: 202 }));
+  answers.set('/api/v1/accounts', invalid('name', 'password'));
+  render(SignUp);
+  await type('Phone number', '+8613800138000');
+  await fireEvent.submit(document.forms[0] as HTMLFormElement);
+  await screen.findByLabelText('One-time code');
+  await fireEvent.submit(document.forms[0] as HTMLFormElement);
+  await vi.waitFor(() => expect(red()).toEqual(['name', 'password']));
+  await type('Name', 'Ada');
+  expect(red()).toEqual(['password']);
+  await type('Password', 'long enough');
+  expect(red()).toEqual([]);
+  answers.set('/api/v1/accounts', () => Response.json({ code: 'otp_invalid' }, { status: 403 }));
+  await fireEvent.submit(document.forms[0] as HTMLFormElement);
+  await vi.waitFor(() => expect(red()).toEqual(['code']));
+  await type('One-time code', '123456');
+  expect(red()).toEqual([]);
+});

@@ -1,0 +1,173 @@
+// Paying with a network that comes and goes: it goes on, in whatever page, and nobody pays twice or too late.
+import { cleanup, render, screen } from '@testing-library/svelte';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { speak } from '../../i18n/index.svelte';
+import { serverNow } from '../../lib/clock.svelte';
+import { order } from '../purchase/pretended';
+import { loadWords } from '../words.svelte';
+import { Desk } from './desk.svelte';
+import OrderCard from './OrderCard.svelte';
+import OrderStage from './OrderStage.svelte';
+
+/** A shop that can be out of reach, and what it was asked. */
+const shop = vi.hoisted(() => {
+  const shop = {
+    isAway: false,
+    /** The next answers are lost, though what was asked is done. */
+    losesAnswers: 0,
+    state: 'held',
+    payBefore: '',
+    refusal: undefined as { code: string; status: number } | undefined,
+    paid: 0,
+    asked: [] as string[],
+    order: (): unknown => undefined,
+  };
+  // The client takes hold of `fetch` when it is loaded.
+  globalThis.fetch = async (input) => {
+    const { method, url } = input as Request;
+    if (shop.isAway) throw new TypeError('no network');
+    if (!url.includes('/orders/')) return Response.json({}, { status: 404 });
+    const call = `${method} ${new URL(url).pathname.replace('/api/v1/orders/order-1', 'order')}`;
+    shop.asked.push(call);
+    if (method === 'POST' && shop.refusal) return Response.json(shop.refusal, shop.refusal);
+    if (call === 'POST order/pay' && shop.state === 'held') {
+      shop.state = 'paid';
+      shop.paid += 1;
+    }
+    if (shop.losesAnswers > 0) {
+      shop.losesAnswers -= 1;
+      throw new TypeError('lost');
+    }
+    return Response.json(shop.order());
+  };
+  return shop;
+});
+
+shop.order = () => order({ state: shop.state, pay_before: shop.payBefore });
+const held = () => order({ pay_before: shop.payBefore });
+const pays = () => shop.asked.filter((call) => call === 'POST order/pay').length;
+
+beforeEach(async () => {
+  vi.useFakeTimers();
+  localStorage.clear();
+  const payBefore = new Date(serverNow() + 15 * 60_000).toISOString();
+  Object.assign(shop, { isAway: false, losesAnswers: 0, state: 'held', payBefore, refusal: undefined });
+  Object.assign(shop, { paid: 0, asked: [] });
+  await Promise.all([speak('en', false), loadWords('en')]);
+});
+afterEach(() => {
+  cleanup();
+  vi.useRealTimers();
+});
+
+test('a payment goes on by itself when the network is back', async () => {
+  const desk = new Desk(held());
+  render(OrderStage, { desk, now: serverNow() });
+  shop.isAway = true;
+  const paying = desk.pay();
+  await vi.advanceTimersByTimeAsync(30_000);
+  screen.getByText('Still trying …');
+  screen.getByText(/Nothing is paid twice/);
+  shop.isAway = false;
+  await vi.advanceTimersByTimeAsync(60_000);
+  await paying;
+  screen.getByText('Paid. It’s yours!');
+  expect([shop.paid, desk.trouble, desk.failure]).toEqual([1, undefined, undefined]);
+});
+
+test('an answer that was lost is not paid for again', async () => {
+  const desk = new Desk(held());
+  shop.losesAnswers = 1;
+  await desk.pay();
+  expect([desk.order.state, pays()]).toEqual(['paid', 1]);
+});
+
+test('a payment goes on after a reload, and only once', async () => {
+  shop.isAway = true;
+  const before = new Desk(held());
+  void before.pay();
+  await vi.advanceTimersByTimeAsync(5_000);
+  // The page goes away.
+  before.close();
+  shop.isAway = false;
+  const after = new Desk(held());
+  await after.resume();
+  expect([after.order.state, shop.paid, pays()]).toEqual(['paid', 1, 1]);
+  shop.asked = [];
+  await new Desk(held()).resume();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(shop.asked).toEqual([]);
+});
+
+test('nobody pays by coming back much later, or when the time is over', async () => {
+  const begin = async () => {
+    shop.isAway = true;
+    const desk = new Desk(held());
+    void desk.pay();
+    await vi.advanceTimersByTimeAsync(1_000);
+    desk.close();
+    shop.isAway = false;
+  };
+  await begin();
+  vi.advanceTimersByTime(11 * 60_000);
+  await new Desk(held()).resume();
+  expect(pays()).toBe(0);
+  await begin();
+  vi.advanceTimersByTime(5 * 60_000);
+  await new Desk(held()).resume();
+  expect(pays()).toBe(0);
+});
+
+test('a payment that is held up until the time is over is not made', async () => {
+  shop.payBefore = new Date(serverNow() + 20_000).toISOString();
+  const desk = new Desk(held());
+  shop.isAway = true;
+  const paying = desk.pay();
+  await vi.advanceTimersByTimeAsync(21_000);
+  shop.isAway = false;
+  await vi.advanceTimersByTimeAsync(60_000);
+  await paying;
+  expect([shop.paid, pays(), desk.busy]).toEqual([0, 0, undefined]);
+});
+
+test('a buyer may stop trying, and then nothing goes on', async () => {
+  const desk = new Desk(held());
+  render(OrderStage, { desk, now: serverNow() });
+  shop.isAway = true;
+  void desk.pay();
+  await vi.advanceTimersByTimeAsync(5_000);
+  screen.getByRole('button', { name: 'Stop trying' }).click();
+  await vi.advanceTimersByTimeAsync(1_000);
+  shop.isAway = false;
+  await vi.advanceTimersByTimeAsync(60_000);
+  await new Desk(held()).resume();
+  expect(pays()).toBe(0);
+  screen.getByRole('button', { name: /^Pay/ });
+});
+
+test('what the shop refuses for good is not tried again', async () => {
+  shop.refusal = { code: 'hold_expired', status: 409 };
+  const desk = new Desk(held());
+  await desk.pay();
+  expect([desk.failure?.code, pays()]).toEqual(['hold_expired', 1]);
+  shop.asked = [];
+  await new Desk(held()).resume();
+  expect(shop.asked).toEqual([]);
+});
+
+test.each([
+  ['on the stage', OrderStage],
+  ['in the list', OrderCard],
+])('who pays by keyboard goes on where they were: %s', async (_, part) => {
+  const desk = new Desk(held());
+  const { container } = render(part, { desk, now: serverNow() });
+  const pay = screen.getByRole('button', { name: /^Pay/ });
+  pay.focus();
+  pay.click();
+  // While it is being paid the focus stays.
+  expect(document.activeElement).toBe(pay);
+  await vi.advanceTimersByTimeAsync(100);
+  expect(desk.order.state).toBe('paid');
+  const focused = document.activeElement;
+  expect(focused !== document.body && container.contains(focused)).toBe(true);
+});
