@@ -1,5 +1,5 @@
-//! How many people are on the waitlists, as the records know it: looked at now and then, for everybody who asks. At which
-//! place somebody waits only the ledger knows.
+//! How many people are on the waitlists. The records are asked every few seconds, once for everybody. Only the ledger knows
+//! at which place somebody waits.
 
 use std::{
     sync::Arc,
@@ -65,7 +65,7 @@ pub(crate) async fn length_of(app: &App, sale: SaleId, state: SaleState) -> Opti
     Some(lengths.get(&sale).copied().unwrap_or_default())
 }
 
-/// Whether there can be a waitlist: who waits while units are left gets them.
+/// Whether there can be a waitlist: as soon as units are left, they go to the people on it.
 pub(crate) fn may_wait(state: SaleState) -> bool {
     matches!(state, SaleState::SoldOut | SaleState::Paused)
 }

@@ -215,8 +215,8 @@ pub(crate) struct SaleView {
     /// The draw of the waiting room; not there without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     draw: Option<DrawJson>,
-    /// How many people are on the waitlist, some seconds ago: who joins now is likely one place behind them. Left out unless
-    /// the sale is sold out or paused, and while the records are away.
+    /// How many people were on the waitlist some seconds ago: somebody who joins now is likely one place behind them. Left
+    /// out unless the sale is sold out or paused, and while the records are away.
     #[serde(skip_serializing_if = "Option::is_none")]
     waitlist: Option<u64>,
     /// The server's clock when it answered; countdowns go by it.

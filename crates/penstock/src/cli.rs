@@ -37,9 +37,9 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Rehearse a sale with simulated buyers, and check that every promise was kept
     #[command(
-        after_help = "Publishes a sale for the rehearsal if PENSTOCK_ADMIN_TOKEN is the server's; buyers come with tokens signed with\n\
-        PENSTOCK_IDENTITY__JWT__SECRET, or sign up. Exits 0 only if nothing was oversold, lost, duplicated, over the limit\n\
-        or unanswered. More: docs/rehearsal.md.\n\n\
+        after_help = "Publishes a sale for the rehearsal if PENSTOCK_ADMIN_TOKEN is the server's; without it, it buys only from the sale\n\
+        that --sale names. Buyers come with tokens signed with PENSTOCK_IDENTITY__JWT__SECRET, or sign up. Exits 0 only if\n\
+        nothing was oversold, lost, duplicated, over the limit or unanswered. More: docs/rehearsal.md.\n\n\
         Examples:\n  penstock rush --url http://127.0.0.1:8080 --buyers 30000 --units 200\n  \
         penstock rush --url http://127.0.0.1:8080 --scenario unpaid --report rehearsal.html"
     )]

@@ -150,7 +150,7 @@ fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Option
     })
 }
 
-/// What is on sale is bought only by its name: it may be a shop's real offer.
+/// An existing sale is bought from only if it is named: it may be a shop's real offer.
 fn no_sale() -> anyhow::Error {
     anyhow!(
         "which sale? Name one that may be bought with --sale ID, or let a sale be published for the rehearsal: that takes \

@@ -61,7 +61,7 @@ export function failureOf(error: unknown, response: Response): Failure {
   };
 }
 
-/** What is left of a failure when something else is typed in a field that was complained of. */
+/** The failure without its complaint about `field`, for when something else is typed there. */
 export function mended(failure: Failure | undefined, field: string): Failure | undefined {
   if (!failure?.fields[field]) return failure;
   const { [field]: _, ...fields } = failure.fields;

@@ -1,4 +1,5 @@
-// What had the focus may be gone with what was done. Who uses the keyboard goes on where that was, not at the page's beginning.
+// A button that is pressed may disappear, and the focus with it. People who use the keyboard go on near it, not at the
+// beginning of the page.
 import { tick } from 'svelte';
 
 /** After the page has changed: to this element, if nothing has the focus any more. */

@@ -2,7 +2,7 @@
 import type { Money } from '../api/schema';
 import { i18n } from '../i18n/index.svelte';
 
-/** A sign that two currencies share names its country: CN¥, JP¥, and ¥ alone only to who reads Chinese, for yuan. */
+/** Yuan and yen share a sign, so it names the country: CN¥ and JP¥. Only in Chinese ¥ alone means the yuan. */
 export function money({ amount, currency }: Money): string {
   const format = new Intl.NumberFormat(i18n.locale, {
     style: 'currency',
@@ -10,7 +10,7 @@ export function money({ amount, currency }: Money): string {
     // What has no cents is shown without.
     ...(/\.0+$/.test(amount) ? { minimumFractionDigits: 0, maximumFractionDigits: 0 } : {}),
   });
-  // In English ¥ alone is the yen, and a page that can be read in two languages can't leave that to the reader.
+  // Browsers write the yen as ¥ in English.
   const isBare = i18n.language === 'en' && currency === 'JPY';
   // As a text: an amount may have more digits than a number can hold.
   const parts = format.formatToParts(amount as unknown as number);
@@ -29,7 +29,7 @@ export function number(value: number, options: Intl.NumberFormatOptions = {}): s
   return new Intl.NumberFormat(i18n.locale, options).format(value);
 }
 
-/** In the visitor's time zone. What is agreed upon, such as an opening, is `long` or `zoned`: both name the zone. */
+/** In the visitor's time zone. `long` and `zoned` name the zone, for times that people agree upon, such as an opening. */
 export function moment(time: string | number, style: 'short' | 'zoned' | 'long' = 'short'): string {
   const options: Intl.DateTimeFormatOptions = {
     ...(style === 'long' ? { year: 'numeric', month: 'long' } : { month: 'short' }),

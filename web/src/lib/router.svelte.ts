@@ -17,13 +17,13 @@ export const route = {
   },
 };
 
-/** What the browser keeps with an entry of its history. */
+/** The state that the browser keeps with an entry of its history. */
 interface Entry {
   /** The address of the entry before, if that is a page of ours. */
   from?: string;
 }
 
-/** `stay`: it is the same page, such as with another filter; who uses the keyboard stays where they are. */
+/** `stay`: it is the same page, such as with another filter; the focus stays where it is. */
 export function go(to: string, how: 'push' | 'replace' | 'stay' = 'push'): void {
   if (how === 'push')
     history.pushState({ from: location.pathname + location.search } satisfies Entry, '', to);
@@ -35,12 +35,12 @@ export function go(to: string, how: 'push' | 'replace' | 'stay' = 'push'): void 
   begin();
 }
 
-/** Who uses a screen reader or the keyboard starts at the new page's beginning. */
+/** People who use a screen reader or the keyboard start at the beginning of the new page. */
 function begin(): void {
   document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true });
 }
 
-/** Leaves a page that nobody comes back to. Where the visitor came from is not there twice after that. */
+/** Leaves a page that nobody comes back to, without a second entry for the page that the visitor came from. */
 export function leaveFor(to: string): void {
   if ((history.state as Entry | null)?.from !== to) return go(to, 'replace');
   addEventListener('popstate', begin, { once: true });

@@ -328,7 +328,7 @@ fn a_sale_tells_how_many_wait_so_that_the_next_one_knows_the_likely_place() {
     shop.settle();
     assert_ne!(look(json!(2)), nobody, "a cache must not keep it");
     assert_eq!(join(&mut shop.buyer("cid"), &sale, 1).json()["position"], 3);
-    // What comes back goes to the one who is first, and a sale on which units are left has no waitlist.
+    // The unit that comes back goes to the first person, and a sale that has units left has no waitlist.
     let (holder, order) = holders.first_mut().unwrap();
     cancel(holder, order);
     shop.settle();

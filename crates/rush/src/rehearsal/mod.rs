@@ -58,7 +58,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     scenario.check()?;
     scenario::check_threads(options.threads)?;
     let api = Api::at(&options.url, &options.admin_token)?;
-    // What is on sale is somebody's own: it is bought only by its name.
+    // An existing sale belongs to somebody: the crowd buys from it only if it is named.
     ensure!(options.sale.is_some() || api.is_admin(), "no sale is named, and none can be published");
     // Before anything is asked for that only a server needs.
     api.date()?;

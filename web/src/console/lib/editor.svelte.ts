@@ -28,7 +28,7 @@ export class Editor<Form extends object, Saved> {
   isPickedUp: boolean;
   isBusy = $state(false);
   failure = $state.raw<Failure>();
-  /** What is wrong with the form as it is: what was complained of and is mended since is not among it. */
+  /** Complaints that still hold for the form as it is now. */
   readonly complaints = $derived.by(() => this.#standing());
   /** Whether what the server refused is said at the fields; otherwise its own words have to do. */
   isAllSaid = $state(true);
@@ -36,7 +36,7 @@ export class Editor<Form extends object, Saved> {
   doubt = $state.raw<{ twin: string | undefined }>();
   readonly isChanged = $derived.by(() => JSON.stringify(this.form) !== JSON.stringify(this.#before));
 
-  /** What was complained of; `of` is the form that the server has judged, if it was the server. */
+  /** The complaints of the last try; `of` is the form that the server judged, if they are the server's. */
   #said = $state.raw<{ complaints: Complaints<Form>; of?: Form }>();
   readonly #subject: Subject<Form, Saved>;
   /** What the form held at first. */
@@ -101,7 +101,7 @@ export class Editor<Form extends object, Saved> {
     return undefined;
   }
 
-  /** What was complained of is judged anew with every change, and what only the server can judge is over with it. */
+  /** Every change is checked again. A complaint that only the server can make ends when its field is changed. */
   #standing(): Complaints<Form> {
     if (!this.#said) return {};
     const { complaints, of } = this.#said;

@@ -1,4 +1,4 @@
-// What was complained of is no longer red once something else is typed.
+// A field is no longer red once something else is typed in it.
 import { cleanup, fireEvent, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';

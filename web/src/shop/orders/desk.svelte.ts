@@ -22,6 +22,8 @@ export class Desk {
   failure = $state.raw<Failure>();
   /** Set while something that passes is tried again. */
   trouble = $state.raw<Failure>();
+  /** The session ended in the middle of it. Not a state: effects that end for this reason would see its old value. */
+  wasCutOff = false;
   /** The order came by the waitlist. */
   wasOffered = $state(false);
   readonly #onchange: (order: Order) => void;
@@ -161,10 +163,11 @@ export class Desk {
     };
     const ontrouble = (failure: Failure | undefined) => (this.trouble = failure);
     const answer = await untilAnswered(send, { signal, sleep, online, random: Math.random, ontrouble });
-    // After signing in again it goes on.
-    if (!answer.ok && answer.failure.status === 401) return signedOut();
-    if (what === 'pay') memory.forgetPayment(this.order.id);
     if (answer.ok) this.take(answer.data);
     else this.failure = answer.failure;
+    // After signing in again it goes on.
+    this.wasCutOff = this.failure?.status === 401;
+    if (this.wasCutOff) signedOut();
+    else if (what === 'pay') memory.forgetPayment(this.order.id);
   }
 }

@@ -123,6 +123,39 @@ test('who asked for more than are left is told so, and not how many the page tho
   expect(container.textContent).not.toMatch(/fewer than/);
 });
 
+test('another refusal stays after the stock was told of once', async () => {
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  render(SalePage);
+  (await buyButton()).click();
+  await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
+  // Something came back.
+  await vi.advanceTimersByTimeAsync(5_000);
+  answers.set(ORDER, () => Response.json({ code: 'limit_reached' }, { status: 409 }));
+  (await buyButton()).click();
+  await vi.waitFor(() => screen.getByText(/more than one person may buy/));
+  await vi.advanceTimersByTimeAsync(30_000);
+  screen.getByText(/more than one person may buy/);
+});
+
+test('a session that ends while somebody pays is renewed, and the payment goes on', async () => {
+  const held = order({ pay_before: new Date(Date.now() + 900_000).toISOString() });
+  let state = 'held';
+  answers.set('GET /api/v1/orders', () => Response.json({ data: [{ ...held, state }], next: null }));
+  answers.set('GET /api/v1/orders/order-1', () => Response.json({ ...held, state }));
+  answers.set('POST /api/v1/orders/order-1/pay', () =>
+    Response.json({ code: 'unauthorized' }, { status: 401 }),
+  );
+  render(SalePage);
+  (await vi.waitFor(() => screen.getByRole('button', { name: /^Pay / }))).click();
+  await vi.waitFor(() => screen.getByText(/Your session is over/));
+  answers.set('POST /api/v1/orders/order-1/pay', () => {
+    state = 'paid';
+    return Response.json({ ...held, state });
+  });
+  await whoAmI();
+  await vi.waitFor(() => screen.getByText('Paid. It’s yours!'));
+});
+
 test('a sale that does not exist is no failure to try again', async () => {
   answers.set('GET /api/v1/sales/sale', () => Response.json({ code: 'sale_not_found' }, { status: 404 }));
   render(SalePage);

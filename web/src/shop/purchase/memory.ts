@@ -20,7 +20,7 @@ export interface KeptTicket {
   from: number | null;
 }
 
-/** What was left alone for longer does not go on by itself. */
+/** A purchase or a payment that was left alone for longer does not go on by itself. */
 export const FRESH_MS = 10 * 60_000;
 
 export interface Memory {

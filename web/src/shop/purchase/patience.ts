@@ -62,7 +62,7 @@ export interface Patience {
   sleep(milliseconds: number, signal: AbortSignal): Promise<void>;
   online(signal: AbortSignal): Promise<void>;
   random(): number;
-  /** What keeps it; undefined when it goes on. */
+  /** Told why the call is tried again, and undefined when it is over. */
   ontrouble(failure: Failure | undefined): void;
   mayPass?: (failure: Failure) => boolean;
 }

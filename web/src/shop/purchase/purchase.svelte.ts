@@ -18,7 +18,7 @@ export type Step =
   | { at: 'captcha'; image: string; wrong: boolean; turnUntil: string | null }
   | { at: 'ordering' }
   | { at: 'done'; order: Order }
-  /** `goesOn`: trying again is the same purchase with the same key. `atMost`: so many units are left, or fewer. */
+  /** `goesOn`: trying again is the same purchase with the same key. `atMost`: no more units are left than this. */
   | { at: 'refused'; failure: Failure; goesOn: boolean; atMost?: number };
 
 export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at'>;
@@ -37,7 +37,7 @@ const CLOCK_MS = 3_000;
 
 class Refused extends Error {
   readonly failure: Failure;
-  /** Of an order that was too large. Who is refused before ordering is told that nothing is left. */
+  /** The quantity that was too much. A buyer who is refused before ordering is told that nothing is left: that is 1. */
   readonly wanted: number;
   constructor(failure: Failure, wanted = 1) {
     super(failure.code);

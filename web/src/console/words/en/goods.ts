@@ -178,7 +178,7 @@ export default {
       restock: 'Add the units',
       close: 'Close the sale',
     },
-    /** What the other button says. */
+    /** The other button of that dialog. */
     keeps: {
       publish: 'Don’t publish yet',
       pause: 'Don’t pause',
