@@ -52,7 +52,13 @@ impl JwtVerifier {
     }
 
     pub(super) fn verify(&self, token: &str, now: Timestamp) -> Option<BuyerId> {
-        let claims = jsonwebtoken::decode::<Claims>(token, &self.key, &self.validation).ok()?.claims;
+        let decoded = jsonwebtoken::decode::<Claims>(token, &self.key, &self.validation).ok()?;
+        // RFC 7515: whoever does not understand all that `crit` names has to refuse the token, and nothing that could be
+        // named there is understood here.
+        if decoded.header.crit.is_some() {
+            return None;
+        }
+        let claims = decoded.claims;
         let now_seconds = now.as_millis() as f64 / 1000.0;
         let expired = claims.exp + self.leeway_seconds <= now_seconds;
         let too_early = claims.nbf.is_some_and(|nbf| nbf - self.leeway_seconds > now_seconds);

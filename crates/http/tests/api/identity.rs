@@ -82,6 +82,24 @@ fn the_token_does_not_choose_the_algorithm() {
     }
 }
 
+#[test]
+fn a_shop_token_that_asks_for_something_unknown_is_refused() {
+    let shop = Shop::open();
+    let claims = json!({ "sub": "ann", "exp": NOW + 60 });
+    let with = |change: &dyn Fn(&mut Header)| {
+        let mut header = Header::default();
+        change(&mut header);
+        encode(&header, &claims, &EncodingKey::from_secret(JWT_SECRET)).unwrap()
+    };
+    for critical in [vec!["b64"], vec!["exp"], vec!["urn:example:bound-to-a-device"], vec![]] {
+        let critical: Vec<String> = critical.into_iter().map(str::to_owned).collect();
+        let token = with(&|header| header.crit = Some(critical.clone()));
+        assert_eq!(status_with(&shop, &token), 401, "{critical:?}");
+    }
+    let token = with(&|header| header.extras.insert("urn:example:harmless", true));
+    assert_eq!(status_with(&shop, &token), 200, "what is not critical may be ignored");
+}
+
 fn shop_with_public_key() -> Shop {
     Shop::open_with(|options| {
         options.jwt = Some(JwtOptions {
