@@ -64,6 +64,13 @@ impl AddressKey {
     }
 }
 
+/// The same on every node.
+impl fmt::Display for AddressKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
 /// Governor's clock, set by whoever asks.
 #[derive(Clone, Debug, Default)]
 struct HandedTime(Arc<SteadyTime>);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use hyper::StatusCode;
 use penstock_domain::{AccountId, Timestamp};
+use penstock_gate::AddressKey;
 use penstock_records::{CodeCheck, CreateAccountError, NewAccount};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -12,7 +13,8 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     json::{Complaints, Json},
-    passwords::{self, MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARACTERS},
+    passwords::{self, Line, MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARACTERS},
+    peer::Peer,
     phone,
     problem::{Code, Problem},
     wire::AccountView,
@@ -100,11 +102,13 @@ pub fn parse_phone(text: &str) -> Result<String, InvalidAccount> {
 
 /// Register
 ///
-/// Needs a one-time code, see `POST /api/v1/otp`. After five wrong tries the code is void.
+/// Needs a one-time code, see `POST /api/v1/otp`. After five wrong tries the code is void. A code that was asked for from another
+/// address can be used too, if it is the last one that was sent to the phone.
 #[utoipa::path(post, path = "/api/v1/accounts", tag = "accounts", request_body = AccountRequest,
     responses((status = 201, body = AccountView)))]
 pub(crate) async fn create_account(
     State(app): State<Arc<App>>,
+    peer: Peer,
     Json(request): Json<AccountRequest>,
 ) -> Result<(StatusCode, axum::Json<AccountView>), Problem> {
     let mut complaints = Complaints::default();
@@ -112,14 +116,16 @@ pub(crate) async fn create_account(
     complaints.require(phone::is_code(&request.otp), "otp", "has to have six digits");
     complaints.check()?;
     let registrant = registrant.ok_or(Code::InvalidRequest)?;
-    // Before the code is used up: who is told `busy` can come again with it.
-    let turn = app.passwords.turn().await?;
+    peer.within(&app.sign_up_by_address, app.now())?;
     let digest = phone::code_digest(&app.options.secrets.borrow().current, &registrant.phone, &request.otp);
-    match app.records.take_code(&registrant.phone, &digest, app.now()).await? {
-        CodeCheck::Right => {}
-        CodeCheck::Wrong | CodeCheck::Void => return Err(Code::OtpInvalid.into()),
-    }
-    let hash = turn.hash(request.password).await?;
+    let origin = peer.origin();
+    let right = |check| if check == CodeCheck::Right { Ok(()) } else { Err(Code::OtpInvalid) };
+    // Only a person who has proved the phone may have a password hashed. Their code is used up afterwards, so that those who are told
+    // `busy` can come again with it.
+    right(app.records.check_code(&registrant.phone, &origin, &digest, app.now()).await?)?;
+    let line = Line::Address(AddressKey::of(peer.0));
+    let hash = app.passwords.hash(line, request.password).await?;
+    right(app.records.take_code(&registrant.phone, &origin, &digest, app.now()).await?)?;
     let new = account_of(registrant, hash, false, app.now())?;
     match app.records.create_account(new).await {
         Ok(account) => Ok((StatusCode::CREATED, axum::Json(AccountView::from(&account)))),

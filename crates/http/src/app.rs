@@ -10,6 +10,7 @@ use penstock_records::Records;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::{
+    attempts::Attempts,
     catalogue::Catalogue,
     gate::Gate,
     identity::{Caller, Identity, InvalidJwtKey},
@@ -36,8 +37,8 @@ pub(crate) struct App {
     pub(crate) identity: Identity,
     pub(crate) passwords: Passwords,
     pub(crate) otp_by_address: KeyedLimit<AddressKey>,
-    pub(crate) sign_in_by_address: KeyedLimit<AddressKey>,
-    pub(crate) sign_in_by_phone: KeyedLimit<String>,
+    pub(crate) sign_up_by_address: KeyedLimit<AddressKey>,
+    pub(crate) attempts: Attempts,
     pub(crate) gate: Gate,
     pub(crate) refusals: Refusals,
     pub(crate) pages: Pages,
@@ -78,8 +79,8 @@ impl App {
             identity: Identity::new(&options)?,
             passwords: Passwords::new(&options),
             otp_by_address: KeyedLimit::new(options.otp_by_address),
-            sign_in_by_address: KeyedLimit::new(options.sign_in_by_address),
-            sign_in_by_phone: KeyedLimit::new(options.sign_in_by_phone),
+            sign_up_by_address: KeyedLimit::new(options.sign_up_by_address),
+            attempts: Attempts::new(&options),
             refusals: Refusals::new(&options.problem_type_base),
             pages: Pages::new(&options.pages),
             tallies: (0..workers).map(|worker| Arc::new(Tally::of_worker(worker, workers))).collect(),

@@ -11,6 +11,7 @@ mod admin_orders;
 mod admin_sales;
 mod app;
 mod arriving;
+mod attempts;
 mod audit;
 mod catalogue;
 mod challenges;

@@ -69,12 +69,18 @@ pub(crate) async fn change_password(
     check_password(&mut complaints, "new_password", &request.new_password);
     complaints.check()?;
     let account = app.records.account(session.account).await?.ok_or(Code::Unauthorized)?;
-    app.sign_in_by_phone.check(&account.phone, app.now())?;
-    let turn = app.passwords.turn().await?;
-    if !turn.verify(request.current_password, Some(account.password_hash)).await? {
-        return Err(Code::BadCredentials.into());
+    let attempt = app.attempts.begin_signed_in(account.id, app.now())?;
+    let line = attempt.line();
+    let checked = app.passwords.check(line, request.current_password, vec![account.password_hash]).await;
+    match checked {
+        Ok(None) => return Err(Code::BadCredentials.into()),
+        Ok(Some(_)) => attempt.was_no_guess(),
+        Err(busy) => {
+            attempt.was_no_guess();
+            return Err(busy);
+        }
     }
-    let hash = app.passwords.turn().await?.hash(request.new_password).await?;
+    let hash = app.passwords.hash(line, request.new_password).await?;
     let now = app.now();
     app.records.set_password(account.id, &hash, now).await?;
     let revocations = &app.identity.revocations;

@@ -52,13 +52,21 @@ pub struct Options {
     pub codes_in_answers: bool,
     /// Requests for one-time codes from one address.
     pub otp_by_address: LimitOptions,
+    /// Sign-ups from one address.
+    pub sign_up_by_address: LimitOptions,
     /// Sign-ins from one address.
     pub sign_in_by_address: LimitOptions,
-    /// Sign-ins to one account.
+    /// Wrong passwords for one account by all strangers.
     pub sign_in_by_phone: LimitOptions,
-    /// Passwords that are hashed at the same time; 0 means one for each core.
+    /// Wrong passwords for one account from one address by strangers.
+    pub sign_in_by_phone_and_address: LimitOptions,
+    /// Wrong passwords by a device that has signed in to the account before.
+    pub sign_in_by_device: LimitOptions,
+    /// Passwords that are hashed at the same time, each in 19 MiB of memory.
     pub password_hashes_at_once: usize,
-    /// Requests that may wait for it; one more is answered `busy`.
+    /// What hashing may take of all cores together, once a burst is over.
+    pub password_core_percent: u32,
+    /// Sign-ins that may wait for it, and as many new passwords. Beyond that, whoever has the most waiting is answered `busy`.
     pub password_hashes_waiting: usize,
     /// Open connections over all workers; more wait to be accepted.
     pub max_connections: usize,
@@ -109,8 +117,12 @@ impl Options {
             codes_in_answers: false,
             otp_by_address: limit(10, Duration::from_secs(30)),
             sign_in_by_address: limit(30, Duration::from_secs(5)),
-            sign_in_by_phone: limit(10, Duration::from_secs(30)),
-            password_hashes_at_once: 0,
+            sign_up_by_address: limit(30, Duration::from_secs(5)),
+            sign_in_by_phone: limit(50, Duration::from_secs(60)),
+            sign_in_by_phone_and_address: limit(10, Duration::from_secs(600)),
+            sign_in_by_device: limit(10, Duration::from_secs(30)),
+            password_hashes_at_once: 2,
+            password_core_percent: 25,
             password_hashes_waiting: 64,
             max_connections: 65_536,
             max_connections_per_address: 1_024,
@@ -180,14 +192,16 @@ impl fmt::Debug for JwtKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneTimeCodeOptions {
     pub lifetime_seconds: u32,
-    /// So many codes are sent to one phone in a window.
+    /// Codes that one address can have sent to a phone in a window,
     pub max_per_window: u32,
+    /// and all addresses together. The last half is kept for addresses that have not asked for one yet.
+    pub max_per_phone: u32,
     pub window_seconds: u32,
 }
 
 impl Default for OneTimeCodeOptions {
     fn default() -> Self {
-        Self { lifetime_seconds: 300, max_per_window: 5, window_seconds: 3600 }
+        Self { lifetime_seconds: 300, max_per_window: 5, max_per_phone: 20, window_seconds: 3600 }
     }
 }
 

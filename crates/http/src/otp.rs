@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use hyper::StatusCode;
+use penstock_records::NewCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -55,10 +56,18 @@ pub(crate) async fn request_otp(
     let code = phone::random_code().map_err(|_| Code::Internal)?;
     let digest = phone::code_digest(&app.options.secrets.borrow().current, &phone, &code);
     let codes = app.options.one_time_codes;
-    let expires_at = now.plus_seconds(codes.lifetime_seconds);
-    app.records
-        .put_code(&phone, &digest, expires_at, now, codes.max_per_window, codes.window_seconds)
-        .await?;
+    let origin = peer.origin();
+    let new = NewCode {
+        phone: &phone,
+        origin: &origin,
+        digest: &digest,
+        expires_at: now.plus_seconds(codes.lifetime_seconds),
+        now,
+        max_per_origin: codes.max_per_window,
+        max_per_phone: codes.max_per_phone,
+        window_seconds: codes.window_seconds,
+    };
+    app.records.put_code(new).await?;
     app.options.code_sender.send(&phone, &code).await.map_err(|error| {
         tracing::warn!(%error, "a one-time code was not sent");
         Problem::with_detail(Code::Unavailable, "The code can't be sent at the moment.")

@@ -30,6 +30,11 @@ impl Peer {
         let Some(key) = AddressKey::of(self.0) else { return Ok(()) };
         Ok(limit.check(&key, now)?)
     }
+
+    /// The address as one-time codes are kept by it; everybody on this machine is one.
+    pub(crate) fn origin(self) -> String {
+        AddressKey::of(self.0).map(|key| key.to_string()).unwrap_or_default()
+    }
 }
 
 impl FromRequestParts<Arc<App>> for Peer {

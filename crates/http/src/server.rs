@@ -84,6 +84,7 @@ impl Server {
         let (stopping, stop) = watch::channel(false);
         let app = App::new(options, workers, storefront, ledger, records, stop.clone());
         let app = Arc::new(app.map_err(StartError::JwtKey)?);
+        app.passwords.start().map_err(StartError::Worker)?;
         let begun = housekeeping::load(&app).await?;
         let (address, listeners) = listen(&app.options, workers)
             .map_err(|error| StartError::Listen { address: app.options.listen, error })?;

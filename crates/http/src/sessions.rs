@@ -7,18 +7,19 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 use hyper::{
-    StatusCode,
+    HeaderMap, StatusCode,
     header::{HeaderName, HeaderValue, SET_COOKIE},
 };
+use penstock_records::Account;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    identity::{Caller, OwnPage, SESSION_COOKIE},
+    identity::{Caller, DEVICE_COOKIE, DEVICE_SECONDS, OwnPage, SESSION_COOKIE},
     json::Json,
     neighbours::Change,
-    passwords::MAX_PASSWORD_BYTES,
+    passwords::{Line, MAX_PASSWORD_BYTES},
     peer::{CameByHttps, Peer},
     phone,
     problem::{Code, Problem},
@@ -27,6 +28,8 @@ use crate::{
 
 /// Says that there is a session, and nothing of it.
 const SIGNED_IN_COOKIE: &str = "penstock_signed_in";
+/// Which devices are known matters only to who signs in.
+const DEVICE_PATH: &str = "/api/v1/sessions";
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -49,7 +52,8 @@ pub(crate) struct SessionView {
 
 /// Sign in
 ///
-/// An unknown number and a wrong password are answered alike, and equally fast.
+/// An unknown number and a wrong password are answered alike, and equally fast. The cookie `penstock_device` marks a browser that
+/// has signed in before: sent along, it has an allowance of its own, which strangers who try passwords can't use up.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "accounts", request_body = SessionRequest,
     responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn create_session(
@@ -57,6 +61,7 @@ pub(crate) async fn create_session(
     _: OwnPage,
     came_by_https: CameByHttps,
     peer: Peer,
+    headers: HeaderMap,
     Json(request): Json<SessionRequest>,
 ) -> Result<Response, Problem> {
     let now = app.now();
@@ -64,19 +69,36 @@ pub(crate) async fn create_session(
     if request.password.len() > MAX_PASSWORD_BYTES {
         return Err(Problem::invalid_field("password", "is too long"));
     }
-    peer.within(&app.sign_in_by_address, now)?;
-    app.sign_in_by_phone.check(&phone, now)?;
-    let turn = app.passwords.turn().await?;
-    let account = app.records.account_by_phone(&phone).await?;
-    let hash = account.as_ref().map(|account| account.password_hash.clone());
-    let is_right = turn.verify(request.password, hash).await?;
-    let account = account.filter(|_| is_right).ok_or(Code::BadCredentials)?;
+    let device = app.identity.known_device(&headers, &phone, now);
+    let attempt = app.attempts.begin(&phone, device, peer, now)?;
+    let account = match check(&app, attempt.line(), &phone, request.password).await {
+        Ok(None) => return Err(Code::BadCredentials.into()),
+        Ok(Some(account)) => {
+            attempt.was_no_guess();
+            account
+        }
+        Err(not_looked_at) => {
+            attempt.was_no_guess();
+            return Err(not_looked_at);
+        }
+    };
     // The session counts from before the password was checked: a change that came meanwhile ends it too.
     let (token, session) = app.identity.sign_in(account.id, account.admin, now)?;
-    let cookies = cookies(&app, came_by_https, &token, app.options.session_seconds)?;
+    let mut cookies = cookies(&app, came_by_https, &token, app.options.session_seconds)?;
+    let device = app.identity.device_cookie(&headers, device, &phone, now)?;
+    let device = format!("{DEVICE_COOKIE}={device}; HttpOnly; SameSite=Strict; Path={DEVICE_PATH}");
+    cookies.push(set_cookie(&app, came_by_https, &device, DEVICE_SECONDS)?);
     let view =
         SessionView { token, expires_at: Rfc3339(session.expires_at), account: AccountView::from(&account) };
-    Ok((StatusCode::CREATED, cookies, axum::Json(view)).into_response())
+    Ok((StatusCode::CREATED, AppendHeaders(cookies), axum::Json(view)).into_response())
+}
+
+/// The account of this phone that has this password.
+async fn check(app: &App, line: Line, phone: &str, password: String) -> Result<Option<Account>, Problem> {
+    let account = app.records.account_by_phone(phone).await?;
+    let hashes = account.iter().map(|account| account.password_hash.clone()).collect();
+    let right = app.passwords.check(line, password, hashes).await?;
+    Ok(account.filter(|_| right.is_some()))
 }
 
 /// Sign out
@@ -95,7 +117,8 @@ pub(crate) async fn delete_session(
     app.identity.revocations.revoke_session(session.id, session.expires_at, now).map_err(|_| Code::Busy)?;
     let ended = Change::SessionEnded { session: session.id.to_text(), expires_at: session.expires_at };
     app.options.neighbours.tell(ended).await;
-    Ok((StatusCode::NO_CONTENT, cookies(&app, came_by_https, "", 0)?).into_response())
+    let cookies = cookies(&app, came_by_https, "", 0)?;
+    Ok((StatusCode::NO_CONTENT, AppendHeaders(cookies)).into_response())
 }
 
 /// The session, and beside it that there is one, for the pages: they can't see the first, and a million visitors who are not
@@ -103,15 +126,25 @@ pub(crate) async fn delete_session(
 /// same for everybody, so a visitor who follows one misses nothing.
 fn cookies(
     app: &App,
-    CameByHttps(came_by_https): CameByHttps,
+    came_by_https: CameByHttps,
     token: &str,
     max_age_seconds: u32,
-) -> Result<AppendHeaders<[(HeaderName, HeaderValue); 2]>, Problem> {
+) -> Result<Vec<(HeaderName, HeaderValue)>, Problem> {
+    let session = format!("{SESSION_COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/");
+    let signed_in = format!("{SIGNED_IN_COOKIE}=1; SameSite=Strict; Path=/");
+    [session, signed_in]
+        .iter()
+        .map(|cookie| set_cookie(app, came_by_https, cookie, max_age_seconds))
+        .collect()
+}
+
+fn set_cookie(
+    app: &App,
+    CameByHttps(came_by_https): CameByHttps,
+    cookie: &str,
+    max_age_seconds: u32,
+) -> Result<(HeaderName, HeaderValue), Problem> {
     let secure = if app.options.secure_cookies || came_by_https { "; Secure" } else { "" };
-    let rest = format!("SameSite=Strict; Path=/; Max-Age={max_age_seconds}{secure}");
-    let cookie = |text: String| HeaderValue::try_from(text).map_err(|_| Code::Internal);
-    Ok(AppendHeaders([
-        (SET_COOKIE, cookie(format!("{SESSION_COOKIE}={token}; HttpOnly; {rest}"))?),
-        (SET_COOKIE, cookie(format!("{SIGNED_IN_COOKIE}=1; {rest}"))?),
-    ]))
+    let cookie = HeaderValue::try_from(format!("{cookie}; Max-Age={max_age_seconds}{secure}"));
+    Ok((SET_COOKIE, cookie.map_err(|_| Code::Internal)?))
 }

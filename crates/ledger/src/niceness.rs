@@ -11,6 +11,8 @@ pub enum Turn {
     Serving,
     /// Nobody waits, but it must not fall behind for ever.
     Settling,
+    /// Somebody waits, but it is a long piece of work that others must hardly notice.
+    Hashing,
     /// It takes what the others leave.
     Spare,
 }
@@ -18,6 +20,7 @@ pub enum Turn {
 const WRITING: i32 = -10;
 const SERVING: i32 = 0;
 const SETTLING: i32 = 5;
+const HASHING: i32 = 10;
 const SPARE: i32 = 15;
 /// As the length of a slice.
 const KERNEL_CHOOSES: Duration = Duration::ZERO;
@@ -32,13 +35,14 @@ pub fn take_turn(turn: Turn) {
         // Trying it is the only way to know.
         Turn::Serving if set(WRITING) => SERVING,
         Turn::Serving | Turn::Settling => SETTLING,
+        Turn::Hashing => HASHING,
         Turn::Spare => SPARE,
     };
     set(niceness);
     set_slices(match turn {
         Turn::Writing => Duration::from_micros(100),
         Turn::Serving => KERNEL_CHOOSES,
-        Turn::Settling | Turn::Spare => Duration::from_millis(100),
+        Turn::Settling | Turn::Hashing | Turn::Spare => Duration::from_millis(100),
     });
 }
 

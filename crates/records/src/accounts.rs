@@ -175,6 +175,7 @@ impl Records {
         for statement in [
             "DELETE FROM revoked_sessions WHERE expires_at < ?",
             "DELETE FROM one_time_codes WHERE expires_at < ?",
+            "DELETE FROM codes_by_origin WHERE expires_at < ?",
         ] {
             sqlx::query(statement).bind(before.as_millis()).execute(&mut self.writer().await?).await?;
         }

@@ -1,7 +1,11 @@
-//! One-time codes. Every step is one conditional update that takes the row's lock, so parallel guesses are
-//! counted one by one.
+//! One-time codes. A code is kept twice: as the last one that its address asked for, and as the last one that was sent to the phone. A
+//! guess is compared with the one of its own address; an address that has none, of somebody who has moved to another network for
+//! example, with the phone's. So others who ask for codes or guess them neither replace nor use up the code of an address.
+//!
+//! Every step begins with the lock of the phone's row, so parallel requests and guesses are counted one by one.
 
 use penstock_domain::Timestamp;
+use sqlx::AssertSqlSafe;
 
 use crate::{
     Records, RecordsError,
@@ -10,7 +14,7 @@ use crate::{
     session::Session,
 };
 
-/// After this many wrong guesses a code is void.
+/// After this many wrong guesses a code is void: for its own address, and for all others together.
 pub const TRIES_PER_CODE: i32 = 5;
 
 /// How often a code is stored before it is given up: once more than it takes.
@@ -26,38 +30,77 @@ pub enum PutCodeError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeCheck {
-    /// The code was right; it is consumed.
     Right,
     Wrong,
     /// There is no code to guess: none was sent, it expired, was used, or was guessed wrong too often.
     Void,
 }
 
+/// A code that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCode<'a> {
+    pub phone: &'a str,
+    /// The address that asks.
+    pub origin: &'a str,
+    pub digest: &'a [u8],
+    pub expires_at: Timestamp,
+    pub now: Timestamp,
+    /// Codes that one address can have sent to the phone in a window, which begins with the first of them,
+    pub max_per_origin: u32,
+    /// and all addresses together. The last half is for addresses that have not had one yet.
+    pub max_per_phone: u32,
+    pub window_seconds: u32,
+}
+
+impl NewCode<'_> {
+    fn window_millis(&self) -> i64 {
+        i64::from(self.window_seconds) * 1000
+    }
+}
+
+/// Whose code it is.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    phone: &'a str,
+    /// None: the last one that was sent to the phone.
+    origin: Option<&'a str>,
+}
+
+type Statement<'q> = sqlx::query::Query<'q, sqlx::Any, <sqlx::Any as sqlx::Database>::Arguments>;
+
+impl Key<'_> {
+    fn table(self) -> &'static str {
+        if self.origin.is_some() { "codes_by_origin" } else { "one_time_codes" }
+    }
+
+    fn condition(self) -> &'static str {
+        if self.origin.is_some() { "phone = ? AND origin = ?" } else { "phone = ?" }
+    }
+
+    /// Binds what the condition asks for.
+    fn bind<'q>(self, statement: Statement<'q>) -> Statement<'q> {
+        let statement = statement.bind(self.phone.to_owned());
+        match self.origin {
+            Some(origin) => statement.bind(origin.to_owned()),
+            None => statement,
+        }
+    }
+}
+
 impl Records {
-    /// Stores a new code for `phone`, in place of an earlier one, unless `max_per_window` were sent already in
-    /// the `window_seconds` that began with the first of them.
-    pub async fn put_code(
-        &self,
-        phone: &str,
-        digest: &[u8],
-        expires_at: Timestamp,
-        now: Timestamp,
-        max_per_window: u32,
-        window_seconds: u32,
-    ) -> Result<(), PutCodeError> {
-        let code = NewCode {
-            phone,
-            digest,
-            expires_at,
-            now,
-            max_per_window: i64::from(max_per_window),
-            window_millis: i64::from(window_seconds) * 1000,
-        };
+    /// Stores a new code, in place of an earlier one of the same address.
+    pub async fn put_code(&self, code: NewCode<'_>) -> Result<(), PutCodeError> {
+        let for_phone = Key { phone: code.phone, origin: None };
+        let for_origin = Key { phone: code.phone, origin: Some(code.origin) };
         // Where there are several writers, another request may store the phone's first code in between; then its row
         // is there the next time.
         for _ in 0..MAX_ATTEMPTS {
             let mut transaction = self.begin().await?;
-            if replace(&mut transaction, &code).await? || insert(&mut transaction, &code).await? {
+            let known = sent_in_window(&mut transaction, for_origin, &code).await? > 0;
+            let max_per_phone = if known { code.max_per_phone.div_ceil(2) } else { code.max_per_phone };
+            if put(&mut transaction, for_phone, &code, max_per_phone).await?
+                && put(&mut transaction, for_origin, &code, code.max_per_origin).await?
+            {
                 transaction.commit().await.map_err(RecordsError::from)?;
                 return Ok(());
             }
@@ -66,107 +109,179 @@ impl Records {
         Err(RecordsError::Unavailable("too many codes for one phone were stored at once".into()).into())
     }
 
-    /// One guess. It uses up a try before it is compared, so two parallel guesses are two tries.
-    pub async fn take_code(
+    /// One guess. A wrong one uses up a try; a right one leaves the code as it is.
+    pub async fn check_code(
         &self,
         phone: &str,
+        origin: &str,
         digest: &[u8],
         now: Timestamp,
     ) -> Result<CodeCheck, RecordsError> {
         let mut transaction = self.begin().await?;
-        let guess = sqlx::query(
-            "UPDATE one_time_codes SET tries_left = tries_left - 1 \
-             WHERE phone = ? AND tries_left > 0 AND expires_at > ?",
-        )
-        .bind(phone)
-        .bind(now.as_millis())
-        .execute(&mut transaction)
-        .await?;
-        if guess.rows_affected() == 0 {
-            transaction.rollback().await?;
-            return Ok(CodeCheck::Void);
+        let check = guess(&mut transaction, phone, origin, digest, now).await?;
+        match check {
+            CodeCheck::Wrong => transaction.commit().await?,
+            CodeCheck::Right | CodeCheck::Void => transaction.rollback().await?,
         }
-        let consume =
-            sqlx::query("UPDATE one_time_codes SET tries_left = 0 WHERE phone = ? AND code_digest = ?")
-                .bind(phone)
-                .bind(digest)
-                .execute(&mut transaction)
-                .await?;
+        Ok(check)
+    }
+
+    /// One guess. A right one uses up all codes of the phone.
+    pub async fn take_code(
+        &self,
+        phone: &str,
+        origin: &str,
+        digest: &[u8],
+        now: Timestamp,
+    ) -> Result<CodeCheck, RecordsError> {
+        let mut transaction = self.begin().await?;
+        let check = guess(&mut transaction, phone, origin, digest, now).await?;
+        if check == CodeCheck::Right {
+            for statement in [
+                "UPDATE one_time_codes SET tries_left = 0 WHERE phone = ?",
+                "UPDATE codes_by_origin SET tries_left = 0 WHERE phone = ?",
+            ] {
+                sqlx::query(statement).bind(phone).execute(&mut transaction).await?;
+            }
+        }
         transaction.commit().await?;
-        Ok(if consume.rows_affected() == 1 { CodeCheck::Right } else { CodeCheck::Wrong })
+        Ok(check)
     }
 }
 
-#[derive(Clone, Copy)]
-struct NewCode<'a> {
-    phone: &'a str,
-    digest: &'a [u8],
-    expires_at: Timestamp,
+/// Compares with the code of the address if it has one that is not over, otherwise with the phone's. It uses up a try before it
+/// compares.
+async fn guess(
+    connection: &mut Session,
+    phone: &str,
+    origin: &str,
+    digest: &[u8],
     now: Timestamp,
-    max_per_window: i64,
-    window_millis: i64,
+) -> Result<CodeCheck, RecordsError> {
+    // This changes nothing, and takes the lock.
+    sqlx::query("UPDATE one_time_codes SET phone = phone WHERE phone = ?")
+        .bind(phone)
+        .execute(&mut *connection)
+        .await?;
+    let own = Key { phone, origin: Some(origin) };
+    let has_own =
+        sqlx::query("SELECT 1 FROM codes_by_origin WHERE phone = ? AND origin = ? AND expires_at > ?")
+            .bind(phone)
+            .bind(origin)
+            .bind(now.as_millis())
+            .fetch_optional(&mut *connection)
+            .await?
+            .is_some();
+    let key = if has_own { own } else { Key { phone, origin: None } };
+    let (table, condition) = (key.table(), key.condition());
+    let try_it = AssertSqlSafe(format!(
+        "UPDATE {table} SET tries_left = tries_left - 1 WHERE {condition} AND tries_left > 0 AND expires_at > ?"
+    ));
+    let tried = key.bind(sqlx::query(try_it)).bind(now.as_millis()).execute(&mut *connection).await?;
+    if tried.rows_affected() == 0 {
+        return Ok(CodeCheck::Void);
+    }
+    let compare = AssertSqlSafe(format!("SELECT 1 FROM {table} WHERE {condition} AND code_digest = ?"));
+    let same = key.bind(sqlx::query(compare)).bind(digest.to_vec()).fetch_optional(&mut *connection).await?;
+    Ok(if same.is_some() { CodeCheck::Right } else { CodeCheck::Wrong })
 }
 
-/// Puts the code in place of the phone's earlier one, in a new window or in the same. False: neither is possible.
-async fn replace(connection: &mut Session, code: &NewCode<'_>) -> Result<bool, RecordsError> {
-    let new_window = sqlx::query(
-        "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, window_started_at = ?, \
-         sent_in_window = 1 WHERE phone = ? AND window_started_at <= ?",
-    )
-    .bind(code.digest)
-    .bind(code.expires_at.as_millis())
-    .bind(TRIES_PER_CODE)
-    .bind(code.now.as_millis())
-    .bind(code.phone)
-    .bind(code.now.plus_millis(-code.window_millis).as_millis())
-    .execute(&mut *connection)
-    .await?;
-    if new_window.rows_affected() == 1 {
+async fn sent_in_window(
+    connection: &mut Session,
+    key: Key<'_>,
+    code: &NewCode<'_>,
+) -> Result<i64, RecordsError> {
+    let (table, condition) = (key.table(), key.condition());
+    let query = AssertSqlSafe(format!(
+        "SELECT sent_in_window FROM {table} WHERE {condition} AND window_started_at > ?"
+    ));
+    let begun_after = code.now.plus_millis(-code.window_millis()).as_millis();
+    let row = key.bind(sqlx::query(query)).bind(begun_after).fetch_optional(&mut *connection).await?;
+    row.as_ref().map_or(Ok(0), |row| integer(row, "sent_in_window"))
+}
+
+/// Puts the code in its place. False: it has to be tried again.
+async fn put(
+    connection: &mut Session,
+    key: Key<'_>,
+    code: &NewCode<'_>,
+    max_per_window: u32,
+) -> Result<bool, PutCodeError> {
+    let max_per_window = i64::from(max_per_window);
+    Ok(replace(connection, key, code, max_per_window).await?
+        || insert(connection, key, code, max_per_window).await?)
+}
+
+/// Puts the code in place of an earlier one, in a new window or in the same. False: neither is possible.
+async fn replace(
+    connection: &mut Session,
+    key: Key<'_>,
+    code: &NewCode<'_>,
+    max_per_window: i64,
+) -> Result<bool, RecordsError> {
+    let (table, condition) = (key.table(), key.condition());
+    let new_window = AssertSqlSafe(format!(
+        "UPDATE {table} SET code_digest = ?, expires_at = ?, tries_left = ?, window_started_at = ?, \
+         sent_in_window = 1 WHERE {condition} AND window_started_at <= ?"
+    ));
+    let statement = sqlx::query(new_window)
+        .bind(code.digest.to_vec())
+        .bind(code.expires_at.as_millis())
+        .bind(TRIES_PER_CODE)
+        .bind(code.now.as_millis());
+    let begun_before = code.now.plus_millis(-code.window_millis()).as_millis();
+    let replaced = key.bind(statement).bind(begun_before).execute(&mut *connection).await?;
+    if replaced.rows_affected() == 1 {
         return Ok(true);
     }
-    let same_window = sqlx::query(
-        "UPDATE one_time_codes SET code_digest = ?, expires_at = ?, tries_left = ?, \
-         sent_in_window = sent_in_window + 1 WHERE phone = ? AND sent_in_window < ?",
-    )
-    .bind(code.digest)
-    .bind(code.expires_at.as_millis())
-    .bind(TRIES_PER_CODE)
-    .bind(code.phone)
-    .bind(code.max_per_window)
-    .execute(&mut *connection)
-    .await?;
-    Ok(same_window.rows_affected() == 1)
+    let same_window = AssertSqlSafe(format!(
+        "UPDATE {table} SET code_digest = ?, expires_at = ?, tries_left = ?, \
+         sent_in_window = sent_in_window + 1 WHERE {condition} AND sent_in_window < ?"
+    ));
+    let statement = sqlx::query(same_window)
+        .bind(code.digest.to_vec())
+        .bind(code.expires_at.as_millis())
+        .bind(TRIES_PER_CODE);
+    let replaced = key.bind(statement).bind(max_per_window).execute(&mut *connection).await?;
+    Ok(replaced.rows_affected() == 1)
 }
 
-/// No row could be changed: the phone's window is full, or this is its first code. False: it was not there a moment
-/// ago.
-async fn insert(connection: &mut Session, code: &NewCode<'_>) -> Result<bool, PutCodeError> {
-    let row = sqlx::query("SELECT window_started_at, sent_in_window FROM one_time_codes WHERE phone = ?")
-        .bind(code.phone)
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(RecordsError::from)?;
-    if let Some(row) = row {
-        let window_ends = moment(&row, "window_started_at")?.plus_millis(code.window_millis);
+/// No row could be changed: the window is full, or this is the first code. False: it was not there a moment ago.
+async fn insert(
+    connection: &mut Session,
+    key: Key<'_>,
+    code: &NewCode<'_>,
+    max_per_window: i64,
+) -> Result<bool, PutCodeError> {
+    let (table, condition) = (key.table(), key.condition());
+    let query =
+        AssertSqlSafe(format!("SELECT window_started_at, sent_in_window FROM {table} WHERE {condition}"));
+    let row = key.bind(sqlx::query(query)).fetch_optional(&mut *connection).await;
+    if let Some(row) = row.map_err(RecordsError::from)? {
+        let window_ends = moment(&row, "window_started_at")?.plus_millis(code.window_millis());
         let millis_left = window_ends.millis_since(code.now);
-        if millis_left <= 0 || integer(&row, "sent_in_window")? < code.max_per_window {
+        if millis_left <= 0 || integer(&row, "sent_in_window")? < max_per_window {
             return Ok(false);
         }
         let retry_after_seconds = u32::try_from(millis_left.saturating_add(999) / 1000).unwrap_or(u32::MAX);
         return Err(PutCodeError::TooMany { retry_after_seconds });
     }
-    let inserted = sqlx::query(
-        "INSERT INTO one_time_codes \
-         (phone, code_digest, expires_at, tries_left, window_started_at, sent_in_window) \
-         VALUES (?, ?, ?, ?, ?, 1)",
-    )
-    .bind(code.phone)
-    .bind(code.digest)
-    .bind(code.expires_at.as_millis())
-    .bind(TRIES_PER_CODE)
-    .bind(code.now.as_millis())
-    .execute(&mut *connection)
-    .await;
+    let (columns, places) = match key.origin {
+        Some(_) => ("phone, origin", "?, ?"),
+        None => ("phone", "?"),
+    };
+    let insert = AssertSqlSafe(format!(
+        "INSERT INTO {table} ({columns}, code_digest, expires_at, tries_left, window_started_at, sent_in_window) \
+         VALUES ({places}, ?, ?, ?, ?, 1)"
+    ));
+    let inserted = key
+        .bind(sqlx::query(insert))
+        .bind(code.digest.to_vec())
+        .bind(code.expires_at.as_millis())
+        .bind(TRIES_PER_CODE)
+        .bind(code.now.as_millis())
+        .execute(&mut *connection)
+        .await;
     match inserted {
         Ok(_) => Ok(true),
         Err(error) if is_unique_violation(&error) => Ok(false),

@@ -32,7 +32,7 @@ pub use audit::{
     UnitCounts, WaiterFound,
 };
 pub use catalogue::{Item, SaleRow};
-pub use codes::{CodeCheck, PutCodeError, TRIES_PER_CODE};
+pub use codes::{CodeCheck, NewCode, PutCodeError, TRIES_PER_CODE};
 pub use dead_letters::{DeadLetter, RetryError};
 use dialect::Dialect;
 pub use drafts::ChangeDraftError;

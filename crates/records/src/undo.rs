@@ -19,7 +19,7 @@ enum Added {
 
 /// Each step of the schema by its number. One that changes what is there already can't be taken back; it would have to be
 /// able to run twice.
-const STEPS: [(i64, Added); 11] = [
+const STEPS: [(i64, Added); 12] = [
     (
         1,
         Added::Tables(&[
@@ -46,6 +46,7 @@ const STEPS: [(i64, Added); 11] = [
     (9, Added::Tables(&["pictures"])),
     (10, Added::Columns { table: "sales", columns: &["terms_fixed_at"] }),
     (11, Added::Columns { table: "dead_letters", columns: &["cause"] }),
+    (12, Added::Tables(&["codes_by_origin"])),
 ];
 
 /// All tables of the schema.

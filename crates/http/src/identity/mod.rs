@@ -1,5 +1,6 @@
 //! Who is asking: a session, a shop's token, or the admin token. Nothing here looks anything up.
 
+mod device;
 mod jwt;
 mod origin;
 mod revocations;
@@ -21,11 +22,13 @@ use subtle::ConstantTimeEq;
 
 pub use self::jwt::InvalidJwtKey;
 use self::{
+    device::DeviceSigner,
     jwt::JwtVerifier,
     revocations::Ended,
     session::{Session, SessionSigner},
 };
 pub(crate) use self::{
+    device::{DEVICE_COOKIE, DEVICE_SECONDS, DeviceId},
     revocations::Revocations,
     session::{SessionId, keyed},
 };
@@ -70,8 +73,8 @@ impl Caller {
 }
 
 pub(crate) struct Identity {
-    /// The secret's signer first, then that of the secret before it.
-    sessions: ArcSwap<Vec<SessionSigner>>,
+    /// The secret's signers first, then those of the secret before it.
+    signers: ArcSwap<Vec<Signers>>,
     /// There may be a secret that is not among them.
     is_secret_in_doubt: Arc<AtomicBool>,
     session_seconds: u32,
@@ -83,7 +86,7 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn new(options: &Options) -> Result<Self, InvalidJwtKey> {
         Ok(Self {
-            sessions: ArcSwap::from_pointee(signers(&options.secrets.borrow())),
+            signers: ArcSwap::from_pointee(signers(&options.secrets.borrow())),
             is_secret_in_doubt: Arc::clone(&options.is_secret_in_doubt),
             session_seconds: options.session_seconds,
             // An empty token would let in everybody who sends an empty bearer.
@@ -95,7 +98,7 @@ impl Identity {
 
     /// The secret has changed. Sessions that the one before signed go on.
     pub(crate) fn rekey(&self, secrets: &Secrets) {
-        self.sessions.store(Arc::new(signers(secrets)));
+        self.signers.store(Arc::new(signers(secrets)));
     }
 
     /// Begins a session; answers its token.
@@ -108,8 +111,33 @@ impl Identity {
         let id = SessionId::random().map_err(|_| Problem::from(Code::Internal))?;
         let expires_at = now.plus_seconds(self.session_seconds);
         let session = Session { account, id, issued_at: now, expires_at, admin };
-        let token = self.sessions.load().first().map(|signer| signer.token(&session));
+        let token = self.signers.load().first().map(|signers| signers.session.token(&session));
         Ok((token.ok_or(Code::Internal)?, session))
+    }
+
+    /// The device that asks, if it has signed in to an account of this phone before.
+    pub(crate) fn known_device(&self, headers: &HeaderMap, phone: &str, now: Timestamp) -> Option<DeviceId> {
+        let cookie = cookie(headers, DEVICE_COOKIE)?;
+        let signers = self.signers.load();
+        device::known(signers.iter().map(|signers| &signers.device), cookie, phone, now)
+    }
+
+    /// What a device that has just signed in keeps as its cookie.
+    pub(crate) fn device_cookie(
+        &self,
+        headers: &HeaderMap,
+        known: Option<DeviceId>,
+        phone: &str,
+        now: Timestamp,
+    ) -> Result<String, Problem> {
+        let device = match known {
+            Some(device) => device,
+            None => DeviceId::random().map_err(|_| Code::Internal)?,
+        };
+        let kept = cookie(headers, DEVICE_COOKIE).unwrap_or_default();
+        let signers = self.signers.load();
+        let signer = signers.first().ok_or(Code::Internal)?;
+        Ok(device::renewed(&signer.device, kept, device, phone, now))
     }
 
     /// Who is asking; 401 if nobody, or nobody we can be sure of.
@@ -150,7 +178,7 @@ impl Identity {
     }
 
     fn verify_session(&self, token: &str, now: Timestamp) -> Result<Session, Problem> {
-        let session = self.sessions.load().iter().find_map(|signer| signer.verify(token));
+        let session = self.signers.load().iter().find_map(|signers| signers.session.verify(token));
         if session.is_none() && self.is_secret_in_doubt.load(Relaxed) {
             return Err(cannot_check());
         }
@@ -191,8 +219,15 @@ fn cannot_check() -> Problem {
     Problem::with_detail(Code::Unavailable, "Sessions can't be checked until the database is back.")
 }
 
-fn signers(secrets: &Secrets) -> Vec<SessionSigner> {
-    [Some(secrets.current), secrets.previous].iter().flatten().map(SessionSigner::new).collect()
+/// Those of one secret.
+struct Signers {
+    session: SessionSigner,
+    device: DeviceSigner,
+}
+
+fn signers(secrets: &Secrets) -> Vec<Signers> {
+    let of = |secret| Signers { session: SessionSigner::new(secret), device: DeviceSigner::new(secret) };
+    [Some(secrets.current), secrets.previous].iter().flatten().map(of).collect()
 }
 
 fn bearer(authorization: &[u8]) -> Option<&str> {

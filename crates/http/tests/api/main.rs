@@ -21,6 +21,7 @@ mod pictures;
 mod protocol;
 mod recovery;
 mod sales;
+mod strangers;
 mod support;
 mod waiting;
 mod waitlist;

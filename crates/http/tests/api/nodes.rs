@@ -168,6 +168,8 @@ impl Common {
         options.shared_cache = self.cupboard.clone();
         options.node = "node-7".to_owned();
         options.parts = vec![Arc::new(Bell)];
+        options.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        options.codes_in_answers = true;
         options
     }
 
@@ -335,6 +337,36 @@ fn a_session_that_ends_on_one_node_ends_on_all() {
     let changed = client(&shop.a).with_token(&second).json("PUT", "/api/v1/me/password", &change);
     assert_eq!(changed.status, 204, "{changed:?}");
     until("the end of all sessions", || (status(&second) == 401).then_some(()));
+}
+
+#[test]
+fn devices_and_codes_count_on_every_node_and_guesses_on_each_by_itself() {
+    let shop = Pair::open();
+    let phone = "+4912345678";
+    account(&shop, phone);
+    let post = |server: &Server, path: &str, cookie: &str, body: &Value| {
+        let headers =
+            [("content-type", "application/json"), ("x-forwarded-for", "203.0.113.9"), ("cookie", cookie)];
+        client(server).request("POST", path, &headers, body.to_string().as_bytes())
+    };
+    let sign_in = |server: &Server, cookie: &str, password: &str| {
+        post(server, "/api/v1/sessions", cookie, &json!({ "phone": phone, "password": password }))
+    };
+    let signed_in = sign_in(&shop.a, "", "correct horse");
+    let cookies = signed_in.headers.iter().map(|(_, value)| value.split(';').next().unwrap());
+    let device = cookies.into_iter().find(|cookie| cookie.starts_with("penstock_device=")).unwrap();
+    let guesses = |server: &Server| (0..12).filter(|_| sign_in(server, "", "wrong").status == 401).count();
+    assert_eq!((guesses(&shop.a), guesses(&shop.b)), (10, 10), "each node counts by itself");
+    sign_in(&shop.b, "", "correct horse").problem(429, "rate_limited");
+    assert_eq!(sign_in(&shop.b, device, "correct horse").status, 201, "node A has signed for the device");
+
+    let ask = |server: &Server| post(server, "/api/v1/otp", "", &json!({ "phone": "+4912345679" }));
+    let sent = [&shop.a, &shop.b, &shop.a, &shop.b, &shop.a].map(ask);
+    assert!(sent.iter().all(|answer| answer.status == 202), "{sent:?}");
+    ask(&shop.b).problem(429, "rate_limited");
+    let otp = sent[4].json()["code"].clone();
+    let new = json!({ "phone": "+4912345679", "otp": otp, "name": "Bo", "password": "correct horse" });
+    assert_eq!(post(&shop.b, "/api/v1/accounts", "", &new).status, 201);
 }
 
 fn sign_out(server: &Server, token: &str) {

@@ -64,6 +64,7 @@ pub(crate) struct Identity {
     pub(crate) admin_token: Secret,
     pub(crate) session_seconds: u32,
     pub(crate) password_hashes_at_once: usize,
+    pub(crate) password_core_percent: u32,
     pub(crate) password_hashes_waiting: usize,
     pub(crate) codes_in_answers: bool,
     pub(crate) jwt: Jwt,
@@ -86,6 +87,7 @@ pub(crate) struct Jwt {
 pub(crate) struct Codes {
     pub(crate) lifetime_seconds: u32,
     pub(crate) max_per_window: u32,
+    pub(crate) max_per_phone: u32,
     pub(crate) window_seconds: u32,
 }
 
@@ -94,10 +96,16 @@ pub(crate) struct Codes {
 pub(crate) struct Limits {
     pub(crate) codes_by_address_burst: NonZeroU32,
     pub(crate) codes_by_address_every_seconds: u64,
+    pub(crate) sign_ups_by_address_burst: NonZeroU32,
+    pub(crate) sign_ups_by_address_every_seconds: u64,
     pub(crate) sign_ins_by_address_burst: NonZeroU32,
     pub(crate) sign_ins_by_address_every_seconds: u64,
     pub(crate) sign_ins_by_phone_burst: NonZeroU32,
     pub(crate) sign_ins_by_phone_every_seconds: u64,
+    pub(crate) sign_ins_by_phone_and_address_burst: NonZeroU32,
+    pub(crate) sign_ins_by_phone_and_address_every_seconds: u64,
+    pub(crate) sign_ins_by_device_burst: NonZeroU32,
+    pub(crate) sign_ins_by_device_every_seconds: u64,
     pub(crate) max_keys: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Accounts, sessions and one-time codes.
 
 use penstock_domain::{AccountId, Timestamp};
-use penstock_records::{CodeCheck, CreateAccountError, NewAccount, PutCodeError, Records};
+use penstock_records::{CodeCheck, CreateAccountError, NewAccount, NewCode, PutCodeError, Records};
 
 use super::{
     Database,
@@ -88,19 +88,44 @@ async fn a_revoked_session_is_remembered_until_it_would_have_ended() {
     assert!(records.revoked_sessions(moment(0)).await.unwrap().is_empty());
 }
 
+const HERE: &str = "192.0.2.1";
+
 async fn put(records: &Records, digest: &[u8], now: Timestamp) -> Result<(), PutCodeError> {
-    records.put_code("+4912345", digest, now.plus_seconds(300), now, 3, 3600).await
+    put_from(records, HERE, digest, now).await
+}
+
+async fn put_from(
+    records: &Records,
+    origin: &str,
+    digest: &[u8],
+    now: Timestamp,
+) -> Result<(), PutCodeError> {
+    let code = NewCode {
+        phone: "+4912345",
+        origin,
+        digest,
+        expires_at: now.plus_seconds(300),
+        now,
+        max_per_origin: 3,
+        max_per_phone: 8,
+        window_seconds: 3600,
+    };
+    records.put_code(code).await
+}
+
+async fn take(records: &Records, digest: &[u8], now: Timestamp) -> CodeCheck {
+    records.take_code("+4912345", HERE, digest, now).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_right_code_works_once() {
     let database = Database::new();
     let records = open(&database).await;
-    assert_eq!(records.take_code("+4912345", b"right", moment(0)).await.unwrap(), CodeCheck::Void);
+    assert_eq!(take(&records, b"right", moment(0)).await, CodeCheck::Void);
     put(&records, b"right", moment(0)).await.unwrap();
-    assert_eq!(records.take_code("+4912345", b"wrong", moment(1)).await.unwrap(), CodeCheck::Wrong);
-    assert_eq!(records.take_code("+4912345", b"right", moment(1)).await.unwrap(), CodeCheck::Right);
-    assert_eq!(records.take_code("+4912345", b"right", moment(1)).await.unwrap(), CodeCheck::Void);
+    assert_eq!(take(&records, b"wrong", moment(1)).await, CodeCheck::Wrong);
+    assert_eq!(take(&records, b"right", moment(1)).await, CodeCheck::Right);
+    assert_eq!(take(&records, b"right", moment(1)).await, CodeCheck::Void);
 }
 
 #[tokio::test]
@@ -108,10 +133,10 @@ async fn a_code_expires_and_a_new_one_replaces_it() {
     let database = Database::new();
     let records = open(&database).await;
     put(&records, b"first", moment(0)).await.unwrap();
-    assert_eq!(records.take_code("+4912345", b"first", moment(300)).await.unwrap(), CodeCheck::Void);
+    assert_eq!(take(&records, b"first", moment(300)).await, CodeCheck::Void);
     put(&records, b"second", moment(301)).await.unwrap();
-    assert_eq!(records.take_code("+4912345", b"first", moment(302)).await.unwrap(), CodeCheck::Wrong);
-    assert_eq!(records.take_code("+4912345", b"second", moment(302)).await.unwrap(), CodeCheck::Right);
+    assert_eq!(take(&records, b"first", moment(302)).await, CodeCheck::Wrong);
+    assert_eq!(take(&records, b"second", moment(302)).await, CodeCheck::Right);
 }
 
 #[tokio::test]
@@ -121,14 +146,14 @@ async fn five_wrong_guesses_void_a_code_even_when_they_come_at_once() {
     put(&records, b"right", moment(0)).await.unwrap();
     let guesses = (0..40).map(|_| {
         let records = records.clone();
-        tokio::spawn(async move { records.take_code("+4912345", b"wrong", moment(1)).await.unwrap() })
+        tokio::spawn(async move { take(&records, b"wrong", moment(1)).await })
     });
     let mut wrong = 0;
     for guess in guesses.collect::<Vec<_>>() {
         wrong += u32::from(guess.await.unwrap() == CodeCheck::Wrong);
     }
     assert_eq!(wrong, 5);
-    assert_eq!(records.take_code("+4912345", b"right", moment(1)).await.unwrap(), CodeCheck::Void);
+    assert_eq!(take(&records, b"right", moment(1)).await, CodeCheck::Void);
 }
 
 #[tokio::test]
@@ -138,7 +163,7 @@ async fn of_many_parallel_right_guesses_one_wins() {
     put(&records, b"right", moment(0)).await.unwrap();
     let guesses = (0..20).map(|_| {
         let records = records.clone();
-        tokio::spawn(async move { records.take_code("+4912345", b"right", moment(1)).await.unwrap() })
+        tokio::spawn(async move { take(&records, b"right", moment(1)).await })
     });
     let mut right = 0;
     for guess in guesses.collect::<Vec<_>>() {
@@ -157,7 +182,7 @@ async fn only_so_many_codes_are_sent_in_a_window() {
     let fourth = put(&records, b"code", moment(600)).await;
     assert!(matches!(fourth, Err(PutCodeError::TooMany { retry_after_seconds: 3000 })), "{fourth:?}");
     put(&records, b"later", moment(3600)).await.unwrap();
-    assert_eq!(records.take_code("+4912345", b"later", moment(3601)).await.unwrap(), CodeCheck::Right);
+    assert_eq!(take(&records, b"later", moment(3601)).await, CodeCheck::Right);
 }
 
 #[tokio::test]
@@ -186,4 +211,56 @@ async fn codes_are_forgotten_after_their_end_and_not_before() {
     assert!(put(&records, b"code", moment(300)).await.is_err());
     records.forget_expired(moment(400)).await.unwrap();
     put(&records, b"code", moment(400)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_code_is_of_its_address_whatever_others_ask_for_and_guess() {
+    let database = Database::new();
+    let records = open(&database).await;
+    put(&records, b"ours", moment(0)).await.unwrap();
+    for second in 1..=3 {
+        put_from(&records, "203.0.113.9", b"theirs", moment(second)).await.unwrap();
+    }
+    assert!(put_from(&records, "203.0.113.9", b"theirs", moment(4)).await.is_err());
+    for stranger in ["203.0.113.9", "203.0.113.10"] {
+        for _ in 0..6 {
+            records.check_code("+4912345", stranger, b"wrong", moment(5)).await.unwrap();
+        }
+        let void = records.check_code("+4912345", stranger, b"theirs", moment(5)).await.unwrap();
+        assert_eq!(void, CodeCheck::Void, "{stranger}");
+    }
+    let right = records.check_code("+4912345", HERE, b"ours", moment(6)).await.unwrap();
+    assert_eq!(right, CodeCheck::Right, "looking does not use it up");
+    assert_eq!(take(&records, b"ours", moment(6)).await, CodeCheck::Right);
+    assert_eq!(take(&records, b"ours", moment(6)).await, CodeCheck::Void);
+}
+
+#[tokio::test]
+async fn the_last_code_is_good_from_everywhere_until_one_is_used() {
+    let database = Database::new();
+    let records = open(&database).await;
+    put(&records, b"first", moment(0)).await.unwrap();
+    put_from(&records, "203.0.113.9", b"last", moment(1)).await.unwrap();
+    let elsewhere = |digest: &'static [u8]| records.take_code("+4912345", "198.51.100.1", digest, moment(2));
+    assert_eq!(elsewhere(b"first").await.unwrap(), CodeCheck::Wrong);
+    assert_eq!(elsewhere(b"last").await.unwrap(), CodeCheck::Right);
+    assert_eq!(elsewhere(b"last").await.unwrap(), CodeCheck::Void);
+    assert_eq!(take(&records, b"first", moment(2)).await, CodeCheck::Void, "the phone has proved itself");
+}
+
+#[tokio::test]
+async fn half_of_a_phones_codes_are_kept_for_addresses_without_one() {
+    let database = Database::new();
+    let records = open(&database).await;
+    let mut sent = 0;
+    for origin in ["a", "b"] {
+        for _ in 0..4 {
+            sent += u32::from(put_from(&records, origin, b"code", moment(0)).await.is_ok());
+        }
+    }
+    assert_eq!(sent, 4);
+    for number in 0..8 {
+        sent += u32::from(put_from(&records, &number.to_string(), b"code", moment(0)).await.is_ok());
+    }
+    assert_eq!(sent, 8);
 }

@@ -1,0 +1,149 @@
+//! Which browsers have signed in to an account before. Such a device has an allowance of its own for passwords, so that a stranger
+//! who guesses can't lock the owner out. What it has is signed, and nothing of it is stored here: a list of devices in a cookie,
+//! each bound to one phone number.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, Mac as _};
+use penstock_domain::Timestamp;
+use sha2::Sha256;
+
+use super::session::keyed;
+
+pub(crate) const DEVICE_COOKIE: &str = "penstock_device";
+/// A device that has not signed in for this long is a stranger again.
+pub(crate) const DEVICE_SECONDS: u32 = 365 * 24 * 3600;
+/// How many people can share a browser without becoming strangers.
+const MAX_IN_COOKIE: usize = 4;
+const BETWEEN: char = '.';
+
+const VERSION: u8 = 1;
+const ID_BYTES: usize = 16;
+const MAC_BYTES: usize = 32;
+/// Version, id, issued.
+const PAYLOAD_BYTES: usize = 1 + ID_BYTES + 8;
+const TOKEN_BYTES: usize = PAYLOAD_BYTES + MAC_BYTES;
+const TOKEN_CHARACTERS: usize = (TOKEN_BYTES * 4).div_ceil(3);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DeviceId([u8; ID_BYTES]);
+
+impl DeviceId {
+    pub(super) fn random() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; ID_BYTES];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+}
+
+/// Keyed once; each use starts from a copy of the keyed state.
+pub(super) struct DeviceSigner(Hmac<Sha256>);
+
+impl DeviceSigner {
+    pub(super) fn new(secret: &[u8; 32]) -> Self {
+        let mut keyed = keyed(secret);
+        // Apart from what else the secret signs.
+        keyed.update(b"penstock device\0");
+        Self(keyed)
+    }
+
+    /// The phone is signed and not told: a cookie is not the place for it.
+    fn token(&self, device: DeviceId, phone: &str, now: Timestamp) -> String {
+        let mut bytes = [0; TOKEN_BYTES];
+        bytes[0] = VERSION;
+        bytes[1..=ID_BYTES].copy_from_slice(&device.0);
+        bytes[1 + ID_BYTES..PAYLOAD_BYTES].copy_from_slice(&now.as_millis().to_be_bytes());
+        let mac = self.0.clone().chain_update(&bytes[..PAYLOAD_BYTES]).chain_update(phone);
+        bytes[PAYLOAD_BYTES..].copy_from_slice(&mac.finalize().into_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn verify(&self, token: &str, phone: &str, now: Timestamp) -> Option<DeviceId> {
+        let mut bytes = [0; TOKEN_BYTES];
+        let length = URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok()?;
+        let (payload, mac) = bytes.get(..length)?.split_first_chunk::<PAYLOAD_BYTES>()?;
+        // Compares in constant time.
+        self.0.clone().chain_update(payload).chain_update(phone).verify_slice(mac).ok()?;
+        let issued_at = i64::from_be_bytes(payload[1 + ID_BYTES..].try_into().ok()?);
+        let is_current = now < Timestamp::from_millis(issued_at).plus_seconds(DEVICE_SECONDS);
+        let id = payload[1..=ID_BYTES].try_into().ok()?;
+        (payload[0] == VERSION && is_current).then_some(DeviceId(id))
+    }
+}
+
+fn tokens(cookie: &str) -> impl Iterator<Item = &str> {
+    cookie.split(BETWEEN).filter(|token| token.len() == TOKEN_CHARACTERS).take(MAX_IN_COOKIE)
+}
+
+/// The device, if it has signed in to an account of this phone before.
+pub(super) fn known<'a>(
+    signers: impl Iterator<Item = &'a DeviceSigner> + Clone,
+    cookie: &str,
+    phone: &str,
+    now: Timestamp,
+) -> Option<DeviceId> {
+    tokens(cookie).find_map(|token| signers.clone().find_map(|signer| signer.verify(token, phone, now)))
+}
+
+/// The cookie of a device that has signed in just now. It stays the same device.
+pub(super) fn renewed(
+    signer: &DeviceSigner,
+    cookie: &str,
+    device: DeviceId,
+    phone: &str,
+    now: Timestamp,
+) -> String {
+    let is_token = |token: &&str| {
+        token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            && signer.verify(token, phone, now).is_none()
+    };
+    let mut renewed = signer.token(device, phone, now);
+    for token in tokens(cookie).filter(is_token).take(MAX_IN_COOKIE - 1) {
+        renewed.push(BETWEEN);
+        renewed.push_str(token);
+    }
+    renewed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn known_by(signers: &[DeviceSigner], cookie: &str, phone: &str) -> Option<DeviceId> {
+        known(signers.iter(), cookie, phone, NOW)
+    }
+
+    #[test]
+    fn a_device_is_known_for_the_phone_it_signed_in_to_only() {
+        let signers = [DeviceSigner::new(&[1; 32]), DeviceSigner::new(&[2; 32])];
+        let device = DeviceId([7; ID_BYTES]);
+        let cookie = renewed(&signers[1], "", device, "+861", NOW);
+        assert_eq!(known_by(&signers, &cookie, "+861"), Some(device), "the secret before is good, too");
+        assert_eq!(known_by(&signers, &cookie, "+862"), None);
+        assert_eq!(known_by(&signers[..1], &cookie, "+861"), None, "another secret");
+        let later = NOW.plus_seconds(DEVICE_SECONDS);
+        assert_eq!(known(signers.iter(), &cookie, "+861", later), None, "it was too long ago");
+        for place in 0..cookie.len() {
+            let mut forged = cookie.clone().into_bytes();
+            forged[place] = if forged[place] == b'A' { b'B' } else { b'A' };
+            assert_eq!(known_by(&signers, std::str::from_utf8(&forged).unwrap(), "+861"), None, "at {place}");
+        }
+    }
+
+    #[test]
+    fn a_browser_remembers_its_last_four_people() {
+        let signer = DeviceSigner::new(&[1; 32]);
+        let phones = ["+861", "+862", "+863", "+864", "+865"];
+        let mut cookie = "nonsense.\"; Domain=evil".to_owned();
+        for phone in phones {
+            let id = DeviceId::random().unwrap();
+            cookie = renewed(&signer, &cookie, id, phone, NOW);
+            cookie = renewed(&signer, &cookie, id, phone, NOW);
+        }
+        let signers = [signer];
+        let is_known = phones.map(|phone| known_by(&signers, &cookie, phone).is_some());
+        assert_eq!(is_known, [false, true, true, true, true]);
+        assert_eq!(cookie.len(), MAX_IN_COOKIE * (TOKEN_CHARACTERS + 1) - 1);
+    }
+}

@@ -1,0 +1,135 @@
+//! A bounded queue that is fair: those who wait are served in turns, one of each line, and when there is no place left, the longest
+//! line loses its last one. So whoever sends a thousand keeps nobody waiting but themselves. It knows nothing of what waits.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+};
+
+pub(super) struct FairQueue<K, T> {
+    lines: HashMap<K, VecDeque<T>>,
+    /// The lines in the order in which they are served; none of them is empty.
+    turns: VecDeque<K>,
+    waiting: usize,
+    max_waiting: usize,
+}
+
+impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
+    pub(super) fn new(max_waiting: usize) -> Self {
+        Self { lines: HashMap::new(), turns: VecDeque::new(), waiting: 0, max_waiting }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting >= self.max_waiting
+    }
+
+    /// Puts `item` at the end of its line. If the queue is full, this answers the item that has no place: the last one of the longest line,
+    /// or `item` itself if its own line is as long as any.
+    pub(super) fn push(&mut self, line: K, item: T) -> Option<T> {
+        let own_length = self.lines.get(&line).map_or(0, VecDeque::len);
+        let mut displaced = None;
+        if self.is_full() {
+            // Bounded by the number that may wait.
+            let longest = self.lines.iter().max_by_key(|(_, waiting)| waiting.len());
+            let Some((longest, _)) = longest.filter(|(_, waiting)| waiting.len() > own_length + 1) else {
+                return Some(item);
+            };
+            let longest = longest.clone();
+            displaced = self.lines.get_mut(&longest).and_then(VecDeque::pop_back);
+            self.waiting -= 1;
+        }
+        if own_length == 0 {
+            self.turns.push_back(line.clone());
+        }
+        self.lines.entry(line).or_default().push_back(item);
+        self.waiting += 1;
+        displaced
+    }
+
+    /// The first of the line whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let line = self.turns.pop_front()?;
+        let waiting = self.lines.get_mut(&line)?;
+        let item = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.lines.remove(&line);
+        } else {
+            self.turns.push_back(line);
+        }
+        self.waiting -= 1;
+        Some(item)
+    }
+
+    /// Forgets those that nobody waits for any more.
+    pub(super) fn retain(&mut self, mut is_wanted: impl FnMut(&T) -> bool) {
+        let lines = &mut self.lines;
+        lines.retain(|_, waiting| {
+            waiting.retain(&mut is_wanted);
+            !waiting.is_empty()
+        });
+        self.turns.retain(|line| lines.contains_key(line));
+        self.waiting = lines.values().map(VecDeque::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(queue: &mut FairQueue<char, u32>) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn lines_are_served_in_turns() {
+        let mut queue = FairQueue::new(10);
+        for item in 1..=4 {
+            assert_eq!(queue.push('a', item), None);
+        }
+        assert_eq!((queue.push('b', 5), queue.push('c', 6), queue.push('b', 7)), (None, None, None));
+        assert_eq!(drain(&mut queue), [1, 5, 6, 2, 7, 3, 4]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_last_place_of_the_longest_line() {
+        let mut queue = FairQueue::new(4);
+        for item in 1..=4 {
+            assert_eq!(queue.push('a', item), None);
+        }
+        assert_eq!(queue.push('a', 5), Some(5), "a line does not displace itself");
+        assert_eq!(queue.push('b', 6), Some(4));
+        assert_eq!(queue.push('b', 7), Some(3), "until both are equally long");
+        assert_eq!(queue.push('b', 8), Some(8));
+        assert!(
+            queue.push('c', 9).is_some_and(|item| item == 2 || item == 7),
+            "one of the two loses its last"
+        );
+    }
+
+    #[test]
+    fn a_flood_of_single_comers_can_fill_it_and_no_more() {
+        let mut queue = FairQueue::new(2);
+        assert_eq!((queue.push('a', 1), queue.push('b', 2)), (None, None));
+        assert_eq!(queue.push('c', 3), Some(3));
+        assert_eq!(drain(&mut queue), [1, 2]);
+        let mut queue = FairQueue::new(0);
+        assert_eq!(queue.push('a', 1), Some(1), "a queue without places has none");
+    }
+
+    #[test]
+    fn who_has_gone_leaves_no_place_taken() {
+        let mut queue = FairQueue::new(3);
+        for (line, item) in [('a', 1), ('b', 2), ('a', 3)] {
+            assert_eq!(queue.push(line, item), None);
+        }
+        queue.retain(|item| *item == 3);
+        assert!(!queue.is_full());
+        assert_eq!(queue.push('b', 4), None);
+        assert_eq!(drain(&mut queue), [3, 4]);
+    }
+}

@@ -1,0 +1,229 @@
+//! Others who try somebody's password, or ask for codes to somebody's phone: they are slowed down, and the owner is not.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use penstock_gate::LimitOptions;
+use penstock_http::Options;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Shop};
+
+const PHONE: &str = "+8613800138000";
+const PASSWORD: &str = "correct horse";
+const OWNER: &str = "198.51.100.7";
+const STRANGER: &str = "203.0.113.9";
+
+/// A shop behind a proxy, so that everybody comes from an address of their own.
+fn shop_behind_a_proxy(change: impl FnOnce(&mut Options)) -> Shop {
+    Shop::open_with(|options| {
+        options.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        options.password_core_percent = 100;
+        change(options);
+    })
+}
+
+fn post(shop: &Shop, address: &str, cookie: Option<&str>, path: &str, body: &Value) -> Answer {
+    let mut headers = vec![("content-type", "application/json"), ("x-forwarded-for", address)];
+    headers.extend(cookie.map(|cookie| ("cookie", cookie)));
+    shop.client().request("POST", path, &headers, body.to_string().as_bytes())
+}
+
+fn sign_in(shop: &Shop, address: &str, cookie: Option<&str>, password: &str) -> Answer {
+    post(shop, address, cookie, "/api/v1/sessions", &json!({ "phone": PHONE, "password": password }))
+}
+
+fn ask_for_code(shop: &Shop, address: &str) -> Answer {
+    post(shop, address, None, "/api/v1/otp", &json!({ "phone": PHONE }))
+}
+
+fn sign_up(shop: &Shop, address: &str, otp: &str) -> Answer {
+    let body = json!({ "phone": PHONE, "otp": otp, "name": "Ann", "password": PASSWORD });
+    post(shop, address, None, "/api/v1/accounts", &body)
+}
+
+/// The cookie by which the browser that got this answer is known.
+fn device_of(answer: &Answer) -> String {
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let cookies = answer.headers.iter().filter(|(name, _)| name == "set-cookie");
+    let mut devices = cookies.map(|(_, value)| value).filter(|value| value.starts_with("penstock_device="));
+    let device = devices.next().expect("who signs in is known from then on");
+    for attribute in ["HttpOnly", "SameSite=Strict", "Path=/api/v1/sessions", "Max-Age=31536000"] {
+        assert!(device.contains(attribute), "{device}");
+    }
+    device.split(';').next().unwrap().to_owned()
+}
+
+fn wrong(code: &str) -> &'static str {
+    if code == "000000" { "000001" } else { "000000" }
+}
+
+#[test]
+fn a_stranger_who_guesses_does_not_lock_the_owner_out() {
+    let shop = shop_behind_a_proxy(|_| {});
+    shop.account(PHONE, PASSWORD);
+    let device = device_of(&sign_in(&shop, OWNER, None, PASSWORD));
+    for _ in 0..10 {
+        sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");
+    }
+    sign_in(&shop, STRANGER, None, "wrong horse").problem(429, "rate_limited");
+    sign_in(&shop, STRANGER, None, PASSWORD).problem(429, "rate_limited");
+    assert_eq!(sign_in(&shop, OWNER, None, PASSWORD).status, 201, "without the cookie, at home");
+    assert_eq!(sign_in(&shop, "192.0.2.77", None, PASSWORD).status, 201, "a new device elsewhere");
+    assert_eq!(sign_in(&shop, STRANGER, Some(&device), PASSWORD).status, 201, "a known one, even from there");
+    // Who goes on, one every half minute, is told off nearly always, and the owner never.
+    let mut guesses = 0;
+    for _ in 0..40 {
+        shop.advance_seconds(30);
+        guesses += u32::from(sign_in(&shop, STRANGER, None, "wrong horse").status == 401);
+    }
+    assert!(guesses <= 2, "{guesses} in twenty minutes");
+    assert_eq!(sign_in(&shop, "192.0.2.78", None, PASSWORD).status, 201);
+}
+
+#[test]
+fn all_strangers_together_have_so_many_guesses_and_known_devices_their_own() {
+    let shop = shop_behind_a_proxy(|options| {
+        let burst = NonZeroU32::new(6).unwrap();
+        options.sign_in_by_phone = LimitOptions { burst, ..options.sign_in_by_phone };
+        options.sign_in_by_device =
+            LimitOptions { burst: NonZeroU32::new(3).unwrap(), ..options.sign_in_by_device };
+    });
+    shop.account(PHONE, PASSWORD);
+    let device = device_of(&sign_in(&shop, OWNER, None, PASSWORD));
+    let guesses = (1..=40)
+        .filter(|host| sign_in(&shop, &format!("203.0.113.{host}"), None, "wrong horse").status == 401);
+    assert_eq!(guesses.count(), 6, "of forty addresses");
+    for _ in 0..5 {
+        let again = sign_in(&shop, "203.0.113.99", Some(&device), PASSWORD);
+        assert_eq!(again.status, 201, "right passwords use nothing up");
+    }
+    // A device that was stolen is worth no more than an allowance.
+    let guesses = (0..6).filter(|_| sign_in(&shop, OWNER, Some(&device), "wrong horse").status == 401);
+    assert_eq!(guesses.count(), 3);
+    let forged = device.replace('=', "=A");
+    sign_in(&shop, "203.0.113.99", Some(&forged), PASSWORD).problem(429, "rate_limited");
+}
+
+#[test]
+fn right_passwords_use_no_allowance_up() {
+    let shop = shop_behind_a_proxy(|_| {});
+    shop.account(PHONE, PASSWORD);
+    for _ in 0..12 {
+        assert_eq!(sign_in(&shop, OWNER, None, PASSWORD).status, 201);
+    }
+}
+
+#[test]
+fn a_stranger_does_not_keep_somebody_who_is_signed_in_from_a_new_password() {
+    let shop = shop_behind_a_proxy(|options| {
+        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+    });
+    let token = shop.account(PHONE, PASSWORD);
+    sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");
+    sign_in(&shop, "203.0.113.10", None, "wrong horse").problem(429, "rate_limited");
+    let change = json!({ "current_password": PASSWORD, "new_password": "another horse" });
+    let changed = shop.client().with_token(&token).json("PUT", "/api/v1/me/password", &change);
+    assert_eq!(changed.status, 204, "{changed:?}");
+}
+
+#[test]
+fn sign_ups_are_limited_by_address() {
+    let shop = shop_behind_a_proxy(|options| {
+        let burst = NonZeroU32::new(3).unwrap();
+        options.sign_up_by_address = LimitOptions { burst, ..options.sign_up_by_address };
+    });
+    for _ in 0..3 {
+        sign_up(&shop, STRANGER, "123456").problem(422, "otp_invalid");
+    }
+    sign_up(&shop, STRANGER, "123456").problem(429, "rate_limited");
+    sign_up(&shop, OWNER, "123456").problem(422, "otp_invalid");
+}
+
+#[test]
+fn a_stranger_who_asks_for_codes_keeps_nobody_from_signing_up() {
+    let shop = shop_behind_a_proxy(|_| {});
+    for _ in 0..5 {
+        assert_eq!(ask_for_code(&shop, STRANGER).status, 202);
+    }
+    ask_for_code(&shop, STRANGER).problem(429, "rate_limited");
+    assert_eq!(ask_for_code(&shop, OWNER).status, 202);
+    let code = shop.outbox.last_code(PHONE);
+    // Neither another code that somebody else asks for nor wrong guesses spoil it.
+    assert_eq!(ask_for_code(&shop, "203.0.113.10").status, 202);
+    for host in 9..=20 {
+        sign_up(&shop, &format!("203.0.113.{host}"), wrong(&code)).problem(422, "otp_invalid");
+    }
+    assert_eq!(sign_up(&shop, OWNER, &code).status, 201);
+}
+
+#[test]
+fn half_of_a_phones_codes_are_for_addresses_that_have_not_asked_yet() {
+    let shop = shop_behind_a_proxy(|_| {});
+    for host in 1..=3 {
+        for _ in 0..5 {
+            ask_for_code(&shop, &format!("203.0.113.{host}"));
+        }
+    }
+    assert_eq!(shop.outbox.count(), 11, "ten to whoever asks, and one to the third, who was new");
+    assert_eq!(ask_for_code(&shop, OWNER).status, 202);
+    ask_for_code(&shop, OWNER).problem(429, "rate_limited");
+    let code = shop.outbox.last_code(PHONE);
+    for host in 100..=200 {
+        ask_for_code(&shop, &format!("203.0.113.{host}"));
+    }
+    assert_eq!(shop.outbox.count(), 20, "no phone gets more in an hour");
+    assert_eq!(sign_up(&shop, OWNER, &code).status, 201);
+}
+
+#[test]
+fn a_code_can_be_used_from_another_network_if_it_is_the_last_that_was_sent() {
+    let shop = shop_behind_a_proxy(|_| {});
+    ask_for_code(&shop, OWNER);
+    let first = shop.outbox.last_code(PHONE);
+    ask_for_code(&shop, "192.0.2.50");
+    let last = shop.outbox.last_code(PHONE);
+    if first != last {
+        sign_up(&shop, "192.0.2.77", &first).problem(422, "otp_invalid");
+    }
+    assert_eq!(sign_up(&shop, "192.0.2.77", &last).status, 201);
+    sign_up(&shop, OWNER, &first).problem(422, "otp_invalid");
+}
+
+#[test]
+fn guesses_at_a_code_from_other_networks_are_few_for_all_of_them_together() {
+    let shop = shop_behind_a_proxy(|_| {});
+    ask_for_code(&shop, OWNER);
+    let code = shop.outbox.last_code(PHONE);
+    for host in 1..=5 {
+        sign_up(&shop, &format!("203.0.113.{host}"), wrong(&code)).problem(422, "otp_invalid");
+    }
+    sign_up(&shop, "203.0.113.6", &code).problem(422, "otp_invalid");
+    assert_eq!(sign_up(&shop, OWNER, &code).status, 201, "its own address still has its tries");
+}
+
+#[test]
+fn a_code_is_not_used_up_by_who_is_told_to_come_again() {
+    let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
+    assert_eq!(shop.client().post("/api/v1/otp", &json!({ "phone": PHONE })).status, 202);
+    let code = shop.outbox.last_code(PHONE);
+    let body = json!({ "phone": PHONE, "otp": code, "name": "Ann", "password": PASSWORD });
+    shop.client().post("/api/v1/accounts", &body).problem(503, "busy");
+    let shop = shop.reopen();
+    assert_eq!(shop.client().post("/api/v1/accounts", &body).status, 201);
+}
+
+#[test]
+fn a_limit_of_an_hour_is_over_after_an_hour() {
+    let shop = shop_behind_a_proxy(|options| {
+        let once =
+            LimitOptions { burst: NonZeroU32::MIN, one_per: Duration::from_secs(3600), max_keys: 1_000 };
+        options.sign_in_by_phone_and_address = once;
+    });
+    shop.account(PHONE, PASSWORD);
+    sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");
+    let refused = sign_in(&shop, STRANGER, None, PASSWORD);
+    refused.problem(429, "rate_limited");
+    let seconds = refused.header("retry-after").unwrap().parse::<i64>().unwrap();
+    shop.advance_seconds(seconds);
+    assert_eq!(sign_in(&shop, STRANGER, None, PASSWORD).status, 201);
+}
