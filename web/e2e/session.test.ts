@@ -88,7 +88,8 @@ test('who signs out is signed out in every tab, and the cookie is gone', async (
   await page.getByRole('main').getByRole('button', { name: 'Sign out' }).click();
   await page.getByRole('link', { name: 'Sign in' }).first().waitFor();
   await other.getByRole('link', { name: 'Sign in' }).first().waitFor();
-  expect(await visitor.context.cookies()).toEqual([]);
+  const kept = (await visitor.context.cookies()).map(({ name }) => name);
+  expect(kept, 'nothing but that this browser is known').toEqual(['penstock_device']);
 });
 
 test('a wrong password is told, and nothing that was typed is lost', async ({ visit, server }) => {
@@ -103,6 +104,28 @@ test('a wrong password is told, and nothing that was typed is lost', async ({ vi
   await page.getByLabel('Password').fill(account.password);
   await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('heading', { level: 1, name: 'Sales' }).waitFor();
+});
+
+test('a number without a country’s code is of the country that is chosen', async ({ visit, server }) => {
+  const account = await signUp(server);
+  const { page } = await visit();
+  await page.goto('/sign-in');
+  const country = page.getByLabel('Country or region');
+  expect(await country.inputValue(), 'the shop’s own').toBe('CN');
+  await country.focus();
+  await page.keyboard.type('Germ');
+  expect(await country.inputValue()).toBe('DE');
+  await page.getByLabel('Phone number').fill(account.phone.replace('+86', ''));
+  await page.getByLabel('Password').fill(account.password);
+  await page.keyboard.press('Enter');
+  await page.getByRole('alert').getByText('Phone number and password don’t match.').waitFor();
+  await page.getByRole('button', { name: '中文' }).click();
+  const inChinese = page.getByLabel('国家或地区');
+  expect(await inChinese.inputValue(), 'what was chosen stays').toBe('DE');
+  await inChinese.selectOption({ label: '中国 +86' });
+  await page.getByLabel('密码').fill(account.password);
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: 'Ada' }).first().waitFor();
 });
 
 test('after signing in nobody is sent to another site', async ({ visit, server }) => {

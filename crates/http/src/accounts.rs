@@ -13,9 +13,11 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     json::{Complaints, Json},
+    one_time_code,
+    otp::read_phone,
     passwords::{self, Line, MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARACTERS},
     peer::Peer,
-    phone,
+    phone::{Country, Phone},
     problem::{Code, Problem},
     wire::AccountView,
 };
@@ -28,6 +30,9 @@ pub(crate) struct AccountRequest {
     /// Written as for `POST /api/v1/otp`.
     #[schema(example = "+8613800138000")]
     phone: String,
+    /// As for `POST /api/v1/otp`.
+    #[schema(example = "CN", min_length = 2, max_length = 2)]
+    country: Option<String>,
     /// The one-time code that was sent to the phone.
     #[schema(example = "123456")]
     otp: String,
@@ -47,12 +52,16 @@ pub(crate) fn check_password(complaints: &mut Complaints, field: &'static str, p
 
 /// Who registers, after the checks.
 struct Registrant {
-    phone: String,
+    phone: Phone,
     name: String,
 }
 
-fn check(complaints: &mut Complaints, phone: &str, name: &str, password: &str) -> Option<Registrant> {
-    let phone = complaints.take("phone", phone::parse(phone));
+fn check(
+    complaints: &mut Complaints,
+    phone: Option<Phone>,
+    name: &str,
+    password: &str,
+) -> Option<Registrant> {
     let name = name.trim();
     let name_is_fine =
         (1..=MAX_NAME_CHARACTERS).contains(&name.chars().count()) && !name.chars().any(char::is_control);
@@ -69,7 +78,7 @@ fn account_of(
 ) -> Result<NewAccount, Code> {
     let id = AccountId::from_random(getrandom::u64().map_err(|_| Code::Internal)?);
     let Registrant { phone, name } = registrant;
-    Ok(NewAccount { id, phone, name, password_hash, admin, created_at })
+    Ok(NewAccount { id, phone: phone.number, name, password_hash, admin, created_at })
 }
 
 /// Why an operator's account can't be made, as a sentence.
@@ -80,12 +89,14 @@ pub struct InvalidAccount(String);
 /// An account that an operator makes: no one-time code, otherwise as if its owner had registered.
 pub fn new_account(
     phone: &str,
+    home: Country,
     name: &str,
     password: &str,
     admin: bool,
     now: Timestamp,
 ) -> Result<NewAccount, InvalidAccount> {
     let mut complaints = Complaints::default();
+    let phone = complaints.take("phone", Phone::read(phone, None, home));
     let registrant = check(&mut complaints, phone, name, password);
     if let (Some(registrant), Ok(())) = (registrant, complaints.as_sentence()) {
         let hashed = passwords::hash(password.as_bytes());
@@ -95,9 +106,10 @@ pub fn new_account(
     Err(InvalidAccount(complaints.as_sentence().err().unwrap_or_default()))
 }
 
-/// A phone number as accounts have it.
-pub fn parse_phone(text: &str) -> Result<String, InvalidAccount> {
-    phone::parse(text).map_err(|message| InvalidAccount(format!("the phone {message}")))
+/// What accounts of this phone may be stored as, the likeliest first.
+pub fn phone_forms(text: &str, home: Country) -> Result<Vec<String>, InvalidAccount> {
+    let phone = Phone::of_account(text, None, home);
+    Ok(phone.map_err(|message| InvalidAccount(format!("the phone {message}")))?.forms)
 }
 
 /// Register
@@ -112,20 +124,26 @@ pub(crate) async fn create_account(
     Json(request): Json<AccountRequest>,
 ) -> Result<(StatusCode, axum::Json<AccountView>), Problem> {
     let mut complaints = Complaints::default();
-    let registrant = check(&mut complaints, &request.phone, &request.name, &request.password);
-    complaints.require(phone::is_code(&request.otp), "otp", "has to have six digits");
+    let phone = read_phone(&mut complaints, &request.phone, request.country.as_deref(), &app);
+    let registrant = check(&mut complaints, phone, &request.name, &request.password);
+    complaints.require(one_time_code::is_code(&request.otp), "otp", "has to have six digits");
     complaints.check()?;
     let registrant = registrant.ok_or(Code::InvalidRequest)?;
     peer.within(&app.sign_up_by_address, app.now())?;
-    let digest = phone::code_digest(&app.options.secrets.borrow().current, &registrant.phone, &request.otp);
+    let phone = registrant.phone.number.clone();
+    let digest = one_time_code::digest(&app.options.secrets.borrow().current, &phone, &request.otp);
     let origin = peer.origin();
     let right = |check| if check == CodeCheck::Right { Ok(()) } else { Err(Code::OtpInvalid) };
     // Only a person who has proved the phone may have a password hashed. Their code is used up afterwards, so that those who are told
     // `busy` can come again with it.
-    right(app.records.check_code(&registrant.phone, &origin, &digest, app.now()).await?)?;
+    right(app.records.check_code(&phone, &origin, &digest, app.now()).await?)?;
     let line = Line::Address(AddressKey::of(peer.0));
     let hash = app.passwords.hash(line, request.password).await?;
-    right(app.records.take_code(&registrant.phone, &origin, &digest, app.now()).await?)?;
+    right(app.records.take_code(&phone, &origin, &digest, app.now()).await?)?;
+    // An account from before may have the same number in another form.
+    if !app.records.accounts_by_phone(&registrant.phone.forms).await?.is_empty() {
+        return Err(Code::PhoneTaken.into());
+    }
     let new = account_of(registrant, hash, false, app.now())?;
     match app.records.create_account(new).await {
         Ok(account) => Ok((StatusCode::CREATED, axum::Json(AccountView::from(&account)))),

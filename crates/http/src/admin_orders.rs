@@ -19,7 +19,7 @@ use crate::{
     json::{PageQuery, Query},
     order_table::OrderTable,
     orders::{page_response, render_rows},
-    phone,
+    phone::Phone,
     problem::{Code, Problem},
     wire::{OrderView, Page, Rfc3339},
 };
@@ -78,13 +78,11 @@ impl OrderQuery {
 
 /// The buyer whose account has this phone or this id, or who is called so.
 async fn buyer_called(app: &App, sought: &str) -> Result<BuyerId, Problem> {
-    if let Ok(phone) = phone::parse(sought) {
+    if let Ok(Phone { mut forms, .. }) = Phone::of_account(sought, None, app.options.default_country) {
         // In an address a plus is a space, and it is easily left out.
-        let with_plus = (!phone.starts_with('+')).then(|| format!("+{phone}"));
-        for phone in with_plus.into_iter().chain([phone]) {
-            if let Some(account) = app.records.account_by_phone(&phone).await? {
-                return Ok(BuyerId::of_account(account.id));
-            }
+        forms.extend(forms.first().map(|written| format!("+{}", written.trim_start_matches('+'))));
+        if let [account, ..] = app.records.accounts_by_phone(&forms).await?.as_slice() {
+            return Ok(BuyerId::of_account(account.id));
         }
     }
     if let Ok(id) = sought.parse()

@@ -16,6 +16,7 @@ mod audit;
 mod catalogue;
 mod challenges;
 mod connection;
+mod countries;
 mod docs;
 mod entry;
 mod following;
@@ -31,6 +32,7 @@ mod local_cache;
 mod me;
 mod metrics;
 mod neighbours;
+mod one_time_code;
 mod openapi;
 mod options;
 mod order_table;
@@ -64,7 +66,7 @@ mod waitlists;
 mod wire;
 mod worker;
 
-pub use accounts::{InvalidAccount, new_account, parse_phone};
+pub use accounts::{InvalidAccount, new_account, phone_forms};
 pub use audit::{AuditError, audit};
 pub use gate::{
     Applicant, Door, DoorOptions, DoorRefusal, Doors, GateOptions, PassFigures, Rate, RoomArchive, RoomStore,
@@ -80,6 +82,7 @@ pub use options::{
 pub use pages::PageFile;
 pub use parts::{Figure, FigureValue, Part};
 pub use penstock_records::StoredRoom;
+pub use phone::{Country, UnknownCountry};
 pub use problem::Code;
 pub use secrets::Secrets;
 pub use server::{Server, StartError};

@@ -13,6 +13,7 @@ use crate::{
     identity::Caller,
     json::{Complaints, Json},
     neighbours::Change,
+    passwords::MAX_PASSWORD_BYTES,
     problem::{Code, Problem},
     wire::AccountView,
 };
@@ -67,6 +68,8 @@ pub(crate) async fn change_password(
     let session = *caller.session()?;
     let mut complaints = Complaints::default();
     check_password(&mut complaints, "new_password", &request.new_password);
+    let is_short = request.current_password.len() <= MAX_PASSWORD_BYTES;
+    complaints.require(is_short, "current_password", "is too long");
     complaints.check()?;
     let account = app.records.account(session.account).await?.ok_or(Code::Unauthorized)?;
     let attempt = app.attempts.begin_signed_in(account.id, app.now())?;

@@ -19,6 +19,7 @@ use crate::{
     neighbours::{Alone, Neighbours},
     pages::PageFile,
     parts::Part,
+    phone::Country,
     secrets::Secrets,
     shared_cache::{NoSharedCache, SharedCache},
     shared_figures::{NoSharedFigures, SharedFigures},
@@ -50,6 +51,8 @@ pub struct Options {
     pub code_sender: Arc<dyn CodeSender>,
     /// Whoever asks for a one-time code is told it, so that any phone can be signed up: for rehearsals and demos only.
     pub codes_in_answers: bool,
+    /// The country of phone numbers that come without one.
+    pub default_country: Country,
     /// Requests for one-time codes from one address.
     pub otp_by_address: LimitOptions,
     /// Sign-ups from one address.
@@ -115,6 +118,7 @@ impl Options {
             one_time_codes: OneTimeCodeOptions::default(),
             code_sender: Arc::new(LogSender),
             codes_in_answers: false,
+            default_country: Country::default(),
             otp_by_address: limit(10, Duration::from_secs(30)),
             sign_in_by_address: limit(30, Duration::from_secs(5)),
             sign_up_by_address: limit(30, Duration::from_secs(5)),

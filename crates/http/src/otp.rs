@@ -14,18 +14,22 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     json::{Complaints, Json},
+    one_time_code,
     peer::Peer,
-    phone,
+    phone::Phone,
     problem::{Code, Problem},
 };
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OtpRequest {
-    /// With the country's code. Spaces, hyphens, brackets and dots don't count, and `00` before the country is `+`. Without a
-    /// country's code it is another number.
+    /// With the country's code after a plus, or a number of `country`. Spaces, hyphens, brackets and dots don't count, and `00`
+    /// before the country's code is `+`.
     #[schema(example = "+8613800138000")]
     phone: String,
+    /// The country of a `phone` without a plus, as in ISO 3166: see `GET /api/v1/countries`. The shop's own if it is left out.
+    #[schema(example = "CN", min_length = 2, max_length = 2)]
+    country: Option<String>,
 }
 
 /// Only in rehearsals and demos, where the setting `identity.codes_in_answers` is on
@@ -48,13 +52,13 @@ pub(crate) async fn request_otp(
     Json(request): Json<OtpRequest>,
 ) -> Result<Response, Problem> {
     let mut complaints = Complaints::default();
-    let phone = complaints.take("phone", phone::parse(&request.phone));
+    let phone = read_phone(&mut complaints, &request.phone, request.country.as_deref(), &app);
     complaints.check()?;
-    let phone = phone.unwrap_or_default();
+    let phone = phone.ok_or(Code::InvalidRequest)?.number;
     let now = app.now();
     peer.within(&app.otp_by_address, now)?;
-    let code = phone::random_code().map_err(|_| Code::Internal)?;
-    let digest = phone::code_digest(&app.options.secrets.borrow().current, &phone, &code);
+    let code = one_time_code::random().map_err(|_| Code::Internal)?;
+    let digest = one_time_code::digest(&app.options.secrets.borrow().current, &phone, &code);
     let codes = app.options.one_time_codes;
     let origin = peer.origin();
     let new = NewCode {
@@ -78,4 +82,15 @@ pub(crate) async fn request_otp(
         StatusCode::ACCEPTED.into_response()
     };
     Ok(answer)
+}
+
+/// Reads the phone of somebody who may have no account yet.
+pub(crate) fn read_phone(
+    complaints: &mut Complaints,
+    phone: &str,
+    country: Option<&str>,
+    app: &App,
+) -> Option<Phone> {
+    let country = complaints.take("country", country.map(str::parse).transpose())?;
+    complaints.take("phone", Phone::read(phone, country, app.options.default_country))
 }

@@ -1,27 +1,165 @@
-//! Phone numbers and one-time codes.
+//! Phone numbers as people write them. Which lengths and prefixes a country has, phonelib knows.
 
-use hmac::Mac as _;
+use std::{fmt, str::FromStr};
 
-use crate::identity::keyed;
+use phonelib::PhoneNumber;
 
-pub(crate) const CODE_DIGITS: usize = 6;
 /// Of a phone number as it is written: three times as long as any would be enough.
 const MAX_TEXT_BYTES: usize = 64;
+const INVALID: &str = "has to be a phone number such as +8613800138000";
+const NO_COUNTRY: &str =
+    "is not a number of this country: choose another, or begin with its code, such as +8613800138000";
 
-/// Reads a phone number. What people write between the digits is dropped, and two zeros before the country are a plus; what
-/// remains is an optional plus and 6 to 15 digits (E.164). Without a plus it is a number of its own: nobody knows which
-/// country is meant, and the same digits after a plus can be somebody else's.
-pub(crate) fn parse(text: &str) -> Result<String, &'static str> {
-    let mut phone: String = text.chars().map(narrow).filter(|character| !is_between(*character)).collect();
-    if let Some(rest) = phone.strip_prefix("00") {
-        phone = format!("+{rest}");
+/// The country that numbers without a country's code are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Country(&'static phonelib::Country);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not the two letters of a country, such as CN")]
+pub struct UnknownCountry;
+
+impl FromStr for Country {
+    type Err = UnknownCountry;
+
+    fn from_str(code: &str) -> Result<Self, UnknownCountry> {
+        Self::all().find(|country| country.code() == code).ok_or(UnknownCountry)
     }
-    let digits = phone.strip_prefix('+').unwrap_or(&phone);
-    let acceptable = (6..=15).contains(&digits.len())
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && !digits.starts_with('0')
-        && text.len() <= MAX_TEXT_BYTES;
-    if acceptable { Ok(phone) } else { Err("has to be a phone number such as +8613800138000") }
+}
+
+/// China.
+impl Default for Country {
+    fn default() -> Self {
+        let china = phonelib::countries().iter().find(|country| country.code == "CN");
+        Self(china.unwrap_or(&phonelib::countries()[0]))
+    }
+}
+
+impl fmt::Display for Country {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.code())
+    }
+}
+
+impl Country {
+    /// Each once; some have several ranges of numbers.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let countries = phonelib::countries();
+        let is_first = |place: usize, code: &str| countries[..place].iter().all(|other| other.code != code);
+        countries.iter().enumerate().filter_map(move |(place, country)| {
+            // What is of no country has a number for a code.
+            let is_country = country.code.bytes().all(|byte| byte.is_ascii_uppercase());
+            (is_country && is_first(place, country.code)).then_some(Self(country))
+        })
+    }
+
+    /// As in ISO 3166.
+    pub(crate) fn code(self) -> &'static str {
+        self.0.code
+    }
+
+    /// What stands after the plus. In North America phonelib has the area with it.
+    pub(crate) fn calling_code(self) -> u32 {
+        if self.0.prefix.to_string().starts_with('1') { 1 } else { self.0.prefix }
+    }
+}
+
+/// A phone number that was written somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Phone {
+    /// In E.164, as new accounts have it. Whatever counts by phone counts by this.
+    pub(crate) number: String,
+    /// How accounts of the phone may be stored, the likeliest first. Numbers were once stored as they were written, so that one phone could
+    /// have three accounts; each of them can still be signed in to.
+    pub(crate) forms: Vec<String>,
+}
+
+impl Phone {
+    /// Reads a phone number. What people write between the digits is dropped, and two zeros before the country are a plus. Without a
+    /// plus it is a number of `country`, or of `home` if none is given; with or without that country's code.
+    pub(crate) fn read(text: &str, country: Option<Country>, home: Country) -> Result<Self, &'static str> {
+        let written = Written::of(text)?;
+        let number = match &written {
+            Written::International(digits) => international(digits)?,
+            Written::National(digits) => {
+                national(digits, country.unwrap_or(home)).ok_or(NO_COUNTRY)?.e164().to_owned()
+            }
+        };
+        let as_written = written.as_stored_once().filter(|_| country.is_none_or(|country| country == home));
+        let digits = number.trim_start_matches('+').to_owned();
+        let at_home = digits.strip_prefix(&home.calling_code().to_string()).map(str::to_owned);
+        let mut forms: Vec<String> = Vec::new();
+        for form in as_written.into_iter().chain([number.clone(), digits]).chain(at_home) {
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+        Ok(Self { number, forms })
+    }
+
+    /// The same for somebody who has an account: it may have a number that would not be taken today.
+    pub(crate) fn of_account(
+        text: &str,
+        country: Option<Country>,
+        home: Country,
+    ) -> Result<Self, &'static str> {
+        Self::read(text, country, home).or_else(|problem| {
+            let digits = Written::of(text)?.as_stored_once().ok_or(problem)?;
+            let number = format!("+{}", digits.trim_start_matches('+'));
+            Ok(Self { forms: vec![digits, number.clone()], number })
+        })
+    }
+}
+
+/// The digits of a number, after a plus or not.
+enum Written {
+    International(String),
+    National(String),
+}
+
+impl Written {
+    fn of(text: &str) -> Result<Self, &'static str> {
+        let phone: String = text.chars().map(narrow).filter(|character| !is_between(*character)).collect();
+        let after_plus = phone.strip_prefix('+').or_else(|| phone.strip_prefix("00"));
+        let digits = after_plus.unwrap_or(&phone);
+        let acceptable = (6..=15).contains(&digits.len())
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && !(after_plus.is_some() && digits.starts_with('0'))
+            && text.len() <= MAX_TEXT_BYTES;
+        match acceptable {
+            true if after_plus.is_some() => Ok(Self::International(digits.to_owned())),
+            true => Ok(Self::National(digits.to_owned())),
+            false => Err(INVALID),
+        }
+    }
+
+    /// How an account was stored when numbers were kept as they were written; none began with a zero.
+    fn as_stored_once(&self) -> Option<String> {
+        match self {
+            Self::International(digits) => Some(format!("+{digits}")),
+            Self::National(digits) => (!digits.starts_with('0')).then(|| digits.clone()),
+        }
+    }
+}
+
+/// A number whose country is not known, such as one of a rehearsal, is taken as it is.
+fn international(digits: &str) -> Result<String, &'static str> {
+    let number = format!("+{digits}");
+    Ok(PhoneNumber::parse(&number).map_or(number, |parsed| parsed.e164().to_owned()))
+}
+
+/// Where numbers have many lengths, one with the country's code in front could be another one of the country without it. A code is
+/// sent to a mobile phone, so whichever is one is meant.
+fn national(digits: &str, country: Country) -> Option<PhoneNumber> {
+    let without_code = PhoneNumber::parse_with_country(digits, country.code());
+    let calling_code = country.calling_code().to_string();
+    let with_code =
+        digits.starts_with(&calling_code).then(|| PhoneNumber::parse(&format!("+{digits}"))).flatten();
+    match (without_code, with_code) {
+        (Some(without_code), Some(with_code)) if with_code.is_mobile() && !without_code.is_mobile() => {
+            Some(with_code)
+        }
+        (without_code, with_code) => without_code.or(with_code),
+    }
 }
 
 /// As on a Latin keyboard: Chinese ones have digits, brackets and a plus of their own.
@@ -40,35 +178,17 @@ fn is_between(character: char) -> bool {
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
 }
 
-/// A new code.
-pub(crate) fn random_code() -> Result<String, getrandom::Error> {
-    const CODES: u32 = 10u32.pow(CODE_DIGITS as u32);
-    // Numbers at the end of the range would make some codes likelier than others.
-    const FAIR: u32 = u32::MAX - u32::MAX % CODES;
-    loop {
-        let number = getrandom::u32()?;
-        if number < FAIR {
-            return Ok(format!("{:0width$}", number % CODES, width = CODE_DIGITS));
-        }
-    }
-}
-
-pub(crate) fn is_code(text: &str) -> bool {
-    text.len() == CODE_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// What is stored in place of the code.
-pub(crate) fn code_digest(secret: &[u8; 32], phone: &str, code: &str) -> Vec<u8> {
-    let mut mac = keyed(secret);
-    for part in [b"penstock one-time code\0", phone.as_bytes(), b"\0", code.as_bytes()] {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().to_vec()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn country(code: &str) -> Country {
+        code.parse().unwrap()
+    }
+
+    fn number(text: &str, home: &str) -> Result<String, &'static str> {
+        Phone::read(text, None, country(home)).map(|phone| phone.number)
+    }
 
     #[test]
     fn phone_numbers_are_read_in_the_ways_people_write_them() {
@@ -81,11 +201,14 @@ mod tests {
             "＋８６（１３８）００１３－８０００",
             "008613800138000",
             "00 86 138 0013 8000",
+            "13800138000",
+            "138 0013 8000",
+            "(138) 0013-8000",
+            "8613800138000",
+            "86 138 0013 8000",
+            "013800138000",
         ] {
-            assert_eq!(parse(text).unwrap(), "+8613800138000", "{text}");
-        }
-        for text in ["13800138000", "138 0013 8000", "(138) 0013-8000"] {
-            assert_eq!(parse(text).unwrap(), "13800138000", "no country is made up: {text}");
+            assert_eq!(number(text, "CN").unwrap(), "+8613800138000", "{text}");
         }
         for text in [
             "",
@@ -94,21 +217,60 @@ mod tests {
             "+1234567890123456",
             "abc1234567",
             "+86١٢٣٤٥٦٧",
-            "012345678",
             "1+234567",
             "000123456",
             "00+8613800138000",
             "+008613800138000",
+            "123456",
             &format!("+8613800138000{}", " ".repeat(MAX_TEXT_BYTES)),
         ] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(number(text, "CN").is_err(), "{text}");
         }
+        assert_eq!(number("+999 0001 0000001", "CN").unwrap(), "+99900010000001", "a rehearsal's");
     }
 
     #[test]
-    fn codes_have_six_digits_and_differ() {
-        let codes: Vec<String> = (0..100).map(|_| random_code().unwrap()).collect();
-        assert!(codes.iter().all(|code| is_code(code)));
-        assert!(codes.iter().any(|code| *code != codes[0]));
+    fn without_a_country_code_it_is_a_number_of_the_country() {
+        for (text, home, expected) in [
+            ("0151 1234 5678", "DE", "+4915112345678"),
+            ("151 1234 5678", "DE", "+4915112345678"),
+            ("49 151 1234 5678", "DE", "+4915112345678"),
+            ("+49 151 1234 5678", "CN", "+4915112345678"),
+            ("(202) 555-0173", "US", "+12025550173"),
+            ("1 202 555 0173", "US", "+12025550173"),
+            ("06 1234 5678", "IT", "+390612345678"),
+            ("07400 123456", "GB", "+447400123456"),
+            ("090-1234-5678", "JP", "+819012345678"),
+            ("9123 4567", "HK", "+85291234567"),
+        ] {
+            assert_eq!(number(text, home).as_deref(), Ok(expected), "{text} in {home}");
+        }
+        let chosen = Phone::read("0151 1234 5678", Some(country("DE")), country("CN")).unwrap();
+        assert_eq!(chosen.number, "+4915112345678");
+        assert_eq!(chosen.forms, ["+4915112345678", "4915112345678"]);
+    }
+
+    #[test]
+    fn an_account_is_looked_for_under_all_that_it_may_have_been_stored_as() {
+        let forms = |text: &str| Phone::of_account(text, None, country("CN")).unwrap().forms;
+        assert_eq!(forms("13800138000"), ["13800138000", "+8613800138000", "8613800138000"]);
+        assert_eq!(forms("8613800138000"), ["8613800138000", "+8613800138000", "13800138000"]);
+        assert_eq!(forms("+8613800138000"), ["+8613800138000", "8613800138000", "13800138000"]);
+        assert_eq!(forms("+4915112345678"), ["+4915112345678", "4915112345678"]);
+        assert_eq!(forms("123456"), ["123456", "+123456"], "no number of the country, but once it was taken");
+        assert!(Phone::of_account("not a phone", None, country("CN")).is_err());
+    }
+
+    #[test]
+    fn countries_are_known_by_two_letters() {
+        assert_eq!(country("CN").calling_code(), 86);
+        assert_eq!(country("US").calling_code(), 1);
+        assert_eq!(country("DO").calling_code(), 1);
+        for unknown in ["", "C", "cn", "XX", "001", "CHN"] {
+            assert_eq!(unknown.parse::<Country>(), Err(UnknownCountry), "{unknown}");
+        }
+        let codes: Vec<&str> = Country::all().map(Country::code).collect();
+        let distinct: std::collections::HashSet<&&str> = codes.iter().collect();
+        assert!(codes.len() > 200 && distinct.len() == codes.len());
     }
 }

@@ -7,13 +7,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     accounts, admin_audit, admin_dead_letters, admin_drafts, admin_items, admin_orders, admin_sales,
-    app::App, challenges, docs, health, items, live, me, metrics, openapi, orders, otp, pages, passes,
-    pictures, sales, sessions, tickets, time, waitlist,
+    app::App, challenges, countries, docs, health, items, live, me, metrics, openapi, orders, otp, pages,
+    passes, pictures, sales, sessions, tickets, time, waitlist,
 };
 
 /// All calls that are part of the contract, with their documentation.
 pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(openapi::skeleton())
+        .routes(routes!(countries::list_countries))
         .routes(routes!(otp::request_otp))
         .routes(routes!(accounts::create_account))
         .routes(routes!(sessions::create_session))

@@ -17,11 +17,11 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     identity::{Caller, DEVICE_COOKIE, DEVICE_SECONDS, OwnPage, SESSION_COOKIE},
-    json::Json,
+    json::{Complaints, Json},
     neighbours::Change,
     passwords::{Line, MAX_PASSWORD_BYTES},
     peer::{CameByHttps, Peer},
-    phone,
+    phone::Phone,
     problem::{Code, Problem},
     wire::{AccountView, Rfc3339},
 };
@@ -37,6 +37,9 @@ pub(crate) struct SessionRequest {
     /// Written as for `POST /api/v1/otp`.
     #[schema(example = "+8613800138000")]
     phone: String,
+    /// As for `POST /api/v1/otp`.
+    #[schema(example = "CN", min_length = 2, max_length = 2)]
+    country: Option<String>,
     password: String,
 }
 
@@ -65,13 +68,16 @@ pub(crate) async fn create_session(
     Json(request): Json<SessionRequest>,
 ) -> Result<Response, Problem> {
     let now = app.now();
-    let phone = phone::parse(&request.phone).map_err(|message| Problem::invalid_field("phone", message))?;
-    if request.password.len() > MAX_PASSWORD_BYTES {
-        return Err(Problem::invalid_field("password", "is too long"));
-    }
+    let mut complaints = Complaints::default();
+    let country = complaints.take("country", request.country.as_deref().map(str::parse).transpose());
+    let phone = Phone::of_account(&request.phone, country.flatten(), app.options.default_country);
+    let phone = complaints.take("phone", phone);
+    complaints.require(request.password.len() <= MAX_PASSWORD_BYTES, "password", "is too long");
+    complaints.check()?;
+    let Phone { number: phone, forms } = phone.ok_or(Code::InvalidRequest)?;
     let device = app.identity.known_device(&headers, &phone, now);
     let attempt = app.attempts.begin(&phone, device, peer, now)?;
-    let account = match check(&app, attempt.line(), &phone, request.password).await {
+    let account = match check(&app, attempt.line(), &forms, request.password).await {
         Ok(None) => return Err(Code::BadCredentials.into()),
         Ok(Some(account)) => {
             attempt.was_no_guess();
@@ -94,11 +100,16 @@ pub(crate) async fn create_session(
 }
 
 /// The account of this phone that has this password.
-async fn check(app: &App, line: Line, phone: &str, password: String) -> Result<Option<Account>, Problem> {
-    let account = app.records.account_by_phone(phone).await?;
-    let hashes = account.iter().map(|account| account.password_hash.clone()).collect();
+async fn check(
+    app: &App,
+    line: Line,
+    phones: &[String],
+    password: String,
+) -> Result<Option<Account>, Problem> {
+    let mut accounts = app.records.accounts_by_phone(phones).await?;
+    let hashes = accounts.iter().map(|account| account.password_hash.clone()).collect();
     let right = app.passwords.check(line, password, hashes).await?;
-    Ok(account.filter(|_| right.is_some()))
+    Ok(right.map(|place| accounts.swap_remove(place)))
 }
 
 /// Sign out

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, stdin};
 
 use anyhow::{Context as _, bail};
-use penstock_http::{new_account, parse_phone};
+use penstock_http::{Country, new_account, phone_forms};
 use penstock_records::{CreateAccountError, Records};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::{
     config::{Config, Engine},
     database,
     folder::{self, DataFolder},
-    output, secrets,
+    options, output, secrets,
 };
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
@@ -32,10 +32,15 @@ pub(crate) struct NoPassword;
 
 pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result<()> {
     let password = read_password(args.password_stdin)?;
-    let new = new_account(&args.phone, &args.name, &password, true, clock::now())?;
+    let home = options::home(config);
+    let new = new_account(&args.phone, home, &args.name, &password, true, clock::now())?;
+    let forms = phone_forms(&args.phone, home)?;
     folder::ensure(&config.data)?;
     let records = database::open(config).await?;
-    let created = records.create_account(new).await;
+    let created = match records.accounts_by_phone(&forms).await?.is_empty() {
+        true => records.create_account(new).await,
+        false => Err(CreateAccountError::PhoneTaken),
+    };
     records.close().await;
     let account = created.with_context(|| format!("no account was made for {}", args.phone))?;
     if args.json {
@@ -47,17 +52,25 @@ pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result
 
 pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Result<()> {
     folder::require_readable(&config.data)?;
-    let phone = parse_phone(&args.phone)?;
+    let forms = phone_forms(&args.phone, options::home(config))?;
     let records = database::open_existing(config).await?;
-    let promoted = records.promote(&phone, true).await;
+    let promoted = promote_first(&records, &forms).await;
     records.close().await;
-    if !promoted? {
-        bail!("there is no account with the phone number {phone}");
-    }
+    let Some(phone) = promoted? else {
+        bail!("there is no account with the phone number {}", args.phone);
+    };
     if args.json {
         return output::json(&json!({ "phone": phone, "admin": true }));
     }
     output::write(&format!("{phone} is an admin now."))
+}
+
+/// Promotes the account that is stored under the first of these numbers that has one, and answers that number.
+async fn promote_first(records: &Records, forms: &[String]) -> anyhow::Result<Option<String>> {
+    let accounts = records.accounts_by_phone(forms).await?;
+    let Some(account) = accounts.into_iter().next() else { return Ok(None) };
+    records.promote(&account.phone, true).await?;
+    Ok(Some(account.phone))
 }
 
 /// Applies what the schema lacks. `serve` does the same by itself.
@@ -107,7 +120,8 @@ pub(crate) async fn ensure_account(
     if records.account_by_phone(phone).await?.is_some() {
         return Ok(());
     }
-    match records.create_account(new_account(phone, name, password, false, clock::now())?).await {
+    let new = new_account(phone, Country::default(), name, password, false, clock::now())?;
+    match records.create_account(new).await {
         Ok(_) | Err(CreateAccountError::PhoneTaken) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -120,7 +134,7 @@ pub(crate) async fn renew_admin(
     name: &str,
     password: &str,
 ) -> anyhow::Result<()> {
-    let new = new_account(phone, name, password, true, clock::now())?;
+    let new = new_account(phone, Country::default(), name, password, true, clock::now())?;
     let Some(known) = records.account_by_phone(phone).await? else {
         records.create_account(new).await?;
         return Ok(());

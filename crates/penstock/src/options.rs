@@ -5,8 +5,8 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
 use penstock_http::{
-    Alone, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, NoSharedFigures, OneTimeCodeOptions,
-    Options, PageFile, Rate, RoomsInMemory, Secrets, SettlementView,
+    Alone, Country, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, NoSharedFigures,
+    OneTimeCodeOptions, Options, PageFile, Rate, RoomsInMemory, Secrets, SettlementView,
 };
 use penstock_ledger::{
     BatcherOptions, Clock,
@@ -54,6 +54,7 @@ pub(crate) fn http(
         },
         code_sender: Arc::new(LogSender),
         codes_in_answers: identity.codes_in_answers,
+        default_country: home(config),
         otp_by_address: limit(limits.codes_by_address_burst, limits.codes_by_address_every_seconds),
         sign_up_by_address: limit(limits.sign_ups_by_address_burst, limits.sign_ups_by_address_every_seconds),
         sign_in_by_address: limit(limits.sign_ins_by_address_burst, limits.sign_ins_by_address_every_seconds),
@@ -83,6 +84,11 @@ pub(crate) fn http(
         parts: Vec::new(),
         clock,
     })
+}
+
+/// Where phone numbers without a country's code are from. The configuration was checked.
+pub(crate) fn home(config: &Config) -> Country {
+    config.identity.default_country.parse().unwrap_or_default()
 }
 
 fn page_file(file: &penstock_pages::File) -> PageFile {

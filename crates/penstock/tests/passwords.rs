@@ -118,7 +118,7 @@ fn wrong_passwords_take_the_memory_that_the_settings_say_and_give_it_back() {
 
 #[test]
 fn a_flood_from_one_address_keeps_nobody_else_from_signing_in_or_up() {
-    let mut penstock = server();
+    let mut penstock = server().with("PENSTOCK_IDENTITY__PASSWORD_CORE_PERCENT", 100);
     penstock.start().unwrap();
     let mut owner = penstock.client();
     let phone = "+8613900000001";
@@ -142,21 +142,15 @@ fn a_flood_from_one_address_keeps_nobody_else_from_signing_in_or_up() {
 fn a_flood_of_passwords_takes_the_share_of_the_cores_that_the_settings_say() {
     let mut penstock = server().with("PENSTOCK_IDENTITY__PASSWORD_CORE_PERCENT", 10);
     penstock.start().unwrap();
-    let flood = Flood::of(&penstock, 20, "203.0.113.9");
-    // First the burst is used up.
     let began = Instant::now();
-    while hashing_seconds(&penstock) < 2.0 {
-        assert!(began.elapsed() < PATIENCE, "hashing has not used its burst");
-        thread::sleep(Duration::from_millis(50));
-    }
-    let (before, began) = (hashing_seconds(&penstock), Instant::now());
-    thread::sleep(Duration::from_secs(5));
-    let used = hashing_seconds(&penstock) - before;
+    let flood = Flood::of(&penstock, 20, "203.0.113.9");
+    thread::sleep(Duration::from_secs(10));
+    let used = hashing_seconds(&penstock);
     let elapsed = began.elapsed().as_secs_f64();
     flood.end();
     let cores = thread::available_parallelism().unwrap().get() as f64;
-    let share = used / elapsed / cores;
-    // A hash that has begun is finished, on each of the two threads.
-    assert!(share < 0.15, "{:.0} % of {cores} cores", share * 100.0);
-    assert!(used > 0.0, "nothing was hashed");
+    // A burst, the share, and what had begun when the share was used up.
+    let allowed = 2.0 + 0.1 * cores * elapsed + 0.5;
+    assert!(used < allowed, "{used:.1} s of {cores} cores in {elapsed:.1} s; {allowed:.1} s are allowed");
+    assert!(used > 0.1, "nothing was hashed");
 }

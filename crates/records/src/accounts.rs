@@ -1,7 +1,7 @@
 //! Accounts, and which of their sessions are no longer valid.
 
 use penstock_domain::{AccountId, Timestamp};
-use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use crate::{
     Records, RecordsError,
@@ -84,6 +84,17 @@ impl Records {
             .fetch_optional(&mut self.reader().await?)
             .await?;
         row.as_ref().map(read_account).transpose()
+    }
+
+    /// The accounts that are stored under one of these numbers, in their order. There are few of them.
+    pub async fn accounts_by_phone(&self, phones: &[String]) -> Result<Vec<Account>, RecordsError> {
+        let places = vec!["?"; phones.len()].join(", ");
+        let query = AssertSqlSafe(format!("SELECT * FROM accounts WHERE phone IN ({places})"));
+        let query = phones.iter().fold(sqlx::query(query), |query, phone| query.bind(phone.as_str()));
+        let rows = query.fetch_all(&mut self.reader().await?).await?;
+        let mut accounts = rows.iter().map(read_account).collect::<Result<Vec<_>, _>>()?;
+        accounts.sort_by_key(|account| phones.iter().position(|phone| *phone == account.phone));
+        Ok(accounts)
     }
 
     /// Sets the password and ends every session begun before `now`. False: there is no such account.

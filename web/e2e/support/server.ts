@@ -134,6 +134,7 @@ function variables(options: ServerOptions): NodeJS.ProcessEnv {
     ...(token ? { PENSTOCK_ADMIN_TOKEN: token } : {}),
     PENSTOCK_IDENTITY__JWT__SECRET: JWT_SECRET,
     PENSTOCK_IDENTITY__CODES_IN_ANSWERS: 'true',
+    PENSTOCK_IDENTITY__PASSWORD_CORE_PERCENT: '100',
     // Small pictures and little room: many servers start in a run.
     PENSTOCK_GATE__CAPTCHA_POOL: '20',
     PENSTOCK_LEDGER__LOG_MEBIBYTES: '4',

@@ -18,8 +18,12 @@ beforeEach(async () => {
   };
   document.cookie = 'penstock_signed_in=1';
   const me = { role: 'admin', account: { id: 'a', name: 'Ada', phone: '+861' } };
-  vi.spyOn(api, 'GET').mockImplementation((() =>
-    Promise.resolve({ data: me, response: new Response(null) })) as never);
+  const countries = { default: 'CN', data: [{ country: 'CN', calling_code: '86' }] };
+  vi.spyOn(api, 'GET').mockImplementation(((path: string) =>
+    Promise.resolve({
+      data: path === '/api/v1/countries' ? countries : me,
+      response: new Response(null),
+    })) as never);
   await startLanguage(loadWords);
   await speak('en', false);
   await whoAmI();

@@ -11,6 +11,7 @@ const common = {
   retryIn: (time: string) => `You can try again in ${time}.`,
   signIn: 'Sign in',
   signOut: 'Sign out',
+  country: 'Country or region',
   phone: 'Phone number',
   phoneHint: 'With country code, such as +86 138 0013 8000',
   password: 'Password',

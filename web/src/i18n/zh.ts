@@ -12,6 +12,7 @@ const common: Common = {
   retryIn: (time: string) => `${time}后可以重试。`,
   signIn: '登录',
   signOut: '退出登录',
+  country: '国家或地区',
   phone: '手机号',
   phoneHint: '请带国家区号，例如 +86 138 0013 8000',
   password: '密码',

@@ -41,8 +41,14 @@ export async function whoAmI(tries = 1): Promise<void> {
   }
 }
 
-export async function signIn(phone: string, password: string): Promise<Failure | undefined> {
-  const answer = await outcome(api.POST('/api/v1/sessions', { body: { phone, password } }));
+/** Without a country the phone has its country's code, or is of the shop's own. */
+export async function signIn(
+  phone: string,
+  country: string | undefined,
+  password: string,
+): Promise<Failure | undefined> {
+  const body = { phone, password, ...(country && { country }) };
+  const answer = await outcome(api.POST('/api/v1/sessions', { body }));
   if (!answer.ok) return answer.failure;
   me = undefined;
   await whoAmI();

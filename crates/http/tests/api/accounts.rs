@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use penstock_domain::Timestamp;
 use penstock_gate::LimitOptions;
+use penstock_http::{Country, new_account};
 use serde_json::json;
 
-use crate::support::{Client, Shop, new_key};
+use crate::support::{Client, START, Shop, new_key};
 
 const PHONE: &str = "+8613800138000";
 const PASSWORD: &str = "correct horse";
@@ -280,6 +282,8 @@ fn a_phone_has_one_account_however_it_is_written() {
         "(+86) 138-0013-8000",
         "0086 138.0013.8000",
         "＋８６\u{a0}１３８００１３８０００",
+        "138 0013 8000",
+        "86 138 0013 8000",
     ];
     let register = |client: &mut Client, phone: &str| {
         let otp = shop.outbox.last_code(PHONE);
@@ -296,13 +300,75 @@ fn a_phone_has_one_account_however_it_is_written() {
         let id = client.post("/api/v1/sessions", &json!({ "phone": phone, "password": PASSWORD })).json();
         assert_eq!(id["account"]["id"], account.json()["id"], "{phone}");
     }
-    for phone in &written[2..] {
+    for phone in &written[3..] {
         assert_eq!(client.post("/api/v1/otp", &json!({ "phone": phone })).status, 202);
         register(&mut client, phone).problem(409, "phone_taken");
     }
-    // Which country is meant can't be known.
-    let elsewhere = json!({ "phone": "138 0013 8000", "password": PASSWORD });
+    // In another country it is another number.
+    let elsewhere = json!({ "phone": "138 0013 8000", "country": "US", "password": PASSWORD });
     client.post("/api/v1/sessions", &elsewhere).problem(401, "bad_credentials");
+    let nowhere = json!({ "phone": "138 0013 8000", "country": "XX" });
+    client.post("/api/v1/otp", &nowhere).names_field("country");
+    client
+        .post("/api/v1/sessions", &json!({ "phone": PHONE, "country": "cn", "password": PASSWORD }))
+        .names_field("country");
+}
+
+#[test]
+fn a_number_without_a_country_is_of_the_shops_own_unless_another_is_chosen() {
+    let shop = Shop::open_with(|options| options.default_country = "DE".parse().unwrap());
+    let mut client = shop.client();
+    let countries = client.get("/api/v1/countries");
+    assert_eq!(countries.header("cache-control"), Some("public, max-age=3600"));
+    let countries = countries.json();
+    assert_eq!(countries["default"], "DE");
+    let listed = countries["data"].as_array().unwrap();
+    for country in
+        [json!({ "country": "DE", "calling_code": "49" }), json!({ "country": "CN", "calling_code": "86" })]
+    {
+        assert!(listed.contains(&country), "{country}");
+    }
+    for (request, number) in [
+        (json!({ "phone": "0151 12345678" }), "+4915112345678"),
+        (json!({ "phone": "138 0013 8000", "country": "CN" }), PHONE),
+        (json!({ "phone": "+86 138 0013 8000", "country": "US" }), PHONE),
+    ] {
+        assert_eq!(client.post("/api/v1/otp", &request).status, 202, "{request}");
+        shop.outbox.last_code(number);
+    }
+    client.post("/api/v1/otp", &json!({ "phone": "123456", "country": "CN" })).names_field("phone");
+}
+
+#[test]
+fn accounts_from_before_numbers_were_one_can_still_be_signed_in_to() {
+    let shop = Shop::open();
+    let stored = ["13800138000", "8613800138000", PHONE, "555000"];
+    let passwords = ["the first horse", "the second horse", "the third horse", "the fourth horse"];
+    let mut ids = Vec::new();
+    for (phone, password) in stored.iter().zip(passwords) {
+        let mut new =
+            new_account(PHONE, Country::default(), "Ann", password, false, Timestamp::from_millis(START))
+                .unwrap();
+        new.phone = (*phone).to_owned();
+        let account = shop.block_on(shop.records.create_account(new)).unwrap();
+        ids.push(account.id.to_string());
+    }
+    let mut client = shop.client();
+    let mut sign_in = |phone: &str, password: &str| {
+        let answer = client.post("/api/v1/sessions", &json!({ "phone": phone, "password": password }));
+        answer.json()["account"]["id"].as_str().map(str::to_owned)
+    };
+    for written in ["13800138000", "86 138 0013 8000", "+8613800138000", "0086 13800138000"] {
+        for (id, password) in ids.iter().zip(&passwords[..3]) {
+            assert_eq!(sign_in(written, password).as_ref(), Some(id), "{written} {password}");
+        }
+    }
+    assert_eq!(sign_in("555000", passwords[3]).as_ref(), Some(&ids[3]), "no number of the country");
+    let mut client = shop.client();
+    assert_eq!(client.post("/api/v1/otp", &json!({ "phone": "138 0013 8000" })).status, 202);
+    let otp = shop.outbox.last_code(PHONE);
+    let again = json!({ "phone": PHONE, "otp": otp, "name": "Ann", "password": PASSWORD });
+    client.post("/api/v1/accounts", &again).problem(409, "phone_taken");
 }
 
 #[test]

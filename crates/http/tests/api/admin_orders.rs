@@ -41,7 +41,7 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
     let token = shop.account("+8613800138000", "a good password");
     let of_account = shop.client().with_token(&token).buy(&sale);
     let of_ann = [shop.buyer("ann").buy(&sale), shop.buyer("ann").buy(&sale)];
-    shop.buyer("13800138000").buy(&sale);
+    shop.buyer("13800138001").buy(&sale);
     shop.settle();
     let mut admin = shop.admin();
     assert_eq!(found(&mut admin, &format!("?q={of_account}")), [of_account.as_str()]);
@@ -53,6 +53,7 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
         "%2B86%20138-0013-8000",
         "%28%2B86%29%20138.0013%C2%A08000",
         "0086+138+0013+8000",
+        "13800138000",
     ] {
         assert_eq!(found(&mut admin, &format!("?q={phone}")), [of_account.as_str()], "{phone}");
     }
@@ -64,7 +65,7 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
     let account = buyer.strip_prefix("account:").unwrap();
     assert_eq!(found(&mut admin, &format!("?q=%20{account}")), [of_account.as_str()]);
     assert_eq!(
-        found(&mut admin, "?q=13800138000").len(),
+        found(&mut admin, "?q=13800138001").len(),
         1,
         "no account has this phone, but a buyer is called so"
     );

@@ -15,8 +15,8 @@ use futures_util::{
 };
 use penstock_domain::{ItemId, Timestamp};
 use penstock_http::{
-    CacheAway, Change, Figure, FigureValue, Kept, Neighbours, Options, Part, Server, SharedCache, Storefront,
-    new_account,
+    CacheAway, Change, Country, Figure, FigureValue, Kept, Neighbours, Options, Part, Server, SharedCache,
+    Storefront, new_account,
 };
 use penstock_ledger::{
     Health, Ledger, Listener, SaleNews,
@@ -309,7 +309,7 @@ fn a_node_that_has_missed_something_reads_everything_anew() {
 
 fn account(shop: &Pair, phone: &str) {
     let now = Timestamp::from_millis(START);
-    let new = new_account(phone, "Ann", "correct horse", false, now).unwrap();
+    let new = new_account(phone, Country::default(), "Ann", "correct horse", false, now).unwrap();
     shop.common.runtime.block_on(shop.records.create_account(new)).unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use penstock_http::Country;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 
@@ -43,6 +44,7 @@ fn text_problem(rule: Rule, text: &str) -> Option<String> {
         Rule::OptionalAddress if !text.is_empty() => text_problem(Rule::Address, text),
         Rule::Networks => text.parse::<Networks>().err().map(|error| error.to_string()),
         Rule::Servers => servers_problem(text),
+        Rule::Country => text.parse::<Country>().err().map(|error| format!("{text:?} {error}")),
         Rule::OneOf(choices) if !choices.contains(&text) => {
             Some(format!("{text:?} is none of {}", choices.join(", ")))
         }

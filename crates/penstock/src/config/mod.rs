@@ -66,6 +66,7 @@ pub(crate) struct Identity {
     pub(crate) password_hashes_at_once: usize,
     pub(crate) password_core_percent: u32,
     pub(crate) password_hashes_waiting: usize,
+    pub(crate) default_country: String,
     pub(crate) codes_in_answers: bool,
     pub(crate) jwt: Jwt,
     pub(crate) codes: Codes,

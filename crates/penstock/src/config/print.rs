@@ -39,6 +39,7 @@ fn bounds(rule: Rule) -> String {
         | Rule::OptionalAddress
         | Rule::Networks
         | Rule::Servers
+        | Rule::Country
         | Rule::LogFilter => String::new(),
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Rule {
     Servers,
     Between(i64, i64),
     OneOf(&'static [&'static str]),
+    /// Two letters, as in ISO 3166.
+    Country,
     /// A filter of the `tracing` crate, such as `info` or `info,penstock_settle=debug`.
     LogFilter,
 }
@@ -148,6 +150,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         0,
         65_536,
         "Sign-ins that may wait for it, and as many sign-ups. Beyond that, the address with the most waiting gets 503 busy.",
+    ),
+    text(
+        "identity.default_country",
+        "CN",
+        Rule::Country,
+        "The country of phone numbers that come without a country's code, such as CN, DE or US. Other countries can be chosen.",
     ),
     flag(
         "identity.codes_in_answers",

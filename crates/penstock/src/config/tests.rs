@@ -50,6 +50,19 @@ fn secrets_have_short_names_and_are_never_shown() {
 }
 
 #[test]
+fn the_country_of_phones_is_one_that_there_is() {
+    let home = |code: &str| load(&format!("[identity]\ndefault_country = {code:?}\n"), &[], None);
+    assert_eq!(home("DE").unwrap().config.identity.default_country, "DE");
+    for wrong in ["", "de", "Germany", "XX"] {
+        let complaint = home(wrong).unwrap_err().to_string();
+        assert!(
+            complaint.contains("identity.default_country") && complaint.contains("such as CN"),
+            "{complaint}"
+        );
+    }
+}
+
+#[test]
 fn what_is_printed_can_be_fed_back() {
     let file = "data = 'some \"where\"'\n[settle]\nbatch = 17\n[log]\nformat = \"json\"\n";
     let variables = [("PENSTOCK_LEDGER__MAX_BATCH", "3"), ("PENSTOCK_ADMIN_TOKEN", "hush")];

@@ -41,6 +41,20 @@ async fn a_phone_number_has_one_account() {
 }
 
 #[tokio::test]
+async fn accounts_are_found_under_each_of_several_numbers_in_their_order() {
+    let database = Database::new();
+    let records = open(&database).await;
+    for (id, phone) in [(1, "+8613800138000"), (2, "13800138000"), (3, "+8613800138001")] {
+        records.create_account(new_account(id, phone)).await.unwrap();
+    }
+    let phones = ["13800138000", "+8613800138000", "8613800138000"].map(str::to_owned);
+    let found = records.accounts_by_phone(&phones).await.unwrap();
+    let found: Vec<&str> = found.iter().map(|account| account.phone.as_str()).collect();
+    assert_eq!(found, ["13800138000", "+8613800138000"]);
+    assert!(records.accounts_by_phone(&phones[2..]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_new_password_ends_the_sessions_before_it() {
     let database = Database::new();
     let records = open(&database).await;

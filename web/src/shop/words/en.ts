@@ -233,7 +233,7 @@ export default {
     creating: 'Creating …',
     haveAccount: 'Have an account already?',
     complaints: {
-      phone: 'Enter a phone number with its country code, such as +86 138 0013 8000.',
+      phone: 'Enter a phone number of this country, or one with its country code, such as +86 138 0013 8000.',
       otp: 'Enter the six digits.',
       name: 'Enter a name of 1 to 100 characters.',
       password: 'Choose at least 8 characters.',

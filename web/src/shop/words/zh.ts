@@ -232,7 +232,7 @@ const zh: Words<typeof en> = {
     creating: '正在注册……',
     haveAccount: '已有账号？',
     complaints: {
-      phone: '请输入带国家区号的手机号，例如 +86 138 0013 8000。',
+      phone: '请输入所选国家或地区的手机号，或带国家区号的手机号，例如 +86 138 0013 8000。',
       otp: '请输入六位数字。',
       name: '请输入 1 到 100 个字符的姓名。',
       password: '请至少输入 8 个字符。',
