@@ -5,12 +5,15 @@ use std::{path::PathBuf, thread, time::Duration};
 use anyhow::{Context as _, bail};
 use penstock_records::{Records, RecordsError, sqlite_url};
 
-use crate::config::{Config, Engine};
+use crate::{
+    config::{Config, Engine},
+    folder,
+};
 
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 fn file(config: &Config) -> PathBuf {
-    config.data.join("records.db")
+    config.data.join(folder::RECORDS_FILE)
 }
 
 /// Opens the records for writing, creating them if there are none.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::folder;
 
-const NAME: &str = "demo.json";
+pub(crate) const NAME: &str = "demo.json";
 
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct DemoFile {

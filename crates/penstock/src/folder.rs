@@ -4,17 +4,23 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::Path,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail};
+use rustix::{fs::Mode, process::umask};
 
 /// Grows when an older program could not read the folder correctly any more.
 const LAYOUT_VERSION: u32 = 1;
 const SECRET_BYTES: usize = 32;
 const SECRET_FILE: &str = "secret";
 pub(crate) const ROOMS_FOLDER: &str = "rooms";
+pub(crate) const JOURNAL_FOLDER: &str = "journal";
+pub(crate) const RECORDS_FILE: &str = "records.db";
+/// They hold phone numbers, password hashes and orders: nobody else on the machine has to read them.
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_FOLDER: u32 = 0o700;
 
 /// An open data folder. The lock is held as long as this lives.
 #[derive(Debug)]
@@ -25,10 +31,11 @@ pub(crate) struct DataFolder {
 impl DataFolder {
     /// Opens the folder for serving, creating it if there is none.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        // It holds phone numbers and password hashes: nobody else on the machine has to read it.
-        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        keep_private();
+        let created = fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path);
         created.with_context(|| format!("the data folder {} can't be created", path.display()))?;
         let lock = lock(path)?;
+        mend_modes(path);
         match read_version(path)? {
             Some(_) => {}
             None => write_durably(path, "VERSION", format!("{LAYOUT_VERSION}\n").as_bytes(), 0o644)
@@ -40,10 +47,48 @@ impl DataFolder {
     }
 }
 
+/// From now on what this process creates is for its owner only, whatever the folder allows: databases, their logs and
+/// snapshots are made by libraries that take the mode of the process.
+fn keep_private() {
+    umask(Mode::from_raw_mode(0o077));
+}
+
+/// Takes from everybody else what an older program, or somebody who copied the folder, has let them read. The folder may hold
+/// files of other people, so only what Penstock keeps in it is looked at.
+fn mend_modes(path: &Path) {
+    let is_own =
+        |name: &str| matches!(name, SECRET_FILE | crate::demo_file::NAME) || name.starts_with(RECORDS_FILE);
+    let mut own = files_in(path);
+    own.retain(|file| file.file_name().and_then(|name| name.to_str()).is_some_and(is_own));
+    for folder in [JOURNAL_FOLDER, ROOMS_FOLDER] {
+        own.extend(files_in(&path.join(folder)));
+    }
+    for file in own {
+        if let Err(error) = make_private(&file) {
+            tracing::warn!(file = %file.display(), %error, "others may be able to read this file of the data folder");
+        }
+    }
+}
+
+/// The regular files in a folder; none if it is not there.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    files.map(|entry| entry.path()).collect()
+}
+
+fn make_private(file: &Path) -> io::Result<()> {
+    let mode = fs::metadata(file)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(file, fs::Permissions::from_mode(PRIVATE_FILE))
+}
+
 /// Makes the folder of the waiting rooms, and makes that durable: a room that is synced in a folder which a power cut
 /// takes away is lost all the same.
 fn make_rooms(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.join(ROOMS_FOLDER))?;
+    fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path.join(ROOMS_FOLDER))?;
     File::open(path)?.sync_all()
 }
 
@@ -105,7 +150,7 @@ pub(crate) fn rotate_secret(path: &Path) -> anyhow::Result<()> {
 
 fn keep(path: &Path, current: &str, previous: Option<&str>) -> anyhow::Result<()> {
     let text = format!("{current}\n{}", previous.map_or(String::new(), |previous| format!("{previous}\n")));
-    write_durably(path, SECRET_FILE, text.as_bytes(), 0o600)
+    write_durably(path, SECRET_FILE, text.as_bytes(), PRIVATE_FILE)
         .with_context(|| format!("{} can't be written", path.join(SECRET_FILE).display()))
 }
 
@@ -119,6 +164,7 @@ pub(crate) fn random_secret() -> anyhow::Result<String> {
 /// Makes sure that `path` is a data folder this version can write to, making one if there is none. A server may
 /// be running on it.
 pub(crate) fn ensure(path: &Path) -> anyhow::Result<()> {
+    keep_private();
     match read_version(path)? {
         Some(_) => Ok(()),
         None => DataFolder::open(path).map(drop),
@@ -196,8 +242,6 @@ pub(crate) fn write_durably(folder: &Path, name: &str, content: &[u8], mode: u32
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]

@@ -16,7 +16,10 @@ use penstock_ledger::{
 use penstock_settle::{SettleOptions, SettleStats};
 use tokio::sync::watch;
 
-use crate::config::{self, Config, Engine, Identity, Jwt};
+use crate::{
+    config::{self, Config, Engine, Identity, Jwt},
+    folder,
+};
 
 /// Shorter secrets can be guessed by trying; RFC 7518 asks for as much for HS256.
 const GOOD_SECRET_BYTES: usize = 32;
@@ -176,7 +179,7 @@ fn jwt(jwt: &Jwt) -> anyhow::Result<Option<JwtOptions>> {
 }
 
 pub(crate) fn journal_folder(config: &Config) -> PathBuf {
-    config.data.join("journal")
+    config.data.join(folder::JOURNAL_FOLDER)
 }
 
 fn batcher(config: &Config) -> BatcherOptions {

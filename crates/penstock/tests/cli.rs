@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use penstock_testkit::{Merchant, Offer, Penstock, Run, buyer_token};
 use serde_json::{Value, json};
@@ -351,4 +356,45 @@ fn tokens_without_a_secret_are_a_clear_error() {
     let run = public.run(&["tokens", "--buyers", "1"]).unwrap();
     assert_eq!((code(&run), run.stdout.as_str()), (2, ""));
     assert!(run.stderr.contains("not sign them"), "{}", run.stderr);
+}
+
+/// What the data folder holds, and the modes of the files that others must not read.
+fn modes(data: &Path) -> Vec<(PathBuf, u32)> {
+    let folders = [data.to_owned(), data.join("journal"), data.join("rooms")];
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file()).map(|entry| entry.path());
+    files.map(|file| (file.clone(), fs::metadata(&file).unwrap().permissions().mode() & 0o777)).collect()
+}
+
+#[test]
+fn nobody_else_can_read_the_data_whatever_the_folder_allows() {
+    let mode = |file: &Path, mode| fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    mode(place.path(), 0o755);
+    let mut shop = Penstock::in_folder(BINARY, place.path());
+    shop.start().unwrap();
+    let sale = Merchant::of(&shop).publish(Offer::default());
+    let bought = shop.client().with_token(&buyer_token("somebody")).claim(&sale, 1, "key").unwrap();
+    assert_eq!(bought.status, 201);
+    let made = modes(place.path());
+    for name in ["records.db", "records.db-wal", "records.db-shm", "secret"] {
+        assert!(made.iter().any(|(file, _)| file.ends_with(name)), "there is no {name}: {made:?}");
+    }
+    assert!(made.len() > 6, "{made:?}");
+    for (file, mode) in &made {
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", file.display());
+    }
+    // As an older version left them; and a file of somebody else.
+    shop.kill().unwrap();
+    for (file, _) in &made {
+        mode(file, 0o644);
+    }
+    let notes = place.path().join("notes.txt");
+    fs::write(&notes, "not Penstock's").unwrap();
+    mode(&notes, 0o644);
+    shop.start().unwrap();
+    for (file, mode) in modes(place.path()) {
+        let is_public = ["VERSION", "LOCK", "notes.txt"].iter().any(|name| file == place.path().join(name));
+        assert_eq!(mode, if is_public { 0o644 } else { 0o600 }, "{}", file.display());
+    }
 }
