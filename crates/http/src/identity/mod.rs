@@ -197,13 +197,10 @@ pub(crate) struct OwnPage;
 
 impl OwnPage {
     fn check(headers: &HeaderMap) -> Result<Self, Problem> {
-        if origin::is_cross_site(headers) {
-            return Err(Problem::with_detail(
-                Code::CrossSite,
-                "The cookie is only accepted from pages of this site.",
-            ));
+        match origin::cross_site(headers) {
+            Some(why) => Err(Problem::with_detail(Code::CrossSite, why.detail())),
+            None => Ok(Self),
         }
-        Ok(Self)
     }
 }
 

@@ -10,29 +10,82 @@ use crate::peer::X_FORWARDED_PROTO;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// True if the request changes something on behalf of a page of another site.
+/// More of a header is not repeated in an answer.
+const SHOWN_LETTERS: usize = 100;
+
+/// Why a request counts as one of another site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CrossSite {
+    /// The browser says so itself.
+    Declared,
+    /// The page is at another address than the request went to; a proxy in between may have changed `Host`.
+    Elsewhere { page: String, host: String },
+    /// The page came by HTTP, and the proxy says that the request came by HTTPS.
+    InTheClear { page: String },
+}
+
+impl CrossSite {
+    /// What is wrong, and what to do about it, for a buyer's client and for the operator of a proxy.
+    pub(super) fn detail(&self) -> String {
+        match self {
+            Self::Declared => "The cookie is only accepted from pages of this site. The browser says that a page of another \
+                               site sends this."
+                .to_owned(),
+            Self::Elsewhere { page, host } => format!(
+                "The cookie is only accepted from pages of this site. The page is at \"{page}\", and the request arrived \
+                 with the header \"Host: {host}\". If that page is the shop's own, a proxy in front changes the header: \
+                 let it pass on what the browser sent (in nginx: proxy_set_header Host $http_host;)."
+            ),
+            Self::InTheClear { page } => format!(
+                "The cookie is only accepted from pages of this site. The page is at \"{page}\", which came by HTTP, and a \
+                 proxy says \"X-Forwarded-Proto: https\". Send visitors to https:// first, or let the proxy tell how they \
+                 came (in nginx: proxy_set_header X-Forwarded-Proto $scheme;)."
+            ),
+        }
+    }
+}
+
+/// Says if the request changes something on behalf of a page of another site.
 ///
 /// Current browsers say so in `Sec-Fetch-Site`, if they came by HTTPS or to this machine. Others send at least `Origin`, and
-/// very old ones `Referer`. What sends none of them is no browser, and has nobody's cookie but its own.
-pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
+/// very old ones `Referer`. A client that sends none of them is not a browser, and has nobody's cookie but its own.
+pub(super) fn cross_site(headers: &HeaderMap) -> Option<CrossSite> {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter().map(HeaderValue::as_bytes).peekable();
     if sites.peek().is_some() {
-        return !sites.all(|site| matches!(site, b"same-origin" | b"none"));
+        let is_own = sites.all(|site| matches!(site, b"same-origin" | b"none"));
+        return (!is_own).then_some(CrossSite::Declared);
     }
     let mut origins = headers.get_all(ORIGIN).iter().peekable();
     if origins.peek().is_some() {
-        return !origins.all(|origin| is_own(origin, headers));
+        return origins.find_map(|origin| of_another(origin, headers));
     }
-    !headers.get_all(REFERER).iter().all(|page| is_own(page, headers))
+    headers.get_all(REFERER).iter().find_map(|page| of_another(page, headers))
 }
 
-/// Whether an address, of a page or only of its host, is where the request went to.
-fn is_own(address: &HeaderValue, headers: &HeaderMap) -> bool {
-    let address = address.to_str().ok().and_then(|address| address.split_once("://"));
+/// Whether an address, of a page or only of its host, is another than where the request went to.
+fn of_another(address: &HeaderValue, headers: &HeaderMap) -> Option<CrossSite> {
+    let elsewhere = || {
+        let host = headers.get(HOST).map(shown).unwrap_or_default();
+        Some(CrossSite::Elsewhere { page: shown(address), host })
+    };
+    let parts = address.to_str().ok().and_then(|address| address.split_once("://"));
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let (Some((scheme, rest)), Some(host)) = (address, host) else { return false };
+    let (Some((scheme, rest)), Some(host)) = (parts, host) else { return elsewhere() };
     let of_address = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    of_address.eq_ignore_ascii_case(host) && !(came_by_https(headers) && scheme.eq_ignore_ascii_case("http"))
+    if !of_address.eq_ignore_ascii_case(host) {
+        return elsewhere();
+    }
+    let in_the_clear = came_by_https(headers) && scheme.eq_ignore_ascii_case("http");
+    in_the_clear.then(|| CrossSite::InTheClear { page: shown(address) })
+}
+
+/// The beginning of a header, without what is private in a page's address: its path and its arguments.
+fn shown(value: &HeaderValue) -> String {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let end = text.find("://").map_or(0, |scheme| scheme + 3);
+    let host_ends =
+        text.get(end..).and_then(|rest| rest.find(['/', '?', '#'])).map_or(text.len(), |at| end + at);
+    text.get(..host_ends).unwrap_or_default().chars().take(SHOWN_LETTERS).collect()
 }
 
 /// Who could read and change what is sent in the clear could also make up a page of this host. It need not be a trusted proxy
@@ -56,7 +109,7 @@ mod tests {
     #[track_caller]
     fn judges(is_cross: bool, cases: &[&[(&'static str, &str)]]) {
         for pairs in cases {
-            assert_eq!(is_cross_site(&headers(pairs)), is_cross, "{pairs:?}");
+            assert_eq!(cross_site(&headers(pairs)).is_some(), is_cross, "{pairs:?}");
         }
     }
 
@@ -116,5 +169,23 @@ mod tests {
             true,
             &[&[("origin", "http://shop.example"), ("host", "shop.example"), ("x-forwarded-proto", "https")]],
         );
+    }
+
+    #[test]
+    fn the_refusal_says_what_is_wrong_and_what_to_set() {
+        let detail = |pairs: &[_]| cross_site(&headers(pairs)).unwrap().detail();
+        let wrong_host = detail(&[("origin", "https://shop.example"), ("host", "penstock")]);
+        for word in ["https://shop.example", "Host: penstock", "proxy_set_header Host $http_host;"] {
+            assert!(wrong_host.contains(word), "{word} is missing in: {wrong_host}");
+        }
+        let long = format!("https://{}/", "x".repeat(10_000));
+        assert!(detail(&[("origin", &long), ("host", &long)]).len() < 600);
+        let private =
+            detail(&[("referer", "https://evil.example/reset?token=secret"), ("host", "shop.example")]);
+        assert!(private.contains("\"https://evil.example\"") && !private.contains("secret"), "{private}");
+        let clear =
+            [("origin", "http://shop.example"), ("host", "shop.example"), ("x-forwarded-proto", "https")];
+        assert!(detail(&clear).contains("proxy_set_header X-Forwarded-Proto $scheme;"));
+        assert!(detail(&[("sec-fetch-site", "cross-site")]).contains("The browser says"));
     }
 }
