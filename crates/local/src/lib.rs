@@ -3,6 +3,7 @@
 //! `shop.rs` knows, and only as a program.
 
 mod cut_proxy;
+mod front;
 mod mariadb;
 mod nginx;
 mod ports;
@@ -14,6 +15,7 @@ mod sentinel;
 mod shop;
 
 pub use cut_proxy::{Cut, CutProxy};
+pub use front::start_front;
 pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
 pub use ports::{accepts, free_address};

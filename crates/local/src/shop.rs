@@ -10,19 +10,16 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rustix::process::{Resource, getrlimit};
 
 use crate::{
     MariaDb, Nginx, RedisCluster, RedisSentinel, RedisServer, RedisSettings,
+    front::start_front,
     ports::free_address,
     process::{self, Process},
 };
 
 /// A debug build on a loaded machine may take its time.
 const START_LIMIT: Duration = Duration::from_secs(90);
-/// The same files that an operator copies.
-const NGINX_CONFIGURATION: &str = include_str!("../../../deploy/nginx/nginx.conf");
-const SITE_CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");
 
 /// How Redis runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +115,8 @@ impl Shop {
         }
         tell("nginx");
         let listen = plan.listen.map_or_else(free_address, Ok)?;
-        let nginx = start_nginx(&folder.join("nginx"), listen, &nodes)?;
+        let addresses = nodes.iter().map(Worker::address).collect::<anyhow::Result<Vec<_>>>()?;
+        let nginx = start_front(&folder.join("nginx"), listen, &addresses)?;
         Ok(Self { nginx, nodes, settlers, redis, mariadb, configuration, listen, plan })
     }
 
@@ -426,28 +424,4 @@ fn configure(plan: &ShopPlan, redis: &Redis, mariadb: &MariaDb) -> String {
         servers = servers.join(","),
         url = mariadb.url(),
     )
-}
-
-fn start_nginx(folder: &Path, listen: SocketAddr, nodes: &[Worker]) -> anyhow::Result<Nginx> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    fs::write(folder.join("penstock.conf"), SITE_CONFIGURATION)?;
-    let servers: Result<Vec<String>, anyhow::Error> = nodes
-        .iter()
-        .map(|node| Ok(format!("server {} max_fails=5 fail_timeout=3s;\n", node.address()?)))
-        .collect();
-    fs::write(folder.join("nodes.conf"), servers?.concat())?;
-    fs::write(
-        folder.join("listen.conf"),
-        format!("listen {listen} reuseport backlog=65535;\nserver_name _;\n"),
-    )?;
-    Nginx::start(folder, &for_this_machine(NGINX_CONFIGURATION))
-}
-
-/// The configuration is for a machine that does nothing else. Here nobody may have so many descriptors, so that more workers
-/// share the connections.
-fn for_this_machine(configuration: &str) -> String {
-    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(200_000);
-    configuration
-        .replace("worker_processes auto;", "worker_processes 4;")
-        .replace("worker_rlimit_nofile 200000;", &format!("worker_rlimit_nofile {limit};"))
 }

@@ -120,7 +120,7 @@ fn all_nodes_are_replaced_one_by_one_and_nobody_notices() {
             let node = trial.shop.node(number).unwrap();
             node.stop().unwrap();
             node.start().unwrap();
-            // nginx leaves it out for two seconds after it was away; all of them at once would be too many.
+            // As an operator does: the next one stops when this one sells again.
             until("nginx sends it orders again", || {
                 (trial.figure(number, "penstock_ledger_commands_total") > 0.0).then_some(())
             });

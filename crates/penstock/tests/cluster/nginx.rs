@@ -9,15 +9,13 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use penstock_local::{Nginx, free_address};
+use penstock_local::{Nginx, free_address, start_front};
 use penstock_testkit::{Answer, Client};
 use tempfile::TempDir;
 
-const NGINX: &str = include_str!("../../../../deploy/nginx/nginx.conf");
-const SITE: &str = include_str!("../../../../deploy/nginx/penstock.conf");
 const ORDERS: &str = "/api/v1/sales/0123456789abc/orders";
 const WAITLIST: &str = "/api/v1/sales/0123456789abc/waitlist";
 const SALE: &str = "/api/v1/sales/0123456789abc";
@@ -37,7 +35,11 @@ struct FakeNode {
 
 impl FakeNode {
     fn start(says: Says) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at("127.0.0.1:0".parse().unwrap(), says)
+    }
+
+    fn at(address: SocketAddr, says: Says) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
@@ -82,31 +84,31 @@ fn answer(mut stream: &TcpStream, says: Says, asked: &AtomicUsize) -> std::io::R
     }
 }
 
-/// The configuration as it is delivered, before two nodes.
+/// The configuration as it is delivered, before nodes of the test.
 struct Front {
-    nodes: [FakeNode; 2],
+    nodes: Vec<FakeNode>,
     address: SocketAddr,
     _nginx: Nginx,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Front {
     fn before(first: Says, second: Says) -> Self {
-        let nodes = [first, second].map(FakeNode::start);
+        Self::before_all(&[first, second])
+    }
+
+    fn before_all(nodes: &[Says]) -> Self {
+        let nodes: Vec<FakeNode> = nodes.iter().map(|says| FakeNode::start(*says)).collect();
+        let addresses: Vec<SocketAddr> = nodes.iter().map(|node| node.address).collect();
         let folder = tempfile::tempdir().unwrap();
         let address = free_address().unwrap();
-        let servers =
-            nodes.iter().map(|node| format!("server {} max_fails=5 fail_timeout=3s;", node.address));
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("nodes.conf", &servers.collect::<String>());
-        write("listen.conf", &format!("listen {address};"));
-        write("penstock.conf", SITE);
-        let configuration = NGINX
-            .replace("worker_processes auto;", "worker_processes 1;")
-            .replace("worker_rlimit_nofile 200000;", "")
-            .replace("worker_connections 65536;", "worker_connections 512;");
-        let nginx = Nginx::start(folder.path(), &configuration).unwrap();
-        Self { nodes, address, _nginx: nginx, _folder: folder }
+        let nginx = start_front(folder.path(), address, &addresses).unwrap();
+        Self { nodes, address, _nginx: nginx, folder }
+    }
+
+    /// What nginx has complained of.
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("logs/error.log")).unwrap()
     }
 
     fn post(&self, path: &str) -> Answer {
@@ -125,7 +127,8 @@ fn accepts(_: &str) -> Option<(&'static str, String)> {
 #[test]
 fn an_order_goes_to_another_node_if_its_own_can_not_answer_it() {
     let front = Front::before(|_| Some((CUT, "cut".to_owned())), accepts);
-    for _ in 0..10 {
+    // Each comes to the node that can't with a chance of one half.
+    for _ in 0..40 {
         let answer = front.post(ORDERS);
         assert_eq!((answer.status, answer.text().as_str()), (201, "an order"));
     }
@@ -133,7 +136,7 @@ fn an_order_goes_to_another_node_if_its_own_can_not_answer_it() {
 }
 
 #[test]
-fn an_order_that_no_node_can_answer_is_tried_twice_and_the_nodes_stay_in() {
+fn an_order_that_no_node_can_answer_is_tried_three_times_and_the_nodes_stay_in() {
     let cut: Says = |_| Some((CUT, "cut".to_owned()));
     let front = Front::before(cut, cut);
     for _ in 0..20 {
@@ -141,7 +144,7 @@ fn an_order_that_no_node_can_answer_is_tried_twice_and_the_nodes_stay_in() {
         assert_eq!((answer.status, answer.text().as_str()), (503, "cut"), "it is the node that says so");
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
-    assert_eq!(front.asked(), 40);
+    assert_eq!(front.asked(), 60);
 }
 
 #[test]
@@ -174,6 +177,75 @@ fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
     let cut: Says = |_| Some((CUT, "cut".to_owned()));
     let front = Front::before(cut, cut);
     assert_eq!((front.post(WAITLIST).text().as_str(), front.asked()), ("cut", 1), "he may be on it already");
+}
+
+/// Longer than nginx waits for an order.
+const STUCK: Duration = Duration::from_secs(4);
+const IN_A_HURRY: usize = 8;
+
+/// As a process that was stopped: connections are accepted, and nothing is ever said.
+fn frozen(_: &str) -> Option<(&'static str, String)> {
+    thread::sleep(Duration::from_secs(60));
+    None
+}
+
+/// In one sale there is too much to do, in the others there is not.
+fn slow_in_the_rush(request: &str) -> Option<(&'static str, String)> {
+    if request.contains("/sales/rush/") {
+        thread::sleep(STUCK);
+    }
+    accepts(request)
+}
+
+#[test]
+fn slow_answers_and_a_frozen_node_never_make_nginx_leave_out_the_nodes_that_sell() {
+    let front = Front::before_all(&[frozen, slow_in_the_rush, slow_in_the_rush]);
+    let began = Instant::now();
+    let mut took = thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| front.post("/api/v1/sales/rush/orders"));
+        }
+        // By now nginx has given up waiting for each of them once.
+        thread::sleep(STUCK - Duration::from_millis(500));
+        let buyers: Vec<_> =
+            (0..IN_A_HURRY).map(|_| scope.spawn(|| buy_until(&front, began + 2 * STUCK))).collect();
+        buyers.into_iter().flat_map(|buyer| buyer.join().unwrap()).collect::<Vec<Duration>>()
+    });
+    assert!(!front.log().contains("no live upstreams"), "{}", front.log());
+    took.sort_unstable();
+    let (median, slow) =
+        (took[took.len() / 2], took.iter().filter(|took| **took > Duration::from_secs(2)).count());
+    eprintln!("{} orders beside a frozen node, {slow} of them slow, half within {median:?}", took.len());
+    assert!(median < Duration::from_secs(1), "half of the buyers wait longer than {median:?}");
+    assert!(slow <= 3 * IN_A_HURRY, "the frozen node keeps getting orders: {slow} of {}", took.len());
+}
+
+/// Buys one after the other, and says how long each took. Whatever is not an order fails the test.
+fn buy_until(front: &Front, end: Instant) -> Vec<Duration> {
+    let mut took = Vec::new();
+    while Instant::now() < end {
+        let began = Instant::now();
+        let answer = front.post(ORDERS);
+        assert_eq!((answer.status, answer.text().as_str()), (201, "an order"));
+        took.push(began.elapsed());
+        thread::sleep(Duration::from_millis(10));
+    }
+    took
+}
+
+#[test]
+fn nginx_comes_back_to_a_node_as_soon_as_it_listens_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, later) = (free_address().unwrap(), free_address().unwrap());
+    let _nginx = start_front(folder.path(), address, &[later]).unwrap();
+    for _ in 0..10 {
+        let answer = Client::new(address).send("POST", ORDERS, &[], Some(b"{}")).unwrap();
+        assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "the last node stays in");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    let _node = FakeNode::at(later, accepts);
+    let answer = Client::new(address).send("POST", ORDERS, &[], Some(b"{}")).unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (201, "an order"));
 }
 
 /// As slow as a node in a rush.

@@ -1,20 +1,28 @@
 //! A node dies, sleeps or loses Redis under load. The others sell on, and it comes back by itself.
 
 use std::{
+    fs,
+    net::SocketAddr,
+    sync::Barrier,
     thread,
     time::{Duration, Instant},
 };
 
 use penstock_local::{Cut, CutProxy, RedisKind};
-use penstock_testkit::{Client, Random, seed_of_the_day};
+use penstock_testkit::{Auditor, Client, Offer, Random, seed_of_the_day};
 
 use crate::{
     fault::{Fault, a_moment},
-    trial::{Trial, buyer, until},
+    trial::{Trial, buyer, patiently, until},
 };
 
 const NODES: u64 = 3;
 const PAUSE: Duration = Duration::from_secs(10);
+/// So many press the button at the opening, and again and again until the node wakes up.
+const RUSH: usize = 64;
+const FROZEN: Duration = Duration::from_secs(8);
+/// What an order takes that went to the frozen node first, on a slow machine. Nine in ten do not.
+const A_SLOW_ORDER: Duration = Duration::from_millis(2_500);
 /// How many are asked while a node has no Redis.
 const CLAIMS_WHILE_CUT: usize = 7;
 /// A second is what is promised; a debug build on a loaded machine may need a little more.
@@ -50,6 +58,74 @@ fn a_node_that_sleeps_for_ten_seconds_holds_nobody_up_for_long() {
     fault.crowd.until_more_are_sold(100);
     let report = fault.finish();
     eprintln!("node {victim} asleep for {PAUSE:?}: {report}");
+}
+
+#[test]
+fn a_node_that_freezes_before_the_opening_takes_no_other_with_it() {
+    let mut random = Random::new(seed_of_the_day("freeze a node before the opening"));
+    let mut trial = Trial::start(RedisKind::Single);
+    let sale = trial.publish(Offer { units: 1_000_000, ..Offer::default() });
+    let victim = random.below(NODES) as usize;
+    let healthy: Vec<usize> = (0..NODES as usize).filter(|node| *node != victim).collect();
+    let claims = |trial: &Trial| -> Vec<f64> {
+        healthy.iter().map(|node| trial.figure(*node, "penstock_ledger_commands_total")).collect()
+    };
+    let before = claims(&trial);
+    trial.shop.node(victim).unwrap().pause().unwrap();
+    let (front, opening, frozen_at) = (trial.front(), Barrier::new(RUSH), Instant::now());
+    let (mut auditor, mut took) = (Auditor::default(), Vec::new());
+    thread::scope(|scope| {
+        let buyers: Vec<_> = (0..RUSH)
+            .map(|number| {
+                let (opening, sale) = (&opening, sale.as_str());
+                scope.spawn(move || {
+                    opening.wait();
+                    press_again_and_again(front, sale, number, frozen_at + FROZEN)
+                })
+            })
+            .collect();
+        for buyer in buyers {
+            let (seen, times) = buyer.join().unwrap();
+            auditor.merge(seen);
+            took.extend(times);
+        }
+    });
+    trial.shop.node(victim).unwrap().resume().unwrap();
+    let log = fs::read_to_string(trial.folder().join("nginx/logs/error.log")).unwrap();
+    assert!(!log.contains("no live upstreams"), "{log}");
+    for (node, (now, before)) in healthy.iter().zip(claims(&trial).into_iter().zip(before)) {
+        assert!(now > before, "node {node} sold nothing, although it was never ill");
+    }
+    took.sort_unstable();
+    let at = |part: usize| took[took.len() * part / 100];
+    let promised = trial.audit(&auditor);
+    eprintln!(
+        "node {victim} frozen: {promised} orders, half within {:?}, 90 % within {:?}, all within {:?}",
+        at(50),
+        at(90),
+        took[took.len() - 1]
+    );
+    assert!(at(90) < A_SLOW_ORDER, "one order in ten takes longer than {:?}", at(90));
+}
+
+/// Buys one after the other until `end`; gives what was promised, and how long each took to be.
+fn press_again_and_again(
+    front: SocketAddr,
+    sale: &str,
+    number: usize,
+    end: Instant,
+) -> (Auditor, Vec<Duration>) {
+    let (mut auditor, mut took) = (Auditor::default(), Vec::new());
+    while Instant::now() < end {
+        let name = format!("buyer-{number}-{}", took.len());
+        auditor.sends(sale, &name, 1, &name);
+        let began = Instant::now();
+        let answer = patiently("a verdict", || buyer(front, &name).with_timeout(PAUSE).claim(sale, 1, &name));
+        took.push(began.elapsed());
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        auditor.saw(sale, &name, &answer);
+    }
+    (auditor, took)
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! nginx before nodes, with the files that an operator copies (`deploy/nginx`). Only folders, limits of the machine and the
+//! door are others.
+
+use std::{fs, net::SocketAddr, path::Path};
+
+use anyhow::{Context, ensure};
+use rustix::process::{Resource, getrlimit};
+
+use crate::Nginx;
+
+const NGINX_CONFIGURATION: &str = include_str!("../../../deploy/nginx/nginx.conf");
+const SITE_CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");
+const PATHS: &str = include_str!("../../../deploy/nginx/paths.conf");
+/// A folder of Debian, and the one in its place below nginx's prefix.
+const FOLDERS: [(&str, &str); 3] = [("/var/log/nginx/", "logs/"), ("/var/lib/nginx/", ""), ("/run/", "")];
+/// Debian's nginx has these below /var/lib by itself.
+const TEMPORARY_PATHS: &str = "proxy_temp_path temp/proxy;
+client_body_temp_path temp/body;
+fastcgi_temp_path temp/fastcgi;
+uwsgi_temp_path temp/uwsgi;
+scgi_temp_path temp/scgi;
+";
+const MAX_DESCRIPTORS: u64 = 200_000;
+
+/// Starts nginx in `folder`, with plain HTTP at `listen`, before `nodes`.
+pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> anyhow::Result<Nginx> {
+    let site = folder.join("penstock");
+    fs::create_dir_all(&site).with_context(|| format!("cannot create {}", site.display()))?;
+    let servers: String = nodes.iter().map(|node| format!("server {node} max_fails=0;\n")).collect();
+    let door = format!("listen {listen} reuseport backlog=65535;\nserver_name _;\n");
+    let paths = in_one_folder(PATHS)? + TEMPORARY_PATHS;
+    for (name, text) in [
+        ("penstock.conf", SITE_CONFIGURATION),
+        ("nodes.conf", &servers),
+        ("listen.conf", &door),
+        ("paths.conf", &paths),
+        // Nobody comes by HTTPS here.
+        ("redirect.conf", ""),
+    ] {
+        fs::write(site.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    Nginx::start(folder, &for_this_machine(NGINX_CONFIGURATION)?)
+}
+
+fn in_one_folder(configuration: &str) -> anyhow::Result<String> {
+    let text =
+        FOLDERS.iter().fold(configuration.to_owned(), |text, (debian, here)| text.replace(debian, here));
+    let settings = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    for line in settings {
+        ensure!(!line.contains(" /"), "this names a folder outside: {line}");
+    }
+    Ok(text)
+}
+
+/// The configuration is for a machine that does nothing else and whose nginx is started by root. A user may have fewer
+/// descriptors, so that more workers share the connections. The log tells everything: nobody keeps it for long.
+fn for_this_machine(configuration: &str) -> anyhow::Result<String> {
+    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(MAX_DESCRIPTORS);
+    let text = configuration
+        .replace("user www-data;\n", "")
+        .replace("error.log crit;", "error.log warn;")
+        .replace("worker_processes auto;", "worker_processes 4;")
+        .replace("worker_rlimit_nofile 200000;", &format!("worker_rlimit_nofile {limit};"));
+    in_one_folder(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_outside_the_folder() {
+        let text = for_this_machine(NGINX_CONFIGURATION).unwrap();
+        assert!(text.contains("pid nginx.pid;") && text.contains("error_log logs/error.log warn;"), "{text}");
+        assert!(!text.contains("www-data"), "{text}");
+        assert!(in_one_folder(PATHS).unwrap().contains("proxy_cache_path penstock-pages "));
+        assert!(in_one_folder("pid /var/run/nginx.pid;").is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! Follows `deploy/nginx/README.md` word for word, with Debian's nginx, in namespaces of the kernel: nothing outside notices, and
+//! no port or file of the machine is used. It needs root, as mounting does.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{fs, path::Path, process::Command};
+
+use penstock_local::require;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
+const PAGE: &str = include_str!("../../../deploy/nginx/README.md");
+const SCENARIO: &str = include_str!("nginx_page/scenario.sh");
+
+/// What stands in the page's blocks of this language.
+fn blocks(language: &str) -> String {
+    let begin = format!("```{language}\n");
+    let blocks = PAGE.split(&begin).skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    blocks.collect()
+}
+
+#[test]
+fn the_page_about_nginx_can_be_followed_word_for_word_on_debian() {
+    for (program, package) in [
+        ("nginx", "nginx"),
+        ("openssl", "openssl"),
+        ("curl", "curl"),
+        ("ip", "iproute2"),
+        ("unshare", "util-linux"),
+    ] {
+        require(program, package).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        file
+    };
+    let (commands, settings) = (write("page.sh", &blocks("sh")), write("node.toml", &blocks("toml")));
+    let scenario = write("scenario.sh", SCENARIO);
+    let mut command = Command::new("unshare");
+    // Whatever was started in it ends with it.
+    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
+    command.arg(scenario).arg(folder.path()).arg(BINARY).arg(commands).arg(settings);
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let run = command.env("PENSTOCK_LOG__LEVEL", "warn").output().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    let complained = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && said.ends_with("FOLLOWED\n"), "{said}\n{complained}");
+}
