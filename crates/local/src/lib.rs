@@ -4,6 +4,8 @@
 
 mod cut_proxy;
 mod front;
+mod identity;
+mod leftovers;
 mod mariadb;
 mod nginx;
 mod ports;
@@ -13,15 +15,20 @@ mod redis;
 mod redis_cluster;
 mod sentinel;
 mod shop;
+mod supervisor;
+mod worker;
 
 pub use cut_proxy::{Cut, CutProxy};
 pub use front::start_front;
+pub use leftovers::end_leftovers;
 pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
 pub use ports::{accepts, free_address};
-pub use process::{Process, command, keep_from_terminal, output};
+pub use process::{Process, command, output, supervise};
 pub use programs::{find, require, require_packages};
-pub use redis::{RedisServer, RedisSettings};
+pub use redis::{RedisRole, RedisServer, RedisSettings};
 pub use redis_cluster::RedisCluster;
 pub use sentinel::RedisSentinel;
-pub use shop::{Redis, RedisKind, Shop, ShopPlan, Worker};
+pub use shop::{Part, PartKind, Redis, RedisKind, Shop, ShopPlan};
+pub use supervisor::Supervisor;
+pub use worker::Worker;

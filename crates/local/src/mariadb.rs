@@ -5,7 +5,7 @@ use std::{
     io::Read,
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
     sync::Mutex,
     time::Duration,
 };
@@ -71,7 +71,8 @@ impl MariaDb {
 
     /// With the same port and data, after `stop` or `kill`.
     pub fn start_again(&mut self) -> anyhow::Result<()> {
-        ensure!(self.process.is_none(), "MariaDB already runs");
+        ensure!(self.process.is_none() || self.ended().is_some(), "MariaDB already runs");
+        self.process = None;
         let mut command = Command::new(&self.server);
         command.arg("--no-defaults");
         command.arg(format!("--datadir={}", self.folder.join("data").display()));
@@ -87,13 +88,9 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Starts it again if somebody else has killed it. True: that was so.
-    pub fn revive(&mut self) -> anyhow::Result<bool> {
-        if !self.process.as_mut().is_some_and(Process::has_ended) {
-            return Ok(false);
-        }
-        self.process = None;
-        self.start_again().map(|()| true)
+    /// How it has ended, if somebody else has killed it.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut()?.ended()
     }
 
     /// Of the database `penstock`.

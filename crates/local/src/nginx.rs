@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
     time::Duration,
 };
 
@@ -12,7 +12,9 @@ use anyhow::{Context, ensure};
 use rustix::process::Signal;
 
 use crate::{
-    process::{self, Process},
+    identity::{Identity, children},
+    leftovers,
+    process::{self, AtOurDeath, Process},
     programs::{is_root, require},
 };
 
@@ -24,7 +26,10 @@ const PROCESS_ID: &str = "nginx.pid";
 pub struct Nginx {
     folder: PathBuf,
     program: PathBuf,
+    core: Option<usize>,
     master: Process,
+    /// They outlive a master that is killed.
+    workers: Vec<Identity>,
 }
 
 impl Nginx {
@@ -44,19 +49,35 @@ impl Nginx {
         }
         let folder = folder.canonicalize()?;
         write_configuration(&folder, configuration)?;
-        // It names a former process, if there is one.
-        let _ = fs::remove_file(folder.join(PROCESS_ID));
-        let mut command = process::command(&program, core);
-        command.args(arguments(&folder));
-        let mut master = Process::start("nginx", command, &folder.join("nginx.log"))?;
-        let id = master.id().to_string();
-        // It writes its number when it listens, and has its workers a moment later.
-        master.wait_until(START_LIMIT, || {
-            fs::read_to_string(folder.join(PROCESS_ID)).is_ok_and(|number| number.trim() == id)
-        })?;
-        let number = master.id();
-        master.wait_until(START_LIMIT, || children(number).is_ok_and(|workers| !workers.is_empty()))?;
-        Ok(Self { folder, program, master })
+        let master = launch(&program, core, &folder)?;
+        let mut nginx = Self { folder, program, core, master, workers: Vec::new() };
+        nginx.note_workers()?;
+        Ok(nginx)
+    }
+
+    /// How its master has ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.master.ended()
+    }
+
+    /// With the same configuration, after its master was killed. Its workers would go on accepting connections beside those of
+    /// the new one.
+    pub fn start_again(&mut self) -> anyhow::Result<()> {
+        for worker in self.workers.drain(..) {
+            worker.kill().with_context(|| format!("cannot end nginx's worker {}", worker.id))?;
+        }
+        self.master = launch(&self.program, self.core, &self.folder)?;
+        self.note_workers()
+    }
+
+    /// Remembers workers that the master has started since the last time.
+    pub fn note_workers(&mut self) -> anyhow::Result<()> {
+        let now: Vec<Identity> = self.workers()?.into_iter().filter_map(Identity::of).collect();
+        for worker in now.iter().filter(|worker| !self.workers.contains(worker)) {
+            leftovers::record("nginx's worker", worker.id)?;
+        }
+        self.workers = now;
+        Ok(())
     }
 
     /// The process number of the one that starts the workers.
@@ -66,7 +87,7 @@ impl Nginx {
 
     /// The process numbers of its workers.
     pub fn workers(&self) -> anyhow::Result<Vec<u32>> {
-        children(self.master.id())
+        Ok(children(self.master.id())?)
     }
 
     /// Goes over to another configuration without dropping a connection; returns when the former workers accept no
@@ -90,6 +111,23 @@ impl Nginx {
     }
 }
 
+fn launch(program: &Path, core: Option<usize>, folder: &Path) -> anyhow::Result<Process> {
+    // It names a former process, if there is one.
+    let _ = fs::remove_file(folder.join(PROCESS_ID));
+    let mut command = process::command(program, core);
+    command.args(arguments(folder));
+    let log = folder.join("nginx.log");
+    let mut master = Process::start_with("nginx", command, &log, AtOurDeath::Terminate)?;
+    let number = master.id();
+    // It writes its number when it listens, and has its workers a moment later.
+    master.wait_until(START_LIMIT, || {
+        let written = fs::read_to_string(folder.join(PROCESS_ID));
+        written.is_ok_and(|written| written.trim() == number.to_string())
+    })?;
+    master.wait_until(START_LIMIT, || children(number).is_ok_and(|workers| !workers.is_empty()))?;
+    Ok(master)
+}
+
 fn arguments(folder: &Path) -> Vec<&OsStr> {
     // Workers of root would otherwise be nobody, who may not enter a private folder.
     let global = if is_root() { "daemon off; user root;" } else { "daemon off;" };
@@ -101,11 +139,6 @@ fn arguments(folder: &Path) -> Vec<&OsStr> {
 fn write_configuration(folder: &Path, configuration: &str) -> anyhow::Result<()> {
     ensure!(configuration.contains(PROCESS_ID), "the configuration has to say: pid {PROCESS_ID};");
     fs::write(folder.join("nginx.conf"), configuration).context("cannot write nginx.conf")
-}
-
-fn children(process: u32) -> anyhow::Result<Vec<u32>> {
-    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
-    Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
 }
 
 /// It is gone, or finishes what it has begun; then its title says so.

@@ -1,14 +1,16 @@
-//! Processes that are started here, and ended here whatever happens.
+//! Processes that are started here, and ended here whatever happens: with their value, and if this process is killed, by the
+//! kernel.
 
 use std::{
     fs::{File, OpenOptions},
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     sync::{
+        OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc::{RecvTimeoutError, sync_channel},
+        mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -16,6 +18,8 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{leftovers, programs::require};
 
 /// How long a process may take to end after it was asked to.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -31,9 +35,19 @@ const LOG_LINES: usize = 20;
 static KEPT_FROM_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C reaches this process only, which then ends its children in the order that is right for them. Without
-/// this they hear of it too, and none is left behind by a test that is interrupted.
-pub fn keep_from_terminal() {
+/// this they hear of it too. What is started is written to `record`, for `end_leftovers`.
+pub fn supervise(record: &Path) -> anyhow::Result<()> {
     KEPT_FROM_TERMINAL.store(true, Relaxed);
+    leftovers::record_in(record)
+}
+
+/// The signal that a process gets from the kernel when the one that started it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtOurDeath {
+    /// Also ends a process that is paused.
+    Kill,
+    /// For a process that has to end its own children.
+    Terminate,
 }
 
 /// A child that dies with this value.
@@ -59,24 +73,36 @@ pub fn command(program: &Path, core: Option<usize>) -> Command {
 
 impl Process {
     /// Starts `command`; what it says on stderr is added to the file `log`, stdout is for `wait_for_line`.
-    pub fn start(name: &'static str, mut command: Command, log: &Path) -> anyhow::Result<Self> {
-        let stderr = log_file(log)?;
+    pub fn start(name: &'static str, command: Command, log: &Path) -> anyhow::Result<Self> {
+        Self::start_with(name, command, log, AtOurDeath::Kill)
+    }
+
+    pub(crate) fn start_with(
+        name: &'static str,
+        command: Command,
+        log: &Path,
+        at_our_death: AtOurDeath,
+    ) -> anyhow::Result<Self> {
+        let mut command = dying_with_us(&command, at_our_death)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file(log)?);
         if KEPT_FROM_TERMINAL.load(Relaxed) {
             command.process_group(0);
         }
-        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn();
-        let mut child = started.with_context(|| format!("cannot start {name}: {command:?}"))?;
+        let described = format!("{command:?}");
+        let mut child = spawn(command).with_context(|| format!("cannot start {name}: {described}"))?;
         let stdout = child.stdout.take();
-        Ok(Self { name, child, log: log.to_owned(), stdout })
+        let process = Self { name, child, log: log.to_owned(), stdout };
+        leftovers::record(name, process.id())?;
+        Ok(process)
     }
 
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// It has ended by itself, or somebody has killed it.
-    pub fn has_ended(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(Some(_)))
+    /// How it has ended, by itself or because somebody has killed it. None while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     /// Waits for the first line on stdout that `wanted` recognises; says when it came. Later lines are dropped.
@@ -193,6 +219,49 @@ pub(crate) fn wait_for(what: &str, limit: Duration, mut ready: impl FnMut() -> b
         thread::sleep(SLOW_POLL);
     }
     Ok(())
+}
+
+/// The same command, for a child that the kernel ends when this process is gone, however it went. The program in front
+/// replaces itself by the one that is meant, so that there is one process with one number.
+fn dying_with_us(command: &Command, at_our_death: AtOurDeath) -> anyhow::Result<Command> {
+    let signal = match at_our_death {
+        AtOurDeath::Kill => "KILL",
+        AtOurDeath::Terminate => "TERM",
+    };
+    let mut wrapped = Command::new(require("setpriv", "util-linux")?);
+    wrapped.args(["--pdeathsig", signal, "--"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        wrapped.current_dir(folder);
+    }
+    Ok(wrapped)
+}
+
+/// A command, and where its child is wanted.
+type Wanted = (Command, SyncSender<io::Result<Child>>);
+
+/// For the kernel it is the thread and not the process that is a child's parent. So all children are started by one thread,
+/// which lives until the process ends.
+fn spawn(command: Command) -> io::Result<Child> {
+    static SPAWNER: OnceLock<SyncSender<Wanted>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (sender, wanted) = sync_channel::<Wanted>(1);
+        thread::spawn(move || {
+            for (mut command, answer) in wanted {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        sender
+    });
+    let gone = || io::Error::other("the thread that starts processes is gone");
+    let (sender, child) = sync_channel(1);
+    spawner.send((command, sender)).map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
 }
 
 fn log_file(path: &Path) -> anyhow::Result<File> {

@@ -2,9 +2,10 @@
 
 use std::{
     fs,
-    net::SocketAddr,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
     time::Duration,
 };
 
@@ -17,6 +18,8 @@ use crate::{
 };
 
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// Redis answers in much less than this, or is busy with something else.
+const ROLE_LIMIT: Duration = Duration::from_millis(200);
 
 /// How a server is set up. The default keeps what it has answered, and evicts nothing.
 #[derive(Clone, Debug)]
@@ -46,6 +49,14 @@ impl Default for RedisSettings {
             extra: Vec::new(),
         }
     }
+}
+
+/// What a server is to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisRole {
+    Master,
+    ReplicaOf(SocketAddr),
+    Sentinel,
 }
 
 /// A Redis server that dies with this value; its data stay in the folder.
@@ -175,19 +186,25 @@ impl RedisServer {
 
     /// With the same port and data, after a `stop` if it still runs.
     pub fn restart(&mut self) -> anyhow::Result<()> {
-        if self.is_running() {
+        if self.is_running() && self.ended().is_none() {
             self.stop()?;
         }
         self.launch()
     }
 
-    /// Starts it again if somebody else has killed it. True: that was so.
-    pub fn revive(&mut self) -> anyhow::Result<bool> {
-        if !self.process.as_mut().is_some_and(Process::has_ended) {
-            return Ok(false);
-        }
-        self.process = None;
-        self.launch().map(|()| true)
+    /// How it has ended, if somebody else has killed it.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut()?.ended()
+    }
+
+    /// Whom it follows, if it says so at once. A server that has no data, a sentinel, follows nobody.
+    pub fn role(&self) -> Option<RedisRole> {
+        let mut connection = TcpStream::connect_timeout(&self.address, ROLE_LIMIT).ok()?;
+        connection.set_read_timeout(Some(ROLE_LIMIT)).ok()?;
+        connection.write_all(b"ROLE\r\n").ok()?;
+        let mut answer = [0; 256];
+        let bytes = connection.read(&mut answer).ok()?;
+        read_role(std::str::from_utf8(answer.get(..bytes)?).ok()?)
     }
 
     /// It answers nobody, but its connections stay open.
@@ -202,6 +219,20 @@ impl RedisServer {
         self.process.as_mut().context("Redis does not run")?.resume()?;
         self.is_paused = false;
         Ok(())
+    }
+}
+
+/// The beginning of the answer to `ROLE`, in the protocol of Redis: lengths and values take turns as lines.
+fn read_role(answer: &str) -> Option<RedisRole> {
+    let mut lines = answer.lines().skip(1).filter(|line| !line.starts_with('$'));
+    match lines.next()? {
+        "master" => Some(RedisRole::Master),
+        "slave" => {
+            let (ip, port) = (lines.next()?, lines.next()?.strip_prefix(':')?);
+            Some(RedisRole::ReplicaOf(SocketAddr::new(ip.parse().ok()?, port.parse().ok()?)))
+        }
+        "sentinel" => Some(RedisRole::Sentinel),
+        _ => None,
     }
 }
 
@@ -242,4 +273,18 @@ fn configure(settings: &RedisSettings) -> anyhow::Result<String> {
 fn quoted(value: &Path) -> String {
     let value = value.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{value}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_read() {
+        let replica = "*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:7001\r\n$9\r\nconnected\r\n:42\r\n";
+        assert_eq!(read_role(replica), Some(RedisRole::ReplicaOf("127.0.0.1:7001".parse().unwrap())));
+        assert_eq!(read_role("*3\r\n$6\r\nmaster\r\n:42\r\n*0\r\n"), Some(RedisRole::Master));
+        assert_eq!(read_role("*2\r\n$8\r\nsentinel\r\n*1\r\n"), Some(RedisRole::Sentinel));
+        assert_eq!(read_role("-NOAUTH Authentication required.\r\n"), None);
+    }
 }

@@ -94,8 +94,13 @@ impl RedisSentinel {
         found.context("there is no other master")
     }
 
-    pub(crate) fn servers_mut(&mut self) -> &mut [RedisServer] {
-        &mut self.servers
+    /// Servers, then sentinels.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut RedisServer> {
+        self.servers.iter_mut().chain(&mut self.sentinels)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &RedisServer> {
+        self.servers.iter().chain(&self.sentinels)
     }
 
     pub fn servers(&self) -> &[RedisServer] {

@@ -5,21 +5,18 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
+    process::{Command, ExitStatus},
 };
 
 use anyhow::{Context, bail};
 
 use crate::{
-    MariaDb, Nginx, RedisCluster, RedisSentinel, RedisServer, RedisSettings,
-    front::start_front,
-    ports::free_address,
-    process::{self, Process},
+    MariaDb, Nginx, RedisCluster, RedisRole, RedisSentinel, RedisServer, RedisSettings, Worker,
+    front::start_front, ports::free_address, process, worker::Role,
 };
 
-/// A debug build on a loaded machine may take its time.
-const START_LIMIT: Duration = Duration::from_secs(90);
+/// Of a Redis Cluster.
+const MASTERS: usize = 3;
 
 /// How Redis runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +44,8 @@ pub struct ShopPlan {
     pub nodes: usize,
     pub settlers: usize,
     pub redis: RedisKind,
+    /// Of each master, with Sentinels or in a Redis Cluster.
+    pub replicas: usize,
     /// Where nginx listens; None: on any free port.
     pub listen: Option<SocketAddr>,
     pub admin_token: String,
@@ -64,6 +63,7 @@ impl ShopPlan {
             nodes: 3,
             settlers: 2,
             redis: RedisKind::Single,
+            replicas: 1,
             listen: None,
             admin_token: "local-admin-token".to_owned(),
             jwt_secret: "local-jwt-secret-of-a-rehearsal-32b".to_owned(),
@@ -95,7 +95,7 @@ impl Shop {
         tell("MariaDB");
         let mariadb = MariaDb::start(&folder.join("mariadb"))?;
         tell("Redis");
-        let redis = Redis::start(&folder.join("redis"), plan.redis)?;
+        let redis = Redis::start(&folder.join("redis"), plan.redis, plan.replicas)?;
         let configuration = folder.join("cluster.toml");
         fs::write(&configuration, configure(&plan, &redis, &mariadb))?;
         let logs = folder.join("logs");
@@ -110,7 +110,7 @@ impl Shop {
             settlers.push(Worker::new(&plan, &configuration, Role::Settler, number, &logs));
         }
         for worker in nodes.iter_mut().chain(&mut settlers) {
-            tell(&worker.name);
+            tell(worker.name());
             worker.start()?;
         }
         tell("nginx");
@@ -143,8 +143,7 @@ impl Shop {
         processes.extend(self.nginx.workers()?.into_iter().map(|id| ("nginx", id)));
         processes.extend(workers("nodes", &self.nodes));
         processes.extend(workers("settlement", &self.settlers));
-        processes
-            .extend(self.redis.servers().iter().filter_map(RedisServer::process_id).map(|id| ("redis", id)));
+        processes.extend(self.redis.servers().filter_map(RedisServer::process_id).map(|id| ("redis", id)));
         processes.extend(self.mariadb.process_id().map(|id| ("mariadb", id)));
         Ok(processes)
     }
@@ -170,23 +169,77 @@ impl Shop {
         process::output(&mut command)
     }
 
-    /// Starts again what somebody has killed, as a supervisor of services does, and names it.
-    pub fn revive(&mut self) -> anyhow::Result<Vec<String>> {
-        let mut revived = Vec::new();
-        if self.mariadb.revive()? {
-            revived.push("MariaDB".to_owned());
+    /// Every process that was started, from the outside in, with its role at the moment.
+    pub fn parts(&self) -> Vec<Part> {
+        let mut parts = vec![Part {
+            kind: PartKind::Nginx,
+            name: "nginx".to_owned(),
+            role: "visitors come in here".to_owned(),
+            address: Some(self.listen),
+            process: Some(self.nginx.process_id()),
+        }];
+        parts.extend(self.workers().map(|(kind, worker)| Part {
+            kind,
+            name: worker.name().to_owned(),
+            role: if worker.address().is_ok() { "sells" } else { "settles" }.to_owned(),
+            address: worker.address().ok(),
+            process: worker.process_id(),
+        }));
+        parts.extend(self.redis.servers().enumerate().map(|(number, server)| Part {
+            kind: PartKind::Redis(number),
+            name: redis_name(number),
+            role: match server.role() {
+                Some(RedisRole::Master) => "master".to_owned(),
+                Some(RedisRole::ReplicaOf(master)) => format!("replica of {}", self.redis.name_of(master)),
+                Some(RedisRole::Sentinel) => "sentinel".to_owned(),
+                None => "does not answer".to_owned(),
+            },
+            address: Some(server.address()),
+            process: server.process_id(),
+        }));
+        parts.push(Part {
+            kind: PartKind::MariaDb,
+            name: "mariadb".to_owned(),
+            role: "database".to_owned(),
+            address: Some(self.mariadb.address()),
+            process: self.mariadb.process_id(),
+        });
+        parts
+    }
+
+    fn workers(&self) -> impl Iterator<Item = (PartKind, &Worker)> {
+        let nodes = self.nodes.iter().enumerate().map(|(number, node)| (PartKind::Node(number), node));
+        let settlers = self.settlers.iter().enumerate();
+        nodes.chain(settlers.map(|(number, settler)| (PartKind::Settler(number), settler)))
+    }
+
+    /// How a part has ended, if somebody has killed it.
+    pub fn ended(&mut self, part: PartKind) -> Option<ExitStatus> {
+        match part {
+            PartKind::Nginx => self.nginx.ended(),
+            PartKind::Node(number) => self.nodes.get_mut(number)?.ended(),
+            PartKind::Settler(number) => self.settlers.get_mut(number)?.ended(),
+            PartKind::Redis(number) => self.redis.servers_mut().nth(number)?.ended(),
+            PartKind::MariaDb => self.mariadb.ended(),
         }
-        for server in self.redis.servers_mut() {
-            if server.revive()? {
-                revived.push(format!("Redis {}", server.address()));
+    }
+
+    /// Starts a part again that somebody has killed, as a supervisor of services does.
+    pub fn start_again(&mut self, part: PartKind) -> anyhow::Result<()> {
+        match part {
+            PartKind::Nginx => self.nginx.start_again(),
+            PartKind::Node(number) => self.node(number)?.start(),
+            PartKind::Settler(number) => self.settler(number)?.start(),
+            PartKind::Redis(number) => {
+                self.redis.servers_mut().nth(number).context("there is no such server")?.restart()
             }
+            PartKind::MariaDb => self.mariadb.start_again(),
         }
-        for worker in self.nodes.iter_mut().chain(&mut self.settlers) {
-            if worker.revive()? {
-                revived.push(worker.name.clone());
-            }
-        }
-        Ok(revived)
+    }
+
+    /// Remembers the workers that nginx has started since the last time, so that none is left when its master is killed.
+    pub fn note_workers_of_nginx(&mut self) -> anyhow::Result<()> {
+        self.nginx.note_workers()
     }
 
     /// From the outside in: no new requests, then the nodes drain, then settlement ends, then the servers.
@@ -205,12 +258,37 @@ impl Shop {
     }
 }
 
+fn redis_name(number: usize) -> String {
+    format!("redis-{}", number + 1)
+}
+
+/// A process of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    Nginx,
+    Node(usize),
+    Settler(usize),
+    /// A server, or a sentinel.
+    Redis(usize),
+    MariaDb,
+}
+
+/// A process of a cluster, as people are told of it.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub kind: PartKind,
+    pub name: String,
+    pub role: String,
+    pub address: Option<SocketAddr>,
+    pub process: Option<u32>,
+}
+
 impl Redis {
-    fn start(folder: &Path, kind: RedisKind) -> anyhow::Result<Self> {
+    fn start(folder: &Path, kind: RedisKind, replicas: usize) -> anyhow::Result<Self> {
         Ok(match kind {
             RedisKind::Single => Self::Single(RedisServer::start(folder, RedisSettings::default())?),
-            RedisKind::Sentinel => Self::Sentinel(RedisSentinel::start(folder, 1)?),
-            RedisKind::Cluster => Self::Cluster(RedisCluster::start(folder, 3, 3)?),
+            RedisKind::Sentinel => Self::Sentinel(RedisSentinel::start(folder, replicas)?),
+            RedisKind::Cluster => Self::Cluster(RedisCluster::start(folder, MASTERS, MASTERS * replicas)?),
         })
     }
 
@@ -253,20 +331,26 @@ impl Redis {
         }
     }
 
-    fn servers(&self) -> &[RedisServer] {
+    /// All of them, sentinels last.
+    fn servers(&self) -> Box<dyn Iterator<Item = &RedisServer> + '_> {
         match self {
-            Self::Single(server) => std::slice::from_ref(server),
-            Self::Sentinel(sentinel) => sentinel.servers(),
-            Self::Cluster(cluster) => cluster.nodes(),
+            Self::Single(server) => Box::new(std::iter::once(server)),
+            Self::Sentinel(sentinel) => Box::new(sentinel.all()),
+            Self::Cluster(cluster) => Box::new(cluster.nodes().iter()),
         }
     }
 
-    fn servers_mut(&mut self) -> &mut [RedisServer] {
+    fn servers_mut(&mut self) -> Box<dyn Iterator<Item = &mut RedisServer> + '_> {
         match self {
-            Self::Single(server) => std::slice::from_mut(server),
-            Self::Sentinel(sentinel) => sentinel.servers_mut(),
-            Self::Cluster(cluster) => cluster.nodes_mut(),
+            Self::Single(server) => Box::new(std::iter::once(server)),
+            Self::Sentinel(sentinel) => Box::new(sentinel.all_mut()),
+            Self::Cluster(cluster) => Box::new(cluster.nodes_mut().iter_mut()),
         }
+    }
+
+    fn name_of(&self, address: SocketAddr) -> String {
+        let number = self.servers().position(|server| server.address() == address);
+        number.map_or_else(|| address.to_string(), redis_name)
     }
 
     fn stop(&mut self) -> anyhow::Result<()> {
@@ -275,132 +359,6 @@ impl Redis {
             // They end when they are dropped.
             _ => Ok(()),
         }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Role {
-    Node(SocketAddr),
-    Settler,
-}
-
-/// A node or a settlement worker.
-#[derive(Debug)]
-pub struct Worker {
-    name: String,
-    role: Role,
-    program: PathBuf,
-    configuration: PathBuf,
-    log: PathBuf,
-    variables: Vec<(String, String)>,
-    process: Option<Process>,
-}
-
-impl Worker {
-    fn new(plan: &ShopPlan, configuration: &Path, role: Role, number: usize, logs: &Path) -> Self {
-        let name = match role {
-            Role::Node(_) => format!("node-{number}"),
-            Role::Settler => format!("settle-{number}"),
-        };
-        Self {
-            log: logs.join(format!("{name}.log")),
-            name,
-            role,
-            program: plan.program.clone(),
-            configuration: configuration.to_owned(),
-            variables: plan.variables.clone(),
-            process: None,
-        }
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub fn log(&self) -> &Path {
-        &self.log
-    }
-
-    /// Where a node listens.
-    pub fn address(&self) -> anyhow::Result<SocketAddr> {
-        match self.role {
-            Role::Node(address) => Ok(address),
-            Role::Settler => bail!("{} does not listen", self.name),
-        }
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.process.is_some()
-    }
-
-    pub fn process_id(&self) -> Option<u32> {
-        self.process.as_ref().map(Process::id)
-    }
-
-    /// Sets a variable for its next start, such as `PENSTOCK_REDIS__SERVERS`.
-    pub fn set(&mut self, name: &str, value: &str) {
-        self.variables.retain(|(known, _)| known != name);
-        self.variables.push((name.to_owned(), value.to_owned()));
-    }
-
-    /// Returns when it says that it is ready.
-    pub fn start(&mut self) -> anyhow::Result<()> {
-        if self.process.is_some() {
-            bail!("{} runs already", self.name);
-        }
-        let mut command = Command::new(&self.program);
-        let ready = match self.role {
-            Role::Node(address) => {
-                command.arg("serve").arg("--listen").arg(address.to_string());
-                "penstock ready on "
-            }
-            Role::Settler => {
-                command.arg("settle");
-                "penstock settles "
-            }
-        };
-        command.arg("--config").arg(&self.configuration);
-        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let mut process = Process::start("penstock", command, &self.log)?;
-        process
-            .wait_for_line(START_LIMIT, move |line| line.starts_with(ready).then_some(()))
-            .with_context(|| format!("{} does not start", self.name))?;
-        self.process = Some(process);
-        Ok(())
-    }
-
-    fn revive(&mut self) -> anyhow::Result<bool> {
-        if !self.process.as_mut().is_some_and(Process::has_ended) {
-            return Ok(false);
-        }
-        self.process = None;
-        self.start().map(|()| true)
-    }
-
-    /// SIGTERM, and waits for its end.
-    pub fn stop(&mut self) -> anyhow::Result<()> {
-        self.running()?;
-        self.process.take().context("it does not run")?.stop()
-    }
-
-    /// SIGKILL, as a power cut would.
-    pub fn kill(&mut self) -> anyhow::Result<()> {
-        self.running()?;
-        self.process.take().context("it does not run")?.kill()
-    }
-
-    /// It does nothing, but its connections stay open.
-    pub fn pause(&mut self) -> anyhow::Result<()> {
-        self.running()?.pause()
-    }
-
-    /// Goes on after `pause`.
-    pub fn resume(&mut self) -> anyhow::Result<()> {
-        self.running()?.resume()
-    }
-
-    fn running(&mut self) -> anyhow::Result<&mut Process> {
-        self.process.as_mut().with_context(|| format!("{} does not run", self.name))
     }
 }
 

@@ -1,26 +1,31 @@
 //! `make cluster`: a real cluster on loopback, from this machine's packages, until Ctrl-C.
 
 use std::{
-    fs::{self, File},
-    io::Write as _,
-    net::SocketAddr,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Command, ExitCode},
+    task::Poll,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use penstock_local::{RedisKind, Shop, ShopPlan, keep_from_terminal};
+use penstock_local::{RedisKind, Shop, ShopPlan, Supervisor, end_leftovers, supervise};
 
 const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
-                     [--redis single|sentinel|cluster] [--folder DIR] [--nodes N] [--settlers N]";
+                     [--redis single|sentinel|cluster] [--replicas N] [--folder DIR] [--nodes N] [--settlers N]";
 
 /// Says that a folder is ours to empty, and to `make rush` who runs in it and where: a number of a process and an address.
+/// It is locked as long as a cluster runs.
 const MARKER: &str = "local-cluster";
-/// So long after its death a server is started again; long enough for a failover to be seen.
-const REVIVE_EVERY: Duration = Duration::from_secs(4);
+/// What the cluster has started, for the next one in the same folder.
+const PROCESSES: &str = "processes";
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Where `make` looks for it.
 const FOLDER: &str = "target/cluster";
+/// With one replica, a promoted one has nobody left to confirm, and its sales wait until the former master is back.
+const REPLICAS: usize = 2;
 const MERCHANT: &str = "+8613800000001";
 const PASSWORD: &str = "local-merchant-password";
 
@@ -36,36 +41,37 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let plan = plan(std::env::args().skip(1))?;
-    // Ctrl-C is for this process: it stops the others in order.
-    keep_from_terminal();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Ctrl-C and a terminal that is closed are for this process: it stops the others in order.
     let stop = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
-        anyhow::Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+        let mut wanted = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        // `nohup` is there to let it run on when the terminal is closed.
+        wanted.extend((!is_hangup_ignored()?).then(SignalKind::hangup));
+        wanted.into_iter().map(signal).collect::<io::Result<Vec<_>>>()
     });
-    let (mut interrupt, mut terminate) = stop.context("signals can't be heard")?;
+    let mut stop = stop.context("signals can't be heard")?;
     let begun = Instant::now();
-    let lock = fresh(&plan.folder)?;
+    let lock = fresh(&plan)?;
+    supervise(&plan.folder.join(PROCESSES))?;
     say(&format!("a cluster in {}", plan.folder.display()));
     let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
     writeln!(&lock, "{} http://{}", std::process::id(), shop.address()).context("cannot say who runs")?;
     create_merchant(&shop)?;
-    say(&introduction(&shop, begun)?);
+    say(&introduction(&shop, begun));
+    let mut supervisor = Supervisor::new(&shop);
     loop {
         let asked = runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => true,
-                _ = terminate.recv() => true,
-                () = tokio::time::sleep(REVIVE_EVERY) => false,
-            }
+            let heard = std::future::poll_fn(|context| {
+                let is_heard = stop.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+                if is_heard { Poll::Ready(()) } else { Poll::Pending }
+            });
+            tokio::time::timeout(LOOK_EVERY, heard).await.is_ok()
         });
         if asked {
             break;
         }
-        match shop.revive() {
-            Ok(revived) => revived.iter().for_each(|name| say(&format!("{name} had died and runs again"))),
-            Err(error) => say(&format!("{error:#}; trying again")),
-        }
+        supervisor.look(&mut shop, Instant::now()).iter().for_each(|news| say(news));
     }
     say("\nstopping: nginx, then the nodes, then settlement, then the servers");
     shop.stop()?;
@@ -73,17 +79,50 @@ fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An empty folder, and the lock on it: every cluster begins anew.
-fn fresh(folder: &Path) -> anyhow::Result<File> {
+/// Whether whoever started this process wants it to outlive the terminal.
+fn is_hangup_ignored() -> io::Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    // The lowest bit is signal 1, SIGHUP.
+    Ok(mask & 1 == 1)
+}
+
+/// An empty folder, and the lock on it: every cluster begins anew, without anything that another one has left.
+fn fresh(plan: &ShopPlan) -> anyhow::Result<File> {
+    let folder = plan.folder.as_path();
     let marker = folder.join(MARKER);
     let in_the_way = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if in_the_way && !marker.exists() {
         bail!("{} is not empty, and not of a cluster on this machine", folder.display());
     }
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let lock = File::create(&marker).with_context(|| format!("cannot create {}", marker.display()))?;
-    if lock.try_lock().is_err() {
-        bail!("a cluster runs in {} already", folder.display());
+    // Not emptied before it is locked: it says who runs.
+    let opened = OpenOptions::new().create(true).append(true).open(&marker);
+    let lock = opened.with_context(|| format!("cannot create {}", marker.display()))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let runs = fs::read_to_string(&marker).unwrap_or_default();
+            let (folder, runs) = (folder.display(), runs.trim());
+            let runs = if runs.is_empty() { "is starting" } else { runs };
+            bail!("a cluster runs in {folder} already: process {runs}; end it, or choose another --folder");
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("cannot lock {}", marker.display()));
+        }
+    }
+    lock.set_len(0).with_context(|| format!("cannot empty {}", marker.display()))?;
+    let left = end_leftovers(&folder.join(PROCESSES))?;
+    if !left.is_empty() {
+        say(&format!("ended what a cluster that was killed had left: {}", left.join(", ")));
+    }
+    if let Some(address) = plan.listen
+        && let Err(error) = TcpListener::bind(address)
+    {
+        bail!(
+            "nobody can come in at {address}: {error}; end what uses it, or choose another --listen (LISTEN=…)"
+        );
     }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -97,6 +136,7 @@ fn fresh(folder: &Path) -> anyhow::Result<File> {
 fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan> {
     let mut plan = ShopPlan::new(Path::new("target/release/penstock"), Path::new(FOLDER));
     plan.redis = RedisKind::Cluster;
+    plan.replicas = REPLICAS;
     plan.listen = Some(SocketAddr::from(([127, 0, 0, 1], 8080)));
     while let Some(name) = arguments.next() {
         if name == "--help" {
@@ -109,6 +149,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan>
             "--folder" => plan.folder = value.into(),
             "--listen" => plan.listen = Some(value.parse().context("--listen is not an address")?),
             "--nodes" => plan.nodes = value.parse().context("--nodes is not a number")?,
+            "--replicas" => plan.replicas = value.parse().context("--replicas is not a number")?,
             "--settlers" => plan.settlers = value.parse().context("--settlers is not a number")?,
             "--redis" => {
                 plan.redis = match value.as_str() {
@@ -138,22 +179,21 @@ fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn introduction(shop: &Shop, begun: Instant) -> anyhow::Result<String> {
+fn introduction(shop: &Shop, begun: Instant) -> String {
     let url = format!("http://{}", shop.address());
     let plan = shop.plan();
     let mut lines = vec![format!("\nready after {:.1} s", begun.elapsed().as_secs_f64())];
-    lines.push(format!("  shop (nginx)     {url}"));
-    lines.push(format!("  console          {url}/console  (phone {MERCHANT}, password {PASSWORD})"));
-    for node in shop.nodes() {
-        // The console calls a node by its machine and its process.
-        let process = node.process_id().map_or_else(String::new, |id| format!("; process {id}"));
-        lines.push(format!("  {:<16} http://{}  (metrics, readyz{process})", node.name(), node.address()?));
+    lines.push(format!("  shop         {url}"));
+    lines.push(format!("  console      {url}/console  (phone {MERCHANT}, password {PASSWORD})"));
+    lines.push(format!("  admin token  {}", plan.admin_token));
+    lines.push(format!("  logs         {}", plan.folder.join("logs").display()));
+    // The console calls a node by its machine and its process.
+    lines.push(format!("\n  {:<10} {:>8}  {:<21}  role", "name", "pid", "address"));
+    for part in shop.parts() {
+        let address = part.address.map_or_else(String::new, |address| address.to_string());
+        let process = part.process.map_or_else(String::new, |process| process.to_string());
+        lines.push(format!("  {:<10} {process:>8}  {address:<21}  {}", part.name, part.role));
     }
-    let servers: Vec<String> = shop.redis.addresses().iter().map(SocketAddr::to_string).collect();
-    lines.push(format!("  Redis            {}", servers.join(" ")));
-    lines.push(format!("  MariaDB          {}", shop.mariadb.address()));
-    lines.push(format!("  logs             {}", plan.folder.join("logs").display()));
-    lines.push(format!("  admin token      {}", plan.admin_token));
     lines.push(
         "\nThe shop is empty: put something on sale in the console, or rehearse in another terminal:"
             .to_owned(),
@@ -165,11 +205,15 @@ fn introduction(shop: &Shop, begun: Instant) -> anyhow::Result<String> {
     };
     lines.push(format!("  make rush URL={url}{folder}"));
     lines.push(format!("  {} audit --config {}", plan.program.display(), shop.configuration().display()));
-    lines.push("What you kill is started again after a few seconds. Ctrl-C stops it all.".to_owned());
-    Ok(lines.join("\n"))
+    lines.push(
+        "Kill what you like (kill -9 PID): it is told here who takes over, and what ended starts again some seconds \
+         later. Ctrl-C stops it all."
+            .to_owned(),
+    );
+    lines.join("\n")
 }
 
-#[expect(clippy::print_stdout, reason = "it is what a person reads")]
+/// A terminal that was closed takes no more; that is no reason to leave everything running.
 fn say(text: &str) {
-    println!("{text}");
+    let _ = writeln!(io::stdout(), "{text}");
 }

@@ -1,0 +1,117 @@
+//! What a cluster has started is written down, so that the next one in the same folder finds what a killed one has left. Only
+//! what is certainly one of those processes is ended.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write as _,
+    path::Path,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+
+use crate::identity::{Identity, boot};
+
+/// How long leftovers may take to end by themselves: nginx is told by the kernel that the cluster is gone, and ends its workers.
+const PATIENCE: Duration = Duration::from_secs(3);
+const AFTER_KILL: Duration = Duration::from_secs(10);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Where this process writes down what it starts, if it does.
+static RECORD: Mutex<Option<File>> = Mutex::new(None);
+
+/// From now on everything that is started is written to `file`, which begins anew.
+pub(crate) fn record_in(file: &Path) -> anyhow::Result<()> {
+    let unwritable = || format!("cannot write {}", file.display());
+    fs::write(file, format!("{}\n", boot()?)).with_context(unwritable)?;
+    let record = OpenOptions::new().append(true).open(file).with_context(unwritable)?;
+    *RECORD.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    Ok(())
+}
+
+/// Writes down a process that was started just now. A process that has ended already needs no line.
+pub(crate) fn record(name: &str, process: u32) -> anyhow::Result<()> {
+    let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
+    let (Some(file), Some(Identity { id, started })) = (record.as_mut(), Identity::of(process)) else {
+        return Ok(());
+    };
+    // One write each: a line is there or not.
+    file.write_all(format!("{id} {started} {name}\n").as_bytes())
+        .context("cannot write down what was started")
+}
+
+/// Ends what the cluster of `file` has left; gives the names and numbers of what still ran.
+pub fn end_leftovers(file: &Path) -> anyhow::Result<Vec<String>> {
+    let Ok(text) = fs::read_to_string(file) else { return Ok(Vec::new()) };
+    let mut lines = text.lines();
+    if lines.next() != Some(boot()?.as_str()) {
+        return Ok(Vec::new());
+    }
+    let mut left: Vec<(Identity, &str)> = lines.filter_map(read_line).collect();
+    wait_for_end(&mut left, PATIENCE);
+    let ended = left.iter().map(|(process, name)| format!("{name} (pid {})", process.id)).collect();
+    for (process, name) in &left {
+        let killed = process.kill();
+        killed.with_context(|| format!("{name} (pid {}) still runs and can't be ended", process.id))?;
+    }
+    wait_for_end(&mut left, AFTER_KILL);
+    if let Some((process, name)) = left.first() {
+        bail!(
+            "{name} (pid {}) of a cluster that was killed still runs, although it was sent SIGKILL",
+            process.id
+        );
+    }
+    Ok(ended)
+}
+
+fn wait_for_end(left: &mut Vec<(Identity, &str)>, patience: Duration) {
+    let began = Instant::now();
+    loop {
+        left.retain(|(process, _)| process.lives());
+        if left.is_empty() || began.elapsed() > patience {
+            return;
+        }
+        thread::sleep(LOOK_AGAIN_AFTER);
+    }
+}
+
+fn read_line(line: &str) -> Option<(Identity, &str)> {
+    let mut fields = line.splitn(3, ' ');
+    let identity = Identity { id: fields.next()?.parse().ok()?, started: fields.next()?.parse().ok()? };
+    Some((identity, fields.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_ended_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("processes");
+        assert!(end_leftovers(&file).unwrap().is_empty(), "nothing was ever started");
+        let sleep = || Command::new("sleep").arg("60").spawn().unwrap();
+        let (mut ours, mut later) = (sleep(), sleep());
+        let (own, other) = (Identity::of(ours.id()).unwrap(), Identity::of(later.id()).unwrap());
+        let lines = format!(
+            "{} {} server\n{} {} server\ntorn",
+            own.id,
+            own.started,
+            other.id,
+            other.started.wrapping_sub(1)
+        );
+        fs::write(&file, format!("another-boot\n{lines}")).unwrap();
+        assert!(end_leftovers(&file).unwrap().is_empty(), "the numbers are from before the machine started");
+        assert!(own.lives());
+        fs::write(&file, format!("{}\n{lines}", boot().unwrap())).unwrap();
+        assert_eq!(end_leftovers(&file).unwrap(), [format!("server (pid {})", own.id)]);
+        assert!(!own.lives() && other.lives(), "a later process has the same number and was ended");
+        ours.wait().unwrap();
+        later.kill().unwrap();
+        later.wait().unwrap();
+    }
+}

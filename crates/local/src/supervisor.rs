@@ -1,0 +1,153 @@
+//! Watches over a cluster whose parts people kill: says what has ended, what takes over, and when it is started again. Each
+//! part stays away long enough that the others can be seen to go on without it.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use crate::{Part, PartKind, Shop};
+
+/// A failover takes two to three seconds; then there is some time to see who sells what.
+const REDIS_STAYS_AWAY: Duration = Duration::from_secs(15);
+const MARIADB_STAYS_AWAY: Duration = Duration::from_secs(15);
+/// Longer than the five seconds after which another worker takes over.
+const WORKER_STAYS_AWAY: Duration = Duration::from_secs(10);
+const NGINX_STAYS_AWAY: Duration = Duration::from_secs(3);
+/// After a start that failed.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
+const MASTER: &str = "master";
+
+/// A part that does not run.
+#[derive(Debug)]
+struct Away {
+    kind: PartKind,
+    name: String,
+    since: Instant,
+    due: Instant,
+}
+
+/// What is known of a cluster since the last look.
+#[derive(Debug)]
+pub struct Supervisor {
+    away: Vec<Away>,
+    /// Of each Redis server, what it last said that it was.
+    roles: BTreeMap<String, String>,
+}
+
+impl Supervisor {
+    pub fn new(shop: &Shop) -> Self {
+        let servers = shop.parts().into_iter().filter(|part| matches!(part.kind, PartKind::Redis(_)));
+        Self { away: Vec::new(), roles: servers.map(|part| (part.name, part.role)).collect() }
+    }
+
+    /// Starts again what is due; gives what people want to know, a sentence each.
+    pub fn look(&mut self, shop: &mut Shop, now: Instant) -> Vec<String> {
+        let mut news = Vec::new();
+        for part in shop.parts() {
+            if self.away.iter().any(|away| away.kind == part.kind) {
+                continue;
+            }
+            if let Some(status) = shop.ended(part.kind) {
+                news.push(self.miss(&part, &status.to_string(), now));
+            } else {
+                news.extend(self.compare(&part, now));
+            }
+        }
+        self.start_again(shop, now, &mut news);
+        if let Err(error) = shop.note_workers_of_nginx()
+            && !self.away.iter().any(|away| away.kind == PartKind::Nginx)
+        {
+            news.push(format!("{error:#}"));
+        }
+        news
+    }
+
+    fn miss(&mut self, part: &Part, status: &str, now: Instant) -> String {
+        let Part { kind, name, .. } = part;
+        let pause = match kind {
+            PartKind::Redis(_) => REDIS_STAYS_AWAY,
+            PartKind::MariaDb => MARIADB_STAYS_AWAY,
+            PartKind::Node(_) | PartKind::Settler(_) => WORKER_STAYS_AWAY,
+            PartKind::Nginx => NGINX_STAYS_AWAY,
+        };
+        self.away.push(Away { kind: *kind, name: name.clone(), since: now, due: now + pause });
+        let meanwhile = match kind {
+            PartKind::Redis(_) => self.without_redis(name),
+            PartKind::MariaDb => "orders go on, and settle when it is back",
+            PartKind::Node(_) => "the other nodes sell on",
+            PartKind::Settler(_) => "another one takes over the sales that it settled",
+            PartKind::Nginx => "nobody can come in",
+        };
+        let (described, seconds) = (described(part), pause.as_secs());
+        format!("{described} ended ({status}); it starts again in {seconds} s; meanwhile {meanwhile}")
+    }
+
+    fn without_redis(&self, name: &str) -> &'static str {
+        let follows = format!("replica of {name}");
+        match self.roles.get(name).map(String::as_str) {
+            Some(MASTER) if self.roles.values().any(|role| *role == follows) => "its replica takes over",
+            Some(MASTER) => "its sales get 503",
+            _ => "the others go on",
+        }
+    }
+
+    /// Says if a Redis server has become what it was not.
+    fn compare(&mut self, part: &Part, now: Instant) -> Option<String> {
+        let is_known = part.role == MASTER || part.role.starts_with("replica of ");
+        // A server that does not answer at the moment has not changed.
+        if !matches!(part.kind, PartKind::Redis(_)) || !is_known {
+            return None;
+        }
+        let before = self.roles.insert(part.name.clone(), part.role.clone())?;
+        if before == part.role {
+            return None;
+        }
+        if part.role != MASTER {
+            return Some(format!("{} is a {} now", described(part), part.role));
+        }
+        let former = before.strip_prefix("replica of ").unwrap_or_default();
+        let fallen = self.away.iter().find(|away| away.name == former);
+        let after = fallen.map_or_else(String::new, |away| {
+            format!(", {:.1} s after {former} ended", now.duration_since(away.since).as_secs_f64())
+        });
+        Some(format!("{} was promoted: it is the master now{after}", described(part)))
+    }
+
+    fn start_again(&mut self, shop: &mut Shop, now: Instant, news: &mut Vec<String>) {
+        let mut all = std::mem::take(&mut self.away);
+        // Servers first: a node that is started without its database waits for it, and nobody else is looked after meanwhile.
+        all.sort_by_key(|away| !is_server(away.kind));
+        for mut away in all {
+            let waits = needs_servers(away.kind) && self.away.iter().any(|other| is_server(other.kind));
+            if now < away.due || waits {
+                self.away.push(away);
+                continue;
+            }
+            if let Err(error) = shop.start_again(away.kind) {
+                let seconds = TRY_AGAIN_AFTER.as_secs();
+                news.push(format!("{} does not start: {error:#}; trying again in {seconds} s", away.name));
+                away.due = now + TRY_AGAIN_AFTER;
+                self.away.push(away);
+                continue;
+            }
+            let part = shop.parts().into_iter().find(|part| part.kind == away.kind);
+            news.extend(part.map(|part| format!("{} runs again", described(&part))));
+        }
+    }
+}
+
+fn is_server(kind: PartKind) -> bool {
+    matches!(kind, PartKind::Redis(_) | PartKind::MariaDb)
+}
+
+fn needs_servers(kind: PartKind) -> bool {
+    matches!(kind, PartKind::Node(_) | PartKind::Settler(_))
+}
+
+/// Such as "redis-1 127.0.0.1:7001 (pid 4711)".
+fn described(part: &Part) -> String {
+    let address = part.address.map_or_else(String::new, |address| format!(" {address}"));
+    let process = part.process.map_or_else(String::new, |process| format!(" (pid {process})"));
+    format!("{}{address}{process}", part.name)
+}

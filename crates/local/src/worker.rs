@@ -1,0 +1,139 @@
+//! A node or a settlement worker of a cluster: the program `penstock`, started, killed, paused and started again.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+
+use crate::{ShopPlan, process::Process};
+
+/// A debug build on a loaded machine may take its time.
+const START_LIMIT: Duration = Duration::from_secs(90);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Role {
+    Node(SocketAddr),
+    Settler,
+}
+
+/// A node or a settlement worker.
+#[derive(Debug)]
+pub struct Worker {
+    name: String,
+    role: Role,
+    program: PathBuf,
+    configuration: PathBuf,
+    log: PathBuf,
+    variables: Vec<(String, String)>,
+    process: Option<Process>,
+}
+
+impl Worker {
+    pub(crate) fn new(plan: &ShopPlan, configuration: &Path, role: Role, number: usize, logs: &Path) -> Self {
+        let name = match role {
+            Role::Node(_) => format!("node-{number}"),
+            Role::Settler => format!("settle-{number}"),
+        };
+        Self {
+            log: logs.join(format!("{name}.log")),
+            name,
+            role,
+            program: plan.program.clone(),
+            configuration: configuration.to_owned(),
+            variables: plan.variables.clone(),
+            process: None,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Where a node listens.
+    pub fn address(&self) -> anyhow::Result<SocketAddr> {
+        match self.role {
+            Role::Node(address) => Ok(address),
+            Role::Settler => bail!("{} does not listen", self.name),
+        }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
+    /// Sets a variable for its next start, such as `PENSTOCK_REDIS__SERVERS`.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Returns when it says that it is ready.
+    pub fn start(&mut self) -> anyhow::Result<()> {
+        if self.process.is_some() && self.ended().is_none() {
+            bail!("{} runs already", self.name);
+        }
+        self.process = None;
+        let mut command = Command::new(&self.program);
+        let ready = match self.role {
+            Role::Node(address) => {
+                command.arg("serve").arg("--listen").arg(address.to_string());
+                "penstock ready on "
+            }
+            Role::Settler => {
+                command.arg("settle");
+                "penstock settles "
+            }
+        };
+        command.arg("--config").arg(&self.configuration);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let mut process = Process::start("penstock", command, &self.log)?;
+        process
+            .wait_for_line(START_LIMIT, move |line| line.starts_with(ready).then_some(()))
+            .with_context(|| format!("{} does not start", self.name))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// How it has ended, if somebody else has killed it.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut()?.ended()
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub fn stop(&mut self) -> anyhow::Result<()> {
+        self.running()?;
+        self.process.take().context("it does not run")?.stop()
+    }
+
+    /// SIGKILL, as a power cut would.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.running()?;
+        self.process.take().context("it does not run")?.kill()
+    }
+
+    /// It does nothing, but its connections stay open.
+    pub fn pause(&mut self) -> anyhow::Result<()> {
+        self.running()?.pause()
+    }
+
+    /// Goes on after `pause`.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.running()?.resume()
+    }
+
+    fn running(&mut self) -> anyhow::Result<&mut Process> {
+        self.process.as_mut().with_context(|| format!("{} does not run", self.name))
+    }
+}

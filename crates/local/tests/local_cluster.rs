@@ -1,0 +1,228 @@
+//! `penstock-local-cluster` itself: what it says of its parts, what happens when parts of it are killed, and that nothing is
+//! left of it, however it ends. Its servers are real; `penstock` is a script that only says that it is ready.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc::{Receiver, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use penstock_local::{accepts, free_address};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_penstock-local-cluster");
+const PATIENCE: Duration = Duration::from_secs(90);
+const SCRIPT: &str = "#!/bin/sh
+case $1 in
+    serve) echo 'penstock ready on here'; exec sleep 600 ;;
+    settle) echo 'penstock settles here'; exec sleep 600 ;;
+esac
+";
+
+/// A folder with what a cluster needs.
+struct Place {
+    folder: TempDir,
+    listen: SocketAddr,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap(), listen: free_address().unwrap() };
+        fs::write(place.program(), SCRIPT).unwrap();
+        fs::set_permissions(place.program(), fs::Permissions::from_mode(0o755)).unwrap();
+        place
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("penstock")
+    }
+
+    fn cluster(&self) -> PathBuf {
+        self.folder.path().join("cluster")
+    }
+
+    fn command(&self, folder: &Path, redis: &str) -> Command {
+        // Whoever runs the tests may have told all processes to ignore a closed terminal.
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal=HUP", BINARY])
+            .arg("--server")
+            .arg(self.program())
+            .arg("--folder")
+            .arg(folder);
+        command.args(["--listen", &self.listen.to_string(), "--redis", redis, "--replicas", "1"]);
+        command
+    }
+
+    fn start(&self, redis: &str) -> Cluster {
+        let mut command = self.command(&self.cluster(), redis);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = sync_channel(1_000);
+        let stdout = child.stdout.take().unwrap();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    // From now on nobody reads what it says, as when a terminal is closed.
+                    return;
+                }
+            }
+        });
+        let mut cluster = Cluster { child, lines, said: Vec::new() };
+        cluster.until_it_says(&["Ctrl-C stops it all"]);
+        cluster
+    }
+
+    /// Starts a cluster that is refused.
+    fn refused(&self, folder: &Path) -> String {
+        let Output { status, stderr, .. } = self.command(folder, "single").output().unwrap();
+        assert!(!status.success(), "it should have been refused");
+        String::from_utf8(stderr).unwrap()
+    }
+}
+
+struct Cluster {
+    child: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Cluster {
+    /// Waits for a line that has all these words; gives it.
+    fn until_it_says(&mut self, words: &[&str]) -> String {
+        let began = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("it never says {words:?}:\n{}", self.said.join("\n")));
+            self.said.push(line.clone());
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+        }
+    }
+
+    /// The table that it printed: process numbers by name.
+    fn processes(&self) -> HashMap<String, u32> {
+        let rows = self.said.iter().skip_while(|line| !line.contains("address                role")).skip(1);
+        let rows = rows.take_while(|line| !line.is_empty());
+        rows.map(|row| {
+            let mut cells = row.split_whitespace();
+            (cells.next().unwrap().to_owned(), cells.next().unwrap().parse().unwrap())
+        })
+        .collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        send(self.child.id(), signal);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
+}
+
+/// A process that has ended counts as gone before its parent has asked.
+fn is_there(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+fn until_gone(processes: impl IntoIterator<Item = u32>) {
+    for process in processes {
+        let began = Instant::now();
+        while is_there(process) {
+            assert!(began.elapsed() < PATIENCE, "process {process} is left");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn workers_of(nginx: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{nginx}/task/{nginx}/children")).unwrap();
+    children.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_clean() {
+    let place = Place::new();
+    let mut cluster = place.start("single");
+    let parts = cluster.processes();
+    for name in ["nginx", "node-1", "node-2", "node-3", "settle-1", "settle-2", "redis-1", "mariadb"] {
+        assert!(is_there(parts[name]), "{name} does not run as process {}", parts[name]);
+    }
+    let workers = workers_of(parts["nginx"]);
+    assert!(!workers.is_empty());
+    // A process that is paused hears of nothing but SIGKILL.
+    send(parts["node-2"], Signal::STOP);
+    cluster.signal(Signal::KILL);
+    cluster.child.wait().unwrap();
+    until_gone(parts.into_values().chain(workers));
+    assert!(!accepts(place.listen), "somebody still lets visitors in");
+
+    // Whatever escapes the kernel all the same is found by the next one.
+    let mut leftover = Command::new("sleep").arg("600").spawn().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", leftover.id())).unwrap();
+    let started = stat.split_whitespace().nth(21).unwrap();
+    let mut record = fs::OpenOptions::new().append(true).open(place.cluster().join("processes")).unwrap();
+    writeln!(record, "{} {started} a server", leftover.id()).unwrap();
+    let cluster = place.start("single");
+    let told = format!("ended what a cluster that was killed had left: a server (pid {})", leftover.id());
+    assert!(cluster.said.contains(&told), "{}", cluster.said.join("\n"));
+    leftover.wait().unwrap();
+
+    let refusal = place.refused(&place.cluster());
+    assert!(refusal.contains(&format!("already: process {} http://", cluster.child.id())), "{refusal}");
+    let refusal = place.refused(&place.folder.path().join("another"));
+    assert!(refusal.contains(&format!("nobody can come in at {}", place.listen)), "{refusal}");
+    assert!(accepts(place.listen), "who is refused must not harm the one that runs");
+}
+
+#[test]
+fn a_killed_redis_master_stays_away_until_its_failover_is_seen_and_a_closed_terminal_stops_all() {
+    let place = Place::new();
+    let mut cluster = place.start("sentinel");
+    let parts = cluster.processes();
+    let workers = workers_of(parts["nginx"]);
+    send(parts["redis-1"], Signal::KILL);
+    let told = cluster.until_it_says(&["redis-1 127.0.0.1:", &format!("(pid {})", parts["redis-1"])]);
+    let killed = Instant::now();
+    assert!(told.contains("SIGKILL") && told.contains("starts again in 15 s"), "{told}");
+    assert!(told.ends_with("its replica takes over"), "{told}");
+    let told = cluster.until_it_says(&["redis-2", "was promoted"]);
+    assert!(told.contains("s after redis-1 ended"), "{told}");
+    send(parts["nginx"], Signal::KILL);
+    cluster.until_it_says(&["nginx", "SIGKILL"]);
+    cluster.until_it_says(&["nginx", "runs again"]);
+    until_gone(workers);
+    assert!(accepts(place.listen), "nginx does not let anybody in");
+    let told = cluster.until_it_says(&["redis-1", "runs again"]);
+    assert!(killed.elapsed() > Duration::from_secs(12), "after {:?}: {told}", killed.elapsed());
+    cluster.until_it_says(&["redis-1", "is a replica of redis-2 now"]);
+
+    // The terminal is closed: it takes no more words, and everything is stopped in order.
+    let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
+    let started: Vec<u32> =
+        record.lines().skip(1).map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+    assert!(started.len() > parts.len(), "what was started again is not written down: {record}");
+    drop(std::mem::replace(&mut cluster.lines, sync_channel(1).1));
+    cluster.signal(Signal::HUP);
+    assert!(cluster.child.wait().unwrap().success(), "a closed terminal is an orderly end");
+    until_gone(started);
+}
