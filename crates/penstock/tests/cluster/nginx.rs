@@ -234,6 +234,22 @@ fn buy_until(front: &Front, end: Instant) -> Vec<Duration> {
 }
 
 #[test]
+fn a_stream_that_a_frozen_node_never_begins_is_begun_by_another() {
+    let front = Front::before(frozen, |_| {
+        Some(("200 OK\r\ncontent-type: text/event-stream", "data: 1\n\n".to_owned()))
+    });
+    let listen = || {
+        let path = "/api/v1/sales/0123456789abc/tickets/abc/events";
+        let mut client = Client::new(front.address).with_timeout(Duration::from_secs(50));
+        let answer = client.get(path).unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "data: 1\n\n"));
+    };
+    // Some of them come to the frozen node first.
+    thread::scope(|scope| (0..16).for_each(|_| drop(scope.spawn(listen))));
+    assert!(front.nodes[0].asked() > 0, "nobody came to the frozen node");
+}
+
+#[test]
 fn nginx_comes_back_to_a_node_as_soon_as_it_listens_again() {
     let folder = tempfile::tempdir().unwrap();
     let (address, later) = (free_address().unwrap(), free_address().unwrap());
