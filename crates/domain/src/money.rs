@@ -4,13 +4,13 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// An ISO 4217 code, such as `CNY`.
+/// A code of ISO 4217, such as `CNY`. One that was stored earlier may be in use no more, or may never have been.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Currency([u8; 3]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMoney {
-    #[error("a currency is three capital letters, such as CNY")]
+    #[error("the currency has to be a code of ISO 4217 that is in use, such as CNY")]
     Currency,
     #[error("an amount is digits with at most {0} decimals, such as 1999.00")]
     Amount(usize),
@@ -28,14 +28,40 @@ impl Currency {
         std::str::from_utf8(&self.0).unwrap_or("XXX")
     }
 
-    /// How many decimals the currency has (ISO 4217).
+    /// Reads back what `as_str` gave, for example from SQL: whatever was sold must stay readable, also if its currency has
+    /// left the list since.
+    pub fn from_stored(text: &str) -> Result<Self, InvalidMoney> {
+        let code: [u8; 3] = text.as_bytes().try_into().map_err(|_| InvalidMoney::Currency)?;
+        if code.iter().all(u8::is_ascii_uppercase) { Ok(Self(code)) } else { Err(InvalidMoney::Currency) }
+    }
+
+    /// How many decimals the currency has.
     pub fn decimals(&self) -> usize {
-        match &self.0 {
-            b"BIF" | b"CLP" | b"DJF" | b"GNF" | b"ISK" | b"JPY" | b"KMF" | b"KRW" | b"PYG" | b"RWF"
-            | b"UGX" | b"VND" | b"VUV" | b"XAF" | b"XOF" | b"XPF" => 0,
-            b"BHD" | b"IQD" | b"JOD" | b"KWD" | b"LYD" | b"OMR" | b"TND" => 3,
-            _ => 2,
-        }
+        decimals_in_use(self.0).unwrap_or(2)
+    }
+}
+
+/// The decimals of a currency that something can be bought with today (ISO 4217, without funds, metals and test codes).
+fn decimals_in_use(code: [u8; 3]) -> Option<usize> {
+    match &code {
+        b"BIF" | b"CLP" | b"DJF" | b"GNF" | b"ISK" | b"JPY" | b"KMF" | b"KRW" | b"PYG" | b"RWF" | b"UGX"
+        | b"VND" | b"VUV" | b"XAF" | b"XOF" | b"XPF" => Some(0),
+        b"BHD" | b"IQD" | b"JOD" | b"KWD" | b"LYD" | b"OMR" | b"TND" => Some(3),
+        b"AED" | b"AFN" | b"ALL" | b"AMD" | b"AOA" | b"ARS" | b"AUD" | b"AWG" | b"AZN" | b"BAM" | b"BBD"
+        | b"BDT" | b"BMD" | b"BND" | b"BOB" | b"BRL" | b"BSD" | b"BTN" | b"BWP" | b"BYN" | b"BZD"
+        | b"CAD" | b"CDF" | b"CHF" | b"CNY" | b"COP" | b"CRC" | b"CUP" | b"CVE" | b"CZK" | b"DKK"
+        | b"DOP" | b"DZD" | b"EGP" | b"ERN" | b"ETB" | b"EUR" | b"FJD" | b"FKP" | b"GBP" | b"GEL"
+        | b"GHS" | b"GIP" | b"GMD" | b"GTQ" | b"GYD" | b"HKD" | b"HNL" | b"HTG" | b"HUF" | b"IDR"
+        | b"ILS" | b"INR" | b"IRR" | b"JMD" | b"KES" | b"KGS" | b"KHR" | b"KPW" | b"KYD" | b"KZT"
+        | b"LAK" | b"LBP" | b"LKR" | b"LRD" | b"LSL" | b"MAD" | b"MDL" | b"MGA" | b"MKD" | b"MMK"
+        | b"MNT" | b"MOP" | b"MRU" | b"MUR" | b"MVR" | b"MWK" | b"MXN" | b"MYR" | b"MZN" | b"NAD"
+        | b"NGN" | b"NIO" | b"NOK" | b"NPR" | b"NZD" | b"PAB" | b"PEN" | b"PGK" | b"PHP" | b"PKR"
+        | b"PLN" | b"QAR" | b"RON" | b"RSD" | b"RUB" | b"SAR" | b"SBD" | b"SCR" | b"SDG" | b"SEK"
+        | b"SGD" | b"SHP" | b"SLE" | b"SOS" | b"SRD" | b"SSP" | b"STN" | b"SVC" | b"SYP" | b"SZL"
+        | b"THB" | b"TJS" | b"TMT" | b"TOP" | b"TRY" | b"TTD" | b"TWD" | b"TZS" | b"UAH" | b"USD"
+        | b"UYU" | b"UZS" | b"VED" | b"VES" | b"WST" | b"XCD" | b"XCG" | b"YER" | b"ZAR" | b"ZMW"
+        | b"ZWG" => Some(2),
+        _ => None,
     }
 }
 
@@ -43,8 +69,8 @@ impl FromStr for Currency {
     type Err = InvalidMoney;
 
     fn from_str(text: &str) -> Result<Self, InvalidMoney> {
-        let bytes: [u8; 3] = text.as_bytes().try_into().map_err(|_| InvalidMoney::Currency)?;
-        if bytes.iter().all(u8::is_ascii_uppercase) { Ok(Self(bytes)) } else { Err(InvalidMoney::Currency) }
+        let currency = Self::from_stored(text)?;
+        decimals_in_use(currency.0).map(|_| currency).ok_or(InvalidMoney::Currency)
     }
 }
 
@@ -119,8 +145,24 @@ mod tests {
         {
             assert!(Money::parse(amount, "CNY").is_err(), "{amount}");
         }
-        for currency in ["", "cny", "CNYX", "C1Y"] {
+    }
+
+    #[test]
+    fn only_currencies_in_use_are_accepted() {
+        for currency in ["", "cny", "CNYX", "C1Y", "ABC", "XXX", "XTS", "XAU", "CHE", "DEM", "HRK", "ZWL"] {
             assert_eq!(Money::parse("1", currency), Err(InvalidMoney::Currency), "{currency}");
+        }
+        for currency in ["CNY", "EUR", "USD", "JPY", "KWD", "XOF", "ZWG"] {
+            assert!(Money::parse("1", currency).is_ok(), "{currency}");
+        }
+    }
+
+    #[test]
+    fn a_currency_that_was_stored_stays_readable() {
+        let currency = Currency::from_stored("ABC").unwrap();
+        assert_eq!(Money { minor: 1999, currency }.amount(), "19.99");
+        for damaged in ["", "abc", "ABCD", "A1C"] {
+            assert!(Currency::from_stored(damaged).is_err(), "{damaged}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reading columns. Whatever a row holds that we would not have written is `RecordsError::Damaged`.
 
-use penstock_domain::{Money, Timestamp};
+use penstock_domain::{Currency, Money, Timestamp};
 use sqlx::{Row, any::AnyRow};
 
 use crate::RecordsError;
@@ -41,6 +41,7 @@ pub(crate) fn optional_moment(row: &AnyRow, column: &str) -> Result<Option<Times
 
 pub(crate) fn money(row: &AnyRow, minor: &str, currency: &str) -> Result<Money, RecordsError> {
     let stored: &str = row.try_get(currency)?;
-    let currency = stored.parse().map_err(|_| RecordsError::damaged(format!("currency is {stored:?}")))?;
+    let currency = Currency::from_stored(stored)
+        .map_err(|_| RecordsError::damaged(format!("currency is {stored:?}")))?;
     Ok(Money { minor: integer(row, minor)?, currency })
 }
