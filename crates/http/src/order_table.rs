@@ -75,11 +75,23 @@ impl OrderTable {
     }
 }
 
-/// A cell that no spreadsheet takes for a formula. Some know the wide signs of East Asia as well.
+/// What a spreadsheet takes for the end of a cell or of a line, in some country or with some setting. Quotes around a cell
+/// don't help: whoever goes by another separator sees them in the middle of a cell, where they mean nothing.
+const SEPARATORS: [char; 6] = [',', ';', '\t', '|', '\r', '\n'];
+
+/// What makes a formula of a cell that begins with it. Some know the wide signs of East Asia as well.
+const FORMULA: [char; 11] =
+    ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// A text of which no spreadsheet makes a formula, wherever it sees a cell begin: an apostrophe stands before each beginning
+/// that would.
 fn harmless(text: &str) -> String {
-    let is_formula = text
-        .starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}']);
-    if is_formula { format!("'{text}") } else { text.to_owned() }
+    text.split_inclusive(SEPARATORS).fold(String::with_capacity(text.len() + 1), |mut harmless, piece| {
+        if piece.trim_start_matches('"').starts_with(FORMULA) {
+            harmless.push('\'');
+        }
+        harmless + piece
+    })
 }
 
 #[cfg(test)]
@@ -126,12 +138,62 @@ mod tests {
 
     #[test]
     fn no_cell_is_a_formula() {
-        for start in ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"] {
+        for start in FORMULA {
             let text = format!("{start}1+1");
             assert_eq!(harmless(&text), format!("'{text}"));
         }
-        for text in ["", "Kettle", "a=b", "account:1", " =1"] {
+        for text in ["", "Kettle", "a=b", "account:1", " =1", "Kettle; 2-pack, -20% off", "x;y", "a+b|c"] {
             assert_eq!(harmless(text), text);
         }
+        assert_eq!(harmless("x;=1+1"), "x;'=1+1");
+        assert_eq!(harmless("x,-1\t@SUM(A1)"), "x,'-1\t'@SUM(A1)");
+        assert_eq!(harmless("x;\"=1+1\""), "x;'\"=1+1\"");
+    }
+
+    /// Whatever a spreadsheet goes by: comma, semicolon or tab, with quotes or without.
+    #[test]
+    fn a_line_has_no_formula_however_it_is_taken_apart() {
+        let titles = [
+            "x;=1+1",
+            "x\t=1+1",
+            "x,=1+1",
+            "a\n=1+1",
+            "a\r\n@x",
+            ";=1+1",
+            "x;\"=1+1\"",
+            "x;\"\"+1",
+            "\"=1",
+            ";;-1|=2",
+        ];
+        for title in titles {
+            let mut table = OrderTable::go_on();
+            table.add(&row(&format!("shop:{title}")), title);
+            let line = table.finish();
+            for separator in [b',', b';', b'\t', b'|'] {
+                for quoting in [true, false] {
+                    let mut cells = csv::ReaderBuilder::new();
+                    cells.delimiter(separator).quoting(quoting).flexible(true).has_headers(false);
+                    for record in cells.from_reader(&*line).records() {
+                        for cell in &record.unwrap() {
+                            assert!(
+                                !cell.trim_start_matches('"').starts_with(FORMULA),
+                                "{title:?}: {cell:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_and_moments_stay_as_they_are() {
+        let mut table = OrderTable::go_on();
+        table.add(&row("=1+1"), "=1+1;=2");
+        let line = String::from_utf8(table.finish()).unwrap();
+        assert!(
+            line.contains(",'=1+1;'=2,'=1+1,3,19.99,59.97,EUR,paid,2027-01-15T08:00:00.123Z,2027-"),
+            "{line}"
+        );
     }
 }
