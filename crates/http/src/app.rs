@@ -44,7 +44,6 @@ pub(crate) struct App {
     pub(crate) pages: Pages,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) live: Live,
-    pub(crate) started_at: Timestamp,
     /// One audit at a time: it reads everything.
     pub(crate) auditing: Arc<Semaphore>,
     /// Becomes true when the server stops.
@@ -61,8 +60,7 @@ impl App {
         records: Records,
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, InvalidJwtKey> {
-        let started_at = (options.clock)();
-        let gate = Gate::new(options.gate.clone(), &options.secrets.borrow(), started_at);
+        let gate = Gate::new(options.gate.clone(), &options.secrets.borrow(), (options.clock)());
         Ok(Self {
             gate,
             stopping,
@@ -85,7 +83,6 @@ impl App {
             pages: Pages::new(&options.pages),
             tallies: (0..workers).map(|worker| Arc::new(Tally::of_worker(worker, workers))).collect(),
             live: Live::default(),
-            started_at,
             auditing: Arc::new(Semaphore::new(1)),
             options,
         })

@@ -2,6 +2,7 @@
 //!
 //! It translates between HTTP and the ledger, the records and the gate, and decides nothing itself.
 
+mod accept;
 mod accounts;
 mod admin_audit;
 mod admin_dead_letters;

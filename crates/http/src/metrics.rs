@@ -1,20 +1,21 @@
-//! `/metrics`, in the text format of OpenMetrics.
+//! `/metrics`: what there is to show of a node or a worker, and by which names.
+
+mod exposition;
+mod process;
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use axum::{extract::State, response::Response};
+use hyper::HeaderMap;
 use penstock_ledger::{BATCH_SIZE_BOUNDS, Health};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeGaugeValue, text::encode},
+    encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder},
     metrics::{MetricType, exemplar::Exemplar},
-    registry::Registry,
+    registry::{Registry, Unit},
 };
 
+use self::{exposition::Format, process::Process};
 use crate::{
     app::App,
     gate::{GateFigures, Reason},
@@ -24,29 +25,33 @@ use crate::{
     tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
 
-const OPEN_METRICS: HeaderValue =
-    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-
 type Labels = [(&'static str, String); 1];
 type Written = Result<(), std::fmt::Error>;
 
 /// Metrics for Prometheus
-#[utoipa::path(get, path = "/metrics", tag = "operation", responses((status = 200, body = String)))]
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    written(Figures(app))
+///
+/// In OpenMetrics if the client asks for it, as Prometheus does, otherwise in the text format 0.0.4.
+#[utoipa::path(get, path = "/metrics", tag = "operation",
+    responses((status = 200, content((String = "text/plain"), (String = "application/openmetrics-text")))))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+    written(Figures(app), &headers).await
 }
 
-fn written(figures: impl Collector) -> Result<Response, Problem> {
+async fn written(figures: impl Collector, headers: &HeaderMap) -> Result<Response, Problem> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(figures));
-    let mut text = String::new();
-    encode(&mut text, &registry).map_err(|_| Code::Internal)?;
-    Ok(([(CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+    if let Some(process) = Process::read().await {
+        registry.register_collector(Box::new(process));
+    }
+    Format::asked_for(headers).respond(&registry).map_err(|_| Code::Internal.into())
 }
 
 /// The same for a settlement worker, which serves nothing else.
-pub(crate) async fn worker_metrics(State(worker): State<WorkerFigures>) -> Result<Response, Problem> {
-    written(worker)
+pub(crate) async fn worker_metrics(
+    State(worker): State<WorkerFigures>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    written(worker, &headers).await
 }
 
 /// What a settlement worker has to show.
@@ -66,6 +71,7 @@ impl std::fmt::Debug for WorkerFigures {
 
 impl Collector for WorkerFigures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Written {
+        build(&mut encoder)?;
         settlement(&(self.settlement)(), &mut encoder)?;
         parts(&self.name, &self.parts, &mut encoder)
     }
@@ -77,6 +83,7 @@ struct Figures(Arc<App>);
 
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Written {
+        build(&mut encoder)?;
         self.requests(&mut encoder)?;
         self.latencies(&mut encoder)?;
         self.connections(&mut encoder)?;
@@ -84,21 +91,18 @@ impl Collector for Figures {
         self.gate(&mut encoder)?;
         settlement(&(self.0.options.settlement)(), &mut encoder)?;
         self.catalogue(&mut encoder)?;
-        parts(&self.0.options.node, &self.0.options.parts, &mut encoder)?;
-        let started_seconds = self.0.started_at.as_millis() as f64 / 1000.0;
-        let help = "When the server started, in seconds since 1970";
-        gauge(&mut encoder, "process_start_time_seconds", help, &started_seconds)
+        parts(&self.0.options.node, &self.0.options.parts, &mut encoder)
     }
 }
 
 impl Figures {
     fn requests(&self, encoder: &mut DescriptorEncoder) -> Written {
         let help = "Requests by outcome: every request counts exactly once";
-        let mut family = encoder.encode_descriptor("penstock_requests", help, None, MetricType::Counter)?;
+        let mut by_label = family(encoder, "penstock_requests", help, MetricType::Counter)?;
         for outcome in 0..OUTCOMES {
             let count: u64 = self.0.tallies.iter().map(|tally| tally.outcomes[outcome].load(Relaxed)).sum();
             let labels: Labels = [("code", Outcome::name(outcome).to_owned())];
-            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+            by_label.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
         }
         Ok(())
     }
@@ -106,7 +110,7 @@ impl Figures {
     fn latencies(&self, encoder: &mut DescriptorEncoder) -> Written {
         let help = "Time from a request's head to its answer, by kind of call; claims refused without the ledger are not timed";
         let name = "penstock_request_duration_seconds";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        let mut by_label = family(encoder, name, help, MetricType::Histogram)?;
         for group in Group::ALL {
             let mut counts = [0; LATENCY_BOUNDS_MICROSECONDS.len() + 1];
             let mut microseconds = 0;
@@ -118,7 +122,7 @@ impl Figures {
             }
             let bounds = LATENCY_BOUNDS_MICROSECONDS.map(|bound| bound as f64 / 1_000_000.0);
             let labels: Labels = [("group", group.as_str().to_owned())];
-            family.encode_family(&labels)?.encode_histogram(
+            by_label.encode_family(&labels)?.encode_histogram(
                 microseconds as f64 / 1_000_000.0,
                 counts.iter().sum(),
                 &buckets(&bounds, &counts),
@@ -139,11 +143,10 @@ impl Figures {
         let open = opened.saturating_sub(ends.iter().map(|(_, count)| count).sum());
         gauge(encoder, "penstock_connections_open", "Connections that are open", &open)?;
         let help = "Connections that were accepted and have ended, by how they did: each counts exactly once";
-        let mut family =
-            encoder.encode_descriptor("penstock_connections", help, None, MetricType::Counter)?;
+        let mut by_label = family(encoder, "penstock_connections", help, MetricType::Counter)?;
         for (end, count) in ends {
             let labels: Labels = [("end", end.as_str().to_owned())];
-            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+            by_label.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
         }
         Ok(())
     }
@@ -159,13 +162,9 @@ impl Figures {
         let help = "Commands answered unavailable because their commit failed";
         counter(encoder, "penstock_ledger_failed_commands", help, stats.failed_commands)?;
         let help = "Time spent deciding and waiting for durability";
-        let seconds = stats.commit_time.as_secs_f64();
-        let mut commit =
-            encoder.encode_descriptor("penstock_ledger_commit_seconds", help, None, MetricType::Counter)?;
-        commit.encode_counter(&seconds, None::<&Exemplar<Labels, f64>>)?;
+        counter(encoder, "penstock_ledger_commit_seconds", help, stats.commit_time.as_secs_f64())?;
         let help = "Commands decided together";
-        let mut sizes =
-            encoder.encode_descriptor("penstock_ledger_batch_size", help, None, MetricType::Histogram)?;
+        let mut sizes = family(encoder, "penstock_ledger_batch_size", help, MetricType::Histogram)?;
         sizes.encode_histogram(
             stats.commands as f64,
             stats.batch_sizes.iter().sum(),
@@ -182,16 +181,15 @@ impl Figures {
         let help = "How many claims may be decided at once; follows the measured latency";
         gauge(encoder, "penstock_in_flight_limit", help, &u64::from(gate.in_flight.limit()))?;
         let help = "Requests that the gate turned away, by reason; `penstock_requests` has them by code";
-        let mut family =
-            encoder.encode_descriptor("penstock_gate_refusals", help, None, MetricType::Counter)?;
+        let mut by_label = family(encoder, "penstock_gate_refusals", help, MetricType::Counter)?;
         for reason in Reason::ALL {
             let labels: Labels = [("reason", reason.as_str().to_owned())];
             let count = gate.turned_away.read(*reason);
-            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+            by_label.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
         }
         let help = "Zero bits that a proof of work begins with at the moment";
         let bits = gate.challenges.difficulty(self.0.now());
-        gauge(encoder, "penstock_challenge_difficulty_bits", help, &u64::from(bits))?;
+        gauge(encoder, "penstock_challenge_difficulty", help, &u64::from(bits))?;
         counter(
             encoder,
             "penstock_passes_issued",
@@ -213,8 +211,7 @@ impl Figures {
         let stats = &self.0.catalogue.stats;
         let help = "Look-ups of items and sales by the level that was asked and what came of it: this node's memory, \
              the cache that nodes share, the records";
-        let mut family =
-            encoder.encode_descriptor("penstock_catalogue_lookups", help, None, MetricType::Counter)?;
+        let mut by_label = family(encoder, "penstock_catalogue_lookups", help, MetricType::Counter)?;
         for (level, outcome, count) in [
             ("local", "hit", &stats.local_hits),
             ("local", "miss", &stats.local_misses),
@@ -226,7 +223,7 @@ impl Figures {
         ] {
             let labels = [("level", level), ("outcome", outcome)];
             let count = count.load(Relaxed);
-            family.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
+            by_label.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
         }
         Ok(())
     }
@@ -254,17 +251,17 @@ fn settlement(view: &SettlementView, encoder: &mut DescriptorEncoder) -> Written
 fn parts(node: &str, parts: &[Arc<dyn Part>], encoder: &mut DescriptorEncoder) -> Written {
     if !node.is_empty() {
         let help = "Always 1; what this node is called";
-        let mut family = encoder.encode_descriptor("penstock_node", help, None, MetricType::Gauge)?;
-        family.encode_family(&[("node", node)])?.encode_gauge(&1_u64)?;
+        let mut by_label = family(encoder, "penstock_node", help, MetricType::Gauge)?;
+        by_label.encode_family(&[("node", node)])?.encode_gauge(&1_u64)?;
     }
     if parts.is_empty() {
         return Ok(());
     }
     let help = "1 if the part of the cluster works; `/readyz` says what is wrong";
-    let mut family = encoder.encode_descriptor("penstock_part_ready", help, None, MetricType::Gauge)?;
+    let mut by_label = family(encoder, "penstock_part_ready", help, MetricType::Gauge)?;
     for part in parts {
         let is_ready = u64::from(part.trouble().is_none());
-        family.encode_family(&[("part", part.name())])?.encode_gauge(&is_ready)?;
+        by_label.encode_family(&[("part", part.name())])?.encode_gauge(&is_ready)?;
     }
     for figure in parts.iter().flat_map(|part| part.figures()) {
         match figure.value {
@@ -275,12 +272,40 @@ fn parts(node: &str, parts: &[Arc<dyn Part>], encoder: &mut DescriptorEncoder) -
     Ok(())
 }
 
-fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: &impl EncodeGaugeValue) -> Written {
-    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
+/// Always 1; its labels tell what is running.
+fn build(encoder: &mut DescriptorEncoder) -> Written {
+    let help = "Always 1; the version of Penstock";
+    let mut info = family(encoder, "penstock_build_info", help, MetricType::Gauge)?;
+    info.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
 }
 
-fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> Written {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+/// A metric under its whole name, from which OpenMetrics wants to know the unit apart.
+fn family<'s>(
+    encoder: &'s mut DescriptorEncoder,
+    name: &'s str,
+    help: &str,
+    kind: MetricType,
+) -> Result<MetricEncoder<'s>, std::fmt::Error> {
+    static UNITS: [(&str, Unit); 2] = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes)];
+    let split = UNITS.iter().find_map(|(suffix, unit)| Some((name.strip_suffix(suffix)?, unit)));
+    match split {
+        Some((stem, unit)) => encoder.encode_descriptor(stem, help, Some(unit), kind),
+        None => encoder.encode_descriptor(name, help, None, kind),
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: &impl EncodeGaugeValue) -> Written {
+    family(encoder, name, help, MetricType::Gauge)?.encode_gauge(value)
+}
+
+/// `_total` is put behind its name.
+fn counter(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    value: impl EncodeCounterValue,
+) -> Written {
+    let mut metric = family(encoder, name, help, MetricType::Counter)?;
     metric.encode_counter(&value, None::<&Exemplar<Labels, u64>>)
 }
 

@@ -2,6 +2,8 @@
 
 use hyper::header::HeaderValue;
 
+use crate::accept::{Quality, Wish, wishes};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Brotli,
@@ -37,18 +39,13 @@ impl Encoding {
     }
 }
 
-/// How much something is wanted, in thousandths.
-type Quality = u32;
-const FULL: Quality = 1000;
-
 /// What is wanted most of what there is; of those that are wanted alike, the first. Who wants none of it gets it as it is:
 /// that is more use than a refusal.
 pub(super) fn choose<'a>(
     accepted: impl Iterator<Item = &'a [u8]>,
     available: impl Iterator<Item = Encoding>,
 ) -> Encoding {
-    let wishes: Vec<(&[u8], Quality)> =
-        accepted.flat_map(|list| list.split(|byte| *byte == b',')).map(wish).collect();
+    let wishes = wishes(accepted);
     let mut best = (Encoding::Identity, 0);
     for encoding in available {
         let quality = quality_of(encoding, &wishes);
@@ -59,31 +56,15 @@ pub(super) fn choose<'a>(
     best.0
 }
 
-fn wish(text: &[u8]) -> (&[u8], Quality) {
-    let mut parts = text.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    let name = parts.next().unwrap_or_default();
-    let quality = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
-    // Whoever writes no number there is not to be relied on.
-    (name, quality.map_or(FULL, |quality| thousandths(quality).unwrap_or(0)))
-}
-
-fn quality_of(encoding: Encoding, wishes: &[(&[u8], Quality)]) -> Quality {
-    let named = wishes.iter().find(|(name, _)| encoding.is_called(name));
-    let any = || wishes.iter().find(|(name, _)| *name == b"*");
+fn quality_of(encoding: Encoding, wishes: &[Wish<'_>]) -> Quality {
+    let named = wishes.iter().find(|wish| encoding.is_called(wish.name));
+    let any = || wishes.iter().find(|wish| wish.name == b"*");
     match named.or_else(any) {
-        Some((_, quality)) => *quality,
+        Some(wish) => wish.quality,
         // It need not be named, but whatever is named is preferred to it.
         None if encoding == Encoding::Identity => 1,
         None => 0,
     }
-}
-
-/// `1`, `0.5` or `0.125`.
-fn thousandths(quality: &[u8]) -> Option<Quality> {
-    let text = std::str::from_utf8(quality).ok()?;
-    let value: f32 = text.parse().ok()?;
-    // Cut to what it may be, it fits.
-    (value >= 0.0).then(|| (value.min(1.0) * 1000.0) as Quality)
 }
 
 #[cfg(test)]

@@ -109,10 +109,19 @@ fn the_metrics_show_ledger_latency_and_settlement() {
     });
     let sale = shop.sale(5);
     shop.buyer("ann").buy(&sale);
-    let answer = shop.client().get("/metrics");
-    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    let mut client = shop.client();
+    let asks = [("accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")];
+    let answer = client.request("GET", "/metrics", &asks, b"");
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert_eq!(answer.header("vary"), Some("accept"));
     let text = answer.text();
+    let version = format!("penstock_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     for line in [
+        &*version,
+        "# UNIT process_resident_memory_bytes bytes",
         "penstock_requests_total{code=\"accepted\"} 1",
         "penstock_request_duration_seconds_count{group=\"claim\"} 1",
         "penstock_request_duration_seconds_bucket{le=\"+Inf\",group=\"claim\"} 1",
@@ -121,13 +130,47 @@ fn the_metrics_show_ledger_latency_and_settlement() {
         "penstock_settlement_position 3",
         "penstock_settlement_lag_decisions 7",
         "penstock_settlement_lag_seconds 1.5",
-        "process_start_time_seconds 1800000000.0",
         "# EOF",
     ] {
         assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
     }
     assert!(text.contains("penstock_ledger_batch_size_bucket{le=\"1.0\"}"), "{text}");
     assert!(text.contains("penstock_ledger_commands_total"), "{text}");
+}
+
+#[test]
+fn a_client_that_does_not_know_open_metrics_gets_the_older_text() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    for accept in ["*/*", "text/plain;version=0.0.4", "text/html,*/*;q=0.8"] {
+        let answer = client.request("GET", "/metrics", &[("accept", accept)], b"");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("text/plain; version=0.0.4; charset=utf-8"),
+            "{accept}"
+        );
+        let text = answer.text();
+        assert!(text.contains("# TYPE penstock_requests_total counter\n"), "{text}");
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+    }
+}
+
+#[test]
+fn the_metrics_tell_what_the_process_takes() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    let text = client.get("/metrics").text();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap()
+    };
+    assert!(value("process_cpu_seconds_total") >= 0.0);
+    assert!(value("process_resident_memory_bytes") > 1e6);
+    assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
+    assert!(value("process_threads") >= 2.0);
+    assert!(value("process_open_fds") >= 3.0 && value("process_open_fds") <= value("process_max_fds"));
+    // By the machine's clock, not by the one that tests move.
+    assert!(value("process_start_time_seconds") > 1.7e9);
 }
 
 #[test]
