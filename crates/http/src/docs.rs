@@ -1,4 +1,4 @@
-//! The pages of the error codes, and Swagger UI with no asset from the internet.
+//! Swagger UI with no asset from the internet.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,34 +10,11 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use crate::{
-    pages::{guard_docs, never_guess},
+    pages::guard_docs,
     problem::{Code, Problem},
 };
 
-/// Markdown, but a browser would rather save than show what is called so.
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const INDEX: &str = include_str!("../../../docs/errors/README.md");
-
 static SWAGGER: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
-
-pub(crate) async fn error_index() -> Response {
-    text(INDEX)
-}
-
-pub(crate) async fn error_page(Path(name): Path<String>) -> Result<Response, Problem> {
-    let name = name.strip_suffix(".md").unwrap_or(&name);
-    if name == "README" {
-        return Ok(error_index().await);
-    }
-    let code = Code::ALL.iter().find(|code| code.as_str() == name).ok_or(Code::NotFound)?;
-    Ok(text(code.page()))
-}
-
-fn text(page: &'static str) -> Response {
-    let mut response = ([(CONTENT_TYPE, TEXT)], page).into_response();
-    never_guess(response.headers_mut());
-    response
-}
 
 /// Swagger UI's page. Its links are relative, so it says to what; then it works with and without the slash.
 pub(crate) async fn docs() -> Result<Response, Problem> {

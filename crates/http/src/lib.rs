@@ -20,6 +20,7 @@ mod connection;
 mod countries;
 mod docs;
 mod entry;
+mod error_pages;
 mod following;
 mod gate;
 mod health;

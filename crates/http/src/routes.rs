@@ -7,8 +7,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     accounts, admin_audit, admin_dead_letters, admin_drafts, admin_items, admin_orders, admin_sales,
-    app::App, challenges, countries, docs, health, items, live, me, metrics, openapi, orders, otp, pages,
-    passes, pictures, sales, sessions, tickets, time, waitlist,
+    app::App, challenges, countries, docs, error_pages, health, items, live, me, metrics, openapi, orders,
+    otp, pages, passes, pictures, sales, sessions, tickets, time, waitlist,
 };
 
 /// All calls that are part of the contract, with their documentation.
@@ -67,8 +67,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/docs", get(docs::docs))
         .route("/docs/", get(docs::docs))
         .route("/docs/{*file}", get(docs::docs_file))
-        .route("/errors/", get(docs::error_index))
-        .route("/errors/{code}", get(docs::error_page))
+        .route("/errors/", get(error_pages::index))
+        .route("/errors/style.css", get(error_pages::style))
+        .route("/errors/{code}", get(error_pages::of_code))
         .merge(for_people())
         .fallback(pages::other)
         .with_state(app)
@@ -76,8 +77,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 /// The paths at which the shop and the console show something. Their pages know the same.
 fn for_people() -> Router<Arc<App>> {
-    let shop = ["/", "/sales/{id}", "/orders", "/orders/{id}", "/sign-in", "/sign-up", "/account"];
-    let shop = shop.into_iter().fold(Router::new(), |router, path| {
+    let shop = ["/", "/orders", "/orders/{id}", "/sign-in", "/sign-up", "/account"];
+    let sale = Router::new().route("/sales/{id}", get(pages::sale)).route("/sales/{id}/", get(pages::sale));
+    let shop = shop.into_iter().fold(sale, |router, path| {
         let with_slash = format!("{}/", path.trim_end_matches('/'));
         let router = router.route(&with_slash, get(pages::shop));
         if path == with_slash { router } else { router.route(path, get(pages::shop)) }

@@ -14,16 +14,19 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, StatusCode, Uri,
     header::{
-        ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue,
-        IF_NONE_MATCH, VARY,
+        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
+        VARY,
     },
 };
+use penstock_domain::SaleId;
 
 use self::encoding::Encoding;
-pub(crate) use self::policy::{guard_docs, never_guess};
+pub(crate) use self::policy::{guard_docs, guard_page, guard_part, never_guess};
 use crate::{
+    accept::Accepted,
     app::App,
     entry::CountAs,
+    json::PathId,
     problem::{Code, Problem},
     tally::Outcome,
 };
@@ -159,7 +162,29 @@ pub(crate) async fn shop(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     if !is_plain(uri.path()) {
-        return lost(&app, uri.path(), headers);
+        return lost(&app, uri.path(), headers, Code::NotFound);
+    }
+    app.pages.shop()?.respond(&headers)
+}
+
+/// The shop's page for a sale. Whether there is such a sale only this node's memory is asked, so that a flood of invented ids
+/// reaches no database. A merchant's draft is not there for anybody who asks without saying who they are; the page that
+/// comes with the 404 shows it to them all the same.
+pub(crate) async fn sale(
+    State(app): State<Arc<App>>,
+    id: Result<PathId<SaleId>, Problem>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if !is_plain(uri.path()) {
+        return lost(&app, uri.path(), headers, Code::NotFound);
+    }
+    let is_there = id.is_ok_and(|PathId(id)| {
+        // While nothing is on show, nobody knows.
+        app.storefront.is_dark() || app.storefront.with_shelf(id, |_| ()).is_some()
+    });
+    if !is_there {
+        return lost(&app, uri.path(), headers, Code::SaleNotFound);
     }
     app.pages.shop()?.respond(&headers)
 }
@@ -170,7 +195,7 @@ pub(crate) async fn console(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     if !is_plain(uri.path()) {
-        return lost(&app, uri.path(), headers);
+        return lost(&app, uri.path(), headers, Code::NotFound);
     }
     app.pages.console()?.respond(&headers)
 }
@@ -199,19 +224,19 @@ pub(crate) async fn other(
     if let Some(file) = app.pages.find(path).filter(|_| !matches!(path, SHOP | CONSOLE)) {
         return file.respond(&headers);
     }
-    lost(&app, path, headers)
+    lost(&app, path, headers, Code::NotFound)
 }
 
 /// Here is nothing. A person gets to see that on a page, a program as a problem.
-fn lost(app: &App, path: &str, headers: HeaderMap) -> Result<Response, Problem> {
+fn lost(app: &App, path: &str, headers: HeaderMap, code: Code) -> Result<Response, Problem> {
     if !is_for_a_person(path, &headers) {
-        return Err(Code::NotFound.into());
+        return Err(code.into());
     }
     let mut response = app.pages.shop()?.respond(&without_condition(headers))?;
     *response.status_mut() = StatusCode::NOT_FOUND;
     response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
     response.headers_mut().remove(ETAG);
-    response.extensions_mut().insert(CountAs(Outcome::Refused(Code::NotFound)));
+    response.extensions_mut().insert(CountAs(Outcome::Refused(code)));
     Ok(response)
 }
 
@@ -219,8 +244,7 @@ fn lost(app: &App, path: &str, headers: HeaderMap) -> Result<Response, Problem> 
 fn is_for_a_person(path: &str, headers: &HeaderMap) -> bool {
     let is_no_page =
         ["/api/", ASSETS, "/pictures/", "/docs/", "/errors/"].iter().any(|start| path.starts_with(start));
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    !is_no_page && accept.flat_map(|accept| accept.split([',', ';'])).any(|kind| kind.trim() == "text/html")
+    !is_no_page && Accepted::of(headers).named("text/html", None) > 0
 }
 
 /// What is not found has not stayed as it was.

@@ -28,8 +28,8 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
-/// For the shop and the console.
-pub(super) fn guard_page(headers: &mut HeaderMap) {
+/// For the shop, the console and the pages of the error codes.
+pub(crate) fn guard_page(headers: &mut HeaderMap) {
     guard(headers, PAGES);
 }
 
@@ -40,7 +40,7 @@ pub(super) fn guard_script(headers: &mut HeaderMap) {
 }
 
 /// For styles and drawings, which do nothing by themselves.
-pub(super) fn guard_part(headers: &mut HeaderMap) {
+pub(crate) fn guard_part(headers: &mut HeaderMap) {
     headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
     never_guess(headers);
 }

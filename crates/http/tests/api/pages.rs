@@ -43,7 +43,8 @@ fn get(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> Answer {
 fn every_page_of_the_shop_is_the_same_and_the_console_is_another() {
     let shop = shop();
     let mut client = shop.client();
-    let pages = ["/", "/?from=a-friend", "/sales/0123456789abc", "/orders", "/orders/0123456789abc"];
+    let sale = format!("/sales/{}", shop.sale(1));
+    let pages = ["/", "/?from=a-friend", &sale, "/orders", "/orders/0123456789abc"];
     for path in pages.into_iter().chain(["/sign-in", "/sign-up", "/account", "/orders/"]) {
         let answer = client.get(path);
         assert_eq!((answer.status, answer.text().as_str()), (200, "the shop"), "{path}");
@@ -102,7 +103,7 @@ fn what_a_browser_has_is_not_sent_again() {
     let etag = first.header("etag").unwrap();
     let listed = format!("\"other\", W/{etag}");
     for known in [etag, &listed] {
-        let again = get(&mut client, "/sales/0123456789abc", &[BROWSER, ("if-none-match", known)]);
+        let again = get(&mut client, "/orders", &[BROWSER, ("if-none-match", known)]);
         assert_eq!(again.status, 304);
         for same in ["etag", "cache-control", "vary", "content-security-policy"] {
             assert_eq!(again.header(same), first.header(same), "{same}");
@@ -126,6 +127,69 @@ fn a_head_tells_what_a_get_would() {
             assert_eq!(head.header(same), whole.header(same), "{path}: {same}");
         }
     }
+}
+
+#[test]
+fn the_page_of_a_sale_that_does_not_exist_is_not_found() {
+    let shop = shop();
+    let mut client = shop.client();
+    let sale = shop.sale(1);
+    for path in [format!("/sales/{sale}"), format!("/sales/{sale}/"), format!("/sales/{sale}?from=a-friend")]
+    {
+        assert_eq!(get(&mut client, &path, &[PERSON]).status, 200, "{path}");
+    }
+    let draft = format!("/sales/{}", shop.draft(|_| {}));
+    let (found, lookups) = (shop.counted("sale_not_found"), lookups(&mut client));
+    let unknown = ["/sales/abc", "/sales/0123456789abc", "/sales/0123456789abc/", &draft];
+    for path in unknown {
+        let lost = get(&mut client, path, &[PERSON, ("if-none-match", "\"f1\"")]);
+        assert_eq!((lost.status, lost.text().as_str()), (404, "the shop"), "{path}");
+        assert_eq!((lost.header("cache-control"), lost.header("etag")), (Some("no-store"), None), "{path}");
+        get(&mut client, path, &[]).problem(404, "sale_not_found");
+    }
+    assert_eq!(shop.counted("sale_not_found") - found, 2 * unknown.len() as u64);
+    for number in 0..500 {
+        assert_eq!(get(&mut client, &format!("/sales/{number:013}"), &[PERSON]).status, 404);
+    }
+    assert_eq!(self::lookups(&mut client), lookups, "nobody but this node's memory was asked");
+}
+
+/// All look-ups in the catalogue, at any level.
+fn lookups(client: &mut Client) -> u64 {
+    let metrics = client.get("/metrics").text();
+    let counts = metrics.lines().filter(|line| line.starts_with("penstock_catalogue_lookups_total{"));
+    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn a_person_reads_of_an_error_on_a_page_and_a_program_in_markdown() {
+    let shop = shop();
+    let mut client = shop.client();
+    for (path, heading) in [
+        ("/errors/sold_out", "<h1><code>sold_out</code>: the sale is sold out</h1>"),
+        ("/errors/sold_out.md", "<h1><code>sold_out</code>: the sale is sold out</h1>"),
+        ("/errors/", "<a href=\"sold_out.md\"><code>sold_out</code></a>"),
+    ] {
+        let page = get(&mut client, path, &[PERSON]);
+        assert_eq!(
+            (page.status, page.header("content-type")),
+            (200, Some("text/html; charset=utf-8")),
+            "{path}"
+        );
+        assert_eq!(page.header("vary"), Some("accept"), "{path}");
+        assert!(page.header("content-security-policy").unwrap().contains("style-src 'self'"), "{path}");
+        let text = page.text();
+        assert!(text.contains(heading), "{text}");
+        assert!(!text.contains("<style") && !text.contains("<script"), "{text}");
+    }
+    for accept in ["*/*", "text/plain", "text/markdown, text/html;q=0.5", "text/html;q=0"] {
+        let text = get(&mut client, "/errors/sold_out", &[("accept", accept)]);
+        assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"), "{accept}");
+        assert!(text.text().starts_with("# `sold_out`"), "{accept}");
+    }
+    let style = client.get("/errors/style.css");
+    assert_eq!((style.status, style.header("content-type")), (200, Some("text/css; charset=utf-8")));
+    assert!(style.text().contains("--accent:"), "the colours of the shop");
 }
 
 #[test]

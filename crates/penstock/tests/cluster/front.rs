@@ -37,6 +37,25 @@ fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
     }
     assert_eq!(front.get("/healthz").unwrap().status, 200);
 
+    // The page of a sale is kept, and that there is no such sale is not.
+    let person = [("accept", "text/html")];
+    until("a sale's page from nginx' own memory", || {
+        let answer = front.send("GET", &format!("/sales/{sale}"), &person, None).unwrap();
+        // A node that has not heard of the sale yet says that there is none.
+        (answer.status == 200 && answer.header("penstock-cache") == Some("HIT")).then_some(())
+    });
+    for unknown in ["/sales/abc", "/sales/0123456789abc"] {
+        for _ in 0..2 {
+            let answer = front.send("GET", unknown, &person, None).unwrap();
+            assert_eq!((answer.status, answer.header("penstock-cache")), (404, Some("MISS")), "{unknown}");
+            assert!(answer.text().contains("<html"), "{unknown}: {}", answer.text());
+        }
+        assert_eq!(front.get(unknown).unwrap().code(), "sale_not_found");
+    }
+    let page = front.send("GET", "/errors/sold_out", &person, None).unwrap();
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(front.get("/errors/sold_out").unwrap().text().starts_with("# `sold_out`"), "for a program");
+
     // An address from far away is limited, and a node believes a proxy of this machine. So a visitor who names one at a
     // node is soon refused; if he does so before nginx, it is thrown away.
     let ask = |client: &mut Client, number: u32| {
