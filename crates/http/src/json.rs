@@ -1,5 +1,7 @@
 //! Reads bodies, paths and queries, and answers what can't be used with a problem that names the field.
 
+mod strict;
+
 use std::{borrow::Cow, error::Error, future::poll_fn, pin::Pin, str::FromStr, sync::Arc};
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
@@ -7,8 +9,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::{HeaderMap, body::Body, header::CONTENT_TYPE, http::request::Parts};
 use penstock_domain::{ItemId, OrderId, SaleId};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::error::Category;
 
+use self::strict::Tree;
 use crate::{
     app::App,
     arriving::ArrivalError,
@@ -129,33 +131,26 @@ where
 
 /// Reads JSON. Syntax errors are 400; what is JSON but not what was expected is 422 and names the field.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    // Only when it fails it is read again, to find out where.
-    serde_json::from_slice(body).map_err(|error| explain::<T>(body, &error))
+    // Without a bracket there is no list that could pass for an object, and then the short way is as strict.
+    if !body.contains(&b'[')
+        && let Ok(value) = serde_json::from_slice(body)
+    {
+        return Ok(value);
+    }
+    let tree: Tree = serde_json::from_slice(body).map_err(|error| malformed(body, &error))?;
+    T::deserialize(&tree).map_err(|misfit| Problem::invalid_field(misfit.field(), misfit.message))
 }
 
-fn explain<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
+fn malformed(body: &[u8], error: &serde_json::Error) -> Problem {
     let message = error.to_string();
-    let is_data = error.classify() == Category::Data || message.starts_with("number out of range");
-    if !is_data {
+    if !message.starts_with("number out of range") {
         return Problem::with_detail(Code::MalformedJson, message);
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let field = match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
-        Err(located) => located.path().to_string(),
-        Ok(_) => String::new(),
-    };
-    // The position says nothing that the field does not say better.
-    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-    let field = match quoted_after(&message, "unknown field ").or(quoted_after(&message, "missing field ")) {
-        Some(name) if field == "." || field.is_empty() => name.to_owned(),
-        Some(name) if !field.ends_with(name) => format!("{field}.{name}"),
-        _ => field,
-    };
-    Problem::invalid_field(field, message)
-}
-
-fn quoted_after<'a>(message: &'a str, words: &str) -> Option<&'a str> {
-    message.strip_prefix(words)?.strip_prefix('`')?.split('`').next()
+    // It is JSON, but no number of ours. Its field is the name before it.
+    let line = body.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let before = line.get(..error.column().min(line.len())).unwrap_or_default();
+    let field = before.rsplit(|byte| *byte == b'"').nth(1).unwrap_or(b"body");
+    Problem::invalid_field(String::from_utf8_lossy(field).into_owned(), "has to be a number of usual size")
 }
 
 /// Something that has an id in a path. An id that can't exist is not found, like one that doesn't.

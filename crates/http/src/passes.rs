@@ -32,7 +32,7 @@ pub(crate) struct PassRequest {
 
 fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a text or a number")]
+    #[serde(untagged, expecting = "has to be a text or a number")]
     enum Answer {
         Text(String),
         Number(u64),

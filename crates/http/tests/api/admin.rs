@@ -98,6 +98,8 @@ fn an_item_with_unusable_values_is_refused() {
         ("regular_price", json!({ "amount": "-1", "currency": "EUR" })),
         ("regular_price", json!({ "amount": "1.001", "currency": "EUR" })),
         ("regular_price", json!({ "amount": "1", "currency": "euro" })),
+        ("regular_price", json!({ "amount": "1", "currency": "ABC" })),
+        ("regular_price", json!(["1", "EUR"])),
         ("regular_price", json!({ "amount": "99999999999999", "currency": "EUR" })),
         ("regular_price", json!("1 EUR")),
         ("regular_price.amount", json!({ "amount": 1, "currency": "EUR" })),

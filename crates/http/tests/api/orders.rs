@@ -117,6 +117,10 @@ fn a_quantity_that_is_none_is_refused() {
         ann.order_body(&sale, body.as_bytes(), &new_key()).names_field("quantity");
     }
     ann.order_body(&sale, b"{}", &new_key()).names_field("quantity");
+    for body in ["[1]", "[{\"quantity\":1}]", "null", "1", "\"quantity\""] {
+        let refused = ann.order_body(&sale, body.as_bytes(), &new_key()).problem(422, "invalid_request");
+        assert_eq!(refused["detail"], "body: has to be an object", "{body}");
+    }
     ann.order_body(&sale, br#"{"quantity":1,"colour":"red"}"#, &new_key()).names_field("colour");
     ann.order(&sale, 3, &new_key()).problem(409, "limit_reached");
     ann.order(&sale, u32::MAX, &new_key()).problem(409, "limit_reached");
