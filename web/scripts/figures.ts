@@ -4,7 +4,7 @@ import type { Browser, BrowserContext, CDPSession } from 'playwright-core';
 import { startChromium } from '../e2e/support/chromium';
 import { call, newAdmin, type Account } from '../e2e/support/merchant';
 import { Server } from '../e2e/support/server';
-import type { PageSale } from '../src/api/schema';
+import type { SalePage } from '../src/api/schema';
 
 const PROFILE = { megabitsPerSecond: 1.6, latencyMs: 150, cpuSlowdown: 4 };
 /** So long nothing may block the page before it counts as interactive. */
@@ -41,7 +41,7 @@ export async function main(words: string[]): Promise<void> {
   const browser = await startChromium();
   try {
     const admin = await newAdmin(server);
-    const sales = await call<PageSale>(server, '', 'GET', '/sales');
+    const sales = await call<SalePage>(server, '', 'GET', '/sales');
     const visits = [
       { name: 'shop: list', path: '/', signedIn: false },
       { name: 'shop: sale', path: `/sales/${sales.data[0]?.id}`, signedIn: false },

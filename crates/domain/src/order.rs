@@ -76,6 +76,8 @@ pub enum OrderState {
 }
 
 impl OrderState {
+    pub const ALL: [Self; 4] = [Self::Held, Self::Paid, Self::Expired, Self::Cancelled];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -90,13 +92,7 @@ impl std::str::FromStr for OrderState {
     type Err = crate::InvalidId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "held" => Ok(Self::Held),
-            "paid" => Ok(Self::Paid),
-            "expired" => Ok(Self::Expired),
-            "cancelled" => Ok(Self::Cancelled),
-            _ => Err(crate::InvalidId),
-        }
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(crate::InvalidId)
     }
 }
 

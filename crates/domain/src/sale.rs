@@ -38,6 +38,9 @@ pub enum SaleState {
 }
 
 impl SaleState {
+    pub const ALL: [Self; 6] =
+        [Self::Draft, Self::Scheduled, Self::Open, Self::Paused, Self::SoldOut, Self::Closed];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Draft => "draft",

@@ -28,15 +28,15 @@ const MAX_NAME_CHARACTERS: usize = 100;
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccountRequest {
     /// Written as for `POST /api/v1/otp`.
-    #[schema(example = "+8613800138000")]
+    #[schema(example = "+8613800138000", pattern = "^[+0-9(][0-9 ().-]{5,63}$")]
     phone: String,
     /// As for `POST /api/v1/otp`.
     #[schema(example = "CN", min_length = 2, max_length = 2)]
     country: Option<String>,
     /// The one-time code that was sent to the phone.
-    #[schema(example = "123456")]
+    #[schema(example = "123456", pattern = "^[0-9]{6}$")]
     otp: String,
-    #[schema(max_length = 100)]
+    #[schema(min_length = 1, max_length = 100)]
     name: String,
     #[schema(min_length = 8)]
     password: String,

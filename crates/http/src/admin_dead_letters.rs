@@ -11,8 +11,10 @@ use utoipa::ToSchema;
 use crate::{
     app::{Admin, App},
     json::{PageQuery, PathId, Query, Resource},
+    page::Page,
     problem::{Code, Problem},
-    wire::{Page, Rfc3339},
+    wire::Rfc3339,
+    words::DecisionWord,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +39,7 @@ pub(crate) struct DeadLetterView {
     /// The decision's place in the feed.
     position: u64,
     /// What was decided.
-    #[schema(value_type = String, example = "held")]
+    #[schema(value_type = DecisionWord)]
     event: &'static str,
     sale_id: String,
     order_id: Option<String>,
@@ -52,6 +54,8 @@ pub(crate) struct DeadLetterView {
     #[schema(value_type = Option<String>, format = DateTime)]
     resolved_at: Option<Rfc3339>,
 }
+
+type DeadLetterPage = Page<DeadLetterView>;
 
 impl From<&DeadLetter> for DeadLetterView {
     fn from(letter: &DeadLetter) -> Self {
@@ -91,7 +95,7 @@ fn event_name(event: &Event) -> &'static str {
 ///
 /// In the order in which they should be retried.
 #[utoipa::path(get, path = "/api/v1/admin/dead-letters", tag = "admin", params(PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<DeadLetterView>)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = DeadLetterPage)))]
 pub(crate) async fn list_dead_letters(
     State(app): State<Arc<App>>,
     _admin: Admin,

@@ -22,6 +22,7 @@ use crate::{
     json::{Complaints, Json, PathId},
     problem::{Code, Problem},
     wire::{MoneyView, RenderedSale, SaleView, parse_time},
+    words::GateChallengeWord,
 };
 
 const DEFAULT_HOLD_SECONDS: u32 = 900;
@@ -31,9 +32,9 @@ const DEFAULT_HOLD_SECONDS: u32 = 900;
 pub(crate) struct SaleRequest {
     item_id: String,
     price: MoneyView,
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 100_000_000)]
     units: u32,
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     limit_per_buyer: u32,
     /// Empty: open as soon as it is published.
     #[schema(format = DateTime)]
@@ -42,6 +43,7 @@ pub(crate) struct SaleRequest {
     #[schema(format = DateTime)]
     closes_at: Option<String>,
     /// How long an order is held for its payment; normally 900.
+    #[schema(minimum = 1, maximum = 2_592_000)]
     hold_seconds: Option<u32>,
     gate: Option<GateRequest>,
 }
@@ -52,9 +54,9 @@ pub(crate) struct SaleRequest {
 pub(crate) struct SaleChange {
     item_id: Option<String>,
     price: Option<MoneyView>,
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 100_000_000)]
     units: Option<u32>,
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     limit_per_buyer: Option<u32>,
     /// `null`: open as soon as it is published.
     #[serde(default, deserialize_with = "present")]
@@ -64,6 +66,7 @@ pub(crate) struct SaleChange {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>, format = DateTime)]
     closes_at: Option<Option<String>>,
+    #[schema(minimum = 1, maximum = 2_592_000)]
     hold_seconds: Option<u32>,
     /// Replaces the whole gate; `{}` asks for nothing.
     gate: Option<GateRequest>,
@@ -74,7 +77,7 @@ pub(crate) struct SaleChange {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GateRequest {
     /// `none`, `pow` (a proof of work) or `captcha` (a picture to read); normally none.
-    #[schema(example = "pow")]
+    #[schema(value_type = Option<GateChallengeWord>)]
     challenge: Option<String>,
     /// Whether buyers queue for their turn, those who come before the opening by a fair draw; normally not.
     waiting_room: Option<bool>,

@@ -25,9 +25,10 @@ const MAX_PICTURE_BYTES: usize = 2_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ItemRequest {
-    #[schema(max_length = 200)]
+    #[schema(min_length = 1, max_length = 200)]
     title: String,
     #[serde(default)]
+    #[schema(max_length = 10_000)]
     description: String,
     /// A path on this server, such as that of an uploaded picture, or an https address elsewhere, from which browsers fetch it.
     picture: Option<String>,
@@ -38,7 +39,9 @@ pub(crate) struct ItemRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ItemChange {
+    #[schema(min_length = 1, max_length = 200)]
     title: Option<String>,
+    #[schema(max_length = 10_000)]
     description: Option<String>,
     /// `null` takes the picture away.
     #[serde(default, deserialize_with = "present")]

@@ -19,9 +19,11 @@ use crate::{
     json::{PageQuery, Query},
     order_table::OrderTable,
     orders::{page_response, render_rows},
+    page::Page,
     phone::Phone,
     problem::{Code, Problem},
-    wire::{OrderView, Page, Rfc3339},
+    wire::{OrderView, Rfc3339},
+    words::OrderStateWord,
 };
 
 /// How many orders of a table are in memory at a time.
@@ -36,7 +38,8 @@ pub(crate) struct OrderQuery {
     q: Option<String>,
     /// Of this sale.
     sale: Option<String>,
-    /// `held`, `paid`, `expired` or `cancelled`.
+    /// Only those in this state.
+    #[param(value_type = Option<OrderStateWord>)]
     state: Option<String>,
     /// Of this buyer: `account:…`, or the subject of a shop's token.
     buyer: Option<String>,
@@ -105,6 +108,8 @@ pub(crate) struct AdminOrderView {
     refund_due: bool,
 }
 
+type AdminOrderPage = Page<AdminOrderView>;
+
 /// Adds to an order's JSON what only the merchant sees. A refund that is due is in it already.
 fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
     body.pop();
@@ -118,8 +123,8 @@ fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
 ///
 /// Newest first. What was accepted in the last moments may still be on its way from the ledger.
 #[utoipa::path(get, path = "/api/v1/admin/orders", tag = "admin", params(OrderQuery, PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<AdminOrderView>)))]
-pub(crate) async fn list_orders(
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = AdminOrderPage)))]
+pub(crate) async fn list_all_orders(
     State(app): State<Arc<App>>,
     _admin: Admin,
     Query(query): Query<OrderQuery>,
@@ -141,8 +146,8 @@ pub(crate) async fn list_orders(
 
 /// All orders that are settled, as a table
 ///
-/// CSV in UTF-8, newest first, with one line of headings. Cells that a spreadsheet would take for a formula begin with an
-/// apostrophe.
+/// CSV in UTF-8, newest first, with one line of headings. Where a spreadsheet would see a formula begin in a title or in a
+/// buyer, whether it separates cells by commas, semicolons or tabs, there is an apostrophe before it.
 #[utoipa::path(get, path = "/api/v1/admin/orders.csv", tag = "admin", params(OrderQuery),
     security(("bearer" = []), ("session" = [])),
     responses((status = 200, body = String, content_type = "text/csv")))]

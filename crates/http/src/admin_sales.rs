@@ -20,19 +20,21 @@ use crate::{
     json::{Json, PageQuery, PathId, Query},
     neighbours::Change,
     orders::page_response,
+    page::SalePage,
     problem::{Code, Problem},
     sales,
     storefront::Shelf,
     waitlists,
-    wire::{Page, Rfc3339, SaleView},
+    wire::{Rfc3339, SaleView},
+    words::SaleStateWord,
 };
 
 /// All sales, drafts too
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/admin/sales", tag = "admin", params(PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<SaleView>)))]
-pub(crate) async fn list_sales(
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = SalePage)))]
+pub(crate) async fn list_all_sales(
     State(app): State<Arc<App>>,
     _admin: Admin,
     Query(page): Query<PageQuery>,
@@ -53,7 +55,7 @@ pub(crate) async fn list_sales(
 /// A sale, a draft too
 #[utoipa::path(get, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
-pub(crate) async fn get_sale(
+pub(crate) async fn get_any_sale(
     State(app): State<Arc<App>>,
     _admin: Admin,
     PathId(id): PathId<SaleId>,
@@ -168,7 +170,7 @@ pub(crate) async fn close_sale(
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestockRequest {
     /// Units that come on top.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 100_000_000)]
     units: u32,
 }
 
@@ -192,8 +194,7 @@ pub(crate) async fn restock_sale(
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SaleStats {
     sale_id: String,
-    /// Empty for a draft.
-    #[schema(value_type = String, example = "open")]
+    #[schema(value_type = SaleStateWord)]
     state: &'static str,
     total: u32,
     available: u32,

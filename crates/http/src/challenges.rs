@@ -15,6 +15,7 @@ use crate::{
     json::OptionalJson,
     problem::{Code, Problem},
     wire::Rfc3339,
+    words::ChallengeKindWord,
 };
 
 const ALGORITHM: &str = "sha256";
@@ -23,7 +24,7 @@ const ALGORITHM: &str = "sha256";
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ChallengeRequest {
     /// `pow` to get a proof of work where the sale has a captcha, for who can't see pictures.
-    #[schema(example = "pow")]
+    #[schema(value_type = Option<ChallengeKindWord>)]
     kind: Option<String>,
 }
 
@@ -32,8 +33,7 @@ pub(crate) struct ChallengeRequest {
 #[schema(as = Challenge)]
 pub(crate) struct ChallengeView {
     id: String,
-    /// `pow` or `captcha`.
-    #[schema(value_type = String, example = "pow")]
+    #[schema(value_type = ChallengeKindWord)]
     kind: &'static str,
     /// Of a proof of work, `sha256`: find an answer of at most 64 bytes such that the SHA-256 of `salt` and the
     /// answer, written one after the other, begins with `difficulty` zero bits.

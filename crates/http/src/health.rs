@@ -17,6 +17,7 @@ use crate::{
     entry::CountAs,
     problem::{Code, PROBLEM_JSON},
     tally::Outcome,
+    words::ReadinessWord,
 };
 
 const RECORDS_PATIENCE: Duration = Duration::from_millis(500);
@@ -36,8 +37,7 @@ pub(crate) async fn healthz() -> Json<Alive> {
 /// What selling rests on.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Readiness {
-    /// `ready` or `not ready`.
-    #[schema(value_type = String, example = "ready")]
+    #[schema(value_type = ReadinessWord)]
     status: &'static str,
     /// `ready`, `recovering`, what is wrong with the journal or Redis, or `stopped`.
     #[schema(example = "ready")]
@@ -95,7 +95,7 @@ fn storefront_trouble(app: &App) -> Option<String> {
 ///
 /// Red until recovery is done, and while the journal can't be written or Redis can't be reached; says what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
+    responses((status = 200, body = Readiness), (status = 503, body = Readiness, content_type = "application/problem+json")))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let (ledger, storefront) = (ledger_trouble(&app), storefront_trouble(&app));
     let records = match tokio::time::timeout(RECORDS_PATIENCE, app.records.ping()).await {

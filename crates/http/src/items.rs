@@ -8,15 +8,16 @@ use penstock_domain::ItemId;
 use crate::{
     app::App,
     json::{PageQuery, PathId, Query},
+    page::{ItemPage, Page},
     problem::{Code, Problem},
-    wire::{ItemView, Page},
+    wire::ItemView,
 };
 
 /// All items
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/items", tag = "items", params(PageQuery),
-    responses((status = 200, body = Page<ItemView>)))]
+    responses((status = 200, body = ItemPage)))]
 pub(crate) async fn list_items(
     State(app): State<Arc<App>>,
     Query(page): Query<PageQuery>,

@@ -40,6 +40,7 @@ mod options;
 mod order_table;
 mod orders;
 mod otp;
+mod page;
 mod pages;
 mod parts;
 mod passes;
@@ -66,6 +67,7 @@ mod time;
 mod waitlist;
 mod waitlists;
 mod wire;
+mod words;
 mod worker;
 
 pub use accounts::{InvalidAccount, new_account, phone_forms};

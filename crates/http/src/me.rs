@@ -16,14 +16,14 @@ use crate::{
     passwords::MAX_PASSWORD_BYTES,
     problem::{Code, Problem},
     wire::AccountView,
+    words::RoleWord,
 };
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Me {
     /// The buyer that orders belong to; empty for the admin token.
     buyer: Option<String>,
-    /// `buyer` or `admin`.
-    #[schema(value_type = String, example = "buyer")]
+    #[schema(value_type = RoleWord)]
     role: &'static str,
     /// Empty for a shop's token and for the admin token.
     account: Option<AccountView>,

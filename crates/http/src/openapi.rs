@@ -1,5 +1,8 @@
 //! The OpenAPI document, made from the handlers and completed with the codes each call can answer.
 
+mod codes;
+mod shape;
+
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use axum::response::{IntoResponse, Response};
@@ -7,7 +10,7 @@ use hyper::{StatusCode, header::CONTENT_TYPE};
 use utoipa::{
     Modify, OpenApi, PartialSchema, ToSchema,
     openapi::{
-        Content, ObjectBuilder, Ref, RefOr, ResponseBuilder, Schema,
+        Content, Header, HeaderBuilder, ObjectBuilder, Ref, RefOr, ResponseBuilder, Schema,
         path::Operation,
         schema::Type,
         security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -24,6 +27,7 @@ use crate::{entry::APPLICATION_JSON, identity::SESSION_COOKIE, problem::Code, ro
                        stable `code`; `/errors/` has a page for each.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
+    servers((url = "/", description = "The server that the document comes from")),
     tags(
         (name = "sales", description = "What is on sale"),
         (name = "gate", description = "Challenges, the waiting room and passes, where a sale asks for them"),
@@ -31,7 +35,7 @@ use crate::{entry::APPLICATION_JSON, identity::SESSION_COOKIE, problem::Code, ro
         (name = "items", description = "Products"),
         (name = "accounts", description = "Registering and signing in"),
         (name = "admin", description = "For the merchant"),
-        (name = "operation", description = "For who runs it")
+        (name = "operation", description = "For the people who run it")
     ),
     components(schemas(ProblemBody, FieldErrorBody, Code)),
     modifiers(&Security)
@@ -84,7 +88,8 @@ struct ProblemBody {
     #[schema(example = "No unit is left. Units of unpaid orders may come back.")]
     detail: String,
     /// The fields that are to blame, on 422.
-    errors: Option<Vec<FieldErrorBody>>,
+    #[schema(required = false)]
+    errors: Vec<FieldErrorBody>,
 }
 
 #[derive(ToSchema)]
@@ -113,116 +118,11 @@ pub fn openapi() -> String {
         {
             describe_success(operation);
             add_problems(path, operation);
+            shape::finish_call(operation);
         }
     }
+    shape::finish(&mut document);
     document.to_pretty_json().unwrap_or_default()
-}
-
-/// The codes that a call can answer, besides those that any call can.
-fn codes_of(path: &str, operation: &Operation) -> Vec<Code> {
-    use Code::{
-        AlreadyPaid, AlreadyPublished, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed,
-        CrossSite, DeadLetterNotFound, DeadLetterStuck, Forbidden, HoldExpired, IdempotencyKeyInvalid,
-        IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
-        MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, NotSoldOut, NotWaiting,
-        OrderNotFound, OtpInvalid, PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken,
-        RateLimited, RefundDue, SaleNotFound, SoldOut, TicketNotFound, Unauthorized, Unavailable,
-        UnsupportedMediaType, WaitlistFull,
-    };
-    let call = path.strip_prefix("/api/v1").unwrap_or(path);
-    let mut codes: Vec<Code> = match call {
-        "/otp" => vec![RateLimited],
-        "/accounts" => vec![OtpInvalid, PhoneTaken, Busy],
-        "/sessions" => vec![BadCredentials, CrossSite, RateLimited, Busy],
-        "/me/password" => vec![BadCredentials, RateLimited, Busy],
-        "/items/{id}" => vec![ItemNotFound],
-        "/sales/{id}" => vec![SaleNotFound],
-        "/sales/{id}/orders" => vec![
-            IdempotencyKeyRequired,
-            IdempotencyKeyInvalid,
-            IdempotencyKeyReused,
-            SaleNotFound,
-            SoldOut,
-            LimitReached,
-            NotOpen,
-            Paused,
-            Closed,
-            PassRequired,
-            PassInvalid,
-            RateLimited,
-            Busy,
-        ],
-        "/sales/{id}/challenge" => vec![SaleNotFound, NotGated, SoldOut, Closed, RateLimited, Busy],
-        "/sales/{id}/tickets" => vec![SaleNotFound, NotGated, Closed, RateLimited, Busy],
-        "/sales/{id}/pass" => vec![
-            SaleNotFound,
-            NotGated,
-            NotAdmitted,
-            ChallengeFailed,
-            PassesExhausted,
-            SoldOut,
-            NotOpen,
-            Paused,
-            Closed,
-            RateLimited,
-            Busy,
-        ],
-        call if call.starts_with("/sales/{id}/tickets/") => vec![SaleNotFound, NotGated, TicketNotFound],
-        "/sales/{id}/waitlist" if operation.request_body.is_some() => vec![
-            SaleNotFound,
-            NotSoldOut,
-            WaitlistFull,
-            LimitReached,
-            NotOpen,
-            Paused,
-            Closed,
-            RateLimited,
-            Busy,
-        ],
-        "/sales/{id}/waitlist" if operation.responses.responses.contains_key("204") => {
-            vec![SaleNotFound, RateLimited, Busy]
-        }
-        "/sales/{id}/waitlist" => vec![SaleNotFound, NotWaiting, RateLimited, Busy],
-        "/orders/{id}" => vec![OrderNotFound, Busy],
-        "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],
-        "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
-        "/pictures/{name}" => vec![NotFound, Unavailable],
-        "/admin/items/{id}" => vec![ItemNotFound],
-        "/admin/orders.csv" => vec![InvalidRequest],
-        "/admin/sales/{id}" if operation.request_body.is_some() => vec![SaleNotFound, AlreadyPublished],
-        "/admin/sales/{id}" => vec![SaleNotFound],
-        "/admin/sales/{id}/publish" => vec![SaleNotFound, Busy],
-        "/admin/sales/{id}/stats" => vec![SaleNotFound, NotPublished],
-        "/admin/dead-letters/{id}/retry" => vec![DeadLetterNotFound, DeadLetterStuck],
-        "/admin/audit" => vec![Busy],
-        "/admin/live" => vec![SaleNotFound, NotPublished, Busy],
-        call if call.starts_with("/admin/sales/{id}/") => vec![SaleNotFound, NotPublished, Closed, Busy],
-        _ => Vec::new(),
-    };
-    if let Some(RefOr::T(body)) = &operation.request_body {
-        codes.extend([BodyTooLarge, UnsupportedMediaType, InvalidRequest]);
-        if body.content.contains_key("application/json") {
-            codes.push(MalformedJson);
-        }
-    } else if is_list(operation) {
-        codes.push(InvalidRequest);
-    }
-    if operation.security.is_some() {
-        codes.extend([Unauthorized, CrossSite]);
-    }
-    if call.starts_with("/admin") || operation.security.is_some() {
-        codes.push(Forbidden);
-    }
-    if path.starts_with("/api/") {
-        codes.push(Unavailable);
-    }
-    codes.push(Code::Internal);
-    codes
-}
-
-fn is_list(operation: &Operation) -> bool {
-    let mut parameters = operation.parameters.iter().flatten();
-    parameters.any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "limit"))
 }
 
 /// OpenAPI wants a sentence for every answer; the plain ones have the words of HTTP.
@@ -238,18 +138,37 @@ fn describe_success(operation: &mut Operation) {
 
 fn add_problems(path: &str, operation: &mut Operation) {
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for code in codes_of(path, operation) {
+    for code in codes::of_call(path, operation) {
         by_status.entry(code.status().as_u16()).or_default().push(code.as_str());
     }
     for (status, mut codes) in by_status {
         codes.sort_unstable();
         let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
         let content = Content::new(Some(RefOr::<Schema>::Ref(Ref::from_schema_name("Problem"))));
-        let response = ResponseBuilder::new()
+        let mut response = ResponseBuilder::new()
             .description(names.join(", "))
             .content("application/problem+json", content)
             .build();
+        response.headers.extend(headers_of(status).map(|(name, header)| (name.to_owned(), header.into())));
         operation.responses.responses.entry(status.to_string()).or_insert(RefOr::T(response));
+    }
+}
+
+/// What comes with every problem of this status.
+fn headers_of(status: u16) -> Option<(&'static str, Header)> {
+    let header = |schema: ObjectBuilder, description| {
+        HeaderBuilder::new().schema(Some(schema)).description(Some(description)).build()
+    };
+    match status {
+        401 => {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            Some(("WWW-Authenticate", header(text, "How to say who you are; not after a wrong password")))
+        }
+        429 | 503 => {
+            let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+            Some(("Retry-After", header(seconds, "After how many seconds to try again")))
+        }
+        _ => None,
     }
 }
 
@@ -260,11 +179,28 @@ pub(crate) async fn serve() -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
     use super::*;
+
+    fn document() -> Value {
+        serde_json::from_str(&openapi()).unwrap()
+    }
+
+    fn calls(document: &Value) -> Vec<(String, &Value)> {
+        let paths = document["paths"].as_object().unwrap().iter();
+        let calls = paths.flat_map(|(path, item)| {
+            let calls = item.as_object().unwrap().iter();
+            calls.map(move |(method, call)| (format!("{method} {path}"), call))
+        });
+        calls.collect()
+    }
 
     #[test]
     fn every_schema_that_is_referred_to_exists() {
-        let document: serde_json::Value = serde_json::from_str(&openapi()).unwrap();
+        let document = document();
         let text = document.to_string();
         for reference in text.split("#/components/schemas/").skip(1) {
             let name = reference.split('"').next().unwrap();
@@ -273,8 +209,127 @@ mod tests {
     }
 
     #[test]
+    fn no_two_calls_have_the_same_name() {
+        let document = document();
+        let mut names = BTreeSet::new();
+        for (call, operation) in calls(&document) {
+            assert!(names.insert(operation["operationId"].as_str().unwrap()), "{call}");
+            assert!(operation["security"].is_array(), "{call}: who may use it?");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_a_schema_with_a_name_and_so_has_each_thing_of_a_list() {
+        let document = document();
+        for (call, operation) in calls(&document) {
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                for (kind, content) in response["content"].as_object().into_iter().flatten() {
+                    let is_text = content["schema"]["type"] == "string";
+                    assert!(is_text || content["schema"]["$ref"].is_string(), "{call} {status} {kind}");
+                }
+            }
+        }
+        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+            for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+                for inner in [property, &property["items"]] {
+                    assert!(inner.get("properties").is_none(), "{name}.{field} has no name");
+                }
+            }
+        }
+        assert_eq!(
+            document["components"]["schemas"]["OrderPage"]["properties"]["data"]["items"]["$ref"],
+            "#/components/schemas/Order"
+        );
+    }
+
+    /// `allOf` of something that allows nothing else can't be satisfied.
+    #[test]
+    fn nothing_is_added_to_what_allows_no_more() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        for (name, schema) in schemas.as_object().unwrap() {
+            for part in schema["allOf"].as_array().into_iter().flatten() {
+                let reference = part["$ref"].as_str().unwrap_or_default();
+                let part = schemas.get(reference.rsplit('/').next().unwrap()).unwrap_or(part);
+                assert!(part.get("additionalProperties").is_none(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_difference_has_a_name_and_is_told_by_its_kind() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        let difference = &schemas["Difference"];
+        let discriminator = &difference["discriminator"];
+        assert_eq!(discriminator["propertyName"], "kind");
+        let mapping = discriminator["mapping"].as_object().unwrap();
+        assert_eq!(mapping.len(), difference["oneOf"].as_array().unwrap().len());
+        assert!(mapping.len() > 30);
+        for (kind, reference) in mapping {
+            let name = reference.as_str().unwrap().rsplit('/').next().unwrap();
+            let schema = &schemas[name];
+            assert_eq!(schema["properties"]["kind"]["enum"], serde_json::json!([kind]));
+            assert_eq!(schema["title"], name);
+            for field in ["what", "sale", "order"] {
+                assert!(schema["properties"][field].is_object(), "{name}.{field}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_the_contract_are_named_one_by_one() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        for (schema, field, word, known) in [
+            ("Sale", "state", "SaleState", "sold_out"),
+            ("SaleStats", "state", "SaleState", "paused"),
+            ("LiveSale", "state", "SaleState", "scheduled"),
+            ("Order", "state", "OrderState", "expired"),
+            ("Gate", "challenge", "GateChallenge", "none"),
+            ("Challenge", "kind", "ChallengeKind", "captcha"),
+            ("Me", "role", "Role", "admin"),
+            ("Ticket", "state", "TicketState", "gone"),
+            ("DeadLetter", "event", "DecisionKind", "held"),
+            ("Problem", "code", "ProblemCode", "sold_out"),
+        ] {
+            let reference = &schemas[schema]["properties"][field]["$ref"];
+            assert_eq!(*reference, format!("#/components/schemas/{word}"), "{schema}.{field}");
+            let words = schemas[word]["enum"].as_array().unwrap();
+            assert!(words.iter().any(|other| other == known), "{word}: {words:?}");
+        }
+        for (schema, field) in [("Money", "currency"), ("Money", "amount"), ("AccountRequest", "phone")] {
+            assert!(schemas[schema]["properties"][field]["pattern"].is_string(), "{schema}.{field}");
+        }
+        let required = schemas["Sale"]["required"].as_array().unwrap();
+        assert!(required.iter().any(|field| field == "server_time"));
+    }
+
+    #[test]
+    fn headers_that_a_client_needs_are_documented() {
+        let document = document();
+        let paths = &document["paths"];
+        let order = &paths["/api/v1/sales/{id}/orders"]["post"];
+        for status in ["429", "503"] {
+            let retry_after = &order["responses"][status]["headers"]["Retry-After"]["schema"]["type"];
+            assert_eq!(*retry_after, "integer", "{status}");
+        }
+        let parameter = |call: &Value, name: &str| {
+            let parameters = call["parameters"].as_array().unwrap();
+            parameters.iter().find(|parameter| parameter["name"] == name).cloned()
+        };
+        let key = parameter(order, "Idempotency-Key").unwrap();
+        assert_eq!((&key["required"], &key["schema"]["pattern"]), (&true.into(), &"^[!-~]{1,128}$".into()));
+        for path in ["/api/v1/sales/{id}", "/pictures/{name}"] {
+            let call = &paths[path]["get"];
+            assert_eq!(parameter(call, "If-None-Match").unwrap()["in"], "header", "{path}");
+            assert!(call["responses"]["200"]["headers"]["ETag"].is_object(), "{path}");
+        }
+    }
+
+    #[test]
     fn the_codes_of_a_problem_are_named_one_by_one() {
-        let document: serde_json::Value = serde_json::from_str(&openapi()).unwrap();
+        let document = document();
         let schemas = &document["components"]["schemas"];
         assert_eq!(schemas["Problem"]["properties"]["code"]["$ref"], "#/components/schemas/ProblemCode");
         let named: Vec<&str> = schemas["ProblemCode"]["enum"]
@@ -289,18 +344,16 @@ mod tests {
 
     #[test]
     fn every_call_documents_its_codes() {
-        let document: serde_json::Value = serde_json::from_str(&openapi()).unwrap();
+        let document = document();
         let order = &document["paths"]["/api/v1/sales/{id}/orders"]["post"]["responses"];
         for code in ["sold_out", "limit_reached", "not_open", "paused", "closed"] {
             assert!(order["409"]["description"].as_str().unwrap().contains(code), "{code}");
         }
-        for (path, item) in document["paths"].as_object().unwrap() {
-            for (method, operation) in item.as_object().unwrap() {
-                assert!(operation["responses"].get("500").is_some(), "{method} {path}");
-                assert!(operation["summary"].is_string(), "{method} {path}");
-                for (status, response) in operation["responses"].as_object().unwrap() {
-                    assert!(response["description"].is_string(), "{method} {path} {status}");
-                }
+        for (call, operation) in calls(&document) {
+            assert!(operation["responses"].get("500").is_some(), "{call}");
+            assert!(operation["summary"].is_string(), "{call}");
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert!(response["description"].is_string(), "{call} {status}");
             }
         }
     }

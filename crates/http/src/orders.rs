@@ -28,12 +28,13 @@ use crate::{
     gate::Reason,
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
+    page::OrderPage,
     peer::Peer,
     problem::{Code, Problem, Refusal as _},
     sale_tally::CountedClaim,
     storefront::{Details, Shelf},
     tally::Outcome,
-    wire::{OrderTemplate, OrderView, Page},
+    wire::{OrderTemplate, OrderView},
 };
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -196,7 +197,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 /// An accepted order is a hold: its units are yours until `pay_before`. Send a new random `Idempotency-Key` with
 /// each order; a retry with the same key gets the first answer again.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/orders", tag = "orders",
-    params(("id" = String, Path, description = "The sale"), ("Idempotency-Key" = String, Header),
+    params(("id" = String, Path, description = "The sale"), 
+        ("Idempotency-Key" = String, Header, description = "New and random for each order; the same for each retry",
+            pattern = "^[!-~]{1,128}$"),
         ("Penstock-Pass" = Option<String>, Header, description = "Where the sale's gate asks for a pass")),
     request_body = OrderRequest, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = OrderView)))]
@@ -225,7 +228,7 @@ pub(crate) async fn place_order(
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/orders", tag = "orders", params(PageQuery),
-    security(("bearer" = []), ("session" = [])), responses((status = 200, body = Page<OrderView>)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderPage)))]
 pub(crate) async fn list_orders(
     State(app): State<Arc<App>>,
     caller: Caller,

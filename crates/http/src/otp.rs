@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
+use axum::extract::State;
 use hyper::StatusCode;
 use penstock_records::NewCode;
 use serde::{Deserialize, Serialize};
@@ -25,32 +22,34 @@ use crate::{
 pub(crate) struct OtpRequest {
     /// With the country's code after a plus, or a number of `country`. Spaces, hyphens, brackets and dots don't count, and `00`
     /// before the country's code is `+`.
-    #[schema(example = "+8613800138000")]
+    #[schema(example = "+8613800138000", pattern = "^[+0-9(][0-9 ().-]{5,63}$")]
     phone: String,
     /// The country of a `phone` without a plus, as in ISO 3166: see `GET /api/v1/countries`. The shop's own if it is left out.
     #[schema(example = "CN", min_length = 2, max_length = 2)]
     country: Option<String>,
 }
 
-/// Only in rehearsals and demos, where the setting `identity.codes_in_answers` is on
+/// That the code is on its way.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OtpAnswer {
-    #[schema(example = "123456")]
-    code: String,
+    /// Only in rehearsals and demos, where the setting `identity.codes_in_answers` is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "123456", nullable = false)]
+    code: Option<String>,
 }
 
 /// Ask for a one-time code
 ///
 /// The answer is the same whether or not the number has an account. The code has six digits, lives five minutes
 /// and can be tried five times. In a rehearsal or a demo (`identity.codes_in_answers`) the answer tells the code;
-/// otherwise it has no body.
+/// otherwise it is an empty object.
 #[utoipa::path(post, path = "/api/v1/otp", tag = "accounts", request_body = OtpRequest,
-    responses((status = 202, description = "The code is on its way", body = Option<OtpAnswer>)))]
+    responses((status = 202, description = "The code is on its way", body = OtpAnswer)))]
 pub(crate) async fn request_otp(
     State(app): State<Arc<App>>,
     peer: Peer,
     Json(request): Json<OtpRequest>,
-) -> Result<Response, Problem> {
+) -> Result<(StatusCode, axum::Json<OtpAnswer>), Problem> {
     let mut complaints = Complaints::default();
     let phone = read_phone(&mut complaints, &request.phone, request.country.as_deref(), &app);
     complaints.check()?;
@@ -76,12 +75,8 @@ pub(crate) async fn request_otp(
         tracing::warn!(%error, "a one-time code was not sent");
         Problem::with_detail(Code::Unavailable, "The code can't be sent at the moment.")
     })?;
-    let answer = if app.options.codes_in_answers {
-        (StatusCode::ACCEPTED, axum::Json(OtpAnswer { code })).into_response()
-    } else {
-        StatusCode::ACCEPTED.into_response()
-    };
-    Ok(answer)
+    let code = app.options.codes_in_answers.then_some(code);
+    Ok((StatusCode::ACCEPTED, axum::Json(OtpAnswer { code })))
 }
 
 /// Reads the phone of somebody who may have no account yet.

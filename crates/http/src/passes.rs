@@ -57,7 +57,7 @@ pub(crate) struct PassView {
 ///
 /// There are only so many for each unit that is left. Asking again while yours is good gives the same one again.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/pass", tag = "gate", params(("id" = String, Path)),
-    request_body = PassRequest, security(("bearer" = []), ("session" = [])),
+    request_body = Option<PassRequest>, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = PassView)))]
 pub(crate) async fn create_pass(
     State(app): State<Arc<App>>,

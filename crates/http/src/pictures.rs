@@ -221,8 +221,12 @@ fn inspect(content: &[u8]) -> Result<(Kind, u32, u32), Problem> {
 /// A picture
 ///
 /// It never changes: caches may keep it for good.
-#[utoipa::path(get, path = "/pictures/{name}", tag = "items", params(("name" = String, Path)),
-    responses((status = 200, body = PictureBytes, content_type = "image/*"), (status = 304)))]
+#[utoipa::path(get, path = "/pictures/{name}", tag = "items",
+    params(("name" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` that you have")),
+    responses((status = 200, headers(("ETag" = String)),
+            content((PictureBytes = "image/png"), (PictureBytes = "image/jpeg"), (PictureBytes = "image/webp"),
+                (PictureBytes = "image/avif"), (PictureBytes = "image/gif"))),
+        (status = 304, description = "It is as you have it", headers(("ETag" = String)))))]
 pub(crate) async fn get_picture(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,

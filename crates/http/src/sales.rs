@@ -21,10 +21,11 @@ use crate::{
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
     orders::page_response,
+    page::SalePage,
     problem::{Code, Problem},
     storefront::Shelf,
     tally::Outcome,
-    wire::{Page, RenderedSale, SaleView},
+    wire::{RenderedSale, SaleView},
 };
 
 /// Caches may keep it but have to ask whether it is still true.
@@ -37,7 +38,7 @@ const NEWS_WITHIN_SECONDS: u32 = 10;
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
-    responses((status = 200, body = Page<SaleView>)))]
+    responses((status = 200, body = SalePage)))]
 pub(crate) async fn list_sales(
     State(app): State<Arc<App>>,
     Query(page): Query<PageQuery>,
@@ -63,8 +64,10 @@ pub(crate) async fn list_sales(
 /// A sale
 ///
 /// `ETag` changes when anything but `server_time` does. Admins see drafts too.
-#[utoipa::path(get, path = "/api/v1/sales/{id}", tag = "sales", params(("id" = String, Path)),
-    responses((status = 200, body = SaleView, headers(("ETag" = String))), (status = 304)))]
+#[utoipa::path(get, path = "/api/v1/sales/{id}", tag = "sales",
+    params(("id" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` that you have")),
+    responses((status = 200, body = SaleView, headers(("ETag" = String))),
+        (status = 304, description = "It is as you have it", headers(("ETag" = String)))))]
 pub(crate) async fn get_sale(
     State(app): State<Arc<App>>,
     PathId(id): PathId<SaleId>,

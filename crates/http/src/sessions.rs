@@ -35,7 +35,7 @@ const DEVICE_PATH: &str = "/api/v1/sessions";
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRequest {
     /// Written as for `POST /api/v1/otp`.
-    #[schema(example = "+8613800138000")]
+    #[schema(example = "+8613800138000", pattern = "^[+0-9(][0-9 ().-]{5,63}$")]
     phone: String,
     /// As for `POST /api/v1/otp`.
     #[schema(example = "CN", min_length = 2, max_length = 2)]

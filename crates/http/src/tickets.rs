@@ -28,6 +28,7 @@ use crate::{
     problem::{Code, Problem},
     storefront::Shelf,
     wire::Rfc3339,
+    words::{GoneReasonWord, TicketStateWord},
 };
 
 /// A place that only moved up is told at most this often; that it is one's turn, or gone, at once.
@@ -43,11 +44,10 @@ pub(crate) struct TicketView {
     ticket: String,
     /// The number in it.
     number: u64,
-    /// `waiting`, `admitted` or `gone`.
-    #[schema(value_type = String, example = "waiting")]
+    #[schema(value_type = TicketStateWord)]
     state: &'static str,
-    /// Why it is gone: `sold_out` (it may come back), `turn_over` (take a new ticket) or `closed`.
-    #[schema(value_type = Option<String>)]
+    /// Why it is gone.
+    #[schema(value_type = Option<GoneReasonWord>)]
     reason: Option<&'static str>,
     /// 1 is next. Empty before the draw, and where it does not matter any more.
     position: Option<u64>,

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
+use crate::words::{GateChallengeWord, OrderStateWord, SaleStateWord};
+
 /// A moment in RFC 3339, UTC, with milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rfc3339(pub(crate) Timestamp);
@@ -77,10 +79,10 @@ pub(crate) fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
 #[schema(as = Money)]
 pub(crate) struct MoneyView {
     /// Digits with the currency's decimals.
-    #[schema(example = "1999.00")]
+    #[schema(example = "1999.00", pattern = r"^[0-9]+(\.[0-9]{1,3})?$")]
     pub(crate) amount: String,
-    /// ISO 4217.
-    #[schema(example = "CNY")]
+    /// A code of ISO 4217 that is in use.
+    #[schema(example = "CNY", pattern = "^[A-Z]{3}$")]
     pub(crate) currency: String,
 }
 
@@ -142,8 +144,7 @@ pub(crate) struct Stock {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Gate)]
 pub(crate) struct GateView {
-    /// `none`, `pow` or `captcha`.
-    #[schema(value_type = String, example = "none")]
+    #[schema(value_type = GateChallengeWord)]
     challenge: &'static str,
     waiting_room: bool,
     pass_required: bool,
@@ -205,8 +206,7 @@ pub(crate) struct SaleView {
     /// Empty: it is open until it is closed by hand.
     #[schema(value_type = Option<String>, format = DateTime)]
     closes_at: Option<Rfc3339>,
-    /// `draft`, `scheduled`, `open`, `paused`, `sold_out` or `closed`.
-    #[schema(value_type = String, example = "open")]
+    #[schema(value_type = SaleStateWord)]
     state: &'static str,
     stock: Stock,
     limit_per_buyer: u32,
@@ -219,11 +219,9 @@ pub(crate) struct SaleView {
     /// out unless the sale is sold out or paused, and while the records are away.
     #[serde(skip_serializing_if = "Option::is_none")]
     waitlist: Option<u64>,
-    /// The server's clock when it answered; countdowns go by it.
-    #[serde(skip)]
+    /// The server's clock when it answered; countdowns go by it. It comes last: `RenderedSale` writes it into each answer.
     #[schema(value_type = String, format = DateTime)]
-    #[expect(dead_code, reason = "only documented here; RenderedSale writes it into each answer")]
-    server_time: (),
+    server_time: Rfc3339,
 }
 
 /// A sale, serialised up to the time of the server, which is the only thing that differs from answer to answer.
@@ -268,12 +266,12 @@ impl RenderedSale {
             gate: (&row.gate).into(),
             draw: draw.as_ref().map(DrawJson::from),
             waitlist,
-            server_time: (),
+            server_time: Rfc3339(Timestamp::from_millis(0)),
         };
         let mut body_start = serde_json::to_vec(&view).unwrap_or_default();
         let etag = entity_tag(&body_start);
-        body_start.pop();
-        body_start.extend_from_slice(b",\"server_time\":\"");
+        let any_time = format!("{}\"}}", view.server_time);
+        body_start.truncate(body_start.len().saturating_sub(any_time.len()));
         Self { version: status.map_or(0, |status| status.version), state, draw, waitlist, body_start, etag }
     }
 
@@ -334,9 +332,8 @@ pub(crate) struct OrderTemplate {
     unit_price: Money,
 }
 
-/// The item of an order.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct OrderItem<'a> {
+#[derive(Debug, Serialize)]
+struct OrderItem<'a> {
     id: String,
     title: &'a str,
     picture: Option<&'a str>,
@@ -404,20 +401,18 @@ impl OrderTemplate {
     }
 }
 
-/// What a buyer sees of an accepted claim. `OrderTemplate` writes it.
+/// What a buyer sees of an accepted claim.
+// `OrderTemplate` writes it; this only documents and tests it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 #[schema(as = Order)]
 pub(crate) struct OrderView {
     id: String,
     sale_id: String,
-    #[schema(inline)]
     item: OrderItemView,
     quantity: u32,
     unit_price: MoneyView,
     total: MoneyView,
-    /// `held`, `paid`, `expired` or `cancelled`.
-    #[schema(example = "held")]
+    #[schema(value_type = OrderStateWord)]
     state: String,
     #[schema(format = DateTime)]
     created_at: String,
@@ -431,8 +426,9 @@ pub(crate) struct OrderView {
     refund_due: bool,
 }
 
+/// The item of an order.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[schema(as = OrderItem)]
 pub(crate) struct OrderItemView {
     id: String,
     title: String,
@@ -444,6 +440,7 @@ pub(crate) struct OrderItemView {
 #[schema(as = Account)]
 pub(crate) struct AccountView {
     id: String,
+    #[schema(example = "+8613800138000", pattern = r"^\+?[1-9][0-9]{5,14}$")]
     phone: String,
     name: String,
     admin: bool,
@@ -461,14 +458,6 @@ impl From<&Account> for AccountView {
             created_at: Rfc3339(account.created_at),
         }
     }
-}
-
-/// A page of a list.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Page<T> {
-    pub(crate) data: Vec<T>,
-    /// Give it as `after` to get the next page; empty on the last.
-    pub(crate) next: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 // What the first page will ask the API for is asked for while the page itself is still on its way.
 import { api, outcome, type Outcome } from '../api/client';
-import type { PageSale, Sale } from '../api/schema';
+import type { SalePage, Sale } from '../api/schema';
 import { asked } from '../lib/clock.svelte';
 import { match } from '../lib/router.svelte';
 import { session } from '../lib/session.svelte';
@@ -42,6 +42,6 @@ export function saleById(id: string): Promise<Outcome<Sale>> {
   return taken<Sale>(`/sales/${id}`) ?? askForSale(id);
 }
 
-export function firstSales(): Promise<Outcome<PageSale>> {
-  return taken<PageSale>('/') ?? askForSales();
+export function firstSales(): Promise<Outcome<SalePage>> {
+  return taken<SalePage>('/') ?? askForSales();
 }

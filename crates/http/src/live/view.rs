@@ -9,7 +9,7 @@ use super::{
     sample::{Sample, Seen},
     sums::{Pace, RefusalRates, SaleSums, latency},
 };
-use crate::{gate::GateFigures, storefront::Shelf, waitlists::may_wait, wire::Rfc3339};
+use crate::{gate::GateFigures, storefront::Shelf, waitlists::may_wait, wire::Rfc3339, words::SaleStateWord};
 
 /// The shop at one moment: sums over all nodes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,7 +83,7 @@ pub(crate) struct LiveNode {
 pub(crate) struct LiveSale {
     id: String,
     title: String,
-    #[schema(value_type = String, example = "open")]
+    #[schema(value_type = SaleStateWord)]
     state: &'static str,
     total: u32,
     available: u32,

@@ -266,3 +266,45 @@ fn the_document_lists_every_call_and_swagger_ui_comes_from_here() {
     assert!(client.get("/docs/swagger-initializer.js").text().contains("/openapi.json"));
     client.get("/docs/nonsense").problem(404, "not_found");
 }
+
+/// The fields of a schema that may be `null`, by the document.
+fn nullable(schema: &Value) -> Vec<String> {
+    let allows_null = |property: &Value| {
+        let kinds = property["type"].as_array().into_iter().flatten();
+        let choices = property["oneOf"].as_array().into_iter().flatten();
+        kinds.chain(choices.map(|choice| &choice["type"])).any(|kind| kind == "null")
+    };
+    let properties = schema["properties"].as_object().unwrap().iter();
+    properties.filter(|(_, property)| allows_null(property)).map(|(name, _)| name.clone()).collect()
+}
+
+#[test]
+fn null_is_taken_wherever_the_document_allows_it() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    let document = client.get("/openapi.json").json();
+    let schemas = &document["components"]["schemas"];
+    let (item, draft) = (shop.item(), shop.draft(|_| {}));
+    let gated = shop.published(|sale| sale["gate"] = json!({ "challenge": "pow" }));
+    let new_item = json!({ "title": "Kettle", "regular_price": { "amount": "5", "currency": "EUR" } });
+    let calls = [
+        ("POST", "/api/v1/admin/items".to_owned(), "ItemRequest", new_item, 201),
+        ("PATCH", format!("/api/v1/admin/items/{item}"), "ItemChange", json!({}), 200),
+        ("POST", "/api/v1/admin/sales".to_owned(), "SaleRequest", shop.sale_request(), 201),
+        ("PATCH", format!("/api/v1/admin/sales/{draft}"), "SaleChange", json!({}), 200),
+        ("POST", format!("/api/v1/sales/{gated}/challenge"), "ChallengeRequest", json!({}), 201),
+        ("POST", format!("/api/v1/sales/{gated}/pass"), "PassRequest", json!({}), 403),
+    ];
+    for (method, path, schema, good, status) in calls {
+        let fields = nullable(&schemas[schema]);
+        assert!(!fields.is_empty(), "{schema} has nothing that may be null, and need not be here");
+        for field in fields {
+            let mut body = good.clone();
+            body[&field] = Value::Null;
+            let mut caller = if path.contains("/admin/") { shop.admin() } else { shop.buyer("ann") };
+            let headers = [("content-type", "application/json")];
+            let answer = caller.request(method, &path, &headers, body.to_string().as_bytes());
+            assert_eq!(answer.status, status, "{method} {path} with {body}: {}", answer.text());
+        }
+    }
+}

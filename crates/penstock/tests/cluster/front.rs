@@ -47,7 +47,7 @@ fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
     for unknown in ["/sales/abc", "/sales/0123456789abc"] {
         for _ in 0..2 {
             let answer = front.send("GET", unknown, &person, None).unwrap();
-            assert_eq!((answer.status, answer.header("penstock-cache")), (404, Some("MISS")), "{unknown}");
+            assert_eq!((answer.status, answer.header("cache-control")), (404, Some("no-store")), "{unknown}");
             assert!(answer.text().contains("<html"), "{unknown}: {}", answer.text());
         }
         assert_eq!(front.get(unknown).unwrap().code(), "sale_not_found");

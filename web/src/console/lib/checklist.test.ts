@@ -94,12 +94,12 @@ describe('the checklist before publishing', () => {
       standing: 'advice',
       point: { says: 'long' },
     });
-    const gate = (challenge: string, waiting_room: boolean) =>
+    const gate = (challenge: Sale['gate']['challenge'], waiting_room: boolean) =>
       line('gate', { gate: { challenge, waiting_room, pass_required: true } });
     expect(gate('none', false)).toMatchObject({ standing: 'advice', point: { says: 'open_to_a_crowd' } });
     expect(gate('none', true)).toMatchObject({ standing: 'advice', point: { says: 'room_only' } });
     expect(gate('pow', false)).toMatchObject({ standing: 'done' });
-    const calm = {
+    const calm: Partial<Sale> = {
       price: { amount: '3900.00', currency: 'CNY' },
       gate: { challenge: 'none', waiting_room: false, pass_required: false },
     };

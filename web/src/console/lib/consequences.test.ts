@@ -31,7 +31,7 @@ describe('a confirmation names the consequence in figures', () => {
   });
 
   it('of closing, also for who is on the waitlist', () => {
-    const soldOut = { held: 2, available: 0, state: 'sold_out' };
+    const soldOut = { held: 2, available: 0, state: 'sold_out' } as const;
     expect(sentences('close', { stats: someStats({ ...soldOut, waitlist: 1200 }) })).toEqual([
       'Nobody can order any more.',
       '2 units that are held can still be paid.',
@@ -48,7 +48,7 @@ describe('a confirmation names the consequence in figures', () => {
   });
 
   it('of resuming, where what is free is for the waitlist first', () => {
-    const paused = { state: 'paused', available: 5 };
+    const paused = { state: 'paused', available: 5 } as const;
     expect(sentences('resume', { stats: someStats({ ...paused, waitlist: 3 }) })).toEqual([
       '5 units are free. 3 people on the waitlist are offered them first, in order; what is left is on sale again at once, if the window is open.',
     ]);
@@ -85,7 +85,7 @@ describe('a confirmation names the consequence in figures', () => {
     const first = 'Who is on the waitlist gets them first, in order.';
     expect(sentences('restock', { more: 1, stats: someStats({ available: 0 }) })).toContain(first);
     // Units have come back in a pause, and people wait for the end of it.
-    const paused = { state: 'paused', available: 5 };
+    const paused = { state: 'paused', available: 5 } as const;
     expect(sentences('restock', { more: 1, stats: someStats({ ...paused, waitlist: 3 }) })).toContain(first);
     expect(sentences('restock', { more: 1, stats: someStats({ ...paused, waitlist: null }) })).toContain(
       first,

@@ -3,9 +3,9 @@ import type { Cause, DeadLetter } from '../../api/schema';
 import en from '../words/en';
 import { causeInWords, decisionInWords } from './letters';
 
-const letter = (event: string, order_id: string | null = null): DeadLetter => ({
+const letter = (event: DeadLetter['event'] | 'doubled', order_id: string | null = null): DeadLetter => ({
   id: '3',
-  event,
+  event: event as DeadLetter['event'],
   sale_id: 's1',
   order_id,
   position: 12,

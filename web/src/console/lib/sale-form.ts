@@ -15,7 +15,7 @@ export interface SaleForm {
   opens: string;
   closes: string;
   hold: string;
-  challenge: string;
+  challenge: Sale['gate']['challenge'];
   waitingRoom: boolean;
 }
 

@@ -15,7 +15,7 @@ const shop = vi.hoisted(() => {
     isAway: false,
     /** The next answers are lost, though what was asked is done. */
     losesAnswers: 0,
-    state: 'held',
+    state: 'held' as 'held' | 'paid',
     payBefore: '',
     refusal: undefined as { code: string; status: number } | undefined,
     paid: 0,

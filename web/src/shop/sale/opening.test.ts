@@ -22,6 +22,7 @@ const asked = vi.hoisted(() => {
     limit_per_buyer: 1,
     hold_seconds: 900,
     gate: { challenge: 'none', waiting_room: false, pass_required: false },
+    server_time: '2026-01-01T11:59:00Z',
   };
   const asked: string[] = [];
   // The client takes hold of `fetch` when it is loaded.

@@ -2,7 +2,7 @@
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Failure } from '../../api/client';
-import type { Order, Sale } from '../../api/schema';
+import type { Order, Sale, Ticket } from '../../api/schema';
 import { speak } from '../../i18n/index.svelte';
 import { whoAmI } from '../../lib/session.svelte';
 import type { Step } from '../purchase/purchase.svelte';
@@ -115,7 +115,7 @@ describe('who can’t buy', () => {
   });
 
   test('may join the waiting room before the opening', () => {
-    const gate = { challenge: 'none', waiting_room: true, pass_required: true };
+    const gate: Sale['gate'] = { challenge: 'none', waiting_room: true, pass_required: true };
     const { purchase } = show({ at: 'idle' }, { phase: 'soon', change: { gate } });
     button(/Join the waiting room/).click();
     expect(purchase.buy).toHaveBeenCalledTimes(1);
@@ -188,7 +188,7 @@ describe('who can’t buy', () => {
   });
 
   test('has all that one person may have: needs no waitlist', () => {
-    const orders = [{ ...order, state: 'paid', quantity: 2 }];
+    const orders: Order[] = [{ ...order, state: 'paid', quantity: 2 }];
     show({ at: 'idle' }, { phase: 'sold_out', orders });
     screen.getByText(/as many as one person may buy/);
     expect(screen.queryByRole('button', { name: /waitlist/ })).toBeNull();
@@ -227,7 +227,13 @@ describe('who is on the way', () => {
   });
 
   test('sees the place in line', () => {
-    const ticket = { ticket: 't', number: 1, state: 'waiting', position: 1234, estimated_wait_seconds: 130 };
+    const ticket: Ticket = {
+      ticket: 't',
+      number: 1,
+      state: 'waiting',
+      position: 1234,
+      estimated_wait_seconds: 130,
+    };
     show({ at: 'waiting', from: 2000, ticket });
     screen.getByText('1,234');
     screen.getByText('1,233 people before you');
@@ -236,7 +242,7 @@ describe('who is on the way', () => {
   });
 
   test('is told that places are drawn at the opening', () => {
-    const ticket = { ticket: 't', number: 1, state: 'waiting', position: null };
+    const ticket: Ticket = { ticket: 't', number: 1, state: 'waiting', position: null };
     show({ at: 'waiting', from: null, ticket }, { phase: 'soon' });
     screen.getByText('Places are drawn at the opening');
   });
@@ -265,7 +271,7 @@ describe('who is on the way', () => {
 
   test('hears the place in line now and then, and when it is near', async () => {
     const standing = (position: number) => {
-      const ticket = { ticket: 't', number: 1, state: 'waiting', position };
+      const ticket: Ticket = { ticket: 't', number: 1, state: 'waiting', position };
       return at({ at: 'waiting', from: 2000, ticket }) as unknown as parts.Purchase;
     };
     const { rerender } = show(standing(1000).step);

@@ -19,6 +19,7 @@ function sale(change: Partial<Sale> = {}): Sale {
     limit_per_buyer: 1,
     hold_seconds: 900,
     gate: { challenge: 'none', waiting_room: false, pass_required: false },
+    server_time: '2026-01-01T12:00:00Z',
     ...change,
   };
 }
