@@ -77,7 +77,7 @@ impl Supervisor {
             PartKind::MariaDb => "orders go on, and settle when it is back",
             PartKind::Node(_) => "the other nodes sell on",
             PartKind::Settler(_) => "another one takes over the sales that it settled",
-            PartKind::Nginx => "nobody can come in",
+            PartKind::Nginx => "its workers go on without it",
         };
         let (described, seconds) = (described(part), pause.as_secs());
         format!("{described} ended ({status}); it starts again in {seconds} s; meanwhile {meanwhile}")
