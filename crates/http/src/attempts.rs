@@ -99,3 +99,49 @@ impl Attempt<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, sync::Arc};
+
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const DAY_MINUTES: u32 = 24 * 60;
+
+    fn attempts() -> Attempts {
+        Attempts::new(&Options::new(Arc::new(|| START), [7; 32]))
+    }
+
+    /// How many wrong passwords are looked at in a day if each of so many addresses tries one every minute.
+    fn guesses_in_a_day(attempts: &Attempts, addresses: u32) -> usize {
+        let tries = (0..DAY_MINUTES).flat_map(|minute| (1..=addresses).map(move |address| (minute, address)));
+        tries
+            .filter(|(minute, address)| {
+                let address = Peer(Ipv4Addr::from_bits(0xcb00_7100 + address).into());
+                attempts.begin("+8613800138000", None, address, START.plus_seconds(minute * 60)).is_ok()
+            })
+            .count()
+    }
+
+    #[test]
+    fn strangers_guess_as_often_in_a_day_as_the_documentation_says() {
+        let of_one = guesses_in_a_day(&attempts(), 1);
+        assert!((150..=154).contains(&of_one), "{of_one}");
+        let of_all = guesses_in_a_day(&attempts(), 250);
+        assert!((1_485..=1_490).contains(&of_all), "{of_all}");
+    }
+
+    #[test]
+    fn right_passwords_and_those_that_were_not_looked_at_are_no_guesses() {
+        let attempts = attempts();
+        let address = Peer(Ipv4Addr::new(203, 0, 113, 9).into());
+        for _ in 0..30 {
+            attempts.begin("+8613800138000", None, address, START).unwrap().was_no_guess();
+        }
+        assert!(attempts.begin("+8613800138000", None, address, START).is_err(), "but they are work");
+        for _ in 0..100 {
+            attempts.begin_signed_in(AccountId::from_random(1), START).unwrap().was_no_guess();
+        }
+    }
+}
