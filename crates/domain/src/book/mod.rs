@@ -1,11 +1,13 @@
 //! The ledger's state machine. It takes a command and the time, decides, and says what it decided as events;
 //! it is rebuilt by applying those events again. It knows no clock, no disk and no runtime.
 
+mod buyers;
 mod sale_book;
 mod snapshot;
 mod waiting;
 mod waitlist;
 
+use buyers::Buyers;
 use hashbrown::HashMap;
 use sale_book::SaleBook;
 pub use snapshot::{BookSnapshot, SaleSnapshot, SnapshotOrder};
@@ -24,6 +26,7 @@ const MAX_IDLE_ROOM: usize = 1 << 22;
 #[derive(Debug)]
 pub struct Book {
     sales: HashMap<SaleId, SaleBook>,
+    buyers: Buyers,
     /// The position of the last applied decision; 0 before the first.
     position: u64,
     /// The latest time seen. Time never runs backwards here, whatever the caller's clock does, so that a
@@ -36,7 +39,7 @@ pub struct Book {
 impl Default for Book {
     fn default() -> Self {
         let clock = Timestamp::from_millis(i64::MIN);
-        Self { sales: HashMap::new(), position: 0, clock, idle_room: 0 }
+        Self { sales: HashMap::new(), buyers: Buyers::default(), position: 0, clock, idle_room: 0 }
     }
 }
 
@@ -79,7 +82,7 @@ impl Book {
             Command::FindOrder { order, buyer } => Reply::Found(self.find(order, buyer.as_ref())),
             Command::OrdersOf { buyer, max } => {
                 let mut orders: Vec<Order> = Vec::new();
-                for sale in self.sales.values() {
+                for sale in self.buyers.sales_of(&buyer).filter_map(|sale| self.sales.get(&sale)) {
                     sale.newest_orders_of(&buyer, max as usize, &mut orders);
                 }
                 orders.sort_by_key(|order| std::cmp::Reverse((order.created_at, order.id)));
@@ -103,13 +106,19 @@ impl Book {
         self.position = decision.position;
         self.clock = self.clock.max(decision.at);
         if let Event::Published(terms) = &decision.event {
-            let sale = SaleBook::new(*terms, MAX_IDLE_ROOM.saturating_sub(self.idle_room));
+            let number = self.buyers.publish(terms.sale);
+            let sale = SaleBook::new(*terms, number, MAX_IDLE_ROOM.saturating_sub(self.idle_room));
             self.idle_room += sale.idle_room();
             let known = self.sales.insert(terms.sale, sale);
             assert!(known.is_none(), "{:?} was published twice", terms.sale);
         }
         let sale_id = decision.event.sale();
         let sale = self.sales.get_mut(&sale_id).unwrap_or_else(|| panic!("{sale_id:?} was never published"));
+        if let Event::Held { buyer, .. } = &decision.event
+            && !sale.has_order_of(buyer)
+        {
+            self.buyers.add(buyer, sale.number);
+        }
         self.idle_room -= sale.idle_room();
         sale.apply(&decision.event, decision.at);
         self.idle_room += sale.idle_room();
@@ -342,6 +351,27 @@ mod tests {
         let key = KeyDigest::of(name.as_bytes()).unwrap();
         let claim = Command::Claim(Claim { sale, buyer, quantity: 1, key });
         assert!(matches!(book.execute(claim, NOW, &mut Vec::new()), Reply::Verdict(Ok(_))));
+    }
+
+    #[test]
+    fn a_list_of_orders_is_looked_for_in_the_buyers_own_sales_only() {
+        let mut book = Book::default();
+        let sales: Vec<SaleId> = (1..=500).map(|number| publish(&mut book, number)).collect();
+        sales.iter().for_each(|sale| claim(&mut book, *sale, 1));
+        [7, 300].into_iter().for_each(|place| claim(&mut book, sales[place], 2));
+        let buyer = BuyerId::of_subject("2").unwrap();
+        for mut book in [Book::from_snapshot(book.snapshot()), book] {
+            assert_eq!(book.buyers.sales_of(&buyer).count(), 2, "sales that are asked");
+            let command = Command::OrdersOf { buyer: buyer.clone(), max: 10 };
+            let Reply::Orders(orders) = book.execute(command, NOW, &mut Vec::new()) else {
+                panic!("no list")
+            };
+            let mut found: Vec<SaleId> = orders.iter().map(|order| order.id.sale).collect();
+            found.sort();
+            let mut expected = vec![sales[7], sales[300]];
+            expected.sort();
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ struct BuyerEntry {
 #[derive(Debug)]
 pub(super) struct SaleBook {
     terms: SaleTerms,
+    /// Its place in the order of publishing.
+    pub(super) number: u32,
     total: u32,
     available: u32,
     held: u32,
@@ -67,10 +69,11 @@ pub(super) struct SaleBook {
 
 impl SaleBook {
     /// A sale with no units; its `Published` event brings them. It makes room for at most `max_room` orders.
-    pub(super) fn new(terms: SaleTerms, max_room: usize) -> Self {
+    pub(super) fn new(terms: SaleTerms, number: u32, max_room: usize) -> Self {
         let room = (terms.units as usize).min(MAX_ROOM).min(max_room);
         Self {
             terms,
+            number,
             total: 0,
             available: 0,
             held: 0,
@@ -162,6 +165,15 @@ impl SaleBook {
             next = record.previous_of_buyer;
         }
         false
+    }
+
+    pub(super) fn has_order_of(&self, buyer: &BuyerId) -> bool {
+        self.buyer_entry(buyer).is_some()
+    }
+
+    /// Everybody who has an order.
+    pub(super) fn buyers(&self) -> impl Iterator<Item = &BuyerId> {
+        self.by_buyer.iter().map(|entry| &self.records[entry.latest_order as usize].buyer)
     }
 
     /// Adds the buyer's newest orders, at most `max`, to `orders`.
@@ -348,10 +360,10 @@ impl SaleBook {
         SaleSnapshot { status: self.status(), orders: orders.collect(), waiters }
     }
 
-    pub(super) fn from_snapshot(snapshot: SaleSnapshot, max_idle_room: usize) -> Self {
+    pub(super) fn from_snapshot(snapshot: SaleSnapshot, number: u32, max_idle_room: usize) -> Self {
         let (status, next_waiter) = (snapshot.status, snapshot.next_waiter());
         let orders = snapshot.orders.len();
-        let mut sale = Self::new(status.terms, max_idle_room.saturating_add(orders));
+        let mut sale = Self::new(status.terms, number, max_idle_room.saturating_add(orders));
         sale.records.reserve(orders);
         sale.by_buyer.reserve(orders, |_| 0);
         sale.by_key.reserve(orders, |_| 0);

@@ -52,7 +52,9 @@ impl Book {
         let mut book = Self { position, clock, ..Self::default() };
         for sale in sales {
             let id = sale.status.terms.sale;
-            let sale = SaleBook::from_snapshot(sale, MAX_IDLE_ROOM.saturating_sub(book.idle_room));
+            let number = book.buyers.publish(id);
+            let sale = SaleBook::from_snapshot(sale, number, MAX_IDLE_ROOM.saturating_sub(book.idle_room));
+            sale.buyers().for_each(|buyer| book.buyers.add(buyer, number));
             book.idle_room += sale.idle_room();
             book.sales.insert(id, sale);
         }
