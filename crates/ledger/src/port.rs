@@ -71,6 +71,13 @@ pub trait Engine: Send + 'static {
         false
     }
 
+    /// True, of a command that goes aside: however many ask, one commit of them is under way at a time, and those that come
+    /// meanwhile go together in the next, because what it costs depends little on how many ask.
+    fn gathers(&self, command: &Command) -> bool {
+        let _ = command;
+        false
+    }
+
     /// Comes back to the last durable state. Called once at the start and then, after a failure, about every
     /// second until it succeeds. It answers the news of all sales.
     fn recover(&mut self) -> impl Future<Output = Result<Vec<SaleNews>, Unavailable>>;

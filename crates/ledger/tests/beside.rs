@@ -70,6 +70,36 @@ async fn a_buyer_who_looks_at_his_orders_holds_up_no_claims_while_a_master_is_si
 }
 
 #[tokio::test]
+async fn however_many_look_at_their_orders_redis_is_asked_about_each_sale_a_few_times() {
+    const SALES: u64 = 30;
+    const LOOKS: u64 = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
+    let options = RedisOptions { timeout: LONG, ..RedisOptions::single(server.address().to_string()) };
+    let node = Node::with(options, Arc::new(Sql::default())).await;
+    for number in 0..SALES {
+        node.publish(SaleId::from_random(number), 100).await;
+    }
+    let sold = SaleId::from_random(7);
+    node.claim(sold, "buyer0").await.unwrap();
+    let asked = || {
+        let stats = server.cli(&["INFO", "commandstats"]).unwrap();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hmget:calls="));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse::<u64>().unwrap())
+    };
+    let before = asked();
+    let looks = (0..LOOKS).map(|number| {
+        let ledger = node.ledger.clone();
+        async move { ledger.orders_of(buyer(&format!("buyer{number}")), 10).await.unwrap().len() }
+    });
+    let found = futures_util::future::join_all(looks).await;
+    assert_eq!((found[0], found.iter().sum::<usize>()), (1, 1), "each sees their own");
+    let calls = asked() - before;
+    // One round goes at once, and the others gather while it is under way.
+    assert!(calls < SALES * 20, "{calls} calls for {LOOKS} lists of {SALES} sales");
+}
+
+#[tokio::test]
 async fn everybody_is_turned_away_in_the_time_of_one_call_when_redis_is_silent() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();

@@ -24,8 +24,17 @@ const MAX_ASIDE: usize = 16;
 struct Landed {
     askers: Vec<Asker>,
     started: Instant,
-    is_aside: bool,
+    flight: Flight,
     committed: Result<Committed, Unavailable>,
+}
+
+/// How a commit goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flight {
+    Prompt,
+    Aside,
+    /// Aside, and no other of its kind with it.
+    Gathered,
 }
 
 /// What is under way, and what waits to go aside.
@@ -33,6 +42,7 @@ struct Landed {
 struct Flights {
     prompt: usize,
     aside: usize,
+    is_gathered: bool,
     waiting: VecDeque<(Command, Asker)>,
 }
 
@@ -61,17 +71,17 @@ impl<E: Engine> Writer<E> {
                         let prompt = self.put_aside(&mut flights, batch);
                         if !prompt.commands.is_empty() {
                             flights.prompt += 1;
-                            flying.push(self.launch(prompt, false));
+                            flying.push(self.launch(prompt, Flight::Prompt));
                         }
                     }
                 },
             }
             // Who waits to go aside waits for others of that kind only, also if the ledger was stopped meanwhile.
             while flights.aside < MAX_ASIDE
-                && let Some(batch) = flights.next_aside()
+                && let Some((batch, flight)) = flights.next_aside(|command| self.engine.gathers(command))
             {
                 flights.aside += 1;
-                flying.push(self.launch(batch, true));
+                flying.push(self.launch(batch, flight));
             }
         }
     }
@@ -87,18 +97,20 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    fn launch(&mut self, batch: Batch, is_aside: bool) -> impl Future<Output = Landed> + 'static {
+    fn launch(&mut self, batch: Batch, flight: Flight) -> impl Future<Output = Landed> + 'static {
         let Batch { commands, askers } = batch;
         let started = Instant::now();
         let committing = self.engine.commit(commands, (self.clock)());
-        async move { Landed { askers, started, is_aside, committed: committing.await } }
+        async move { Landed { askers, started, flight, committed: committing.await } }
     }
 
     /// False: the engine failed, and nothing more may be asked of it.
     fn take_down(&self, flights: &mut Flights, landed: Landed) -> bool {
-        let Landed { askers, started, is_aside, committed } = landed;
+        let Landed { askers, started, flight, committed } = landed;
+        let is_aside = flight != Flight::Prompt;
         let count = if is_aside { &mut flights.aside } else { &mut flights.prompt };
         *count -= 1;
+        flights.is_gathered &= flight != Flight::Gathered;
         let Err((askers, unavailable)) = self.land(askers, started, committed) else { return true };
         let reason: Arc<str> = if is_aside { unavailable.reason.into() } else { self.shut(unavailable) };
         refuse(askers, &reason);
@@ -129,13 +141,17 @@ impl<E: Engine> Writer<E> {
 }
 
 impl Flights {
-    /// All that wait of the kind that waits longest, because kinds may take very different times.
-    fn next_aside(&mut self) -> Option<Batch> {
-        let kind: Discriminant<Command> = discriminant(&self.waiting.front()?.0);
+    /// All that wait of the kind that waits longest, because kinds may take very different times. Of those that are
+    /// gathered, one commit is under way at a time.
+    fn next_aside(&mut self, gathers: impl Fn(&Command) -> bool) -> Option<(Batch, Flight)> {
+        let (first, _) = self.waiting.iter().find(|(command, _)| !(self.is_gathered && gathers(command)))?;
+        let kind: Discriminant<Command> = discriminant(first);
+        let flight = if gathers(first) { Flight::Gathered } else { Flight::Aside };
+        self.is_gathered |= flight == Flight::Gathered;
         let (like, others): (VecDeque<_>, VecDeque<_>) =
             self.waiting.drain(..).partition(|(command, _)| discriminant(command) == kind);
         self.waiting = others;
         let (commands, askers) = like.into_iter().unzip();
-        Some(Batch { commands, askers })
+        Some((Batch { commands, askers }, flight))
     }
 }

@@ -1,7 +1,10 @@
 //! The engine on Redis: it sends what a batch asks of each sale as one call of the script `decide`, all sales at
 //! once, and makes replies and news of the answers. The stock itself is only in Redis.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use futures_util::future::join;
 use penstock_domain::{Command, Reply, SaleId, Timestamp};
@@ -48,6 +51,8 @@ pub(super) struct Running {
     pub(super) adoption: Adoption,
     is_clock_given: bool,
     news: News,
+    /// Before this moment the sales are not asked again who has orders in them.
+    pub(super) ask_holders_at: Mutex<Instant>,
 }
 
 impl fmt::Debug for RedisEngine {
@@ -82,6 +87,11 @@ impl Engine for RedisEngine {
         matches!(command, Command::Publish(_) | Command::OrdersOf { .. })
     }
 
+    /// All sales are asked for all buyers at once.
+    fn gathers(&self, command: &Command) -> bool {
+        matches!(command, Command::OrdersOf { .. })
+    }
+
     async fn recover(&mut self) -> Result<Vec<SaleNews>, Unavailable> {
         let running = match &self.running {
             Some(running) => running.clone(),
@@ -110,7 +120,15 @@ impl RedisEngine {
         tokio::spawn(forgetting.run());
         let news = News::start(link, keys.clone(), sales.clone(), self.listener.clone(), adoption.clone())?;
         let (keys, sales, adoption) = (keys.clone(), sales.clone(), adoption.clone());
-        Ok(Running { decider, keys, sales, adoption, is_clock_given: self.is_clock_given, news })
+        Ok(Running {
+            decider,
+            keys,
+            sales,
+            adoption,
+            is_clock_given: self.is_clock_given,
+            news,
+            ask_holders_at: Mutex::new(Instant::now()),
+        })
     }
 }
 

@@ -1,16 +1,20 @@
 //! What has to be asked before some commands can be decided: in which sales a buyer has orders, and whether a sale that is
 //! to be published is new or was lost. It takes long, or fails, without holding up what needs none of it.
 
-use std::time::Duration;
+use std::{sync::PoisonError, time::Duration};
 
 use futures_util::future::join_all;
 use hashbrown::{HashMap, HashSet};
 use penstock_domain::{BuyerId, Command, SaleId};
 use redis::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{decider::Adopt as _, engine::Running, options::LinkError, plan::Holders};
 use crate::Unavailable;
+
+/// For each sale that was asked who has orders in it, so long nobody asks again. Redis needs about a microsecond to
+/// answer, so that lists of orders take a twentieth of its time, however many people look at theirs.
+const REST_PER_SALE: Duration = Duration::from_micros(20);
 
 impl Running {
     /// Prepares sales for their publishing, and answers those for which that failed.
@@ -74,6 +78,7 @@ impl Running {
         if self.decider.rests_any(&sales) {
             return Err(Unavailable::new("some of the sales can't be asked at the moment"));
         }
+        self.take_turn(sales.len()).await;
         let found_by = deadline - self.part_of_timeout(2);
         let groups = self.decider.by_server(sales, |sale| Some(*sale));
         let calls = groups.iter().map(|sales| self.entries_of(&buyers, sales, found_by));
@@ -89,6 +94,18 @@ impl Running {
             }
         }
         Ok(holders)
+    }
+
+    /// Waits until so many sales may be asked.
+    async fn take_turn(&self, sales: usize) {
+        let rest = (REST_PER_SALE * u32::try_from(sales).unwrap_or(u32::MAX)).min(self.part_of_timeout(4));
+        let begin_at = {
+            let mut next = self.ask_holders_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let begin_at = Instant::now().max(*next);
+            *next = begin_at + rest;
+            begin_at
+        };
+        sleep_until(begin_at).await;
     }
 
     async fn entries_of(
