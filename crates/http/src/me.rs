@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::{
     accounts::check_password,
     app::{Admin, App},
+    gate::Looking,
     identity::Caller,
     json::{Complaints, Json},
     neighbours::Change,
@@ -32,7 +33,10 @@ pub(crate) struct Me {
 /// Who you are
 #[utoipa::path(get, path = "/api/v1/me", tag = "accounts", security(("bearer" = []), ("session" = [])),
     responses((status = 200, body = Me)))]
-pub(crate) async fn get_me(State(app): State<Arc<App>>, caller: Caller) -> Result<axum::Json<Me>, Problem> {
+pub(crate) async fn get_me(
+    State(app): State<Arc<App>>,
+    Looking(caller): Looking,
+) -> Result<axum::Json<Me>, Problem> {
     let account = match &caller {
         Caller::Account(session) => {
             Some(app.records.account(session.account).await?.ok_or(Code::Unauthorized)?)

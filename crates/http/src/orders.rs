@@ -25,7 +25,7 @@ use utoipa::ToSchema;
 use crate::{
     app::App,
     entry::{APPLICATION_JSON, CountAs},
-    gate::Reason,
+    gate::{Acting, Looking, Reason},
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
     page::OrderPage,
@@ -231,7 +231,7 @@ pub(crate) async fn place_order(
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderPage)))]
 pub(crate) async fn list_orders(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Looking(caller): Looking,
     Query(page): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let buyer = caller.buyer()?;
@@ -325,7 +325,10 @@ pub(crate) async fn render_rows(app: &App, rows: Vec<OrderRow>) -> Result<Vec<Ve
 pub(crate) fn page_response(data: &[Vec<u8>], next: Option<String>) -> Response {
     let mut body = Vec::with_capacity(data.iter().map(|one| one.len() + 1).sum::<usize>() + 64);
     body.extend_from_slice(b"{\"data\":[");
-    body.extend_from_slice(&data.join(&b','));
+    for (number, one) in data.iter().enumerate() {
+        body.extend_from_slice(if number > 0 { b"," } else { b"" });
+        body.extend_from_slice(one);
+    }
     let next = next.map_or("null".to_owned(), |next| format!("\"{next}\""));
     body.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
     ([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response()
@@ -341,7 +344,7 @@ async fn respond(app: &App, found: Found) -> Result<Response, Problem> {
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn get_order(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Looking(caller): Looking,
     PathId(id): PathId<OrderId>,
 ) -> Result<Response, Problem> {
     let buyer = caller.buyer()?;
@@ -357,10 +360,9 @@ pub(crate) async fn get_order(
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn pay_order(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Acting { buyer, .. }: Acting,
     PathId(id): PathId<OrderId>,
 ) -> Result<Response, Problem> {
-    let buyer = caller.buyer()?;
     match app.ledger.confirm_payment(id, Some(buyer.clone())).await {
         Ok(order) => respond(&app, Found { order, settled: None }).await,
         Err(LedgerError::Refused(PaymentRefusal::UnknownOrder)) => {
@@ -388,10 +390,9 @@ pub(crate) async fn pay_order(
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn cancel_order(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    Acting { buyer, .. }: Acting,
     PathId(id): PathId<OrderId>,
 ) -> Result<Response, Problem> {
-    let buyer = caller.buyer()?;
     match app.ledger.cancel(id, Some(buyer.clone())).await {
         Ok(order) => respond(&app, Found { order, settled: None }).await,
         Err(LedgerError::Refused(CancelRefusal::UnknownOrder)) => {

@@ -2,7 +2,7 @@
 //! trusted, the address the proxy names. It knows nothing of what the limits do with it.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Once},
 };
 
@@ -19,6 +19,10 @@ use crate::{
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Stands for everybody whose trusted proxy does not say where they come from. They share one client's limits: with none at
+/// all, whoever finds out how to confuse the proxy could do as they like.
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The address a request comes from, as the limits by address take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +101,8 @@ impl Remote {
 
     /// Where a request on this connection comes from. `forwarded` are its `X-Forwarded-For` headers in their
     /// order. Each proxy writes the address it sees at the end, so only the end can be believed: from there, the
-    /// first address that is no proxy of ours is the client's. What stands before it, the client may have made up.
+    /// first address that is no proxy of ours is the client's. What stands before it, the client may have made up. Without
+    /// the header, it is the proxy itself that asks.
     pub(crate) fn peer<'a>(
         self,
         mut forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -114,8 +119,7 @@ impl Remote {
         };
         let mut farthest = proxy;
         for entry in forwarded.flat_map(|header| header.split(|byte| *byte == b',')).rev() {
-            // Who writes something else is no proxy that can be relied on.
-            let Some(address) = parse(entry) else { return Peer(proxy) };
+            let Some(address) = parse(entry) else { return Peer(UNKNOWN) };
             farthest = address;
             if !is_trusted(address, trusted) {
                 break;
@@ -185,11 +189,22 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_list_counts_for_the_proxy_itself() {
+    fn whoever_a_proxy_does_not_name_is_the_unknown_client() {
         for list in
             ["", "unknown", "198.51.100.1,", "198.51.100", "198.51.100.1 x", ", ,", "_hidden, 10.4.4.4"]
         {
-            assert_eq!(peer("10.1.2.3", &[list]), "10.1.2.3", "{list:?}");
+            assert_eq!(peer("10.1.2.3", &[list]), "0.0.0.0", "{list:?}");
+        }
+        assert_eq!(peer("10.1.2.3", &["198.51.100.1", "unknown"]), "0.0.0.0", "as the last of two headers");
+    }
+
+    #[test]
+    fn nobody_escapes_the_limits_by_what_a_proxy_on_this_machine_can_not_read() {
+        let trusted = ["127.0.0.0/8".parse().unwrap()];
+        let remote = Remote::new("127.0.0.1".parse().unwrap(), &trusted);
+        for list in ["", "unknown", "unknown, 127.0.0.1", "127.0.0.1, x"] {
+            let Peer(address) = remote.peer([list.as_bytes()].into_iter(), &trusted);
+            assert!(AddressKey::of(address).is_some(), "{list:?} is limited as {address}");
         }
     }
 

@@ -25,6 +25,7 @@ use crate::{
     app::App,
     gate::{DoorRefusal, Reason, SaleGate, Visit, rooms::Room},
     json::PathId,
+    peer::Peer,
     problem::{Code, Problem},
     storefront::Shelf,
     wire::Rfc3339,
@@ -137,6 +138,8 @@ impl FromRequestParts<Arc<App>> for PathTicket {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        // Whoever has a ticket may look, so that the address is all there is to go by.
+        app.gate.check_reads_from(Peer::from_request_parts(parts, app).await?, app.now())?;
         let PathId(sale) = PathId::<SaleId>::from_request_parts(parts, app).await?;
         let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
         room_of(app, &shelf)?;

@@ -141,6 +141,8 @@ fn gate(config: &Config) -> GateOptions {
         room_store: Arc::new(RoomsInMemory::default()),
         by_buyer: limit(limits.by_buyer_burst, each(limits.by_buyer_per_second)),
         by_address: limit(limits.by_address_burst, each(limits.by_address_per_second)),
+        reads_by_buyer: limit(limits.reads_by_buyer_burst, each(limits.reads_by_buyer_per_second)),
+        reads_by_address: limit(limits.reads_by_address_burst, each(limits.reads_by_address_per_second)),
         tickets_by_buyer: limit(
             limits.tickets_by_buyer_burst,
             Duration::from_secs(limits.tickets_by_buyer_every_seconds),

@@ -23,7 +23,7 @@ pub use self::archive::RoomArchive;
 pub use self::door::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures};
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
 pub(crate) use self::reasons::{Reason, TurnedAway};
-pub(crate) use self::visit::Visit;
+pub(crate) use self::visit::{Acting, Looking, Visit};
 use self::{alone::Alone, rooms::Room};
 use crate::{
     app::App,
@@ -45,6 +45,8 @@ pub(crate) struct Gate {
     tickets_by_buyer: KeyedLimit<(SaleId, BuyerId)>,
     by_buyer: KeyedLimit<BuyerId>,
     by_address: KeyedLimit<AddressKey>,
+    reads_by_buyer: KeyedLimit<BuyerId>,
+    reads_by_address: KeyedLimit<AddressKey>,
     by_node: SingleLimit,
     into_ledger: SingleLimit,
     pub(crate) options: GateOptions,
@@ -74,6 +76,8 @@ impl Gate {
             tickets_by_buyer: KeyedLimit::new(options.tickets_by_buyer),
             by_buyer: KeyedLimit::new(options.by_buyer),
             by_address: KeyedLimit::new(options.by_address),
+            reads_by_buyer: KeyedLimit::new(options.reads_by_buyer),
+            reads_by_address: KeyedLimit::new(options.reads_by_address),
             by_node: SingleLimit::new(options.by_node.burst, options.by_node.one_per()),
             into_ledger: SingleLimit::new(options.into_ledger.burst, options.into_ledger.one_per()),
             options,
@@ -94,6 +98,16 @@ impl Gate {
 
     pub(crate) fn check_buyer(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
         self.counted(Reason::Buyer, self.by_buyer.check(buyer, now).map_err(Problem::from))
+    }
+
+    /// Looking has limits of its own, so that nobody who looks too often at their orders, or shares an address with
+    /// somebody who does, is kept from buying.
+    pub(crate) fn check_reads_from(&self, peer: Peer, now: Timestamp) -> Result<(), Problem> {
+        self.counted(Reason::ReadsAddress, peer.within(&self.reads_by_address, now))
+    }
+
+    pub(crate) fn check_reads_of(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
+        self.counted(Reason::ReadsBuyer, self.reads_by_buyer.check(buyer, now).map_err(Problem::from))
     }
 
     pub(crate) fn check_tickets_of(

@@ -41,10 +41,14 @@ pub struct GateOptions {
     pub doors: Option<Arc<dyn Doors>>,
     /// Where the waiting rooms of a node that is alone outlast the process.
     pub room_store: Arc<dyn RoomStore>,
-    /// Challenges, tickets, passes and orders of one buyer.
+    /// Challenges, tickets, passes, orders and payments of one buyer.
     pub by_buyer: LimitOptions,
     /// The same from one address.
     pub by_address: LimitOptions,
+    /// What one buyer looks at: orders, tickets, their account.
+    pub reads_by_buyer: LimitOptions,
+    /// The same from one address.
+    pub reads_by_address: LimitOptions,
     /// Tickets of one buyer: each is a chance in the draw.
     pub tickets_by_buyer: LimitOptions,
     /// Challenges, tickets, passes and orders of everybody.
@@ -105,6 +109,8 @@ impl Default for GateOptions {
             room_store: Arc::new(RoomsInMemory::default()),
             by_buyer: limit(200, Duration::from_millis(50)),
             by_address: limit(2_000, Duration::from_millis(2)),
+            reads_by_buyer: limit(1_000, Duration::from_millis(10)),
+            reads_by_address: limit(10_000, Duration::from_micros(500)),
             tickets_by_buyer: limit(5, Duration::from_secs(600)),
             by_node: Rate { burst: count(50_000), per_second: count(500_000) },
             into_ledger: Rate { burst: count(20_000), per_second: count(200_000) },

@@ -33,6 +33,8 @@ reasons! {
     Address = "address", RateLimited;
     Node = "node", RateLimited;
     Buyer = "buyer", RateLimited;
+    ReadsAddress = "reads_address", RateLimited;
+    ReadsBuyer = "reads_buyer", RateLimited;
     Tickets = "tickets", RateLimited;
     InFlight = "in_flight", Busy;
     IntoLedger = "into_ledger", Busy;

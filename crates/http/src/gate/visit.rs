@@ -1,4 +1,4 @@
-//! Somebody who asks for a challenge, a ticket or a pass: the same checks come first for all three.
+//! Who asks, and whether they may so often: the same checks come first for many calls.
 
 use std::sync::Arc;
 
@@ -7,7 +7,45 @@ use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 
 use crate::{app::App, identity::Caller, json::PathId, peer::Peer, problem::Problem, storefront::Shelf};
 
-/// A buyer within the limits, at the gate of a published sale.
+/// A buyer within the limits who asks for something to be done.
+pub(crate) struct Acting {
+    pub(crate) now: Timestamp,
+    pub(crate) buyer: BuyerId,
+}
+
+impl FromRequestParts<Arc<App>> for Acting {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let peer = Peer::from_request_parts(parts, app).await?;
+        let now = app.now();
+        app.gate.check_origin(peer, now)?;
+        let buyer = Caller::from_request_parts(parts, app).await?.buyer()?;
+        app.gate.check_buyer(&buyer, now)?;
+        Ok(Self { now, buyer })
+    }
+}
+
+/// Somebody within the limits who looks at what is their own.
+pub(crate) struct Looking(pub(crate) Caller);
+
+impl FromRequestParts<Arc<App>> for Looking {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let peer = Peer::from_request_parts(parts, app).await?;
+        let now = app.now();
+        app.gate.check_reads_from(peer, now)?;
+        let caller = Caller::from_request_parts(parts, app).await?;
+        // An operator is no buyer.
+        if let Ok(buyer) = caller.buyer() {
+            app.gate.check_reads_of(&buyer, now)?;
+        }
+        Ok(Self(caller))
+    }
+}
+
+/// A buyer within the limits, at the gate of a published sale: for a challenge, a ticket, a pass or the waitlist.
 pub(crate) struct Visit {
     pub(crate) now: Timestamp,
     pub(crate) buyer: BuyerId,
@@ -20,11 +58,7 @@ impl FromRequestParts<Arc<App>> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let PathId(sale) = PathId::<SaleId>::from_request_parts(parts, app).await?;
-        let peer = Peer::from_request_parts(parts, app).await?;
-        let now = app.now();
-        app.gate.check_origin(peer, now)?;
-        let buyer = Caller::from_request_parts(parts, app).await?.buyer()?;
-        app.gate.check_buyer(&buyer, now)?;
+        let Acting { now, buyer } = Acting::from_request_parts(parts, app).await?;
         let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
         let status = shelf.status().ok_or_else(|| app.missing_sale())?;
         Ok(Self { now, buyer, shelf, status })

@@ -304,6 +304,16 @@ fn who_is_no_trusted_proxy_speaks_for_itself_only() {
 }
 
 #[test]
+fn clients_that_a_proxy_on_this_machine_does_not_name_share_one_limit() {
+    let shop = behind_proxies(&["127.0.0.0/8"]);
+    assert_eq!(ask_for_code(&shop, &["unknown"]), 202);
+    for list in ["unknown", "", "not an address, 127.0.0.1", "198.51.100.1, unknown"] {
+        assert_eq!(ask_for_code(&shop, &[list]), 429, "{list:?}");
+    }
+    assert_eq!(ask_for_code(&shop, &["198.51.100.1"]), 202, "others are not concerned");
+}
+
+#[test]
 fn claims_have_the_address_of_their_client_too() {
     let shop = behind_proxies(&["127.0.0.1/32"]);
     let sale = shop.sale(10);

@@ -12,6 +12,7 @@ mod drafts;
 mod gate;
 mod identity;
 mod lane;
+mod limits;
 mod live;
 mod nodes;
 mod operation;
