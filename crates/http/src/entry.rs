@@ -23,6 +23,8 @@ use tower::Service as _;
 use crate::{
     app::App,
     arriving::Arriving,
+    connections::{Connections, MAX_WAITS},
+    held,
     json::read_body,
     orders,
     peer::{Peer, Remote, X_FORWARDED_FOR, X_FORWARDED_PROTO},
@@ -48,6 +50,8 @@ pub(crate) struct Entry {
     pub(crate) tally: Arc<Tally>,
     pub(crate) remote: Remote,
     pub(crate) pulse: Arc<Pulse>,
+    /// The list that the connection is in.
+    pub(crate) connections: Arc<Connections>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Entry {
@@ -124,7 +128,15 @@ impl Entry {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(came_by_https);
         let is_call = request.uri().path().starts_with("/api/");
+        let connections = Arc::clone(&self.connections);
         Box::pin(async move {
+            for _ in 0..MAX_WAITS {
+                if !connections.is_full() {
+                    break;
+                }
+                // Those that were given up leave before this answer takes any memory.
+                tokio::task::yield_now().await;
+            }
             let routed = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
             let (mut reply, outcome) = match routed {
                 Ok(Ok(response)) => finish(&app, response),
@@ -244,11 +256,12 @@ impl Body for Reply {
             ReplyBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             ReplyBody::Routed(body) => Pin::new(body).poll_frame(context),
         };
-        if matches!(polled, Poll::Ready(Some(_))) {
+        let pulse = &reply.whole.0;
+        polled.map_ok(|frame| {
             // A stream of events may go on for hours. It is asked for more only while its client takes it.
-            reply.whole.0.beat();
-        }
-        polled
+            pulse.beat();
+            frame.map_data(|bytes| held::count(bytes, pulse))
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -10,9 +10,10 @@
 
 mod answers;
 mod head;
+mod writing;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -21,10 +22,10 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::rt::{Read, ReadBufCursor};
 use penstock_domain::{Accepted, SaleId, Timestamp};
 use tokio::{
-    io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
+    io::{AsyncRead as _, ReadBuf},
     net::TcpStream,
 };
 
@@ -35,6 +36,7 @@ use self::{
 };
 use crate::{
     app::App,
+    connections::{Connections, MAX_WAITS},
     entry::{Entry, panicked},
     gate::Reason,
     json,
@@ -51,12 +53,12 @@ use crate::{
 const SCRATCH_BYTES: usize = 64 * 1024;
 /// A request that comes in more pieces than this is hyper's affair: it remembers how far it has read.
 const MAX_PIECES: u32 = 8;
+/// Hyper gets so much at once of what is its own, so that it can't collect many answers before the first is written.
+const PIECE_BYTES: usize = 8 * 1024;
 
 thread_local! {
     /// Requests are read into it and most are answered from it, so an idle connection holds no buffer.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into());
-    /// Answers are written into it, and most leave at once, so that who waits for nothing holds no room for them.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +116,17 @@ pub(crate) struct Lane {
     deciding: Option<Deciding>,
     /// Answers that are not written yet.
     answers: Vec<u8>,
-    /// The client has not taken what we wrote last.
+    /// When there are so many of them, no further request is looked at until they are written.
+    max_answer_bytes: usize,
+    /// Requests wait in `pending` because there were.
+    is_full: bool,
+    /// The client has not taken all that we wrote,
     is_stalled: bool,
+    /// but some of it since we last saw that.
+    has_taken: bool,
+    /// How often the others went first, because memory for unread answers was full.
+    waits: u32,
+    connections: Arc<Connections>,
     /// How many of hyper's answers are out.
     flushed: u64,
     date: DateCache,
@@ -134,7 +145,12 @@ impl Lane {
             pieces: 0,
             deciding: None,
             answers: Vec::new(),
+            max_answer_bytes: entry.app.options.max_unread_bytes_per_connection,
+            is_full: false,
             is_stalled: false,
+            has_taken: false,
+            waits: 0,
+            connections: Arc::clone(&entry.connections),
             flushed: 0,
             date: DateCache::default(),
         }
@@ -313,29 +329,17 @@ impl Lane {
         }
     }
 
-    /// Gets room for answers, if there is none.
-    fn make_room(&mut self) {
-        if self.answers.capacity() == 0 {
-            self.answers = SPARE.take();
-        }
-    }
-
-    /// Gives the room back: all answers are written.
-    fn give_room_back(&mut self) {
-        self.answers.clear();
-        if self.answers.capacity() > 0 {
-            let mut room = std::mem::take(&mut self.answers);
-            room.shrink_to(SCRATCH_BYTES);
-            SPARE.set(room);
-        }
-    }
-
-    /// Takes the requests at the beginning of `bytes` that are ours, up to the first that the ledger has to decide;
-    /// answers how many bytes they were. The mode tells what is to become of the rest.
+    /// Takes the requests at the beginning of `bytes` that are ours, up to the first that the ledger has to decide or
+    /// until there are answers enough; answers how many bytes they were. The mode tells what is to become of the rest.
     fn take_requests(&mut self, bytes: &[u8]) -> usize {
         self.make_room();
+        self.is_full = false;
         let mut done = 0;
         while done < bytes.len() {
+            if self.answers.len() >= self.max_answer_bytes {
+                self.is_full = true;
+                break;
+            }
             match self.judge(&bytes[done..]) {
                 Judgement::Refuse(length, code) => {
                     if code == Code::Busy {
@@ -422,25 +426,6 @@ impl Lane {
         })
     }
 
-    fn poll_write_answers(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut written = 0;
-        while written < self.answers.len() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.answers[written..]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(count)) => written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    self.answers.drain(..written);
-                    self.is_stalled = true;
-                    return Poll::Pending;
-                }
-            }
-        }
-        self.give_room_back();
-        self.is_stalled = false;
-        Poll::Ready(Ok(()))
-    }
-
     /// Gives hyper what it may have of `pending`.
     fn pass(&mut self, limit: usize, buffer: &mut ReadBufCursor<'_>) -> usize {
         let count = limit.min(self.pending.len()).min(buffer.remaining());
@@ -471,6 +456,13 @@ impl Lane {
 
     /// One step between two requests. True: there is something for hyper.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.waits < MAX_WAITS && self.connections.is_full() {
+            // Those that were given up leave before this one takes any memory.
+            self.waits += 1;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.waits = 0;
         // What is read into an empty lane is judged as it comes in.
         let mut is_unjudged = !self.pending.is_empty();
         loop {
@@ -497,6 +489,11 @@ impl Lane {
             ready!(self.poll_write_answers(context))?;
             if self.mode != Mode::Open {
                 return Poll::Ready(Ok(true));
+            }
+            if self.is_full {
+                // Whoever sends many requests at once takes turns with the others.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             is_unjudged = !self.pending.is_empty();
             if !ready!(self.poll_fill(context))? {
@@ -525,13 +522,15 @@ impl Read for Lane {
                 Mode::Answering => return lane.poll_early(context),
                 // To hyper it is as if the client had ended.
                 Mode::Ended => return Poll::Ready(Ok(())),
+                // Hyper would go on to read requests and to collect their answers. When they are written it looks again.
+                Mode::HandedOver if lane.is_stalled => return Poll::Pending,
                 Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {
                     if !ready!(lane.poll_fill(context))? {
                         return Poll::Ready(Ok(()));
                     }
                 }
                 Mode::HandedOver => {
-                    lane.pass(usize::MAX, &mut buffer);
+                    lane.pass(PIECE_BYTES, &mut buffer);
                     return Poll::Ready(Ok(()));
                 }
                 Mode::Passing(left) => {
@@ -546,52 +545,5 @@ impl Read for Lane {
                 }
             }
         }
-    }
-}
-
-impl Write for Lane {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let lane = self.get_mut();
-        ready!(lane.poll_write_answers(context))?;
-        let polled = Pin::new(&mut lane.stream).poll_write(context, bytes);
-        lane.is_stalled = polled.is_pending();
-        polled
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let lane = self.get_mut();
-        ready!(lane.poll_write_answers(context))?;
-        let polled = Pin::new(&mut lane.stream).poll_write_vectored(context, slices);
-        lane.is_stalled = polled.is_pending();
-        polled
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    /// Hyper flushes when it has nothing left to write. If it then owes no answer, the next request is ours.
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let lane = self.get_mut();
-        ready!(Pin::new(&mut lane.stream).poll_flush(context))?;
-        lane.flushed = lane.pulse.answered();
-        if lane.mode == Mode::Answering && lane.pulse.has_answered() {
-            lane.mode = Mode::Open;
-            if !lane.pending.is_empty() {
-                // Hyper may have looked for it too early.
-                context.waker().wake_by_ref();
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let lane = self.get_mut();
-        ready!(lane.poll_write_answers(context))?;
-        Pin::new(&mut lane.stream).poll_shutdown(context)
     }
 }

@@ -142,6 +142,9 @@ impl Figures {
         let opened: u64 = tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
         let open = opened.saturating_sub(ends.iter().map(|(_, count)| count).sum());
         gauge(encoder, "penstock_connections_open", "Connections that are open", &open)?;
+        let unread: usize = tallies.iter().map(|tally| tally.unread_bytes.load(Relaxed)).sum();
+        let help = "Memory that waits for clients to read their answers; see http.max_unread_mebibytes";
+        gauge(encoder, "penstock_unread_bytes", help, &(unread as u64))?;
         let help = "Connections that were accepted and have ended, by how they did: each counts exactly once";
         let mut by_label = family(encoder, "penstock_connections", help, MetricType::Counter)?;
         for (end, count) in ends {

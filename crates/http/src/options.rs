@@ -71,15 +71,21 @@ pub struct Options {
     pub password_core_percent: u32,
     /// Sign-ins that may wait for it, and as many new passwords. Beyond that, whoever has the most waiting is answered `busy`.
     pub password_hashes_waiting: usize,
-    /// Open connections over all workers; more wait to be accepted.
+    /// Open connections over all workers; one more takes the place of the one that has been idle for longest.
     pub max_connections: usize,
     /// Open connections of one address; one more is closed at once. Loopback and trusted proxies are exempt.
     pub max_connections_per_address: usize,
+    /// Answers that may wait for one client to read them; until it does, no more of its requests are looked at. The last
+    /// of them may go beyond it.
+    pub max_unread_bytes_per_connection: usize,
+    /// Memory for answers that clients have not read, over all connections. When it is full, those are cut whose clients
+    /// have read nothing for longest.
+    pub max_unread_bytes: usize,
     /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How long a request may take to arrive, from its first byte to its last.
     pub request_timeout: Duration,
-    /// How long a connection may go without completing the next request, or without taking our answer.
+    /// How long a connection may go without completing the next request, or without taking any of our answer.
     pub idle_timeout: Duration,
     /// How long `Server::stop` waits for requests under way.
     pub drain_timeout: Duration,
@@ -130,6 +136,8 @@ impl Options {
             password_hashes_waiting: 64,
             max_connections: 65_536,
             max_connections_per_address: 1_024,
+            max_unread_bytes_per_connection: 64 << 10,
+            max_unread_bytes: 256 << 20,
             trusted_proxies: Vec::new(),
             request_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

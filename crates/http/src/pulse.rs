@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::Waker,
 };
@@ -22,8 +22,12 @@ pub(crate) enum Command {
     GoOn,
     /// Answer what is under way, then close.
     Finish,
-    /// As `Finish`, and nothing is under way.
+    /// As `Finish`, and nothing is under way: a newcomer gets the place.
+    Displaced,
+    /// As `Finish`, and nothing has been under way for a long time.
     Idle,
+    /// Close at once: the client does not read our answers.
+    Unread,
     Cut,
 }
 
@@ -42,6 +46,14 @@ pub(crate) struct Pulse {
     /// Odd while a request is on its way to us; another number for each.
     arrivals: AtomicU64,
     is_late: AtomicBool,
+    /// Memory of bodies that hyper has taken and not yet written.
+    body_bytes: AtomicUsize,
+    /// All memory that waits for the client to read, as far as it is counted.
+    unread_bytes: AtomicUsize,
+    /// It is given up because of them.
+    is_leaving: AtomicBool,
+    /// When the client last stopped taking what was written: a larger number is later.
+    last_stall: AtomicU64,
     command: AtomicU8,
     /// Why we end the connection, if we do: one more than the reason's number.
     end: AtomicU8,
@@ -86,6 +98,59 @@ impl Pulse {
     /// Whether a request is being handled on hyper's side.
     pub(crate) fn is_handling(&self) -> bool {
         self.answered() != self.called.load(Relaxed)
+    }
+
+    /// Whether a request is under way, as far as its client can tell.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_working() || self.is_handling() || self.unread_bytes() > 0
+    }
+
+    /// Whether nothing is under way in either direction, and nothing was said about the connection's end.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_busy() && self.arrival().is_none() && self.command() == Command::GoOn
+    }
+
+    /// Hyper has taken so many bytes of a body that were made for this connection.
+    pub(crate) fn hold_body(&self, bytes: usize) {
+        self.body_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// They are written, or will never be.
+    pub(crate) fn let_body_go(&self, bytes: usize) {
+        self.body_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body_bytes.load(Relaxed)
+    }
+
+    /// So much memory waits for the client to read; answers how much it was before.
+    pub(crate) fn hold_unread(&self, bytes: usize) -> usize {
+        self.unread_bytes.swap(bytes, Relaxed)
+    }
+
+    pub(crate) fn unread_bytes(&self) -> usize {
+        self.unread_bytes.load(Relaxed)
+    }
+
+    /// The connection is given up; answers how much memory waits for that.
+    pub(crate) fn leave(&self) -> usize {
+        self.is_leaving.store(true, Relaxed);
+        self.unread_bytes()
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Relaxed)
+    }
+
+    /// The client has taken some and no more. That it reads, if slowly, is a sign of life.
+    pub(crate) fn stall(&self, number: u64) {
+        self.last_stall.store(number, Relaxed);
+        self.beat();
+    }
+
+    pub(crate) fn last_stall(&self) -> u64 {
+        self.last_stall.load(Relaxed)
     }
 
     /// Some of a request is here and the rest is awaited. That still more of it comes changes nothing: only the
@@ -152,7 +217,9 @@ impl Pulse {
         match self.command.load(Relaxed) {
             0 => Command::GoOn,
             1 => Command::Finish,
-            2 => Command::Idle,
+            2 => Command::Displaced,
+            3 => Command::Idle,
+            4 => Command::Unread,
             _ => Command::Cut,
         }
     }
@@ -231,7 +298,15 @@ mod tests {
     #[test]
     fn the_strongest_command_holds() {
         let pulse = Pulse::default();
-        for command in [Command::GoOn, Command::Finish, Command::Idle, Command::Cut] {
+        let rising = [
+            Command::GoOn,
+            Command::Finish,
+            Command::Displaced,
+            Command::Idle,
+            Command::Unread,
+            Command::Cut,
+        ];
+        for command in rising {
             pulse.tell(command);
             pulse.tell(Command::GoOn);
             assert_eq!(pulse.command(), command);

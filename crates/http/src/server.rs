@@ -14,23 +14,24 @@ use penstock_ledger::{Ledger, Turn, take_turn};
 use penstock_records::{Records, RecordsError};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     runtime,
-    sync::{Semaphore, oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
     task::JoinHandle,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{
     app::App,
-    connection::{Connections, Patience, serve},
+    connection::serve,
+    connections::{Connections, Listed, Patience},
     entry::Entry,
     housekeeping,
     identity::InvalidJwtKey,
     neighbours::Neighbours,
     options::Options,
     peer::Remote,
-    per_address::PerAddress,
+    per_address::{PerAddress, Place},
     pulse::Command,
     routes,
     storefront::Storefront,
@@ -40,6 +41,12 @@ use crate::{
 const BACKLOG: i32 = 4096;
 /// How long a worker waits when it can't accept, for example because there are no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a newcomer waits for one connection to leave before another is asked to.
+const DISPLACE_PAUSE: Duration = Duration::from_millis(50);
+/// Bytes of a connection that the system keeps before it sends them. A client that does not read would else make it keep
+/// megabytes for each connection.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const MAX_UNSENT_BYTES: u32 = 128 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -96,9 +103,10 @@ impl Server {
                 app: Arc::clone(&app),
                 router: router.clone(),
                 number,
-                connections: Connections::new(&app.tallies[number]),
+                connections: Connections::new(&app.tallies, number, app.options.max_unread_bytes),
                 per_address: Arc::clone(&per_address),
                 permits: Arc::new(Semaphore::new((app.options.max_connections / workers).max(1))),
+                newcomer: None,
                 stop: stop.clone(),
             };
             finished.push(worker.start(listener).map_err(StartError::Worker)?);
@@ -136,6 +144,8 @@ fn listen(options: &Options, listeners: usize) -> io::Result<(SocketAddr, Vec<st
         // it, is given up by the system. A stream of small events would not notice for hours.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         socket.set_tcp_user_timeout(Some(options.idle_timeout))?;
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES)?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())
     };
@@ -151,6 +161,13 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// A connection that is not served yet.
+struct Newcomer {
+    stream: TcpStream,
+    remote: Remote,
+    place: Place,
+}
+
 struct Worker {
     app: Arc<App>,
     router: axum::Router,
@@ -158,6 +175,8 @@ struct Worker {
     connections: Arc<Connections>,
     per_address: Arc<PerAddress>,
     permits: Arc<Semaphore>,
+    /// Accepted, and waiting until there is a place for it.
+    newcomer: Option<Newcomer>,
     stop: watch::Receiver<bool>,
 }
 
@@ -203,39 +222,70 @@ impl Worker {
     }
 
     async fn accept(&mut self, listener: &TcpListener, connection_number: &mut u64) {
-        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                return sleep(ACCEPT_PAUSE).await;
+        if self.newcomer.is_none() {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.newcomer = self.admit(stream, peer, connection_number),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    return sleep(ACCEPT_PAUSE).await;
+                }
             }
-        };
-        *connection_number += 1;
-        let listed = self.connections.add(*connection_number, Instant::now());
-        let remote = Remote::new(peer.ip(), &self.app.options.trusted_proxies);
-        let Some(place) = self.per_address.enter(remote.address_key()) else {
-            listed.pulse.end_because(ConnectionEnd::Refused);
-            // A reset leaves nothing behind, not even a connection that is being closed. If it can't be had, an
-            // ordinary end will do.
-            let _ = stream.set_zero_linger();
-            return;
-        };
-        // Without it an answer might wait for the client's acknowledgement of the one before.
-        if stream.set_nodelay(true).is_err() {
+        }
+        if self.newcomer.is_none() {
             return;
         }
+        let permit = self.permit().await;
+        let Some(Newcomer { stream, remote, place }) = self.newcomer.take() else { return };
+        let listed = self.list(connection_number);
         let entry = Entry {
             app: Arc::clone(&self.app),
             router: self.router.clone(),
             tally: Arc::clone(&self.app.tallies[self.number]),
             remote,
             pulse: Arc::clone(&listed.pulse),
+            connections: Arc::clone(&self.connections),
         };
         tokio::spawn(async move {
             serve(stream, entry, listed).await;
             drop((place, permit));
         });
+    }
+
+    fn list(&self, connection_number: &mut u64) -> Listed {
+        *connection_number += 1;
+        self.connections.add(*connection_number, Instant::now())
+    }
+
+    /// None if its address has too many. Whoever is refused displaces nobody.
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, connection_number: &mut u64) -> Option<Newcomer> {
+        let remote = Remote::new(peer.ip(), &self.app.options.trusted_proxies);
+        let Some(place) = self.per_address.enter(remote.address_key()) else {
+            self.list(connection_number).pulse.end_because(ConnectionEnd::Refused);
+            // A reset leaves nothing behind, not even a connection that is being closed. If it can't be had, an
+            // ordinary end will do.
+            let _ = stream.set_zero_linger();
+            return None;
+        };
+        // Without it an answer might wait for the client's acknowledgement of the one before.
+        if stream.set_nodelay(true).is_err() {
+            drop(self.list(connection_number));
+            return None;
+        }
+        Some(Newcomer { stream, remote, place })
+    }
+
+    /// A place among the connections that may be open. If there is none, the one that has been idle for longest leaves.
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        loop {
+            let permits = &self.permits;
+            if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+                return permit;
+            }
+            self.connections.displace(Instant::now());
+            if let Ok(Ok(permit)) = timeout(DISPLACE_PAUSE, Arc::clone(permits).acquire_owned()).await {
+                return permit;
+            }
+        }
     }
 
     async fn drain(&self) {

@@ -6,7 +6,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -61,11 +61,15 @@ impl Outcome {
 pub(crate) enum ConnectionEnd {
     /// The client ended it, or asked us to.
     Client,
-    /// Nothing was asked for a long time, or our answer was not taken.
+    /// Nothing was asked for a long time.
     Idle,
+    /// Nothing was asked for some time, and a newcomer needed the place.
+    Displaced,
+    /// The client did not read our answers, for too long or while the memory for unread answers was full.
+    Unread,
     /// A request did not arrive in time.
     Slow,
-    /// What came was no request.
+    /// The client sent bytes that are not a request.
     Malformed,
     /// Its address has too many.
     Refused,
@@ -76,13 +80,24 @@ pub(crate) enum ConnectionEnd {
 }
 
 impl ConnectionEnd {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Client, Self::Idle, Self::Slow, Self::Malformed, Self::Refused, Self::Drained, Self::Cut];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Client,
+        Self::Idle,
+        Self::Displaced,
+        Self::Unread,
+        Self::Slow,
+        Self::Malformed,
+        Self::Refused,
+        Self::Drained,
+        Self::Cut,
+    ];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Idle => "idle",
+            Self::Displaced => "displaced",
+            Self::Unread => "unread",
             Self::Slow => "slow",
             Self::Malformed => "malformed",
             Self::Refused => "refused",
@@ -163,6 +178,10 @@ pub(crate) struct Tally {
     pub(crate) latencies: [Latency; Group::ALL.len()],
     pub(crate) connections_opened: AtomicU64,
     pub(crate) connection_ends: [AtomicU64; ConnectionEnd::ALL.len()],
+    /// Memory that waits for clients to read their answers.
+    pub(crate) unread_bytes: AtomicUsize,
+    /// The number of the next connection whose client stops reading.
+    pub(crate) next_stall: AtomicU64,
 }
 
 impl Tally {
@@ -174,6 +193,8 @@ impl Tally {
             latencies: Default::default(),
             connections_opened: AtomicU64::new(0),
             connection_ends: Default::default(),
+            unread_bytes: AtomicUsize::new(0),
+            next_stall: AtomicU64::new(0),
         }
     }
 

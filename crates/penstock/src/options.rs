@@ -72,6 +72,8 @@ pub(crate) fn http(
         password_hashes_waiting: identity.password_hashes_waiting,
         max_connections: http.max_connections,
         max_connections_per_address: http.max_connections_per_address,
+        max_unread_bytes_per_connection: http.max_unread_kibibytes_per_connection << 10,
+        max_unread_bytes: http.max_unread_mebibytes << 20,
         trusted_proxies: http.trusted_proxies.to_vec(),
         request_timeout: Duration::from_secs(http.request_seconds),
         idle_timeout: Duration::from_secs(http.idle_seconds),

@@ -211,9 +211,9 @@ fn who_does_not_read_the_answers_is_cut() {
     let both = format!("{}{accepted}", refused.repeat(20));
     let routed = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n";
     for request in [refused.as_str(), both.as_str(), routed] {
-        let before = ended(&shop, "idle");
+        let before = ended(&shop, "unread");
         send_without_reading(shop.client().stream(), request);
-        expect_at_least(&shop, "idle", before + 1);
+        expect_at_least(&shop, "unread", before + 1);
     }
     assert_eq!(shop.client().get("/healthz").status, 200);
 }
@@ -244,6 +244,8 @@ fn every_connection_ends_in_one_way_that_is_counted() {
         "penstock_connections_open 1",
         "penstock_connections_total{end=\"client\"} 2",
         "penstock_connections_total{end=\"idle\"} 0",
+        "penstock_connections_total{end=\"displaced\"} 0",
+        "penstock_connections_total{end=\"unread\"} 0",
         "penstock_connections_total{end=\"slow\"} 1",
         "penstock_connections_total{end=\"malformed\"} 1",
         "penstock_connections_total{end=\"refused\"} 0",

@@ -48,6 +48,8 @@ pub(crate) struct Http {
     pub(crate) workers: usize,
     pub(crate) max_connections: usize,
     pub(crate) max_connections_per_address: usize,
+    pub(crate) max_unread_kibibytes_per_connection: usize,
+    pub(crate) max_unread_mebibytes: usize,
     pub(crate) trusted_proxies: Networks,
     pub(crate) request_seconds: u64,
     pub(crate) idle_seconds: u64,

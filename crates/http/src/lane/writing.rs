@@ -1,0 +1,148 @@
+//! The side of the lane that writes: its own answers, and what hyper has. It counts what the client does not take.
+
+use std::{
+    cell::Cell,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use hyper::rt::Write;
+use tokio::io::AsyncWrite as _;
+
+use super::{Lane, Mode, SCRATCH_BYTES};
+
+/// What a client that does not read makes hyper keep beside bodies, which count by themselves: heads of answers, and more of
+/// them if hyper may read ahead.
+const HEAD_BYTES: usize = 4 * 1024;
+const READ_AHEAD_BYTES: usize = 32 * 1024;
+
+thread_local! {
+    /// Answers are written into it, and most leave at once, so that who waits for nothing holds no room for them.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Lane {
+    /// Gets room for answers, if there is none.
+    pub(super) fn make_room(&mut self) {
+        if self.answers.capacity() == 0 {
+            self.answers = SPARE.take();
+        }
+    }
+
+    /// Gives the room back: all answers are written.
+    fn give_room_back(&mut self) {
+        self.answers.clear();
+        if self.answers.capacity() > 0 {
+            let mut room = std::mem::take(&mut self.answers);
+            room.shrink_to(SCRATCH_BYTES);
+            SPARE.set(room);
+        }
+    }
+
+    /// The client does not take what we write. What waits for it is counted, and a client that takes nothing for long is
+    /// cut.
+    fn stall(&mut self) {
+        if !self.is_stalled {
+            self.is_stalled = true;
+            self.has_taken = true;
+            self.answers.shrink_to_fit();
+        }
+        let heads = if self.mode == Mode::HandedOver { READ_AHEAD_BYTES } else { HEAD_BYTES };
+        let bytes = self.answers.capacity() + self.pending.capacity() + self.pulse.body_bytes() + heads;
+        self.connections.stalled(&self.pulse, bytes, std::mem::take(&mut self.has_taken));
+    }
+
+    /// The client has taken everything.
+    fn flow(&mut self) {
+        if self.is_stalled {
+            self.is_stalled = false;
+            self.connections.taken(&self.pulse);
+        }
+    }
+
+    pub(super) fn poll_write_answers(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut written = 0;
+        while written < self.answers.len() {
+            match Pin::new(&mut self.stream).poll_write(context, &self.answers[written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.has_taken |= written > 0;
+                    self.answers.drain(..written);
+                    self.stall();
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.give_room_back();
+        if written > 0 {
+            self.flow();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What became of something that hyper wrote.
+    fn wrote(&mut self, polled: &Poll<io::Result<usize>>) {
+        match polled {
+            Poll::Ready(_) => self.has_taken = true,
+            Poll::Pending => self.stall(),
+        }
+    }
+}
+
+impl Write for Lane {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let lane = self.get_mut();
+        ready!(lane.poll_write_answers(context))?;
+        let polled = Pin::new(&mut lane.stream).poll_write(context, bytes);
+        lane.wrote(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let lane = self.get_mut();
+        ready!(lane.poll_write_answers(context))?;
+        let polled = Pin::new(&mut lane.stream).poll_write_vectored(context, slices);
+        lane.wrote(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Hyper flushes when it has nothing left to write. If it then owes no answer, the next request is ours.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        ready!(Pin::new(&mut lane.stream).poll_flush(context))?;
+        // Hyper does not know of the lane's own answers.
+        if lane.is_stalled && lane.answers.is_empty() {
+            lane.flow();
+            if lane.mode == Mode::HandedOver {
+                // Hyper was not given what came meanwhile.
+                context.waker().wake_by_ref();
+            }
+        }
+        lane.flushed = lane.pulse.answered();
+        if lane.mode == Mode::Answering && lane.pulse.has_answered() {
+            lane.mode = Mode::Open;
+            if !lane.pending.is_empty() {
+                // Hyper may have looked for it too early.
+                context.waker().wake_by_ref();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        ready!(lane.poll_write_answers(context))?;
+        Pin::new(&mut lane.stream).poll_shutdown(context)
+    }
+}

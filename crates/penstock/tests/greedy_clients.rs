@@ -1,0 +1,284 @@
+//! Clients that take more than their part: they ask and do not read, or hold connections and do not ask. Memory stays
+//! within its bounds, and everybody else is served meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use penstock_testkit::{Merchant, Offer, Penstock, buyer_token};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
+
+const GREEDY: usize = 300;
+/// Each makes the server put megabytes together.
+const GREEDY_FOR_LISTS: usize = 150;
+/// How long each attack lasts at least, once it is under way.
+const ATTACK: Duration = Duration::from_secs(4);
+/// Orders of others take milliseconds, and in a debug build on a busy machine perhaps a hundred times as long.
+const MAX_LATENCY: Duration = Duration::from_secs(5);
+/// Long enough for anything on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One attack at a time: each looks at how long others wait.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn server() -> Penstock {
+    Penstock::new(BINARY)
+        .with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 16)
+        .with("PENSTOCK_HTTP__MAX_UNREAD_KIBIBYTES_PER_CONNECTION", 64)
+}
+
+/// Connections on which the same requests are sent again and again, and no answer is ever read. Those that the server
+/// cuts are opened again.
+struct Greedy {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Greedy {
+    fn attack(address: SocketAddr, count: usize, requests: String) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut connections: Vec<Option<Sending>> = (0..count).map(|_| None).collect();
+            while !is_over.load(Relaxed) {
+                for slot in &mut connections {
+                    let sending = slot.take().or_else(|| Sending::begin(address));
+                    *slot = sending.and_then(|sending| sending.go_on(requests.as_bytes()));
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Greedy {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+struct Sending {
+    stream: TcpStream,
+    /// So much of the requests is sent of this round.
+    sent: usize,
+}
+
+impl Sending {
+    fn begin(address: SocketAddr) -> Option<Self> {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(Self { stream, sent: 0 })
+    }
+
+    /// Sends as much as the system takes. None: the server has cut the connection.
+    fn go_on(mut self, requests: &[u8]) -> Option<Self> {
+        match self.stream.write(&requests[self.sent..]) {
+            Ok(count) => self.sent = (self.sent + count) % requests.len(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
+        Some(self)
+    }
+}
+
+fn metric(penstock: &Penstock, name: &str) -> u64 {
+    let text = penstock.client().with_timeout(PATIENCE).get("/metrics").unwrap().text();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+fn ended(penstock: &Penstock, how: &str) -> u64 {
+    metric(penstock, &format!("penstock_connections_total{{end=\"{how}\"}}"))
+}
+
+/// Orders one unit after the other for some time; answers the longest that one took.
+fn order_meanwhile(penstock: &Penstock, sale: &str) -> Duration {
+    let began = Instant::now();
+    let mut longest = Duration::ZERO;
+    for number in 0.. {
+        let buyer = format!("buyer-{number}");
+        let mut client = penstock.client().with_timeout(PATIENCE).with_token(&buyer_token(&buyer));
+        let asked = Instant::now();
+        assert_eq!(client.claim(sale, 1, &buyer).unwrap().status, 201);
+        longest = longest.max(asked.elapsed());
+        if began.elapsed() > ATTACK {
+            break;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    longest
+}
+
+/// Lets greedy clients attack, and asserts what the server makes of them.
+fn withstand(penstock: &Penstock, sale: &str, (count, requests): (usize, String), max_growth_bytes: u64) {
+    let (before_bytes, _) = penstock.resident_bytes().unwrap();
+    let greedy = Greedy::attack(penstock.address(), count, requests);
+    let longest = order_meanwhile(penstock, sale);
+    let unread_bytes = metric(penstock, "penstock_unread_bytes");
+    assert!(unread_bytes > 0 && unread_bytes <= 32 << 20, "{unread_bytes} bytes count as unread");
+    let (_, peak_bytes) = penstock.resident_bytes().unwrap();
+    let growth = peak_bytes.saturating_sub(before_bytes);
+    assert!(growth < max_growth_bytes, "grew by {} MiB", growth >> 20);
+    assert!(longest < MAX_LATENCY, "an order took {longest:?}");
+    drop(greedy);
+    let began = Instant::now();
+    while metric(penstock, "penstock_unread_bytes") > 0 {
+        assert!(began.elapsed() < PATIENCE, "memory is held for clients that are gone");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n\r\n")
+}
+
+#[test]
+fn requests_whose_answers_nobody_reads_take_bounded_memory_and_hold_up_no_orders() {
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer { units: 1_000_000, ..Offer::default() });
+    // As many as one read of the server's takes.
+    let request = get(&format!("/api/v1/sales/{sale}"));
+    let requests = request.repeat((64 << 10) / request.len());
+    // What is unread, as much again for what is just being answered, and what the system makes of it.
+    withstand(&penstock, &sale, (GREEDY, requests), 160 << 20);
+    assert!(ended(&penstock, "unread") > 0, "nobody was cut although there was not room for all");
+}
+
+#[test]
+fn large_answers_that_nobody_reads_take_bounded_memory_and_hold_up_no_orders() {
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let mut merchant = Merchant::of(&penstock);
+    let sale = merchant.publish(Offer { units: 1_000_000, ..Offer::default() });
+    let item = json_item(&mut penstock.admin());
+    for _ in 0..199 {
+        merchant.publish_with(Offer::default(), |sale| sale["item_id"] = item.clone().into());
+    }
+    let list = get("/api/v1/sales?limit=200");
+    let length = penstock.client().get("/api/v1/sales?limit=200").unwrap().body.len();
+    assert!(length > 2_000_000, "{length} bytes are no large answer");
+    withstand(&penstock, &sale, (GREEDY_FOR_LISTS, list.clone()), 160 << 20);
+    assert!(ended(&penstock, "unread") > 0, "nobody was cut although there was not room for all");
+    // The same where hyper has the whole connection to itself.
+    let odd = list.replace("\r\n\r\n", "\r\nconnection: keep-alive, x\r\n\r\n");
+    withstand(&penstock, &sale, (GREEDY_FOR_LISTS, odd), 160 << 20);
+}
+
+/// An item with as long a description as it may have.
+fn json_item(admin: &mut penstock_testkit::Client) -> String {
+    let item = serde_json::json!({ "title": "Kettle", "description": "K".repeat(10_000),
+        "regular_price": { "amount": "59.90", "currency": "EUR" } });
+    let answer = admin.post("/api/v1/admin/items", &item).unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_client_that_does_not_read_is_answered_no_further_even_if_answers_have_no_body() {
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer::default());
+    // Hyper answers them, because of the header, and one after the other, because it has all of them.
+    let request = get(&format!("/api/v1/sales/{sale}"))
+        .replace("\r\n\r\n", "\r\nconnection: keep-alive, x\r\nif-none-match: *\r\n\r\n");
+    let _greedy = Greedy::attack(penstock.address(), 1, request.repeat((64 << 10) / request.len()));
+    let answered = || metric(&penstock, "penstock_requests_total{code=\"not_modified\"}");
+    let (began, mut before) = (Instant::now(), 0);
+    loop {
+        thread::sleep(Duration::from_secs(2));
+        let now = answered();
+        if now > 0 && now == before {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{now} answers, and none of them was read");
+        before = now;
+    }
+    assert!(metric(&penstock, "penstock_unread_bytes") > 0);
+}
+
+#[test]
+fn a_slow_reader_gets_every_answer_while_greedy_clients_are_cut() {
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer::default());
+    let request = get(&format!("/api/v1/sales/{sale}"));
+    let one = {
+        let mut stream = TcpStream::connect(penstock.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = vec![0; 64 << 10];
+        stream.read(&mut answer).unwrap()
+    };
+    let greedy = Greedy::attack(penstock.address(), GREEDY, request.repeat((64 << 10) / request.len()));
+    let requests = 20_000;
+    let mut slow = TcpStream::connect(penstock.address()).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut sender = slow.try_clone().unwrap();
+    let sending = thread::spawn(move || sender.write_all(request.repeat(requests).as_bytes()));
+    let (mut expected, mut read) = (one * requests, vec![0; 256 << 10]);
+    while expected > 0 {
+        let count = slow.read(&mut read).unwrap();
+        assert!(count > 0, "cut although it reads, {expected} bytes before the end");
+        expected -= count;
+        thread::sleep(Duration::from_millis(2));
+    }
+    sending.join().unwrap().unwrap();
+    drop(greedy);
+    assert!(ended(&penstock, "unread") > 0);
+}
+
+#[test]
+fn a_newcomer_gets_the_place_of_a_connection_that_was_idle_for_longest() {
+    const ALLOWED: usize = 200;
+    let _alone = alone();
+    let mut penstock = server()
+        .with("PENSTOCK_HTTP__MAX_CONNECTIONS", ALLOWED)
+        // One list, so that it is known which connection is idle for longest.
+        .with("PENSTOCK_HTTP__WORKERS", 1);
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer { units: 1_000, ..Offer::default() });
+    let connect = || TcpStream::connect(penstock.address()).unwrap();
+    // Both began before all others. One waits for events, so that a request is under way; one has asked in the meantime.
+    let mut watching = connect();
+    let head = "GET /api/v1/admin/live HTTP/1.1\r\nhost: x\r\nauthorization: Bearer admin-token-for-tests-only\r\n\r\n";
+    watching.write_all(head.as_bytes()).unwrap();
+    watching.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(watching.read(&mut [0; 4096]).unwrap() > 0);
+    let mut idle: Vec<TcpStream> = (0..ALLOWED + 30).map(|_| connect()).collect();
+    let began = Instant::now();
+    let mut newcomer = penstock.client().with_timeout(PATIENCE).with_token(&buyer_token("newcomer"));
+    assert_eq!(newcomer.claim(&sale, 1, "newcomer").unwrap().status, 201);
+    assert!(began.elapsed() < Duration::from_secs(20), "the newcomer waited for {:?}", began.elapsed());
+    let displaced = ended(&penstock, "displaced");
+    assert!((31..=60).contains(&displaced), "{displaced} were displaced");
+    // Those that came first are gone, and those that came last are not.
+    for stream in &mut idle[..20] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "was not displaced");
+    }
+    let last = idle.last_mut().unwrap();
+    last.write_all(get("/healthz").as_bytes()).unwrap();
+    last.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(last.read(&mut [0; 4096]).unwrap() > 0);
+    assert!(watching.read(&mut [0; 4096]).unwrap() > 0, "who waits for events is not idle");
+}
