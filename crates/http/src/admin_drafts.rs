@@ -79,7 +79,7 @@ pub(crate) struct GateRequest {
     /// `none`, `pow` (a proof of work) or `captcha` (a picture to read); normally none.
     #[schema(value_type = Option<GateChallengeWord>)]
     challenge: Option<String>,
-    /// Whether buyers queue for their turn, those who come before the opening by a fair draw; normally not.
+    /// Whether buyers queue for their turn, those who come before the opening by a draw; normally not.
     waiting_room: Option<bool>,
     /// Whether an order needs a pass. A challenge or a waiting room makes it so.
     pass_required: Option<bool>,

@@ -96,7 +96,7 @@ fn view(app: &App, shelf: &Shelf, ticket: &str, number: u64) -> Result<TicketVie
 
 /// Take a ticket
 ///
-/// Who comes before the opening is placed by a fair draw at the opening, who comes later queues behind. See
+/// Who comes before the opening is placed by a draw at the opening, who comes later queues behind. See
 /// `docs/draw.md` for how anybody can recompute a place.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/tickets", tag = "gate", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 201, body = TicketView)))]

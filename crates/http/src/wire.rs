@@ -160,7 +160,7 @@ impl From<&GateTerms> for GateView {
     }
 }
 
-/// The fair draw of who came before the opening; see `docs/draw.md`.
+/// The draw of who came before the opening; see `docs/draw.md`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Draw)]
 pub(crate) struct DrawJson {

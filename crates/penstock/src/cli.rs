@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Bring the database of record to this version's schema
     #[command(after_help = "`serve` does this by itself.\n\nExample:\n  penstock migrate --data ./data")]
     Migrate(MigrateArgs),
-    /// Check the fair draw of a waiting room
+    /// Check the draw of a waiting room
     #[command(subcommand, after_help = "Example:\n  penstock draw verify --sale sale.json --ticket 1234.…")]
     Draw(DrawCommand),
     /// Print tokens of simulated buyers, one a line, for load tools that can't sign

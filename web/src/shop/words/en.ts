@@ -66,7 +66,7 @@ export default {
     notYet: 'Not open yet',
     readyHint: 'Sign in now, so that you are ready when it opens.',
     readyHintSignedIn: 'Stay on this page: the button works the moment the sale opens.',
-    drawHint: 'Everybody who joins before the opening has the same chance: places are drawn at the opening.',
+    drawHint: 'Every ticket taken before the opening has the same chance: places are drawn at the opening.',
     queueHint: 'Buyers are let in one after the other. You get a place and keep it, even if you reload.',
     soldOut: 'Sold out',
     missed: 'The last one went just before your order. You were not charged.',

@@ -69,7 +69,7 @@ const zh: Words<typeof en> = {
     notYet: '尚未开始',
     readyHint: '现在先登录，开抢时就能直接购买。',
     readyHintSignedIn: '请留在本页，开始的瞬间按钮即可点击。',
-    drawHint: '开始前进入排队室的人机会均等：名次在开始时抽签决定。',
+    drawHint: '开始前领取的每个排队号机会均等：名次在开始时抽签决定。',
     queueHint: '买家依次放行。名次会为你保留，刷新页面也不会丢失。',
     soldOut: '已售罄',
     missed: '最后一件刚刚被别人买走，你没有被扣款。',

@@ -99,7 +99,7 @@ export default {
     },
     challengeHint: 'Makes thousands of bots costly.',
     waitingRoom: 'Waiting room',
-    waitingRoomHint: 'Buyers queue for their turn; those who come before the opening, by a fair draw.',
+    waitingRoomHint: 'Buyers queue for their turn; those who come before the opening, by a draw.',
     saveDraft: 'Save the draft',
     saved: 'The draft is saved.',
     complaints: {

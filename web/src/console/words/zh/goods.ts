@@ -94,7 +94,7 @@ const zh: Words<typeof en> = {
     },
     challengeHint: '让成千上万的机器人付出代价。',
     waitingRoom: '排队室',
-    waitingRoomHint: '买家排队等候；开售前到来的人由公平抽签决定顺序。',
+    waitingRoomHint: '买家排队等候；开售前到来的人由抽签决定顺序。',
     saveDraft: '保存草稿',
     saved: '草稿已保存。',
     complaints: {
