@@ -1,5 +1,6 @@
 //! Pictures of letters to read, drawn ahead of the rush: drawing one takes longer than everything else at the gate.
-//! It knows nothing of buyers, sales and challenges.
+//! A picture is shown a few times within a few seconds at most, so that collecting pictures with their answers is of no
+//! use. It knows nothing of buyers, sales and challenges.
 
 use std::{
     collections::VecDeque,
@@ -12,6 +13,7 @@ use captcha::{
     Captcha,
     filters::{Dots, Grid, Noise, Wave},
 };
+use penstock_domain::Timestamp;
 
 /// As many as people read without losing patience.
 const CHARACTERS: u32 = 5;
@@ -24,6 +26,10 @@ const ALPHABET: &[char] = &[
 /// The widest letter is 49 pixels wide, so even five of these fit in with their waves.
 const WIDTH: u32 = 280;
 const HEIGHT: u32 = 100;
+/// A picture is shown at most this often, and more than once only while there are none that nobody has seen.
+const MAX_SHOWN: u32 = 4;
+/// A picture is not shown again later than this after it was shown first.
+const SHOWN_AGAIN_MILLIS: i64 = 10_000;
 
 /// What it shows, and how.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,9 +50,16 @@ pub struct Pictures {
 struct Pool {
     /// Nobody has seen these.
     fresh: VecDeque<Picture>,
-    /// The oldest first. Better than none in a rush.
-    seen: VecDeque<Picture>,
+    /// The oldest first.
+    shown: VecDeque<Shown>,
     painted: u64,
+}
+
+#[derive(Debug)]
+struct Shown {
+    picture: Picture,
+    first_at: Timestamp,
+    times: u32,
 }
 
 impl Pictures {
@@ -55,15 +68,23 @@ impl Pictures {
         Self { capacity, bends: RandomState::new(), pool: Mutex::default() }
     }
 
-    /// A picture that nobody has seen if there is one, otherwise any. None only while nothing is drawn.
-    pub fn take(&self, random: u64) -> Option<Picture> {
+    /// A picture that nobody has seen if there is one, otherwise one that was shown a moment ago and not often. None:
+    /// more are asked for than are drawn.
+    pub fn take(&self, random: u64, now: Timestamp) -> Option<Picture> {
         let mut pool = self.lock();
+        pool.forget_old(now);
         if let Some(picture) = pool.fresh.pop_front() {
-            pool.seen.push_back(picture.clone());
+            pool.shown.push_back(Shown { picture: picture.clone(), first_at: now, times: 1 });
             return Some(picture);
         }
-        let place = random.checked_rem(pool.seen.len() as u64)?;
-        pool.seen.get(place as usize).cloned()
+        let place = random.checked_rem(pool.shown.len() as u64)? as usize;
+        let shown = pool.shown.get_mut(place)?;
+        shown.times += 1;
+        let picture = shown.picture.clone();
+        if shown.times >= MAX_SHOWN {
+            pool.shown.remove(place);
+        }
+        Some(picture)
     }
 
     /// Draws a picture where one is missing, or in the place of one that was seen. False: there was nothing to do.
@@ -82,8 +103,8 @@ impl Pictures {
         if pool.fresh.len() >= self.capacity {
             return false;
         }
-        if pool.fresh.len() + pool.seen.len() >= self.capacity {
-            pool.seen.pop_front();
+        if pool.fresh.len() + pool.shown.len() >= self.capacity {
+            pool.shown.pop_front();
         }
         pool.fresh.push_back(picture);
         true
@@ -91,6 +112,16 @@ impl Pictures {
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    fn forget_old(&mut self, now: Timestamp) {
+        // A clock that was set back makes no picture young again.
+        let is_old = |shown: &Shown| !(0..SHOWN_AGAIN_MILLIS).contains(&now.millis_since(shown.first_at));
+        while self.shown.front().is_some_and(is_old) {
+            self.shown.pop_front();
+        }
     }
 }
 
@@ -139,9 +170,13 @@ impl fmt::Debug for Picture {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
 
     use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + millis)
+    }
 
     fn painted(count: usize, capacity: usize) -> Pictures {
         let pictures = Pictures::new(capacity);
@@ -152,14 +187,14 @@ mod tests {
     }
 
     fn png_of(pictures: &Pictures, random: u64) -> Arc<[u8]> {
-        pictures.take(random).unwrap().png
+        pictures.take(random, at(0)).unwrap().png
     }
 
     #[test]
     fn a_picture_shows_five_clear_characters() {
         let pictures = painted(100, 100);
         for _ in 0..100 {
-            let picture = pictures.take(0).unwrap();
+            let picture = pictures.take(0, at(0)).unwrap();
             assert_eq!(picture.answer.chars().count(), 5);
             assert!(picture.answer.chars().all(|character| ALPHABET.contains(&character)));
         }
@@ -187,17 +222,17 @@ mod tests {
 
     #[test]
     fn an_empty_pool_gives_nothing_and_nothing_is_drawn_ahead_of_painting() {
-        assert!(Pictures::new(3).take(0).is_none());
+        assert!(Pictures::new(3).take(0, at(0)).is_none());
         let none = Pictures::new(0);
         assert!(!none.paint_one());
-        assert!(none.take(7).is_none());
+        assert!(none.take(7, at(0)).is_none());
     }
 
     #[test]
     fn a_pool_of_fresh_pictures_needs_no_painting() {
         let pictures = painted(3, 3);
         assert!(!pictures.paint_one());
-        pictures.take(0);
+        pictures.take(0, at(0));
         assert!(pictures.paint_one());
         assert!(!pictures.paint_one());
     }
@@ -211,24 +246,56 @@ mod tests {
         assert!(!first.contains(&png_of(&pictures, 0)));
     }
 
+    /// Somebody who asks as fast as they can, with a painter that can't keep up, and notes every picture.
     #[test]
-    fn seen_pictures_are_given_at_random_if_there_are_no_fresh_ones() {
-        let pictures = painted(3, 3);
-        let seen: Vec<_> = (0..3).map(|_| png_of(&pictures, 0)).collect();
-        for random in [0, 1, 2, 3, 4, 5, u64::MAX] {
-            assert_eq!(png_of(&pictures, random), seen[(random % 3) as usize]);
+    fn a_collector_sees_no_picture_often_nor_again_after_a_few_seconds() {
+        let pictures = painted(20, 20);
+        let mut seen: HashMap<Arc<[u8]>, (i64, u32)> = HashMap::new();
+        let (mut given, mut refused) = (0, 0);
+        for step in 0..4_000_i64 {
+            let now = step * 10;
+            if step % 20 == 0 {
+                pictures.paint_one();
+            }
+            let Some(picture) = pictures.take(step as u64 * 7_919, at(now)) else {
+                refused += 1;
+                continue;
+            };
+            given += 1;
+            let (first, times) = seen.entry(picture.png).or_insert((now, 0));
+            *times += 1;
+            assert!(*times <= MAX_SHOWN && now - *first < SHOWN_AGAIN_MILLIS);
         }
+        assert!(refused > 1_000, "a flood is told to come back: {refused} of 4,000");
+        assert!(given >= 200 && seen.len() >= 200, "{given} times {} pictures", seen.len());
+    }
+
+    #[test]
+    fn whoever_asks_no_faster_than_pictures_are_drawn_never_sees_one_twice() {
+        let pictures = painted(20, 20);
+        let mut seen = HashSet::new();
+        for step in 0..300 {
+            assert!(seen.insert(pictures.take(step, at(step as i64 * 50)).unwrap().png));
+            pictures.paint_one();
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_brings_no_picture_back() {
+        let pictures = painted(3, 3);
+        (0..3).for_each(|_| drop(pictures.take(0, at(60_000)).unwrap()));
+        assert!(pictures.take(0, at(0)).is_none());
     }
 
     #[test]
     fn the_pool_never_holds_more_than_its_capacity() {
         let pictures = painted(2, 3);
         for _ in 0..10 {
-            pictures.take(0);
+            pictures.take(0, at(0));
             pictures.paint_one();
             pictures.paint_one();
             let pool = pictures.lock();
-            assert!(pool.fresh.len() + pool.seen.len() <= 3);
+            assert!(pool.fresh.len() + pool.shown.len() <= 3);
         }
     }
 

@@ -111,7 +111,7 @@ fn proof_of_work(
 }
 
 fn captcha(app: &App, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Result<ChallengeView, Problem> {
-    let picture = app.gate.pictures.take(random()?);
+    let picture = app.gate.pictures.take(random()?, now);
     let picture = picture.ok_or_else(|| app.gate.turned_away.because(Reason::Pictures))?;
     let keys = app.gate.keys.load();
     let challenge = app.gate.challenges.captcha(&keys, sale, buyer, &picture.answer, random()?, now);

@@ -1,6 +1,7 @@
 //! Challenges and passes: who may order, and what happens to who may not.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
@@ -341,6 +342,35 @@ fn a_captcha_is_a_picture_or_work_for_who_cannot_see_it() {
     assert_eq!(work["kind"], "pow");
     assert_eq!(ask_pass(&mut ann, &sale, &solved(&work)).status, 201);
     ann.post(&path, &json!({ "kind": "song" })).names_field("kind");
+}
+
+/// Somebody takes challenge after challenge and keeps the pictures, to have their answers ready for the sale.
+#[test]
+fn whoever_collects_captchas_hardly_sees_a_picture_again() {
+    const CHALLENGES: usize = 150;
+    let shop = Shop::open_with(|options| options.gate.captcha_pool = 10);
+    let sale = gated(&shop, 10, json!({ "challenge": "captcha" }));
+    let path = format!("/api/v1/sales/{sale}/challenge");
+    let mut shown: HashMap<String, usize> = HashMap::new();
+    let mut given = 0;
+    for ask in 0.. {
+        let answer = shop.buyer(&format!("collector {}", ask % 50)).post_empty(&path);
+        if answer.status == 201 {
+            *shown.entry(answer.json()["image"].as_str().unwrap().to_owned()).or_default() += 1;
+            given += 1;
+        } else {
+            answer.problem(503, "busy");
+            thread::sleep(Duration::from_millis(20));
+        }
+        if given == CHALLENGES {
+            break;
+        }
+        assert!(ask < 5_000, "only {given} challenges");
+        // The simulated clock, by which a picture is shown for a few seconds only.
+        shop.advance_seconds(i64::from(ask % 10 == 9));
+    }
+    assert!(shown.values().all(|times| *times <= 4), "{:?}", shown.values());
+    assert!(shown.len() >= CHALLENGES / 4, "{} pictures for {CHALLENGES} challenges", shown.len());
 }
 
 #[test]
