@@ -179,9 +179,9 @@ impl Door for SharedDoor {
         self.passes.used(mark_of(buyer), sale_version);
     }
 
-    fn tick(&self, status: &dyn Fn() -> Option<SaleStatus>, _now: Timestamp) -> bool {
+    fn tick(&self, status: &dyn Fn() -> Option<SaleStatus>, now: Timestamp) -> bool {
         match (self.room.get(), status()) {
-            (Some(room), Some(status)) => room.note_status(status),
+            (Some(room), Some(status)) => room.note_status(status, now),
             _ => false,
         }
     }

@@ -2,13 +2,14 @@
 //! at their tops what they do; when they are called is not decided here.
 
 use penstock_domain::{BuyerId, SaleId, Timestamp};
-use penstock_gate::{RoomView, Uncertain};
+use penstock_gate::{RoomView, Told};
 use penstock_http::{Applicant, DoorOptions, DoorRefusal};
 use penstock_ledger::{
     Clock,
     redis::{Link, LinkError, Script},
 };
 use redis::{Cmd, FromRedisValue};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 /// Enough that two buyers are never taken for one another.
@@ -87,8 +88,8 @@ pub(crate) struct Handed {
     pub(crate) first_at: Timestamp,
 }
 
-/// So many numbers, and as many again as were heard of, may have been given out since. They are passed over for nothing, so
-/// that too many of them do no harm.
+/// So many numbers, and as many again as were heard of, may have been given out since. Nobody is there for those that were
+/// not, so that too many of them do no harm.
 const NUMBERS_UNHEARD_OF: u64 = 1_000;
 /// So many views may have been stored meanwhile.
 const VIEWS_UNHEARD_OF: u64 = 1_000;
@@ -96,8 +97,6 @@ const VIEWS_UNHEARD_OF: u64 = 1_000;
 /// What a node still knows of a room that Redis may have lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
-    /// Numbers below were given out, as far as the node has heard.
-    pub(crate) issued: u64,
     /// From here on none can have been given out.
     pub(crate) next: u64,
     pub(crate) early: Option<u64>,
@@ -110,7 +109,7 @@ impl Remembered {
     /// `version`: of the last view that was heard of.
     pub(crate) fn new(issued: u64, early: Option<u64>, version: u64, view: Option<RoomView>) -> Self {
         let next = issued.saturating_mul(2).saturating_add(NUMBERS_UNHEARD_OF);
-        Self { issued, next, early, version: version + VIEWS_UNHEARD_OF, view }
+        Self { next, early, version: version + VIEWS_UNHEARD_OF, view }
     }
 }
 
@@ -123,11 +122,11 @@ pub(crate) struct Look<'a> {
     pub(crate) keep_millis: u64,
     pub(crate) known_version: u64,
     pub(crate) view: Option<&'a RoomView>,
-    /// So many of the taken turns, and of the unused ranges, are done with.
+    /// So many of the taken turns are done with.
     pub(crate) taken_done: usize,
-    pub(crate) unused_done: usize,
-    pub(crate) unused_heard: usize,
-    pub(crate) unused: &'a [Uncertain],
+    /// It is time to tell who is there, and for the keeper to hear it.
+    pub(crate) asks_who_is_there: bool,
+    pub(crate) told: Option<&'a Told>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +152,8 @@ pub(crate) struct Seen {
     /// None: it is the one that is known, or there is none.
     pub(crate) view: Option<RoomView>,
     pub(crate) taken: Vec<u64>,
-    pub(crate) unused: Vec<Uncertain>,
+    /// Who is there, by node; None if it was not asked for.
+    pub(crate) told: Option<Vec<Told>>,
 }
 
 impl GateCalls {
@@ -207,19 +207,14 @@ impl GateCalls {
         opens_at: Option<Timestamp>,
         remembered: &Remembered,
     ) -> Result<[u8; 32], LinkError> {
-        let view = self.packed(remembered.view.as_ref())?;
+        let view = packed(remembered.view.as_ref())?;
         let early = remembered.early.map(|early| early.to_string()).unwrap_or_default();
         let opens_at_millis = opens_at.map_or(0, Timestamp::as_millis);
         let mut command = self.scripts.room.call();
-        command.arg(2).arg(&self.keys(["room", "unused"])).arg(&seed[..]).arg(opens_at_millis);
-        command.arg(remembered.next).arg(remembered.issued).arg(early).arg(remembered.version).arg(view);
+        command.arg(1).arg(self.key("room")).arg(&seed[..]).arg(opens_at_millis);
+        command.arg(remembered.next).arg(early).arg(remembered.version).arg(view);
         let seed: Vec<u8> = self.ask(command, true).await?;
         seed.try_into().map_err(|_| self.damaged("the seed"))
-    }
-
-    fn packed(&self, view: Option<&RoomView>) -> Result<Vec<u8>, LinkError> {
-        let packed = view.map(postcard::to_stdvec).transpose();
-        Ok(packed.map_err(|error| LinkError::Misconfigured(error.to_string()))?.unwrap_or_default())
     }
 
     /// The block of this name, which has `count` numbers if it is a new one. None: Redis does not know the room.
@@ -245,36 +240,22 @@ impl GateCalls {
     /// None: Redis does not know the room.
     pub(crate) async fn tend(&self, seed: &[u8; 32], look: &Look<'_>) -> Result<Option<Seen>, LinkError> {
         let mut command = self.scripts.tend.call();
-        command.arg(4).arg(&self.keys(["room", "passes", "taken", "unused"]));
+        command.arg(4).arg(&self.keys(["room", "passes", "taken", "there"]));
         command.arg(self.moment()).arg(&self.node).arg(look.fence).arg(look.keep_millis);
-        command.arg(look.known_version).arg(self.packed(look.view)?);
-        command.arg(look.taken_done).arg(look.unused_done).arg(look.unused_heard).arg(&seed[..]);
-        for Uncertain { from, to } in look.unused {
-            command.arg(format!("{from}-{to}"));
-        }
+        command.arg(look.known_version).arg(packed(look.view)?).arg(look.taken_done).arg(&seed[..]);
+        command.arg(u8::from(look.asks_who_is_there)).arg(packed(look.told)?);
         // Who follows shows people what it has seen, as the keeper does.
         let seen: Option<SeenReply> = self.ask(command, true).await?;
         seen.map(|seen| self.seen(seen)).transpose()
     }
 
     fn seen(&self, reply: SeenReply) -> Result<Seen, LinkError> {
-        let (
-            role,
-            fence,
-            at,
-            kept_at,
-            issued,
-            early,
-            live_passes,
-            sale_version,
-            version,
-            view,
-            taken,
-            unused,
-        ) = reply;
+        let (role, fence, at, kept_at, issued, early, live_passes, sale_version, version, view, taken, told) =
+            reply;
         let view: Vec<u8> = view;
         let view = if view.is_empty() { Ok(None) } else { postcard::from_bytes(&view).map(Some) };
-        let unused: Option<Vec<Uncertain>> = unused.iter().map(|range| read_range(range)).collect();
+        // What can't be read is of a node of another version: for this one nobody is there.
+        let read = |told: &Vec<u8>| postcard::from_bytes(told).ok();
         Ok(Seen {
             role: match role {
                 0 => Role::Follower,
@@ -291,7 +272,7 @@ impl GateCalls {
             version,
             view: view.map_err(|_| self.damaged("the view"))?,
             taken,
-            unused: unused.ok_or_else(|| self.damaged("a range"))?,
+            told: told.map(|told| told.iter().filter_map(read).collect()),
         })
     }
 
@@ -343,7 +324,7 @@ impl GateCalls {
     }
 }
 
-type SeenReply = (u8, u64, i64, i64, u64, i64, u64, u64, u64, Vec<u8>, Vec<u64>, Vec<String>);
+type SeenReply = (u8, u64, i64, i64, u64, i64, u64, u64, u64, Vec<u8>, Vec<u64>, Option<Vec<Vec<u8>>>);
 
 /// Where the key stands; it is put there if it is missing.
 fn place_of(keys: &mut Vec<String>, key: String) -> usize {
@@ -353,9 +334,10 @@ fn place_of(keys: &mut Vec<String>, key: String) -> usize {
     })
 }
 
-fn read_range(range: &str) -> Option<Uncertain> {
-    let (from, to) = range.split_once('-')?;
-    Some(Uncertain { from: from.parse().ok()?, to: to.parse().ok()? })
+/// Nothing is empty.
+fn packed<T: Serialize>(value: Option<&T>) -> Result<Vec<u8>, LinkError> {
+    let packed = value.map(postcard::to_stdvec).transpose();
+    Ok(packed.map_err(|error| LinkError::Misconfigured(error.to_string()))?.unwrap_or_default())
 }
 
 /// As `passes.lua` names them.

@@ -10,12 +10,12 @@ use std::{
 };
 
 use penstock_domain::{SaleState, SaleStatus, Timestamp};
-use penstock_gate::{RoomView, Totals, Uncertain, WaitingRoom};
+use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom};
 use penstock_http::DoorOptions;
 use penstock_ledger::redis::LinkError;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -38,8 +38,8 @@ const SOON_MILLIS: i64 = 5_000;
 const KEEP_MILLIS: u64 = 1_300;
 /// A room that is over, or of which the ledger has not told, is hardly looked at.
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
-/// So many ranges that nobody got are told with one look.
-const MAX_RANGES_TOLD: usize = 1_000;
+/// How often a node tells who is there: a bit for each place, so a few hundred bytes, and 16 KiB at most.
+const TELL_EVERY: Duration = Duration::from_millis(500);
 /// A node whose ledger has not told of the last orders for so long does not keep the room.
 const MAX_DEAF_MILLIS: i64 = 3_000;
 
@@ -90,20 +90,20 @@ impl NodeRoom {
         }
     }
 
-    /// True: something people see has changed since the last time.
-    pub(crate) fn note_status(&self, status: SaleStatus) -> bool {
+    /// True: something people see has changed since the last time, or those who listen should be heard of again.
+    pub(crate) fn note_status(&self, status: SaleStatus, now: Timestamp) -> bool {
         let before = self.status.lock().unwrap_or_else(PoisonError::into_inner).replace(status);
         if before.is_none() {
             self.wake.notify_one();
         }
-        self.has_changed.swap(false, Relaxed)
+        self.has_changed.swap(false, Relaxed) | self.shown.listen(now)
     }
 
     fn status(&self) -> Option<SaleStatus> {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives out no number any more, tells which nobody got, and leaves the room to others.
+    /// Gives out no number any more, and leaves the room to others.
     pub(crate) async fn leave(&self) {
         self.numbers.blocks().close();
         let left = self.left.notified();
@@ -135,8 +135,8 @@ struct Keeping {
     /// What Redis told last.
     seen: Seen,
     stored: RoomView,
-    /// The ranges that nobody got, as they are in Redis.
-    unused: Vec<Uncertain>,
+    /// Who is there, as the nodes told it lately.
+    told: Vec<Told>,
 }
 
 /// Looks at the room as long as the node has it.
@@ -204,12 +204,22 @@ struct Looker {
     sale_version: u64,
     /// Since then this node's ledger has told of no such status.
     deaf_since: Option<Timestamp>,
+    /// When it told who is there, and whether the draw had been made.
+    told: Option<(Instant, bool)>,
 }
 
 impl Default for Looker {
     fn default() -> Self {
         let seen_at = Timestamp::from_millis(0);
-        Self { keeping: None, known_version: 0, view: None, seen_at, sale_version: 0, deaf_since: None }
+        Self {
+            keeping: None,
+            known_version: 0,
+            view: None,
+            seen_at,
+            sale_version: 0,
+            deaf_since: None,
+            told: None,
+        }
     }
 }
 
@@ -218,7 +228,6 @@ impl Default for Looker {
 struct Outcome {
     view: Option<RoomView>,
     taken_done: usize,
-    unused_done: usize,
 }
 
 impl Looker {
@@ -230,8 +239,10 @@ impl Looker {
             (Some(keeping), Some(status)) => keeping.tick(status),
             _ => Outcome::default(),
         };
-        let mut unused = room.numbers.blocks().unused(self.seen_at);
-        room.numbers.blocks().tell_again(unused.split_off(unused.len().min(MAX_RANGES_TOLD)));
+        let is_drawn = room.shown.draw().count.is_some();
+        let asks_who_is_there =
+            self.told.is_none_or(|(at, was_drawn)| at.elapsed() >= TELL_EVERY || is_drawn != was_drawn);
+        let told = if asks_who_is_there && !is_leaving { room.shown.told() } else { None };
         let keeping = self.keeping.as_ref();
         let look = Look {
             fence: keeping.map_or(0, |keeping| keeping.fence),
@@ -239,14 +250,15 @@ impl Looker {
             known_version: self.known_version,
             view: outcome.view.as_ref(),
             taken_done: outcome.taken_done,
-            unused_done: outcome.unused_done,
-            unused_heard: keeping.map_or(0, |keeping| keeping.unused.len() - outcome.unused_done),
-            unused: &unused,
+            asks_who_is_there,
+            told: told.as_ref(),
         };
         let known = room.numbers.issued();
         let seen = room.calls.tend(&room.seed, &look).await;
+        if asks_who_is_there {
+            self.told = Some((Instant::now(), is_drawn));
+        }
         if !matches!(seen, Ok(Some(_))) {
-            room.numbers.blocks().tell_again(unused);
             // Perhaps it was stored and perhaps not: the next look tells.
             self.keeping = None;
         }
@@ -283,7 +295,7 @@ impl Looker {
         if seed == room.seed { Ok(()) } else { Err(room.calls.other_seed()) }
     }
 
-    fn take_in(&mut self, room: &NodeRoom, seen: Seen, outcome: Outcome) {
+    fn take_in(&mut self, room: &NodeRoom, mut seen: Seen, outcome: Outcome) {
         self.seen_at = seen.at;
         room.passes.note_live(seen.live_passes);
         room.numbers.note_issued(seen.issued);
@@ -301,8 +313,9 @@ impl Looker {
                     self.view = Some(view.clone());
                     keeping.stored = view;
                 }
-                keeping.unused.drain(..outcome.unused_done);
-                keeping.unused.extend(&seen.unused);
+                if let Some(told) = seen.told.take() {
+                    keeping.told = told;
+                }
                 self.keeping = Some(Keeping { seen, ..keeping });
             }
             (Role::NewKeeper, _) => self.keeping = Some(Keeping::begin(room, seen)),
@@ -318,30 +331,22 @@ impl Keeping {
         let stored = seen.view.clone().unwrap_or_default();
         let keeping = WaitingRoom::shared(room.calls.sale, room.seed, room.options.room);
         keeping.follow(&stored, seen.kept_at);
-        let unused = std::mem::take(&mut seen.unused);
-        keeping.pass_over(&unused);
-        Self { fence: seen.fence, room: keeping, unused, stored, seen }
+        let told = seen.told.take().unwrap_or_default();
+        Self { fence: seen.fence, room: keeping, told, stored, seen }
     }
 
     fn tick(&mut self, status: &SaleStatus) -> Outcome {
         let seen = &self.seen;
+        let there = There::of_all(&self.told, seen.early.is_some());
         let totals = Totals {
             issued: seen.issued,
             early: seen.early,
             live_passes: seen.live_passes,
             taken: &seen.taken,
-            unused: &seen.unused,
             sale_version: seen.sale_version,
+            there: &there,
         };
         let view = self.room.tend(status, &totals, seen.at);
-        // Late numbers are let in by their order; those of early ones are looked for until all are in.
-        let is_behind = |range: &&Uncertain| {
-            view.early.is_some_and(|early| view.admitted >= early) && range.to <= view.admitted
-        };
-        Outcome {
-            taken_done: seen.taken.len(),
-            unused_done: self.unused.iter().take_while(is_behind).count(),
-            view: (view != self.stored).then_some(view),
-        }
+        Outcome { taken_done: seen.taken.len(), view: (view != self.stored).then_some(view) }
     }
 }

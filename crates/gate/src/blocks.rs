@@ -8,8 +8,6 @@ use std::{
 
 use penstock_domain::Timestamp;
 
-use crate::room_state::Uncertain;
-
 /// A block is for as many people as come in this time.
 const AHEAD_MILLIS: i64 = 1_000;
 /// No block is larger, beyond those who wait for it.
@@ -27,8 +25,6 @@ pub struct Blocks(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     blocks: VecDeque<Block>,
-    /// Numbers that were not given out in time, and were not told yet.
-    unused: Vec<Uncertain>,
     is_closed: bool,
     given_out: u64,
     /// Who asked since the demand was measured.
@@ -69,35 +65,22 @@ impl Blocks {
     /// The numbers `from..to`, to be given out until `good_until`.
     pub fn put(&self, from: u64, to: u64, good_until: Timestamp) {
         let mut state = self.lock();
-        if state.is_closed {
-            state.unused.push(Uncertain { from, to });
-        } else {
+        if !state.is_closed {
             state.blocks.push_back(Block { next: from, to, good_until });
         }
-    }
-
-    /// Numbers that nobody got and nobody will get. Told once; `tell_again` if they were not heard.
-    pub fn unused(&self, now: Timestamp) -> Vec<Uncertain> {
-        std::mem::take(&mut self.at(now).unused)
-    }
-
-    pub fn tell_again(&self, unused: Vec<Uncertain>) {
-        self.lock().unused.extend(unused);
     }
 
     /// From now on no number is given out.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        state.discard(|_| true);
+        state.blocks.clear();
     }
 
     /// The blocks that are good now. What has ended once stays so, even if the clock steps back.
     fn at(&self, now: Timestamp) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        if state.blocks.iter().any(|block| block.good_until <= now) {
-            state.discard(|block| block.good_until <= now);
-        }
+        state.blocks.retain(|block| now < block.good_until);
         state
     }
 
@@ -116,13 +99,6 @@ impl State {
             self.blocks.pop_front();
         }
         Some(number)
-    }
-
-    fn discard(&mut self, is_over: impl Fn(&Block) -> bool) {
-        let (over, good) = std::mem::take(&mut self.blocks).into_iter().partition(is_over);
-        self.blocks = good;
-        let over: VecDeque<Block> = over;
-        self.unused.extend(over.iter().map(|block| Uncertain { from: block.next, to: block.to }));
     }
 
     fn measure(&mut self, now: Timestamp) {
@@ -158,21 +134,15 @@ mod tests {
         blocks.put(5, 7, at(1_000));
         blocks.put(20, 21, at(1_000));
         assert_eq!([0; 4].map(|_| blocks.take(at(0))), [Some(5), Some(6), Some(20), None]);
-        assert_eq!(blocks.unused(at(5_000)), []);
     }
 
     #[test]
-    fn a_block_that_is_over_gives_out_nothing_and_its_rest_is_told_once() {
+    fn a_block_that_is_over_gives_out_nothing() {
         let blocks = Blocks::default();
         blocks.put(0, 10, at(1_000));
         assert_eq!(blocks.take(at(999)), Some(0));
         assert_eq!(blocks.take(at(1_000)), None);
         assert_eq!(blocks.take(at(0)), None, "the clock was set back");
-        let unused = blocks.unused(at(1_000));
-        assert_eq!(unused, [Uncertain { from: 1, to: 10 }]);
-        assert_eq!(blocks.unused(at(1_000)), []);
-        blocks.tell_again(unused);
-        assert_eq!(blocks.unused(at(1_000)), [Uncertain { from: 1, to: 10 }]);
     }
 
     #[test]
@@ -182,7 +152,6 @@ mod tests {
         blocks.close();
         blocks.put(30, 40, at(1_000));
         assert_eq!(blocks.take(at(0)), None);
-        assert_eq!(blocks.unused(at(0)), [Uncertain { from: 0, to: 10 }, Uncertain { from: 30, to: 40 }]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod accepted_keys;
 mod blocks;
+mod calls;
 mod captcha;
 mod challenge;
 mod challenge_id;
@@ -12,15 +13,18 @@ mod keys;
 mod latch;
 mod latest;
 mod limits;
+mod line;
 mod numbers;
 mod pace;
 mod pass;
+mod presence;
 mod room_state;
 mod shedding;
 mod steady_time;
 mod sync;
 mod ticket;
 mod turns;
+mod uptake;
 mod used;
 mod waiting_room;
 
@@ -35,11 +39,14 @@ pub use head_gate::{HeadGate, HeadGateOptions, HeadGateRefusal};
 pub use keys::KeyRing;
 pub use latch::{Latch, QuickRefusal};
 pub use limits::{AddressKey, KeyedLimit, LimitOptions, SingleLimit, TooMany};
+pub use line::Line;
 pub use pass::{PassRefusal, check_pass, issue_pass};
-pub use room_state::{RoomState, Uncertain};
+pub use presence::{GENERATION_MILLIS, There, Told};
+pub use room_state::RoomState;
 pub use shedding::{InFlight, Shedding, SheddingOptions};
 pub use ticket::{Ticket, issue_ticket, read_ticket, ticket_number};
 pub use turns::TurnStep;
+pub use uptake::{BUYER, LATE, LEAST_FRESH, Uptake};
 pub use waiting_room::{
     DrawView, GoneReason, RoomFigures, RoomOptions, RoomView, Standing, TicketState, Totals, WaitingRoom,
 };

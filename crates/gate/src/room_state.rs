@@ -1,12 +1,9 @@
-//! What a waiting room has to remember across a restart: a few words, whatever the number of people in it. It does
-//! not know how it is stored.
+//! What a waiting room has to remember across a restart: a few words, and the places whose turn was not over.
+//! It does not know how it is stored.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-/// How many crashes are remembered. What is older is treated as people who do not come.
-const MAX_UNCERTAIN: usize = 16;
 
 /// A new room's state has to be durable before its commitment is shown to anybody.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,25 +14,23 @@ pub struct RoomState {
     pub reserved: u64,
     /// So many numbers came before the opening and take part in the draw. None: the sale has not opened.
     pub early: Option<u64>,
-    /// The places below had their turn.
+    /// The places below were called, or gone past because nobody was there.
     pub admitted: u64,
-    /// So many of those could still buy: they had a turn or a pass that was not over.
+    /// So many people had a turn that was not over and had not become a pass.
     #[serde(default)]
     pub open: u64,
-    /// From this place up to `admitted`, turns were not over.
+    /// So many passes were in people's hands.
+    #[serde(default)]
+    pub live_passes: u64,
+    /// Those from this place up to `admitted` who were away may still come back.
     #[serde(default)]
     pub open_from: u64,
-    /// Numbers below have been given out, except for uncertain ones.
-    pub issued: u64,
-    /// Numbers that were reserved when the process was killed. Few of them, if any, were given out.
-    pub uncertain: Vec<Uncertain>,
-}
-
-/// The numbers `from..to`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Uncertain {
-    pub from: u64,
-    pub to: u64,
+    /// Runs of places whose turn was not over.
+    #[serde(default)]
+    pub called: Vec<(u64, u64)>,
+    /// People who were ever called.
+    #[serde(default)]
+    pub let_in: u64,
 }
 
 impl RoomState {
@@ -47,22 +42,15 @@ impl RoomState {
             early: None,
             admitted: 0,
             open: 0,
+            live_passes: 0,
             open_from: 0,
-            issued: 0,
-            uncertain: Vec::new(),
+            called: Vec::new(),
+            let_in: 0,
         }
     }
 
-    /// After a restart: numbers go on at `reserved`, and what lies between is uncertain. After an orderly stop
-    /// nothing does.
-    pub(crate) fn restored(mut self) -> Self {
-        if self.issued < self.reserved {
-            self.uncertain.push(Uncertain { from: self.issued, to: self.reserved });
-            let too_many = self.uncertain.len().saturating_sub(MAX_UNCERTAIN);
-            self.uncertain.drain(..too_many);
-        }
-        self.issued = self.reserved;
-        self
+    pub(crate) fn is_called(&self, place: u64) -> bool {
+        self.called.iter().any(|(from, to)| (*from..*to).contains(&place))
     }
 }
 
@@ -75,9 +63,8 @@ impl fmt::Debug for RoomState {
             .field("early", &self.early)
             .field("admitted", &self.admitted)
             .field("open", &self.open)
+            .field("live_passes", &self.live_passes)
             .field("open_from", &self.open_from)
-            .field("issued", &self.issued)
-            .field("uncertain", &self.uncertain)
             .finish_non_exhaustive()
     }
 }

@@ -1,16 +1,21 @@
-//! Whose turn it is: the admissions of the last while, as steps of places, and how many of each step have not
-//! taken a pass yet. Places only; it knows no numbers, no sale and no clock.
+//! Whose turn it is: the people who were called in the last while, in steps, how many of each step have not taken a pass
+//! yet, and how many buyers they still stand for. Places only; it knows no numbers, no sale and no clock.
 
 use std::{collections::VecDeque, ops::Range};
 
 use penstock_domain::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Admissions that are closer together become one step, so that the number of steps has a bound.
+use crate::{
+    calls::{Calls, MAX_RUNS, Run},
+    uptake::{BUYER, LATE, Uptake},
+};
+
+/// Calls that are closer together become one step, so that the number of steps has a bound.
 const MIN_STEP_MILLIS: i64 = 100;
 const STEPS_PER_TURN: i64 = 512;
-/// So much longer than the turn lasts its place is kept, for who asked for a pass at the last moment: his turn must
-/// not be given to another while his pass is being made.
+/// A turn is kept for this much longer than it lasts, for somebody who asked for a pass at the last moment: their turn
+/// must not be given to another while their pass is being made.
 const GRACE_MILLIS: i64 = 500;
 /// Where nodes tell each other of the turns, fewer steps keep that short. They give some people a second more.
 const SHARED_STEPS_PER_TURN: i64 = 64;
@@ -18,18 +23,23 @@ const SHARED_STEPS_PER_TURN: i64 = 64;
 const SHARED_GRACE_MILLIS: i64 = 1_500;
 
 /// Turns as nodes tell each other of them: everything but which of them have become a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStep {
     pub began_at: Timestamp,
     pub until: Timestamp,
     pub kept_until: Timestamp,
+    /// The places that were gone past to find those who were called.
     pub from: u64,
     pub to: u64,
+    /// Runs of places that were called.
+    pub called: Vec<(u64, u64)>,
     pub pending: u64,
+    pub is_judged: bool,
 }
 
 #[derive(Debug)]
 struct Step {
+    id: u64,
     began_at: Timestamp,
     /// The turn of everybody in the step ends here.
     until: Timestamp,
@@ -37,38 +47,31 @@ struct Step {
     kept_until: Timestamp,
     from: u64,
     to: u64,
-    /// People who may still take a pass and are counted on.
+    called: u64,
+    /// People who may still take a pass.
     pending: u64,
-    /// A bit for each place that has become a pass.
-    taken: Vec<u64>,
+    /// It was learnt how many of them come.
+    is_judged: bool,
 }
 
-impl Step {
-    /// True the first time.
-    fn mark_taken(&mut self, place: u64) -> bool {
-        let offset = place - self.from;
-        let (word, mask) = ((offset / 64) as usize, 1 << (offset % 64));
-        if self.taken.len() <= word {
-            self.taken.resize(word + 1, 0);
-        }
-        let first = self.taken[word] & mask == 0;
-        self.taken[word] |= mask;
-        first
-    }
-
-    fn is_taken(&self, place: u64) -> bool {
-        let offset = place - self.from;
-        self.taken.get((offset / 64) as usize).is_some_and(|word| word & (1 << (offset % 64)) != 0)
-    }
+/// What is known of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Until(Timestamp),
+    /// They were away when they would have been called, a short time ago.
+    Missed,
+    Over,
 }
 
 #[derive(Debug)]
 pub(crate) struct Turns {
     steps: VecDeque<Step>,
+    calls: Calls,
+    uptake: Uptake,
+    next_id: u64,
     turn_millis: i64,
     step_millis: i64,
     grace_millis: i64,
-    pending: u64,
     /// Turns that became passes since the last `settle`.
     taken_lately: u64,
 }
@@ -85,38 +88,68 @@ impl Turns {
 
     fn new(turn_seconds: u32, steps_per_turn: i64, grace_millis: i64) -> Self {
         let turn_millis = i64::from(turn_seconds) * 1_000;
-        let step_millis = MIN_STEP_MILLIS.max(turn_millis / steps_per_turn);
-        let steps = VecDeque::new();
-        Self { steps, turn_millis, step_millis, grace_millis, pending: 0, taken_lately: 0 }
+        Self {
+            steps: VecDeque::new(),
+            calls: Calls::default(),
+            uptake: Uptake::default(),
+            next_id: 0,
+            turn_millis,
+            step_millis: MIN_STEP_MILLIS.max(turn_millis / steps_per_turn),
+            grace_millis,
+            taken_lately: 0,
+        }
     }
 
     /// All that another node has to know.
-    pub(crate) fn told(&self) -> Vec<TurnStep> {
+    pub(crate) fn told(&self) -> (Vec<TurnStep>, Uptake) {
+        let mut called = self.calls.by_step();
         let told = |step: &Step| TurnStep {
             began_at: step.began_at,
             until: step.until,
             kept_until: step.kept_until,
             from: step.from,
             to: step.to,
+            called: called.remove(&step.id).unwrap_or_default(),
             pending: step.pending,
+            is_judged: step.is_judged,
         };
-        self.steps.iter().map(told).collect()
+        (self.steps.iter().map(told).collect(), self.uptake.clone())
     }
 
     /// Takes the place of all that was known.
-    pub(crate) fn replace(&mut self, told: &[TurnStep]) {
-        let step = |told: &TurnStep| Step {
-            began_at: told.began_at,
-            until: told.until,
-            kept_until: told.kept_until,
-            from: told.from,
-            to: told.to,
-            pending: told.pending,
-            taken: Vec::new(),
-        };
-        self.steps = told.iter().map(step).collect();
-        self.pending = told.iter().map(|step| step.pending).sum();
+    pub(crate) fn replace(&mut self, told: &[TurnStep], uptake: &Uptake) {
+        self.steps.clear();
+        self.calls = Calls::default();
+        for step in told {
+            let id = self.next_id();
+            let called = self.add_runs(&step.called, id);
+            self.steps.push_back(Step {
+                id,
+                began_at: step.began_at,
+                until: step.until,
+                kept_until: step.kept_until,
+                from: step.from,
+                to: step.to,
+                called,
+                pending: step.pending,
+                is_judged: step.is_judged,
+            });
+        }
+        self.uptake = uptake.clone();
         self.taken_lately = 0;
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// How many people they are.
+    fn add_runs(&mut self, runs: &[(u64, u64)], step: u64) -> u64 {
+        for (from, to) in runs {
+            self.calls.add(*from, Run { to: *to, step, is_taken: false });
+        }
+        runs.iter().map(|(from, to)| to.saturating_sub(*from)).sum()
     }
 
     /// The number of live passes that comes next was taken after all turns that are known to have become passes.
@@ -124,42 +157,77 @@ impl Turns {
         self.taken_lately = 0;
     }
 
-    /// These places had their turn when the process ended. They get a new one. `open` people, who had a turn or a pass
-    /// then, are counted on until the new turn is over and no pass from before is good any more.
-    pub(crate) fn restore(&mut self, places: Range<u64>, open: u64, pass_seconds: u32, now: Timestamp) {
-        self.admit(places.start, places.end, open, now);
-        for step in &mut self.steps {
-            step.kept_until = step.kept_until.max(now.plus_seconds(pass_seconds));
-            // What follows is a step of its own.
-            step.began_at = now.plus_millis(-self.step_millis);
-        }
-    }
-
-    /// The places `from..to` have their turn; `counted` of them are expected to use it.
-    pub(crate) fn admit(&mut self, from: u64, to: u64, counted: u64, now: Timestamp) {
+    /// The runs `called` have their turn, and the places `past` were gone past to find them. Whoever of those comes back
+    /// soon has missed nothing.
+    pub(crate) fn call(&mut self, called: &[(u64, u64)], past: Range<u64>, now: Timestamp) {
         let until = now.plus_millis(self.turn_millis);
         let kept_until = until.plus_millis(self.grace_millis);
-        self.pending += counted;
-        match self.steps.back_mut() {
-            Some(last) if now.millis_since(last.began_at) < self.step_millis => {
-                last.to = to;
+        let is_open = |step: &&mut Step| now.millis_since(step.began_at) < self.step_millis;
+        let id = match self.steps.back_mut().filter(is_open) {
+            Some(last) => {
+                last.to = past.end;
                 last.until = until;
                 last.kept_until = kept_until;
-                last.pending += counted;
+                last.id
             }
-            _ => {
-                let (pending, taken) = (counted, Vec::new());
-                self.steps.push_back(Step { began_at: now, until, kept_until, from, to, pending, taken });
+            None => {
+                let id = self.next_id();
+                let (from, to) = (past.start, past.end);
+                let (began_at, called, pending, is_judged) = (now, 0, 0, false);
+                self.steps.push_back(Step {
+                    id,
+                    began_at,
+                    until,
+                    kept_until,
+                    from,
+                    to,
+                    called,
+                    pending,
+                    is_judged,
+                });
+                id
             }
+        };
+        let people = self.add_runs(called, id);
+        if let Some(last) = self.steps.back_mut() {
+            last.called += people;
+            last.pending += people;
         }
     }
 
-    /// Forgets the turns that are over. True: since `before`, somebody's turn has ended.
+    /// Those who had their turn when the process ended get a new one. `pending` of them had not taken it up.
+    pub(crate) fn restore(&mut self, called: &[(u64, u64)], past: Range<u64>, pending: u64, now: Timestamp) {
+        self.call(called, past, now);
+        if let Some(step) = self.steps.back_mut() {
+            step.pending = pending;
+            // What follows is a step of its own, and of this one nobody knows how many had come before.
+            step.began_at = now.plus_millis(-self.step_millis);
+            step.is_judged = true;
+        }
+    }
+
+    /// Whether one more run could be remembered.
+    pub(crate) fn room_for_runs(&self) -> u64 {
+        MAX_RUNS.saturating_sub(self.calls.runs()) as u64
+    }
+
+    /// Forgets the turns that are over, and learns. True: since `before`, somebody's turn has ended.
     pub(crate) fn settle(&mut self, before: Timestamp, now: Timestamp) -> bool {
+        self.uptake.forget_old(now);
+        let (fresh_millis, turn_millis) = (self.uptake.fresh_millis(), self.turn_millis);
+        for step in self.steps.iter_mut().filter(|step| !step.is_judged) {
+            if age(step, turn_millis, now) >= fresh_millis || now >= step.until {
+                step.is_judged = true;
+                self.uptake.judge(step.called, step.called.saturating_sub(step.pending), now);
+            }
+        }
         let ended = self.steps.iter().any(|step| step.until > before && step.until <= now);
-        // Not only the first: what was restored may be kept longer than what came after.
+        let kept = self.steps.len();
         self.steps.retain(|step| now < step.kept_until);
-        self.pending = self.steps.iter().map(|step| step.pending).sum();
+        if self.steps.len() < kept {
+            let steps = &self.steps;
+            self.calls.forget(|id| steps.binary_search_by_key(&id, |step| step.id).is_err());
+        }
         self.taken_lately = 0;
         ended
     }
@@ -175,46 +243,82 @@ impl Turns {
 
     /// From this place on, turns were not over at this moment. None: all were.
     pub(crate) fn first_open(&self, now: Timestamp) -> Option<u64> {
-        self.steps.iter().find(|step| now < step.until).map(|step| step.from)
+        self.steps.iter().filter(|step| now < step.until).map(|step| step.from).min()
     }
 
-    /// When the turn of this place ends. None: it is over, or it has not begun.
-    pub(crate) fn until(&self, place: u64, now: Timestamp) -> Option<Timestamp> {
-        let step = self.steps.get(self.index(place)?)?;
-        (now < step.until).then_some(step.until)
+    /// Of a place that was gone past, or called.
+    pub(crate) fn of(&self, place: u64, now: Timestamp) -> Turn {
+        let until = self.calls.of(place).map(|run| self.step(run.step).map(|step| step.until));
+        match until {
+            Some(Some(until)) if now < until => Turn::Until(until),
+            Some(_) => Turn::Over,
+            None if self.first_open(now).is_some_and(|from| place >= from) => Turn::Missed,
+            None => Turn::Over,
+        }
     }
 
-    /// This turn has become a pass. `was_counted`: it was one of those who were expected to come. Saying it twice
-    /// changes nothing.
-    pub(crate) fn taken(&mut self, place: u64, was_counted: bool) {
-        let Some(step) = self.index(place).and_then(|index| self.steps.get_mut(index)) else { return };
-        if step.mark_taken(place) && was_counted && step.pending > 0 {
+    fn step(&self, id: u64) -> Option<&Step> {
+        self.steps.binary_search_by_key(&id, |step| step.id).ok().and_then(|index| self.steps.get(index))
+    }
+
+    /// One after the last neighbour that was called with this place. None: it was not called.
+    pub(crate) fn called_to(&self, place: u64) -> Option<u64> {
+        self.calls.of(place).map(|run| run.to)
+    }
+
+    /// The runs of places that were called and are remembered.
+    pub(crate) fn called(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.calls.iter().map(|(from, run)| (from, run.to))
+    }
+
+    /// The runs whose turn was not over at this moment.
+    pub(crate) fn open(&self, now: Timestamp) -> Vec<(u64, u64)> {
+        self.calls.places(|id| self.step(id).is_some_and(|step| now < step.until))
+    }
+
+    /// This turn has become a pass. Saying it twice changes nothing.
+    pub(crate) fn taken(&mut self, place: u64, now: Timestamp) {
+        let Some(id) = self.calls.take(place) else { return };
+        let Ok(index) = self.steps.binary_search_by_key(&id, |step| step.id) else { return };
+        let turn_millis = self.turn_millis;
+        if let Some(step) = self.steps.get_mut(index).filter(|step| step.pending > 0) {
             step.pending -= 1;
-            self.pending -= 1;
             self.taken_lately += 1;
+            self.uptake.taken_after(age(step, turn_millis, now).max(0));
         }
     }
 
     /// This turn has become a pass already. A turn that was forgotten because it is over is not known any more.
     pub(crate) fn is_taken(&self, place: u64) -> bool {
-        self.index(place).and_then(|index| self.steps.get(index)).is_some_and(|step| step.is_taken(place))
-    }
-
-    fn index(&self, place: u64) -> Option<usize> {
-        let index = self.steps.partition_point(|step| step.to <= place);
-        self.steps.get(index).filter(|step| step.from <= place).map(|_| index)
+        self.calls.of(place).is_some_and(|run| run.is_taken)
     }
 
     /// People who may still take a pass.
     pub(crate) fn pending(&self) -> u64 {
-        self.pending
+        self.steps.iter().map(|step| step.pending).sum()
     }
 
-    /// What to count on beside a number of live passes that was taken since the last `settle`, but maybe before
-    /// the latest turns became passes: one of them is rather counted twice than not at all.
-    pub(crate) fn spoken_for(&self) -> u64 {
-        self.pending + self.taken_lately
+    /// What those count for who are called now, in parts of `BUYER`.
+    pub(crate) fn fresh(&self) -> u64 {
+        self.uptake.fresh()
     }
+
+    /// How many buyers to count on, in parts of `BUYER`, beside a number of live passes that was taken since the last
+    /// `settle`, but maybe before the latest turns became passes: one of them is rather counted twice than not at all.
+    pub(crate) fn spoken_for(&self, now: Timestamp) -> u64 {
+        let (fresh, fresh_millis) = (self.uptake.fresh(), self.uptake.fresh_millis());
+        let counted = |step: &Step| {
+            let is_fresh = age(step, self.turn_millis, now) < fresh_millis;
+            step.pending.saturating_mul(if is_fresh { fresh } else { LATE })
+        };
+        let pending = self.steps.iter().map(counted).fold(0, u64::saturating_add);
+        pending.saturating_add(self.taken_lately.saturating_mul(BUYER))
+    }
+}
+
+/// Milliseconds since the last one in the step was called. A pause does not count.
+fn age(step: &Step, turn_millis: i64, now: Timestamp) -> i64 {
+    turn_millis - step.until.millis_since(now)
 }
 
 #[cfg(test)]
@@ -225,91 +329,103 @@ mod tests {
         Timestamp::from_millis(1_800_000_000_000 + millis)
     }
 
+    /// The places `from..to` are called; nobody was gone past.
+    fn admit(turns: &mut Turns, from: u64, to: u64, now: Timestamp) {
+        turns.call(&[(from, to)], from..to, now);
+    }
+
     #[test]
     fn a_turn_lasts_as_long_as_it_should_and_then_makes_room() {
         let mut turns = Turns::lasting(60);
-        turns.admit(0, 3, 3, at(0));
-        turns.admit(3, 5, 2, at(1_000));
-        assert_eq!(turns.until(2, at(59_999)), Some(at(60_000)));
-        assert_eq!(turns.until(2, at(60_000)), None);
-        assert_eq!(turns.until(3, at(60_000)), Some(at(61_000)));
-        assert_eq!(turns.until(5, at(0)), None);
+        admit(&mut turns, 0, 3, at(0));
+        admit(&mut turns, 3, 5, at(1_000));
+        assert_eq!(turns.of(2, at(59_999)), Turn::Until(at(60_000)));
+        assert_eq!(turns.of(2, at(60_000)), Turn::Over);
+        assert_eq!(turns.of(3, at(60_000)), Turn::Until(at(61_000)));
         assert!(turns.settle(at(59_900), at(60_000)));
         assert_eq!(turns.pending(), 5, "a pass may be in the making");
         assert!(!turns.settle(at(60_000), at(60_000 + GRACE_MILLIS)));
         assert_eq!(turns.pending(), 2);
-        assert_eq!(turns.until(2, at(0)), None, "a turn that was forgotten is over");
+        assert_eq!(turns.of(2, at(0)), Turn::Over, "a turn that was forgotten is over");
+    }
+
+    #[test]
+    fn who_was_away_has_missed_nothing_until_the_turns_they_were_passed_over_for_are_over() {
+        let mut turns = Turns::lasting(60);
+        turns.call(&[(4, 5), (9, 10)], 0..10, at(0));
+        assert_eq!((turns.of(4, at(1)), turns.of(3, at(1))), (Turn::Until(at(60_000)), Turn::Missed));
+        assert_eq!(turns.pending(), 2);
+        turns.call(&[(3, 4), (10, 12)], 10..12, at(50_000));
+        assert_eq!(turns.of(3, at(50_001)), Turn::Until(at(110_000)));
+        assert_eq!((turns.of(2, at(59_999)), turns.of(2, at(60_000))), (Turn::Missed, Turn::Over));
+        turns.settle(at(60_000), at(61_000));
+        assert_eq!(turns.of(3, at(61_000)), Turn::Until(at(110_000)));
+        assert_eq!(turns.of(9, at(61_000)), Turn::Over);
     }
 
     #[test]
     fn a_turn_that_became_a_pass_is_no_longer_pending_and_counts_once() {
         let mut turns = Turns::lasting(60);
-        turns.admit(0, 100, 100, at(0));
+        admit(&mut turns, 0, 100, at(0));
         for place in [70, 70, 3, 70, 3] {
-            turns.taken(place, true);
+            turns.taken(place, at(0));
             assert!(turns.is_taken(place));
         }
-        turns.taken(100, true);
+        turns.taken(100, at(0));
         assert!([2, 4, 69, 71, 99, 100].iter().all(|place| !turns.is_taken(*place)));
-        assert_eq!((turns.pending(), turns.spoken_for()), (98, 100));
+        assert_eq!((turns.pending(), turns.spoken_for(at(0))), (98, 100 * BUYER));
         turns.settle(at(0), at(100));
-        assert_eq!((turns.pending(), turns.spoken_for()), (98, 98));
-        (0..100).for_each(|place| turns.taken(place, true));
+        assert_eq!((turns.pending(), turns.spoken_for(at(100))), (98, 98 * BUYER));
+        (0..100).for_each(|place| turns.taken(place, at(100)));
         assert_eq!(turns.pending(), 0);
-        turns.settle(at(0), at(100_000));
-        assert_eq!(turns.pending(), 0);
+        assert_eq!(turns.of(5, at(100)), Turn::Until(at(60_000)), "it is still their turn");
     }
 
     #[test]
-    fn who_is_not_counted_on_makes_no_room_by_coming() {
+    fn a_turn_that_others_would_have_taken_up_by_now_hardly_counts() {
         let mut turns = Turns::lasting(60);
-        turns.admit(0, 10, 2, at(0));
-        (0..10).for_each(|place| turns.taken(place, true));
-        assert_eq!(turns.pending(), 0);
+        admit(&mut turns, 0, 160, at(0));
+        (0..80).for_each(|place| turns.taken(place, at(400)));
+        turns.settle(at(0), at(500));
+        assert_eq!(turns.spoken_for(at(2_900)), 80 * BUYER);
+        assert_eq!(turns.spoken_for(at(3_000)), 80 * LATE);
+        turns.settle(at(500), at(3_000));
+        // Half of them came, so that each of the next counts for about a half.
+        assert!((7..12).contains(&turns.fresh()), "{}", turns.fresh());
+        assert_eq!(turns.of(150, at(3_000)), Turn::Until(at(60_000)), "nobody's turn is cut short");
     }
 
     #[test]
-    fn who_was_admitted_before_a_restart_has_a_new_turn_and_counts_as_far_as_it_was_open() {
+    fn what_nodes_tell_each_other_is_all_they_need() {
+        let mut turns = Turns::shared(60);
+        turns.call(&[(4, 5), (9, 12)], 0..12, at(0));
+        turns.taken(10, at(500));
+        turns.call(&[(2, 3)], 12..12, at(5_000));
+        turns.settle(at(5_000), at(30_000));
+        let (told, uptake) = turns.told();
+        let mut other = Turns::shared(60);
+        other.replace(&told, &uptake);
+        assert_eq!(other.told(), (told, uptake));
+        assert_eq!((other.pending(), other.fresh()), (turns.pending(), turns.fresh()));
+        for place in 0..13 {
+            assert_eq!(other.of(place, at(30_000)), turns.of(place, at(30_000)), "{place}");
+        }
+    }
+
+    #[test]
+    fn who_was_called_before_a_restart_has_a_new_turn_and_counts_as_far_as_it_was_open() {
         let mut turns = Turns::lasting(60);
-        turns.restore(5..1_000_000, 1, 0, at(0));
-        turns.admit(1_000_000, 1_000_002, 2, at(10));
-        assert_eq!(turns.until(5, at(59_999)), Some(at(60_000)));
-        assert_eq!(turns.until(4, at(0)), None, "this turn was over before");
-        assert_eq!(turns.until(1_000_001, at(0)), Some(at(60_010)));
+        turns.restore(&[(5, 1_000_000)], 3..1_000_000, 1, at(0));
+        admit(&mut turns, 1_000_000, 1_000_002, at(10));
+        assert_eq!(turns.of(5, at(59_999)), Turn::Until(at(60_000)));
+        assert_eq!((turns.of(4, at(0)), turns.of(2, at(0))), (Turn::Missed, Turn::Over));
+        assert_eq!(turns.of(1_000_001, at(0)), Turn::Until(at(60_010)));
         assert_eq!(turns.pending(), 3);
-        turns.taken(7, true);
-        turns.taken(8, true);
+        turns.taken(7, at(20));
+        turns.taken(8, at(20));
         assert_eq!(turns.pending(), 2);
-        turns.taken(1_000_001, true);
+        turns.taken(1_000_001, at(20));
         assert_eq!(turns.pending(), 1);
-    }
-
-    #[test]
-    fn who_was_restored_is_counted_on_as_long_as_an_old_pass_may_be_good_and_what_came_after_is_not() {
-        let mut turns = Turns::lasting(60);
-        turns.restore(5..10, 7, 300, at(0));
-        turns.admit(10, 12, 2, at(10));
-        assert_eq!(turns.first_open(at(0)), Some(5));
-        assert_eq!((turns.until(5, at(60_000)), turns.first_open(at(60_000))), (None, Some(10)));
-        turns.settle(at(60_000), at(61_000));
-        assert_eq!((turns.pending(), turns.first_open(at(61_000))), (7, None));
-        turns.admit(12, 13, 1, at(61_000));
-        assert_eq!(turns.until(12, at(61_000)), Some(at(121_000)));
-        turns.settle(at(61_000), at(299_999));
-        assert_eq!(turns.pending(), 7);
-        turns.settle(at(299_999), at(300_000));
-        assert_eq!(turns.pending(), 0);
-    }
-
-    #[test]
-    fn passes_of_those_whose_turn_was_over_are_counted_on_without_a_turn() {
-        let mut turns = Turns::lasting(60);
-        turns.restore(10..10, 3, 300, at(0));
-        turns.admit(10, 12, 2, at(0));
-        assert_eq!(turns.pending(), 5);
-        assert_eq!((turns.until(9, at(0)), turns.until(10, at(0))), (None, Some(at(60_000))));
-        turns.taken(10, true);
-        assert_eq!(turns.pending(), 4);
     }
 
     #[test]
@@ -321,22 +437,23 @@ mod tests {
             for tick in 0..12_000_u64 {
                 let now = at(tick as i64 * tick_millis);
                 turns.settle(now, now);
-                turns.admit(tick, tick + 1, 1, now);
-                assert!(turns.until(tick, now) >= Some(now.plus_seconds(turn_seconds)));
+                admit(&mut turns, tick, tick + 1, now);
+                let Turn::Until(until) = turns.of(tick, now) else { panic!("not called") };
+                assert!(until >= now.plus_seconds(turn_seconds));
                 most = most.max(turns.steps.len());
             }
             assert!(most <= STEPS_PER_TURN as usize + 6, "{most} steps for {turn_seconds} seconds");
-            assert_eq!(turns.pending(), turns.steps.iter().map(|step| step.pending).sum::<u64>());
+            assert!(turns.calls.runs() <= most, "neighbours are one run");
         }
     }
 
     #[test]
     fn a_clock_that_is_set_back_prolongs_no_turn() {
         let mut turns = Turns::lasting(60);
-        turns.admit(0, 1, 1, at(3_600_000));
+        admit(&mut turns, 0, 1, at(3_600_000));
         turns.shift(-3_600_000);
-        turns.admit(1, 2, 1, at(1_000));
-        assert_eq!(turns.until(0, at(0)), Some(at(60_000)));
+        admit(&mut turns, 1, 2, at(1_000));
+        assert_eq!(turns.of(0, at(0)), Turn::Until(at(60_000)));
         turns.settle(at(0), at(60_000 + GRACE_MILLIS));
         assert_eq!(turns.pending(), 1);
     }

@@ -1,12 +1,13 @@
-//! The waiting room of one sale: who may go on to buy, in a fair order, at the pace the shop can take, and never
-//! more people than could still buy. It keeps no list of people: a ticket is a number, its place is computed, and
-//! its turn has come when enough places have been admitted. It does no I/O: what has to survive is handed out by
-//! `unsaved` and takes effect by `saved`.
+//! The waiting room of one sale: who may go on to buy, in a fair order, at the pace the shop can take, and no more
+//! people than are likely to buy what is left. It keeps no list of people: a ticket is a number, its place is computed,
+//! and those are called in the order of their places who are there. It does no I/O: what has to survive is handed out
+//! by `unsaved` and takes effect by `saved`.
 
 mod shared;
+mod standing;
 
 use std::sync::{
-    Mutex, MutexGuard, OnceLock, PoisonError,
+    Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
     atomic::{
         AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
@@ -17,21 +18,22 @@ use penstock_domain::{SaleId, SaleState, SaleStatus, Timestamp};
 
 use crate::{
     draw::{Draw, commitment},
+    line::Line,
     numbers::Numbers,
     pace::{Allowance, Measured},
-    room_state::{RoomState, Uncertain},
-    turns::Turns,
+    presence::{Presence, There},
+    room_state::RoomState,
+    turns::{Turn, Turns},
+    uptake::BUYER,
 };
 
-pub use self::shared::{RoomView, Totals};
+pub use self::{
+    shared::{RoomView, Totals},
+    standing::{DrawView, GoneReason, RoomFigures, Standing, TicketState},
+};
 
 /// Counts that may be a little old after a crash are made durable no more often than this.
 const SAVE_COUNTS_EVERY_MILLIS: i64 = 1_000;
-/// When so many more tickets have been given out, that is made durable at once: after a crash nobody could tell them
-/// from numbers that were only reserved.
-const MAX_UNSAVED_TICKETS: u64 = 64;
-/// Places of uncertain numbers are passed over for nothing, but not without end in one tick.
-const MAX_PLACES_LOOKED_AT: u64 = 1_024;
 /// Where nodes share a room, turns end up to so long after its keeper was last heard of, and no later: if nobody keeps it,
 /// the next keeper may give that time back.
 const UNHEARD_MILLIS: i64 = 1_000;
@@ -48,50 +50,6 @@ pub struct RoomOptions {
     pub admissions_per_second: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoneReason {
-    SoldOut,
-    TurnOver,
-    Closed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketState {
-    Waiting,
-    Admitted { until: Timestamp },
-    Gone(GoneReason),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub state: TicketState,
-    /// The place in the order of the room, which never changes. Counts from 0. None: not drawn yet.
-    pub place: Option<u64>,
-    /// 1 is the next to be admitted.
-    pub position: Option<u64>,
-    pub estimated_wait_seconds: Option<u64>,
-}
-
-/// What anybody may know of the draw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DrawView {
-    pub commitment: [u8; 32],
-    /// Told when it can no longer change anything.
-    pub seed: Option<[u8; 32]>,
-    pub count: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RoomFigures {
-    /// Tickets given out, including numbers that a crash skipped.
-    pub tickets: u64,
-    pub early: Option<u64>,
-    pub admitted: u64,
-    /// People whose turn it is and who have not taken a pass yet.
-    pub pending: u64,
-    pub admissions_per_second: Option<f64>,
-}
-
 #[derive(Debug)]
 pub struct WaitingRoom {
     sale: SaleId,
@@ -102,6 +60,8 @@ pub struct WaitingRoom {
     is_shared: bool,
     /// There once the number of early tickets is durable.
     draw: OnceLock<Draw>,
+    presence: Presence,
+    line: RwLock<Line>,
     /// Changed under the lock of `admission` only; read by everybody who waits.
     admitted: AtomicU64,
     /// People a second, as the bits of a float.
@@ -123,8 +83,8 @@ struct Admission {
     turns: Turns,
     allowance: Allowance,
     measured: Measured,
-    /// Numbers of which hardly any was given out, in their order.
-    uncertain: Vec<Uncertain>,
+    /// People who were ever called.
+    let_in: u64,
     /// The number of early tickets, from the opening on; it counts when it is durable.
     frozen: Option<u64>,
     durable: RoomState,
@@ -133,8 +93,34 @@ struct Admission {
     seen: Option<SaleState>,
     /// The draw has appeared since the last tick.
     drawn_lately: bool,
-    /// People who could still buy at the last tick, or before a restart: turns and passes that are not over.
-    open: u64,
+    /// Passes in people's hands at the last tick.
+    live_passes: u64,
+    /// Passes from before a restart, which nobody counts any more, and until when they may be good.
+    old_passes: (u64, Option<Timestamp>),
+}
+
+impl Admission {
+    fn new(turns: Turns, options: RoomOptions, durable: RoomState) -> Self {
+        Self {
+            turns,
+            allowance: Allowance::new(options.admissions_per_second),
+            measured: Measured::default(),
+            let_in: durable.let_in,
+            frozen: durable.early,
+            live_passes: durable.live_passes,
+            old_passes: (0, None),
+            durable,
+            ticked_at: None,
+            saved_at: None,
+            seen: None,
+            drawn_lately: false,
+        }
+    }
+
+    fn old_passes(&self, now: Timestamp) -> u64 {
+        let (passes, until) = self.old_passes;
+        if until.is_some_and(|until| now < until) { passes } else { 0 }
+    }
 }
 
 impl WaitingRoom {
@@ -142,31 +128,33 @@ impl WaitingRoom {
     /// twice. Those whose turn was not over have a full new one from the first tick on, and as many people are counted
     /// on as had an open turn or a live pass then.
     pub fn new(sale: SaleId, state: RoomState, options: RoomOptions) -> Self {
-        let state = state.restored();
         let draw = state.early.map(|early| Draw::new(&state.seed, sale, early));
-        Self {
+        let room = Self {
             sale,
             options,
             seed: Seed(state.seed),
             numbers: Numbers::starting_at(state.reserved),
             is_shared: false,
-            draw: draw.map(OnceLock::from).unwrap_or_default(),
+            draw: OnceLock::new(),
+            presence: Presence::new(state.reserved > 0),
+            line: RwLock::default(),
             admitted: AtomicU64::new(state.admitted),
             pace: AtomicU64::new(UNKNOWN),
-            admission: Mutex::new(Admission {
-                turns: Turns::lasting(options.turn_seconds),
-                allowance: Allowance::new(options.admissions_per_second),
-                measured: Measured::default(),
-                uncertain: state.uncertain.clone(),
-                frozen: state.early,
-                open: state.open,
-                durable: state,
-                ticked_at: None,
-                saved_at: None,
-                seen: None,
-                drawn_lately: false,
-            }),
+            admission: Mutex::new(Admission::new(Turns::lasting(options.turn_seconds), options, state)),
+        };
+        if let Some(draw) = draw {
+            room.set_draw(draw);
         }
+        room
+    }
+
+    /// True the first time.
+    fn set_draw(&self, draw: Draw) -> bool {
+        let is_new = self.draw.set(draw).is_ok();
+        if is_new {
+            self.presence.drawn();
+        }
+        is_new
     }
 
     /// None: the numbers that were made durable are used up for the moment.
@@ -179,9 +167,20 @@ impl WaitingRoom {
         self.numbers.has_any()
     }
 
+    /// Somebody asked for this ticket, or listens: they are there. `place` as `place` tells it.
+    pub fn heard(&self, number: u64, place: Option<u64>) {
+        self.presence.heard(place.unwrap_or(number));
+    }
+
     /// To be called about every 100 milliseconds. `live_passes` has to be read before `status`: an order that is
-    /// accepted in between is then counted twice rather than not at all. True: something people see has changed.
+    /// accepted in between is then counted twice rather than not at all. True: something people see has changed, or
+    /// those who listen should be heard of again.
     pub fn tick(&self, status: &SaleStatus, live_passes: u64, now: Timestamp) -> bool {
+        let all_again = self.presence.listen(self.draw.get(), now);
+        self.look(status, live_passes, &self.presence.there(), now) | all_again
+    }
+
+    fn look(&self, status: &SaleStatus, live_passes: u64, there: &There, now: Timestamp) -> bool {
         let mut admission = self.lock();
         let millis = self.pass_time(&mut admission, now);
         self.numbers.measure(millis);
@@ -194,15 +193,15 @@ impl WaitingRoom {
             admission.turns.shift(i64::try_from(millis).unwrap_or(0));
         }
         changed |= std::mem::take(&mut admission.drawn_lately);
-        if let Some(draw) = self.draw.get() {
-            if state == SaleState::Open {
-                changed |= self.admit(&mut admission, draw, status.available, live_passes, now);
-            }
-            changed |= self.measure_pace(&mut admission, now);
+        if self.draw.get().is_some() && state == SaleState::Open {
+            let passes = live_passes.saturating_add(admission.old_passes(now));
+            changed |= self.call(&mut admission, status.available, passes, there, now);
         }
         let before = admission.ticked_at.replace(now).unwrap_or(now);
         changed |= admission.turns.settle(before, now);
-        admission.open = admission.turns.pending().saturating_add(live_passes);
+        admission.live_passes = live_passes;
+        changed |= self.line_up(&admission, there, now);
+        changed |= self.measure_pace(&mut admission, now);
         changed
     }
 
@@ -211,8 +210,11 @@ impl WaitingRoom {
         let Some(before) = admission.ticked_at else {
             let admitted = self.admitted.load(Relaxed);
             if admitted > 0 {
-                let places = admission.durable.open_from.min(admitted)..admitted;
-                admission.turns.restore(places, admission.open, self.options.pass_seconds, now);
+                let state = &admission.durable;
+                let past = state.open_from.min(admitted)..admitted;
+                admission.turns.restore(&state.called, past, state.open, now);
+                let good_until = now.plus_seconds(self.options.pass_seconds);
+                admission.old_passes = (state.live_passes, Some(good_until));
             }
             return 0;
         };
@@ -237,69 +239,97 @@ impl WaitingRoom {
         };
     }
 
-    /// Turns that nobody has used yet, live passes and the newly admitted never exceed the units on sale.
-    fn admit(
+    /// Calls those who are there, in the order of their places, as long as what all open turns and passes stand for does
+    /// not exceed the units on sale.
+    fn call(
         &self,
         admission: &mut Admission,
-        draw: &Draw,
         available: u32,
-        live_passes: u64,
+        passes: u64,
+        there: &There,
         now: Timestamp,
     ) -> bool {
-        let spoken_for = admission.turns.spoken_for().saturating_add(live_passes);
-        let room = u64::from(available).saturating_sub(spoken_for);
-        let from = self.admitted.load(Relaxed);
-        let budget = room.min(admission.allowance.people());
-        let (to, counted) = self.next_places(draw, &admission.uncertain, from, budget);
-        if to == from {
-            return false;
-        }
-        admission.allowance.spend(counted);
-        admission.turns.admit(from, to, counted, now);
-        // Last: who sees that his turn has come has to find it.
-        self.admitted.store(to, Release);
+        let turns = &admission.turns;
+        let spoken_for = turns.spoken_for(now).saturating_add(passes.saturating_mul(BUYER));
+        let (left, fresh) = ((u64::from(available) * BUYER).saturating_sub(spoken_for), turns.fresh());
+        // To the nearest: a few sixteenths are no reason to call one more, and none to leave a unit to nobody.
+        let room = (left + fresh / 2) / fresh;
+        let budget = room.min(admission.allowance.people()).min(turns.room_for_runs());
+        let admitted = self.admitted.load(Relaxed);
+        let first = turns.first_open(now).unwrap_or(admitted);
+        let called = self.next_waiting(turns, there, first, budget);
+        let Some((_, last)) = called.last().copied() else { return false };
+        let people = called.iter().map(|(from, to)| to - from).sum();
+        let past = admitted..admitted.max(last);
+        admission.allowance.spend(people);
+        admission.let_in += people;
+        admission.turns.call(&called, past.clone(), now);
+        // Last: whoever sees that their turn has come has to find it.
+        self.admitted.store(past.end, Release);
         true
     }
 
-    /// Up to which place `budget` people can be admitted, and how many of the budget that takes.
-    fn next_places(&self, draw: &Draw, uncertain: &[Uncertain], from: u64, budget: u64) -> (u64, u64) {
-        let issued = self.numbers.issued();
-        if uncertain.is_empty() {
-            let to = from.saturating_add(budget).min(issued).max(from);
-            return (to, to - from);
-        }
-        let end = issued.min(from.saturating_add(MAX_PLACES_LOOKED_AT));
-        let (mut to, mut counted) = (from, 0);
-        while to < end {
-            // Counting on numbers that hardly anybody has would keep the others out for a turn each time.
-            let expected = !is_uncertain(uncertain, draw.number_at(to));
-            if expected && counted == budget {
-                break;
+    /// The runs of the next `budget` people who are there and were not called.
+    fn next_waiting(&self, turns: &Turns, there: &There, first: u64, budget: u64) -> Vec<(u64, u64)> {
+        let end = self.numbers.issued().min(there.known_to());
+        let mut called: Vec<(u64, u64)> = Vec::new();
+        let (mut left, mut from) = (budget, first);
+        while left > 0
+            && let Some(place) = there.next(from).filter(|place| *place < end)
+        {
+            if let Some(to) = turns.called_to(place) {
+                from = to;
+                continue;
             }
-            counted += u64::from(expected);
-            to += 1;
+            match called.last_mut() {
+                Some(last) if last.1 == place => last.1 += 1,
+                _ => called.push((place, place + 1)),
+            }
+            left -= 1;
+            from = place + 1;
         }
-        (to, counted)
+        called
+    }
+
+    /// True: somebody waits where nobody did, or the other way round.
+    fn line_up(&self, admission: &Admission, there: &There, now: Timestamp) -> bool {
+        let admitted = self.admitted.load(Relaxed);
+        let first = admission.turns.first_open(now).unwrap_or(admitted);
+        let called: Vec<(u64, u64)> = admission.turns.called().collect();
+        let waiting = |from: u64, to: u64| {
+            let next = called.partition_point(|(_, end)| *end <= from);
+            let runs = called.get(next..).unwrap_or_default().iter().take_while(|(start, _)| *start < to);
+            let had_a_turn: u64 = runs.map(|(start, end)| there.count(from.max(*start), to.min(*end))).sum();
+            there.count(from, to) - had_a_turn
+        };
+        let line = Line::new(first, self.numbers.issued().max(first), waiting);
+        let mut known = self.line.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = (known.total() == 0) != (line.total() == 0);
+        *known = line;
+        changed
     }
 
     /// True: it has become known or unknown.
     fn measure_pace(&self, admission: &mut Admission, now: Timestamp) -> bool {
-        let admitted = self.admitted.load(Relaxed);
-        if admitted >= self.numbers.issued() {
+        if self.waiting() == 0 {
             admission.measured.forget();
         }
         let before = self.pace();
-        let pace = admission.measured.note(admitted, now);
+        let pace = admission.measured.note(admission.let_in, now);
         self.pace.store(pace.map_or(UNKNOWN, f64::to_bits), Relaxed);
         before.is_some() != pace.is_some()
+    }
+
+    fn waiting(&self) -> u64 {
+        self.line.read().unwrap_or_else(PoisonError::into_inner).total()
     }
 
     fn pace(&self) -> Option<f64> {
         Some(f64::from_bits(self.pace.load(Relaxed))).filter(|pace| pace.is_finite() && *pace > 0.0)
     }
 
-    /// What has to be made durable next, if anything. Reservations, the opening and many new tickets are asked for at
-    /// once; other counts, which may be a little old after a crash, once a second.
+    /// What has to be made durable next, if anything. Reservations and the opening are asked for at once; other counts,
+    /// which may be a little old after a crash, once a second.
     pub fn unsaved(&self) -> Option<RoomState> {
         if self.numbers.is_closed() {
             return None;
@@ -307,9 +337,7 @@ impl WaitingRoom {
         let admission = self.lock();
         let wanted = self.state(&admission, self.numbers.wanted());
         let durable = &admission.durable;
-        let urgent = wanted.reserved != durable.reserved
-            || wanted.early != durable.early
-            || wanted.issued.saturating_sub(durable.issued) > MAX_UNSAVED_TICKETS;
+        let urgent = wanted.reserved != durable.reserved || wanted.early != durable.early;
         let due = match (admission.ticked_at, admission.saved_at) {
             (Some(ticked_at), Some(saved_at)) => ticked_at.millis_since(saved_at) >= SAVE_COUNTS_EVERY_MILLIS,
             (ticked_at, None) => ticked_at.is_some(),
@@ -325,7 +353,7 @@ impl WaitingRoom {
         admission.durable = state.clone();
         self.numbers.reserved_durably(state.reserved);
         if let Some(early) = state.early
-            && self.draw.set(Draw::new(&self.seed.0, self.sale, early)).is_ok()
+            && self.set_draw(Draw::new(&self.seed.0, self.sale, early))
         {
             admission.drawn_lately = true;
         }
@@ -338,21 +366,21 @@ impl WaitingRoom {
     }
 
     fn state(&self, admission: &Admission, reserved: u64) -> RoomState {
-        let admitted = self.admitted.load(Relaxed);
-        let open_from = match admission.ticked_at {
-            Some(ticked_at) => admission.turns.first_open(ticked_at).unwrap_or(admitted),
-            // The new turns of those who were restored have not begun.
-            None => admission.durable.open_from,
+        // Before the first tick the new turns of those who were restored have not begun.
+        let Some(now) = admission.ticked_at else {
+            return RoomState { reserved, early: admission.frozen, ..admission.durable.clone() };
         };
+        let admitted = self.admitted.load(Relaxed);
         RoomState {
             seed: self.seed.0,
             reserved,
             early: admission.frozen,
             admitted,
-            open: admission.open,
-            open_from,
-            issued: self.numbers.issued(),
-            uncertain: admission.uncertain.clone(),
+            open: admission.turns.pending(),
+            live_passes: admission.live_passes.saturating_add(admission.old_passes(now)),
+            open_from: admission.turns.first_open(now).unwrap_or(admitted),
+            called: admission.turns.open(now),
+            let_in: admission.let_in,
         }
     }
 
@@ -383,25 +411,32 @@ impl WaitingRoom {
     }
 
     fn in_line(&self, place: u64, waiting: Standing, now: Timestamp) -> Standing {
-        let admitted = self.admitted.load(Acquire);
-        if place < admitted {
-            return Standing { state: self.turn(place, now), ..waiting };
+        if place < self.admitted.load(Acquire) {
+            match self.turn(place, now) {
+                Turn::Until(until) => return Standing { state: TicketState::Admitted { until }, ..waiting },
+                Turn::Over => return Standing { state: TicketState::Gone(GoneReason::TurnOver), ..waiting },
+                // They are back, and before all others.
+                Turn::Missed => {}
+            }
         }
-        let position = place - admitted + 1;
+        let position = self.line.read().unwrap_or_else(PoisonError::into_inner).position(place);
         let estimated_wait_seconds = self.pace().map(|pace| (position as f64 / pace).ceil() as u64);
         Standing { position: Some(position), estimated_wait_seconds, ..waiting }
     }
 
-    fn turn(&self, place: u64, now: Timestamp) -> TicketState {
+    fn turn(&self, place: u64, now: Timestamp) -> Turn {
         let admission = self.lock();
-        let until = if let Some(ticked_at) = admission.ticked_at {
-            let now = if self.is_shared { now.min(ticked_at.plus_millis(UNHEARD_MILLIS)) } else { now };
-            admission.turns.until(place, now)
-        } else {
+        let Some(ticked_at) = admission.ticked_at else {
             // Just restored: the new turn begins with the first tick.
-            (place >= admission.durable.open_from).then(|| now.plus_seconds(self.options.turn_seconds))
+            let state = &admission.durable;
+            return match place {
+                _ if state.is_called(place) => Turn::Until(now.plus_seconds(self.options.turn_seconds)),
+                place if place >= state.open_from => Turn::Missed,
+                _ => Turn::Over,
+            };
         };
-        until.map_or(TicketState::Gone(GoneReason::TurnOver), |until| TicketState::Admitted { until })
+        let now = if self.is_shared { now.min(ticked_at.plus_millis(UNHEARD_MILLIS)) } else { now };
+        admission.turns.of(place, now)
     }
 
     /// This ticket's turn has become a pass, so it is no longer pending. To be called after the pass was counted as
@@ -409,8 +444,9 @@ impl WaitingRoom {
     pub fn pass_taken(&self, number: u64) {
         let Some(place) = self.place(number) else { return };
         let mut admission = self.lock();
-        let was_counted = !is_uncertain(&admission.uncertain, number);
-        admission.turns.taken(place, was_counted);
+        if let Some(ticked_at) = admission.ticked_at {
+            admission.turns.taken(place, ticked_at);
+        }
     }
 
     /// This ticket's turn has become a pass already. It is known as long as the turn lasts.
@@ -425,11 +461,14 @@ impl WaitingRoom {
     }
 
     pub fn figures(&self) -> RoomFigures {
+        let admission = self.lock();
         RoomFigures {
             tickets: self.numbers.issued(),
             early: self.draw.get().map(Draw::count),
             admitted: self.admitted.load(Relaxed),
-            pending: self.lock().turns.pending(),
+            waiting: self.waiting(),
+            let_in: admission.let_in,
+            pending: admission.turns.pending(),
             admissions_per_second: self.pace(),
         }
     }
@@ -437,10 +476,4 @@ impl WaitingRoom {
     fn lock(&self) -> MutexGuard<'_, Admission> {
         self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// `uncertain` is in order.
-fn is_uncertain(uncertain: &[Uncertain], number: u64) -> bool {
-    let next = uncertain.partition_point(|numbers| numbers.to <= number);
-    uncertain.get(next).is_some_and(|numbers| numbers.from <= number)
 }

@@ -202,7 +202,7 @@ impl Figures {
         let help = "Passes in people's hands: not used, not expired";
         gauge(encoder, "penstock_passes_live", help, &figures.passes_live)?;
         counter(encoder, "penstock_tickets", "Tickets given out, over all waiting rooms", figures.tickets)?;
-        let help = "Tickets whose turn has not come, over all waiting rooms";
+        let help = "People who are there and whose turn has not come, over all waiting rooms";
         gauge(encoder, "penstock_tickets_waiting", help, &figures.waiting)?;
         let help = "Tickets whose turn it is and that have no pass yet";
         gauge(encoder, "penstock_tickets_pending", help, &figures.pending)

@@ -129,7 +129,9 @@ async fn admitted(
         return Err(Code::NotAdmitted.into());
     }
     let number = ticket.number;
-    let mut state = room.waiting.standing(number, status, app.now()).state;
+    let place = room.waiting.place(number);
+    room.waiting.heard(number, place);
+    let mut state = room.waiting.standing_at(place, status, app.now()).state;
     if state == TicketState::Waiting {
         // Another node may have told him already.
         gate.door.catch_up().await;

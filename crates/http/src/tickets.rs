@@ -50,7 +50,7 @@ pub(crate) struct TicketView {
     /// Why it is gone.
     #[schema(value_type = Option<GoneReasonWord>)]
     reason: Option<&'static str>,
-    /// 1 is next. Empty before the draw, and where it does not matter any more.
+    /// Among the people who are there; 1 is next. Empty before the draw, and where it does not matter any more.
     position: Option<u64>,
     /// By the rate at which people are let in at the moment; empty if that is not known.
     estimated_wait_seconds: Option<u64>,
@@ -90,7 +90,10 @@ fn room_of<'a>(app: &App, shelf: &'a Shelf) -> Result<&'a Room, Problem> {
 
 fn view(app: &App, shelf: &Shelf, ticket: &str, number: u64) -> Result<TicketView, Problem> {
     let status = shelf.status().ok_or_else(|| app.missing_sale())?;
-    let standing = room_of(app, shelf)?.waiting.standing(number, &status, app.now());
+    let waiting = &room_of(app, shelf)?.waiting;
+    let place = waiting.place(number);
+    waiting.heard(number, place);
+    let standing = waiting.standing_at(place, &status, app.now());
     Ok(TicketView::new(ticket, number, standing))
 }
 
@@ -123,7 +126,9 @@ pub(crate) async fn create_ticket(
         }
     })?;
     let ticket = issue_ticket(&app.gate.keys.load(), sale, &buyer, number);
-    let standing = room.waiting.standing(number, &status, now);
+    let place = room.waiting.place(number);
+    room.waiting.heard(number, place);
+    let standing = room.waiting.standing_at(place, &status, now);
     Ok((StatusCode::CREATED, axum::Json(TicketView::new(&ticket, number, standing))))
 }
 
@@ -153,7 +158,9 @@ impl FromRequestParts<Arc<App>> for PathTicket {
 
 /// A ticket's place
 ///
-/// Whoever has the ticket may look.
+/// Whoever has the ticket may look. People who wait are known by their looking, or by their streams: ask every few
+/// seconds. Somebody who has not asked for 30 seconds is passed over, and has their place again when they are back, as
+/// long as a turn lasts.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)), responses((status = 200, body = TicketView)))]
 pub(crate) async fn get_ticket(
@@ -233,6 +240,7 @@ impl Watcher {
         let status = self.ticket.shelf.status()?;
         let waiting = &room_of(&self.app, &self.ticket.shelf).ok()?.waiting;
         self.place = self.place.or_else(|| waiting.place(self.ticket.number));
+        waiting.heard(self.ticket.number, self.place);
         Some(waiting.standing_at(self.place, &status, self.app.now()))
     }
 

@@ -1,39 +1,39 @@
 -- tend: a node's look at a waiting room. One node at a time keeps the room; it stores a view, which the others follow.
 --
 -- KEYS  1 the room (hash)   2 live passes (sorted set by deadline)   3 numbers whose turn became a pass (list)
---       4 ranges of numbers that nobody got (list); all under one hash tag
+--       4 who is there, as each node last told it (hash); all under one hash tag
 -- ARGV  1 the time in milliseconds, or '' for this server's clock   2 the node   3 its fence as a keeper, 0 if it has none
 --       4 for how many milliseconds it keeps the room from now on; 0: it does not want to, any more or at all
 --       5 the version of the view it knows   6 its new view, '' if nothing changed
---       7 of list 3, and 8 of list 4, so many are in what it stored, and are taken out   9 of list 4 it has heard so many
---       10 the seed of the room   then ranges that nobody got, as `from-to`
+--       7 of list 3 so many are in what it stored, and are taken out   8 the seed of the room
+--       9 '1' if it is time to tell who is there, and for the keeper to hear it   10 who is there, '' if that is not known
 -- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1, live passes, version of the
 --       sale's status that shows all orders whose passes were used, version of the view, view or '' if the node knows it,
---       list 3, what it has not heard of list 4}; nil if there is no such room
+--       list 3, who is there as the nodes told it lately or nil if the node does not hear it}; nil if there is no such room
 --       Role 0: another node keeps the room. 1: this one. 2: this one from now on.
 --
 -- Guarantees: a view is stored only under the fence of who keeps the room, and every new keeper gets a higher one; a new
 -- keeper gets the last view stored and everything since; a view that is answered was written before, so that WAIT after it
 -- tells whether it lasts. A room is there for 30 days after somebody last kept it.
 
-local MAX_RANGES, SECONDS = 4096, 30 * 86400
+local SECONDS, TOLD_MILLIS = 30 * 86400, 5000
 
 local room = call('HMGET', KEYS[1], 'seed', 'keeper', 'fence', 'kept_until', 'kept_at', 'version', 'sale_version')
 if not room[1] then
   return false
-elseif room[1] ~= ARGV[10] then
+elseif room[1] ~= ARGV[8] then
   return other_seed()
 end
 local now = time_at(ARGV[1])
 local next, early = opened(KEYS[1], now)
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-if #ARGV > 10 and call('LLEN', KEYS[4]) < MAX_RANGES then
-  call('RPUSH', KEYS[4], unpack(ARGV, 11))
-  call('EXPIRE', KEYS[4], SECONDS)
+if ARGV[10] ~= '' then
+  call('HSET', KEYS[4], ARGV[2], now .. ' ' .. ARGV[10])
+  call('PEXPIRE', KEYS[4], 12 * TOLD_MILLIS)
 end
 
 local keeper, fence, kept_at = room[2], tonumber(room[3]) or 0, tonumber(room[5]) or now
-local version, known, heard = tonumber(room[6]) or 0, tonumber(ARGV[5]), tonumber(ARGV[9])
+local version, known = tonumber(room[6]) or 0, tonumber(ARGV[5])
 local keeps = keeper == ARGV[2] and fence == tonumber(ARGV[3])
 local is_free = not keeper or keeper == ARGV[2] or now >= tonumber(room[4])
 local role, wanted = 0, tonumber(ARGV[4]) > 0
@@ -45,22 +45,34 @@ if keeps then
     call('HSET', KEYS[1], 'view', ARGV[6], 'version', version)
   end
   call('LTRIM', KEYS[3], ARGV[7], -1)
-  call('LTRIM', KEYS[4], ARGV[8], -1)
 elseif wanted and is_free then
-  role, heard, known = 2, 0, -1
+  role, known = 2, -1
   fence = fence + 1
 end
 if role > 0 and wanted then
   call('HSET', KEYS[1], 'keeper', ARGV[2], 'fence', fence, 'kept_until', now + ARGV[4], 'kept_at', now)
-  -- A room that nobody keeps any more goes in the end. What the keeper has heard of list 4 must not go before.
+  -- A room that nobody keeps any more goes in the end.
   call('EXPIRE', KEYS[1], SECONDS)
-  call('EXPIRE', KEYS[4], SECONDS)
 elseif role > 0 then
   call('HDEL', KEYS[1], 'keeper')
   role = 0
 end
 
-local view, taken, unused = '', {}, {}
+-- What each node told lately. A node that has told nothing for a while is gone.
+local function who_is_there()
+  local there, nodes = {}, call('HGETALL', KEYS[4])
+  for place = 1, #nodes, 2 do
+    local at = string.find(nodes[place + 1], ' ', 1, true)
+    if now - tonumber(string.sub(nodes[place + 1], 1, at - 1)) > TOLD_MILLIS then
+      call('HDEL', KEYS[4], nodes[place])
+    else
+      there[#there + 1] = string.sub(nodes[place + 1], at + 1)
+    end
+  end
+  return there
+end
+
+local view, taken, there = '', {}, false
 if version ~= known then
   view = call('HGET', KEYS[1], 'view') or ''
   -- Perhaps no replica has it yet, and WAIT waits only for what was written before it.
@@ -68,6 +80,8 @@ if version ~= known then
 end
 if role > 0 then
   taken = call('LRANGE', KEYS[3], 0, -1)
-  unused = call('LRANGE', KEYS[4], heard, -1)
+  if role == 2 or ARGV[9] == '1' then
+    there = who_is_there()
+  end
 end
-return {role, fence, now, kept_at, next, early, call('ZCARD', KEYS[2]), tonumber(room[7]) or 0, version, view, taken, unused}
+return {role, fence, now, kept_at, next, early, call('ZCARD', KEYS[2]), tonumber(room[7]) or 0, version, view, taken, there}

@@ -16,6 +16,7 @@ async fn a_door_works_on_a_redis_cluster() {
     let rooms = open_rooms(&nodes).await;
     let number = nodes[0].take_number(OPENS_AT).await.unwrap();
     until("a turn", || {
+        rooms[1].heard(number, rooms[1].place(number));
         tick(&nodes, status(5), OPENS_AT);
         rooms.iter().all(|room| room.figures().admitted == 1).then_some(())
     })

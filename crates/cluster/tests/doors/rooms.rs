@@ -29,6 +29,20 @@ impl Opened {
         Self { shop, nodes, rooms, numbers }
     }
 
+    /// Everybody is there, and the nodes do what they do ten times a second.
+    fn tick(&self, status: SaleStatus) {
+        self.ask();
+        tick(&self.nodes, status, self.shop.now());
+    }
+
+    /// Each on some node.
+    fn ask(&self) {
+        for number in &self.numbers {
+            let room = &self.rooms[*number as usize % self.rooms.len()];
+            room.heard(*number, room.place(*number));
+        }
+    }
+
     /// Lets time pass until all nodes say that so many are admitted.
     async fn until_admitted(&self, people: usize, status: SaleStatus) {
         let admitted = |room: &Arc<WaitingRoom>| {
@@ -37,8 +51,17 @@ impl Opened {
         };
         until(&format!("{people} admitted"), || {
             self.shop.pass_millis(2);
-            tick(&self.nodes, status, self.shop.now());
+            self.tick(status);
             self.rooms.iter().all(|room| admitted(room) == people).then_some(())
+        })
+        .await;
+    }
+
+    async fn until_draw(&self) {
+        until("the draw", || {
+            self.shop.pass_millis(2);
+            self.tick(status(0));
+            self.rooms.iter().all(|room| room.draw().count.is_some()).then_some(())
         })
         .await;
     }
@@ -47,7 +70,7 @@ impl Opened {
     async fn let_settle(&self, status: SaleStatus) {
         for _ in 0..60 {
             self.shop.pass_millis(20);
-            tick(&self.nodes, status, self.shop.now());
+            self.tick(status);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -75,12 +98,12 @@ async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
     opened.nodes[0].used(&BuyerId::from_stored(&format!("buyer {}", turns[0])), sold.version, now);
     until("the turns to be taken", || {
         opened.shop.pass_millis(2);
-        tick(&opened.nodes, sold, opened.shop.now());
+        opened.tick(sold);
         (opened.rooms[2].figures().pending == 6).then_some(())
     })
     .await;
     opened.let_settle(sold).await;
-    assert_eq!(opened.rooms[2].figures().admitted, 10);
+    assert_eq!(opened.rooms[2].figures().let_in, 10);
     // Two units more are two people more.
     opened.until_admitted(12, SaleStatus { version: 3, ..status(11) }).await;
 }
@@ -96,12 +119,12 @@ async fn a_used_pass_lets_nobody_in_before_the_keeper_has_heard_of_the_order() {
     opened.nodes[1].used(&ann.buyer, 2, now);
     until("the pass to be used", || (opened.shop.live_passes() == 0).then_some(())).await;
     opened.let_settle(status(1)).await;
-    assert_eq!(opened.rooms[0].figures().admitted, 1, "the order is of version 2");
+    assert_eq!(opened.rooms[0].figures().let_in, 1, "the order is of version 2");
     let heard = SaleStatus { version: 2, ..status(1) };
     until("the next turn", || {
         opened.shop.pass_millis(2);
-        tick(&opened.nodes, heard, opened.shop.now());
-        (opened.rooms[0].figures().admitted == 2).then_some(())
+        opened.tick(heard);
+        (opened.rooms[0].figures().let_in == 2).then_some(())
     })
     .await;
 }
@@ -151,7 +174,7 @@ async fn a_keeper_that_slept_stores_nothing_any_more() {
     let version = opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap();
     opened.let_settle(status(9)).await;
     assert_eq!(opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap(), version);
-    assert_eq!(opened.rooms[0].figures().admitted, 2);
+    assert_eq!(opened.rooms[0].figures().let_in, 2);
 }
 
 #[tokio::test]
@@ -162,13 +185,13 @@ async fn who_catches_up_sees_every_turn_that_any_node_has_told() {
         // Whichever node shows it first: the others have not looked yet.
         until("another turn", || {
             opened.shop.pass_millis(2);
-            tick(&opened.nodes, status(available), opened.shop.now());
-            let shown = opened.rooms.iter().map(|room| room.figures().admitted).max();
+            opened.tick(status(available));
+            let shown = opened.rooms.iter().map(|room| room.figures().let_in).max();
             shown.filter(|shown| *shown > most).map(|shown| most = shown)
         })
         .await;
         join_all(opened.nodes.iter().map(|node| node.catch_up())).await;
-        let shown: Vec<u64> = opened.rooms.iter().map(|room| room.figures().admitted).collect();
+        let shown: Vec<u64> = opened.rooms.iter().map(|room| room.figures().let_in).collect();
         assert!(shown.iter().all(|shown| *shown >= most), "{shown:?} of {most}");
     }
 }
@@ -183,11 +206,12 @@ async fn a_keeper_that_hears_nothing_from_the_ledger_leaves_the_room_to_one_that
     opened.nodes[0].used(&BuyerId::from_stored("ann"), heard.version, opened.shop.now());
     until("more turns by another keeper", || {
         opened.shop.pass_millis(20);
+        opened.ask();
         for (name, node) in ["a", "b", "c"].iter().zip(&opened.nodes) {
             let told = if *name == deaf { status(2) } else { heard };
             let _ = node.tick(&|| Some(told), opened.shop.now());
         }
-        (keeper() != deaf && opened.rooms.iter().all(|room| room.figures().admitted == 4)).then_some(())
+        (keeper() != deaf && opened.rooms.iter().all(|room| room.figures().let_in == 4)).then_some(())
     })
     .await;
 }
@@ -198,9 +222,33 @@ async fn a_room_is_there_as_long_as_somebody_keeps_it_and_not_for_ever() {
     let room = key("room");
     opened.shop.redis.cli(&["PERSIST", &room]).unwrap();
     until("the keeper to look", || {
-        tick(&opened.nodes, status(1), opened.shop.now());
+        opened.tick(status(1));
         let seconds: i64 = opened.shop.redis.cli(&["TTL", &room]).unwrap().parse().unwrap();
         (seconds > 29 * 86_400).then_some(())
     })
     .await;
+}
+
+/// All but three have left, and a unit comes back each time.
+#[tokio::test]
+async fn people_who_left_cost_the_others_nothing() {
+    let mut opened = Opened::with(300).await;
+    let there: Vec<u64> = opened.numbers.iter().copied().skip(50).step_by(100).collect();
+    opened.until_draw().await;
+    // Long enough that everybody is forgotten who does not ask.
+    let everybody = std::mem::replace(&mut opened.numbers, there);
+    for _ in 0..4 {
+        opened.shop.pass_millis(15_000);
+        opened.let_settle(status(0)).await;
+    }
+    until("only those to be counted who are there", || {
+        opened.tick(status(0));
+        opened.rooms.iter().all(|room| room.figures().waiting == 3).then_some(())
+    })
+    .await;
+    for units in 1..=3 {
+        opened.until_admitted(units as usize, status(units)).await;
+    }
+    let let_in = opened.rooms[0].figures().let_in;
+    assert_eq!(let_in, 3, "of {} people", everybody.len());
 }

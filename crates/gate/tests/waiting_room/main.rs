@@ -4,10 +4,13 @@
 
 mod nodes;
 mod opening;
+mod presence;
 mod restart;
 mod simulation;
 mod turns;
 mod wait;
+
+use std::cell::RefCell;
 
 use penstock_domain::{SaleId, SaleStatus, SaleTerms, Timestamp};
 use penstock_gate::{GoneReason, RoomOptions, RoomState, Standing, TicketState, WaitingRoom};
@@ -52,14 +55,25 @@ fn new_room(options: RoomOptions) -> WaitingRoom {
     WaitingRoom::new(sale(), RoomState::new([7; 32]), options)
 }
 
+thread_local! {
+    static DISK: RefCell<Option<RoomState>> = const { RefCell::new(None) };
+}
+
 /// What a disk that never fails does.
 fn save(room: &WaitingRoom) -> Option<RoomState> {
     let state = room.unsaved()?;
     room.saved(&state);
+    DISK.set(Some(state.clone()));
     Some(state)
 }
 
+/// Everybody who has a ticket is there.
+fn all_are_there(room: &WaitingRoom) {
+    (0..room.figures().tickets).for_each(|number| room.heard(number, room.place(number)));
+}
+
 fn tick(room: &WaitingRoom, status: &SaleStatus, live_passes: u64, millis: i64) -> bool {
+    all_are_there(room);
     let changed = room.tick(status, live_passes, at(millis));
     save(room);
     changed

@@ -54,7 +54,9 @@ fn everybody_who_waited_gets_the_place_of_the_draw_and_late_comers_queue_behind(
     for number in 0..1_000 {
         assert_eq!(room.standing(number, &status(5), now).place, Some(draw.place(number)));
     }
-    for number in take(&room, 500) {
+    let late = take(&room, 500);
+    tick(&room, &status(0), 0, OPENS_AT_MILLIS + 100);
+    for number in late {
         let standing = room.standing(number, &status(5), now);
         assert_eq!(room.place(number), standing.place);
         assert_eq!(room.standing_at(standing.place, &status(5), now), standing);
@@ -107,7 +109,8 @@ fn who_comes_in_the_moment_of_the_opening_is_either_drawn_or_queued() {
             })
             .collect();
         for step in 0..200 {
-            tick(&room, &status(0), 0, OPENS_AT_MILLIS - 10_000 + step * 100);
+            room.tick(&status(0), 0, at(OPENS_AT_MILLIS - 10_000 + step * 100));
+            save(&room);
         }
         done.store(true, Relaxed);
         takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect::<Vec<u64>>()

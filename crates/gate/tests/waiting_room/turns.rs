@@ -60,18 +60,22 @@ fn who_does_not_come_makes_room_for_others() {
     tick(&room, &status(10), 0, OPEN + SECOND);
     let order = in_order(&room, 100);
     let until = OPEN + SECOND + TURN_MILLIS;
+    for second in 2..=12 {
+        tick(&room, &status(10), 0, OPEN + second * SECOND);
+        assert_eq!(room.figures().admitted, 10, "they may be solving a challenge");
+    }
+    for second in 13..=20 {
+        tick(&room, &status(10), 0, OPEN + second * SECOND);
+    }
+    let admitted = room.figures().admitted;
+    assert!((20..=90).contains(&admitted), "{admitted}");
+    assert!(is_admitted(room.standing(order[10], &status(10), at(OPEN + 20 * SECOND))));
     for number in &order[..10] {
         let standing = room.standing(*number, &status(10), at(until - 1));
-        assert_eq!(standing.state, TicketState::Admitted { until: at(until) });
+        assert_eq!(standing.state, TicketState::Admitted { until: at(until) }, "no turn is cut short");
         assert_eq!(room.standing(*number, &status(10), at(until)).state, TURN_OVER);
     }
-    tick(&room, &status(10), 0, until);
-    tick(&room, &status(10), 0, until + 100);
-    assert_eq!(room.figures().admitted, 10, "somebody may be taking his pass at this very moment");
     tick(&room, &status(10), 0, until + SECOND);
-    tick(&room, &status(10), 0, until + SECOND + 100);
-    assert_eq!(room.figures().admitted, 20);
-    assert!(is_admitted(room.standing(order[10], &status(10), at(until + SECOND + 100))));
     assert_eq!(room.standing(order[0], &status(10), at(until + 60 * SECOND)).state, TURN_OVER);
 }
 
@@ -148,7 +152,7 @@ fn a_clock_that_is_set_back_does_not_stop_the_room() {
     tick(&room, &status(10), 0, OPEN + SECOND);
     tick(&room, &status(10), 0, OPEN + SECOND + TURN_MILLIS + SECOND);
     tick(&room, &status(10), 0, OPEN + SECOND + TURN_MILLIS + SECOND + 100);
-    assert_eq!(room.figures().admitted, 20);
+    assert!(room.figures().admitted >= 20);
 }
 
 #[test]

@@ -207,6 +207,9 @@ pub(crate) struct GateFigures {
     pub(crate) passes_issued: u64,
     pub(crate) passes_live: u64,
     pub(crate) tickets: u64,
+    /// People who were called.
+    pub(crate) let_in: u64,
+    /// People who wait and are there.
     pub(crate) waiting: u64,
     pub(crate) pending: u64,
 }
@@ -220,6 +223,7 @@ impl GateFigures {
                 passes_issued: sum.passes_issued + one.passes_issued,
                 passes_live: sum.passes_live + one.passes_live,
                 tickets: sum.tickets + one.tickets,
+                let_in: sum.let_in + one.let_in,
                 waiting: sum.waiting + one.waiting,
                 pending: sum.pending + one.pending,
             }
@@ -234,7 +238,8 @@ impl GateFigures {
             passes_issued: passes.issued,
             passes_live: passes.live,
             tickets: room.map_or(0, |room| room.tickets),
-            waiting: room.map_or(0, |room| room.tickets.saturating_sub(room.admitted)),
+            let_in: room.map_or(0, |room| room.let_in),
+            waiting: room.map_or(0, |room| room.waiting),
             pending: room.map_or(0, |room| room.pending),
         }
     }

@@ -143,7 +143,7 @@ impl SaleFigures {
             gone: count(Outcome::ClientGone),
             passes: gate.passes_issued,
             tickets: gate.tickets,
-            admitted: gate.tickets.saturating_sub(gate.waiting),
+            admitted: gate.let_in,
         }
     }
 }

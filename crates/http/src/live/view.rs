@@ -89,7 +89,7 @@ pub(crate) struct LiveSale {
     available: u32,
     held: u32,
     paid: u32,
-    /// Tickets of the waiting room whose turn has not come.
+    /// People in the waiting room who are there and whose turn has not come.
     waiting: u64,
     /// People on the waitlist, as far as that is settled; empty while the records are away.
     waitlist: Option<u64>,
@@ -125,7 +125,7 @@ pub(crate) struct LiveTotals {
     pub(super) passes: u64,
     /// Tickets of the waiting room.
     pub(super) tickets: u64,
-    /// Those of them whose turn has come.
+    /// People whose turn has come.
     pub(super) admitted: u64,
 }
 

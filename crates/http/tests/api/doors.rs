@@ -60,8 +60,24 @@ impl Door for Gatekeeper {
     /// Another node has let everybody in.
     fn catch_up(&self) -> BoxFuture<'_, ()> {
         let (began_at, until) = (Timestamp::from_millis(0), Timestamp::from_millis(i64::MAX));
-        let turn = TurnStep { began_at, until, kept_until: until, from: 0, to: 8, pending: 8 };
-        let view = RoomView { issued: 8, early: Some(0), admitted: 8, pace: None, turns: vec![turn] };
+        let turn = TurnStep {
+            began_at,
+            until,
+            kept_until: until,
+            from: 0,
+            to: 8,
+            called: vec![(0, 8)],
+            pending: 8,
+            is_judged: false,
+        };
+        let view = RoomView {
+            issued: 8,
+            early: Some(0),
+            admitted: 8,
+            let_in: 8,
+            turns: vec![turn],
+            ..RoomView::default()
+        };
         self.room.follow(&view, began_at);
         Box::pin(ready(()))
     }

@@ -295,7 +295,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         100 * MILLION,
         "Passes of one sale in people's hands, whatever its units; more are answered 503 busy.",
     ),
-    number("gate.turn_seconds", 60, 5, 3600, "How long an admitted ticket may take to get its pass."),
+    number(
+        "gate.turn_seconds",
+        60,
+        5,
+        3600,
+        "How long an admitted ticket may take to get its pass, and somebody who was away to come back.",
+    ),
     number(
         "gate.admissions_per_second",
         1_000,

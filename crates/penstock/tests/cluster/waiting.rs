@@ -1,6 +1,11 @@
 //! A waiting room that all nodes share goes on when they die.
 
-use std::{fs, net::SocketAddr, thread, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
 
 use penstock_local::RedisKind;
 use penstock_testkit::{Answer, Auditor, Client, Offer, buyer_token};
@@ -120,4 +125,46 @@ fn a_waiting_room_goes_on_when_redis_has_lost_it_and_its_nodes_start_anew() {
     assert!(before.iter().all(|(given, _)| *given < number), "{number} after {before:?}");
     let bought = buy(front, &sale, "late", &ticket).unwrap();
     assert_eq!(bought.status, 201, "{}", bought.text());
+}
+
+#[test]
+fn units_that_come_back_go_to_people_who_are_there_whichever_node_they_ask() {
+    let mut trial = Trial::start(RedisKind::Single);
+    let gate = json!({ "waiting_room": true });
+    let sale =
+        trial.merchant(0).publish_with(Offer { units: 1, ..Offer::default() }, |sale| sale["gate"] = gate);
+    let front = trial.front();
+    let client = |name: &str| Client::new(front).with_token(&buyer_token(name));
+    let path = format!("/api/v1/sales/{sale}/tickets");
+    let take = |name: &str| {
+        let mut client = client(name);
+        text(&expect(201, &patiently("a ticket", || client.post_nothing(&path)))["ticket"])
+    };
+    let first = take("first");
+    let bought = buy(front, &sale, "first", &first).unwrap();
+    let order = text(&expect(201, &bought)["id"]);
+    // Many come while it is sold out and leave again; one stays, behind them all.
+    (0..100).for_each(|number| drop(take(&format!("left-{number}"))));
+    let last = take("last");
+    let look = || {
+        let mut client = client("last");
+        let path = format!("{path}/{last}");
+        patiently("the place", || client.get(&path)).json()
+    };
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(35) {
+        look();
+        thread::sleep(Duration::from_millis(500));
+    }
+    // A node that dies takes nobody's place with it.
+    trial.shop.node(0).unwrap().kill().unwrap();
+    trial.shop.node(0).unwrap().start().unwrap();
+    let mut owner = client("first");
+    let cancelled =
+        patiently("a unit to come back", || owner.post_nothing(&format!("/api/v1/orders/{order}/cancel")));
+    expect(200, &cancelled);
+    let began = Instant::now();
+    until("the turn", || Some(()).filter(|()| look()["state"] == "admitted"));
+    assert!(began.elapsed() < Duration::from_secs(20), "it took {:?}", began.elapsed());
+    expect(201, &buy(front, &sale, "last", &last).unwrap());
 }

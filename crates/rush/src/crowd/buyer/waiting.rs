@@ -8,8 +8,8 @@ use super::{
     Buyer, Call, Next, PLACE_SECONDS, Scene, State,
 };
 
-/// How often one looks long before the opening.
-const EARLY_PLACE_SECONDS: [f64; 2] = [20.0, 30.0];
+/// How often one looks long before the opening: whoever is silent for longer than 15 seconds passes for gone.
+const EARLY_PLACE_SECONDS: [f64; 2] = [8.0, 12.0];
 /// Whoever is not let in for so long after coming, and after the opening, goes home.
 pub(super) const MAX_WAITING_SECONDS: f64 = 900.0;
 

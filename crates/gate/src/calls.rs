@@ -1,0 +1,124 @@
+//! Which places were called, in which step, and which of them have become a pass: runs of neighbouring places, so that a
+//! crowd that is all there takes a few bytes. It knows no time.
+
+use std::collections::BTreeMap;
+
+/// Runs, not places. A crowd of which every second person has left has as many runs as people.
+pub(crate) const MAX_RUNS: usize = 32_768;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) to: u64,
+    pub(crate) step: u64,
+    pub(crate) is_taken: bool,
+}
+
+/// By the first place of each run. They don't overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(BTreeMap<u64, Run>);
+
+impl Calls {
+    /// This place was not called before.
+    pub(crate) fn add(&mut self, from: u64, run: Run) {
+        if from >= run.to {
+            return;
+        }
+        match self.0.range_mut(..from).next_back() {
+            Some((_, before))
+                if before.to == from && before.step == run.step && before.is_taken == run.is_taken =>
+            {
+                before.to = run.to;
+            }
+            _ => drop(self.0.insert(from, run)),
+        }
+    }
+
+    /// The run that this place is in.
+    pub(crate) fn of(&self, place: u64) -> Option<Run> {
+        self.entry(place).map(|(_, run)| run)
+    }
+
+    fn entry(&self, place: u64) -> Option<(u64, Run)> {
+        let (from, run) = self.0.range(..=place).next_back()?;
+        (place < run.to).then_some((*from, *run))
+    }
+
+    /// The step of this place, the first time that it is taken.
+    pub(crate) fn take(&mut self, place: u64) -> Option<u64> {
+        let (from, run) = self.entry(place).filter(|(_, run)| !run.is_taken)?;
+        self.0.remove(&from);
+        self.add(from, Run { to: place, ..run });
+        self.add(place, Run { to: place + 1, is_taken: true, ..run });
+        self.add(place + 1, run);
+        Some(run.step)
+    }
+
+    pub(crate) fn forget(&mut self, is_over: impl Fn(u64) -> bool) {
+        self.0.retain(|_, run| !is_over(run.step));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Run)> {
+        self.0.iter().map(|(from, run)| (*from, *run))
+    }
+
+    /// The runs of those steps, joined whether or not they are taken.
+    pub(crate) fn places(&self, is_meant: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
+        joined(self.iter().filter(|(_, run)| is_meant(run.step)))
+    }
+
+    pub(crate) fn by_step(&self) -> BTreeMap<u64, Vec<(u64, u64)>> {
+        let mut by_step: BTreeMap<u64, Vec<(u64, Run)>> = BTreeMap::new();
+        self.iter().for_each(|(from, run)| by_step.entry(run.step).or_default().push((from, run)));
+        by_step.into_iter().map(|(step, runs)| (step, joined(runs.into_iter()))).collect()
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn joined(runs: impl Iterator<Item = (u64, Run)>) -> Vec<(u64, u64)> {
+    let mut places: Vec<(u64, u64)> = Vec::new();
+    for (from, run) in runs {
+        match places.last_mut() {
+            Some(last) if last.1 == from => last.1 = run.to,
+            _ => places.push((from, run.to)),
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(runs: &[(u64, u64)]) -> Calls {
+        let mut calls = Calls::default();
+        runs.iter().for_each(|(from, to)| calls.add(*from, Run { to: *to, step: 1, is_taken: false }));
+        calls
+    }
+
+    #[test]
+    fn neighbours_are_one_run_until_one_of_them_is_taken() {
+        let mut calls = called(&[(0, 3), (3, 10), (20, 21)]);
+        assert_eq!(calls.places(|_| true), [(0, 10), (20, 21)]);
+        assert_eq!(calls.runs(), 2);
+        assert_eq!([4, 4, 10, 20, 0].map(|place| calls.take(place)), [Some(1), None, None, Some(1), Some(1)]);
+        assert_eq!(calls.places(|_| true), [(0, 10), (20, 21)]);
+        assert!([0, 4, 20].iter().all(|place| calls.of(*place).unwrap().is_taken));
+        assert!([1, 3, 5, 9].iter().all(|place| !calls.of(*place).unwrap().is_taken));
+        assert!([10, 19, 21].iter().all(|place| calls.of(*place).is_none()));
+    }
+
+    #[test]
+    fn a_crowd_that_is_taken_in_any_order_is_few_runs_in_the_end() {
+        let mut calls = called(&[(5, 105)]);
+        for place in 0..100 {
+            assert_eq!(calls.take(5 + place * 37 % 100), Some(1));
+        }
+        assert!(calls.runs() <= 100);
+        calls.add(105, Run { to: 106, step: 2, is_taken: false });
+        calls.forget(|step| step == 1);
+        assert_eq!(calls.places(|_| true), [(105, 106)]);
+    }
+}

@@ -1,0 +1,435 @@
+//! Who is there: everybody who waits asks for their place or listens to a stream, and each time a bit is set. Two
+//! generations of bits tell who was heard of lately. It is no list of people: a few kilobytes, a bit for each place, and in
+//! a large room a bit for several neighbours. It knows no turns and no sale.
+
+use std::sync::{
+    PoisonError, RwLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use penstock_domain::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::draw::Draw;
+
+/// Somebody who was not heard of for two generations has left. One generation is longer than any client waits before it
+/// asks again.
+pub const GENERATION_MILLIS: i64 = 15_000;
+/// After a restart nobody was heard of. For this long nobody counts as gone, so that those who ask again a little later
+/// than others don't lose their place to them.
+const SETTLING_MILLIS: i64 = 3_000;
+/// More places than this share their bits with neighbours: 128 KiB a generation.
+const MAX_BITS: u64 = 1 << 20;
+/// Nodes tell each other no more bits than this: 16 KiB.
+const MAX_TOLD_BITS: u64 = 1 << 17;
+const MIN_WORDS: usize = 64;
+/// Who was heard of before the draw is found at this many places with one look.
+const PLACED_AT_ONCE: u64 = 2_048;
+
+#[derive(Debug)]
+pub(crate) struct Presence(RwLock<Generations>);
+
+#[derive(Debug)]
+struct Generations {
+    lately: Bits,
+    before: Bits,
+    began_at: Option<Timestamp>,
+    /// By number, until the draw gives everybody their place.
+    early: Option<Early>,
+    is_placed: bool,
+    /// Nobody was heard of yet because the process is new, not because nobody is there.
+    is_settling: bool,
+}
+
+/// Numbers that were heard of before the draw, and up to which place they were found since.
+#[derive(Debug)]
+struct Early {
+    numbers: Bits,
+    placed_to: u64,
+}
+
+impl Presence {
+    /// `is_settling`: people were there before this process was.
+    pub(crate) fn new(is_settling: bool) -> Self {
+        Self(RwLock::new(Generations {
+            lately: Bits::default(),
+            before: Bits::default(),
+            began_at: None,
+            early: None,
+            is_placed: false,
+            is_settling,
+        }))
+    }
+
+    /// For a moment nobody counts as gone.
+    pub(crate) fn settle(&self) {
+        self.change(|generations| {
+            generations.is_settling = true;
+            generations.began_at = None;
+        });
+    }
+
+    /// Before the draw the number, then the place.
+    pub(crate) fn heard(&self, index: u64) {
+        if !self.0.read().unwrap_or_else(PoisonError::into_inner).lately.set(index) {
+            self.change(|generations| {
+                generations.lately.make_room(index);
+                generations.lately.set(index);
+            });
+        }
+    }
+
+    /// From now on people are known by their places.
+    pub(crate) fn drawn(&self) {
+        self.change(|generations| {
+            let mut numbers = std::mem::take(&mut generations.lately);
+            numbers.add(&std::mem::take(&mut generations.before));
+            generations.early = (!numbers.words.is_empty()).then_some(Early { numbers, placed_to: 0 });
+            generations.is_placed = true;
+        });
+    }
+
+    /// To be called about every 100 milliseconds. True: a generation has ended, and everybody who listens should be heard
+    /// of again.
+    pub(crate) fn listen(&self, draw: Option<&Draw>, now: Timestamp) -> bool {
+        self.change(|generations| {
+            if let Some(draw) = draw {
+                generations.place_early(draw);
+            }
+            let began_at = *generations.began_at.get_or_insert(now);
+            let millis = now.millis_since(began_at);
+            generations.is_settling &= (0..SETTLING_MILLIS).contains(&millis);
+            if (0..GENERATION_MILLIS).contains(&millis) {
+                return false;
+            }
+            generations.began_at = Some(now);
+            generations.before = std::mem::take(&mut generations.lately);
+            true
+        })
+    }
+
+    pub(crate) fn there(&self) -> There {
+        let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut there = generations.lately.snapshot();
+        there.add(generations.before.snapshot());
+        there.is_placed = generations.is_placed;
+        there.known_to = match &generations.early {
+            _ if generations.is_settling => 0,
+            Some(early) => early.placed_to,
+            None => u64::MAX,
+        };
+        there
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Generations) -> T) -> T {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Generations {
+    /// In the order of the places, so that nobody is called before somebody in front of them was looked for.
+    fn place_early(&mut self, draw: &Draw) {
+        let Some(early) = &mut self.early else { return };
+        let to = early.placed_to.saturating_add(PLACED_AT_ONCE).min(draw.count());
+        for place in early.placed_to..to {
+            if early.numbers.has(draw.number_at(place)) {
+                self.lately.make_room(place);
+                self.lately.set(place);
+            }
+        }
+        early.placed_to = to;
+        if to >= draw.count() {
+            self.early = None;
+        }
+    }
+}
+
+/// A bit for each of `1 << shift` neighbours.
+#[derive(Debug, Default)]
+struct Bits {
+    shift: u32,
+    words: Vec<AtomicU64>,
+}
+
+impl Bits {
+    fn word(&self, index: u64) -> (usize, u64) {
+        let bit = index >> self.shift;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    /// False: there is no room for it yet.
+    fn set(&self, index: u64) -> bool {
+        let (word, mask) = self.word(index);
+        let Some(word) = self.words.get(word) else { return false };
+        // Most are heard of more than once; a look spares the others' caches.
+        if word.load(Relaxed) & mask == 0 {
+            word.fetch_or(mask, Relaxed);
+        }
+        true
+    }
+
+    fn has(&self, index: u64) -> bool {
+        let (word, mask) = self.word(index);
+        self.words.get(word).is_some_and(|word| word.load(Relaxed) & mask != 0)
+    }
+
+    fn make_room(&mut self, index: u64) {
+        if index >> self.shift >= MAX_BITS {
+            let mut there = self.snapshot();
+            while index >> there.shift >= MAX_BITS {
+                there.fold();
+            }
+            self.shift = there.shift;
+            self.words = there.words.into_iter().map(AtomicU64::new).collect();
+        }
+        let needed = self.word(index).0 + 1;
+        if self.words.len() < needed {
+            let words = needed.next_power_of_two().max(MIN_WORDS);
+            self.words.resize_with(words, AtomicU64::default);
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let mut both = self.snapshot();
+        both.add(other.snapshot());
+        self.shift = both.shift;
+        self.words = both.words.into_iter().map(AtomicU64::new).collect();
+    }
+
+    fn snapshot(&self) -> There {
+        let words = self.words.iter().map(|word| word.load(Relaxed)).collect();
+        There { shift: self.shift, words, is_placed: false, known_to: u64::MAX }
+    }
+}
+
+/// Who is there at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct There {
+    shift: u32,
+    words: Vec<u64>,
+    /// By place, not by number.
+    is_placed: bool,
+    /// Of the places below it is known who is there.
+    known_to: u64,
+}
+
+/// Nobody has told anything.
+impl Default for There {
+    fn default() -> Self {
+        Self { shift: 0, words: Vec::new(), is_placed: false, known_to: 0 }
+    }
+}
+
+/// As nodes tell each other who is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    shift: u32,
+    is_placed: bool,
+    known_to: u64,
+    bits: Vec<u8>,
+}
+
+impl There {
+    /// None: there is nothing to tell yet.
+    pub(crate) fn told(mut self) -> Option<Told> {
+        if self.known_to == 0 && self.is_placed {
+            return None;
+        }
+        let used = self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        self.words.truncate(used);
+        while self.words.len() as u64 * 64 > MAX_TOLD_BITS {
+            self.fold();
+        }
+        let bits = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Some(Told { shift: self.shift, is_placed: self.is_placed, known_to: self.known_to, bits })
+    }
+
+    /// All that nodes have told: somebody is there if one of them has heard of them.
+    pub fn of_all(told: &[Told], is_drawn: bool) -> Self {
+        let mut told = told.iter().filter(|told| told.is_placed == is_drawn).map(Self::heard_from);
+        let Some(mut there) = told.next() else { return Self::default() };
+        for other in told {
+            there.known_to = there.known_to.min(other.known_to);
+            there.add(other);
+        }
+        there
+    }
+
+    fn heard_from(told: &Told) -> Self {
+        let word = |bytes: &[u8]| {
+            bytes.iter().enumerate().fold(0, |word, (place, byte)| word | u64::from(*byte) << (8 * place))
+        };
+        let words = told.bits.chunks(8).map(word).collect();
+        Self { shift: told.shift.min(63), words, is_placed: told.is_placed, known_to: told.known_to }
+    }
+
+    fn add(&mut self, mut other: Self) {
+        while self.shift < other.shift {
+            self.fold();
+        }
+        while other.shift < self.shift {
+            other.fold();
+        }
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, more) in self.words.iter_mut().zip(other.words) {
+            *word |= more;
+        }
+    }
+
+    /// Each bit stands for twice as many neighbours.
+    fn fold(&mut self) {
+        let halved =
+            |word: u64| (0..32).fold(0, |half, bit| half | u64::from(word >> (2 * bit) & 3 != 0) << bit);
+        let pair = |pair: &[u64]| {
+            halved(pair.first().copied().unwrap_or(0)) | halved(pair.get(1).copied().unwrap_or(0)) << 32
+        };
+        self.words = self.words.chunks(2).map(pair).collect();
+        self.shift += 1;
+    }
+
+    pub(crate) fn known_to(&self) -> u64 {
+        self.known_to
+    }
+
+    /// The next one from here on who is there.
+    pub(crate) fn next(&self, from: u64) -> Option<u64> {
+        let bit = from >> self.shift;
+        let mut place = (bit / 64) as usize;
+        let mut word = self.words.get(place)? & (u64::MAX << (bit % 64));
+        while word == 0 {
+            place += 1;
+            word = *self.words.get(place)?;
+        }
+        let next = (place as u64 * 64 + u64::from(word.trailing_zeros())) << self.shift;
+        Some(next.max(from))
+    }
+
+    /// How many of `from..to` are there.
+    pub(crate) fn count(&self, from: u64, to: u64) -> u64 {
+        if from >= to {
+            return 0;
+        }
+        let (first, last) = (from >> self.shift, (to - 1) >> self.shift);
+        let (first_word, last_word) = ((first / 64) as usize, (last / 64) as usize);
+        let known = self.words.len().min(last_word + 1);
+        let bits: u64 = (first_word..known)
+            .map(|place| {
+                let below = if place == first_word { u64::MAX << (first % 64) } else { u64::MAX };
+                let above = if place == last_word { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+                u64::from((self.words[place] & below & above).count_ones())
+            })
+            .sum();
+        (bits << self.shift).min(to - from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::btree_set, prelude::*};
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000 + millis)
+    }
+
+    fn placed() -> Presence {
+        let presence = Presence::new(false);
+        presence.drawn();
+        presence.listen(Some(&Draw::new(&[7; 32], penstock_domain::SaleId::from_random(1), 0)), at(0));
+        presence
+    }
+
+    fn all(there: &There) -> Vec<u64> {
+        let (mut places, mut from) = (Vec::new(), 0);
+        while let Some(place) = there.next(from) {
+            places.push(place);
+            from = place + 1;
+        }
+        places
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_heard_is_there_and_counted_on_every_node(
+            one in btree_set(0..5_000_u64, 0..60),
+            other in btree_set(0..5_000_u64, 0..60),
+            (from, to) in (0..5_000_u64, 0..5_000_u64),
+        ) {
+            let nodes = [placed(), placed()];
+            one.iter().for_each(|place| nodes[0].heard(*place));
+            other.iter().for_each(|place| nodes[1].heard(*place));
+            let told = nodes.map(|node| node.there().told().unwrap());
+            let there = There::of_all(&told, true);
+            let both: Vec<u64> = one.union(&other).copied().collect();
+            prop_assert_eq!(all(&there), both.clone());
+            let between = both.iter().filter(|place| (from..to).contains(*place)).count() as u64;
+            prop_assert_eq!(there.count(from, to), between);
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_heard_of_for_two_generations_has_left() {
+        let presence = placed();
+        presence.heard(3);
+        assert!(!presence.listen(None, at(GENERATION_MILLIS - 1)));
+        assert!(presence.listen(None, at(GENERATION_MILLIS)));
+        presence.heard(70);
+        assert_eq!(all(&presence.there()), [3, 70]);
+        presence.listen(None, at(2 * GENERATION_MILLIS));
+        assert_eq!(all(&presence.there()), [70]);
+        presence.listen(None, at(3 * GENERATION_MILLIS));
+        assert!(all(&presence.there()).is_empty());
+    }
+
+    #[test]
+    fn any_number_of_places_takes_the_same_memory_and_loses_nobody() {
+        let presence = placed();
+        let places = [0, 5, MAX_BITS - 1, MAX_BITS, 40 * MAX_BITS + 17, 1 << 40];
+        places.iter().for_each(|place| presence.heard(*place));
+        let there = presence.there();
+        assert!(there.words.len() as u64 * 64 <= 2 * MAX_BITS);
+        for place in places {
+            assert_eq!(there.next(place), Some(place));
+            assert!(there.count(place, place + 1) == 1);
+        }
+        let told = there.told().unwrap();
+        assert!(told.bits.len() as u64 * 8 <= MAX_TOLD_BITS);
+        assert!(
+            places
+                .iter()
+                .all(|place| There::of_all(std::slice::from_ref(&told), true).next(*place) == Some(*place))
+        );
+    }
+
+    #[test]
+    fn who_waited_for_the_draw_is_found_at_their_place_in_the_order_of_places() {
+        const PEOPLE: u64 = 5_000;
+        let draw = Draw::new(&[7; 32], penstock_domain::SaleId::from_random(1), PEOPLE);
+        let presence = Presence::new(false);
+        (0..PEOPLE).filter(|number| number.is_multiple_of(3)).for_each(|number| presence.heard(number));
+        assert_eq!(presence.there().count(0, PEOPLE), PEOPLE.div_ceil(3));
+        presence.drawn();
+        assert_eq!(presence.there().known_to(), 0);
+        presence.listen(Some(&draw), at(0));
+        assert_eq!(presence.there().known_to(), PLACED_AT_ONCE);
+        (1..=2).for_each(|step| assert!(!presence.listen(Some(&draw), at(step * 100))));
+        let there = presence.there();
+        assert_eq!(there.known_to(), u64::MAX);
+        let expected: Vec<u64> =
+            (0..PEOPLE).filter(|place| draw.number_at(*place).is_multiple_of(3)).collect();
+        assert_eq!(all(&there), expected);
+    }
+
+    #[test]
+    fn after_a_restart_nobody_counts_as_gone_for_a_moment() {
+        let presence = Presence::new(true);
+        presence.listen(None, at(0));
+        presence.heard(9);
+        assert_eq!(presence.there().known_to(), 0);
+        presence.listen(None, at(SETTLING_MILLIS));
+        assert_eq!(presence.there().known_to(), u64::MAX);
+    }
+}

@@ -1,0 +1,137 @@
+//! What becomes of turns, learnt from those before: how many of the people who are called take their turn up, and how
+//! soon. An open turn that others would have taken up by now hardly stands for a buyer any more. It knows only counts and
+//! moments.
+
+use penstock_domain::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What a turn stands for is counted in parts of a buyer.
+pub const BUYER: u64 = 16;
+/// However few take their turn up, one that has just begun counts for this: at most eight such turns for each unit.
+pub const LEAST_FRESH: u64 = 2;
+/// A turn that should have been taken up by now counts for this: at most sixteen open turns for each unit.
+pub const LATE: u64 = 1;
+
+/// Half of what is known stems from the last this many people.
+const REMEMBERED_PEOPLE: f64 = 64.0;
+/// What was learnt longer ago than this is not true any more.
+const FORGOTTEN_AFTER_MILLIS: i64 = 300_000;
+/// At first everybody is expected to come, as if this many had come …
+const PRESUMED_PEOPLE: f64 = 4.0;
+/// … after this.
+const PRESUMED_MILLIS: i64 = 6_000;
+/// A turn is late after twice the time in which nine of ten were taken up, but not before this.
+const MIN_FRESH_MILLIS: i64 = 3_000;
+/// Up to which time turns were taken up, in groups that grow. What took longer is in one more.
+const DELAYS_MILLIS: [i64; 15] = [
+    500, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000,
+    96_000,
+];
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Uptake {
+    /// People whose turn was judged, and how many of them had taken it up by then.
+    called: f64,
+    taken: f64,
+    delays: [f64; DELAYS_MILLIS.len() + 1],
+    judged_at: Option<Timestamp>,
+}
+
+impl Uptake {
+    /// A turn was taken up this long after it began.
+    pub(crate) fn taken_after(&mut self, millis: i64) {
+        let group = DELAYS_MILLIS.partition_point(|most| *most < millis);
+        for (place, people) in self.delays.iter_mut().enumerate() {
+            *people = *people * kept_after(1.0) + f64::from(u8::from(place == group));
+        }
+    }
+
+    /// So many people were called long enough ago, and so many of them have taken their turn up.
+    pub(crate) fn judge(&mut self, called: u64, taken: u64, now: Timestamp) {
+        self.forget_old(now);
+        let kept = kept_after(called as f64);
+        self.called = self.called * kept + called as f64;
+        self.taken = self.taken * kept + taken.min(called) as f64;
+        self.judged_at = Some(now);
+    }
+
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+        if self.judged_at.is_some_and(|judged_at| now.millis_since(judged_at) > FORGOTTEN_AFTER_MILLIS) {
+            *self = Self::default();
+        }
+    }
+
+    /// What a turn counts for that has just begun, in parts of `BUYER`.
+    pub(crate) fn fresh(&self) -> u64 {
+        let share = (self.taken + PRESUMED_PEOPLE) / (self.called + PRESUMED_PEOPLE);
+        ((share * BUYER as f64).ceil() as u64).clamp(LEAST_FRESH, BUYER)
+    }
+
+    /// How long a turn counts for that.
+    pub(crate) fn fresh_millis(&self) -> i64 {
+        let presumed = DELAYS_MILLIS.partition_point(|most| *most < PRESUMED_MILLIS);
+        let people = |(group, people): (usize, &f64)| {
+            if group == presumed { people + PRESUMED_PEOPLE } else { *people }
+        };
+        let enough = 0.9 * (self.delays.iter().sum::<f64>() + PRESUMED_PEOPLE);
+        let mut so_far = 0.0;
+        let nine_of_ten = self.delays.iter().enumerate().map(people).position(|people| {
+            so_far += people;
+            so_far >= enough
+        });
+        let most = nine_of_ten.and_then(|group| DELAYS_MILLIS.get(group));
+        most.map_or(i64::MAX, |millis| (2 * millis).max(MIN_FRESH_MILLIS))
+    }
+}
+
+fn kept_after(people: f64) -> f64 {
+    0.5_f64.powf(people / REMEMBERED_PEOPLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    #[test]
+    fn at_first_everybody_is_expected_to_come() {
+        let uptake = Uptake::default();
+        assert_eq!((uptake.fresh(), uptake.fresh_millis()), (BUYER, 2 * PRESUMED_MILLIS));
+    }
+
+    #[test]
+    fn those_who_come_count_in_full_and_those_who_do_not_for_less_and_less() {
+        let mut uptake = Uptake::default();
+        uptake.judge(100, 99, NOW);
+        assert_eq!(uptake.fresh(), BUYER);
+        uptake.judge(100, 50, NOW);
+        assert!((8..13).contains(&uptake.fresh()), "{}", uptake.fresh());
+        uptake.judge(48, 0, NOW);
+        uptake.judge(300, 0, NOW);
+        assert_eq!(uptake.fresh(), LEAST_FRESH, "however many stay away");
+        uptake.judge(300, 300, NOW);
+        assert_eq!(uptake.fresh(), BUYER, "they are back");
+    }
+
+    #[test]
+    fn nobody_is_judged_by_what_happened_long_ago() {
+        let mut uptake = Uptake::default();
+        uptake.judge(300, 0, NOW);
+        uptake.forget_old(NOW.plus_millis(FORGOTTEN_AFTER_MILLIS));
+        assert_eq!(uptake.fresh(), LEAST_FRESH);
+        uptake.forget_old(NOW.plus_millis(FORGOTTEN_AFTER_MILLIS + 1));
+        assert_eq!(uptake, Uptake::default());
+    }
+
+    #[test]
+    fn a_turn_is_late_when_nearly_all_others_were_taken_up_by_then() {
+        let mut uptake = Uptake::default();
+        (0..60).for_each(|_| uptake.taken_after(300));
+        assert_eq!(uptake.fresh_millis(), MIN_FRESH_MILLIS);
+        (0..60).for_each(|_| uptake.taken_after(20_000));
+        assert_eq!(uptake.fresh_millis(), 48_000);
+        (0..300).for_each(|_| uptake.taken_after(500_000));
+        assert_eq!(uptake.fresh_millis(), i64::MAX);
+    }
+}

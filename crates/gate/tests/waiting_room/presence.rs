@@ -1,0 +1,281 @@
+//! People who left cost nothing: those who are there are called as soon as there is a unit for them, in their order, and
+//! never many more of them than could buy.
+
+use std::collections::BTreeMap;
+
+use penstock_gate::{BUYER, GENERATION_MILLIS, LATE, LEAST_FRESH};
+
+use super::*;
+
+const OPEN: i64 = OPENS_AT_MILLIS;
+const TICK: i64 = 100;
+/// How often somebody who waits asks.
+const ASKS_EVERY: i64 = 3_000;
+/// Open turns for each unit, at most.
+const MOST_TURNS: u64 = BUYER / LATE;
+/// Those of them that began lately.
+const MOST_FRESH_TURNS: u64 = BUYER / LEAST_FRESH;
+
+/// A person who waits, and what they do when their turn comes.
+#[derive(Clone, Copy)]
+struct Person {
+    is_there: bool,
+    /// Takes a pass so long after the call, and buys at once. None: asks for ever and never buys.
+    buys_after: Option<i64>,
+    called_at: Option<i64>,
+    has_bought: bool,
+}
+
+const GONE: Person = Person { is_there: false, buys_after: Some(1_000), called_at: None, has_bought: false };
+const PRESENT: Person = Person { is_there: true, ..GONE };
+const BOT: Person = Person { buys_after: None, ..PRESENT };
+
+struct World {
+    room: WaitingRoom,
+    status: SaleStatus,
+    millis: i64,
+    people: BTreeMap<u64, Person>,
+    /// Of each number.
+    places: Vec<Option<u64>>,
+    /// The longest that a unit was there for somebody who waited.
+    longest_wait: i64,
+    waited_since: Option<i64>,
+    most_open: u64,
+}
+
+impl World {
+    /// Everybody has waited for the opening, which is long ago; all was sold, and most have left since.
+    fn sold_out(people: Vec<Person>) -> Self {
+        let room = opened_with(people.len() as u64, OPTIONS);
+        let places = (0..people.len() as u64).map(|number| room.place(number)).collect();
+        let people = people.into_iter().enumerate().map(|(number, person)| (number as u64, person)).collect();
+        let mut world = Self {
+            room,
+            status: status(0),
+            millis: OPEN,
+            people,
+            places,
+            longest_wait: 0,
+            waited_since: None,
+            most_open: 0,
+        };
+        world.passes(3 * GENERATION_MILLIS);
+        assert_eq!(world.room.figures().admitted, 0);
+        world
+    }
+
+    fn passes(&mut self, millis: i64) {
+        let end = self.millis + millis;
+        while self.millis < end {
+            self.millis += TICK;
+            self.tick();
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = at(self.millis);
+        let waiting = self.people.iter_mut().filter(|(_, person)| person.is_there && !person.has_bought);
+        let (mut waits, mut open) = (false, 0);
+        for (number, person) in waiting {
+            let place = self.places[*number as usize];
+            let phase = *number as i64 * 7_919 % ASKS_EVERY / TICK;
+            if self.millis / TICK % (ASKS_EVERY / TICK) == phase {
+                self.room.heard(*number, place);
+            }
+            if is_admitted(self.room.standing_at(place, &self.status, now)) {
+                open += 1;
+                let called_at = *person.called_at.get_or_insert(self.millis);
+                if person.buys_after.is_some_and(|after| self.millis - called_at >= after) {
+                    self.room.pass_taken(*number);
+                    person.has_bought = self.status.available > 0;
+                    self.status.available = self.status.available.saturating_sub(1);
+                }
+            } else if person.called_at.is_none() && person.buys_after.is_some() {
+                waits = true;
+            }
+        }
+        self.most_open = self.most_open.max(open);
+        // A unit that is not spoken for by somebody who is there.
+        let is_free = waits && u64::from(self.status.available) > open;
+        self.waited_since = if is_free { self.waited_since.or(Some(self.millis)) } else { None };
+        self.longest_wait = self.longest_wait.max(self.waited_since.map_or(0, |since| self.millis - since));
+        self.room.tick(&self.status, 0, now);
+        save(&self.room);
+    }
+
+    fn bought(&self) -> usize {
+        self.people.values().filter(|person| person.has_bought).count()
+    }
+
+    fn called(&self) -> usize {
+        self.people.values().filter(|person| person.called_at.is_some()).count()
+    }
+}
+
+/// So many of so many are there, at places that nobody chose.
+fn some_there(people: usize, there: usize) -> Vec<Person> {
+    let every = people / there;
+    (0..people).map(|number| if number % every == every / 2 { PRESENT } else { GONE }).collect()
+}
+
+#[test]
+fn a_unit_that_comes_back_goes_to_somebody_who_is_there_and_not_to_two_thousand_who_left() {
+    let mut world = World::sold_out(some_there(2_000, 10));
+    assert_eq!(world.room.figures().waiting, 10, "people who left don't count");
+    // In dribs, as unpaid holds end.
+    for units in [1, 3, 1, 2, 3] {
+        world.status.available += units;
+        world.passes(8 * SECOND);
+    }
+    assert_eq!(world.bought(), 10);
+    assert!(world.longest_wait <= 2 * SECOND, "a unit was there for {} ms", world.longest_wait);
+    assert_eq!(world.room.figures().waiting, 0);
+}
+
+#[test]
+fn with_48_units_on_the_shelf_all_who_are_there_are_called_at_once() {
+    let mut world = World::sold_out(some_there(2_000, 10));
+    world.status.available = 48;
+    world.passes(SECOND);
+    assert_eq!(world.called(), 10);
+}
+
+#[test]
+fn half_or_all_who_are_there_buy_all_and_not_one_too_many_is_called() {
+    for there in [1_000, 2_000] {
+        let mut world = World::sold_out(some_there(2_000, there));
+        for _ in 0..20 {
+            world.status.available += 20;
+            world.passes(5 * SECOND);
+        }
+        assert_eq!((world.bought(), world.called()), (400, 400), "{there} of 2,000");
+        assert!(world.longest_wait <= 2 * SECOND, "a unit was there for {} ms", world.longest_wait);
+        assert!(world.most_open <= 20, "{} had a turn for 20 units", world.most_open);
+    }
+}
+
+#[test]
+fn a_position_counts_those_before_one_who_are_there() {
+    let world = World::sold_out(some_there(200, 20));
+    let open = SaleStatus { available: 1, ..world.status };
+    let order = in_order(&world.room, 200);
+    let waiting = order.iter().filter(|number| world.people[*number].is_there);
+    for (before, number) in waiting.enumerate() {
+        let position = world.room.standing(*number, &open, at(world.millis)).position;
+        assert_eq!(position, Some(before as u64 + 1));
+    }
+}
+
+/// Thousands of tickets that a script asks for again and again and never uses, and a buyer behind all of them.
+#[test]
+fn tickets_that_are_asked_for_and_never_used_do_not_stop_the_line() {
+    const BOTS: u64 = 1_000;
+    const UNITS: u64 = 20;
+    let mut world = World::sold_out(vec![BOT; BOTS as usize + 1]);
+    let last = *in_order(&world.room, BOTS + 1).last().unwrap();
+    world.people.insert(last, PRESENT);
+    world.status.available = UNITS as u32;
+    let began = world.millis;
+    while world.bought() == 0 {
+        world.passes(SECOND);
+        assert!(world.most_open <= MOST_TURNS * UNITS, "{} open turns for {UNITS} units", world.most_open);
+        assert!(world.millis - began < 600 * SECOND, "{:?}", world.room.figures());
+    }
+    // One by one, as many as there are units in each turn of 30 seconds, it took 25 minutes.
+    let seconds = (world.millis - began) / SECOND;
+    assert!(seconds <= 150, "the buyer waited {seconds} seconds");
+}
+
+#[test]
+fn those_who_come_after_many_who_never_buy_are_not_called_without_bound() {
+    const UNITS: u64 = 10;
+    let mut world = World::sold_out(vec![BOT; 2_000]);
+    world.status.available = UNITS as u32;
+    world.passes(120 * SECOND);
+    // From now on everybody buys. Those who were called lately and those who are called now are few for each unit.
+    let before = world.called() as u64;
+    world.people.values_mut().for_each(|person| person.buys_after = Some(SECOND));
+    world.passes(10 * SECOND);
+    assert_eq!(world.bought() as u64, UNITS);
+    let after = world.called() as u64 - before;
+    assert!(after <= MOST_FRESH_TURNS * UNITS, "{after} more for {UNITS} units");
+    assert!(world.most_open <= MOST_TURNS * UNITS);
+}
+
+#[test]
+fn when_all_come_back_at_once_only_as_many_are_called_as_could_buy() {
+    let mut world = World::sold_out(some_there(2_000, 2));
+    world.status.available = 2;
+    world.passes(5 * SECOND);
+    assert_eq!(world.bought(), 2);
+    let passed_over = world.room.figures().admitted;
+    assert!(passed_over > 1_000, "somebody far behind was called: {passed_over}");
+    // News of units that came back reaches everybody in the same second.
+    world.people.values_mut().for_each(|person| person.is_there = true);
+    world
+        .people
+        .values_mut()
+        .filter(|person| person.called_at.is_none())
+        .for_each(|person| person.buys_after = Some(500));
+    world.status.available = 48;
+    let before = world.called();
+    world.passes(2 * ASKS_EVERY);
+    assert_eq!((world.bought(), world.called() - before), (50, 48));
+    assert!(world.most_open <= 48);
+}
+
+#[test]
+fn who_was_away_for_a_moment_is_called_before_those_behind() {
+    let mut world = World::sold_out(vec![GONE; 100]);
+    let order = in_order(&world.room, 100);
+    world.people.insert(order[90], PRESENT);
+    world.people.insert(order[95], PRESENT);
+    world.status.available = 1;
+    world.passes(4 * SECOND);
+    assert!(world.people[&order[90]].has_bought);
+    // The phone was locked. Two are back, and so is a unit.
+    world.people.insert(order[40], PRESENT);
+    world.people.insert(order[20], PRESENT);
+    world.passes(ASKS_EVERY);
+    let asked = SaleStatus { available: 1, ..world.status };
+    let position = |number: u64| world.room.standing(number, &asked, at(world.millis)).position;
+    assert_eq!([order[20], order[40], order[95]].map(position), [Some(1), Some(2), Some(3)]);
+    for expected in [order[20], order[40], order[95]] {
+        world.status.available = 1;
+        world.passes(2 * SECOND);
+        assert!(world.people[&expected].has_bought, "first who was first in line");
+    }
+}
+
+#[test]
+fn who_stays_away_longer_than_a_turn_takes_a_new_ticket() {
+    let mut world = World::sold_out(vec![GONE; 100]);
+    let order = in_order(&world.room, 100);
+    world.people.insert(order[90], PRESENT);
+    world.status.available = 5;
+    world.passes(4 * SECOND);
+    let state = |world: &World| world.room.standing(order[10], &world.status, at(world.millis)).state;
+    assert_eq!(state(&world), TicketState::Waiting);
+    world.passes(i64::from(TURN_SECONDS) * SECOND);
+    assert_eq!(state(&world), TURN_OVER);
+}
+
+#[test]
+fn after_a_restart_those_who_are_back_first_take_nothing_from_those_who_come_a_moment_later() {
+    let mut world = World::sold_out(some_there(2_000, 10));
+    world.status.available = 1;
+    world.passes(2 * SECOND);
+    let (called, passed_over) = (world.called(), world.room.figures().admitted);
+    world.room = WaitingRoom::new(sale(), world.room.closing_state(), OPTIONS);
+    save(&world.room);
+    assert_eq!((called, world.room.figures().admitted), (1, passed_over));
+    world.status.available = 4;
+    world.passes(2 * SECOND);
+    assert_eq!(world.called(), 1, "nobody knows yet who is there");
+    world.passes(4 * SECOND);
+    assert_eq!(world.bought(), 5);
+    let order = in_order(&world.room, 2_000);
+    let there = order.iter().filter(|number| world.people[*number].is_there);
+    let bought: Vec<bool> = there.map(|number| world.people[number].has_bought).collect();
+    assert_eq!(bought.iter().take_while(|bought| **bought).count(), 5, "{bought:?}");
+}
