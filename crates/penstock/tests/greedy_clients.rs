@@ -20,11 +20,11 @@ const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
 const GREEDY: usize = 300;
 /// Each makes the server put megabytes together.
-const GREEDY_FOR_LISTS: usize = 150;
+const GREEDY_FOR_LISTS: usize = 100;
 /// How long each attack lasts at least, once it is under way.
 const ATTACK: Duration = Duration::from_secs(4);
-/// Orders of others take milliseconds, and in a debug build on a busy machine perhaps a hundred times as long.
-const MAX_LATENCY: Duration = Duration::from_secs(5);
+/// Orders of others take milliseconds, and in a debug build on a busy machine perhaps a thousand times as long.
+const MAX_LATENCY: Duration = Duration::from_secs(10);
 /// Long enough for anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
