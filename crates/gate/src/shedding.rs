@@ -2,30 +2,37 @@
 //! top is refused at once instead of waiting for an answer that comes too late. Knows nothing of the work, and has
 //! no clock.
 //!
-//! The limit follows the measured latency, window by window: it is cut when the mean is over the target, and grows
-//! when the target is met and the limit was nearly reached. It doesn't seek the lowest latency: what commits in
-//! groups does more the more is under way, up to the point where the answers come too late. When nobody has come for a
-//! while, what was measured is of another rush, and the limit begins again.
+//! The limit follows the measured latency, window by window: it is cut when the mean is over what is allowed and a cut
+//! shortens it, and grows when it is not and the limit was nearly reached (`course`). It doesn't seek the lowest latency:
+//! what commits in groups does more the more is under way, up to the point where the answers come too late. When nobody has
+//! come for a while, what was measured is of another rush, and the limit begins again.
 
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use penstock_domain::Timestamp;
 
-/// A window is closed when it has lasted so long …
+mod course;
+#[cfg(test)]
+mod simulation;
+
+use course::{Bounds, Course, Measured};
+
+/// The shortest time that a window lasts …
 const WINDOW_MILLIS: u64 = 100;
-/// … and has so many samples.
+/// … and the fewest samples that it has.
 const WINDOW_SAMPLES: u32 = 16;
 const NOT_STARTED: i64 = i64::MIN;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SheddingOptions {
-    /// The limit never falls below this, and never below one: without samples it could not recover.
+    /// The limit never stays below this; only a trial may go down to half of it for a moment. It is at least one: without
+    /// samples the limit could not recover.
     pub min: u32,
     pub max: u32,
     pub initial: u32,
@@ -38,6 +45,7 @@ pub struct Shedding {
     limit: AtomicU32,
     in_flight: AtomicU32,
     window: Window,
+    course: Mutex<Course>,
     /// The window and its samples at the last look for quiet.
     seen: AtomicU64,
 }
@@ -50,6 +58,9 @@ struct Window {
     /// what entered under the one before.
     number: AtomicU32,
     started_at_millis: AtomicI64,
+    /// It has all it needs, and ends with the next one who enters: not with the sample that completes it, because those who
+    /// are answered together have waited differently long, and all of them count.
+    is_complete: AtomicBool,
     samples: AtomicU32,
     latency_micros: AtomicU64,
     most_in_flight: AtomicU32,
@@ -66,10 +77,12 @@ impl Shedding {
             window: Window {
                 number: AtomicU32::new(0),
                 started_at_millis: AtomicI64::new(NOT_STARTED),
+                is_complete: AtomicBool::new(false),
                 samples: AtomicU32::new(0),
                 latency_micros: AtomicU64::new(0),
                 most_in_flight: AtomicU32::new(0),
             },
+            course: Mutex::new(options.course()),
             seen: AtomicU64::new(0),
         }
     }
@@ -80,12 +93,17 @@ impl Shedding {
         let (number, samples) = (self.window.number.load(Relaxed), self.window.samples.load(Relaxed));
         let seen = u64::from(number) << 32 | u64::from(samples);
         if self.seen.swap(seen, Relaxed) == seen && self.in_flight() == 0 {
+            self.window.is_complete.store(false, Relaxed);
+            *self.course.lock().unwrap_or_else(PoisonError::into_inner) = self.options.course();
             self.limit.store(self.options.first_limit(), Relaxed);
         }
     }
 
     /// None: so many are under way that another one would have to wait too long.
     pub fn try_enter(self: &Arc<Self>) -> Option<InFlight> {
+        if self.window.is_complete.load(Relaxed) && self.window.is_complete.swap(false, Relaxed) {
+            self.adjust();
+        }
         let limit = self.limit.load(Relaxed);
         // Who is refused only reads, so that a flood of refusals does not slow down those who are let in.
         self.in_flight.fetch_update(Relaxed, Relaxed, |count| (count < limit).then_some(count + 1)).ok()?;
@@ -115,8 +133,8 @@ impl Shedding {
         if window.most_in_flight.load(Relaxed) < in_flight {
             window.most_in_flight.fetch_max(in_flight, Relaxed);
         }
-        if samples >= WINDOW_SAMPLES && window.is_closed_by_me(now) {
-            self.adjust();
+        if samples >= WINDOW_SAMPLES && window.is_completed_by_me(now) {
+            window.is_complete.store(true, Relaxed);
         }
     }
 
@@ -126,15 +144,16 @@ impl Shedding {
         let latency_micros = window.latency_micros.swap(0, Relaxed);
         let most_in_flight = window.most_in_flight.swap(0, Relaxed);
         let Some(mean_micros) = latency_micros.checked_div(u64::from(samples)) else { return };
-        let limit = self.options.next_limit(self.limit(), mean_micros, most_in_flight);
-        self.limit.store(limit, Relaxed);
+        let measured = Measured { limit: self.limit(), most_in_flight, mean_micros };
+        let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
+        self.limit.store(course.next_limit(measured), Relaxed);
         window.number.fetch_add(1, Relaxed);
     }
 }
 
 impl Window {
-    /// True for exactly one of those who ask when it has lasted long enough; the next window begins with it.
-    fn is_closed_by_me(&self, now: Timestamp) -> bool {
+    /// True for exactly one of those who ask when it has lasted long enough; the time of the next window begins with it.
+    fn is_completed_by_me(&self, now: Timestamp) -> bool {
         let started_at = self.started_at_millis.load(Relaxed);
         // A clock that was set back must not keep the window open, so the direction does not matter.
         if started_at != NOT_STARTED && now.as_millis().abs_diff(started_at) < WINDOW_MILLIS {
@@ -151,21 +170,9 @@ impl SheddingOptions {
         self.initial.clamp(self.min, self.max)
     }
 
-    fn next_limit(&self, limit: u32, mean_micros: u64, most_in_flight: u32) -> u32 {
+    fn course(&self) -> Course {
         let target_micros = u64::try_from(self.target_latency.as_micros()).unwrap_or(u64::MAX);
-        let next = if mean_micros > target_micros {
-            // With a queue in front of steady work, the latency is in proportion to what is under way. A tenth at
-            // least, so that it moves; a half at most, because one bad window is no proof.
-            let proportional = u128::from(limit) * u128::from(target_micros) / u128::from(mean_micros);
-            let proportional = u32::try_from(proportional).unwrap_or(limit);
-            proportional.clamp(limit / 2, limit - limit.div_ceil(10))
-        } else if u64::from(most_in_flight) * 5 >= u64::from(limit) * 4 {
-            limit.saturating_add((limit / 10).max(1))
-        } else {
-            // The limit was not what held anybody back: nothing is known of a larger one.
-            limit
-        };
-        next.clamp(self.min, self.max)
+        Course::new(Bounds { min: self.min, max: self.max, target_micros })
     }
 }
 
@@ -194,8 +201,6 @@ impl Drop for InFlight {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use super::*;
 
     const TARGET: Duration = Duration::from_millis(50);
@@ -204,204 +209,37 @@ mod tests {
         Arc::new(Shedding::new(SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET }))
     }
 
-    /// A server that commits in groups: it takes what waits, at most `MAX_BATCH`, and answers all of it together.
-    struct Simulation {
-        shedding: Arc<Shedding>,
-        now_micros: u64,
-        waiting: VecDeque<(InFlight, u64)>,
-        committing: Vec<(InFlight, u64)>,
-        commit_ends_at_micros: u64,
-        next_arrival_micros: u64,
-        /// One while the server is well; so many times as slow while it isn't.
-        slowness: u64,
-    }
-
-    #[derive(Debug, Default)]
-    struct Outcome {
-        offered: u64,
-        answered: u64,
-        latency_micros: u64,
-        worst_micros: u64,
-        lowest_limit: u32,
-        highest_limit: u32,
-    }
-
-    impl Outcome {
-        fn mean_latency(&self) -> Duration {
-            Duration::from_micros(self.latency_micros / self.answered)
-        }
-    }
-
-    const MAX_BATCH: usize = 64;
-    const COMMIT_MICROS: u64 = 2_000;
-    const ITEM_MICROS: u64 = 170;
-    /// In a second, with every batch full.
-    const CAPACITY: u64 = 1_000_000 * MAX_BATCH as u64 / (COMMIT_MICROS + ITEM_MICROS * MAX_BATCH as u64);
-
-    impl Simulation {
-        fn new(initial: u32) -> Self {
-            Self {
-                shedding: shedding(initial),
-                now_micros: 0,
-                waiting: VecDeque::new(),
-                committing: Vec::new(),
-                commit_ends_at_micros: u64::MAX,
-                next_arrival_micros: 0,
-                slowness: 1,
+    /// So many windows of one latency, and somebody who enters after them: a window ends with the next one who enters.
+    fn windows(shedding: &Arc<Shedding>, latency: Duration, millis: impl IntoIterator<Item = i64>) {
+        for millis in millis {
+            let places: Vec<InFlight> = std::iter::from_fn(|| shedding.try_enter()).collect();
+            for place in places {
+                place.finished(latency, Timestamp::from_millis(millis));
             }
         }
-
-        fn run(&mut self, seconds: u64, per_second: u64) -> Outcome {
-            let end = self.now_micros + seconds * 1_000_000;
-            let mut outcome = Outcome { lowest_limit: u32::MAX, ..Outcome::default() };
-            while self.now_micros < end {
-                self.now_micros = self.next_arrival_micros.min(self.commit_ends_at_micros);
-                if self.now_micros == self.commit_ends_at_micros {
-                    self.answer(&mut outcome);
-                } else {
-                    self.next_arrival_micros += 1_000_000 / per_second;
-                    outcome.offered += 1;
-                    self.waiting.extend(self.shedding.try_enter().map(|entered| (entered, self.now_micros)));
-                }
-                if self.committing.is_empty() && !self.waiting.is_empty() {
-                    self.commit();
-                }
-                outcome.lowest_limit = outcome.lowest_limit.min(self.shedding.limit());
-                outcome.highest_limit = outcome.highest_limit.max(self.shedding.limit());
-                let under_way = self.waiting.len() + self.committing.len();
-                assert_eq!(self.shedding.in_flight() as usize, under_way);
-            }
-            outcome
-        }
-
-        fn commit(&mut self) {
-            self.committing.extend(self.waiting.drain(..self.waiting.len().min(MAX_BATCH)));
-            let micros = COMMIT_MICROS + ITEM_MICROS * self.committing.len() as u64;
-            self.commit_ends_at_micros = self.now_micros + micros * self.slowness;
-        }
-
-        fn answer(&mut self, outcome: &mut Outcome) {
-            let now = Timestamp::from_millis(self.now_micros as i64 / 1_000);
-            for (entered, arrived_at_micros) in self.committing.drain(..) {
-                let latency_micros = self.now_micros - arrived_at_micros;
-                outcome.answered += 1;
-                outcome.latency_micros += latency_micros;
-                outcome.worst_micros = outcome.worst_micros.max(latency_micros);
-                entered.finished(Duration::from_micros(latency_micros), now);
-            }
-            self.commit_ends_at_micros = u64::MAX;
-        }
-    }
-
-    #[test]
-    fn at_ten_times_the_load_nine_tenths_of_the_capacity_are_answered_in_time() {
-        for initial in [8, 100, 250, 10_000] {
-            let mut simulation = Simulation::new(initial);
-            simulation.run(10, 10 * CAPACITY);
-            let outcome = simulation.run(20, 10 * CAPACITY);
-            assert!(outcome.answered * 10 >= 9 * 20 * CAPACITY, "from {initial}: {outcome:?}");
-            assert!(outcome.mean_latency() <= TARGET * 11 / 10, "from {initial}: {outcome:?}");
-            assert!(outcome.worst_micros <= 75_000, "from {initial}: {outcome:?}");
-        }
-    }
-
-    #[test]
-    fn the_limit_comes_to_the_same_from_below_and_from_above() {
-        let fits = (CAPACITY * 50 / 1_000) as u32;
-        for initial in [8, 10_000] {
-            let mut simulation = Simulation::new(initial);
-            simulation.run(10, 10 * CAPACITY);
-            let outcome = simulation.run(10, 10 * CAPACITY);
-            let around = fits * 7 / 10..=fits * 13 / 10;
-            assert!(around.contains(&outcome.lowest_limit), "from {initial}, {fits} fit: {outcome:?}");
-            assert!(around.contains(&outcome.highest_limit), "from {initial}, {fits} fit: {outcome:?}");
-        }
-    }
-
-    #[test]
-    fn a_load_the_server_can_bear_is_never_refused() {
-        let mut simulation = Simulation::new(250);
-        let outcome = simulation.run(10, CAPACITY / 2);
-        assert!(outcome.answered + 100 >= outcome.offered, "{outcome:?}");
-        assert_eq!((outcome.lowest_limit, outcome.highest_limit), (250, 250), "nothing moves it");
-    }
-
-    #[test]
-    fn a_slow_phase_lowers_the_limit_and_the_end_of_it_raises_it_again() {
-        let mut simulation = Simulation::new(250);
-        let before = simulation.run(10, 10 * CAPACITY);
-        simulation.slowness = 5;
-        simulation.run(10, 10 * CAPACITY);
-        let slow = simulation.run(10, 10 * CAPACITY);
-        assert!(slow.highest_limit < before.lowest_limit / 2, "{before:?} {slow:?}");
-        assert!(slow.mean_latency() <= TARGET * 3 / 2, "{slow:?}");
-        simulation.slowness = 1;
-        simulation.run(5, 10 * CAPACITY);
-        let after = simulation.run(10, 10 * CAPACITY);
-        assert!(after.answered * 10 >= 9 * 10 * CAPACITY, "{after:?}");
-    }
-
-    #[test]
-    fn it_recovers_from_an_outage_that_answered_nothing_for_long() {
-        let mut simulation = Simulation::new(250);
-        simulation.run(5, 10 * CAPACITY);
-        simulation.slowness = 5_000;
-        simulation.run(60, 10 * CAPACITY);
-        simulation.slowness = 1;
-        simulation.run(10, 10 * CAPACITY);
-        let after = simulation.run(10, 10 * CAPACITY);
-        assert!(after.answered * 10 >= 9 * 10 * CAPACITY, "{after:?}");
-    }
-
-    #[test]
-    fn one_window_cuts_by_a_tenth_at_least_and_by_a_half_at_most() {
-        let options = SheddingOptions { min: 8, max: 1_000, initial: 8, target_latency: TARGET };
-        assert_eq!(options.next_limit(100, 50_001, 100), 90);
-        assert_eq!(options.next_limit(100, 75_000, 100), 66);
-        assert_eq!(options.next_limit(100, 10_000_000, 100), 50);
-        assert_eq!(options.next_limit(9, 50_001, 9), 8);
-        assert_eq!(options.next_limit(8, 10_000_000, 8), 8, "never below the minimum");
-    }
-
-    #[test]
-    fn it_grows_only_when_the_limit_was_nearly_reached() {
-        let options = SheddingOptions { min: 1, max: 1_000, initial: 8, target_latency: TARGET };
-        assert_eq!(options.next_limit(100, 50_000, 79), 100);
-        assert_eq!(options.next_limit(100, 50_000, 80), 110);
-        assert_eq!(options.next_limit(1, 50_000, 1), 2);
-        assert_eq!(options.next_limit(999, 50_000, 999), 1_000, "never above the maximum");
+        drop(shedding.try_enter());
     }
 
     #[test]
     fn who_entered_under_another_limit_is_no_sample_for_this_one() {
         let shedding = shedding(100);
-        let window = |latency: Duration, millis: i64| {
-            for _ in 0..WINDOW_SAMPLES {
-                shedding.try_enter().unwrap().finished(latency, Timestamp::from_millis(millis));
-            }
-        };
-        window(TARGET * 4, 0);
-        let earlier: Vec<InFlight> = (0..WINDOW_SAMPLES).filter_map(|_| shedding.try_enter()).collect();
-        window(TARGET * 4, 100);
+        windows(&shedding, TARGET * 4, [0, 100]);
+        let earlier: Vec<InFlight> = (0..40).filter_map(|_| shedding.try_enter()).collect();
+        windows(&shedding, TARGET * 4, [200]);
         assert_eq!(shedding.limit(), 50);
         for entered in earlier {
             entered.finished(TARGET * 4, Timestamp::from_millis(1_000));
         }
+        drop(shedding.try_enter());
         assert_eq!(shedding.limit(), 50);
-        window(TARGET * 4, 1_000);
+        windows(&shedding, TARGET * 2, [1_000]);
         assert_eq!(shedding.limit(), 25);
     }
 
     #[test]
     fn the_limit_begins_again_only_after_a_quiet_time() {
         let shedding = shedding(100);
-        let rush = |millis: i64| {
-            for _ in 0..WINDOW_SAMPLES {
-                shedding.try_enter().unwrap().finished(TARGET * 4, Timestamp::from_millis(millis));
-            }
-        };
-        rush(0);
-        rush(1_000);
+        windows(&shedding, TARGET * 4, [0, 1_000, 2_000]);
         shedding.begin_again_if_quiet();
         assert_eq!(shedding.limit(), 50, "somebody was here since the last look");
         let place = shedding.try_enter().unwrap();
@@ -415,11 +253,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_does_not_hold_the_limit_still() {
         let shedding = shedding(100);
-        for millis in [5_000_000, 5_000_000, 1_000] {
-            for _ in 0..WINDOW_SAMPLES {
-                shedding.try_enter().unwrap().finished(TARGET * 4, Timestamp::from_millis(millis));
-            }
-        }
+        windows(&shedding, TARGET * 4, [5_000_000, 5_000_100, 1_000]);
         assert_eq!(shedding.limit(), 50);
     }
 

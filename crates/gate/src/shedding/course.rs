@@ -1,0 +1,274 @@
+//! What the limit becomes after each window of measurements. It knows no threads and no clock.
+//!
+//! The latency has two parts. One is the queue: it is in proportion to what is under way, and a lower limit shortens it at
+//! no cost. The other is a floor, such as the sync behind a group commit: a lower limit leaves it as it is and only has
+//! fewer decided in the same time. From one latency nobody can tell which it is, so the course tries: it halves what is
+//! under way for a window and compares. If the latency falls along, the cut is kept. If it doesn't, the cut is taken back,
+//! and the floor is allowed from then on. The target is what is allowed without a trial.
+
+/// The allowed latency is at least five thirds of the one that half as many under way had. Behind a queue half as many wait
+/// half as long, so that this is less than the present latency; at a floor it is more.
+const ALLOWED_TO_HALF: (u64, u64) = (5, 3);
+/// Windows between two trials while the limit holds people back. It doubles as long as trials find the same …
+const FIRST_TRIAL_AFTER: u32 = 8;
+/// … up to this.
+const MAX_TRIAL_AFTER: u32 = 32;
+
+/// What was measured in one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Measured {
+    pub(super) limit: u32,
+    pub(super) most_in_flight: u32,
+    pub(super) mean_micros: u64,
+}
+
+impl Measured {
+    fn under_way(self) -> u32 {
+        self.most_in_flight.min(self.limit)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) min: u32,
+    pub(super) max: u32,
+    pub(super) target_micros: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Course {
+    bounds: Bounds,
+    step: Step,
+    last: Measured,
+    /// The latency that half as many under way had at the last trial, if that showed a floor.
+    half_micros: Option<u64>,
+    /// Windows until the next trial.
+    trial_in: u32,
+    trial_after: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// `was_over`: the last window took too long. One alone is no reason to cut: the process may have been stopped for
+    /// a moment.
+    Steady { was_over: bool },
+    /// The limit is being cut. `before` was measured when that began; it is no measure of a floor if what was under way
+    /// was still `growing`, because those who came first in that window waited for fewer.
+    Cutting { before: Measured, growing: bool },
+    /// The latency did not follow the cut. What was under way before is let in again, to see that it was the cut, and not
+    /// the time, that made no difference. The first window of it is not `settled`.
+    Checking { before: Measured, cut: Measured, settled: bool },
+}
+
+impl Course {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            step: Step::Steady { was_over: false },
+            last: Measured { limit: 0, most_in_flight: 0, mean_micros: 0 },
+            half_micros: None,
+            trial_in: FIRST_TRIAL_AFTER,
+            trial_after: FIRST_TRIAL_AFTER,
+        }
+    }
+
+    /// The limit for the next window.
+    pub(super) fn next_limit(&mut self, measured: Measured) -> u32 {
+        if self.half_micros.is_some_and(|half| measured.mean_micros < half / 2) {
+            // The floor is gone.
+            self.half_micros = None;
+        }
+        self.trial_in = self.trial_in.saturating_sub(1);
+        let next = match self.step {
+            Step::Steady { was_over } => self.steady(was_over, measured),
+            Step::Cutting { before, growing } => self.cutting(before, growing, measured),
+            Step::Checking { before, cut, settled: false } => {
+                self.step = Step::Checking { before, cut, settled: true };
+                measured.limit
+            }
+            Step::Checking { before, cut, settled: true } => self.checked(before, cut, measured),
+        };
+        self.last = measured;
+        next.clamp(1, self.bounds.max)
+    }
+
+    fn allowed_micros(&self) -> u64 {
+        self.half_micros.map_or(0, allowed_by_half).max(self.bounds.target_micros)
+    }
+
+    fn steady(&mut self, was_over: bool, measured: Measured) -> u32 {
+        let Measured { limit, most_in_flight, mean_micros } = measured;
+        let is_over = mean_micros > self.allowed_micros();
+        let is_nearly_reached = u64::from(most_in_flight) * 5 >= u64::from(limit) * 4;
+        self.step = Step::Steady { was_over: is_over };
+        // As many as the minimum are always let in, whatever they wait for.
+        if is_over && was_over && (most_in_flight > self.bounds.min || is_nearly_reached) {
+            let growing = most_in_flight / 4 > self.last.most_in_flight / 3;
+            self.step = Step::Cutting { before: measured, growing };
+            return self.lower(measured.under_way(), mean_micros);
+        }
+        if is_over || !is_nearly_reached {
+            // If the limit was not what held anybody back, nothing is known of a larger one.
+            return limit;
+        }
+        if self.half_micros.is_some() && mean_micros * 10 < self.last.mean_micros * 7 {
+            // What has become quicker by itself may have lost its floor.
+            (self.trial_in, self.trial_after) = (0, FIRST_TRIAL_AFTER);
+        }
+        if self.trial_in == 0 && mean_micros * 2 > self.allowed_micros() {
+            self.step = Step::Cutting { before: measured, growing: false };
+            return measured.under_way() / 2;
+        }
+        self.raise(limit, mean_micros)
+    }
+
+    fn cutting(&mut self, before: Measured, growing: bool, measured: Measured) -> u32 {
+        let Measured { limit, mean_micros, .. } = measured;
+        let is_over = mean_micros > self.allowed_micros();
+        if limit > before.under_way().div_ceil(2) {
+            if is_over {
+                return self.lower(limit, mean_micros).max(before.under_way() / 2);
+            }
+            self.step = Step::Steady { was_over: false };
+            return limit.max(self.bounds.min);
+        }
+        if allowed_by_half(mean_micros) < before.mean_micros {
+            return self.follows(measured, before.limit);
+        }
+        if growing && is_over {
+            self.step = Step::Cutting { before: measured, growing: false };
+            return self.lower(measured.under_way(), mean_micros);
+        }
+        self.step = Step::Checking { before, cut: measured, settled: false };
+        // There may be a few more than before, who are not to be told to come back for the sake of a trial.
+        before.limit.min(before.most_in_flight.saturating_add(before.most_in_flight / 4))
+    }
+
+    fn checked(&mut self, before: Measured, cut: Measured, measured: Measured) -> u32 {
+        // If fewer came again, because those who were refused come later, the cut has to be believed: there is no crowd now
+        // that could have become slower with the time.
+        let as_many_came = measured.under_way() > before.under_way() / 4 * 3;
+        if as_many_came && allowed_by_half(cut.mean_micros) < measured.mean_micros {
+            return self.follows(cut, before.limit);
+        }
+        self.tried(self.half_micros.is_some());
+        self.half_micros = Some(cut.mean_micros);
+        before.limit
+    }
+
+    /// The latency followed the cut, so it was a queue that was cut. What is left may be a floor: if it is still too much,
+    /// the next cut tells. If it is not, the limit that fits is known, which is not above the one before.
+    fn follows(&mut self, cut: Measured, before: u32) -> u32 {
+        let is_as_before = self.half_micros.is_none() && cut.mean_micros <= self.bounds.target_micros;
+        self.tried(is_as_before);
+        self.half_micros = None;
+        if cut.mean_micros > self.allowed_micros() {
+            self.step = Step::Cutting { before: cut, growing: false };
+            return self.lower(cut.under_way(), cut.mean_micros);
+        }
+        self.fitting(cut.limit, cut.mean_micros).min(before).max(self.bounds.min)
+    }
+
+    fn tried(&mut self, is_as_before: bool) {
+        self.step = Step::Steady { was_over: false };
+        self.trial_after =
+            if is_as_before { (self.trial_after * 2).min(MAX_TRIAL_AFTER) } else { FIRST_TRIAL_AFTER };
+        self.trial_in = self.trial_after;
+    }
+
+    /// By a tenth at least, so that it moves; by a half at most, until it is known whether that helps.
+    fn lower(&self, under_way: u32, mean_micros: u64) -> u32 {
+        self.fitting(under_way, mean_micros).clamp(under_way / 2, under_way - under_way.div_ceil(10))
+    }
+
+    /// By a tenth at least, by a half at most.
+    fn raise(&self, limit: u32, mean_micros: u64) -> u32 {
+        let least = limit.saturating_add((limit / 10).max(1));
+        self.fitting(limit, mean_micros).clamp(least, limit.saturating_add(limit / 2).max(least))
+    }
+
+    /// How many may be under way if the latency is in proportion to that.
+    fn fitting(&self, under_way: u32, mean_micros: u64) -> u32 {
+        let fits = u128::from(under_way) * u128::from(self.allowed_micros()) / u128::from(mean_micros.max(1));
+        u32::try_from(fits).unwrap_or(u32::MAX)
+    }
+}
+
+fn allowed_by_half(half_micros: u64) -> u64 {
+    half_micros.saturating_mul(ALLOWED_TO_HALF.0) / ALLOWED_TO_HALF.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: u64 = 50_000;
+
+    fn course() -> Course {
+        Course::new(Bounds { min: 8, max: 1_000, target_micros: TARGET })
+    }
+
+    /// The limit after windows of these latencies in which all the limit allowed was under way.
+    fn after(course: &mut Course, limit: u32, latencies: &[u64]) -> u32 {
+        latencies.iter().fold(limit, |limit, mean_micros| {
+            course.next_limit(Measured { limit, most_in_flight: limit, mean_micros: *mean_micros })
+        })
+    }
+
+    #[test]
+    fn one_bad_window_cuts_nothing_and_two_cut_by_a_tenth_at_least_and_by_a_half_at_most() {
+        assert_eq!(after(&mut course(), 100, &[10_000_000]), 100);
+        assert_eq!(after(&mut course(), 100, &[50_001, 50_001]), 90);
+        assert_eq!(after(&mut course(), 100, &[75_000, 75_000]), 66);
+        assert_eq!(after(&mut course(), 100, &[10_000_000, 10_000_000]), 50);
+    }
+
+    #[test]
+    fn it_grows_only_when_the_limit_was_nearly_reached() {
+        let grown = |limit, most_in_flight, mean_micros| {
+            course().next_limit(Measured { limit, most_in_flight, mean_micros })
+        };
+        assert_eq!(grown(100, 79, TARGET), 100);
+        assert_eq!(grown(100, 80, TARGET), 110, "by a tenth at least");
+        assert_eq!(grown(100, 80, TARGET * 4 / 5), 125, "as far as the target allows");
+        assert_eq!(grown(100, 80, 1), 150, "by a half at most");
+        assert_eq!(grown(1, 1, TARGET), 2);
+        assert_eq!(grown(999, 999, TARGET), 1_000, "never above the maximum");
+    }
+
+    #[test]
+    fn a_cut_that_shortens_the_latency_is_kept_and_goes_on_until_the_target_is_met() {
+        assert_eq!(after(&mut course(), 800, &[400_000, 400_000]), 400);
+        assert_eq!(after(&mut course(), 800, &[400_000, 400_000, 200_000]), 200);
+        assert_eq!(after(&mut course(), 800, &[400_000, 400_000, 200_000, 100_000]), 100);
+        assert_eq!(after(&mut course(), 800, &[400_000, 400_000, 200_000, 100_000, 50_000]), 100);
+    }
+
+    #[test]
+    fn a_cut_that_does_not_shorten_the_latency_is_taken_back_and_the_floor_is_allowed() {
+        let mut course = course();
+        assert_eq!(after(&mut course, 400, &[80_000, 80_000]), 250);
+        assert_eq!(after(&mut course, 250, &[80_000]), 200, "deep enough to tell");
+        assert_eq!(after(&mut course, 200, &[80_000]), 400);
+        assert_eq!(after(&mut course, 400, &[80_000, 80_000]), 400, "it was the cut that made no difference");
+        assert_eq!(course.allowed_micros(), 80_000 * 5 / 3);
+        assert!(after(&mut course, 400, &[80_000, 80_000, 80_000]) > 400);
+        assert_eq!(after(&mut course, 400, &[10_000]), 600);
+        assert_eq!(course.allowed_micros(), TARGET, "the floor is gone");
+    }
+
+    #[test]
+    fn a_cut_during_which_everything_became_slower_is_kept() {
+        let mut course = course();
+        assert_eq!(after(&mut course, 400, &[100_000, 100_000]), 200);
+        assert_eq!(after(&mut course, 200, &[250_000]), 400, "was it the cut, or the time?");
+        assert!(after(&mut course, 400, &[500_000, 500_000]) < 200, "it was the time");
+    }
+
+    #[test]
+    fn as_many_as_the_minimum_are_let_in_whatever_they_wait_for() {
+        let mut course = course();
+        let slow = Measured { limit: 1_000, most_in_flight: 8, mean_micros: 10_000_000 };
+        assert!((0..20).all(|_| course.next_limit(slow) == 1_000));
+    }
+}
