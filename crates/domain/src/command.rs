@@ -56,6 +56,27 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// The sale that the command is about; None if it is about many.
+    pub fn sale(&self) -> Option<SaleId> {
+        match self {
+            Self::Publish(terms) => Some(terms.sale),
+            Self::Restock { sale, .. }
+            | Self::Pause(sale)
+            | Self::Resume(sale)
+            | Self::Close(sale)
+            | Self::Join { sale, .. }
+            | Self::Leave { sale, .. }
+            | Self::FindPlace { sale, .. } => Some(*sale),
+            Self::Claim(claim) | Self::Recall(claim) => Some(claim.sale),
+            Self::ConfirmPayment { order, .. }
+            | Self::Cancel { order, .. }
+            | Self::FindOrder { order, .. } => Some(order.sale),
+            Self::ExpireDue { .. } | Self::OrdersOf { .. } => None,
+        }
+    }
+}
+
 /// The answer to a command, in the shape that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use hashbrown::HashSet;
 use penstock_domain::Timestamp;
-use penstock_gate::{AddressKey, KeyedLimit};
+use penstock_gate::{AddressKey, InFlight, KeyedLimit, Shedding};
 use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -12,7 +13,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use crate::{
     attempts::Attempts,
     catalogue::Catalogue,
-    gate::Gate,
+    gate::{Gate, Reason},
     identity::{Caller, Identity, InvalidJwtKey},
     lane::Refusals,
     live::Live,
@@ -21,7 +22,7 @@ use crate::{
     passwords::Passwords,
     pictures::Pictures,
     problem::{Code, Problem},
-    storefront::Storefront,
+    storefront::{Shelf, Storefront},
     tally::Tally,
 };
 
@@ -95,6 +96,39 @@ impl App {
     /// Sessions that began before this moment are over, whatever became of them.
     pub(crate) fn session_horizon(&self) -> Timestamp {
         self.now().plus_millis(-i64::from(self.options.session_seconds) * 1000)
+    }
+
+    /// Shows the limit on claims of the server that decides the sale.
+    pub(crate) fn with_limit<T>(&self, shelf: &Shelf, see: impl FnOnce(&Arc<Shedding>) -> T) -> T {
+        // No reference is counted: all cores would share the count.
+        match &*shelf.limit.load() {
+            Some(limit) => see(limit),
+            None => {
+                let limit = self.gate.in_flight.of(self.ledger.home_of(shelf.id));
+                shelf.limit.store(Some(Arc::clone(&limit)));
+                see(&limit)
+            }
+        }
+    }
+
+    /// A place among the claims that are being decided.
+    pub(crate) fn enter(&self, shelf: &Shelf) -> Result<InFlight, Problem> {
+        let place = self.with_limit(shelf, Shedding::try_enter);
+        place.ok_or_else(|| self.gate.turned_away.because(Reason::InFlight))
+    }
+
+    /// A sale may be decided by another server than before: then that one's limit counts.
+    pub(crate) fn look_where_sales_are_decided(&self) {
+        let mut homes = HashSet::new();
+        for shelf in self.storefront.all() {
+            let home = self.ledger.home_of(shelf.id);
+            let limit = self.gate.in_flight.of(home.clone());
+            if shelf.limit.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &limit)) {
+                shelf.limit.store(Some(limit));
+            }
+            homes.insert(home);
+        }
+        self.gate.in_flight.keep_only(&homes);
     }
 
     /// What to say of a sale that is not on the storefront: before recovery is done it may still come.

@@ -30,6 +30,8 @@ use crate::{
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
 /// Longer than clients are told to stay away, so that their coming back is still the same rush.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
+/// How often the node looks which server decides which sale.
+const LOOK_FOR_HOMES_EVERY: Duration = Duration::from_millis(500);
 /// Painting must not take a whole core from a sale that is under way.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 
@@ -85,7 +87,7 @@ pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>
         complete(Arc::clone(&app), stop.clone()),
         take_up_secrets(Arc::clone(&app), stop.clone()),
         paint(Arc::clone(&app), stop.clone()),
-        begin_again(Arc::clone(&app), stop.clone()),
+        tend_limits(Arc::clone(&app), stop.clone()),
         darken(Arc::clone(&app), stop.clone()),
         rooms::run(Arc::clone(&app), stop.clone()),
         live::run(Arc::clone(&app), stop.clone()),
@@ -94,13 +96,16 @@ pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>
     );
 }
 
-/// Lets the next rush in whole, whatever was measured in the last.
-async fn begin_again(app: Arc<App>, mut stop: watch::Receiver<bool>) {
-    let mut ticks = interval(QUIET_AFTER);
+/// Looks after the limits on claims in flight.
+async fn tend_limits(app: Arc<App>, mut stop: watch::Receiver<bool>) {
+    let mut quiet = interval(QUIET_AFTER);
+    let mut homes = interval(LOOK_FOR_HOMES_EVERY);
+    homes.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            _ = ticks.tick() => app.gate.in_flight.begin_again_if_quiet(),
+            _ = quiet.tick() => app.gate.in_flight.begin_again_if_quiet(),
+            _ = homes.tick() => app.look_where_sales_are_decided(),
         }
     }
 }

@@ -216,8 +216,8 @@ impl Lane {
 
     /// What can be said without looking at who asks. The sale counts it if the claim is whole, because then it is said.
     fn refuses(&self, claim: &ClaimHead<'_>, is_whole: bool, now: Timestamp) -> Option<Code> {
-        let too_many = || self.app.gate.in_flight.is_full().then_some(Code::Busy);
         let ask = |shelf: &Arc<Shelf>| {
+            let too_many = || self.app.with_limit(shelf, |limit| limit.is_full()).then_some(Code::Busy);
             let refusal = shelf.latch().and_then(|latch| latch.refuses(claim.key, now));
             let refusal = refusal.map(Code::from).or_else(too_many);
             if let Some(code) = refusal.filter(|_| is_whole) {
@@ -225,7 +225,7 @@ impl Lane {
             }
             refusal
         };
-        self.app.storefront.with_shelf(claim.sale, ask).unwrap_or_else(too_many)
+        self.app.storefront.with_shelf(claim.sale, ask).flatten()
     }
 
     /// Lets the sale count a claim, if there is such a sale.

@@ -180,9 +180,9 @@ impl Figures {
         let gate = &self.0.gate;
         let figures = GateFigures::of(&self.0);
         let help = "Claims that are being decided";
-        gauge(encoder, "penstock_in_flight", help, &u64::from(gate.in_flight.in_flight()))?;
-        let help = "How many claims may be decided at once; follows the measured latency";
-        gauge(encoder, "penstock_in_flight_limit", help, &u64::from(gate.in_flight.limit()))?;
+        gauge(encoder, "penstock_in_flight", help, &gate.in_flight.count())?;
+        let help = "How many claims may be decided at once, on all servers that decide; follows the measured latency";
+        gauge(encoder, "penstock_in_flight_limit", help, &gate.in_flight.limit())?;
         let help = "Requests that the gate turned away, by reason; `penstock_requests` has them by code";
         let mut by_label = family(encoder, "penstock_gate_refusals", help, MetricType::Counter)?;
         for reason in Reason::ALL {

@@ -100,7 +100,7 @@ fn check_with(
     }
     let details = shelf.details().ok_or(Code::Unavailable)?;
     app.gate.check_origin(peer, now)?;
-    let in_flight = app.gate.enter()?;
+    let in_flight = app.enter(shelf)?;
     let buyer = identify()?.buyer()?;
     app.gate.check_buyer(&buyer, now)?;
     let mut only_recall = None;

@@ -13,7 +13,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::{StreamExt as _, stream};
 use hashbrown::HashMap;
 use penstock_domain::{ItemId, SaleId, SaleState, SaleStatus, Timestamp};
-use penstock_gate::{DrawView, Latch};
+use penstock_gate::{DrawView, Latch, Shedding};
 use penstock_ledger::{Listener, SaleNews};
 use penstock_records::{Item, Records, RecordsError, SaleRow};
 
@@ -53,6 +53,8 @@ pub(crate) struct Shelf {
     details: ArcSwapOption<Details>,
     /// Empty until the ledger has told of the sale.
     latch: OnceLock<Latch>,
+    /// The limit on claims of the server that decides the sale. Empty until somebody needs it.
+    pub(crate) limit: ArcSwapOption<Shedding>,
     /// Empty until somebody needs it, and for a sale without a gate.
     pub(crate) gate: OnceLock<SaleGate>,
     rendered: ArcSwapOption<RenderedSale>,
@@ -69,6 +71,7 @@ impl Shelf {
             id,
             latch: OnceLock::new(),
             details: ArcSwapOption::empty(),
+            limit: ArcSwapOption::empty(),
             gate: OnceLock::new(),
             rendered: ArcSwapOption::empty(),
             waitlist: AtomicU64::new(UNKNOWN),

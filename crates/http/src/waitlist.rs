@@ -67,7 +67,7 @@ pub(crate) async fn join_waitlist(
         return Err(Problem::invalid_field("quantity", "has to be at least 1"));
     }
     // Everybody comes at once when the last unit is gone, as they came for the first.
-    let _in_flight = app.gate.enter()?;
+    let _in_flight = app.enter(&shelf)?;
     app.gate.pour(now)?;
     let place = app.ledger.join_waitlist(shelf.id, buyer, quantity).await?;
     Ok((StatusCode::CREATED, axum::Json(PlaceView::new(shelf.id, place))))

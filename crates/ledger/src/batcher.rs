@@ -57,12 +57,13 @@ pub fn start<E: Engine>(
     let queue = Arc::new(Queue::new(options.max_queued.max(1), options.max_batch.max(1)));
     let counters = Arc::new(Counters::default());
     let (health, health_seen) = watch::channel(Health::Recovering);
+    let homes = engine.homes();
     let writer = Writer { engine, queue: queue.clone(), counters: counters.clone(), health, clock, listener };
     std::thread::Builder::new().name("ledger-writer".into()).spawn(move || {
         take_turn(Turn::Writing);
         or_abort("the ledger's writer", || runtime.block_on(writer.run()));
     })?;
-    Ok(Ledger::new(queue, feed, counters, health_seen))
+    Ok(Ledger::new(queue, homes, feed, counters, health_seen))
 }
 
 /// Runs `work`; if it panics an invariant is broken, and the process ends rather than sell on or hang.

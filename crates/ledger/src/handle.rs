@@ -10,7 +10,7 @@ use penstock_domain::{
 use tokio::sync::watch;
 
 use crate::{
-    port::{Feed, Health, LedgerError},
+    port::{Feed, Health, Home, Homes, LedgerError},
     queue::{Failure, Queue},
     stats::{Counters, LedgerStats},
 };
@@ -22,6 +22,7 @@ pub struct Ledger {
 
 struct Shared {
     queue: Arc<Queue>,
+    homes: Homes,
     feed: Arc<dyn Feed>,
     counters: Arc<Counters>,
     health: watch::Receiver<Health>,
@@ -43,11 +44,12 @@ impl fmt::Debug for Ledger {
 impl Ledger {
     pub(crate) fn new(
         queue: Arc<Queue>,
+        homes: Homes,
         feed: Arc<dyn Feed>,
         counters: Arc<Counters>,
         health: watch::Receiver<Health>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { queue, feed, counters, health }) }
+        Self { shared: Arc::new(Shared { queue, homes, feed, counters, health }) }
     }
 
     pub async fn claim(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
@@ -196,9 +198,14 @@ impl Ledger {
         }
     }
 
-    /// Requests that wait for the writer.
+    /// Requests that wait to be decided.
     pub fn queue_depth(&self) -> usize {
-        self.shared.queue.len()
+        self.shared.queue.depth()
+    }
+
+    /// The server that decides the sale, as far as is known. Sales of different homes don't wait for each other.
+    pub fn home_of(&self, sale: SaleId) -> Home {
+        self.shared.homes.of(sale)
     }
 
     pub fn stats(&self) -> LedgerStats {

@@ -15,8 +15,8 @@ pub use batcher::BatcherOptions;
 pub use handle::Ledger;
 pub use niceness::{Turn, take_turn};
 pub use port::{
-    Clock, Committed, Engine, Feed, FeedError, Health, LedgerError, Listener, Piece, SaleNews, Unavailable,
-    decisions_between,
+    Clock, Committed, Engine, Feed, FeedError, Health, Home, Homes, LedgerError, Listener, Piece, SaleNews,
+    Unavailable, decisions_between,
 };
 pub use rush::Rush;
 pub use stats::{BATCH_SIZE_BOUNDS, LedgerStats};

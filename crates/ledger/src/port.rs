@@ -1,11 +1,11 @@
 //! The port: what an engine of the ledger has to do, and what it tells the rest. It knows no engine and no
 //! queue.
 
-use std::{future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use penstock_domain::{
-    BookSnapshot, Command, Cursor, Decision, KeyDigest, Mark, Reply, SaleStatus, Timestamp,
+    BookSnapshot, Command, Cursor, Decision, KeyDigest, Mark, Reply, SaleId, SaleStatus, Timestamp,
 };
 
 /// What changed in one sale.
@@ -48,6 +48,33 @@ impl Unavailable {
     }
 }
 
+/// The server that decides a sale. The name means nothing to anybody but the engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Home(pub Arc<str>);
+
+/// Which home a sale has. It may change at any time; whoever asks hears what is known now.
+#[derive(Clone)]
+pub enum Homes {
+    /// All sales are decided in one place.
+    One,
+    Several(Arc<dyn Fn(SaleId) -> Home + Send + Sync>),
+}
+
+impl fmt::Debug for Homes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if matches!(self, Self::One) { "One" } else { "Several" })
+    }
+}
+
+impl Homes {
+    pub fn of(&self, sale: SaleId) -> Home {
+        match self {
+            Self::One => Home::default(),
+            Self::Several(home_of) => home_of(sale),
+        }
+    }
+}
+
 /// What decides and makes durable. One batcher owns it and calls it from one thread.
 pub trait Engine: Send + 'static {
     /// Decides the whole batch at the time `now`. The future is ready when everything the answers rest on is durable; how
@@ -59,9 +86,14 @@ pub trait Engine: Send + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static;
 
-    /// So many commits may be under way at once. They are decided in the order in which they were begun.
+    /// How many commits of one home may be under way at once. They are decided in the order in which they were begun.
     fn max_in_flight(&self) -> usize {
         1
+    }
+
+    /// Where the sales are decided. What one home has to decide never waits for another.
+    fn homes(&self) -> Homes {
+        Homes::One
     }
 
     /// True: the command may take much longer than others, which must not wait for it. It is committed with its like,

@@ -2,7 +2,10 @@
 //! answers get back. It knows no engines, and no time but the writer's rest.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread::ThreadId,
     time::Instant,
 };
@@ -25,6 +28,8 @@ pub(crate) struct Queue {
     wake: Notify,
     max_queued: usize,
     max_batch: usize,
+    /// What the writer has taken out and has not begun to decide yet.
+    sorted: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -60,7 +65,8 @@ pub(crate) struct Batch {
 impl Queue {
     pub(crate) fn new(max_queued: usize, max_batch: usize) -> Self {
         let state = State { commands: Vec::new(), askers: Vec::new(), door: Door::Open };
-        Self { state: Mutex::new(state), wake: Notify::new(), max_queued, max_batch }
+        let sorted = AtomicUsize::new(0);
+        Self { state: Mutex::new(state), wake: Notify::new(), max_queued, max_batch, sorted }
     }
 
     /// Asks and waits for the answer. Also tells when that was given: whoever asks may be too busy to take it at once.
@@ -187,8 +193,21 @@ impl Queue {
         self.max_queued
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
+    fn len(&self) -> usize {
         self.lock().commands.len()
+    }
+
+    /// The writer has sorted so many by their homes, where they wait.
+    pub(crate) fn set_sorted(&self, sorted: usize) {
+        self.sorted.store(sorted, Relaxed);
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.len() + self.sorted.load(Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

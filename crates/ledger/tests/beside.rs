@@ -100,6 +100,51 @@ async fn however_many_look_at_their_orders_redis_is_asked_about_each_sale_a_few_
 }
 
 #[tokio::test]
+async fn a_silent_master_holds_up_no_claims_to_the_sales_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
+    for node in cluster.nodes() {
+        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+        node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
+    }
+    let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
+    let mode = RedisMode::Cluster { addresses };
+    let options = RedisOptions { mode, timeout: LONG, ..RedisOptions::default() };
+    let node = Node::with(options, Arc::new(Sql::default())).await;
+    let (silent, sold) = sales_apart(&cluster);
+    for sale in [silent, sold] {
+        node.publish(sale, 100).await;
+        node.claim(sale, "ann").await.unwrap();
+    }
+    assert_ne!(node.ledger.home_of(silent), node.ledger.home_of(sold));
+    let master = cluster.master_of(&format!("{{{silent}}}:sale")).unwrap();
+    cluster.node(master).unwrap().pause().unwrap();
+    // More than can be under way at once, one after the other, and holds to release on both servers.
+    let waiting = (0..20).map(|number| {
+        let ledger = node.ledger.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(5 * number)).await;
+            ledger.claim(claim(silent, &format!("patient{number}"))).await
+        })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    let expiring = tokio::spawn({
+        let ledger = node.ledger.clone();
+        async move { ledger.expire_due(10).await }
+    });
+    for number in 0..20 {
+        node.claim(sold, &format!("buyer{number}")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(waiting.iter().all(|claim| !claim.is_finished()), "a claim did not wait, or another one did");
+    cluster.node(master).unwrap().resume().unwrap();
+    for claim in waiting {
+        claim.await.unwrap().unwrap();
+    }
+    expiring.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn everybody_is_turned_away_in_the_time_of_one_call_when_redis_is_silent() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();

@@ -270,7 +270,12 @@ async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) -> usize {
         for _ in 0..1 + chance.random.below(60) {
             let command = chance.command(&model, now);
             // What goes beside the others is decided before or after them, as it happens: so it is asked alone.
-            let goes_aside = matches!(command, Command::Publish(_) | Command::OrdersOf { .. });
+            let goes_aside = match command {
+                Command::Publish(_) | Command::OrdersOf { .. } => true,
+                // So does what is about the sales of several masters.
+                Command::ExpireDue { .. } => servers.is_cluster(),
+                _ => false,
+            };
             if goes_aside {
                 sent += compare_replies(&ledger, std::mem::take(&mut together), round).await;
             }

@@ -4,6 +4,7 @@
 mod alone;
 mod archive;
 mod door;
+mod in_flight;
 mod options;
 mod reasons;
 pub(crate) mod rooms;
@@ -14,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use penstock_domain::{BuyerId, GateTerms, SaleId, SaleState, Timestamp};
 use penstock_gate::{
-    AddressKey, ChallengeOptions, Challenges, InFlight, KeyRing, KeyedLimit, PassRefusal, Pictures, Shedding,
-    SingleLimit, check_pass,
+    AddressKey, ChallengeOptions, Challenges, KeyRing, KeyedLimit, PassRefusal, Pictures, SingleLimit,
+    check_pass,
 };
 use tokio::sync::Mutex;
 
@@ -24,7 +25,7 @@ pub use self::door::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigur
 pub use self::options::{GateOptions, Rate, RoomStore, RoomsInMemory};
 pub(crate) use self::reasons::{Reason, TurnedAway};
 pub(crate) use self::visit::{Acting, Looking, Visit};
-use self::{alone::Alone, rooms::Room};
+use self::{alone::Alone, in_flight::ClaimsInFlight, rooms::Room};
 use crate::{
     app::App,
     peer::Peer,
@@ -38,7 +39,7 @@ pub(crate) struct Gate {
     pub(crate) challenges: Arc<Challenges>,
     pub(crate) pictures: Pictures,
     /// Claims that are being decided.
-    pub(crate) in_flight: Arc<Shedding>,
+    pub(crate) in_flight: ClaimsInFlight,
     pub(crate) turned_away: TurnedAway,
     /// Held by who opens a waiting room: a second seed must not be made beside the first.
     opening: Mutex<()>,
@@ -70,7 +71,7 @@ impl Gate {
                 instance,
             })),
             pictures: Pictures::new(options.captcha_pool),
-            in_flight: Arc::new(Shedding::new(options.in_flight)),
+            in_flight: ClaimsInFlight::new(options.in_flight),
             turned_away: TurnedAway::default(),
             opening: Mutex::default(),
             tickets_by_buyer: KeyedLimit::new(options.tickets_by_buyer),
@@ -127,11 +128,6 @@ impl Gate {
 
     fn counted(&self, reason: Reason, checked: Result<(), Problem>) -> Result<(), Problem> {
         checked.inspect_err(|_| self.turned_away.count(reason))
-    }
-
-    /// A place among the claims that are being decided.
-    pub(crate) fn enter(&self) -> Result<InFlight, Problem> {
-        self.in_flight.try_enter().ok_or_else(|| self.turned_away.because(Reason::InFlight))
     }
 
     /// The leaky bucket before the ledger: the last check of all.

@@ -1,56 +1,36 @@
 //! The writer for an engine far away: while one commit is under way the next is begun, so that the two sides need not
-//! take turns, and what takes long goes beside the rest.
+//! take turns. Each home of sales has commits of its own, and what takes long goes beside the rest.
 
-use std::{
-    collections::VecDeque,
-    mem::{Discriminant, discriminant},
-    sync::Arc,
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use penstock_domain::Command;
+
+mod flights;
+
+use flights::{Flight, Flights};
 
 use super::{COMMIT_INTERVAL, Writer};
 use crate::{
-    port::{Committed, Engine, Unavailable},
+    port::{Committed, Engine, Homes, Unavailable},
     queue::{Asker, Batch, Failure, deliver, refuse},
 };
 
-/// Commits of commands that take long, under way at the same time.
-const MAX_ASIDE: usize = 16;
-
 /// A commit that has come to its end.
 struct Landed {
+    flight: Flight,
     askers: Vec<Asker>,
     started: Instant,
-    flight: Flight,
     committed: Result<Committed, Unavailable>,
 }
 
-/// How a commit goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flight {
-    Prompt,
-    Aside,
-    /// Aside, and no other of its kind with it.
-    Gathered,
-}
-
-/// What is under way, and what waits to go aside.
-#[derive(Default)]
-struct Flights {
-    prompt: usize,
-    aside: usize,
-    is_gathered: bool,
-    waiting: VecDeque<(Command, Asker)>,
-}
-
 impl<E: Engine> Writer<E> {
-    /// At most `most` commits at a time, until the ledger is stopped. What is under way when a commit fails comes to its
-    /// end before the engine is asked to recover.
+    /// At most `most` commits of a home at a time, until the ledger is stopped. What is under way when a commit fails comes
+    /// to its end before the engine is asked to recover.
     pub(super) async fn commit_overlapping(&mut self, mut serving: bool, most: usize) {
-        let (mut flights, mut flying) = (Flights::default(), FuturesUnordered::new());
+        let homes = self.engine.homes();
+        let is_one = matches!(homes, Homes::One);
+        let mut flights = Flights::new(homes, most, self.queue.max_queued(), self.queue.max_batch());
+        let mut flying = FuturesUnordered::new();
         let mut rest_until = None;
         let mut stopped = false;
         loop {
@@ -60,29 +40,24 @@ impl<E: Engine> Writer<E> {
                 }
                 serving = true;
             }
-            let takes = serving && !stopped && flights.prompt < most;
+            // What waits for the only home can wait in the queue as well.
+            let takes = serving && !stopped && !(is_one && flights.is_any_home_full());
             tokio::select! {
                 biased;
                 Some(landed) = flying.next() => serving &= self.take_down(&mut flights, landed),
-                batch = self.next_batch(rest_until, flights.prompt > 0), if takes => match batch {
+                batch = self.next_batch(rest_until, flights.is_any_home_busy()), if takes => match batch {
                     None => stopped = true,
                     Some(batch) => {
                         rest_until = (batch.commands.len() > 1).then(|| Instant::now() + COMMIT_INTERVAL);
-                        let prompt = self.put_aside(&mut flights, batch);
-                        if !prompt.commands.is_empty() {
-                            flights.prompt += 1;
-                            flying.push(self.launch(prompt, Flight::Prompt));
-                        }
+                        self.sort(&mut flights, batch);
                     }
                 },
             }
-            // Who waits to go aside waits for others of that kind only, also if the ledger was stopped meanwhile.
-            while flights.aside < MAX_ASIDE
-                && let Some((batch, flight)) = flights.next_aside(|command| self.engine.gathers(command))
-            {
-                flights.aside += 1;
-                flying.push(self.launch(batch, flight));
+            // Who waits, waits for others of the same home or kind only, also if the ledger was stopped meanwhile.
+            while let Some((flight, batch)) = flights.next(|command| self.engine.gathers(command)) {
+                flying.push(self.launch(flight, batch));
             }
+            self.queue.set_sorted(flights.waiting());
         }
     }
 
@@ -97,61 +72,37 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    fn launch(&mut self, batch: Batch, flight: Flight) -> impl Future<Output = Landed> + 'static {
+    fn launch(&mut self, flight: Flight, batch: Batch) -> impl Future<Output = Landed> + 'static {
         let Batch { commands, askers } = batch;
         let started = Instant::now();
         let committing = self.engine.commit(commands, (self.clock)());
-        async move { Landed { askers, started, flight, committed: committing.await } }
+        async move { Landed { flight, askers, started, committed: committing.await } }
     }
 
     /// False: the engine failed, and nothing more may be asked of it.
     fn take_down(&self, flights: &mut Flights, landed: Landed) -> bool {
-        let Landed { askers, started, flight, committed } = landed;
-        let is_aside = flight != Flight::Prompt;
-        let count = if is_aside { &mut flights.aside } else { &mut flights.prompt };
-        *count -= 1;
-        flights.is_gathered &= flight != Flight::Gathered;
+        let Landed { flight, askers, started, committed } = landed;
+        let is_aside = matches!(flight, Flight::Aside | Flight::Gathered);
+        flights.landed(&flight);
         let Err((askers, unavailable)) = self.land(askers, started, committed) else { return true };
-        let reason: Arc<str> = if is_aside { unavailable.reason.into() } else { self.shut(unavailable) };
+        if is_aside {
+            refuse(askers, &unavailable.reason.into());
+            return true;
+        }
+        let reason: Arc<str> = self.shut(unavailable);
         refuse(askers, &reason);
-        is_aside
+        refuse(flights.take_waiting(), &reason);
+        false
     }
 
-    /// Takes out of the batch what goes aside.
-    fn put_aside(&self, flights: &mut Flights, batch: Batch) -> Batch {
-        if !batch.commands.iter().any(|command| self.engine.goes_aside(command)) {
-            return batch;
-        }
-        let mut prompt = Batch { commands: Vec::new(), askers: Vec::new() };
+    /// Each command to where it waits for its turn, as long as there is room.
+    fn sort(&self, flights: &mut Flights, batch: Batch) {
         let mut too_many = Vec::new();
         for (command, asker) in batch.commands.into_iter().zip(batch.askers) {
-            if !self.engine.goes_aside(&command) {
-                prompt.commands.push(command);
-                prompt.askers.push(asker);
-            } else if flights.waiting.len() < self.queue.max_queued() {
-                flights.waiting.push_back((command, asker));
-            } else {
-                too_many.push(asker);
-            }
+            let is_aside = self.engine.goes_aside(&command);
+            too_many.extend(flights.push(command, asker, is_aside));
         }
         let busy = std::iter::repeat_n(Err(Failure::Busy), too_many.len());
         deliver(too_many, busy);
-        prompt
-    }
-}
-
-impl Flights {
-    /// All that wait of the kind that waits longest, because kinds may take very different times. Of those that are
-    /// gathered, one commit is under way at a time.
-    fn next_aside(&mut self, gathers: impl Fn(&Command) -> bool) -> Option<(Batch, Flight)> {
-        let (first, _) = self.waiting.iter().find(|(command, _)| !(self.is_gathered && gathers(command)))?;
-        let kind: Discriminant<Command> = discriminant(first);
-        let flight = if gathers(first) { Flight::Gathered } else { Flight::Aside };
-        self.is_gathered |= flight == Flight::Gathered;
-        let (like, others): (VecDeque<_>, VecDeque<_>) =
-            self.waiting.drain(..).partition(|(command, _)| discriminant(command) == kind);
-        self.waiting = others;
-        let (commands, askers) = like.into_iter().unzip();
-        Some((Batch { commands, askers }, flight))
     }
 }

@@ -93,25 +93,6 @@ impl SaleBatch {
         }
     }
 
-    /// The sale a command is about; None if it is about many.
-    pub(super) fn sale_of(command: &Command) -> Option<SaleId> {
-        match command {
-            Command::Publish(terms) => Some(terms.sale),
-            Command::Restock { sale, .. }
-            | Command::Pause(sale)
-            | Command::Resume(sale)
-            | Command::Close(sale)
-            | Command::Join { sale, .. }
-            | Command::Leave { sale, .. }
-            | Command::FindPlace { sale, .. } => Some(*sale),
-            Command::Claim(claim) | Command::Recall(claim) => Some(claim.sale),
-            Command::ConfirmPayment { order, .. }
-            | Command::Cancel { order, .. }
-            | Command::FindOrder { order, .. } => Some(order.sale),
-            Command::ExpireDue { .. } | Command::OrdersOf { .. } => None,
-        }
-    }
-
     pub(super) fn push(&mut self, command: Command) {
         match command {
             Command::Publish(terms) => self.push_other(b'u', Asked::Sale, [pack_terms(&terms)]),

@@ -18,7 +18,7 @@ use super::{
     call::is_turned_away,
     keys::Keys,
     link::{Link, Script},
-    options::{LinkError, RedisMode},
+    options::LinkError,
     sales::Sales,
 };
 use crate::Unavailable;
@@ -173,7 +173,7 @@ impl Decider {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.inner.link.options().mode, RedisMode::Cluster { .. })
+        self.inner.link.is_cluster()
     }
 
     fn turn_away_resting(

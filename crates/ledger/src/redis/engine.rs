@@ -23,7 +23,7 @@ use super::{
     sales::Sales,
     settled::Settled,
 };
-use crate::{Committed, Engine, Listener, SaleNews, Unavailable};
+use crate::{Committed, Engine, Home, Homes, Listener, SaleNews, Unavailable};
 
 /// What is left of the due holds after so many rounds of calls is released the next time.
 const MAX_EXPIRY_ROUNDS: usize = 8;
@@ -80,6 +80,15 @@ impl Engine for RedisEngine {
     /// of its time, so that there are fewer then.
     fn max_in_flight(&self) -> usize {
         if self.origin.options().wait_replicas > 0 { 2 } else { 3 }
+    }
+
+    /// In a Cluster each master decides for itself, and may hang by itself.
+    fn homes(&self) -> Homes {
+        if !self.origin.is_cluster() {
+            return Homes::One;
+        }
+        let (link, keys) = (self.origin.clone(), self.keys.clone());
+        Homes::Several(Arc::new(move |sale| Home(link.master_of(&keys.sale(sale)).unwrap_or_default())))
     }
 
     /// These ask more than the sales they are about: all sales, or the records.

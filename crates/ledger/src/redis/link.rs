@@ -165,6 +165,10 @@ impl Link {
         &self.shared.options
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.shared.options.mode, RedisMode::Cluster { .. })
+    }
+
     /// Lets this link load the script where it is missing. A script is learnt once, before it is called.
     pub fn learn(&self, script: &Script) {
         locked(&self.shared.scripts).insert(script.sha.clone(), script.clone());

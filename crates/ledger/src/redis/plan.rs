@@ -51,7 +51,7 @@ impl Plan {
     pub(super) fn new(commands: Vec<Command>, known: &Known) -> Self {
         let mut plan = Self::default();
         for command in commands {
-            let place = match (SaleBatch::sale_of(&command), command) {
+            let place = match (command.sale(), command) {
                 (_, Command::Publish(terms)) if !is_in_bounds(&terms) => {
                     Place::Known(Ok(Reply::Sale(Err(SaleRefusal::InvalidTerms))))
                 }

@@ -32,6 +32,10 @@ enum Running {
 }
 
 impl Servers {
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.options.mode, RedisMode::Cluster { .. })
+    }
+
     pub(crate) fn one() -> Self {
         let folder = TempDir::new().unwrap();
         let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();

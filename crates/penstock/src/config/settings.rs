@@ -383,7 +383,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         64,
         1,
         MILLION,
-        "Orders being decided at once: the limit never falls below …",
+        "Orders being decided at once, for each Redis master: the limit never stays below …",
     ),
     number("gate.limits.in_flight_max", 32_768, 1, MILLION, "… and never rises above."),
     number(
@@ -391,7 +391,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         50,
         1,
         60_000,
-        "It falls when deciding takes longer than this, and rises when it doesn't.",
+        "It falls when deciding takes longer than this and fewer at once are decided sooner.",
     ),
     number(
         "ledger.max_queued",

@@ -11,6 +11,7 @@ mod trial;
 
 mod chaos;
 mod front;
+mod hanging_master;
 mod latch;
 mod live;
 mod merchant;

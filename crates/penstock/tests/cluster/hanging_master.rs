@@ -1,0 +1,87 @@
+//! A Redis master that hangs is no affair of the sales that other masters decide.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use penstock_local::RedisKind;
+use penstock_testkit::Offer;
+
+use crate::trial::{Trial, buyer, until};
+
+/// Whoever waits for the master that hangs waits for this long.
+const REDIS_TIMEOUT: Duration = Duration::from_secs(8);
+/// Far more than an order takes on a busy machine, far less than the timeout.
+const A_QUICK_ANSWER: Duration = Duration::from_secs(3);
+const HANGS_FOR: Duration = Duration::from_secs(4);
+const CROWD: usize = 20;
+
+/// One answer: its status, its code if it is a refusal, and how long it took.
+type Told = (u16, String, Duration);
+
+/// Orders one after the other at the first node until it is enough.
+fn order(trial: &Trial, sale: &str, name: &str, enough: &Arc<AtomicBool>) -> JoinHandle<Vec<Told>> {
+    let (node, sale, name, enough) = (trial.node(0), sale.to_owned(), name.to_owned(), Arc::clone(enough));
+    thread::spawn(move || {
+        let mut told = Vec::new();
+        while !enough.load(Relaxed) {
+            let name = format!("{name}-{}", told.len());
+            let asked = Instant::now();
+            let answer = buyer(node, &name).with_timeout(4 * REDIS_TIMEOUT).claim(&sale, 1, &name).unwrap();
+            told.push((answer.status, answer.code(), asked.elapsed()));
+            // Whoever is turned away comes back later.
+            thread::sleep(Duration::from_millis(if answer.status == 201 { 5 } else { 200 }));
+        }
+        told
+    })
+}
+
+#[test]
+fn orders_of_other_masters_are_as_quick_as_ever_and_those_of_a_master_that_hangs_are_answered_in_time() {
+    let mut trial = Trial::start_with(RedisKind::Cluster, |plan| {
+        let timeout = ("PENSTOCK_REDIS__TIMEOUT_MILLISECONDS".into(), REDIS_TIMEOUT.as_millis().to_string());
+        plan.variables.push(timeout);
+    });
+    let publish = |trial: &Trial| trial.publish(Offer { units: 10_000, ..Offer::default() });
+    let master = |trial: &mut Trial, sale: &str| {
+        trial.shop.redis.cluster().unwrap().master_of(&format!("{{{sale}}}:sale")).unwrap()
+    };
+    let hanging = publish(&trial);
+    let hung = master(&mut trial, &hanging);
+    let sold = until("two sales of different masters", || {
+        let sale = publish(&trial);
+        (master(&mut trial, &sale) != hung).then_some(sale)
+    });
+
+    let enough = Arc::new(AtomicBool::new(false));
+    let buyers: Vec<_> = (0..4).map(|one| order(&trial, &sold, &format!("quick-{one}"), &enough)).collect();
+    let crowd: Vec<_> =
+        (0..CROWD).map(|one| order(&trial, &hanging, &format!("slow-{one}"), &enough)).collect();
+    thread::sleep(Duration::from_secs(1));
+    trial.shop.redis.cluster().unwrap().node(hung).unwrap().pause().unwrap();
+    thread::sleep(HANGS_FOR);
+    enough.store(true, Relaxed);
+    let quick: Vec<Told> = buyers.into_iter().flat_map(|buyer| buyer.join().unwrap()).collect();
+    let slow: Vec<Told> = crowd.into_iter().flat_map(|buyer| buyer.join().unwrap()).collect();
+    trial.shop.redis.cluster().unwrap().node(hung).unwrap().resume().unwrap();
+
+    let longest = |told: &[Told]| told.iter().map(|(.., took)| *took).max().unwrap_or_default();
+    eprintln!(
+        "{} quick orders, longest {:?}; slow, longest {:?}",
+        quick.len(),
+        longest(&quick),
+        longest(&slow)
+    );
+    assert!(quick.iter().all(|(status, ..)| *status == 201), "{quick:?}");
+    assert!(longest(&quick) < A_QUICK_ANSWER, "{:?}", longest(&quick));
+    assert!(longest(&slow) >= HANGS_FOR / 2, "nobody waited for the master that hung: {:?}", longest(&slow));
+    assert!(longest(&slow) < 2 * REDIS_TIMEOUT, "{:?}", longest(&slow));
+    let is_counted =
+        |(status, code, _): &Told| *status == 201 || ["unavailable", "busy"].contains(&code.as_str());
+    assert!(slow.iter().all(is_counted), "{slow:?}");
+}
