@@ -53,7 +53,9 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
             RateLimited,
             Busy,
         ],
-        call if call.starts_with("/sales/{id}/tickets/") => vec![SaleNotFound, NotGated, TicketNotFound],
+        call if call.starts_with("/sales/{id}/tickets/") => {
+            vec![SaleNotFound, NotGated, TicketNotFound, RateLimited]
+        }
         "/sales/{id}/waitlist" if operation.request_body.is_some() => vec![
             SaleNotFound,
             NotSoldOut,
@@ -69,9 +71,10 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
             vec![SaleNotFound, RateLimited, Busy]
         }
         "/sales/{id}/waitlist" => vec![SaleNotFound, NotWaiting, RateLimited, Busy],
-        "/orders/{id}" => vec![OrderNotFound, Busy],
-        "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],
-        "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
+        "/me" | "/orders" => vec![RateLimited],
+        "/orders/{id}" => vec![OrderNotFound, RateLimited, Busy],
+        "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, RateLimited, Busy],
+        "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, RateLimited, Busy],
         "/pictures/{name}" => vec![NotFound, Unavailable],
         "/admin/items/{id}" => vec![ItemNotFound],
         "/admin/orders.csv" => vec![InvalidRequest],
