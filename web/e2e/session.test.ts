@@ -111,7 +111,7 @@ test('a number without a country’s code is of the country that is chosen', asy
   const { page } = await visit();
   await page.goto('/sign-in');
   const country = page.getByLabel('Country or region');
-  expect(await country.inputValue(), 'the shop’s own').toBe('CN');
+  await expect.poll(() => country.inputValue(), { message: 'the shop’s own' }).toBe('CN');
   await country.focus();
   await page.keyboard.type('Germ');
   expect(await country.inputValue()).toBe('DE');
