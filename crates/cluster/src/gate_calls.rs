@@ -122,7 +122,7 @@ pub(crate) struct Look<'a> {
     pub(crate) keep_millis: u64,
     pub(crate) known_version: u64,
     pub(crate) view: Option<&'a RoomView>,
-    /// So many of the taken turns are done with.
+    /// How many of the taken turns are done with.
     pub(crate) taken_done: usize,
     /// It is time to tell who is there, and for the keeper to hear it.
     pub(crate) asks_who_is_there: bool,

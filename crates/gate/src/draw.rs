@@ -1,4 +1,4 @@
-//! The draw: who came before the opening gets a place by a keyed permutation, computed one number at a time,
+//! The draw: people who came before the opening get their place by a keyed permutation, computed one number at a time,
 //! so that no list is kept and anybody can compute it again from the published seed. `docs/draw.md` fixes every
 //! byte of it. It knows nothing of tickets, people or time.
 

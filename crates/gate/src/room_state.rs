@@ -16,10 +16,10 @@ pub struct RoomState {
     pub early: Option<u64>,
     /// The places below were called, or gone past because nobody was there.
     pub admitted: u64,
-    /// So many people had a turn that was not over and had not become a pass.
+    /// How many people had a turn that was not over and had not become a pass.
     #[serde(default)]
     pub open: u64,
-    /// So many passes were in people's hands.
+    /// How many passes were in people's hands.
     #[serde(default)]
     pub live_passes: u64,
     /// Those from this place up to `admitted` who were away may still come back.

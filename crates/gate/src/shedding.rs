@@ -209,7 +209,7 @@ mod tests {
         Arc::new(Shedding::new(SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET }))
     }
 
-    /// So many windows of one latency, and somebody who enters after them: a window ends with the next one who enters.
+    /// A window of this latency at each of the times, and somebody who enters after them: a window ends with the next one who enters.
     fn windows(shedding: &Arc<Shedding>, latency: Duration, millis: impl IntoIterator<Item = i64>) {
         for millis in millis {
             let places: Vec<InFlight> = std::iter::from_fn(|| shedding.try_enter()).collect();

@@ -298,7 +298,7 @@ impl Turns {
         self.steps.iter().map(|step| step.pending).sum()
     }
 
-    /// What those count for who are called now, in parts of `BUYER`.
+    /// What a person who is called now counts for, in parts of `BUYER`.
     pub(crate) fn fresh(&self) -> u64 {
         self.uptake.fresh()
     }

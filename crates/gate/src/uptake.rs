@@ -46,7 +46,7 @@ impl Uptake {
         }
     }
 
-    /// So many people were called long enough ago, and so many of them have taken their turn up.
+    /// How many people were called long enough ago, and how many of them have taken their turn up.
     pub(crate) fn judge(&mut self, called: u64, taken: u64, now: Timestamp) {
         self.forget_old(now);
         let kept = kept_after(called as f64);

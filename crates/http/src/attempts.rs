@@ -113,7 +113,7 @@ mod tests {
         Attempts::new(&Options::new(Arc::new(|| START), [7; 32]))
     }
 
-    /// How many wrong passwords are looked at in a day if each of so many addresses tries one every minute.
+    /// How many wrong passwords are looked at in a day if each of the addresses tries one every minute.
     fn guesses_in_a_day(attempts: &Attempts, addresses: u32) -> usize {
         let tries = (0..DAY_MINUTES).flat_map(|minute| (1..=addresses).map(move |address| (minute, address)));
         tries

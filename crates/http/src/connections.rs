@@ -226,7 +226,7 @@ impl Connections {
         self.tally.unread_bytes.load(Relaxed) > self.share_bytes && self.is_over(self.max_unread_bytes, 0)
     }
 
-    /// Whether unread answers, without so many bytes of them, are more than all may have and more than this worker's share
+    /// Whether unread answers, less the bytes in `without`, are more than all may have and more than this worker's share
     /// of it. If all together have too much, one worker is beyond its share.
     fn is_over(&self, max: usize, without: usize) -> bool {
         let bytes = |tally: &Tally| tally.unread_bytes.load(Relaxed);
@@ -286,7 +286,7 @@ mod tests {
         (tally, connections)
     }
 
-    /// Sweeps every second for so long; `live` is what the connection does in each.
+    /// Sweeps every second for `seconds`; `live` is what the connection does in each.
     fn sweep(connections: &Connections, begin: Instant, seconds: u64, mut live: impl FnMut()) -> Instant {
         for second in 1..=seconds {
             live();

@@ -116,7 +116,7 @@ pub(crate) struct Lane {
     deciding: Option<Deciding>,
     /// Answers that are not written yet.
     answers: Vec<u8>,
-    /// When there are so many of them, no further request is looked at until they are written.
+    /// When there are this many of them, no further request is looked at until they are written.
     max_answer_bytes: usize,
     /// Requests wait in `pending` because there were.
     is_full: bool,

@@ -110,7 +110,7 @@ impl Pulse {
         !self.is_busy() && self.arrival().is_none() && self.command() == Command::GoOn
     }
 
-    /// Hyper has taken so many bytes of a body that were made for this connection.
+    /// Hyper has taken these bytes of a body that was made for this connection.
     pub(crate) fn hold_body(&self, bytes: usize) {
         self.body_bytes.fetch_add(bytes, Relaxed);
     }

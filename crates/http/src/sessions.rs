@@ -28,7 +28,7 @@ use crate::{
 
 /// Says that there is a session, and nothing of it.
 const SIGNED_IN_COOKIE: &str = "penstock_signed_in";
-/// Which devices are known matters only to who signs in.
+/// Which devices are known matters only when somebody signs in.
 const DEVICE_PATH: &str = "/api/v1/sessions";
 
 #[derive(Deserialize, ToSchema)]

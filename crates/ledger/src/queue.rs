@@ -201,7 +201,7 @@ impl Queue {
         self.lock().commands.len()
     }
 
-    /// The writer has sorted so many by their homes, where they wait.
+    /// How many the writer has sorted by their homes, where they wait.
     pub(crate) fn set_sorted(&self, sorted: usize) {
         self.sorted.store(sorted, Relaxed);
     }

@@ -6,7 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::{BuyerId, SaleId};
 
-/// A table that grows has to move all it has, while the ledger decides nothing. Of so many tables, each moves little.
+/// A table that grows has to move all it has, while the ledger decides nothing. Each of many small tables moves little.
 const TABLES: usize = 1 << 12;
 /// Spreads 32 bits over the 64 that a table wants.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -20,7 +20,7 @@ const MOST_FRESH_TURNS: u64 = BUYER / LEAST_FRESH;
 #[derive(Clone, Copy)]
 struct Person {
     is_there: bool,
-    /// Takes a pass so long after the call, and buys at once. None: asks for ever and never buys.
+    /// How long after the call they take a pass; then they buy at once. None: asks for ever and never buys.
     buys_after: Option<i64>,
     called_at: Option<i64>,
     has_bought: bool,
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// So many of so many are there, at places that nobody chose.
+/// Some of all are there, at places that nobody chose.
 fn some_there(people: usize, there: usize) -> Vec<Person> {
     let every = people / there;
     (0..people).map(|number| if number % every == every / 2 { PRESENT } else { GONE }).collect()

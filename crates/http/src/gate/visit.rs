@@ -1,4 +1,4 @@
-//! Who asks, and whether they may so often: the same checks come first for many calls.
+//! Who asks, and whether they ask too often: the same checks come first for many calls.
 
 use std::sync::Arc;
 

@@ -96,7 +96,7 @@ impl Running {
         Ok(holders)
     }
 
-    /// Waits until so many sales may be asked.
+    /// Waits until this many sales may be asked.
     async fn take_turn(&self, sales: usize) {
         let rest = (REST_PER_SALE * u32::try_from(sales).unwrap_or(u32::MAX)).min(self.part_of_timeout(4));
         let begin_at = {

@@ -18,7 +18,7 @@ use crate::{
 
 const NODES: u64 = 3;
 const PAUSE: Duration = Duration::from_secs(10);
-/// So many press the button at the opening, and again and again until the node wakes up.
+/// How many people press the button at the opening, and again and again until the node wakes up.
 const RUSH: usize = 64;
 const FROZEN: Duration = Duration::from_secs(8);
 /// What an order takes that went to the frozen node first, on a slow machine. Nine in ten do not.

@@ -25,7 +25,7 @@ export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> 
   });
 }
 
-/** A browser may be wrong about being offline: after so long it is worth a try. */
+/** A browser may be wrong about being offline: after this time it is worth a try. */
 const OFFLINE_MS = 20_000;
 
 /** Ends when there is a network; at once if there seems to be one. */
