@@ -49,7 +49,7 @@ pub struct TooMany {
     pub retry_after_seconds: u32,
 }
 
-/// An address as limits see it: a household of IPv6 has a whole /64.
+/// An address as limits see it: a household of IPv6 may have a whole /56, which is 256 networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AddressKey(u128);
 
@@ -59,7 +59,7 @@ impl AddressKey {
         match address.to_canonical() {
             address if address.is_loopback() => None,
             IpAddr::V4(address) => Some(Self(u128::from(address.to_bits()))),
-            IpAddr::V6(address) => Some(Self(address.to_bits() >> 64 << 64)),
+            IpAddr::V6(address) => Some(Self(address.to_bits() >> 72 << 72)),
         }
     }
 }
@@ -406,7 +406,8 @@ mod tests {
         assert_eq!(key("::1"), None);
         assert_eq!(key("::ffff:127.0.0.1"), None);
         assert_eq!(key("2001:db8::1"), key("2001:db8::2"));
-        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert_eq!(key("2001:db8::1"), key("2001:db8:0:ff::1"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:100::1"));
         assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
         assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
     }

@@ -26,6 +26,13 @@ impl Measured {
     fn under_way(self) -> u32 {
         self.most_in_flight.min(self.limit)
     }
+
+    /// Whether at least five sixths as many were decided in the same time as in the `other` window.
+    fn keeps_rate_of(self, other: Self) -> bool {
+        // The rate is what is under way by the time that each takes.
+        let product = |under_way: u32, micros: u64| u128::from(under_way) * u128::from(micros);
+        product(self.under_way(), other.mean_micros) * 6 >= product(other.under_way(), self.mean_micros) * 5
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +59,9 @@ enum Step {
     /// `was_over`: the last window took too long. One alone is no reason to cut: the process may have been stopped for
     /// a moment.
     Steady { was_over: bool },
-    /// The limit is being cut. `before` was measured when that began; it is no measure of a floor if what was under way
-    /// was still `growing`, because those who came first in that window waited for fewer.
-    Cutting { before: Measured, growing: bool },
+    /// The limit is being cut. `start` was measured when that began and `before` at the last cut that was kept. It is no measure of a
+    /// floor if what was under way was still `growing`, because those who came first in that window waited for fewer.
+    Cutting { start: Measured, before: Measured, growing: bool },
     /// The latency did not follow the cut. What was under way before is let in again, to see that it was the cut, and not
     /// the time, that made no difference. The first window of it is not `settled`.
     Checking { before: Measured, cut: Measured, settled: bool },
@@ -81,7 +88,7 @@ impl Course {
         self.trial_in = self.trial_in.saturating_sub(1);
         let next = match self.step {
             Step::Steady { was_over } => self.steady(was_over, measured),
-            Step::Cutting { before, growing } => self.cutting(before, growing, measured),
+            Step::Cutting { start, before, growing } => self.cutting(start, before, growing, measured),
             Step::Checking { before, cut, settled: false } => {
                 self.step = Step::Checking { before, cut, settled: true };
                 measured.limit
@@ -104,7 +111,7 @@ impl Course {
         // As many as the minimum are always let in, whatever they wait for.
         if is_over && was_over && (most_in_flight > self.bounds.min || is_nearly_reached) {
             let growing = most_in_flight / 4 > self.last.most_in_flight / 3;
-            self.step = Step::Cutting { before: measured, growing };
+            self.step = Step::Cutting { start: measured, before: measured, growing };
             return self.lower(measured.under_way(), mean_micros);
         }
         if is_over || !is_nearly_reached {
@@ -116,13 +123,13 @@ impl Course {
             (self.trial_in, self.trial_after) = (0, FIRST_TRIAL_AFTER);
         }
         if self.trial_in == 0 && mean_micros * 2 > self.allowed_micros() {
-            self.step = Step::Cutting { before: measured, growing: false };
+            self.step = Step::Cutting { start: measured, before: measured, growing: false };
             return measured.under_way() / 2;
         }
         self.raise(limit, mean_micros)
     }
 
-    fn cutting(&mut self, before: Measured, growing: bool, measured: Measured) -> u32 {
+    fn cutting(&mut self, start: Measured, before: Measured, growing: bool, measured: Measured) -> u32 {
         let Measured { limit, mean_micros, .. } = measured;
         let is_over = mean_micros > self.allowed_micros();
         if limit > before.under_way().div_ceil(2) {
@@ -133,10 +140,16 @@ impl Course {
             return limit.max(self.bounds.min);
         }
         if allowed_by_half(mean_micros) < before.mean_micros {
-            return self.follows(measured, before.limit);
+            if measured.keeps_rate_of(start) {
+                return self.follows(start, measured, before.limit);
+            }
+            // Each cut has cost little, and all of them too much. The one before the last is kept with its latency.
+            self.tried(false);
+            self.half_micros = Some(before.mean_micros * ALLOWED_TO_HALF.1 / ALLOWED_TO_HALF.0 + 1);
+            return before.limit;
         }
         if growing && is_over {
-            self.step = Step::Cutting { before: measured, growing: false };
+            self.step = Step::Cutting { start: measured, before: measured, growing: false };
             return self.lower(measured.under_way(), mean_micros);
         }
         self.step = Step::Checking { before, cut: measured, settled: false };
@@ -149,7 +162,7 @@ impl Course {
         // that could have become slower with the time.
         let as_many_came = measured.under_way() > before.under_way() / 4 * 3;
         if as_many_came && allowed_by_half(cut.mean_micros) < measured.mean_micros {
-            return self.follows(cut, before.limit);
+            return self.follows(cut, cut, before.limit);
         }
         self.tried(self.half_micros.is_some());
         self.half_micros = Some(cut.mean_micros);
@@ -158,12 +171,12 @@ impl Course {
 
     /// The latency followed the cut, so it was a queue that was cut. What is left may be a floor: if it is still too much,
     /// the next cut tells. If it is not, the limit that fits is known, which is not above the one before.
-    fn follows(&mut self, cut: Measured, before: u32) -> u32 {
+    fn follows(&mut self, start: Measured, cut: Measured, before: u32) -> u32 {
         let is_as_before = self.half_micros.is_none() && cut.mean_micros <= self.bounds.target_micros;
         self.tried(is_as_before);
         self.half_micros = None;
         if cut.mean_micros > self.allowed_micros() {
-            self.step = Step::Cutting { before: cut, growing: false };
+            self.step = Step::Cutting { start, before: cut, growing: false };
             return self.lower(cut.under_way(), cut.mean_micros);
         }
         self.fitting(cut.limit, cut.mean_micros).min(before).max(self.bounds.min)

@@ -193,36 +193,70 @@ fn it_recovers_from_an_outage_that_answered_nothing_for_long() {
     assert!(after.answered * 10 >= 9 * 10 * CAPACITY, "{after:?}");
 }
 
-/// How many are answered in a long time behind a floor, beginning with the limit `initial` and after a fifth of the time.
-fn answered(options: SheddingOptions, commit_micros: u64, load: u64) -> u64 {
+/// What comes of a limit in a long time behind a floor, after a quarter of that time.
+fn behind_a_floor(options: SheddingOptions, commit_micros: u64, max_batch: usize, load: u64) -> Outcome {
     let mut simulation = Simulation::with(options);
-    simulation.commit_micros = commit_micros;
+    (simulation.commit_micros, simulation.max_batch) = (commit_micros, max_batch);
     // At a high floor a window lasts for two commits, and it needs some windows.
     let time = Duration::from_secs(15) + Duration::from_micros(200 * commit_micros);
     simulation.run_for(time / 4, load);
-    simulation.run_for(time, load).answered
+    simulation.run_for(time, load)
+}
+
+/// What comes of fixed limits from a few to far more than are ever useful.
+fn of_fixed_limits(commit_micros: u64, max_batch: usize, load: u64) -> Vec<Outcome> {
+    let limits = (4..=13).map(|power| 1 << power);
+    limits
+        .map(|limit| {
+            let fixed = SheddingOptions { min: limit, max: limit, initial: limit, target_latency: TARGET };
+            behind_a_floor(fixed, commit_micros, max_batch, load)
+        })
+        .collect()
+}
+
+/// Runs `judge` for floors from a tenth of the target to twenty times the target, for loads that the server can just bear, that are a
+/// little too much, and that are far too much, and for a limit that begins low and one that begins high. It gets what came of the limit, what
+/// came of fixed limits, and what to call the case.
+fn at_every_floor(max_batch: usize, judge: impl Fn(&Outcome, &[Outcome], &str)) {
+    let target_micros = TARGET.as_micros() as u64;
+    for tenths in [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 40, 80, 140, 200] {
+        let commit_micros = target_micros * tenths / 10;
+        let capacity = capacity(commit_micros, max_batch);
+        for load in [capacity * 9 / 10, capacity * 12 / 10, capacity * 10] {
+            let fixed = of_fixed_limits(commit_micros, max_batch, load);
+            for initial in [8, 10_000] {
+                let options = SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET };
+                let outcome = behind_a_floor(options, commit_micros, max_batch, load);
+                let case =
+                    format!("a floor of {tenths} tenths of the target, {load} a second, from {initial}");
+                judge(&outcome, &fixed, &case);
+            }
+        }
+    }
 }
 
 #[test]
 fn whatever_the_floor_nearly_as_many_are_accepted_as_by_the_best_fixed_limit() {
-    let target_micros = TARGET.as_micros() as u64;
-    for tenths in [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 40, 80, 140, 200] {
-        let commit_micros = target_micros * tenths / 10;
-        let capacity = capacity(commit_micros, MAX_BATCH);
-        for load in [capacity * 9 / 10, capacity * 12 / 10, capacity * 10] {
-            // More than two batches under way do not make the server quicker.
-            let limit = 2 * MAX_BATCH as u32;
-            let fixed = SheddingOptions { min: limit, max: limit, initial: limit, target_latency: TARGET };
-            let best = answered(fixed, commit_micros, load);
-            for initial in [8, 10_000] {
-                let options = SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET };
-                let accepted = answered(options, commit_micros, load);
-                assert!(
-                    accepted * 10 >= best * 9,
-                    "a floor of {tenths} tenths of the target, {load} a second, from {initial}: {accepted} of {best}"
-                );
-            }
-        }
+    at_every_floor(MAX_BATCH, |outcome, fixed, case| {
+        let best = fixed.iter().map(|fixed| fixed.answered).max().unwrap_or(0);
+        assert!(outcome.answered * 10 >= best * 9, "{case}: {} of {best}", outcome.answered);
+    });
+}
+
+/// If a batch has no bound that matters, each one more under way sells a little more and makes everybody wait longer, and the best fixed limit is
+/// the one at which they wait for seconds.
+#[test]
+fn where_more_always_sell_more_the_limit_is_as_good_as_a_fixed_one_with_the_same_wait() {
+    for max_batch in [512, 4_096] {
+        at_every_floor(max_batch, |outcome, fixed, case| {
+            let waits_no_longer = |fixed: &&Outcome| fixed.mean_latency() <= outcome.mean_latency();
+            let as_quick =
+                fixed.iter().filter(waits_no_longer).map(|fixed| fixed.answered).max().unwrap_or(0);
+            let best = fixed.iter().map(|fixed| fixed.answered).max().unwrap_or(0);
+            let case = format!("batches of {max_batch}, {case}: {} of {as_quick}, {best}", outcome.answered);
+            assert!(outcome.answered * 20 >= as_quick * 17, "{case}");
+            assert!(outcome.answered * 2 >= best, "{case}");
+        });
     }
 }
 
