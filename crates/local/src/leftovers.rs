@@ -2,6 +2,7 @@
 //! what is certainly one of those processes is ended.
 
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     io::Write as _,
     path::Path,
@@ -18,6 +19,10 @@ use crate::identity::{Identity, boot};
 const PATIENCE: Duration = Duration::from_secs(3);
 const AFTER_KILL: Duration = Duration::from_secs(10);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The line of a folder begins with it.
+const FOLDER: &str = "folder";
+/// How the names of the folders for MariaDB's sockets begin.
+pub(crate) const SOCKET_FOLDERS: &str = "penstock-mariadb-";
 
 /// Where this process writes down what it starts, if it does.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
@@ -42,14 +47,22 @@ pub(crate) fn record(name: &str, process: u32) -> anyhow::Result<()> {
         .context("cannot write down what was started")
 }
 
-/// Ends what the cluster of `file` has left; gives the names and numbers of what still ran.
+/// Writes down a folder outside the cluster's own that goes when the cluster ends, unless it is killed.
+pub(crate) fn record_folder(folder: &Path) -> anyhow::Result<()> {
+    let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(file) = record.as_mut() else { return Ok(()) };
+    file.write_all(format!("{FOLDER} {}\n", folder.display()).as_bytes())
+        .context("cannot write down what was created")
+}
+
+/// Ends what the cluster of `file` has left, and removes its folders; gives the names and numbers of what still ran.
 pub fn end_leftovers(file: &Path) -> anyhow::Result<Vec<String>> {
     let Ok(text) = fs::read_to_string(file) else { return Ok(Vec::new()) };
     let mut lines = text.lines();
     if lines.next() != Some(boot()?.as_str()) {
         return Ok(Vec::new());
     }
-    let mut left: Vec<(Identity, &str)> = lines.filter_map(read_line).collect();
+    let mut left: Vec<(Identity, &str)> = lines.clone().filter_map(read_line).collect();
     wait_for_end(&mut left, PATIENCE);
     let ended = left.iter().map(|(process, name)| format!("{name} (pid {})", process.id)).collect();
     for (process, name) in &left {
@@ -63,7 +76,16 @@ pub fn end_leftovers(file: &Path) -> anyhow::Result<Vec<String>> {
             process.id
         );
     }
+    lines.filter_map(|line| line.strip_prefix(FOLDER)).for_each(|folder| remove(Path::new(folder.trim())));
     Ok(ended)
+}
+
+/// Only what a cluster makes under such a name. What can't be removed is in nobody's way.
+fn remove(folder: &Path) {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if folder.parent() == Some(&env::temp_dir()) && name.starts_with(SOCKET_FOLDERS) {
+        let _ = fs::remove_dir_all(folder);
+    }
 }
 
 fn wait_for_end(left: &mut Vec<(Identity, &str)>, patience: Duration) {
@@ -88,6 +110,19 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn folders_for_sockets_are_removed_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("processes");
+        let sockets = tempfile::Builder::new().prefix(SOCKET_FOLDERS).tempdir().unwrap();
+        let others = tempfile::tempdir().unwrap();
+        fs::write(sockets.path().join("mariadb.sock"), "").unwrap();
+        let line = |folder: &tempfile::TempDir| format!("{FOLDER} {}\n", folder.path().display());
+        fs::write(&file, format!("{}\n{}{}", boot().unwrap(), line(&sockets), line(&others))).unwrap();
+        assert!(end_leftovers(&file).unwrap().is_empty());
+        assert!(!sockets.path().exists() && others.path().exists());
+    }
 
     #[test]
     fn what_is_written_down_is_ended_and_nothing_else() {

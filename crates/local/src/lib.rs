@@ -24,7 +24,7 @@ pub use leftovers::end_leftovers;
 pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
 pub use ports::{accepts, free_address};
-pub use process::{Process, command, output, supervise};
+pub use process::{Process, command, output, supervise, without_callers_settings};
 pub use programs::{find, require, require_packages};
 pub use redis::{RedisRole, RedisServer, RedisSettings};
 pub use redis_cluster::RedisCluster;

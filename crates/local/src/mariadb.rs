@@ -14,6 +14,7 @@ use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
 
 use crate::{
+    leftovers,
     ports::free_address,
     process::{self, Process},
     programs::{is_root, require},
@@ -62,7 +63,8 @@ impl MariaDb {
             copy_folder(&template, &data).context("cannot copy the empty data folder")?;
         }
         fs::write(folder.join("init.sql"), first_statements())?;
-        let socket_folder = tempfile::Builder::new().prefix("penstock-mariadb-").tempdir()?;
+        let socket_folder = tempfile::Builder::new().prefix(leftovers::SOCKET_FOLDERS).tempdir()?;
+        leftovers::record_folder(socket_folder.path())?;
         let address = free_address()?;
         let mut mariadb = Self { folder, address, server, client, settings, socket_folder, process: None };
         mariadb.start_again()?;

@@ -2,6 +2,7 @@
 //! kernel.
 
 use std::{
+    env,
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader},
     os::unix::process::CommandExt as _,
@@ -57,6 +58,16 @@ pub struct Process {
     child: Child,
     log: PathBuf,
     stdout: Option<ChildStdout>,
+}
+
+/// What the caller's shell says of a Penstock is meant for another one: `command` hears only of the settings that it is given
+/// from here on.
+pub fn without_callers_settings(command: &mut Command) -> &mut Command {
+    let inherited = env::vars_os().map(|(name, _)| name);
+    for name in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"PENSTOCK_")) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// A command that keeps to one core, with all the threads and children it will have.

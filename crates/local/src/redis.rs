@@ -35,6 +35,8 @@ pub struct RedisSettings {
     pub unix_socket: Option<PathBuf>,
     /// Further lines of `redis.conf`, such as `maxmemory 100mb`; they win over the ones before.
     pub extra: Vec<String>,
+    /// Further variables of its process.
+    pub variables: Vec<(String, String)>,
 }
 
 impl Default for RedisSettings {
@@ -47,6 +49,7 @@ impl Default for RedisSettings {
             password: None,
             unix_socket: None,
             extra: Vec::new(),
+            variables: Vec::new(),
         }
     }
 }
@@ -69,6 +72,7 @@ pub struct RedisServer {
     /// A further argument of the server, or nothing.
     mode: &'static str,
     client: PathBuf,
+    variables: Vec<(String, String)>,
     process: Option<Process>,
     is_paused: bool,
 }
@@ -76,7 +80,8 @@ pub struct RedisServer {
 impl RedisServer {
     /// On the data that `folder` already has, if it has any. A replica is ready when it follows its master.
     pub fn start(folder: &Path, settings: RedisSettings) -> anyhow::Result<Self> {
-        let mut redis = Self::start_from(folder, "", &configure(&settings)?, settings.password)?;
+        let mut redis =
+            Self::start_from(folder, "", &configure(&settings)?, settings.password, settings.variables)?;
         if settings.replica_of.is_some() {
             redis.wait_until(|redis| redis.info("master_link_status").is_ok_and(|status| status == "up"))?;
         }
@@ -85,7 +90,7 @@ impl RedisServer {
 
     /// A sentinel is a server that has no data.
     pub(crate) fn start_sentinel(folder: &Path, configuration: &str) -> anyhow::Result<Self> {
-        Self::start_from(folder, "--sentinel", configuration, None)
+        Self::start_from(folder, "--sentinel", configuration, None, Vec::new())
     }
 
     fn start_from(
@@ -93,6 +98,7 @@ impl RedisServer {
         mode: &'static str,
         configuration: &str,
         password: Option<String>,
+        variables: Vec<(String, String)>,
     ) -> anyhow::Result<Self> {
         let server = require("redis-server", "redis-server")?;
         let client = require("redis-cli", "redis-tools")?;
@@ -107,8 +113,17 @@ impl RedisServer {
             quoted(&folder.join("redis.log")),
         );
         fs::write(folder.join("redis.conf"), place + configuration)?;
-        let mut redis =
-            Self { folder, address, password, server, mode, client, process: None, is_paused: false };
+        let mut redis = Self {
+            folder,
+            address,
+            password,
+            server,
+            mode,
+            client,
+            variables,
+            process: None,
+            is_paused: false,
+        };
         redis.launch()?;
         Ok(redis)
     }
@@ -118,6 +133,7 @@ impl RedisServer {
         // The server itself writes to this file what it was told later, as whom it follows after a failover.
         command.arg(self.folder.join("redis.conf"));
         command.args(Some(self.mode).filter(|mode| !mode.is_empty()));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         self.process = Some(Process::start("Redis", command, &self.folder.join("redis.log"))?);
         self.is_paused = false;
         // It accepts connections before it has read its data, but answers none.

@@ -6,6 +6,8 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
@@ -17,6 +19,10 @@ use crate::{
 
 /// Of a Redis Cluster.
 const MASTERS: usize = 3;
+/// The longest time that servers which have just started may take to say what they are.
+const ROLES_LIMIT: Duration = Duration::from_secs(30);
+/// The role of a Redis server that does not say what it is.
+const SILENT: &str = "does not answer";
 
 /// How Redis runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub struct ShopPlan {
     pub redis: RedisKind,
     /// Of each master, with Sentinels or in a Redis Cluster.
     pub replicas: usize,
+    /// Further variables of a single Redis.
+    pub redis_variables: Vec<(String, String)>,
     /// Where nginx listens; None: on any free port.
     pub listen: Option<SocketAddr>,
     pub admin_token: String,
@@ -64,6 +72,7 @@ impl ShopPlan {
             settlers: 2,
             redis: RedisKind::Single,
             replicas: 1,
+            redis_variables: Vec::new(),
             listen: None,
             admin_token: "local-admin-token".to_owned(),
             jwt_secret: "local-jwt-secret-of-a-rehearsal-32b".to_owned(),
@@ -95,7 +104,7 @@ impl Shop {
         tell("MariaDB");
         let mariadb = MariaDb::start(&folder.join("mariadb"))?;
         tell("Redis");
-        let redis = Redis::start(&folder.join("redis"), plan.redis, plan.replicas)?;
+        let redis = Redis::start(&folder.join("redis"), &plan)?;
         let configuration = folder.join("cluster.toml");
         fs::write(&configuration, configure(&plan, &redis, &mariadb))?;
         let logs = folder.join("logs");
@@ -165,6 +174,7 @@ impl Shop {
     /// Runs `penstock` with these arguments and the cluster's configuration, to its end.
     pub fn penstock(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.plan.program);
+        process::without_callers_settings(&mut command);
         command.args(arguments).arg("--config").arg(&self.configuration).env("PENSTOCK_LOG__LEVEL", "warn");
         process::output(&mut command)
     }
@@ -192,7 +202,7 @@ impl Shop {
                 Some(RedisRole::Master) => "master".to_owned(),
                 Some(RedisRole::ReplicaOf(master)) => format!("replica of {}", self.redis.name_of(master)),
                 Some(RedisRole::Sentinel) => "sentinel".to_owned(),
-                None => "does not answer".to_owned(),
+                None => SILENT.to_owned(),
             },
             address: Some(server.address()),
             process: server.process_id(),
@@ -205,6 +215,20 @@ impl Shop {
             process: self.mariadb.process_id(),
         });
         parts
+    }
+
+    /// As `parts`, once every Redis server has said what it is: on a loaded machine that takes a while.
+    pub fn parts_once_known(&self) -> anyhow::Result<Vec<Part>> {
+        let began = Instant::now();
+        loop {
+            let parts = self.parts();
+            let silent = parts.iter().find(|part| part.role == SILENT);
+            match silent {
+                None => return Ok(parts),
+                Some(part) if began.elapsed() > ROLES_LIMIT => bail!("{} does not answer", part.name),
+                Some(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        }
     }
 
     fn workers(&self) -> impl Iterator<Item = (PartKind, &Worker)> {
@@ -284,10 +308,15 @@ pub struct Part {
 }
 
 impl Redis {
-    fn start(folder: &Path, kind: RedisKind, replicas: usize) -> anyhow::Result<Self> {
-        Ok(match kind {
-            RedisKind::Single => Self::Single(RedisServer::start(folder, RedisSettings::default())?),
-            RedisKind::Sentinel => Self::Sentinel(RedisSentinel::start(folder, replicas)?),
+    fn start(folder: &Path, plan: &ShopPlan) -> anyhow::Result<Self> {
+        let ShopPlan { redis, replicas, redis_variables, .. } = plan;
+        Ok(match redis {
+            RedisKind::Single => {
+                let settings =
+                    RedisSettings { variables: redis_variables.clone(), ..RedisSettings::default() };
+                Self::Single(RedisServer::start(folder, settings)?)
+            }
+            RedisKind::Sentinel => Self::Sentinel(RedisSentinel::start(folder, *replicas)?),
             RedisKind::Cluster => Self::Cluster(RedisCluster::start(folder, MASTERS, MASTERS * replicas)?),
         })
     }

@@ -36,9 +36,11 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    pub fn new(shop: &Shop) -> Self {
-        let servers = shop.parts().into_iter().filter(|part| matches!(part.kind, PartKind::Redis(_)));
-        Self { away: Vec::new(), roles: servers.map(|part| (part.name, part.role)).collect() }
+    /// `parts` are as they were when all of them ran.
+    pub fn new(parts: &[Part]) -> Self {
+        let servers = parts.iter().filter(|part| matches!(part.kind, PartKind::Redis(_)));
+        let roles = servers.map(|part| (part.name.clone(), part.role.clone())).collect();
+        Self { away: Vec::new(), roles }
     }
 
     /// Starts again what is due; gives what people want to know, a sentence each.
@@ -71,6 +73,7 @@ impl Supervisor {
             PartKind::Node(_) | PartKind::Settler(_) => WORKER_STAYS_AWAY,
             PartKind::Nginx => NGINX_STAYS_AWAY,
         };
+        let again = self.when_again(*kind, now, pause);
         self.away.push(Away { kind: *kind, name: name.clone(), since: now, due: now + pause });
         let meanwhile = match kind {
             PartKind::Redis(_) => self.without_redis(name),
@@ -79,8 +82,25 @@ impl Supervisor {
             PartKind::Settler(_) => "another one takes over the sales that it settled",
             PartKind::Nginx => "its workers go on without it",
         };
-        let (described, seconds) = (described(part), pause.as_secs());
-        format!("{described} ended ({status}); it starts again in {seconds} s; meanwhile {meanwhile}")
+        format!("{} ended ({status}); it starts again {again}; meanwhile {meanwhile}", described(part))
+    }
+
+    /// When a part that has ended now starts again, and who waits for it.
+    fn when_again(&self, kind: PartKind, now: Instant, pause: Duration) -> String {
+        let due = now + pause;
+        let names = |wanted: &dyn Fn(&&Away) -> bool| {
+            let names: Vec<&str> = self.away.iter().filter(wanted).map(|away| away.name.as_str()).collect();
+            names.join(", ")
+        };
+        let missing = names(&|away| needs_servers(kind) && is_server(away.kind) && away.due > due);
+        if !missing.is_empty() {
+            let last = self.away.iter().filter(|away| is_server(away.kind)).map(|away| away.due).max();
+            let seconds = last.unwrap_or(due).duration_since(now).as_secs_f64().ceil();
+            return format!("in {seconds} s, because it waits for {missing}");
+        }
+        let waiting = names(&|away| is_server(kind) && needs_servers(away.kind) && away.due < due);
+        let after_it = if waiting.is_empty() { String::new() } else { format!(", and {waiting} after it") };
+        format!("in {} s{after_it}", pause.as_secs())
     }
 
     fn without_redis(&self, name: &str) -> &'static str {
@@ -150,4 +170,28 @@ fn described(part: &Part) -> String {
     let address = part.address.map_or_else(String::new, |address| format!(" {address}"));
     let process = part.process.map_or_else(String::new, |process| format!(" (pid {process})"));
     format!("{}{address}{process}", part.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(kind: PartKind, name: &str) -> Part {
+        Part { kind, name: name.to_owned(), role: String::new(), address: None, process: None }
+    }
+
+    #[test]
+    fn a_node_that_waits_for_a_server_is_not_promised_any_sooner() {
+        let mut supervisor = Supervisor { away: Vec::new(), roles: BTreeMap::new() };
+        let now = Instant::now();
+        let node = |number| part(PartKind::Node(number), &format!("node-{}", number + 1));
+        let told = supervisor.miss(&node(0), "killed", now);
+        assert!(told.contains("it starts again in 10 s; meanwhile"), "{told}");
+        let told = supervisor.miss(&part(PartKind::MariaDb, "mariadb"), "killed", now);
+        assert!(told.contains("it starts again in 15 s, and node-1 after it; meanwhile"), "{told}");
+        let told = supervisor.miss(&node(1), "killed", now + Duration::from_secs(1));
+        assert!(told.contains("it starts again in 14 s, because it waits for mariadb; meanwhile"), "{told}");
+        let told = supervisor.miss(&node(2), "killed", now + Duration::from_secs(8));
+        assert!(told.contains("it starts again in 10 s; meanwhile"), "{told}");
+    }
 }

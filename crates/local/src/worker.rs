@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::{ShopPlan, process::Process};
+use crate::{
+    ShopPlan,
+    process::{Process, without_callers_settings},
+};
 
 /// A debug build on a loaded machine may take its time.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -86,6 +89,7 @@ impl Worker {
         }
         self.process = None;
         let mut command = Command::new(&self.program);
+        without_callers_settings(&mut command);
         let ready = match self.role {
             Role::Node(address) => {
                 command.arg("serve").arg("--listen").arg(address.to_string());

@@ -22,7 +22,9 @@ use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock-local-cluster");
 const PATIENCE: Duration = Duration::from_secs(90);
+/// It also writes down the settings that it hears of, other than the merchant's password.
 const SCRIPT: &str = "#!/bin/sh
+env | grep '^PENSTOCK_' | grep -v ADMIN_PASSWORD >> $0.settings
 case $1 in
     serve) echo 'penstock ready on here'; exec sleep 600 ;;
     settle) echo 'penstock settles here'; exec sleep 600 ;;
@@ -61,6 +63,8 @@ impl Place {
             .arg("--folder")
             .arg(folder);
         command.args(["--listen", &self.listen.to_string(), "--redis", redis, "--replicas", "1"]);
+        // What somebody has exported for another Penstock.
+        command.env("PENSTOCK_ADMIN_TOKEN", "another").env("PENSTOCK_HTTP__WORKERS", "7");
         command
     }
 
@@ -159,6 +163,31 @@ fn workers_of(nginx: u32) -> Vec<u32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
+/// Where MariaDB listens for clients on this machine.
+fn socket_folder(place: &Place) -> PathBuf {
+    let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
+    PathBuf::from(record.lines().find_map(|line| line.strip_prefix("folder ")).unwrap())
+}
+
+#[test]
+fn help_explains_every_option_and_a_program_that_is_missing_harms_nothing() {
+    let help = Command::new(BINARY).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for option in ["--server", "--listen", "--redis", "--replicas", "--folder", "--nodes", "--settlers"] {
+        assert!(help.lines().any(|line| line.starts_with(&format!("  {option} "))), "{option}: {help}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("redis");
+    fs::create_dir(&data).unwrap();
+    fs::write(folder.path().join("local-cluster"), "").unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["--server", "/nope", "--folder"]).arg(folder.path());
+    let refused = command.output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("there is no program /nope"), "{said}");
+    assert!(data.exists(), "the data of an earlier cluster are gone");
+}
+
 #[test]
 fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_clean() {
     let place = Place::new();
@@ -167,6 +196,13 @@ fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_cle
     for name in ["nginx", "node-1", "node-2", "node-3", "settle-1", "settle-2", "redis-1", "mariadb"] {
         assert!(is_there(parts[name]), "{name} does not run as process {}", parts[name]);
     }
+    let heard = fs::read_to_string(place.folder.path().join("penstock.settings")).unwrap();
+    assert_eq!(
+        heard, "",
+        "settings of the caller reach the cluster, which prints a token that is not its own"
+    );
+    let sockets = socket_folder(&place);
+    assert!(sockets.exists());
     let workers = workers_of(parts["nginx"]);
     assert!(!workers.is_empty());
     // A process that is paused hears of nothing but SIGKILL.
@@ -186,6 +222,12 @@ fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_cle
     let told = format!("ended what a cluster that was killed had left: a server (pid {})", leftover.id());
     assert!(cluster.said.contains(&told), "{}", cluster.said.join("\n"));
     leftover.wait().unwrap();
+    let place_of_data = place.cluster().display().to_string();
+    let told = format!("removed the data of the cluster that ran in {place_of_data} before and was killed");
+    assert!(cluster.said.contains(&told), "{}", cluster.said.join("\n"));
+    let told = format!("a cluster in {place_of_data}; each start begins with empty data");
+    assert!(cluster.said.contains(&told), "{}", cluster.said.join("\n"));
+    assert!(!sockets.exists(), "{} is left", sockets.display());
 
     let refusal = place.refused(&place.cluster());
     assert!(refusal.contains(&format!("already: process {} http://", cluster.child.id())), "{refusal}");
@@ -219,7 +261,7 @@ fn a_killed_redis_master_stays_away_until_its_failover_is_seen_and_a_closed_term
     // The terminal is closed: it takes no more words, and everything is stopped in order.
     let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
     let started: Vec<u32> =
-        record.lines().skip(1).map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+        record.lines().skip(1).filter_map(|line| line.split(' ').next().unwrap().parse().ok()).collect();
     assert!(started.len() > parts.len(), "what was started again is not written down: {record}");
     drop(std::mem::replace(&mut cluster.lines, sync_channel(1).1));
     cluster.signal(Signal::HUP);

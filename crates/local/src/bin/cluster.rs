@@ -10,15 +10,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
-use penstock_local::{RedisKind, Shop, ShopPlan, Supervisor, end_leftovers, supervise};
+use anyhow::{Context, bail, ensure};
+use penstock_local::{
+    Part, RedisKind, Shop, ShopPlan, Supervisor, end_leftovers, find, supervise, without_callers_settings,
+};
 
 const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
                      [--redis single|sentinel|cluster] [--replicas N] [--folder DIR] [--nodes N] [--settlers N]";
+const HELP: &str = "
+A cluster of Penstock on this machine, until Ctrl-C. Each start begins with empty data.
+
+  --server FILE    the program `penstock` [default: target/release/penstock]
+  --listen ADDR    where visitors come in, at nginx [default: 127.0.0.1:8080]
+  --redis KIND     single: one server; sentinel: a master, its replicas and three sentinels;
+                   cluster: three masters with their replicas [default: cluster]
+  --replicas N     replicas of each Redis master [default: 2]
+  --folder DIR     data, configuration and logs; what an earlier cluster left in it is removed
+                   [default: target/cluster]
+  --nodes N        nodes that sell [default: 3]
+  --settlers N     settlement workers [default: 2]";
 
 /// Says that a folder is ours to empty, and to `make rush` who runs in it and where: a number of a process and an address.
 /// It is locked as long as a cluster runs.
 const MARKER: &str = "local-cluster";
+/// As `Shop` calls it.
+const CONFIGURATION: &str = "cluster.toml";
 /// What the cluster has started, for the next one in the same folder.
 const PROCESSES: &str = "processes";
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -41,6 +57,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let plan = plan(std::env::args().skip(1))?;
+    require_program(&plan.program)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Ctrl-C and a terminal that is closed are for this process: it stops the others in order.
     let stop = runtime.block_on(async {
@@ -54,12 +71,14 @@ fn run() -> anyhow::Result<()> {
     let begun = Instant::now();
     let lock = fresh(&plan)?;
     supervise(&plan.folder.join(PROCESSES))?;
-    say(&format!("a cluster in {}", plan.folder.display()));
+    say(&format!("a cluster in {}; each start begins with empty data", plan.folder.display()));
     let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
     writeln!(&lock, "{} http://{}", std::process::id(), shop.address()).context("cannot say who runs")?;
     create_merchant(&shop)?;
-    say(&introduction(&shop, begun));
-    let mut supervisor = Supervisor::new(&shop);
+    // Before anybody is told a process number: whoever reads one may kill at once.
+    let parts = shop.parts_once_known()?;
+    let mut supervisor = Supervisor::new(&parts);
+    say(&introduction(&shop, &parts, begun));
     loop {
         let asked = runtime.block_on(async {
             let heard = std::future::poll_fn(|context| {
@@ -76,6 +95,13 @@ fn run() -> anyhow::Result<()> {
     say("\nstopping: nginx, then the nodes, then settlement, then the servers");
     shop.stop()?;
     say("stopped");
+    Ok(())
+}
+
+/// Before anything that an earlier cluster left is removed.
+fn require_program(program: &Path) -> anyhow::Result<()> {
+    let is_there = program.is_file() || program.to_str().is_some_and(|name| find(name).is_some());
+    ensure!(is_there, "there is no program {}: --server names the program `penstock`", program.display());
     Ok(())
 }
 
@@ -124,13 +150,26 @@ fn fresh(plan: &ShopPlan) -> anyhow::Result<File> {
             "nobody can come in at {address}: {error}; end what uses it, or choose another --listen (LISTEN=…)"
         );
     }
+    remove_data(folder)?;
+    Ok(lock)
+}
+
+/// What an earlier cluster has left, and says so: somebody might have wanted to keep it.
+fn remove_data(folder: &Path) -> anyhow::Result<()> {
+    let mut had_data = false;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
+            had_data = true;
             fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
-    Ok(lock)
+    if had_data {
+        // An orderly stop takes the configuration away.
+        let end = if folder.join(CONFIGURATION).exists() { " and was killed" } else { "" };
+        say(&format!("removed the data of the cluster that ran in {} before{end}", folder.display()));
+    }
+    Ok(())
 }
 
 fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan> {
@@ -139,8 +178,8 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan>
     plan.replicas = REPLICAS;
     plan.listen = Some(SocketAddr::from(([127, 0, 0, 1], 8080)));
     while let Some(name) = arguments.next() {
-        if name == "--help" {
-            say(USAGE);
+        if matches!(name.as_str(), "--help" | "-h") {
+            say(&format!("{USAGE}\n{HELP}"));
             std::process::exit(0);
         }
         let value = arguments.next().with_context(|| format!("{name} needs a value\n{USAGE}"))?;
@@ -167,7 +206,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan>
 
 /// Somebody who can sign in to the console.
 fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
-    let created = Command::new(&shop.plan().program)
+    let created = without_callers_settings(&mut Command::new(&shop.plan().program))
         .args(["admin", "create", "--phone", MERCHANT, "--name", "Merchant", "--config"])
         .arg(shop.configuration())
         .env("PENSTOCK_ADMIN_PASSWORD", PASSWORD)
@@ -179,7 +218,7 @@ fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn introduction(shop: &Shop, begun: Instant) -> String {
+fn introduction(shop: &Shop, parts: &[Part], begun: Instant) -> String {
     let url = format!("http://{}", shop.address());
     let plan = shop.plan();
     let mut lines = vec![format!("\nready after {:.1} s", begun.elapsed().as_secs_f64())];
@@ -189,13 +228,13 @@ fn introduction(shop: &Shop, begun: Instant) -> String {
     lines.push(format!("  logs         {}", plan.folder.join("logs").display()));
     // The console calls a node by its machine and its process.
     lines.push(format!("\n  {:<10} {:>8}  {:<21}  role", "name", "pid", "address"));
-    for part in shop.parts() {
+    for part in parts {
         let address = part.address.map_or_else(String::new, |address| address.to_string());
         let process = part.process.map_or_else(String::new, |process| process.to_string());
         lines.push(format!("  {:<10} {process:>8}  {address:<21}  {}", part.name, part.role));
     }
     lines.push(
-        "\nThe shop is empty: put something on sale in the console, or rehearse in another terminal:"
+        "\nThe shop is empty, as after each start: put something on sale in the console, or rehearse in another terminal:"
             .to_owned(),
     );
     let folder = if plan.folder == Path::new(FOLDER) {
