@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, bail};
-use penstock_http::audit;
+use anyhow::{Context as _, anyhow, bail};
+use penstock_http::{AuditError, audit};
 use penstock_ledger::{Health, embedded};
-use penstock_records::AuditReport;
+use penstock_records::{AuditReport, RecordsError};
 
 use crate::{
     cluster,
@@ -38,7 +38,7 @@ async fn of_folder(config: &Config) -> anyhow::Result<AuditReport> {
     let feed = embedded::read(&options::journal_folder(config)).context("the ledger can't be read")?;
     let report = audit(&feed, &records, u64::MAX).await;
     records.close().await;
-    Ok(report?)
+    report.map_err(in_plain_words)
 }
 
 async fn of_cluster(config: &Config) -> anyhow::Result<AuditReport> {
@@ -49,7 +49,17 @@ async fn of_cluster(config: &Config) -> anyhow::Result<AuditReport> {
     };
     ledger.stop().await;
     records.close().await;
-    Ok(report?)
+    report.map_err(in_plain_words)
+}
+
+/// An operator knows of a database, and not of "records".
+fn in_plain_words(error: AuditError) -> anyhow::Error {
+    match error {
+        AuditError::Records(RecordsError::Unavailable(reason)) => {
+            anyhow!("the database can't be reached, so there is nothing to compare with: {reason}")
+        }
+        other => other.into(),
+    }
 }
 
 fn in_words(report: &AuditReport) -> String {
@@ -82,4 +92,19 @@ fn in_words(report: &AuditReport) -> String {
         let _ = write!(text, "\n… and {} more differences", report.more_differences);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_down_is_called_so() {
+        let down = AuditError::Records(RecordsError::Unavailable("connection refused".to_owned()));
+        let said = format!("{:#}", in_plain_words(down));
+        assert!(
+            said.starts_with("the database can't be reached") && said.ends_with("connection refused"),
+            "{said}"
+        );
+    }
 }

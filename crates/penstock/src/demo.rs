@@ -22,6 +22,7 @@ const BUYER: &str = "+8613800000000";
 const BUYER_PASSWORD: &str = "demo-password";
 const MERCHANT: &str = "+8613800000001";
 const MERCHANT_PASSWORD_LETTERS: usize = 16;
+const TOKEN_LETTERS: usize = 32;
 /// What the Makefile has, too.
 const DEFAULT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATA: &str = "data";
@@ -39,10 +40,12 @@ pub(crate) struct Demo {
 
 impl Demo {
     /// Lets newcomers sign up without a phone and simulated buyers come with tokens, and makes an admin token if none
-    /// is configured.
+    /// is configured. A demo that starts again keeps both: a rehearsal goes on after its server was killed.
     pub(crate) fn prepare(options: &mut Options, data: &Path) -> anyhow::Result<Self> {
         options.codes_in_answers = true;
-        let jwt_secret = if options.jwt.is_none() { Some(random_token()?) } else { None };
+        let (known_token, known_secret) =
+            DemoFile::read(data).map_or((None, None), |before| (before.admin_token, before.jwt_secret));
+        let jwt_secret = if options.jwt.is_none() { Some(kept_or_new(known_secret)?) } else { None };
         if let Some(secret) = &jwt_secret {
             let key = JwtKey::Secret(secret.clone().into_bytes());
             options.jwt = Some(JwtOptions { key, issuer: None, audience: None, leeway_seconds: 0 });
@@ -51,7 +54,7 @@ impl Demo {
             Some(configured) => (configured.clone(), None),
             None => {
                 let password = random_token()?.chars().take(MERCHANT_PASSWORD_LETTERS).collect();
-                (random_token()?, Some(password))
+                (kept_or_new(known_token)?, Some(password))
             }
         };
         options.admin_token = Some(admin_token.clone());
@@ -66,6 +69,13 @@ impl Demo {
             admin::renew_admin(records, MERCHANT, "Demo Merchant", password).await?;
         }
         Ok(())
+    }
+
+    /// Before the server says that it is ready: a rehearsal that starts at that moment finds its way in.
+    pub(crate) fn let_rehearsals_in(&self, address: SocketAddr) -> anyhow::Result<()> {
+        let url = format!("http://{}", reachable(address));
+        let admin_token = self.merchant_password.as_ref().map(|_| self.admin_token.clone());
+        DemoFile { url, admin_token, jwt_secret: self.jwt_secret.clone() }.write(&self.data)
     }
 
     /// Makes sure that there is something to buy, and prints how to.
@@ -84,9 +94,6 @@ impl Demo {
         if session.status != 201 {
             bail!("the demo's buyer can't sign in: {}", session.in_words());
         }
-        let url = format!("http://{}", api.address);
-        let admin_token = self.merchant_password.as_ref().map(|_| self.admin_token.clone());
-        DemoFile { url, admin_token, jwt_secret: self.jwt_secret.clone() }.write(&self.data)?;
         self.instructions(api, &sale, &text(&session.body, "token")?)
     }
 
@@ -124,10 +131,10 @@ Paste into another terminal; from the opening on it sells:
   export URL={url}
   export SALE={id}
   export TOKEN={token}{admin}
-  curl -s $URL/api/v1/sales/$SALE
-  curl -s $URL/api/v1/sales/$SALE/orders -H "Authorization: Bearer $TOKEN" \
+  curl -sw '\n' $URL/api/v1/sales/$SALE
+  curl -sw '\n' $URL/api/v1/sales/$SALE/orders -H "Authorization: Bearer $TOKEN" \
     -H "Idempotency-Key: my-first-order" -H "Content-Type: application/json" -d '{{"quantity":1}}'
-  curl -s $URL/api/v1/orders -H "Authorization: Bearer $TOKEN"
+  curl -sw '\n' $URL/api/v1/orders -H "Authorization: Bearer $TOKEN"
 
 Or send 30,000 simulated buyers at a sale of 200 units, and see whether every promise is kept:
   {rush}
@@ -148,9 +155,14 @@ fn rush_line(address: SocketAddr, data: &Path) -> String {
     line
 }
 
+/// What an earlier start has written down, unless somebody has made it easy to guess.
+fn kept_or_new(known: Option<String>) -> anyhow::Result<String> {
+    known.filter(|known| known.len() >= TOKEN_LETTERS).map_or_else(random_token, Ok)
+}
+
 /// 128 bits that nobody can guess, in hexadecimal.
 fn random_token() -> anyhow::Result<String> {
-    let mut random = [0u8; 16];
+    let mut random = [0u8; TOKEN_LETTERS / 2];
     getrandom::fill(&mut random).context("the system gives no random bytes")?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }

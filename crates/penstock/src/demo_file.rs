@@ -1,5 +1,5 @@
-//! What a demo leaves in its data folder for `penstock rush` on the same machine: where it is, and how to come in.
-//! Only its owner can read it.
+//! What a demo leaves in its data folder for `penstock rush` on the same machine and for its own next start: where it is,
+//! and how to come in. Only its owner can read it.
 
 use std::{fs, io, path::Path};
 
@@ -26,10 +26,15 @@ impl DemoFile {
             .with_context(|| format!("{} can't be written", data.join(NAME).display()))
     }
 
+    /// What a demo has left in its folder, whichever it was.
+    pub(crate) fn read(data: &Path) -> Option<Self> {
+        let text = fs::read_to_string(data.join(NAME)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
     /// What the demo at `url` has left in its folder; anything else there is none of a rehearsal's business.
     pub(crate) fn of(data: &Path, url: &str) -> Option<Self> {
-        let text = fs::read_to_string(data.join(NAME)).ok()?;
-        let file: Self = serde_json::from_str(&text).ok()?;
+        let file = Self::read(data)?;
         // One server has many names.
         let address = |url: &str| Api::at(url, "").ok().map(|api| api.address);
         (address(&file.url)? == address(url)?).then_some(file)

@@ -19,6 +19,7 @@ mod options;
 mod output;
 mod rooms;
 mod rush;
+mod rush_origin;
 mod secrets;
 mod serve;
 mod settle;
@@ -83,7 +84,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Rush(args) => {
             let loaded = load(&args.place, None)?;
-            let clean = block_on(rush::run(&loaded.config, &args))??;
+            let clean = block_on(rush::run(&loaded, &args))??;
             Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
         }
         Command::Admin(AdminCommand::Create(args)) => {

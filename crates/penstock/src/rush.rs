@@ -20,9 +20,10 @@ use penstock_rush::{
 use crate::{
     audit,
     cli::RushArgs,
-    config::{Config, Engine, Jwt},
-    demo_file::DemoFile,
+    config::{Config, Engine, Jwt, Loaded},
+    demo_file::{self, DemoFile},
     folder, output,
+    rush_origin::{self, ADMIN_TOKEN, JWT_SECRET},
     signals::Signals,
 };
 
@@ -32,8 +33,9 @@ use crate::{
 pub(crate) struct Misasked(anyhow::Error);
 
 /// Runs the rehearsal and prints its report. True: all promises were kept.
-pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool> {
-    let options = options(config, args)?;
+pub(crate) async fn run(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<bool> {
+    let config = &loaded.config;
+    let options = options(loaded, args)?;
     // What would fail afterwards had better fail before everybody comes.
     let audited = args.place.data.is_some() || args.place.config.is_some();
     if audited && config.engine == Engine::Embedded {
@@ -44,7 +46,7 @@ pub(crate) async fn run(config: &Config, args: &RushArgs) -> anyhow::Result<bool
     let mut report = rehearse(options, args).await?;
     if audited && let Err(error) = audit_too(config, &mut report).await {
         report.verdict.unchecked = Some(format!("{error:#}"));
-        report.verdict.findings.push(format!("The shop can't be audited: {error:#}."));
+        report.verdict.findings.push(report::sentence(format!("The shop can't be audited: {error:#}")));
     }
     if args.json {
         output::json(&report)?
@@ -119,20 +121,22 @@ async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Options> {
+fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Options> {
+    let config = &loaded.config;
     let scenario = scenario(args).map_err(Misasked)?;
     Api::at(&args.url, "").map_err(Misasked)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // The other half is for the server, which often is on the same machine.
     let threads = args.threads.unwrap_or((cores / 2).max(1));
     scenario::check_threads(threads).map_err(Misasked)?;
+    require_server(config, &args.url)?;
     let demo = DemoFile::of(&config.data, &args.url);
     let configured = |secret: Option<&str>| secret.map(str::to_owned);
     let admin_token = configured(config.identity.admin_token.get())
         .or_else(|| demo.as_ref().and_then(|demo| demo.admin_token.clone()))
         .unwrap_or_default();
     if args.sale.is_none() && admin_token.is_empty() {
-        return Err(Misasked(no_sale()).into());
+        return Err(Misasked(no_sale(config, &args.url)).into());
     }
     let tokens = if args.accounts { None } else { signer(&config.identity.jwt, demo.as_ref()) };
     let seed = match args.seed {
@@ -143,18 +147,43 @@ fn options(config: &Config, args: &RushArgs) -> anyhow::Result<rehearsal::Option
         url: args.url.clone(),
         admin_token,
         sale: args.sale.clone(),
+        admin_token_from: rush_origin::of(loaded, ADMIN_TOKEN),
         tokens: tokens.map(Arc::new),
+        tokens_from: rush_origin::of(loaded, JWT_SECRET),
         scenario,
         threads,
         seed,
     })
 }
 
+/// Before anything is asked for that only a server needs.
+fn require_server(config: &Config, url: &str) -> anyhow::Result<()> {
+    let Err(error) = Api::at(url, "").map_err(Misasked)?.date() else { return Ok(()) };
+    let start = || {
+        "start a server with `make run` or `make cluster`, or name another --url (URL=… of make)".to_owned()
+    };
+    bail!("{error:#}; {}", demo_elsewhere(config, url).unwrap_or_else(start))
+}
+
+/// The data folder is of a demo at another address, which may be the one that is meant.
+fn demo_elsewhere(config: &Config, url: &str) -> Option<String> {
+    let (demo, file) = (DemoFile::read(&config.data)?, config.data.join(demo_file::NAME));
+    let is_elsewhere = DemoFile::of(&config.data, url).is_none();
+    is_elsewhere.then(|| {
+        format!(
+            "{} is of a demo at {}: if that is meant, name it as --url (URL=… of make)",
+            file.display(),
+            demo.url
+        )
+    })
+}
+
 /// An existing sale is bought from only if it is named: it may be a shop's real offer.
-fn no_sale() -> anyhow::Error {
+fn no_sale(config: &Config, url: &str) -> anyhow::Error {
+    let elsewhere = demo_elsewhere(config, url).map_or_else(String::new, |demo| format!(". {demo}"));
     anyhow!(
         "which sale? Name one that may be bought with --sale ID, or let a sale be published for the rehearsal: that takes \
-         the server's admin token in PENSTOCK_ADMIN_TOKEN, its --config FILE, or the --data DIR of a demo at this URL"
+         the server's admin token in PENSTOCK_ADMIN_TOKEN, its --config FILE, or the --data DIR of a demo at this URL{elsewhere}"
     )
 }
 
@@ -221,8 +250,27 @@ fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
     for part in args.mix.iter().flat_map(|mix| mix.split(',')) {
         set(mix, part)?;
     }
-    scenario.check()?;
+    scenario.check().map_err(|error| anyhow!(by_flags(args, error.to_string())))?;
     Ok(scenario)
+}
+
+/// A complaint about a number that came with a flag names the flag and not a field of a file.
+fn by_flags(args: &RushArgs, complaint: String) -> String {
+    let flags = [
+        ("crowd.buyers", "--buyers", args.buyers.is_some()),
+        ("crowd.connections", "--connections", args.connections.is_some()),
+        ("crowd.bots", "--bots", args.bots.is_some()),
+        ("sale.units", "--units", args.units.is_some()),
+        ("sale.limit_per_buyer", "--limit-per-buyer", args.limit_per_buyer.is_some()),
+        ("sale.hold_seconds", "--hold-seconds", args.hold_seconds.is_some()),
+        ("sale.opens_in_seconds", "--opens-in", args.opens_in.is_some()),
+        ("arrivals.rate", "--rate", args.rate.is_some()),
+        ("arrivals.ramp_seconds", "--ramp", args.ramp.is_some()),
+        ("arrivals.duration_seconds", "--duration", args.duration.is_some()),
+        ("arrivals.burst_at_opening", "--burst-at-opening", args.burst_at_opening.is_some()),
+    ];
+    let given = flags.into_iter().filter(|(_, _, is_given)| *is_given);
+    given.fold(complaint, |complaint, (field, flag, _)| complaint.replace(field, flag))
 }
 
 fn read_challenge(text: &str) -> anyhow::Result<Challenge> {

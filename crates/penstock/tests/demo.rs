@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
@@ -57,9 +57,9 @@ fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -
     let words = words(line, variables);
     let (mut method, mut headers, mut body, mut url) = ("GET", Vec::new(), None, "");
     let mut rest = words.iter().skip(1).map(String::as_str);
+    assert_eq!((rest.next(), rest.next()), (Some("-sw"), Some("\\n")), "answers run together: {line}");
     while let Some(word) = rest.next() {
         match word {
-            "-s" => {}
             "-H" => headers.push(rest.next().unwrap().split_once(": ").unwrap()),
             "-d" => {
                 method = "POST";
@@ -77,6 +77,7 @@ fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -
 fn the_printed_lines_buy_the_demo_item() {
     let mut penstock = Penstock::new(BINARY).with("PENSTOCK_ADMIN_TOKEN", "").with_argument("--demo");
     penstock.start().unwrap();
+    assert!(penstock.data().join("demo.json").exists(), "a rehearsal could not find its way in");
     let (variables, lines) = printed_lines(&penstock);
     let here = format!("URL=http://{} DATA={}", penstock.address(), penstock.data().display());
     assert_eq!(printed_after(&penstock, "make rush"), here, "neither is what `make` would take");
@@ -166,6 +167,41 @@ fn the_merchant_gets_into_the_console_with_a_new_password_at_each_start() {
         401,
         "who was in before is not in any more"
     );
+}
+
+/// What the demo has left for rehearsals.
+fn way_in(penstock: &Penstock) -> (Value, Value) {
+    let file: Value = serde_json::from_slice(&fs::read(penstock.data().join("demo.json")).unwrap()).unwrap();
+    (file["admin_token"].clone(), file["jwt_secret"].clone())
+}
+
+#[test]
+fn a_demo_that_was_killed_still_knows_the_tokens_of_a_rehearsal_under_way() {
+    let mut penstock = Penstock::new(BINARY)
+        .with("PENSTOCK_ADMIN_TOKEN", "")
+        .with("PENSTOCK_IDENTITY__JWT__SECRET", "")
+        .with_argument("--demo");
+    penstock.start().unwrap();
+    let (admin_token, jwt_secret) = way_in(&penstock);
+    assert!(admin_token.is_string() && jwt_secret.is_string());
+    let secret = ["tokens", "--buyers", "1", "--jwt-secret", jwt_secret.as_str().unwrap()];
+    let buyer = penstock.run(&secret).unwrap().stdout;
+    penstock.kill().unwrap();
+    penstock.start().unwrap();
+    assert_eq!(way_in(&penstock), (admin_token.clone(), jwt_secret.clone()));
+    assert_eq!(penstock.client().with_token(buyer.trim()).get("/api/v1/me").unwrap().status, 200);
+    let mut admin = penstock.client().with_token(admin_token.as_str().unwrap());
+    assert_eq!(admin.get("/api/v1/admin/orders").unwrap().status, 200);
+
+    // What can't be read, or could be guessed, is not kept.
+    for unusable in ["torn", r#"{"url":"http://127.0.0.1:1","admin_token":"","jwt_secret":"a"}"#] {
+        penstock.stop().unwrap();
+        fs::write(penstock.data().join("demo.json"), unusable).unwrap();
+        penstock.start().unwrap();
+        let (token, secret) = way_in(&penstock);
+        assert!(token.as_str().unwrap().len() >= 32 && secret.as_str().unwrap().len() >= 32);
+        assert_ne!((token, secret), (admin_token.clone(), jwt_secret.clone()));
+    }
 }
 
 #[test]

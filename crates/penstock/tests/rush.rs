@@ -251,6 +251,25 @@ fn who_interrupts_a_rehearsal_leaves_no_sale_behind() {
     assert_eq!(sales(&penstock)[0]["state"], "closed");
 }
 
+#[test]
+fn a_server_that_is_not_there_is_missed_before_anything_else() {
+    let nobody = "http://127.0.0.1:1";
+    let place = tempfile::tempdir().unwrap();
+    // Without a token, as `make rush` comes in.
+    let penstock = Penstock::in_folder(BINARY, place.path()).with("PENSTOCK_ADMIN_TOKEN", "");
+    let data = place.path().display().to_string();
+    let words = ["rush", "--url", nobody, "--buyers", "1", "--units", "1", "--data", &data];
+    let run = penstock.run(&words).unwrap();
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("nobody answers at http://127.0.0.1:1"), "{}", run.stderr);
+    assert!(run.stderr.contains("make run"), "{}", run.stderr);
+    let elsewhere = r#"{"url":"http://127.0.0.1:2","admin_token":"a","jwt_secret":"b"}"#;
+    fs::write(place.path().join("demo.json"), elsewhere).unwrap();
+    let run = penstock.run(&words).unwrap();
+    assert!(run.stderr.contains("nobody answers at http://127.0.0.1:1"), "{}", run.stderr);
+    assert!(run.stderr.contains("demo.json is of a demo at http://127.0.0.1:2"), "{}", run.stderr);
+}
+
 /// Passes everything on, but tells one in so many who are refused that they have got one.
 fn lying_proxy(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -315,6 +334,8 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         ("--buyers 5 --units 5 --challenge riddle", "none, pow or captcha"),
         ("--buyers 5 --units 5 --ramp 3", "needs an arrivals.rate"),
         ("--buyers 5 --units 5 --mix comes_back=-3", "comes_back is a count"),
+        ("--buyers 0 --units 5", "--buyers has to be from 1"),
+        ("--buyers 5 --units 5 --bots 11", "--bots has to be from 0 to 10"),
         ("--buyers 5 --units 5 --threads 0", "threads have to be"),
         ("--buyers 5 --sale abc --opens-in 3", "--opens-in is for a new sale"),
         ("--buyers 5 --sale abc --units 3", "--units is for a new sale"),
@@ -348,5 +369,15 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
     let wrong =
         Penstock::new(BINARY).with("PENSTOCK_IDENTITY__JWT__SECRET", "another-secret-of-at-least-32-bytes");
     let refused = rush_at(&wrong, penstock.address(), "--buyers 1 --units 1");
-    assert!(refused.stderr.contains("is the JWT secret the server's"), "{}", refused.stderr);
+    for words in
+        ["the JWT secret from the variable PENSTOCK_IDENTITY__JWT__SECRET is not the server's", "`unset "]
+    {
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+    let wrong = Penstock::new(BINARY).with("PENSTOCK_ADMIN_TOKEN", "a-token-of-another-server");
+    let refused = rush_at(&wrong, penstock.address(), "--buyers 1 --units 1");
+    for words in ["does not accept the admin token", "from the variable PENSTOCK_ADMIN_TOKEN", "`unset "] {
+        assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    }
+    assert!(sales(&penstock).is_empty(), "nothing was published");
 }

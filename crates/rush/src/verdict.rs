@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     api::Api,
     crowd::{Doubtful, End, Promised},
-    report::Verdict,
+    report::{Verdict, sentence},
 };
 
 /// Buyers whose orders are read at the same time.
@@ -215,7 +215,7 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
 /// What the buyers can tell by themselves when the server can't be asked any more.
 pub fn unchecked(evidence: &Evidence<'_>, error: &anyhow::Error) -> Verdict {
     let mut verdict = Verdict { unchecked: Some(format!("{error:#}")), ..Verdict::default() };
-    verdict.findings.push(format!("The outcome can't be checked: {error:#}."));
+    verdict.findings.push(sentence(format!("The outcome can't be checked: {error:#}")));
     verdict.duplicated = evidence.contradictions.len() as u64;
     verdict.findings.extend(evidence.contradictions.iter().cloned());
     everybody_answered(evidence, &mut verdict);

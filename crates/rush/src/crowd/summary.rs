@@ -46,6 +46,9 @@ pub struct Outcome {
     pub orders: Orders,
     /// Answers to orders of people.
     pub refused: BTreeMap<String, u64>,
+    /// Answers to payments of people, and to cancellations, other than that they came too late.
+    pub pay_refused: BTreeMap<String, u64>,
+    pub cancel_refused: BTreeMap<String, u64>,
     /// Answers to orders of bots, and to passes they tried to get by cheating.
     pub bots_refused: BTreeMap<String, u64>,
     /// Of people, by what was asked for.
@@ -86,6 +89,8 @@ pub(super) fn summarise(plan: &Plan, done: Vec<Done>, stock: &Stock, names: &Nam
         order_seconds: tally.orders.seconds(),
         order_requests: tally.orders_answered,
         refused: names.named(&tally.refused),
+        pay_refused: names.named(&tally.pay_refused),
+        cancel_refused: names.named(&tally.cancel_refused),
         bots_refused: names.named(&tally.bots_refused),
         latency: tally.latencies(),
         histogram: tally.histogram(),

@@ -75,6 +75,9 @@ pub(super) struct Tally {
     pub(super) orders: Span,
     /// Answers to orders of people.
     pub(super) refused: Counts,
+    /// Answers to their payments and cancellations, other than that they came too late: that is what some of them try.
+    pub(super) pay_refused: Counts,
+    pub(super) cancel_refused: Counts,
     /// Answers to whatever bots tried to get by cheating: orders and passes.
     pub(super) bots_refused: Counts,
     pub(super) first_sold_out_at: Option<Moment>,
@@ -134,6 +137,9 @@ impl Tally {
         match (call, is_bot) {
             (Call::Order, false) => self.refused.count(code),
             (Call::Order | Call::Pass, true) => self.bots_refused.count(code),
+            (Call::Pay | Call::Cancel, _) if matches!(code, Code::REFUND_DUE | Code::HOLD_EXPIRED) => {}
+            (Call::Pay, false) => self.pay_refused.count(code),
+            (Call::Cancel, false) => self.cancel_refused.count(code),
             _ => {}
         }
         if call == Call::Order && code == Code::SOLD_OUT && self.first_sold_out_at.is_none() {
@@ -153,6 +159,8 @@ impl Tally {
         self.all.add(other.all);
         self.orders.add(other.orders);
         self.refused.add(&other.refused);
+        self.pay_refused.add(&other.pay_refused);
+        self.cancel_refused.add(&other.cancel_refused);
         self.bots_refused.add(&other.bots_refused);
         let first = self.first_sold_out_at.into_iter().chain(other.first_sold_out_at).min();
         self.first_sold_out_at = first;
@@ -213,7 +221,7 @@ fn quantiles(latency: &Latency) -> Quantiles {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::codes::Names, *};
 
     #[test]
     fn the_kind_of_an_order_is_called_so() {
@@ -249,6 +257,24 @@ mod tests {
         assert_eq!((tally.late, tally.waited_for_connection), (0, 1));
         tally.sent_order(false, long, Moment(1), false);
         assert_eq!((tally.late, tally.late_for, tally.orders_sent), (1, long, 3));
+    }
+
+    #[test]
+    fn payments_that_are_refused_count_unless_they_came_too_late() {
+        let (mut tally, names) = (Tally::default(), Names::new());
+        for (call, code) in [
+            (Call::Pay, Code::BUSY),
+            (Call::Pay, Code::REFUND_DUE),
+            (Call::Cancel, Code::HOLD_EXPIRED),
+            (Call::Cancel, Code::NONE),
+        ] {
+            tally.refused(call, false, code, Moment(1));
+        }
+        let mut all = Tally::default();
+        all.add(&tally);
+        assert_eq!(names.named(&all.pay_refused), [("busy".to_owned(), 1)].into());
+        assert_eq!(names.named(&all.cancel_refused), [("none".to_owned(), 1)].into());
+        assert!(names.named(&all.refused).is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     crowd::{self, Gate, Identity, Outcome, Plan},
     host::Steal,
     load::TokenSigner,
-    report::{People, Progress, Report, Verdict, thousands},
+    report::{People, Progress, Report, Verdict, sentence, thousands},
     scenario::{self, Challenge, Scenario},
     verdict::{self, Evidence},
 };
@@ -27,13 +27,23 @@ pub struct Options {
     pub url: String,
     /// Lets us publish the sale and ask for the audit; empty: there is none.
     pub admin_token: String,
+    pub admin_token_from: Origin,
     /// A sale that exists; `None`: one is published for the rehearsal, which takes an admin token.
     pub sale: Option<String>,
     /// Signs the buyers' tokens as the shop does; `None`: the buyers sign up for accounts.
     pub tokens: Option<Arc<TokenSigner>>,
+    pub tokens_from: Origin,
     pub scenario: Scenario,
     pub threads: usize,
     pub seed: u64,
+}
+
+/// Where a secret came from, for those who are told that the server does not know it.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub place: String,
+    /// What to do about it.
+    pub remedy: String,
 }
 
 /// What goes on, for whoever watches.
@@ -62,6 +72,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     ensure!(options.sale.is_some() || api.is_admin(), "no sale is named, and none can be published");
     // Before anything is asked for that only a server needs.
     api.date()?;
+    check_admin_token(&api, options)?;
     let identity = identity(&api, options, &mut tell)?;
     if let Some(id) = &options.sale {
         return rehearse(&api, options, &find(&api, id)?, identity, &mut tell);
@@ -77,8 +88,8 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     match (rehearsed, closed) {
         (Ok(report), Ok(())) => Ok(report),
         (Ok(mut report), Err(error)) => {
-            let finding = format!("Left open: the rehearsed sale can't be closed: {error:#}.");
-            report.verdict.findings.push(finding);
+            let finding = format!("Left open: the rehearsed sale can't be closed: {error:#}");
+            report.verdict.findings.push(sentence(finding));
             Ok(report)
         }
         (Err(error), Err(open)) if is_published => {
@@ -118,15 +129,32 @@ fn rehearse(
     report(options, sale, &clock, limit_per_buyer, outcome, verdict)
 }
 
+/// A token that is good for nothing is found out before anybody comes, and not by the audit at the end.
+fn check_admin_token(api: &Api, options: &Options) -> anyhow::Result<()> {
+    if !api.is_admin() {
+        return Ok(());
+    }
+    let reply = api.ask("GET", "/api/v1/admin/sales?limit=1", Some(&api.admin_token), None)?;
+    let Origin { place, remedy } = &options.admin_token_from;
+    ensure!(
+        !matches!(reply.status, 401 | 403),
+        "{} does not accept the admin token: the one from {place} is not the server's identity.admin_token; {remedy}",
+        options.url
+    );
+    Ok(())
+}
+
 /// Who the buyers are. With accounts they are all signed up before anybody comes.
 fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> anyhow::Result<Identity> {
     match &options.tokens {
         Some(signer) => {
             let token = signer.token("penstock-rush")?;
             let reply = api.ask("GET", "/api/v1/me", Some(&token), None)?;
+            let Origin { place, remedy } = &options.tokens_from;
             ensure!(
                 reply.status != 401,
-                "{} does not accept the buyers' tokens: is the JWT secret the server's identity.jwt.secret?",
+                "{} does not accept the buyers' tokens: the JWT secret from {place} is not the server's \
+                 identity.jwt.secret; {remedy}",
                 options.url
             );
             ensure!(reply.status == 200, "GET /api/v1/me was answered {}", reply.in_words());
@@ -264,6 +292,8 @@ fn report(
         opening: outcome.opening,
         orders: outcome.orders,
         refused: outcome.refused,
+        pay_refused: outcome.pay_refused,
+        cancel_refused: outcome.cancel_refused,
         bots_refused: outcome.bots_refused,
         latency: outcome.latency,
         histogram: outcome.histogram,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use html::html;
 pub use live::{Live, View};
 pub use text::text;
+pub use words::sentence;
 pub(crate) use words::{printable, thousands};
 
 /// A look at a run under way.
@@ -67,7 +68,12 @@ pub struct Report {
     pub orders: Orders,
     /// Answers to order requests that were refusals, by problem code.
     pub refused: BTreeMap<String, u64>,
-    /// The same of bots.
+    /// Answers to payments and to cancellations that were refusals, other than that they came too late.
+    #[serde(default)]
+    pub pay_refused: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub cancel_refused: BTreeMap<String, u64>,
+    /// Answers to order requests of bots, and to passes that they tried to get by cheating.
     pub bots_refused: BTreeMap<String, u64>,
     /// By what was asked for: `page`, `sign_in`, `ticket`, `challenge`, `pass`, `order`, `pay`, `cancel`.
     pub latency: BTreeMap<String, Quantiles>,

@@ -227,12 +227,17 @@ fn reasons(report: &Report) -> Section {
     if rest > 0 {
         bars.push(bar("other reasons".to_owned(), rest, INK));
     }
+    let settling = words::settling_refusals(report);
+    bars.extend(settling.iter().map(|(_, reason, count)| bar(reason.clone(), *count, RED)));
     let total: u64 = report.refused.values().sum();
-    let sentence = if total == 0 {
+    let mut sentence = if total == 0 {
         "No order was refused.".to_owned()
     } else {
         "Every order that got no unit got a reason; who tries again counts again.".to_owned()
     };
+    if !settling.is_empty() {
+        sentence += " Payments and cancellations were refused, too, and sent again where that helps.";
+    }
     Section { id: "reasons", title: "Why orders were refused", sentence, drawing: page::bars(&bars) }
 }
 

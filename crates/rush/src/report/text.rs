@@ -16,7 +16,8 @@ pub fn text(report: &Report) -> String {
     let (reasons, requests) = if report.verdict.findings.is_empty() { (3, 5) } else { (2, 3) };
     head(&mut text, report);
     people(&mut text, report);
-    refused(&mut text, report, reasons);
+    // Bots take a line of their own.
+    refused(&mut text, report, reasons + usize::from(report.people.bots == 0));
     latency(&mut text, report, requests);
     generator(&mut text, report);
     verdict(&mut text, &report.verdict);
@@ -95,13 +96,13 @@ fn bots(text: &mut String, report: &Report) {
 }
 
 fn refused(text: &mut String, report: &Report, most: usize) {
-    let (codes, rest) = words::most_frequent(&report.refused, most);
-    if codes.is_empty() {
+    let (rows, rest) = words::refusals(report, most);
+    if rows.is_empty() {
         return;
     }
     let _ = writeln!(text, "\n{:<40}{:>12}", "refused because", "times");
-    for (code, count) in codes {
-        let _ = writeln!(text, "  {:<38}{:>12}", words::reason(code), thousands(count));
+    for (reason, count) in rows {
+        let _ = writeln!(text, "  {reason:<38}{:>12}", thousands(count));
     }
     if rest > 0 {
         let _ = writeln!(text, "  {:<38}{:>12}", "other reasons", thousands(rest));

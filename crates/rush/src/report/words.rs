@@ -27,6 +27,8 @@ pub(super) fn reason(code: &str) -> String {
         "idempotency_key_reused" => "the key was used for another order",
         "internal" => "the server failed",
         "unavailable" => "the server could not decide",
+        // A proxy without a server behind it, for example.
+        "none" => "an error without a reason",
         // Whatever a server sends as a code must not move the cursor.
         _ => return printable(&code.replace('_', " ")),
     };
@@ -125,6 +127,48 @@ pub(super) fn most_frequent(refused: &BTreeMap<String, u64>, most: usize) -> (Ve
     (sorted, rest)
 }
 
+/// Why orders, payments and cancellations were refused, the most frequent reasons first, and how many refusals had another.
+/// A server that fails is told of even where it is rare among the reasons.
+pub(super) fn refusals(report: &Report, most: usize) -> (Vec<(String, u64)>, u64) {
+    let orders = report.refused.iter().map(|(code, count)| (is_failure(code), reason(code), *count));
+    let settling = settling_refusals(report).into_iter();
+    let settling = settling.map(|(code, reason, count)| (is_failure(code), reason, count));
+    let mut rows: Vec<_> = orders.chain(settling).filter(|(_, _, count)| *count > 0).collect();
+    let by_count = |(_, _, count): &(bool, String, u64)| std::cmp::Reverse(*count);
+    rows.sort_by_key(by_count);
+    if let Some((_, others)) = rows.split_first_mut() {
+        others.sort_by_key(|(is_failure, _, count)| std::cmp::Reverse((*is_failure, *count)));
+    }
+    let rest = rows.iter().skip(most).map(|(_, _, count)| count).sum();
+    rows.truncate(most);
+    rows.sort_by_key(by_count);
+    (rows.into_iter().map(|(_, reason, count)| (reason, count)).collect(), rest)
+}
+
+/// Why payments and cancellations were refused: code, words and times.
+pub(super) fn settling_refusals(report: &Report) -> Vec<(&str, String, u64)> {
+    let kinds = [("pay", &report.pay_refused), ("cancel", &report.cancel_refused)];
+    let refusals = kinds
+        .into_iter()
+        .flat_map(|(kind, refused)| refused.iter().map(move |(code, count)| (kind, code.as_str(), *count)));
+    refusals
+        .map(|(kind, code, count)| (code, format!("{}: {}", request(kind), reason(code)), count))
+        .collect()
+}
+
+/// No rule of a sale, and nothing that a buyer does.
+fn is_failure(code: &str) -> bool {
+    matches!(code, "unavailable" | "internal" | "unauthorized" | "forbidden" | "none")
+}
+
+/// With a full stop, unless there is one.
+pub fn sentence(mut text: String) -> String {
+    if !text.ends_with(['.', '!', '?']) {
+        text.push('.');
+    }
+    text
+}
+
 /// 30000 as "30,000".
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -205,6 +249,12 @@ mod tests {
         let (first, rest) = most_frequent(&refused, 2);
         assert_eq!(first, [("sold_out", 9), ("busy", 3)]);
         assert_eq!(rest, 2);
+    }
+
+    #[test]
+    fn a_sentence_has_one_full_stop() {
+        assert_eq!(sentence("401: send a Bearer.".to_owned()), "401: send a Bearer.");
+        assert_eq!(sentence("connection refused".to_owned()), "connection refused.");
     }
 
     #[test]

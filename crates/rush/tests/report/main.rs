@@ -123,6 +123,19 @@ fn the_fullest_summary_of_a_clean_run_fits_on_a_screen_too() {
 }
 
 #[test]
+fn an_outage_shows_however_many_were_refused_for_want_of_units() {
+    let mut report = sample::thirty_thousand();
+    report.pay_refused.insert("unavailable".to_owned(), 57);
+    report.cancel_refused.insert("unauthorized".to_owned(), 2);
+    let text = report::text(&report);
+    let reasons = ["nothing was left", "pay: the server could not decide", "cancel: not signed in"];
+    assert_has(&text, &reasons);
+    assert_has(&text, &["other reasons"]);
+    assert_has(&page("outage", &report), &reasons);
+    assert!(text.lines().count() <= 30, "{} lines:\n{text}", text.lines().count());
+}
+
+#[test]
 fn a_verdict_without_an_audit_says_so() {
     let mut report = sample::thirty_thousand();
     report.verdict.audit = None;

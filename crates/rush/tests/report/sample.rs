@@ -88,6 +88,8 @@ pub(crate) fn thirty_thousand() -> Report {
             ..Orders::default()
         },
         refused: by_name(&[("sold_out", 29_800), ("busy", 745), ("limit_reached", 2)]),
+        pay_refused: BTreeMap::new(),
+        cancel_refused: BTreeMap::new(),
         bots_refused: BTreeMap::new(),
         latency: by_name(&[
             ("order", quantiles(30_745, 214.0)),

@@ -1,0 +1,33 @@
+//! Where a rehearsal has its secrets from, and what to do if the server does not know them: a variable that was exported for
+//! another server is easily forgotten.
+
+use penstock_rush::rehearsal::Origin;
+
+use crate::{
+    config::{Loaded, Source},
+    demo_file,
+};
+
+pub(crate) const ADMIN_TOKEN: &str = "identity.admin_token";
+pub(crate) const JWT_SECRET: &str = "identity.jwt.secret";
+
+/// What is not configured comes from the demo's own file.
+pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> Origin {
+    let is_configured = match setting {
+        ADMIN_TOKEN => loaded.config.identity.admin_token.get().is_some(),
+        _ => loaded.config.identity.jwt.secret.get().is_some(),
+    };
+    if !is_configured {
+        return Origin {
+            place: loaded.config.data.join(demo_file::NAME).display().to_string(),
+            remedy: "another server may have been started there since: name its --data DIR or --config FILE"
+                .to_owned(),
+        };
+    }
+    let source = loaded.source(setting);
+    let remedy = match source {
+        Source::Variable(name) => format!("`unset {name}`, or set it to what the server has"),
+        _ => "name the --config FILE of the server that runs there".to_owned(),
+    };
+    Origin { place: source.to_string(), remedy }
+}
