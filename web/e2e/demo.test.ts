@@ -28,6 +28,8 @@ test('a new user finds the demo’s headphones, signs up and buys them', async (
     .toBeGreaterThan(100);
   await shop(page).signIn.first().click();
   await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
+  // The page before it has a field for the phone, too.
+  await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
   await page.getByLabel('Phone number').fill(newPhone());
   await page.getByRole('button', { name: 'Send code' }).click();
   await page

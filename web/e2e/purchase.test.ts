@@ -34,6 +34,8 @@ test('somebody new signs up, waits for the turn, passes the check, buys and pays
     .first()
     .click();
   await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
+  // The page before it has a field for the phone, too.
+  await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
 
   await page.getByLabel('Phone number').fill(newPhone());
   await page.getByRole('button', { name: 'Send code' }).click();

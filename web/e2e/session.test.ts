@@ -52,6 +52,7 @@ test('Back after signing in leads to what was before the sale, not to the sale a
   await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
   await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
   await page.getByRole('main').getByRole('link', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor();
   await page.getByLabel('Phone number').fill(account.phone);
   await page.getByLabel('Password').fill(account.password);
   await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();

@@ -18,8 +18,8 @@ use crate::{
     app::{Admin, App},
     json::{PageQuery, Query},
     order_table::OrderTable,
-    orders::{page_response, render_rows},
-    page::Page,
+    orders::render_rows,
+    page::{self, Page},
     phone::Phone,
     problem::{Code, Problem},
     wire::{OrderView, Rfc3339},
@@ -141,7 +141,7 @@ pub(crate) async fn list_all_orders(
     let bodies = render_rows(&app, rows).await?.into_iter().zip(&private);
     let bodies: Vec<Vec<u8>> =
         bodies.map(|(body, (buyer, refund_due))| with_buyer(body, buyer, *refund_due)).collect();
-    Ok(page_response(&bodies, next))
+    Ok(page::whole(bodies, next))
 }
 
 /// All orders that are settled, as a table

@@ -9,7 +9,7 @@ use axum::{
 use hyper::header::CONTENT_TYPE;
 use penstock_domain::{SaleId, SaleRefusal, SaleStatus, Timestamp};
 use penstock_ledger::LedgerError;
-use penstock_records::{Item, SaleRow};
+use penstock_records::{ChangeDraftError, Item, SaleRow};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,8 +19,7 @@ use crate::{
     gate::{GateFigures, rooms},
     json::{Json, PageQuery, PathId, Query},
     neighbours::Change,
-    orders::page_response,
-    page::SalePage,
+    page::{self, SalePage},
     problem::{Code, Problem},
     sales,
     storefront::Shelf,
@@ -49,7 +48,7 @@ pub(crate) async fn list_all_sales(
     for row in rows {
         bodies.push(body_of(&app, row.id, now).await?);
     }
-    Ok(page_response(&bodies, next))
+    Ok(page::whole(bodies, next))
 }
 
 /// A sale, a draft too
@@ -78,7 +77,8 @@ async fn respond(app: &App, id: SaleId) -> Result<Response, Problem> {
 
 /// Publish a sale
 ///
-/// Loads its stock into the ledger; its terms are fixed from then on. Publishing twice changes nothing.
+/// Loads its stock into the ledger; its terms are fixed from then on. Publishing twice changes nothing. A draft that would be
+/// over at once is refused.
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/publish", tag = "admin", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
 pub(crate) async fn publish_sale(
@@ -86,6 +86,7 @@ pub(crate) async fn publish_sale(
     _admin: Admin,
     PathId(id): PathId<SaleId>,
 ) -> Result<Response, Problem> {
+    refuse_if_over(&app, id).await?;
     // From the records: it may have been drafted on another node a moment ago. And from here on it stays as it is: what the
     // ledger is told of it must not differ from what the records have, also if this is interrupted.
     let row = app.records.fix_terms(id, app.now()).await?.ok_or(Code::SaleNotFound)?;
@@ -104,6 +105,23 @@ pub(crate) async fn publish_sale(
         return Err(Code::SaleNotFound.into());
     }
     respond(&app, id).await
+}
+
+/// Nobody means to publish what nobody could ever buy. Only a draft is refused: publishing may have been interrupted or be
+/// asked for twice, and then it goes on however late it is.
+async fn refuse_if_over(app: &App, id: SaleId) -> Result<(), Problem> {
+    let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
+    if row.closes_at.is_none_or(|closes_at| app.now() < closes_at) {
+        return Ok(());
+    }
+    let refused =
+        app.records.change_draft(id, |_| Err(Problem::invalid_field("closes_at", "is in the past")));
+    match refused.await {
+        Ok(_) | Err(ChangeDraftError::Fixed) => Ok(()),
+        Err(ChangeDraftError::Unknown) => Err(Code::SaleNotFound.into()),
+        Err(ChangeDraftError::Refused(problem)) => Err(problem),
+        Err(ChangeDraftError::Records(error)) => Err(error.into()),
+    }
 }
 
 /// Shows the sale here, and puts it where the other nodes find it.

@@ -45,6 +45,8 @@ pub(crate) struct App {
     pub(crate) pages: Pages,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) live: Live,
+    /// Streams of tickets. They stay for as long as their clients like, so that they get only a part of the connections.
+    pub(crate) ticket_streams: Arc<Semaphore>,
     /// One audit at a time: it reads everything.
     pub(crate) auditing: Arc<Semaphore>,
     /// Becomes true when the server stops.
@@ -84,6 +86,7 @@ impl App {
             pages: Pages::new(&options.pages),
             tallies: (0..workers).map(|worker| Arc::new(Tally::of_worker(worker, workers))).collect(),
             live: Live::default(),
+            ticket_streams: Arc::new(Semaphore::new((options.max_connections / 4 * 3).max(1))),
             auditing: Arc::new(Semaphore::new(1)),
             options,
         })

@@ -39,6 +39,8 @@ impl ArrivalError {
 pub(crate) struct Arriving {
     body: Incoming,
     pulse: Arc<Pulse>,
+    /// What was read of it so far.
+    read_bytes: usize,
 }
 
 impl Arriving {
@@ -49,7 +51,7 @@ impl Arriving {
             // The lane has not seen it begin if hyper read its head together with the request before.
             pulse.arriving();
         }
-        Self { body, pulse: Arc::clone(pulse) }
+        Self { body, pulse: Arc::clone(pulse), read_bytes: 0 }
     }
 }
 
@@ -66,6 +68,11 @@ impl Body for Arriving {
         if polled.is_pending() && this.pulse.is_late() {
             this.pulse.end_because(ConnectionEnd::Slow);
             return Poll::Ready(Some(Err(ArrivalError::Late)));
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            this.read_bytes += bytes;
+            this.pulse.hold_arrived(bytes);
         }
         if matches!(polled, Poll::Ready(None)) || this.body.is_end_stream() {
             this.pulse.arrived();
@@ -86,5 +93,6 @@ impl Body for Arriving {
 impl Drop for Arriving {
     fn drop(&mut self) {
         self.pulse.arrived();
+        self.pulse.let_arrived_go(self.read_bytes);
     }
 }

@@ -1,6 +1,6 @@
-//! How often passwords may be tried. A device that has signed in to the account before has an allowance of its own; everybody else is
-//! a stranger, limited by address, by account and address, and by account. So one who guesses can't lock the owner out, and all
-//! strangers together can't guess for long. Each node counts by itself.
+//! How often passwords may be tried. A device that has signed in to the account before has an allowance of its own, within one of all
+//! such devices of the account; everybody else is a stranger, limited by address, by account and address, and by account. So one who
+//! guesses can't lock the owner out, and all strangers together can't guess for long. Each node counts by itself.
 
 use penstock_domain::{AccountId, Timestamp};
 use penstock_gate::{AddressKey, KeyedLimit, TooMany};
@@ -9,6 +9,8 @@ use crate::{identity::DeviceId, options::Options, passwords::Line, peer::Peer};
 
 pub(crate) struct Attempts {
     by_device: KeyedLimit<Known>,
+    /// Right passwords are work as well, and use it up.
+    by_account: KeyedLimit<Line>,
     by_address: KeyedLimit<AddressKey>,
     by_phone_and_address: KeyedLimit<(String, Option<AddressKey>)>,
     by_phone: KeyedLimit<String>,
@@ -29,7 +31,7 @@ enum Known {
 }
 
 enum By {
-    Known(Known),
+    Known { known: Known, line: Line },
     Stranger { phone: String, address: Option<AddressKey> },
 }
 
@@ -37,22 +39,33 @@ impl Attempts {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             by_device: KeyedLimit::new(options.sign_in_by_device),
+            by_account: KeyedLimit::new(options.sign_in_by_account),
             by_address: KeyedLimit::new(options.sign_in_by_address),
             by_phone_and_address: KeyedLimit::new(options.sign_in_by_phone_and_address),
             by_phone: KeyedLimit::new(options.sign_in_by_phone),
         }
     }
 
+    /// A known device that has used up what it has goes on as a stranger. That gives nothing to one who guesses, who could leave the
+    /// cookie out, and lets the owner in whose devices were stolen.
     pub(crate) fn begin(
         &self,
         phone: &str,
         device: Option<DeviceId>,
+        peer: Peer,
+        now: Timestamp,
+    ) -> Result<Attempt<'_>, TooMany> {
+        let line = || Line::Phone(phone.to_owned());
+        let known = device.and_then(|device| self.begin_known(Known::Device(device), line(), now).ok());
+        known.map_or_else(|| self.begin_as_stranger(phone, peer, now), Ok)
+    }
+
+    fn begin_as_stranger(
+        &self,
+        phone: &str,
         Peer(address): Peer,
         now: Timestamp,
     ) -> Result<Attempt<'_>, TooMany> {
-        if let Some(device) = device {
-            return self.begin_known(Known::Device(device), now);
-        }
         let address = AddressKey::of(address);
         if let Some(address) = &address {
             self.by_address.check(address, now)?;
@@ -68,30 +81,52 @@ impl Attempts {
     }
 
     pub(crate) fn begin_signed_in(&self, account: AccountId, now: Timestamp) -> Result<Attempt<'_>, TooMany> {
-        self.begin_known(Known::Account(account), now)
+        self.begin_known(Known::Account(account), Line::Account(account), now)
     }
 
-    fn begin_known(&self, known: Known, now: Timestamp) -> Result<Attempt<'_>, TooMany> {
+    fn begin_known(&self, known: Known, line: Line, now: Timestamp) -> Result<Attempt<'_>, TooMany> {
         self.by_device.check(&known, now)?;
-        Ok(Attempt { attempts: self, by: By::Known(known) })
+        if let Err(too_many) = self.by_account.check(&line, now) {
+            self.by_device.give_back(&known);
+            return Err(too_many);
+        }
+        Ok(Attempt { attempts: self, by: By::Known { known, line } })
     }
 }
 
 impl Attempt<'_> {
-    /// Where the password waits to be checked: known devices don't wait behind strangers of their address.
+    /// Where the password waits to be checked: known devices don't wait behind strangers of their address, but behind each other.
     pub(crate) fn line(&self) -> Line {
-        match self.by {
-            By::Known(Known::Device(device)) => Line::Device(device),
-            By::Known(Known::Account(account)) => Line::Account(account),
-            By::Stranger { address, .. } => Line::Address(address),
+        match &self.by {
+            By::Known { line, .. } => line.clone(),
+            By::Stranger { address, .. } => Line::Address(*address),
         }
     }
 
-    /// It was no guess: the password was right, or was not looked at. The address' allowance stays used, because it is one for
-    /// work.
-    pub(crate) fn was_no_guess(self) {
+    /// The device turns out not to be known any more. Its own allowance stays used, so that the look-up that told it is limited; that of
+    /// the account is for devices that are known.
+    pub(crate) fn go_on_as_stranger(self, phone: &str, peer: Peer, now: Timestamp) -> Result<Self, TooMany> {
+        let By::Known { line, .. } = &self.by else { return Ok(self) };
+        self.attempts.by_account.give_back(line);
+        self.attempts.begin_as_stranger(phone, peer, now)
+    }
+
+    /// There was no work for the account. The address' allowance stays used: a client that is told `busy` has to come less often.
+    pub(crate) fn was_not_looked_at(self) {
+        if let By::Known { line, .. } = &self.by {
+            self.attempts.by_account.give_back(line);
+        }
+        self.was_no_guess();
+    }
+
+    /// The allowances of the account and of the address stay used, because they are for work.
+    pub(crate) fn was_right(self) {
+        self.was_no_guess();
+    }
+
+    fn was_no_guess(self) {
         match self.by {
-            By::Known(known) => self.attempts.by_device.give_back(&known),
+            By::Known { known, .. } => self.attempts.by_device.give_back(&known),
             By::Stranger { phone, address } => {
                 self.attempts.by_phone.give_back(&phone);
                 self.attempts.by_phone_and_address.give_back(&(phone, address));
@@ -102,12 +137,17 @@ impl Attempt<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, sync::Arc};
+    use std::{
+        net::{IpAddr, Ipv4Addr},
+        sync::Arc,
+    };
 
     use super::*;
 
     const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
     const DAY_MINUTES: u32 = 24 * 60;
+    const PHONE: &str = "+8613800138000";
+    const STRANGER: Peer = Peer(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)));
 
     fn attempts() -> Attempts {
         Attempts::new(&Options::new(Arc::new(|| START), [7; 32]))
@@ -119,7 +159,7 @@ mod tests {
         tries
             .filter(|(minute, address)| {
                 let address = Peer(Ipv4Addr::from_bits(0xcb00_7100 + address).into());
-                attempts.begin("+8613800138000", None, address, START.plus_seconds(minute * 60)).is_ok()
+                attempts.begin(PHONE, None, address, START.plus_seconds(minute * 60)).is_ok()
             })
             .count()
     }
@@ -135,13 +175,62 @@ mod tests {
     #[test]
     fn right_passwords_and_those_that_were_not_looked_at_are_no_guesses() {
         let attempts = attempts();
-        let address = Peer(Ipv4Addr::new(203, 0, 113, 9).into());
         for _ in 0..30 {
-            attempts.begin("+8613800138000", None, address, START).unwrap().was_no_guess();
+            attempts.begin(PHONE, None, STRANGER, START).unwrap().was_right();
         }
-        assert!(attempts.begin("+8613800138000", None, address, START).is_err(), "but they are work");
+        assert!(attempts.begin(PHONE, None, STRANGER, START).is_err(), "but they are work");
+        let account = AccountId::from_random(1);
         for _ in 0..100 {
-            attempts.begin_signed_in(AccountId::from_random(1), START).unwrap().was_no_guess();
+            attempts.begin_signed_in(account, START).unwrap().was_not_looked_at();
         }
+        for _ in 0..30 {
+            attempts.begin_signed_in(account, START).unwrap().was_right();
+        }
+        assert!(attempts.begin_signed_in(account, START).is_err());
+    }
+
+    #[test]
+    fn all_known_devices_of_an_account_wait_in_one_line_and_have_one_allowance_for_work() {
+        let attempts = attempts();
+        let begin = |device: Option<DeviceId>| attempts.begin(PHONE, device, STRANGER, START).unwrap();
+        for _ in 0..30 {
+            let attempt = begin(DeviceId::random().ok());
+            assert_eq!(attempt.line(), Line::Phone(PHONE.to_owned()));
+            attempt.was_right();
+        }
+        let next = begin(DeviceId::random().ok());
+        assert_eq!(next.line(), begin(None).line(), "what is more than that is a stranger's");
+        let somebody_else = attempts.begin("+8613800138001", DeviceId::random().ok(), STRANGER, START);
+        assert_eq!(somebody_else.unwrap().line(), Line::Phone("+8613800138001".to_owned()));
+    }
+
+    #[test]
+    fn a_stolen_device_leaves_the_others_of_the_account_what_they_need() {
+        let attempts = attempts();
+        let (stolen, own) = (DeviceId::random().ok(), DeviceId::random().ok());
+        let is_known = |device, now| {
+            let attempt = attempts.begin(PHONE, device, STRANGER, now);
+            attempt.ok().filter(|attempt| matches!(attempt.by, By::Known { .. }))
+        };
+        let mut guesses = 0;
+        for minute in 0..DAY_MINUTES {
+            let now = START.plus_seconds(minute * 60);
+            guesses += (0..20).filter(|_| is_known(stolen, now).is_some()).count();
+            is_known(own, now).expect("its owner's other device").was_right();
+        }
+        assert!((2_885..=2_890).contains(&guesses), "{guesses}");
+    }
+
+    #[test]
+    fn known_devices_together_guess_as_often_in_a_day_as_the_documentation_says() {
+        let attempts = attempts();
+        let devices: Vec<_> = (0..12).map(|_| DeviceId::random().unwrap()).collect();
+        let tries = (0..DAY_MINUTES * 6).flat_map(|tick| devices.iter().map(move |device| (tick, device)));
+        let guesses = tries.filter(|(tick, device)| {
+            let now = START.plus_seconds(tick * 10);
+            attempts.begin_known(Known::Device(**device), Line::Phone(PHONE.to_owned()), now).is_ok()
+        });
+        let guesses = guesses.count();
+        assert!((4_345..=4_350).contains(&guesses), "{guesses}");
     }
 }

@@ -2,11 +2,12 @@
 //! the records. Whoever is about to change something asks the records themselves.
 
 use std::{
+    collections::HashMap,
     fmt::Display,
     future::Future,
     hash::Hash,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -24,7 +25,7 @@ use crate::{
 
 const MAX_ITEMS: u64 = 10_000;
 const MAX_SALES: u64 = 10_000;
-const MAX_PAGES: u64 = 100;
+const MAX_PAGES: u64 = 1_000;
 /// How long the shared cache keeps something: as long as a database could be away.
 const SHARED_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What is older is read from the records again, and used only if they are away: a node that died between changing
@@ -98,7 +99,9 @@ pub(crate) struct Catalogue {
     clock: Clock,
     items: LocalCache<ItemId, Item>,
     sales: LocalCache<SaleId, SaleRow>,
-    pages: LocalCache<(Option<ItemId>, u32), Vec<Item>>,
+    pages: LocalCache<(Option<ItemId>, u32), Vec<Arc<Item>>>,
+    /// The items that are on some page. A client chooses where a page begins and ends, and may read it slowly, so pages share their items.
+    on_pages: Mutex<HashMap<ItemId, Weak<Item>>>,
     pub(crate) stats: CatalogueStats,
 }
 
@@ -111,6 +114,7 @@ impl Catalogue {
             items: LocalCache::new(MAX_ITEMS),
             sales: LocalCache::new(MAX_SALES),
             pages: LocalCache::new(MAX_PAGES),
+            on_pages: Mutex::default(),
             stats: CatalogueStats::default(),
         }
     }
@@ -133,15 +137,35 @@ impl Catalogue {
         &self,
         after: Option<ItemId>,
         limit: u32,
-    ) -> Result<Arc<Vec<Item>>, Arc<RecordsError>> {
+    ) -> Result<Arc<Vec<Arc<Item>>>, Arc<RecordsError>> {
         let key = (after, limit);
         if let Some(Some(page)) = self.pages.get(&key).await {
             count(&self.stats.local_hits);
             return Ok(page);
         }
         count(&self.stats.local_misses);
-        let load = async || self.counted(self.records.items(after, limit).await).map(Some);
+        let load = async || {
+            let items = self.counted(self.records.items(after, limit).await)?;
+            Ok(Some(self.shared_by_pages(items)))
+        };
         Ok(self.pages.load(key, load).await?.unwrap_or_default())
+    }
+
+    /// The same items, each as another page has it already if it has not changed since.
+    fn shared_by_pages(&self, items: Vec<Item>) -> Vec<Arc<Item>> {
+        let mut on_pages = self.on_pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if on_pages.len() > MAX_ITEMS as usize {
+            on_pages.retain(|_, item| item.strong_count() > 0);
+        }
+        let share = |item: Item| {
+            let known = on_pages.get(&item.id).and_then(Weak::upgrade).filter(|known| **known == item);
+            known.unwrap_or_else(|| {
+                let item = Arc::new(item);
+                on_pages.insert(item.id, Arc::downgrade(&item));
+                item
+            })
+        };
+        items.into_iter().map(share).collect()
     }
 
     async fn find<E: Entity>(

@@ -28,8 +28,8 @@ fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .keep_alive(true)
-        // Who shuts down their side after the request still wants the answer.
-        .half_close(true)
+        // Hyper asks whether the client is still there while it answers. The lane says no only where nobody can want the rest.
+        .half_close(false)
         .max_buf_size(MAX_BUFFER_BYTES)
         .max_headers(MAX_HEADERS)
         .max_header_size(MAX_HEAD_BYTES);

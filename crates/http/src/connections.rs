@@ -22,9 +22,9 @@ use crate::{
 
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
-/// A connection that has been quiet for a shorter time may just be about to send its request.
-const MIN_IDLE: Duration = Duration::from_secs(1);
-/// Idle connections that are found by one walk through the list, so that a crowd of newcomers needs few walks.
+/// A connection that has been quiet for a shorter time may just be about to send its request, or to read.
+const MIN_QUIET: Duration = Duration::from_secs(1);
+/// Connections that are found by one walk through the list, so that a crowd of newcomers needs few walks.
 const FOUND_AT_ONCE: usize = 1_024;
 /// How often whoever wants to answer lets the others go first while memory for unread answers is full.
 pub(crate) const MAX_WAITS: u32 = 64;
@@ -66,6 +66,33 @@ impl Watched {
         self.quiet_since
     }
 
+    /// Why the connection could be done without, and since when, if it could.
+    fn dispensable(&mut self, now: Instant) -> Option<(Dispensable, Instant)> {
+        let quiet_since = self.quiet_since(now);
+        let pulse = &self.pulse;
+        let (why, since) = if pulse.is_idle() {
+            (Dispensable::Idle, quiet_since)
+        } else if pulse.command() != Command::GoOn || pulse.is_deciding() {
+            return None;
+        } else if pulse.unread_bytes() > 0 {
+            (Dispensable::Stalled, quiet_since)
+        } else if self.arrival.is_some() && self.arrival == pulse.arrival() {
+            (Dispensable::Arriving, self.arriving_since)
+        } else {
+            return None;
+        };
+        (now.saturating_duration_since(since) >= MIN_QUIET).then_some((why, since))
+    }
+
+    /// Lets the connection go, so that a newcomer or others can have what it takes.
+    fn displace(&self, why: Dispensable) {
+        match why {
+            Dispensable::Idle => self.pulse.tell(Command::Displaced),
+            Dispensable::Arriving => self.pulse.give_up_waiting(),
+            Dispensable::Stalled => self.pulse.tell(Command::Unread),
+        }
+    }
+
     fn look(&mut self, patience: Patience, now: Instant) {
         if now.saturating_duration_since(self.quiet_since(now)) >= patience.idle {
             let is_stalled = self.pulse.unread_bytes() > 0;
@@ -83,44 +110,81 @@ impl Watched {
     }
 }
 
+/// Why a connection could be done without, the likeliest to be missed by nobody first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Dispensable {
+    /// Nothing is under way.
+    Idle,
+    /// A request has begun and does not get on.
+    Arriving,
+    /// The client does not read its answers.
+    Stalled,
+}
+
 /// The list itself.
 #[derive(Debug, Default)]
 struct Open {
     watched: HashMap<u64, Watched>,
-    /// Connections that were idle for longest when the list was last walked through, the longest first, each with its
-    /// beats at that time. As long as one has the same beats, all that are not in here became idle later.
-    longest_idle: VecDeque<(u64, u64)>,
+    /// Connections that could be done without when the list was last walked through, in the order in which they go, each with its
+    /// beats at that time. As long as one has the same beats, all that are not in here became dispensable later.
+    dispensable: VecDeque<(Dispensable, u64, u64)>,
 }
 
 impl Open {
-    /// The connection that has been idle for longest.
-    fn longest_idle(&mut self, now: Instant) -> Option<&Arc<Pulse>> {
-        if self.longest_idle.is_empty() {
-            self.find_idle(now);
+    /// Lets the connection go that is the easiest to do without.
+    fn displace(&mut self, now: Instant) {
+        if self.dispensable.is_empty() {
+            self.find_dispensable(now);
         }
-        while let Some((number, beats)) = self.longest_idle.pop_front() {
-            let pulse = self.watched.get(&number).map(|watched| &watched.pulse);
-            if pulse.is_some_and(|pulse| pulse.is_idle() && pulse.beats() == beats) {
-                return pulse;
+        while let Some((why, number, beats)) = self.dispensable.pop_front() {
+            let Some(watched) = self.watched.get_mut(&number) else { continue };
+            let is_still = watched.dispensable(now).is_some_and(|(still, _)| still == why);
+            if is_still && watched.beats == beats {
+                return watched.displace(why);
             }
         }
-        None
     }
 
-    fn find_idle(&mut self, now: Instant) {
-        let mut idle: Vec<(Instant, u64, u64)> = Vec::new();
+    fn find_dispensable(&mut self, now: Instant) {
+        let mut found: Vec<(Dispensable, Instant, u64, u64)> = Vec::new();
         for (number, watched) in &mut self.watched {
-            let quiet_since = watched.quiet_since(now);
-            if watched.pulse.is_idle() && now.saturating_duration_since(quiet_since) >= MIN_IDLE {
-                idle.push((quiet_since, *number, watched.beats));
+            if let Some((why, since)) = watched.dispensable(now) {
+                found.push((why, since, *number, watched.beats));
             }
         }
-        if idle.len() > FOUND_AT_ONCE {
-            idle.select_nth_unstable(FOUND_AT_ONCE);
-            idle.truncate(FOUND_AT_ONCE);
+        if found.len() > FOUND_AT_ONCE {
+            found.select_nth_unstable(FOUND_AT_ONCE);
+            found.truncate(FOUND_AT_ONCE);
         }
-        idle.sort_unstable();
-        self.longest_idle = idle.into_iter().map(|(_, number, beats)| (number, beats)).collect();
+        found.sort_unstable();
+        self.dispensable = found.into_iter().map(|(why, _, number, beats)| (why, number, beats)).collect();
+    }
+
+    /// If requests that are not whole or wait for their turn take more than `max_bytes`, those go that have waited for longest.
+    fn bound_waiting(&mut self, max_bytes: usize) {
+        let mut bytes: usize = self.watched.values().map(|watched| watched.pulse.waiting_bytes()).sum();
+        if bytes <= max_bytes {
+            return;
+        }
+        let is_waiting = |watched: &&Watched| {
+            let pulse = &watched.pulse;
+            pulse.waiting_bytes() > 0 && !pulse.is_working() && pulse.command() == Command::GoOn
+        };
+        let mut waiting: Vec<&Watched> = self.watched.values().filter(is_waiting).collect();
+        waiting.sort_unstable_by_key(|watched| match watched.pulse.arrival() {
+            Some(_) => watched.arriving_since,
+            None => watched.quiet_since,
+        });
+        for watched in waiting {
+            if bytes <= max_bytes {
+                return;
+            }
+            bytes = bytes.saturating_sub(watched.pulse.waiting_bytes());
+            match watched.pulse.arrival() {
+                Some(_) => watched.displace(Dispensable::Arriving),
+                None => watched.displace(Dispensable::Stalled),
+            }
+        }
     }
 }
 
@@ -159,7 +223,10 @@ impl Connections {
 
     /// Ends the connections with which we have lost patience.
     pub(crate) fn sweep(&self, patience: Patience, now: Instant) {
-        self.open().watched.values_mut().for_each(|watched| watched.look(patience, now));
+        let mut open = self.open();
+        open.watched.values_mut().for_each(|watched| watched.look(patience, now));
+        open.bound_waiting(self.share_bytes);
+        drop(open);
         self.make_room();
     }
 
@@ -189,12 +256,10 @@ impl Connections {
         Listed { connections: Arc::clone(self), number, pulse }
     }
 
-    /// Ends the connection that has been idle for longest, so that a newcomer can have its place. One on which a request
-    /// is under way, or whose answer is still being read, keeps it.
+    /// Ends the connection that is the easiest to do without, so that a newcomer can have its place: one that has been idle for longest, else one
+    /// whose request does not get on, else one whose client does not read. One on which something is being done keeps its place.
     pub(crate) fn displace(&self, now: Instant) {
-        if let Some(pulse) = self.open().longest_idle(now) {
-            pulse.tell(Command::Displaced);
-        }
+        self.open().displace(now);
     }
 
     /// The client of a connection does not take what is written to it, and so much memory waits for that. It `has_taken`
@@ -387,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_idle_connection_is_displaced() {
+    fn after_the_idle_ones_go_those_that_do_not_get_on_and_never_one_that_is_being_answered() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed: Vec<_> = (0..5).map(|number| connections.add(number, begin)).collect();
@@ -396,11 +461,35 @@ mod tests {
         pulse(1).arriving();
         pulse(2).call();
         connections.stalled(pulse(3), 10, true);
-        connections.displace(begin + Duration::from_secs(5));
-        connections.displace(begin + Duration::from_secs(10));
+        let now = sweep(&connections, begin, 5, || {});
         let mut expected = [Command::GoOn; 5];
+        connections.displace(now);
         expected[4] = Command::Displaced;
+        assert_eq!((commands(&listed), pulse(1).is_late()), (expected.to_vec(), false));
+        connections.displace(now);
+        assert_eq!((commands(&listed), pulse(1).is_late()), (expected.to_vec(), true));
+        connections.displace(now);
+        expected[3] = Command::Unread;
         assert_eq!(commands(&listed), expected);
+        (0..3).for_each(|_| connections.displace(now));
+        assert_eq!(commands(&listed), expected);
+    }
+
+    #[test]
+    fn requests_that_are_not_whole_are_given_up_when_they_fill_their_memory_the_oldest_first() {
+        let (_, connections) = connections();
+        let begin = Instant::now();
+        let listed: Vec<_> = (0..3).map(|number| connections.add(number, begin)).collect();
+        for (number, listed) in listed.iter().enumerate() {
+            listed.pulse.arriving();
+            listed.pulse.keep_in_lane(300);
+            connections.sweep(PATIENCE, begin + Duration::from_secs(number as u64 + 1));
+        }
+        assert!(!listed[0].pulse.is_late(), "900 of 1,000 bytes are taken");
+        listed[2].pulse.hold_arrived(200);
+        connections.sweep(PATIENCE, begin + Duration::from_secs(4));
+        let late: Vec<bool> = listed.iter().map(|listed| listed.pulse.is_late()).collect();
+        assert_eq!(late, [true, false, false]);
     }
 
     #[test]

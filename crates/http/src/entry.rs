@@ -38,7 +38,11 @@ use crate::{
 pub(crate) struct CountAs(pub(crate) Outcome);
 
 const SALES: &str = "/api/v1/sales/";
+const EVENT_STREAM: &str = "text/event-stream";
 const NOT_TO_BE_KEPT: HeaderValue = HeaderValue::from_static("no-store");
+
+/// A long answer that is read as fast as it is written lets others go first after this much of it.
+const TURN_BYTES: usize = 64 * 1024;
 
 type EntryFuture = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
 
@@ -111,7 +115,7 @@ impl Entry {
             };
             pending.answered(outcome);
             drop(working);
-            Ok(reply.map(|body| Reply { body, whole: Whole(pulse) }))
+            Ok(reply.map(|body| Reply::new(body, pulse)))
         })
     }
 
@@ -148,9 +152,12 @@ impl Entry {
                 // not guess wrong.
                 reply.headers_mut().entry(CACHE_CONTROL).or_insert(NOT_TO_BE_KEPT);
             }
+            if reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
+                pulse.stream();
+            }
             pending.answered(outcome);
             drop(working);
-            Ok(reply.map(|body| Reply { body, whole: Whole(pulse) }))
+            Ok(reply.map(|body| Reply::new(body, pulse)))
         })
     }
 }
@@ -230,7 +237,15 @@ pub(crate) enum ReplyBody {
 #[derive(Debug)]
 pub(crate) struct Reply {
     body: ReplyBody,
+    /// What hyper has taken since others had their turn.
+    turn_bytes: usize,
     whole: Whole,
+}
+
+impl Reply {
+    fn new(body: ReplyBody, pulse: Arc<Pulse>) -> Self {
+        Self { body, turn_bytes: 0, whole: Whole(pulse) }
+    }
 }
 
 #[derive(Debug)]
@@ -251,6 +266,11 @@ impl Body for Reply {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let reply = self.get_mut();
+        if reply.turn_bytes >= TURN_BYTES {
+            reply.turn_bytes = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let polled = match &mut reply.body {
             ReplyBody::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             ReplyBody::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
@@ -260,6 +280,7 @@ impl Body for Reply {
         polled.map_ok(|frame| {
             // A stream of events may go on for hours. It is asked for more only while its client takes it.
             pulse.beat();
+            reply.turn_bytes += frame.data_ref().map_or(0, Bytes::len);
             frame.map_data(|bytes| held::count(bytes, pulse))
         })
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::Response};
 use penstock_domain::ItemId;
 
 use crate::{
     app::App,
     json::{PageQuery, PathId, Query},
-    page::{ItemPage, Page},
+    page::{self, ItemPage},
     problem::{Code, Problem},
     wire::ItemView,
 };
@@ -21,13 +21,17 @@ use crate::{
 pub(crate) async fn list_items(
     State(app): State<Arc<App>>,
     Query(page): Query<PageQuery>,
-) -> Result<Json<Page<ItemView>>, Problem> {
+) -> Result<Response, Problem> {
     let limit = page.limit()?;
     let items = app.catalogue.items(page.after()?, limit + 1).await?;
-    let has_more = items.len() > limit as usize;
-    let data: Vec<ItemView> = items.iter().take(limit as usize).map(ItemView::from).collect();
-    let next = items.iter().take(limit as usize).next_back().filter(|_| has_more);
-    Ok(Json(Page { data, next: next.map(|item| item.id.to_string()) }))
+    let shown = items.len().min(limit as usize);
+    let next = items[..shown].last().filter(|_| items.len() > shown).map(|item| item.id.to_string());
+    let entries = (0..shown).map(move |place| {
+        let items = Arc::clone(&items);
+        // Writing JSON into memory does not fail.
+        move |body: &mut Vec<u8>| drop(serde_json::to_writer(body, &ItemView::from(&*items[place])))
+    });
+    Ok(page::streamed(entries, next))
 }
 
 /// An item

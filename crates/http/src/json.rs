@@ -9,6 +9,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::{HeaderMap, body::Body, header::CONTENT_TYPE, http::request::Parts};
 use penstock_domain::{ItemId, OrderId, SaleId};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::error::Category;
 
 use self::strict::Tree;
 use crate::{
@@ -144,13 +145,24 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 fn malformed(body: &[u8], error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     if !message.starts_with("number out of range") {
-        return Problem::with_detail(Code::MalformedJson, message);
+        return Problem::with_detail(Code::MalformedJson, in_words(body, error, &message));
     }
     // It is JSON, but no number of ours. Its field is the name before it.
     let line = body.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let before = line.get(..error.column().min(line.len())).unwrap_or_default();
     let field = before.rsplit(|byte| *byte == b'"').nth(1).unwrap_or(b"body");
     Problem::invalid_field(String::from_utf8_lossy(field).into_owned(), "has to be a number of usual size")
+}
+
+/// Serde's own words are for programmers who know it.
+fn in_words(body: &[u8], error: &serde_json::Error, message: &str) -> String {
+    let what = match error.classify() {
+        Category::Eof if body.trim_ascii().is_empty() => return "The body is empty.".to_owned(),
+        Category::Eof => "ends too early",
+        _ if message.starts_with("recursion limit exceeded") => "is nested too deeply",
+        _ => "is not JSON",
+    };
+    format!("The body {what}, see line {}, column {}.", error.line(), error.column())
 }
 
 /// Something that has an id in a path. An id that can't exist is not found, like one that doesn't.

@@ -422,6 +422,9 @@ impl Lane {
                 _ => 0,
             };
             self.pending.extend_from_slice(&bytes[done..]);
+            if !self.pending.is_empty() {
+                self.pulse.keep_in_lane(self.pending.capacity());
+            }
             Poll::Ready(Ok(true))
         })
     }
@@ -434,6 +437,7 @@ impl Lane {
         if self.pending.is_empty() {
             // Most connections are idle most of the time.
             self.pending = Vec::new();
+            self.pulse.keep_in_lane(0);
         }
         count
     }
@@ -441,11 +445,33 @@ impl Lane {
     /// Hyper looks for the next request although the answer to the last is not out yet. It gets nothing so far,
     /// but has to be woken by what comes.
     fn poll_early(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.pending.is_empty() && self.pulse.has_answered() && !ready!(self.poll_fill(context))? {
+        if !self.pending.is_empty() {
+            return Poll::Pending;
+        }
+        if !self.pulse.has_answered() {
+            return self.poll_gone(context);
+        }
+        if !ready!(self.poll_fill(context))? {
             self.mode = Mode::HandedOver;
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
+    }
+
+    /// Looks whether the client has gone while it is being answered. One that has only shut down its side still wants the answer, unless that is a
+    /// stream of events.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        let seen = ready!(self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)))?;
+        if seen == 0 && self.pulse.is_streaming() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Poll::Pending
+    }
+
+    /// Whether hyper looks for the end of the client, and not for more of a request.
+    fn is_being_answered(&self) -> bool {
+        self.pulse.is_handling() && self.pulse.arrival().is_none()
     }
 
     /// Serves without hyper as long as there is nothing for it. False: the connection is at its end.
@@ -481,6 +507,7 @@ impl Lane {
                 let done = self.take_requests(&pending);
                 self.pending = pending;
                 self.pending.drain(..done);
+                self.pulse.keep_in_lane(if self.pending.is_empty() { 0 } else { self.pending.capacity() });
             }
             if self.deciding.is_some() {
                 continue;
@@ -524,6 +551,7 @@ impl Read for Lane {
                 Mode::Ended => return Poll::Ready(Ok(())),
                 // Hyper would go on to read requests and to collect their answers. When they are written it looks again.
                 Mode::HandedOver if lane.is_stalled => return Poll::Pending,
+                Mode::HandedOver if lane.is_being_answered() => return lane.poll_gone(context),
                 Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {
                     if !ready!(lane.poll_fill(context))? {
                         return Poll::Ready(Ok(()));

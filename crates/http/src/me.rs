@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use hyper::StatusCode;
+use axum::{
+    extract::State,
+    response::{AppendHeaders, IntoResponse, Response},
+};
+use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,7 +18,10 @@ use crate::{
     json::{Complaints, Json},
     neighbours::Change,
     passwords::MAX_PASSWORD_BYTES,
+    peer::CameByHttps,
+    phone::Phone,
     problem::{Code, Problem},
+    sessions::set_device_cookie,
     wire::AccountView,
     words::RoleWord,
 };
@@ -61,14 +67,17 @@ pub(crate) struct PasswordRequest {
 
 /// Change the password
 ///
-/// Ends all sessions of the account, this one too.
+/// Ends all sessions of the account, this one too, and makes strangers of all devices but this one: it gets the cookie `penstock_device`, as
+/// by signing in.
 #[utoipa::path(put, path = "/api/v1/me/password", tag = "accounts", request_body = PasswordRequest,
-    security(("bearer" = []), ("session" = [])), responses((status = 204)))]
+    security(("bearer" = []), ("session" = [])), responses((status = 204, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn change_password(
     State(app): State<Arc<App>>,
+    came_by_https: CameByHttps,
+    headers: HeaderMap,
     caller: Caller,
     Json(request): Json<PasswordRequest>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let session = *caller.session()?;
     let mut complaints = Complaints::default();
     check_password(&mut complaints, "new_password", &request.new_password);
@@ -78,12 +87,13 @@ pub(crate) async fn change_password(
     let account = app.records.account(session.account).await?.ok_or(Code::Unauthorized)?;
     let attempt = app.attempts.begin_signed_in(account.id, app.now())?;
     let line = attempt.line();
-    let checked = app.passwords.check(line, request.current_password, vec![account.password_hash]).await;
+    let checked =
+        app.passwords.check(line.clone(), request.current_password, vec![account.password_hash]).await;
     match checked {
         Ok(None) => return Err(Code::BadCredentials.into()),
-        Ok(Some(_)) => attempt.was_no_guess(),
+        Ok(Some(_)) => attempt.was_right(),
         Err(busy) => {
-            attempt.was_no_guess();
+            attempt.was_not_looked_at();
             return Err(busy);
         }
     }
@@ -93,5 +103,10 @@ pub(crate) async fn change_password(
     let revocations = &app.identity.revocations;
     revocations.revoke_account(account.id, now, app.session_horizon()).map_err(|_| Code::Busy)?;
     app.options.neighbours.tell(Change::SessionsEnded { account: account.id, since: now }).await;
-    Ok(StatusCode::NO_CONTENT)
+    // The owner has to sign in again, and would be a stranger among those who may be why the password was changed.
+    let phone = Phone::of_account(&account.phone, None, app.options.default_country);
+    let phone = phone.map_or(account.phone, |phone| phone.number);
+    let device = app.identity.device_cookie(&headers, None, &phone, now)?;
+    let cookie = set_device_cookie(&app, came_by_https, &device)?;
+    Ok((StatusCode::NO_CONTENT, AppendHeaders([cookie])).into_response())
 }

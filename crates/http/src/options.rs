@@ -65,6 +65,9 @@ pub struct Options {
     pub sign_in_by_phone_and_address: LimitOptions,
     /// Wrong passwords by a device that has signed in to the account before.
     pub sign_in_by_device: LimitOptions,
+    /// Passwords, right or wrong, by all devices that have signed in to one account before. More than one device may have wrong, so that
+    /// a device that was stolen leaves the others something.
+    pub sign_in_by_account: LimitOptions,
     /// Passwords that are hashed at the same time, each in 19 MiB of memory.
     pub password_hashes_at_once: usize,
     /// What hashing may take of all cores together, once a burst is over.
@@ -131,6 +134,7 @@ impl Options {
             sign_in_by_phone: limit(50, Duration::from_secs(60)),
             sign_in_by_phone_and_address: limit(10, Duration::from_secs(600)),
             sign_in_by_device: limit(10, Duration::from_secs(30)),
+            sign_in_by_account: limit(30, Duration::from_secs(20)),
             password_hashes_at_once: 2,
             password_core_percent: 25,
             password_hashes_waiting: 64,

@@ -1,7 +1,7 @@
 //! Orders: placing, reading, paying and cancelling them. The ledger decides and is asked first; the records
 //! only know what has been settled.
 
-use std::{cmp::Reverse, collections::HashMap, sync::Arc, time::Instant};
+use std::{cmp::Reverse, collections::HashMap, num::NonZeroU32, sync::Arc, time::Instant};
 
 use axum::{
     extract::{Request, State},
@@ -28,7 +28,7 @@ use crate::{
     gate::{Acting, Looking, Reason},
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
-    page::OrderPage,
+    page::{self, OrderPage},
     peer::Peer,
     problem::{Code, Problem, Refusal as _},
     sale_tally::CountedClaim,
@@ -47,8 +47,8 @@ const MAX_FROM_LEDGER: u32 = 1_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct OrderRequest {
     /// How many units.
-    #[schema(minimum = 1, example = 1)]
-    quantity: u32,
+    #[schema(value_type = u32, minimum = 1, example = 1)]
+    quantity: NonZeroU32,
 }
 
 /// What a claim asks for, and what comes with it.
@@ -112,15 +112,18 @@ fn check_with(
         }
     }
     let OrderRequest { quantity } = read()?;
-    if quantity == 0 {
-        return Err(Problem::invalid_field("quantity", "has to be at least 1"));
-    }
     app.gate.pour(now)?;
     // A retry of an earlier order has nothing to do with the pass of now. The keys tell, not the order's date: that is by
     // another server's clock.
     let uses_pass = details.row.gate.pass_required && !latch.may_have_accepted(key);
     let gated = uses_pass.then(|| Arc::clone(shelf));
-    Ok(Attempt { claim: Claim { sale, buyer, quantity, key }, details, gated, only_recall, in_flight })
+    Ok(Attempt {
+        claim: Claim { sale, buyer, quantity: quantity.get(), key },
+        details,
+        gated,
+        only_recall,
+        in_flight,
+    })
 }
 
 impl Attempt {
@@ -248,7 +251,7 @@ pub(crate) async fn list_orders(
     orders.sort_unstable_by_key(|found| place(&found.order));
     let next = (orders.len() > limit).then(|| orders[limit - 1].order.id.to_string());
     orders.truncate(limit);
-    Ok(page_response(&render(&app, &orders).await?, next))
+    Ok(page::whole(render(&app, &orders).await?, next))
 }
 
 /// An order and, if it came from the records, what they say of its price.
@@ -319,19 +322,6 @@ async fn render_one(app: &App, found: &Found) -> Result<Vec<u8>, Problem> {
 pub(crate) async fn render_rows(app: &App, rows: Vec<OrderRow>) -> Result<Vec<Vec<u8>>, Problem> {
     let found: Vec<Found> = rows.into_iter().map(Found::settled).collect();
     render(app, &found).await
-}
-
-/// A list of bodies that are JSON already.
-pub(crate) fn page_response(data: &[Vec<u8>], next: Option<String>) -> Response {
-    let mut body = Vec::with_capacity(data.iter().map(|one| one.len() + 1).sum::<usize>() + 64);
-    body.extend_from_slice(b"{\"data\":[");
-    for (number, one) in data.iter().enumerate() {
-        body.extend_from_slice(if number > 0 { b"," } else { b"" });
-        body.extend_from_slice(one);
-    }
-    let next = next.map_or("null".to_owned(), |next| format!("\"{next}\""));
-    body.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
-    ([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response()
 }
 
 async fn respond(app: &App, found: Found) -> Result<Response, Problem> {

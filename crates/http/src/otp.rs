@@ -53,7 +53,7 @@ pub(crate) async fn request_otp(
     let mut complaints = Complaints::default();
     let phone = read_phone(&mut complaints, &request.phone, request.country.as_deref(), &app);
     complaints.check()?;
-    let phone = phone.ok_or(Code::InvalidRequest)?.number;
+    let Phone { number: phone, reached_at, .. } = phone.ok_or(Code::InvalidRequest)?;
     let now = app.now();
     peer.within(&app.otp_by_address, now)?;
     let code = one_time_code::random().map_err(|_| Code::Internal)?;
@@ -71,7 +71,7 @@ pub(crate) async fn request_otp(
         window_seconds: codes.window_seconds,
     };
     app.records.put_code(new).await?;
-    app.options.code_sender.send(&phone, &code).await.map_err(|error| {
+    app.options.code_sender.send(&reached_at, &code).await.map_err(|error| {
         tracing::warn!(%error, "a one-time code was not sent");
         Problem::with_detail(Code::Unavailable, "The code can't be sent at the moment.")
     })?;

@@ -88,7 +88,8 @@ mod tests {
         let per_address = PerAddress::new(1);
         let place = per_address.enter(key("2001:db8::1"));
         assert!(place.is_some() && per_address.enter(key("2001:db8::2")).is_none());
-        assert!(per_address.enter(key("2001:db8:0:1::1")).is_some());
+        assert!(per_address.enter(key("2001:db8:0:ff::1")).is_none());
+        assert!(per_address.enter(key("2001:db8:0:100::1")).is_some());
     }
 
     #[test]

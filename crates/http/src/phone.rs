@@ -66,8 +66,11 @@ impl Country {
 /// A phone number that was written somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Phone {
-    /// In E.164, as new accounts have it. Whatever counts by phone counts by this.
+    /// In E.164, as new accounts have it, without what some countries put before a mobile number. Whatever counts by phone counts by
+    /// this.
     pub(crate) number: String,
+    /// In E.164, as it was written: where a code is sent to.
+    pub(crate) reached_at: String,
     /// How accounts of the phone may be stored, the likeliest first. Numbers were once stored as they were written, so that one phone could
     /// have three accounts; each of them can still be signed in to.
     pub(crate) forms: Vec<String>,
@@ -78,22 +81,24 @@ impl Phone {
     /// plus it is a number of `country`, or of `home` if none is given; with or without that country's code.
     pub(crate) fn read(text: &str, country: Option<Country>, home: Country) -> Result<Self, &'static str> {
         let written = Written::of(text)?;
-        let number = match &written {
+        let reached_at = match &written {
             Written::International(digits) => international(digits)?,
             Written::National(digits) => {
                 national(digits, country.unwrap_or(home)).ok_or(NO_COUNTRY)?.e164().to_owned()
             }
         };
         let as_written = written.as_stored_once().filter(|_| country.is_none_or(|country| country == home));
-        let digits = number.trim_start_matches('+').to_owned();
-        let at_home = digits.strip_prefix(&home.calling_code().to_string()).map(str::to_owned);
+        let number = without_mobile_digit(&reached_at).unwrap_or_else(|| reached_at.clone());
+        let with_mobile_digit = with_mobile_digit(&number);
+        let stored =
+            [&number].into_iter().chain(&with_mobile_digit).flat_map(|number| stored_as(number, home));
         let mut forms: Vec<String> = Vec::new();
-        for form in as_written.into_iter().chain([number.clone(), digits]).chain(at_home) {
+        for form in as_written.into_iter().chain(stored) {
             if !forms.contains(&form) {
                 forms.push(form);
             }
         }
-        Ok(Self { number, forms })
+        Ok(Self { number, reached_at, forms })
     }
 
     /// The same for somebody who has an account: it may have a number that would not be taken today.
@@ -105,9 +110,36 @@ impl Phone {
         Self::read(text, country, home).or_else(|problem| {
             let digits = Written::of(text)?.as_stored_once().ok_or(problem)?;
             let number = format!("+{}", digits.trim_start_matches('+'));
-            Ok(Self { forms: vec![digits, number.clone()], number })
+            Ok(Self { forms: vec![digits, number.clone()], reached_at: number.clone(), number })
         })
     }
+}
+
+/// Where a mobile number can be written with a digit more after the country's code, and is the same number without it: Mexico had it until
+/// 2019, and Argentina has it for calls from abroad.
+const MOBILE_DIGITS: [(&str, &str); 2] = [("+52", "1"), ("+54", "9")];
+/// Of a number of these countries, without the digit.
+const DIGITS_AFTER_MOBILE_DIGIT: usize = 10;
+
+fn without_mobile_digit(number: &str) -> Option<String> {
+    MOBILE_DIGITS.iter().find_map(|(country, digit)| {
+        let rest = number.strip_prefix(country)?.strip_prefix(digit)?;
+        (rest.len() == DIGITS_AFTER_MOBILE_DIGIT).then(|| format!("{country}{rest}"))
+    })
+}
+
+fn with_mobile_digit(number: &str) -> Option<String> {
+    MOBILE_DIGITS.iter().find_map(|(country, digit)| {
+        let rest = number.strip_prefix(country)?;
+        (rest.len() == DIGITS_AFTER_MOBILE_DIGIT).then(|| format!("{country}{digit}{rest}"))
+    })
+}
+
+/// A number in E.164, and how it was stored when it came without a plus or without a country's code.
+fn stored_as(number: &str, home: Country) -> impl Iterator<Item = String> {
+    let digits = number.trim_start_matches('+').to_owned();
+    let at_home = digits.strip_prefix(&home.calling_code().to_string()).map(str::to_owned);
+    [number.to_owned(), digits].into_iter().chain(at_home)
 }
 
 /// The digits of a number, after a plus or not.
@@ -259,6 +291,30 @@ mod tests {
         assert_eq!(forms("+4915112345678"), ["+4915112345678", "4915112345678"]);
         assert_eq!(forms("123456"), ["123456", "+123456"], "no number of the country, but once it was taken");
         assert!(Phone::of_account("not a phone", None, country("CN")).is_err());
+    }
+
+    #[test]
+    fn a_mobile_number_is_one_with_and_without_what_a_country_puts_before_it() {
+        for (written, home, expected) in [
+            ("+52 1 55 1234 5678", "CN", "+525512345678"),
+            ("+52 55 1234 5678", "CN", "+525512345678"),
+            ("55 1234 5678", "MX", "+525512345678"),
+            ("+54 9 11 2345 6789", "CN", "+541123456789"),
+            ("+54 11 2345 6789", "CN", "+541123456789"),
+            ("9 11 2345 6789", "AR", "+541123456789"),
+            ("11 2345 6789", "AR", "+541123456789"),
+        ] {
+            assert_eq!(number(written, home).as_deref(), Ok(expected), "{written} in {home}");
+        }
+        let phone = Phone::read("+54 9 11 2345 6789", None, country("AR")).unwrap();
+        assert_eq!(phone.reached_at, "+5491123456789", "as it is called from abroad");
+        let mut forms = phone.forms;
+        forms.sort();
+        let with = ["+5491123456789", "5491123456789", "91123456789"];
+        let without = ["+541123456789", "541123456789", "1123456789"];
+        let mut expected = [with, without].concat();
+        expected.sort_unstable();
+        assert_eq!(forms, expected);
     }
 
     #[test]

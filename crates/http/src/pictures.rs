@@ -4,15 +4,17 @@
 use std::sync::Arc;
 
 use axum::{
+    body::Body,
     extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use futures_util::{Stream, stream};
 use hyper::{
     HeaderMap, StatusCode,
     header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
-        X_CONTENT_TYPE_OPTIONS,
+        CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue,
+        IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS,
     },
 };
 use imagesize::{Compression, ImageType};
@@ -39,6 +41,8 @@ const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 /// So many are read from the records at once; whoever asks for names that don't exist leaves the rest of the connections alone.
 const LOADS_AT_ONCE: usize = 4;
 const DIGEST_BYTES: usize = 16;
+/// What is sent of a picture at once.
+const PIECE_BYTES: usize = 16 * 1024;
 
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -127,18 +131,15 @@ impl Pictures {
     }
 
     /// Everybody who asks for the same picture at once waits for the same answer.
-    async fn find(&self, name: String) -> Result<Bytes, Problem> {
+    async fn load(&self, name: &str) -> Result<Bytes, NotLoaded> {
         let load = async {
             let _turn = self.loads.acquire().await;
-            match self.records.picture(&name).await {
+            match self.records.picture(name).await {
                 Ok(content) => content.map(Bytes::from).ok_or(NotLoaded::Missing),
                 Err(error) => Err(NotLoaded::Records(Arc::new(error))),
             }
         };
-        self.kept.try_get_with(name.clone(), load).await.map_err(|error| match &*error {
-            NotLoaded::Missing => Code::NotFound.into(),
-            NotLoaded::Records(error) => Problem::from(&**error),
-        })
+        self.kept.try_get_with_by_ref(name, load).await.map_err(|error| NotLoaded::clone(&error))
     }
 }
 
@@ -234,7 +235,10 @@ pub(crate) async fn get_picture(
 ) -> Result<Response, Problem> {
     let kind = Kind::of_name(&name).ok_or(Code::NotFound)?;
     let tag = HeaderValue::try_from(format!("\"{name}\"")).map_err(|_| Code::Internal)?;
-    let content = app.pictures.find(name).await?;
+    let content = app.pictures.load(&name).await.map_err(|error| match &error {
+        NotLoaded::Missing => Code::NotFound.into(),
+        NotLoaded::Records(error) => Problem::from(&**error),
+    })?;
     let common = [
         (ETAG, tag.clone()),
         (CACHE_CONTROL, FOREVER),
@@ -245,7 +249,22 @@ pub(crate) async fn get_picture(
         return Ok((StatusCode::NOT_MODIFIED, common).into_response());
     }
     let media_type = HeaderValue::from_static(kind.media_type());
-    Ok(([(CONTENT_TYPE, media_type)], common, content).into_response())
+    let length = HeaderValue::from(content.len());
+    drop(content);
+    let body = Body::from_stream(pieces(app, name));
+    Ok(([(CONTENT_TYPE, media_type), (CONTENT_LENGTH, length)], common, body).into_response())
+}
+
+/// The bytes of a picture, each piece looked up when the client is ready for it. A client that reads slowly or not at all then keeps no picture
+/// in memory that nobody else wants.
+fn pieces(app: Arc<App>, name: String) -> impl Stream<Item = Result<Bytes, NotLoaded>> + Send + 'static {
+    stream::try_unfold((app, name, 0), |(app, name, begin)| async move {
+        let content = app.pictures.load(&name).await?;
+        let rest = content.get(begin..).unwrap_or_default();
+        let piece = Bytes::copy_from_slice(rest.get(..PIECE_BYTES).unwrap_or(rest));
+        let end = begin + piece.len();
+        Ok((end > begin).then_some((piece, (app, name, end))))
+    })
 }
 
 #[cfg(test)]

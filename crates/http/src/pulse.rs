@@ -43,11 +43,16 @@ pub(crate) struct Pulse {
     passed: AtomicU64,
     called: AtomicU64,
     answered: AtomicU64,
+    /// Whether the answer is a stream of events, which ends when its client does.
+    streaming: AtomicBool,
     /// Odd while a request is on its way to us; another number for each.
     arrivals: AtomicU64,
     is_late: AtomicBool,
     /// Memory of bodies that hyper has taken and not yet written.
     body_bytes: AtomicUsize,
+    /// Memory of requests that are not whole or wait for their turn: what the lane keeps of them, and what handlers have read.
+    lane_bytes: AtomicUsize,
+    arrived_bytes: AtomicUsize,
     /// All memory that waits for the client to read, as far as it is counted.
     unread_bytes: AtomicUsize,
     /// It is given up because of them.
@@ -81,8 +86,18 @@ impl Pulse {
         self.beat();
     }
 
+    /// The answer is a stream of events.
+    pub(crate) fn stream(&self) {
+        self.streaming.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.streaming.load(Relaxed)
+    }
+
     /// Hyper has taken all of an answer.
     pub(crate) fn answer(&self) {
+        self.streaming.store(false, Relaxed);
         self.answered.fetch_add(1, Relaxed);
     }
 
@@ -122,6 +137,26 @@ impl Pulse {
 
     pub(crate) fn body_bytes(&self) -> usize {
         self.body_bytes.load(Relaxed)
+    }
+
+    /// The lane keeps this much of what has come in.
+    pub(crate) fn keep_in_lane(&self, bytes: usize) {
+        self.lane_bytes.store(bytes, Relaxed);
+    }
+
+    /// A handler has read some of a body, and waits for the rest.
+    pub(crate) fn hold_arrived(&self, bytes: usize) {
+        self.arrived_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// The body is whole, or nobody wants the rest.
+    pub(crate) fn let_arrived_go(&self, bytes: usize) {
+        self.arrived_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Memory of requests that the client has begun and we can't answer yet.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.lane_bytes.load(Relaxed) + self.arrived_bytes.load(Relaxed)
     }
 
     /// So much memory waits for the client to read; answers how much it was before.

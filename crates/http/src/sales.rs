@@ -20,8 +20,7 @@ use crate::{
     entry::APPLICATION_JSON,
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
-    orders::page_response,
-    page::SalePage,
+    page::{self, SalePage},
     problem::{Code, Problem},
     storefront::Shelf,
     tally::Outcome,
@@ -44,7 +43,6 @@ pub(crate) async fn list_sales(
     Query(page): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let limit = page.limit()? as usize;
-    let now = app.now();
     if app.storefront.is_dark() {
         return Err(app.missing_sale());
     }
@@ -53,12 +51,17 @@ pub(crate) async fn list_sales(
         Some(after) => shelves.iter().position(|shelf| shelf.id == after).ok_or_else(json::bad_cursor)? + 1,
         None => 0,
     };
-    let shown = &shelves[start..shelves.len().min(start + limit)];
     let has_more = shelves.len() > start + limit;
+    let shown: Vec<Arc<Shelf>> = shelves.into_iter().skip(start).take(limit).collect();
     let next = shown.last().filter(|_| has_more).map(|shelf| shelf.id.to_string());
-    let bodies: Vec<Vec<u8>> =
-        shown.iter().filter_map(|shelf| shelf.with_rendered(now, |sale| sale.body(now))).collect();
-    Ok(page_response(&bodies, next))
+    let entries = shown.into_iter().map(move |shelf| {
+        let app = Arc::clone(&app);
+        move |body: &mut Vec<u8>| {
+            let now = app.now();
+            shelf.with_rendered(now, |sale| sale.write(now, body));
+        }
+    });
+    Ok(page::streamed(entries, next))
 }
 
 /// A sale

@@ -10,13 +10,14 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{HeaderName, HeaderValue, SET_COOKIE},
 };
+use penstock_domain::Timestamp;
 use penstock_records::Account;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    identity::{Caller, DEVICE_COOKIE, DEVICE_SECONDS, OwnPage, SESSION_COOKIE},
+    identity::{Caller, DEVICE_COOKIE, DEVICE_SECONDS, DeviceId, KnownDevice, OwnPage, SESSION_COOKIE},
     json::{Complaints, Json},
     neighbours::Change,
     passwords::{Line, MAX_PASSWORD_BYTES},
@@ -56,7 +57,8 @@ pub(crate) struct SessionView {
 /// Sign in
 ///
 /// An unknown number and a wrong password are answered alike, and equally fast. The cookie `penstock_device` marks a browser that
-/// has signed in before: sent along, it has an allowance of its own, which strangers who try passwords can't use up.
+/// has signed in before: sent along, it has an allowance of its own, which strangers who try passwords can't use up. It is good until
+/// the password changes.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "accounts", request_body = SessionRequest,
     responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn create_session(
@@ -74,42 +76,72 @@ pub(crate) async fn create_session(
     let phone = complaints.take("phone", phone);
     complaints.require(request.password.len() <= MAX_PASSWORD_BYTES, "password", "is too long");
     complaints.check()?;
-    let Phone { number: phone, forms } = phone.ok_or(Code::InvalidRequest)?;
-    let device = app.identity.known_device(&headers, &phone, now);
-    let attempt = app.attempts.begin(&phone, device, peer, now)?;
-    let account = match check(&app, attempt.line(), &forms, request.password).await {
-        Ok(None) => return Err(Code::BadCredentials.into()),
-        Ok(Some(account)) => {
-            attempt.was_no_guess();
-            account
-        }
-        Err(not_looked_at) => {
-            attempt.was_no_guess();
-            return Err(not_looked_at);
-        }
-    };
+    let phone = phone.ok_or(Code::InvalidRequest)?;
+    let device = app.identity.known_device(&headers, &phone.number, now);
+    let sign_in = SignIn { app: &app, phone: &phone, peer, now };
+    let (account, device) = sign_in.check(device, request.password).await?;
     // The session counts from before the password was checked: a change that came meanwhile ends it too.
     let (token, session) = app.identity.sign_in(account.id, account.admin, now)?;
     let mut cookies = cookies(&app, came_by_https, &token, app.options.session_seconds)?;
-    let device = app.identity.device_cookie(&headers, device, &phone, now)?;
-    let device = format!("{DEVICE_COOKIE}={device}; HttpOnly; SameSite=Strict; Path={DEVICE_PATH}");
-    cookies.push(set_cookie(&app, came_by_https, &device, DEVICE_SECONDS)?);
+    let device = app.identity.device_cookie(&headers, device, &phone.number, now)?;
+    cookies.push(set_device_cookie(&app, came_by_https, &device)?);
     let view =
         SessionView { token, expires_at: Rfc3339(session.expires_at), account: AccountView::from(&account) };
     Ok((StatusCode::CREATED, AppendHeaders(cookies), axum::Json(view)).into_response())
 }
 
-/// The account of this phone that has this password.
-async fn check(
-    app: &App,
-    line: Line,
-    phones: &[String],
-    password: String,
-) -> Result<Option<Account>, Problem> {
-    let mut accounts = app.records.accounts_by_phone(phones).await?;
-    let hashes = accounts.iter().map(|account| account.password_hash.clone()).collect();
-    let right = app.passwords.check(line, password, hashes).await?;
-    Ok(right.map(|place| accounts.swap_remove(place)))
+/// Somebody who gives the password of a phone's account.
+struct SignIn<'a> {
+    app: &'a App,
+    phone: &'a Phone,
+    peer: Peer,
+    now: Timestamp,
+}
+
+impl SignIn<'_> {
+    /// The account that has this password, and the device if it is still known.
+    async fn check(
+        &self,
+        device: Option<KnownDevice>,
+        password: String,
+    ) -> Result<(Account, Option<DeviceId>), Problem> {
+        let Self { app, phone, peer, now } = *self;
+        let mut attempt = app.attempts.begin(&phone.number, device.map(|device| device.id), peer, now)?;
+        let mut accounts = match self.accounts(&attempt.line()).await {
+            Ok(accounts) => accounts,
+            Err(problem) => {
+                attempt.was_not_looked_at();
+                return Err(problem);
+            }
+        };
+        let device = device.filter(|device| is_known_to(&accounts, device));
+        if device.is_none() {
+            attempt = attempt.go_on_as_stranger(&phone.number, peer, now)?;
+        }
+        let hashes = accounts.iter().map(|account| account.password_hash.clone()).collect();
+        match app.passwords.check(attempt.line(), password, hashes).await {
+            Ok(None) => Err(Code::BadCredentials.into()),
+            Ok(Some(place)) => {
+                attempt.was_right();
+                Ok((accounts.swap_remove(place), device.map(|device| device.id)))
+            }
+            Err(busy) => {
+                attempt.was_not_looked_at();
+                Err(busy)
+            }
+        }
+    }
+
+    async fn accounts(&self, line: &Line) -> Result<Vec<Account>, Problem> {
+        self.app.passwords.have_place(line)?;
+        Ok(self.app.records.accounts_by_phone(&self.phone.forms).await?)
+    }
+}
+
+/// A new password ends what devices were known for, as it ends sessions: one of them may be why it was changed. The device that changed it
+/// is known since that moment.
+fn is_known_to(accounts: &[Account], device: &KnownDevice) -> bool {
+    accounts.iter().all(|account| account.sessions_valid_after <= device.known_since)
 }
 
 /// Sign out
@@ -147,6 +179,15 @@ fn cookies(
         .iter()
         .map(|cookie| set_cookie(app, came_by_https, cookie, max_age_seconds))
         .collect()
+}
+
+pub(crate) fn set_device_cookie(
+    app: &App,
+    came_by_https: CameByHttps,
+    device: &str,
+) -> Result<(HeaderName, HeaderValue), Problem> {
+    let cookie = format!("{DEVICE_COOKIE}={device}; HttpOnly; SameSite=Strict; Path={DEVICE_PATH}");
+    set_cookie(app, came_by_https, &cookie, DEVICE_SECONDS)
 }
 
 fn set_cookie(

@@ -18,7 +18,10 @@ use hyper::{
 use penstock_domain::{SaleId, SaleState};
 use penstock_gate::{GoneReason, Standing, TicketState, issue_ticket, read_ticket};
 use serde::Serialize;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::Instant,
+};
 use utoipa::ToSchema;
 
 use crate::{
@@ -172,7 +175,8 @@ pub(crate) async fn get_ticket(
 
 /// A ticket's place, as it changes
 ///
-/// Server-sent events; the data of each is the ticket as `GET` shows it.
+/// Server-sent events; the data of each is the ticket as `GET` shows it. If there are too many streams, the answer is `busy`: ask with `GET` every few
+/// seconds instead.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}/events", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)),
     responses((status = 200, content_type = "text/event-stream", body = TicketView)))]
@@ -180,10 +184,13 @@ pub(crate) async fn watch_ticket(
     State(app): State<Arc<App>>,
     ticket: PathTicket,
 ) -> Result<Response, Problem> {
+    let permit = Arc::clone(&app.ticket_streams).try_acquire_owned();
+    let permit = permit.map_err(|_| app.gate.turned_away.because(Reason::Watchers))?;
     let changes = room_of(&app, &ticket.shelf)?.changes.subscribe();
     // A stream that says nothing for too long would pass for idle, with us or with a proxy.
     let heartbeat = HEARTBEAT.min(app.options.idle_timeout / 3);
-    let watcher = Watcher { stopping: app.stopping.clone(), app, ticket, changes, place: None, last: None };
+    let stopping = app.stopping.clone();
+    let watcher = Watcher { stopping, app, ticket, changes, place: None, last: None, _permit: permit };
     let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(heartbeat));
     // Proxies that buffer would keep the news to themselves.
     let headers = [
@@ -204,6 +211,7 @@ struct Watcher {
     place: Option<u64>,
     /// What was told last, and when.
     last: Option<(Standing, Instant)>,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Ends when the server stops; a browser then connects again by itself, to whoever serves next.

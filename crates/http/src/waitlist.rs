@@ -1,7 +1,7 @@
 //! The waitlist of a sale that is sold out: joining, looking and leaving. Whose turn it is the ledger decides; what it
 //! offers is an order like any other.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use axum::extract::State;
 use hyper::StatusCode;
@@ -21,8 +21,8 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitlistRequest {
     /// How many units. You may be offered fewer, if fewer come back.
-    #[schema(minimum = 1, example = 1)]
-    quantity: u32,
+    #[schema(value_type = u32, minimum = 1, example = 1)]
+    quantity: NonZeroU32,
 }
 
 /// A place on a waitlist.
@@ -63,13 +63,10 @@ pub(crate) async fn join_waitlist(
     if status.state(now) == SaleState::Closed {
         return Err(Code::Closed.into());
     }
-    if quantity == 0 {
-        return Err(Problem::invalid_field("quantity", "has to be at least 1"));
-    }
     // Everybody comes at once when the last unit is gone, as they came for the first.
     let _in_flight = app.enter(&shelf)?;
     app.gate.pour(now)?;
-    let place = app.ledger.join_waitlist(shelf.id, buyer, quantity).await?;
+    let place = app.ledger.join_waitlist(shelf.id, buyer, quantity.get()).await?;
     Ok((StatusCode::CREATED, axum::Json(PlaceView::new(shelf.id, place))))
 }
 

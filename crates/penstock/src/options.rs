@@ -67,6 +67,7 @@ pub(crate) fn http(
             limits.sign_ins_by_phone_and_address_every_seconds,
         ),
         sign_in_by_device: limit(limits.sign_ins_by_device_burst, limits.sign_ins_by_device_every_seconds),
+        sign_in_by_account: limit(limits.sign_ins_by_account_burst, limits.sign_ins_by_account_every_seconds),
         password_core_percent: identity.password_core_percent,
         password_hashes_at_once: identity.password_hashes_at_once,
         password_hashes_waiting: identity.password_hashes_waiting,

@@ -1,7 +1,8 @@
 //! `penstock serve`: opens everything, tells when it can sell, and drains when it is asked to stop.
 
 use std::{
-    net::SocketAddr,
+    io,
+    net::{SocketAddr, TcpListener},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -77,6 +78,7 @@ struct Node {
 impl Node {
     /// Opens everything, and listens. Recovery goes on in the background.
     async fn start(config: &Config, demo: bool) -> anyhow::Result<Self> {
+        require_free(config.http.listen)?;
         let max_connections = descriptors::allow_for(config.http.max_connections);
         let Opened { mut http, storefront, ledger, records, settlement, demo, grounds } = match config.engine
         {
@@ -104,6 +106,9 @@ impl Node {
     async fn sell_until(&mut self, signals: &mut Signals, begun: Instant) -> anyhow::Result<&'static str> {
         let Self { server, ledger, settlement, demo, .. } = self;
         let opening = async {
+            if let Some(demo) = &*demo {
+                demo.let_rehearsals_in(server.addr())?;
+            }
             open_the_doors(server.addr(), ledger, begun).await?;
             if let Some(demo) = demo {
                 demo.seed(server.addr()).await.context("the demo could not be seeded")?;
@@ -137,6 +142,17 @@ impl Node {
             tracing::warn!("settlement is stuck in the database; the next start goes on where it is");
         }
         self.records.close().await;
+    }
+}
+
+/// Before anything is created: a second server that is started by mistake leaves no second data folder.
+fn require_free(address: SocketAddr) -> anyhow::Result<()> {
+    match TcpListener::bind(address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
+            "can't listen on {address}: {error}; end what uses it, or choose another --listen ADDR (LISTEN=… of make)"
+        ),
+        // Whatever else is wrong with it is said when it is listened on.
+        _ => Ok(()),
     }
 }
 

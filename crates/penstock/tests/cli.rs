@@ -122,6 +122,8 @@ fn an_address_in_use_is_refused() {
     let run = second.run(&["serve", "--listen", &address, "--data", &data(&second)]).unwrap();
     assert_eq!(code(&run), 1);
     assert!(run.stderr.contains(&address) && run.stderr.contains("in use"), "{}", run.stderr);
+    assert!(run.stderr.contains("choose another --listen"), "{}", run.stderr);
+    assert!(!second.data().exists(), "a data folder is left of a server that never ran");
 }
 
 #[test]

@@ -138,6 +138,58 @@ fn a_flood_from_one_address_keeps_nobody_else_from_signing_in_or_up() {
     flood.end();
 }
 
+/// As many as the queue has places, and a third more.
+const DEVICES: usize = 84;
+
+/// Signs in without a cookie, and answers the one by which the device is known from then on.
+fn new_device(client: &mut Client, phone: &str) -> String {
+    let body = json!({ "phone": phone, "password": "a good password" }).to_string();
+    let headers = [("x-forwarded-for", "203.0.113.9")];
+    let signed_in = client.send("POST", "/api/v1/sessions", &headers, Some(body.as_bytes())).unwrap();
+    assert_eq!(signed_in.status, 201);
+    let cookies = signed_in.headers.iter().filter(|(name, _)| name == "set-cookie");
+    let mut devices = cookies.map(|(_, value)| value).filter(|value| value.starts_with("penstock_device="));
+    devices.next().unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[test]
+fn one_account_with_many_known_devices_keeps_nobody_else_from_signing_in() {
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let mut client = penstock.client();
+    let [flooding, honest] = ["+8613900000001", "+8613900000002"];
+    for phone in [flooding, honest] {
+        let otp = client.post("/api/v1/otp", &json!({ "phone": phone })).unwrap().json()["code"].clone();
+        let account = json!({ "phone": phone, "otp": otp, "name": "Ann", "password": "a good password" });
+        assert_eq!(client.post("/api/v1/accounts", &account).unwrap().status, 201);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let devices: Vec<String> = (0..DEVICES).map(|_| new_device(&mut client, flooding)).collect();
+    let floods = devices.into_iter().map(|device| {
+        let (mut client, stop) = (penstock.client(), Arc::clone(&stop));
+        let body = json!({ "phone": flooding, "password": "a good password" }).to_string();
+        thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                let headers = [("x-forwarded-for", "203.0.113.9"), ("cookie", device.as_str())];
+                let answer =
+                    client.send("POST", "/api/v1/sessions", &headers, Some(body.as_bytes())).unwrap();
+                thread::sleep(Duration::from_millis(if answer.status == 201 { 0 } else { 50 }));
+            }
+        })
+    });
+    let floods: Vec<_> = floods.collect();
+    thread::sleep(Duration::from_secs(1));
+    for host in 1..=10 {
+        let address = format!("198.51.100.{host}");
+        let status = sign_in(&mut penstock.client(), &address, honest, "a good password");
+        assert_eq!(status, 201, "{address}");
+    }
+    stop.store(true, Relaxed);
+    for flood in floods {
+        flood.join().unwrap();
+    }
+}
+
 #[test]
 fn a_flood_of_passwords_takes_the_share_of_the_cores_that_the_settings_say() {
     let mut penstock = server().with("PENSTOCK_IDENTITY__PASSWORD_CORE_PERCENT", 10);

@@ -28,11 +28,19 @@ const TOKEN_CHARACTERS: usize = (TOKEN_BYTES * 4).div_ceil(3);
 pub(crate) struct DeviceId([u8; ID_BYTES]);
 
 impl DeviceId {
-    pub(super) fn random() -> Result<Self, getrandom::Error> {
+    pub(crate) fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; ID_BYTES];
         getrandom::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
+}
+
+/// A device that has signed in before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownDevice {
+    pub(crate) id: DeviceId,
+    /// When it signed in last.
+    pub(crate) known_since: Timestamp,
 }
 
 /// Keyed once; each use starts from a copy of the keyed state.
@@ -57,16 +65,17 @@ impl DeviceSigner {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    fn verify(&self, token: &str, phone: &str, now: Timestamp) -> Option<DeviceId> {
+    fn verify(&self, token: &str, phone: &str, now: Timestamp) -> Option<KnownDevice> {
         let mut bytes = [0; TOKEN_BYTES];
         let length = URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok()?;
         let (payload, mac) = bytes.get(..length)?.split_first_chunk::<PAYLOAD_BYTES>()?;
         // Compares in constant time.
         self.0.clone().chain_update(payload).chain_update(phone).verify_slice(mac).ok()?;
         let issued_at = i64::from_be_bytes(payload[1 + ID_BYTES..].try_into().ok()?);
-        let is_current = now < Timestamp::from_millis(issued_at).plus_seconds(DEVICE_SECONDS);
-        let id = payload[1..=ID_BYTES].try_into().ok()?;
-        (payload[0] == VERSION && is_current).then_some(DeviceId(id))
+        let known_since = Timestamp::from_millis(issued_at);
+        let is_current = now < known_since.plus_seconds(DEVICE_SECONDS);
+        let id = DeviceId(payload[1..=ID_BYTES].try_into().ok()?);
+        (payload[0] == VERSION && is_current).then_some(KnownDevice { id, known_since })
     }
 }
 
@@ -80,7 +89,7 @@ pub(super) fn known<'a>(
     cookie: &str,
     phone: &str,
     now: Timestamp,
-) -> Option<DeviceId> {
+) -> Option<KnownDevice> {
     tokens(cookie).find_map(|token| signers.clone().find_map(|signer| signer.verify(token, phone, now)))
 }
 
@@ -111,7 +120,9 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     fn known_by(signers: &[DeviceSigner], cookie: &str, phone: &str) -> Option<DeviceId> {
-        known(signers.iter(), cookie, phone, NOW)
+        let device = known(signers.iter(), cookie, phone, NOW)?;
+        assert_eq!(device.known_since, NOW);
+        Some(device.id)
     }
 
     #[test]

@@ -28,7 +28,7 @@ use self::{
     session::{Session, SessionSigner},
 };
 pub(crate) use self::{
-    device::{DEVICE_COOKIE, DEVICE_SECONDS, DeviceId},
+    device::{DEVICE_COOKIE, DEVICE_SECONDS, DeviceId, KnownDevice},
     revocations::Revocations,
     session::{SessionId, keyed},
 };
@@ -116,7 +116,12 @@ impl Identity {
     }
 
     /// The device that asks, if it has signed in to an account of this phone before.
-    pub(crate) fn known_device(&self, headers: &HeaderMap, phone: &str, now: Timestamp) -> Option<DeviceId> {
+    pub(crate) fn known_device(
+        &self,
+        headers: &HeaderMap,
+        phone: &str,
+        now: Timestamp,
+    ) -> Option<KnownDevice> {
         let cookie = cookie(headers, DEVICE_COOKIE)?;
         let signers = self.signers.load();
         device::known(signers.iter().map(|signers| &signers.device), cookie, phone, now)

@@ -152,7 +152,8 @@ impl de::Error for Misfit {
 
 /// What serde calls by the program's types, as JSON has it.
 fn in_words(expected: &str) -> String {
-    let most = match expected {
+    let nonzero = expected.strip_prefix("a nonzero ");
+    let most = match nonzero.unwrap_or(expected) {
         "u8" => u64::from(u8::MAX),
         "u16" => u64::from(u16::MAX),
         "u32" => u64::from(u32::MAX),
@@ -165,7 +166,7 @@ fn in_words(expected: &str) -> String {
         other if other.starts_with("struct ") => return "an object".to_owned(),
         other => return other.to_owned(),
     };
-    format!("a whole number from 0 to {most}")
+    format!("a whole number from {} to {most}", u8::from(nonzero.is_some()))
 }
 
 impl Tree {

@@ -21,7 +21,6 @@ use tokio::sync::oneshot;
 
 use self::{budget::Budget, hasher::Hasher, queue::FairQueue};
 use crate::{
-    identity::DeviceId,
     options::Options,
     problem::{Code, Problem},
 };
@@ -33,12 +32,13 @@ pub(crate) const MAX_PASSWORD_BYTES: usize = 256;
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Whose passwords wait in one line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Line {
     /// All of this address; those of loopback have none and share a line.
     Address(Option<AddressKey>),
-    /// A device that is known does not wait behind others of its address.
-    Device(DeviceId),
+    /// All known devices of this phone, which don't wait behind others of their address. With a line for each device, one account could
+    /// have all the lines that there is place for.
+    Phone(String),
     /// Somebody who is signed in.
     Account(AccountId),
 }
@@ -111,6 +111,16 @@ impl Passwords {
             thread::Builder::new().name(format!("password-{number}")).spawn(move || shared.work())?;
         }
         Ok(())
+    }
+
+    /// `busy` if a password of this line would not be checked. Asked before the account is looked up, so that a flood costs no look-ups but
+    /// those of the passwords that are checked.
+    pub(crate) fn have_place(&self, line: &Line) -> Result<(), Problem> {
+        let mut waiting = self.shared.waiting();
+        if waiting.checks.is_full() {
+            waiting.checks.retain(Job::is_wanted);
+        }
+        if waiting.checks.has_place(line) { Ok(()) } else { Err(Code::Busy.into()) }
     }
 
     /// Which of `hashes` is of `password`, if one is. Without any it takes as long as with one. `busy` if too many wait.

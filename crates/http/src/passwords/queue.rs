@@ -27,27 +27,36 @@ impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
         self.waiting >= self.max_waiting
     }
 
+    /// Whether one more of this line would be put into the queue now.
+    pub(super) fn has_place(&self, line: &K) -> bool {
+        !self.is_full() || self.line_to_shorten(line).is_some()
+    }
+
     /// Puts `item` at the end of its line. If the queue is full, this answers the item that has no place: the last one of the longest line,
     /// or `item` itself if its own line is as long as any.
     pub(super) fn push(&mut self, line: K, item: T) -> Option<T> {
-        let own_length = self.lines.get(&line).map_or(0, VecDeque::len);
         let mut displaced = None;
         if self.is_full() {
-            // Bounded by the number that may wait.
-            let longest = self.lines.iter().max_by_key(|(_, waiting)| waiting.len());
-            let Some((longest, _)) = longest.filter(|(_, waiting)| waiting.len() > own_length + 1) else {
-                return Some(item);
-            };
-            let longest = longest.clone();
+            let Some(longest) = self.line_to_shorten(&line).cloned() else { return Some(item) };
             displaced = self.lines.get_mut(&longest).and_then(VecDeque::pop_back);
             self.waiting -= 1;
         }
-        if own_length == 0 {
+        if self.length(&line) == 0 {
             self.turns.push_back(line.clone());
         }
         self.lines.entry(line).or_default().push_back(item);
         self.waiting += 1;
         displaced
+    }
+
+    /// The line that loses its last one to one more of `line` when the queue is full. Bounded by the number that may wait.
+    fn line_to_shorten(&self, line: &K) -> Option<&K> {
+        let (longest, waiting) = self.lines.iter().max_by_key(|(_, waiting)| waiting.len())?;
+        (waiting.len() > self.length(line) + 1).then_some(longest)
+    }
+
+    fn length(&self, line: &K) -> usize {
+        self.lines.get(line).map_or(0, VecDeque::len)
     }
 
     /// The first of the line whose turn it is.
@@ -101,6 +110,7 @@ mod tests {
         for item in 1..=4 {
             assert_eq!(queue.push('a', item), None);
         }
+        assert!(!queue.has_place(&'a') && queue.has_place(&'b'));
         assert_eq!(queue.push('a', 5), Some(5), "a line does not displace itself");
         assert_eq!(queue.push('b', 6), Some(4));
         assert_eq!(queue.push('b', 7), Some(3), "until both are equally long");
@@ -127,8 +137,9 @@ mod tests {
         for (line, item) in [('a', 1), ('b', 2), ('a', 3)] {
             assert_eq!(queue.push(line, item), None);
         }
+        assert!(!queue.has_place(&'b'));
         queue.retain(|item| *item == 3);
-        assert!(!queue.is_full());
+        assert!(queue.has_place(&'b'));
         assert_eq!(queue.push('b', 4), None);
         assert_eq!(drain(&mut queue), [3, 4]);
     }

@@ -315,6 +315,37 @@ fn a_phone_has_one_account_however_it_is_written() {
 }
 
 #[test]
+fn a_phone_has_one_account_with_and_without_the_digit_of_mobile_numbers() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    for (with, without) in [("+5215512345678", "+525512345678"), ("+5491123456789", "+541123456789")] {
+        assert_eq!(client.post("/api/v1/otp", &json!({ "phone": with })).status, 202);
+        let otp = shop.outbox.last_code(with);
+        let request = json!({ "phone": without, "otp": otp, "name": "Ann", "password": PASSWORD });
+        let account = client.post("/api/v1/accounts", &request);
+        assert_eq!((account.status, &account.json()["phone"]), (201, &json!(without)));
+        assert_eq!(client.post("/api/v1/otp", &json!({ "phone": with })).status, 202);
+        let otp = shop.outbox.last_code(with);
+        let again = json!({ "phone": with, "otp": otp, "name": "Ann", "password": PASSWORD });
+        client.post("/api/v1/accounts", &again).problem(409, "phone_taken");
+        // An account from before has the digit.
+        let home = Country::default();
+        let mut new =
+            new_account(with, home, "Ann", "an older horse", false, Timestamp::from_millis(START)).unwrap();
+        new.phone = with.to_owned();
+        let older = shop.block_on(shop.records.create_account(new)).unwrap();
+        for phone in [with, without] {
+            let mut sign_in = |password: &str| {
+                let request = json!({ "phone": phone, "password": password });
+                client.post("/api/v1/sessions", &request).json()["account"]["id"].clone()
+            };
+            assert_eq!(sign_in(PASSWORD), account.json()["id"], "{phone}");
+            assert_eq!(sign_in("an older horse"), json!(older.id.to_string()), "{phone}");
+        }
+    }
+}
+
+#[test]
 fn a_number_without_a_country_is_of_the_shops_own_unless_another_is_chosen() {
     let shop = Shop::open_with(|options| options.default_country = "DE".parse().unwrap());
     let mut client = shop.client();

@@ -170,6 +170,22 @@ fn publishing_twice_changes_nothing() {
 }
 
 #[test]
+fn a_draft_that_would_be_over_at_once_is_not_published() {
+    let shop = Shop::open();
+    let ends = |closes_at: &'static str| move |sale: &mut Value| sale["closes_at"] = closes_at.into();
+    let draft = shop.draft(ends("2027-01-15T08:00:00Z"));
+    let publish = |sale: &str| shop.admin().post_empty(&format!("/api/v1/admin/sales/{sale}/publish"));
+    publish(&draft).names_field("closes_at");
+    let change = json!({ "closes_at": "2027-01-15T08:00:01Z" });
+    let mended = shop.admin().json("PATCH", &format!("/api/v1/admin/sales/{draft}"), &change);
+    assert_eq!(mended.status, 200, "the terms of what was refused are not fixed: {mended:?}");
+    shop.steer(&draft, "publish");
+    // What is published can be over: publishing it again changes nothing, as ever.
+    shop.advance_seconds(60);
+    assert_eq!(publish(&draft).json()["state"], "closed");
+}
+
+#[test]
 fn publishing_that_was_cut_off_half_way_is_completed() {
     let shop = Shop::open();
     let draft = shop.draft(|_| {});

@@ -96,6 +96,13 @@ fn a_shop_token_that_asks_for_something_unknown_is_refused() {
         let token = with(&|header| header.crit = Some(critical.clone()));
         assert_eq!(status_with(&shop, &token), 401, "{critical:?}");
     }
+    for critical in [Value::Null, json!(""), json!("exp"), json!({}), json!([null]), json!(false)] {
+        let header = json!({ "alg": "HS256", "typ": "JWT", "crit": critical });
+        let signed = [&header, &claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
+        let key = EncodingKey::from_secret(JWT_SECRET);
+        let signature = jsonwebtoken::crypto::sign(signed.as_bytes(), &key, Algorithm::HS256).unwrap();
+        assert_eq!(status_with(&shop, &format!("{signed}.{signature}")), 401, "{critical}");
+    }
     let token = with(&|header| header.extras.insert("urn:example:harmless", true));
     assert_eq!(status_with(&shop, &token), 200, "what is not critical may be ignored");
 }

@@ -2,11 +2,13 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
+use penstock_domain::Timestamp;
 use penstock_gate::LimitOptions;
-use penstock_http::Options;
+use penstock_http::{Country, Options, new_account};
+use penstock_records::NewAccount;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Shop};
+use crate::support::{Answer, START, Shop};
 
 const PHONE: &str = "+8613800138000";
 const PASSWORD: &str = "correct horse";
@@ -43,7 +45,7 @@ fn sign_up(shop: &Shop, address: &str, otp: &str) -> Answer {
 
 /// The cookie by which the browser that got this answer is known.
 fn device_of(answer: &Answer) -> String {
-    assert_eq!(answer.status, 201, "{answer:?}");
+    assert!(matches!(answer.status, 201 | 204), "{answer:?}");
     let cookies = answer.headers.iter().filter(|(name, _)| name == "set-cookie");
     let mut devices = cookies.map(|(_, value)| value).filter(|value| value.starts_with("penstock_device="));
     let device = devices.next().expect("who signs in is known from then on");
@@ -114,6 +116,79 @@ fn right_passwords_use_no_allowance_up() {
 }
 
 #[test]
+fn one_account_has_one_allowance_for_work_however_many_devices_it_has() {
+    let shop = shop_behind_a_proxy(|options| {
+        let few = |limit| LimitOptions { burst: NonZeroU32::new(4).unwrap(), ..limit };
+        options.sign_in_by_address = few(options.sign_in_by_address);
+        options.sign_in_by_account = few(options.sign_in_by_account);
+    });
+    shop.account(PHONE, PASSWORD);
+    let devices: Vec<String> = (1..=12)
+        .map(|host| device_of(&sign_in(&shop, &format!("198.51.100.{host}"), None, PASSWORD)))
+        .collect();
+    let checked =
+        devices.iter().filter(|device| sign_in(&shop, STRANGER, Some(device), PASSWORD).status == 201);
+    assert_eq!(checked.count(), 8, "four as known devices, and four as strangers of the address");
+    sign_in(&shop, STRANGER, Some(&devices[0]), PASSWORD).problem(429, "rate_limited");
+    assert_eq!(sign_in(&shop, OWNER, Some(&devices[0]), PASSWORD).status, 201, "at home as a stranger");
+}
+
+#[test]
+fn known_devices_of_an_account_have_one_allowance_of_wrong_passwords_together() {
+    let shop = shop_behind_a_proxy(|options| {
+        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+    });
+    shop.account(PHONE, PASSWORD);
+    let devices: Vec<String> = (0..6).map(|_| device_of(&sign_in(&shop, OWNER, None, PASSWORD))).collect();
+    let guess = |device: &String| sign_in(&shop, STRANGER, Some(device), "wrong horse").status == 401;
+    let guesses = devices.iter().flat_map(|device| [device; 10]).filter(|device| guess(device));
+    assert_eq!(guesses.count(), 30 + 1, "of sixty, one of them as a stranger");
+}
+
+#[test]
+fn a_new_password_makes_strangers_of_all_devices() {
+    let shop = shop_behind_a_proxy(|options| {
+        let burst = NonZeroU32::new(3).unwrap();
+        options.sign_in_by_phone = LimitOptions { burst, ..options.sign_in_by_phone };
+    });
+    let token = shop.account(PHONE, PASSWORD);
+    let old = device_of(&sign_in(&shop, OWNER, None, PASSWORD));
+    assert_eq!(sign_in(&shop, OWNER, Some(&old), PASSWORD).status, 201);
+    shop.advance_seconds(1);
+    let change = json!({ "current_password": PASSWORD, "new_password": "another horse" });
+    let changed = shop.client().with_token(&token).json("PUT", "/api/v1/me/password", &change);
+    assert_eq!(changed.status, 204, "{changed:?}");
+    shop.advance_seconds(1);
+    let new = device_of(&sign_in(&shop, OWNER, Some(&old), "another horse"));
+    let guesses = (0..8).filter(|_| sign_in(&shop, STRANGER, Some(&old), "wrong horse").status == 401);
+    assert_eq!(guesses.count(), 3, "what strangers have");
+    sign_in(&shop, OWNER, Some(&old), "another horse").problem(429, "rate_limited");
+    let guesses = (0..8).filter(|_| sign_in(&shop, STRANGER, Some(&new), "wrong horse").status == 401);
+    assert_eq!(guesses.count(), 8, "it is another device than the old one, with all that one has");
+    assert_eq!(sign_in(&shop, OWNER, Some(&new), "another horse").status, 201);
+}
+
+#[test]
+fn strangers_do_not_lock_an_owner_out_who_changes_the_password_because_of_them() {
+    let shop = shop_behind_a_proxy(|options| {
+        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+    });
+    // Stored as numbers once were.
+    let account =
+        new_account(PHONE, Country::default(), "Ann", PASSWORD, false, Timestamp::from_millis(START));
+    let account = NewAccount { phone: PHONE.replace("+86", ""), ..account.unwrap() };
+    shop.block_on(shop.records.create_account(account)).unwrap();
+    let token = shop.sign_in(PHONE, PASSWORD);
+    shop.advance_seconds(1);
+    let change = json!({ "current_password": PASSWORD, "new_password": "another horse" });
+    let changed = shop.client().with_token(&token).json("PUT", "/api/v1/me/password", &change);
+    let device = device_of(&changed);
+    sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");
+    sign_in(&shop, OWNER, None, "another horse").problem(429, "rate_limited");
+    assert_eq!(sign_in(&shop, OWNER, Some(&device), "another horse").status, 201);
+}
+
+#[test]
 fn a_stranger_does_not_keep_somebody_who_is_signed_in_from_a_new_password() {
     let shop = shop_behind_a_proxy(|options| {
         options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
@@ -176,6 +251,16 @@ fn half_of_a_phones_codes_are_for_addresses_that_have_not_asked_yet() {
 }
 
 #[test]
+fn all_networks_of_a_household_of_ipv6_have_the_codes_of_one_address() {
+    let shop = shop_behind_a_proxy(|_| {});
+    for network in 0..20 {
+        ask_for_code(&shop, &format!("2001:db8:0:{network:x}::1"));
+    }
+    assert_eq!(shop.outbox.count(), 5);
+    assert_eq!(ask_for_code(&shop, "2001:db8:0:100::1").status, 202, "the neighbours");
+}
+
+#[test]
 fn a_code_can_be_used_from_another_network_if_it_is_the_last_that_was_sent() {
     let shop = shop_behind_a_proxy(|_| {});
     ask_for_code(&shop, OWNER);
@@ -210,6 +295,13 @@ fn a_code_is_not_used_up_by_who_is_told_to_come_again() {
     shop.client().post("/api/v1/accounts", &body).problem(503, "busy");
     let shop = shop.reopen();
     assert_eq!(shop.client().post("/api/v1/accounts", &body).status, 201);
+}
+
+#[test]
+fn a_password_that_will_not_be_checked_costs_no_look_up() {
+    let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
+    shop.block_on(shop.records.close());
+    sign_in(&shop, OWNER, None, PASSWORD).problem(503, "busy");
 }
 
 #[test]

@@ -360,6 +360,41 @@ fn a_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
 }
 
 #[test]
+fn a_stream_whose_client_has_gone_ends_at_once() {
+    let shop = Shop::open();
+    let sale = room(&shop, 1, None);
+    let ticket = take(&shop, &sale, "ann");
+    let open = || {
+        let text = shop.client().get("/metrics").text();
+        let count = text.lines().find_map(|line| line.strip_prefix("penstock_connections_open "));
+        count.expect("a figure of open connections").parse::<u64>().unwrap()
+    };
+    let before = open();
+    let mut watching: Vec<Events> = (0..20).map(|_| Events::of(&shop, &sale, &ticket)).collect();
+    assert!(watching.iter_mut().all(|watching| watching.next().is_some()));
+    assert!(open() >= before + 20);
+    drop(watching);
+    let began = Instant::now();
+    while open() > before {
+        assert!(began.elapsed() < SOON, "{} streams that nobody has any more", open() - before);
+    }
+}
+
+#[test]
+fn streams_leave_some_connections_to_others_and_more_of_them_are_told_to_ask() {
+    let shop = Shop::open_with(|options| {
+        options.max_connections = 40;
+        options.workers = 1;
+    });
+    let sale = room(&shop, 1, None);
+    let ticket = take(&shop, &sale, "ann");
+    let _watching: Vec<Events> = (0..30).map(|_| Events::of(&shop, &sale, &ticket)).collect();
+    let path = format!("/api/v1/sales/{sale}/tickets/{}", text(&ticket["ticket"]));
+    shop.client().get(&format!("{path}/events")).problem(503, "busy");
+    assert_eq!(shop.client().get(&path).status, 200);
+}
+
+#[test]
 fn a_stream_that_is_read_lives_longer_than_an_idle_connection() {
     // Long against the tenth of a second after which a change is told, also on a machine that has much to do.
     const IDLE: Duration = Duration::from_secs(2);

@@ -16,7 +16,8 @@ use std::{
 
 use serde::Deserialize;
 
-use layers::{Complaint, Layers, Source};
+pub(crate) use layers::Source;
+use layers::{Complaint, Layers};
 pub(crate) use networks::Networks;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -109,6 +110,8 @@ pub(crate) struct Limits {
     pub(crate) sign_ins_by_phone_and_address_every_seconds: u64,
     pub(crate) sign_ins_by_device_burst: NonZeroU32,
     pub(crate) sign_ins_by_device_every_seconds: u64,
+    pub(crate) sign_ins_by_account_burst: NonZeroU32,
+    pub(crate) sign_ins_by_account_every_seconds: u64,
     pub(crate) max_keys: usize,
 }
 
@@ -272,6 +275,11 @@ impl Loaded {
     /// `PENSTOCK_…` variables that are no settings.
     pub(crate) fn ignored_variables(&self) -> &[String] {
         self.layers.ignored_variables()
+    }
+
+    /// Where the value of a setting came from.
+    pub(crate) fn source(&self, key: &str) -> &Source {
+        self.layers.source(key)
     }
 
     /// Reads the process's variables and the file the flags name.

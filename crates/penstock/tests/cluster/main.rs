@@ -22,6 +22,7 @@ mod refund;
 mod selling;
 mod settlement_faults;
 mod sharing;
+mod slow_redis;
 mod starting;
 mod waiting;
 mod waitlist;

@@ -1,0 +1,116 @@
+//! People who come back when they are told that the server is busy.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Barrier},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Client, SlowSync, buyer_token};
+
+/// Each buys for one person after the other.
+const CONNECTIONS: usize = 240;
+/// About as long syncs are slow: a limit that falls needs some seconds for it.
+const SLOW_TIME: Duration = Duration::from_secs(8);
+/// Who comes over a connection while they are quick.
+const PEOPLE_PER_CONNECTION: usize = 15;
+/// A person who is told to come back later does so this often.
+const MAX_TRIES: usize = 5;
+
+/// What people were told.
+#[derive(Debug, Default)]
+struct Told {
+    served: usize,
+    gave_up: usize,
+    /// How often somebody was told to come back.
+    busy: usize,
+    /// How long those who were served waited for that answer.
+    latencies: Vec<Duration>,
+}
+
+impl Told {
+    /// How long half of those who were served waited at most.
+    fn median(&self) -> Duration {
+        let mut latencies = self.latencies.clone();
+        latencies.sort_unstable();
+        latencies.get(latencies.len() / 2).copied().unwrap_or_default()
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.served += other.served;
+        self.gave_up += other.gave_up;
+        self.busy += other.busy;
+        self.latencies.extend(other.latencies);
+        self
+    }
+
+    /// Buys one unit, and comes back as long as the answer is `busy`. Any other refusal is a failure of the test.
+    fn buy(&mut self, client: &mut Client, sale: &str, name: &str) {
+        for attempt in 1..=MAX_TRIES {
+            let asked = Instant::now();
+            let answer = client.claim(sale, 1, name).unwrap_or_else(|lost| panic!("no answer: {lost:?}"));
+            if answer.status == 201 {
+                self.served += 1;
+                self.latencies.push(asked.elapsed());
+                return;
+            }
+            assert_eq!(answer.code(), "busy", "{}", answer.text());
+            self.busy += 1;
+            self.gave_up += usize::from(attempt == MAX_TRIES);
+            let seconds = answer.header("retry-after").and_then(|text| text.parse().ok()).unwrap_or(1);
+            thread::sleep(Duration::from_secs(seconds));
+        }
+    }
+}
+
+/// Sells while syncs are slow and after it. Hardly anybody is told to come back or gives up, and when the syncs are quick again,
+/// so are the orders. Answers how many bought.
+pub fn sell_behind_slow_syncs(slow: &SlowSync, addresses: &[SocketAddr], sale: &str) -> usize {
+    // An order waits for the sync that is under way, and for its own.
+    let people = (SLOW_TIME.as_millis() / (2 * slow.delay()).as_millis()) as usize;
+    let all = CONNECTIONS * people;
+    slow.begin().unwrap_or_else(|error| panic!("{error}"));
+    let behind_it = sell(addresses, sale, "slow", people);
+    let (busy, median) = (behind_it.busy, behind_it.median());
+    eprintln!("behind slow syncs: {} of {all} served, {busy} × busy, median {median:?}", behind_it.served);
+    assert!(median >= slow.delay(), "nothing is delayed: {median:?}");
+    assert_eq!(behind_it.served + behind_it.gave_up, all);
+    // None on a quiet machine. Where the processors are busy with something else, not only syncs take long.
+    assert!(behind_it.gave_up * 20 <= all, "{} of {all} gave up", behind_it.gave_up);
+    assert!(busy * 4 <= all, "{busy} of {all} were told to come back");
+
+    slow.end().unwrap_or_else(|error| panic!("{error}"));
+    // About a second later nothing is left of it.
+    let recovering = sell(addresses, sale, "recovering", PEOPLE_PER_CONNECTION);
+    let after_it = sell(addresses, sale, "quick", PEOPLE_PER_CONNECTION);
+    let (all, busy) = (CONNECTIONS * PEOPLE_PER_CONNECTION, after_it.busy);
+    eprintln!("after it: {busy} × busy, median {:?}", after_it.median());
+    assert_eq!(after_it.served, all);
+    assert!(busy * 20 <= all, "{busy} of {all} were told to come back");
+    behind_it.served + recovering.served + after_it.served
+}
+
+/// People come over each connection, one after the other, and over all connections at once. The connections lead to the addresses in turns.
+fn sell(addresses: &[SocketAddr], sale: &str, name: &str, people: usize) -> Told {
+    let start = Arc::new(Barrier::new(CONNECTIONS));
+    let buyers = addresses.iter().cycle().take(CONNECTIONS).enumerate().map(|(connection, address)| {
+        let (mut client, sale, start) = (Client::new(*address), sale.to_owned(), Arc::clone(&start));
+        let names = (0..people).map(|person| format!("{name}-{connection}-{person}"));
+        let people: Vec<_> = names.map(|name| (buyer_token(&name), name)).collect();
+        thread::spawn(move || {
+            let connected = client.connect();
+            start.wait();
+            assert!(connected.is_ok(), "{connected:?}");
+            let mut told = Told::default();
+            for (token, name) in people {
+                client.set_token(&token);
+                told.buy(&mut client, &sale, &name);
+            }
+            told
+        })
+    });
+    let buyers: Vec<_> = buyers.collect();
+    let told = buyers.into_iter().map(|buyer| buyer.join().unwrap_or_else(|_| panic!("a buyer failed")));
+    told.fold(Told::default(), Told::and)
+}
