@@ -75,7 +75,7 @@ fn run() -> anyhow::Result<()> {
     let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
     writeln!(&lock, "{} http://{}", std::process::id(), shop.address()).context("cannot say who runs")?;
     create_merchant(&shop)?;
-    // Before anybody is told a process number: whoever reads one may kill at once.
+    // Known before the process numbers are printed, because a person may kill one as soon as they read it.
     let parts = shop.parts_once_known()?;
     let mut supervisor = Supervisor::new(&parts);
     say(&introduction(&shop, &parts, begun));
