@@ -20,7 +20,11 @@ const PORTS: Range<u16> = 10_240..32_768;
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     static NEXT: OnceLock<AtomicU16> = OnceLock::new();
     // Processes that start at the same time look for ports at different places.
-    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
+    next_free(NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..))))
+}
+
+/// The first address that is free, counted from `next`, which is left behind it.
+fn next_free(next: &AtomicU16) -> anyhow::Result<SocketAddr> {
     let mut candidates = PORTS.map(|_| {
         let port = PORTS.start + next.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start);
         SocketAddr::from((Ipv4Addr::LOCALHOST, port))
@@ -39,12 +43,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_free_different_and_no_clients() {
+    fn addresses_differ_and_no_client_is_given_one() {
         let addresses: Vec<_> = (0..100).map(|_| free_address().unwrap()).collect();
         assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), addresses.len());
-        for address in addresses {
-            assert!(PORTS.contains(&address.port()) && address.ip().is_loopback());
-            assert!(!accepts(address), "{address}");
-        }
+        assert!(
+            addresses.iter().all(|address| PORTS.contains(&address.port()) && address.ip().is_loopback())
+        );
+    }
+
+    #[test]
+    fn an_address_that_somebody_listens_on_is_left_out() {
+        let (start, listener) = (0..100)
+            .find_map(|_| {
+                let start = fastrand::u16(..PORTS.end - PORTS.start);
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORTS.start + start)).ok()?;
+                Some((start, listener))
+            })
+            .unwrap();
+        let taken = listener.local_addr().unwrap();
+        assert!(accepts(taken));
+        assert_ne!(next_free(&AtomicU16::new(start)).unwrap(), taken);
     }
 }
