@@ -1,6 +1,7 @@
 // Where Back leads after a page that nobody comes back to.
 import { beforeEach, expect, test, vi } from 'vitest';
-import { go, leaveFor } from './router.svelte';
+import { returnPath, signInAddress } from '../shop/account/return';
+import { go, leaveFor, route } from './router.svelte';
 
 const back = vi.fn();
 
@@ -14,6 +15,13 @@ test('who came from the page that is returned to goes back, so that it is not th
   go('/sales/abc');
   go('/sign-in?to=%2Fsales%2Fabc');
   leaveFor('/sales/abc');
+  expect(back).toHaveBeenCalledTimes(1);
+});
+
+test('an address with a query is returned to as a whole, and is not there twice', () => {
+  go('/sales/abc?utm_source=mail');
+  go(signInAddress(route.address));
+  leaveFor(returnPath(route.query));
   expect(back).toHaveBeenCalledTimes(1);
 });
 

@@ -15,6 +15,10 @@ export const route = {
   get query() {
     return new URLSearchParams(place.query);
   },
+  /** Path and query: the whole of what is to be returned to. */
+  get address() {
+    return place.path + place.query;
+  },
 };
 
 /** The state that the browser keeps with an entry of its history. */

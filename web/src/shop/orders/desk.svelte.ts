@@ -131,7 +131,7 @@ export class Desk {
     try {
       const onwait = () => (looksFirst = true);
       await exclusively(`order.${this.order.id}`, { signal, onwait }, () =>
-        this.#drive(what, looksFirst, signal),
+        this.#drive(what, { goesOn, looksFirst }, signal),
       );
     } catch (reason) {
       // Nobody waits for it here any more.
@@ -142,8 +142,14 @@ export class Desk {
     tellTabs({ about: 'order', sale: this.order.sale_id, order: this.order.id });
   }
 
-  async #drive(what: 'pay' | 'cancel', looksFirst: boolean, signal: AbortSignal): Promise<void> {
+  async #drive(
+    what: 'pay' | 'cancel',
+    { goesOn, looksFirst }: { goesOn: boolean; looksFirst: boolean },
+    signal: AbortSignal,
+  ): Promise<void> {
     const params = { path: { id: this.order.id } };
+    // While this tab waited for its turn, the buyer may have stopped the payment in another.
+    if (goesOn && memory.payment(this.order.id) === undefined) return this.look();
     if (looksFirst) await this.look();
     let wasSent = looksFirst;
     const send = async (): Promise<Outcome<Order>> => {

@@ -136,13 +136,50 @@ test('a buyer may stop trying, and then nothing goes on', async () => {
   shop.isAway = true;
   void desk.pay();
   await vi.advanceTimersByTimeAsync(5_000);
-  screen.getByRole('button', { name: 'Stop trying' }).click();
+  const stop = screen.getByRole('button', { name: 'Stop trying' });
+  stop.focus();
+  stop.click();
   await vi.advanceTimersByTimeAsync(1_000);
+  expect(document.activeElement).toBe(screen.getByRole('button', { name: /^Pay/ }));
   shop.isAway = false;
   await vi.advanceTimersByTimeAsync(60_000);
   await new Desk(held()).resume();
   expect(pays()).toBe(0);
-  screen.getByRole('button', { name: /^Pay/ });
+});
+
+/** What browsers have: one holder at a time, and whoever comes later waits. */
+function locks(): Pick<LockManager, 'request'> {
+  let last: Promise<unknown> = Promise.resolve();
+  let held = 0;
+  const request = async (_: string, options: LockOptions, work: (lock: Lock | null) => unknown) => {
+    if (options.ifAvailable && held > 0) return work(null);
+    held += 1;
+    const before = last;
+    const mine = (async () => {
+      await before.catch(() => undefined);
+      return work({} as Lock);
+    })();
+    last = mine;
+    return mine.finally(() => (held -= 1));
+  };
+  return { request: request as LockManager['request'] };
+}
+
+test('a payment that was stopped in one tab does not go on in another that waited for its turn', async () => {
+  vi.stubGlobal('navigator', Object.assign(Object.create(navigator), { locks: locks() }));
+  shop.isAway = true;
+  const [first, second] = [new Desk(held()), new Desk(held())];
+  void first.pay();
+  await vi.advanceTimersByTimeAsync(5_000);
+  const resumed = second.resume();
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(second.busy).toBe('pay');
+  void first.giveUp();
+  shop.isAway = false;
+  await vi.advanceTimersByTimeAsync(60_000);
+  await resumed;
+  expect([pays(), second.busy]).toEqual([0, undefined]);
+  vi.unstubAllGlobals();
 });
 
 test('what the shop refuses for good is not tried again', async () => {
