@@ -39,19 +39,23 @@ impl ArrivalError {
 pub(crate) struct Arriving {
     body: Incoming,
     pulse: Arc<Pulse>,
-    /// What was read of it so far.
+    /// What was read of it so far,
     read_bytes: usize,
+    /// what of that counts as memory,
+    kept_bytes: usize,
+    /// and how much whoever reads it keeps. What is longer is heard out and thrown away.
+    max_kept_bytes: usize,
 }
 
 impl Arriving {
-    pub(crate) fn new(body: Incoming, pulse: &Arc<Pulse>) -> Self {
+    pub(crate) fn new(body: Incoming, pulse: &Arc<Pulse>, max_kept_bytes: usize) -> Self {
         if body.is_end_stream() {
             pulse.arrived();
         } else {
             // The lane has not seen it begin if hyper read its head together with the request before.
             pulse.arriving();
         }
-        Self { body, pulse: Arc::clone(pulse), read_bytes: 0 }
+        Self { body, pulse: Arc::clone(pulse), read_bytes: 0, kept_bytes: 0, max_kept_bytes }
     }
 }
 
@@ -70,9 +74,10 @@ impl Body for Arriving {
             return Poll::Ready(Some(Err(ArrivalError::Late)));
         }
         if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            this.read_bytes += bytes;
-            this.pulse.hold_arrived(bytes);
+            this.read_bytes += frame.data_ref().map_or(0, Bytes::len);
+            let kept_bytes = if this.read_bytes > this.max_kept_bytes { 0 } else { this.read_bytes };
+            this.pulse.hold_arrived(kept_bytes);
+            this.pulse.let_arrived_go(std::mem::replace(&mut this.kept_bytes, kept_bytes));
         }
         if matches!(polled, Poll::Ready(None)) || this.body.is_end_stream() {
             this.pulse.arrived();
@@ -93,6 +98,6 @@ impl Body for Arriving {
 impl Drop for Arriving {
     fn drop(&mut self) {
         self.pulse.arrived();
-        self.pulse.let_arrived_go(self.read_bytes);
+        self.pulse.let_arrived_go(self.kept_bytes);
     }
 }

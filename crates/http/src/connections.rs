@@ -22,8 +22,10 @@ use crate::{
 
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
-/// A connection that has been quiet for a shorter time may just be about to send its request, or to read.
+/// A connection that has been quiet for a shorter time may just be about to send its request …
 const MIN_QUIET: Duration = Duration::from_secs(1);
+/// … or to read. We see that a client reads only when the system has room for the next 64 KiB, so that one on a slow network seems to pause.
+const MIN_STALLED: Duration = Duration::from_secs(5);
 /// Connections that are found by one walk through the list, so that a crowd of newcomers needs few walks.
 const FOUND_AT_ONCE: usize = 1_024;
 /// How often whoever wants to answer lets the others go first while memory for unread answers is full.
@@ -81,7 +83,8 @@ impl Watched {
         } else {
             return None;
         };
-        (now.saturating_duration_since(since) >= MIN_QUIET).then_some((why, since))
+        let min_quiet = if why == Dispensable::Stalled { MIN_STALLED } else { MIN_QUIET };
+        (now.saturating_duration_since(since) >= min_quiet).then_some((why, since))
     }
 
     /// Lets the connection go, so that a newcomer or others can have what it takes.
@@ -128,6 +131,9 @@ struct Open {
     /// Connections that could be done without when the list was last walked through, in the order in which they go, each with its
     /// beats at that time. As long as one has the same beats, all that are not in here became dispensable later.
     dispensable: VecDeque<(Dispensable, u64, u64)>,
+    /// How many stalls there had been at each of the last sweeps, and at the last that was `MIN_STALLED` ago.
+    stalls: VecDeque<(Instant, u64)>,
+    old_stalls: u64,
 }
 
 impl Open {
@@ -142,6 +148,28 @@ impl Open {
             if is_still && watched.beats == beats {
                 return watched.displace(why);
             }
+        }
+    }
+
+    /// Remembers when there had been so many stalls.
+    fn note_stalls(&mut self, stalls: u64, now: Instant) {
+        self.stalls.push_back((now, stalls));
+        while let Some((_, stalls)) =
+            self.stalls.pop_front_if(|(then, _)| now.saturating_duration_since(*then) >= MIN_STALLED)
+        {
+            self.old_stalls = stalls;
+        }
+    }
+
+    /// Whose memory goes first if there is too much: clients that have read nothing for some time; then those that have only just begun to read
+    /// nothing, the latest first, so that whoever comes again and again does not push out a slow one that was there before; last those that read
+    /// for sure.
+    fn order_of_leaving(&self, pulse: &Pulse) -> (u8, u64) {
+        let stall = pulse.last_stall();
+        match (pulse.reads_for_sure(), stall <= self.old_stalls) {
+            (false, true) => (0, stall),
+            (false, false) => (1, u64::MAX - stall),
+            (true, _) => (2, stall),
         }
     }
 
@@ -168,7 +196,9 @@ impl Open {
         }
         let is_waiting = |watched: &&Watched| {
             let pulse = &watched.pulse;
-            pulse.waiting_bytes() > 0 && !pulse.is_working() && pulse.command() == Command::GoOn
+            // A handler that waits for the rest of a body counts as working.
+            let is_awaited = pulse.arrival().is_some() || !pulse.is_working();
+            pulse.waiting_bytes() > 0 && is_awaited && pulse.command() == Command::GoOn
         };
         let mut waiting: Vec<&Watched> = self.watched.values().filter(is_waiting).collect();
         waiting.sort_unstable_by_key(|watched| match watched.pulse.arrival() {
@@ -224,6 +254,7 @@ impl Connections {
     /// Ends the connections with which we have lost patience.
     pub(crate) fn sweep(&self, patience: Patience, now: Instant) {
         let mut open = self.open();
+        open.note_stalls(self.tally.stalls.load(Relaxed), now);
         open.watched.values_mut().for_each(|watched| watched.look(patience, now));
         open.bound_waiting(self.share_bytes);
         drop(open);
@@ -269,7 +300,7 @@ impl Connections {
             return;
         }
         if has_taken {
-            pulse.stall(self.tally.next_stall.fetch_add(1, Relaxed));
+            pulse.stall(self.tally.stalls.fetch_add(1, Relaxed) + 1);
         }
         self.tally.unread_bytes.fetch_add(bytes, Relaxed);
         self.tally.unread_bytes.fetch_sub(pulse.hold_unread(bytes), Relaxed);
@@ -299,7 +330,7 @@ impl Connections {
             && self.tallies.iter().map(|tally| bytes(tally)).sum::<usize>() > max + without
     }
 
-    /// If unread answers take more memory than they may, the connections go whose clients have taken nothing for longest.
+    /// If unread answers take more memory than they may, connections go until there is room.
     fn make_room(&self) {
         if !self.is_over(self.max_unread_bytes, self.leaving_bytes.load(Relaxed)) {
             return;
@@ -308,7 +339,7 @@ impl Connections {
         let pulses = open.watched.values().map(|watched| &watched.pulse);
         let mut stalled: Vec<_> =
             pulses.filter(|pulse| pulse.unread_bytes() > 0 && !pulse.is_leaving()).collect();
-        stalled.sort_unstable_by_key(|pulse| pulse.last_stall());
+        stalled.sort_unstable_by_key(|pulse| open.order_of_leaving(pulse));
         // More than the bound asks for, so that the list is not walked through for each answer that is not read.
         let enough = self.max_unread_bytes / 4 * 3;
         for pulse in stalled {
@@ -461,7 +492,7 @@ mod tests {
         pulse(1).arriving();
         pulse(2).call();
         connections.stalled(pulse(3), 10, true);
-        let now = sweep(&connections, begin, 5, || {});
+        let now = sweep(&connections, begin, 9, || {});
         let mut expected = [Command::GoOn; 5];
         connections.displace(now);
         expected[4] = Command::Displaced;
@@ -509,7 +540,9 @@ mod tests {
         let (tally, connections) = connections();
         let listed: Vec<_> = (0..4).map(|number| connections.add(number, Instant::now())).collect();
         let stall = |number: usize, has_taken| connections.stalled(&listed[number].pulse, 300, has_taken);
+        let begin = Instant::now();
         (0..3).for_each(|number| stall(number, true));
+        sweep(&connections, begin, 10, || {});
         stall(1, false);
         stall(0, true);
         assert_eq!(commands(&listed), [Command::GoOn; 4]);
@@ -527,6 +560,27 @@ mod tests {
         drop((first, last));
         assert_eq!(tally.unread_bytes.load(Relaxed), 0);
         assert_eq!(connections.leaving_bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_client_that_reads_slowly_stays_however_many_that_do_not_read_come_after_it() {
+        let (_, connections) = connections();
+        let slow = connections.add(0, Instant::now());
+        let begin = Instant::now();
+        connections.stalled(&slow.pulse, 300, true);
+        for number in 1..100 {
+            let greedy = connections.add(number, Instant::now());
+            connections.stalled(&greedy.pulse, 300, true);
+            let other = connections.add(1_000 + number, Instant::now());
+            connections.stalled(&other.pulse, 500, true);
+            assert_eq!((slow.pulse.command(), other.pulse.command()), (Command::GoOn, Command::Unread));
+            drop((greedy, other));
+        }
+        connections.stalled(&slow.pulse, 300, true);
+        sweep(&connections, begin, 10, || {});
+        let greedy = connections.add(1, Instant::now());
+        connections.stalled(&greedy.pulse, 800, true);
+        assert_eq!((slow.pulse.command(), greedy.pulse.command()), (Command::GoOn, Command::Unread));
     }
 
     #[test]

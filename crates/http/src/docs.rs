@@ -1,11 +1,15 @@
 //! Swagger UI with no asset from the internet.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, LazyLock},
+};
 
 use axum::{
     extract::Path,
     response::{Html, IntoResponse, Response},
 };
+use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
@@ -26,7 +30,11 @@ pub(crate) async fn docs() -> Result<Response, Problem> {
 pub(crate) async fn docs_file(Path(file): Path<String>) -> Result<Response, Problem> {
     let file = swagger_file(&file)?;
     let content_type = HeaderValue::try_from(file.content_type).map_err(|_| Code::Internal)?;
-    Ok(guarded(([(CONTENT_TYPE, content_type)], file.bytes.into_owned()).into_response()))
+    let bytes = match file.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    Ok(guarded(([(CONTENT_TYPE, content_type)], bytes).into_response()))
 }
 
 fn guarded(mut response: Response) -> Response {

@@ -25,9 +25,10 @@ use crate::{
     arriving::Arriving,
     connections::{Connections, MAX_WAITS},
     held,
-    json::read_body,
+    json::{MAX_BODY_BYTES, read_body},
     orders,
     peer::{Peer, Remote, X_FORWARDED_FOR, X_FORWARDED_PROTO},
+    pictures,
     problem::{Code, PROBLEM_JSON, Problem},
     pulse::Pulse,
     tally::{Group, Outcome, Pending, Tally},
@@ -66,7 +67,8 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.pulse.call();
         let pulse = &self.pulse;
-        let request = request.map(|body| Arriving::new(body, pulse));
+        let max_bytes = pictures::max_bytes_of_body(request.uri().path()).unwrap_or(MAX_BODY_BYTES);
+        let request = request.map(|body| Arriving::new(body, pulse, max_bytes));
         match request.method() {
             &Method::POST => match sale_of_order_path(request.uri().path()) {
                 Some(sale) => self.claim(sale, request),

@@ -114,12 +114,18 @@ where
         if length > heard_bytes {
             break;
         }
+        if length > limit.max_bytes {
+            (first, all) = (Bytes::new(), BytesMut::new());
+            continue;
+        }
         // Nearly all bodies come in one piece, which is used as it is.
-        if first.is_empty() {
+        if all.is_empty() && first.is_empty() {
             first = data;
-        } else if length <= limit.max_bytes {
+        } else {
             if all.is_empty() {
-                all.extend_from_slice(&first);
+                let rest = usize::try_from(body.size_hint().lower()).unwrap_or(limit.max_bytes);
+                all.reserve((length + rest).min(limit.max_bytes));
+                all.extend_from_slice(&std::mem::take(&mut first));
             }
             all.extend_from_slice(&data);
         }

@@ -53,8 +53,11 @@ use crate::{
 const SCRATCH_BYTES: usize = 64 * 1024;
 /// A request that comes in more pieces than this is hyper's affair: it remembers how far it has read.
 const MAX_PIECES: u32 = 8;
-/// Hyper gets so much at once of what is its own, so that it can't collect many answers before the first is written.
-const PIECE_BYTES: usize = 8 * 1024;
+/// The most that hyper gets at once of what is its own. It answers all requests in it before it looks whether the answers are taken, so this
+/// bounds what it collects: `READ_AHEAD_BYTES`.
+const PIECE_BYTES: usize = 512;
+/// What a client can send while it reads a stream of events, before nobody looks any more whether it is still there.
+const MAX_EARLY_BYTES: usize = 16 * 1024;
 
 thread_local! {
     /// Requests are read into it and most are answered from it, so an idle connection holds no buffer.
@@ -129,6 +132,8 @@ pub(crate) struct Lane {
     connections: Arc<Connections>,
     /// How many of hyper's answers are out.
     flushed: u64,
+    /// Hyper looked for more while it answered, and was told nothing. It has to look again.
+    looked_away: bool,
     date: DateCache,
 }
 
@@ -152,6 +157,7 @@ impl Lane {
             waits: 0,
             connections: Arc::clone(&entry.connections),
             flushed: 0,
+            looked_away: false,
             date: DateCache::default(),
         }
     }
@@ -433,40 +439,53 @@ impl Lane {
     fn pass(&mut self, limit: usize, buffer: &mut ReadBufCursor<'_>) -> usize {
         let count = limit.min(self.pending.len()).min(buffer.remaining());
         buffer.put_slice(&self.pending[..count]);
+        self.forget(count);
+        count
+    }
+
+    /// The first bytes of `pending` are dealt with.
+    fn forget(&mut self, count: usize) {
         self.pending.drain(..count);
         if self.pending.is_empty() {
             // Most connections are idle most of the time.
             self.pending = Vec::new();
-            self.pulse.keep_in_lane(0);
         }
-        count
+        self.pulse.keep_in_lane(self.pending.capacity());
     }
 
-    /// Hyper looks for the next request although the answer to the last is not out yet. It gets nothing so far,
-    /// but has to be woken by what comes.
+    /// Hyper looks for the next request although the answer to the last is not out yet. It gets nothing so far, and looks again when the
+    /// answer is out.
     fn poll_early(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.pending.is_empty() {
-            return Poll::Pending;
-        }
         if !self.pulse.has_answered() {
             return self.poll_gone(context);
         }
-        if !ready!(self.poll_fill(context))? {
+        if self.pending.is_empty() && !ready!(self.poll_fill(context))? {
             self.mode = Mode::HandedOver;
             return Poll::Ready(Ok(()));
         }
+        self.looked_away = true;
         Poll::Pending
     }
 
-    /// Looks whether the client has gone while it is being answered. One that has only shut down its side still wants the answer, unless that is a
-    /// stream of events.
+    /// Looks whether the client of a stream of events has gone. Whoever waits for any other answer still wants it after shutting down their
+    /// side, so nobody looks before that answer is out.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut byte = [0];
-        let seen = ready!(self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)))?;
-        if seen == 0 && self.pulse.is_streaming() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        while self.pulse.is_streaming() && self.pending.len() < MAX_EARLY_BYTES {
+            if !ready!(self.poll_fill(context))? {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
         }
+        self.looked_away = true;
         Poll::Pending
+    }
+
+    /// Whether hyper looked for more too early and can find it now.
+    fn has_to_look_again(&mut self) -> bool {
+        let can_find = match self.pulse.is_streaming() {
+            true => self.pending.len() < MAX_EARLY_BYTES,
+            false => !self.pulse.is_handling(),
+        };
+        self.looked_away && can_find && std::mem::take(&mut self.looked_away)
     }
 
     /// Whether hyper looks for the end of the client, and not for more of a request.
@@ -506,8 +525,7 @@ impl Lane {
                 let pending = std::mem::take(&mut self.pending);
                 let done = self.take_requests(&pending);
                 self.pending = pending;
-                self.pending.drain(..done);
-                self.pulse.keep_in_lane(if self.pending.is_empty() { 0 } else { self.pending.capacity() });
+                self.forget(done);
             }
             if self.deciding.is_some() {
                 continue;

@@ -18,7 +18,7 @@ use hyper::{
     },
 };
 use imagesize::{Compression, ImageType};
-use moka::future::Cache;
+use moka::{future::Cache, policy::EvictionPolicy};
 use penstock_records::{Records, RecordsError};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -34,6 +34,7 @@ use crate::{
 
 /// Whoever sends more is heard out for a while, so that a browser gets to see why it is refused.
 const LIMIT: BodyLimit = BodyLimit { max_bytes: 1024 * 1024, discarded_bytes: 16 * 1024 * 1024 };
+const UPLOADS: &str = "/api/v1/admin/pictures";
 /// A browser unpacks it to four bytes for each dot.
 const MAX_SIDE: usize = 4096;
 /// What a node keeps in memory.
@@ -42,7 +43,7 @@ const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 const LOADS_AT_ONCE: usize = 4;
 const DIGEST_BYTES: usize = 16;
 /// What is sent of a picture at once.
-const PIECE_BYTES: usize = 16 * 1024;
+const PIECE_BYTES: usize = 32 * 1024;
 
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -103,6 +104,11 @@ impl Kind {
     }
 }
 
+/// How long a body to this path may be, if it is a picture.
+pub(crate) fn max_bytes_of_body(path: &str) -> Option<usize> {
+    (path == UPLOADS).then_some(LIMIT.max_bytes)
+}
+
 #[derive(Clone, Debug, thiserror::Error)]
 enum NotLoaded {
     #[error("there is no such picture")]
@@ -125,7 +131,12 @@ impl Pictures {
             |name: &String, content: &Bytes| u32::try_from(name.len() + content.len()).unwrap_or(u32::MAX);
         Self {
             records,
-            kept: Cache::builder().weigher(weight).max_capacity(MAX_KEPT_BYTES).build(),
+            // Whatever was asked for last is there for its next pieces.
+            kept: Cache::builder()
+                .weigher(weight)
+                .max_capacity(MAX_KEPT_BYTES)
+                .eviction_policy(EvictionPolicy::lru())
+                .build(),
             loads: Semaphore::new(LOADS_AT_ONCE),
         }
     }
@@ -140,6 +151,19 @@ impl Pictures {
             }
         };
         self.kept.try_get_with_by_ref(name, load).await.map_err(|error| NotLoaded::clone(&error))
+    }
+
+    /// A piece of a picture; empty at its end. If the picture is not in memory any more, only the piece is read.
+    async fn piece(&self, name: &str, begin: usize) -> Result<Bytes, NotLoaded> {
+        if let Some(content) = self.kept.get(name).await {
+            let rest = content.get(begin..).unwrap_or_default();
+            return Ok(Bytes::copy_from_slice(rest.get(..PIECE_BYTES).unwrap_or(rest)));
+        }
+        let _turn = self.loads.acquire().await;
+        match self.records.piece_of_picture(name, begin, PIECE_BYTES).await {
+            Ok(piece) => piece.map(Bytes::from).ok_or(NotLoaded::Missing),
+            Err(error) => Err(NotLoaded::Records(Arc::new(error))),
+        }
     }
 }
 
@@ -259,9 +283,7 @@ pub(crate) async fn get_picture(
 /// in memory that nobody else wants.
 fn pieces(app: Arc<App>, name: String) -> impl Stream<Item = Result<Bytes, NotLoaded>> + Send + 'static {
     stream::try_unfold((app, name, 0), |(app, name, begin)| async move {
-        let content = app.pictures.load(&name).await?;
-        let rest = content.get(begin..).unwrap_or_default();
-        let piece = Bytes::copy_from_slice(rest.get(..PIECE_BYTES).unwrap_or(rest));
+        let piece = app.pictures.piece(&name, begin).await?;
         let end = begin + piece.len();
         Ok((end > begin).then_some((piece, (app, name, end))))
     })

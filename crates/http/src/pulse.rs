@@ -31,6 +31,9 @@ pub(crate) enum Command {
     Cut,
 }
 
+/// Above all numbers of stalls.
+const READS_FOR_SURE: u64 = 1 << 63;
+
 /// Signs of life of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
@@ -57,7 +60,8 @@ pub(crate) struct Pulse {
     unread_bytes: AtomicUsize,
     /// It is given up because of them.
     is_leaving: AtomicBool,
-    /// When the client last stopped taking what was written: a larger number is later.
+    /// When the client last stopped taking what was written: a larger number is later, and 0 is never. The highest bit tells whether it reads for
+    /// sure.
     last_stall: AtomicU64,
     command: AtomicU8,
     /// Why we end the connection, if we do: one more than the reason's number.
@@ -154,8 +158,11 @@ impl Pulse {
         self.arrived_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Memory of requests that the client has begun and we can't answer yet.
+    /// Memory of requests that the client has begun and we can't answer yet. What waits because the client does not read counts as unread.
     pub(crate) fn waiting_bytes(&self) -> usize {
+        if self.unread_bytes() > 0 {
+            return 0;
+        }
         self.lane_bytes.load(Relaxed) + self.arrived_bytes.load(Relaxed)
     }
 
@@ -178,14 +185,20 @@ impl Pulse {
         self.is_leaving.load(Relaxed)
     }
 
-    /// The client has taken some and no more. That it reads, if slowly, is a sign of life.
+    /// The client has taken some and no more, and that is the `number`th time on its worker that somebody does. That it reads, if slowly, is a sign of
+    /// life. One that has stopped before reads for sure; the first time, the system may have taken it all.
     pub(crate) fn stall(&self, number: u64) {
-        self.last_stall.store(number, Relaxed);
+        let reads = if self.last_stall.load(Relaxed) == 0 { 0 } else { READS_FOR_SURE };
+        self.last_stall.store(number | reads, Relaxed);
         self.beat();
     }
 
     pub(crate) fn last_stall(&self) -> u64 {
-        self.last_stall.load(Relaxed)
+        self.last_stall.load(Relaxed) & !READS_FOR_SURE
+    }
+
+    pub(crate) fn reads_for_sure(&self) -> bool {
+        self.last_stall.load(Relaxed) & READS_FOR_SURE != 0
     }
 
     /// Some of a request is here and the rest is awaited. That still more of it comes changes nothing: only the

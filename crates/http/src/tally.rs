@@ -181,7 +181,7 @@ pub(crate) struct Tally {
     /// Memory that waits for clients to read their answers.
     pub(crate) unread_bytes: AtomicUsize,
     /// The number of the next connection whose client stops reading.
-    pub(crate) next_stall: AtomicU64,
+    pub(crate) stalls: AtomicU64,
 }
 
 impl Tally {
@@ -194,7 +194,7 @@ impl Tally {
             connections_opened: AtomicU64::new(0),
             connection_ends: Default::default(),
             unread_bytes: AtomicUsize::new(0),
-            next_stall: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
         }
     }
 

@@ -28,4 +28,22 @@ impl Records {
             .await?;
         Ok(row.map(|row| row.try_get("content")).transpose()?)
     }
+
+    /// At most `bytes` of a picture from the place `begin` on; nothing behind its end. None: there is no such picture.
+    pub async fn piece_of_picture(
+        &self,
+        name: &str,
+        begin: usize,
+        bytes: usize,
+    ) -> Result<Option<Vec<u8>>, RecordsError> {
+        // SQL counts from one.
+        let begin = i64::try_from(begin).unwrap_or(i64::MAX).saturating_add(1);
+        let row = sqlx::query("SELECT SUBSTR(content, ?, ?) AS piece FROM pictures WHERE name = ?")
+            .bind(begin)
+            .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
+            .bind(name)
+            .fetch_optional(&mut self.reader().await?)
+            .await?;
+        Ok(row.map(|row| row.try_get("piece")).transpose()?)
+    }
 }

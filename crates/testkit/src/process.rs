@@ -210,7 +210,7 @@ impl Penstock {
         self.server.as_ref().map(|server| server.child.id())
     }
 
-    /// What the running server has in memory, and the most it ever had.
+    /// What the running server has in memory, and the most it had since somebody last asked.
     pub fn resident_bytes(&self) -> anyhow::Result<(u64, u64)> {
         let process = self.process_id().context("the server is not running")?;
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -219,7 +219,10 @@ impl Penstock {
             let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
             kilobytes.map(|kilobytes| kilobytes * 1024).with_context(|| format!("no {field} in {status}"))
         };
-        Ok((bytes("VmRSS:")?, bytes("VmHWM:")?))
+        let found = (bytes("VmRSS:")?, bytes("VmHWM:")?);
+        // The kernel begins to look for the most anew.
+        std::fs::write(format!("/proc/{process}/clear_refs"), "5")?;
+        Ok(found)
     }
 
     /// What the running server has logged so far.

@@ -10,12 +10,14 @@ use std::{
 use hyper::rt::Write;
 use tokio::io::AsyncWrite as _;
 
-use super::{Lane, Mode, SCRATCH_BYTES};
+use super::{Lane, Mode, PIECE_BYTES, SCRATCH_BYTES};
 
-/// What a client that does not read makes hyper keep beside bodies, which count by themselves: heads of answers, and more of
-/// them if hyper may read ahead.
-const HEAD_BYTES: usize = 4 * 1024;
-const READ_AHEAD_BYTES: usize = 32 * 1024;
+/// What a client that does not read makes hyper keep beside bodies, which count by themselves: what it reads into, and heads of answers …
+const HEAD_BYTES: usize = 12 * 1024;
+/// … and heads of many if it may read ahead: in one piece are at most 26 of the shortest requests, whose answers have a kilobyte of head each.
+const READ_AHEAD_BYTES: usize = 48 * 1024;
+const SHORTEST_REQUEST: &[u8] = b"HEAD / HTTP/1.1\r\n\r\n";
+const _: () = assert!(PIECE_BYTES / SHORTEST_REQUEST.len() * 1024 + HEAD_BYTES <= READ_AHEAD_BYTES);
 
 thread_local! {
     /// Answers are written into it, and most leave at once, so that who waits for nothing holds no room for them.
@@ -132,10 +134,9 @@ impl Write for Lane {
         lane.flushed = lane.pulse.answered();
         if lane.mode == Mode::Answering && lane.pulse.has_answered() {
             lane.mode = Mode::Open;
-            if !lane.pending.is_empty() {
-                // Hyper may have looked for it too early.
-                context.waker().wake_by_ref();
-            }
+        }
+        if lane.has_to_look_again() {
+            context.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
     }

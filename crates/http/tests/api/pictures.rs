@@ -132,6 +132,29 @@ fn a_picture_may_be_larger_than_any_other_body_but_not_as_large_as_one_likes() {
     client.receive(false).unwrap().problem(413, "body_too_large");
 }
 
+/// More pictures than fit into memory are sent whole, and each that is read slowly is read from the records piece by piece, not again and
+/// again as a whole.
+#[test]
+fn a_slow_reader_gets_the_whole_picture_although_others_take_its_place_in_memory() {
+    let shop = Shop::open();
+    let name = |number: usize| format!("{number:032x}.png");
+    let content = |number: usize| -> Vec<u8> {
+        (0..1 << 20).map(|place: usize| (place * 31 + place / 256 + number) as u8).collect()
+    };
+    for number in 0..80 {
+        let (name, content) = (name(number), content(number));
+        shop.block_on(shop.records.put_picture(&name, &content, Timestamp::from_millis(START))).unwrap();
+    }
+    let mut slow = shop.client();
+    slow.send("GET", &format!("/pictures/{}", name(0)), &[], b"");
+    // The system takes a part of it, and the rest waits while the others go through the memory.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    for number in 1..80 {
+        assert_eq!(shop.client().get(&format!("/pictures/{}", name(number))).body, content(number));
+    }
+    assert!(slow.receive(false).unwrap().body == content(0));
+}
+
 #[test]
 fn a_picture_that_another_node_took_is_shown() {
     let shop = Shop::open();

@@ -4,7 +4,7 @@ use std::{io::Read as _, net::Shutdown, time::Duration};
 
 use serde_json::json;
 
-use crate::support::{CURSED_PHONE, Client, Shop, jwt, new_key};
+use crate::support::{CURSED_PHONE, Client, Shop, jwt, new_key, until};
 
 #[test]
 fn what_does_not_exist_is_not_found() {
@@ -158,6 +158,46 @@ fn who_shuts_down_their_side_still_gets_the_answer() {
     let mut rest = Vec::new();
     ann.stream().read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty(), "then the connection ends");
+}
+
+/// Takes a while to be answered: a password is hashed.
+fn ask_slowly(client: &mut Client) {
+    let body = br#"{"phone":"+4915112345678","password":"a wrong password"}"#;
+    client.send("POST", "/api/v1/sessions", &[("content-type", "application/json")], body);
+}
+
+#[test]
+fn a_request_that_comes_while_another_is_answered_is_answered_next() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    for _ in 0..3 {
+        ask_slowly(&mut client);
+        std::thread::sleep(Duration::from_millis(10));
+        client.send("GET", "/healthz", &[], b"");
+        assert_eq!(client.receive(false).unwrap().status, 401);
+        assert_eq!(client.receive(false).unwrap().status, 200);
+    }
+}
+
+#[test]
+fn a_connection_whose_client_leaves_while_it_is_answered_ends_with_the_answer() {
+    let shop = Shop::open();
+    let mut client = shop.client();
+    ask_slowly(&mut client);
+    client.stream().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.receive(false).unwrap().status, 401, "it may still read");
+    let mut rest = Vec::new();
+    client.stream().read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+    for _ in 0..3 {
+        let mut client = shop.client();
+        ask_slowly(&mut client);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    until("the connections of clients that are gone have ended", || {
+        let text = shop.client().get("/metrics").text();
+        text.lines().any(|line| line == "penstock_connections_open 1").then_some(())
+    });
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         256,
         1,
         MILLION,
-        "Memory for answers that nobody has read, and as much for requests that are not whole; when it is full, the clients that have not got on for longest are cut.",
+        "Memory for answers that nobody has read, and as much for requests that are not whole; when it is full, those that have read or sent nothing for longest are cut.",
     ),
     text(
         "http.trusted_proxies",
@@ -123,7 +123,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         75,
         1,
         3600,
-        "How long a connection may go without completing a request or reading some of an answer.",
+        "How long a connection may go without completing a request or reading 64 KiB or all of an answer.",
     ),
     number("http.drain_seconds", 30, 0, 3600, "How long a stop waits for requests that are under way."),
     flag(
@@ -554,7 +554,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "settle.listen",
         "",
         Rule::OptionalAddress,
-        "Cluster: where a worker shows /metrics and /healthz, such as 10.0.0.21:9100. Empty: nowhere.",
+        "Cluster: where a worker shows /metrics and /healthz, such as 10.0.0.21:9100, for your monitoring and nobody else. Empty: nowhere.",
     ),
     text(
         "log.level",

@@ -12,6 +12,12 @@ async fn a_picture_is_found_by_its_name_on_every_node() {
     shop.records.put_picture("0123.png", &content, moment(1)).await.unwrap();
     assert!(other.picture("0123.png").await.unwrap().is_some_and(|found| found == content));
     assert_eq!(other.picture("0123.PNG").await.unwrap(), None);
+    for (begin, bytes) in [(0, 1), (1_000, 70_000), (content.len() - 10, 20), (content.len(), 20)] {
+        let piece = other.piece_of_picture("0123.png", begin, bytes).await.unwrap().unwrap();
+        let end = content.len().min(begin + bytes);
+        assert!(piece == content[begin..end], "{bytes} bytes from {begin}");
+    }
+    assert_eq!(other.piece_of_picture("0124.png", 0, 1).await.unwrap(), None);
 }
 
 #[tokio::test]
