@@ -57,6 +57,7 @@ beforeEach(async () => {
 });
 afterEach(() => {
   cleanup();
+  vi.restoreAllMocks();
   vi.useRealTimers();
 });
 
@@ -166,7 +167,7 @@ function locks(): Pick<LockManager, 'request'> {
 }
 
 test('a payment that was stopped in one tab does not go on in another that waited for its turn', async () => {
-  vi.stubGlobal('navigator', Object.assign(Object.create(navigator), { locks: locks() }));
+  vi.spyOn(navigator, 'locks', 'get').mockReturnValue(locks() as LockManager);
   shop.isAway = true;
   const [first, second] = [new Desk(held()), new Desk(held())];
   void first.pay();
@@ -179,7 +180,6 @@ test('a payment that was stopped in one tab does not go on in another that waite
   await vi.advanceTimersByTimeAsync(60_000);
   await resumed;
   expect([pays(), second.busy]).toEqual([0, undefined]);
-  vi.unstubAllGlobals();
 });
 
 test('what the shop refuses for good is not tried again', async () => {

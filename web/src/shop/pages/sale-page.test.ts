@@ -211,3 +211,20 @@ test('who is sent away from the waiting room after a reload is told that nothing
   await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
   expect(screen.queryByRole('button', { name: /Buy now/ })).toBeNull();
 });
+
+test('the opening and the end of a sale name their time zone', async () => {
+  const zone = /(UTC|GMT|[A-Z]{3,4})([+-]\d|$)/;
+  const opens = { state: 'scheduled', opens_at: '2100-01-01T12:00:00Z' } as const;
+  answers.set('GET /api/v1/sales/sale', () => Response.json(sale(opens)));
+  render(SalePage);
+  expect((await vi.waitFor(() => screen.getByText(/^Opens \S+ \d/))).textContent).toMatch(zone);
+  cleanup();
+  answers.set('GET /api/v1/sales/sale', () => Response.json(sale({ closes_at: '2100-01-01T12:00:00Z' })));
+  render(SalePage);
+  expect((await vi.waitFor(() => screen.getByText(/^Ends in/))).textContent?.trim()).toMatch(zone);
+  cleanup();
+  const closed = { state: 'closed', closes_at: '2001-01-01T12:00:00Z' } as const;
+  answers.set('GET /api/v1/sales/sale', () => Response.json(sale(closed)));
+  render(SalePage);
+  expect((await vi.waitFor(() => screen.getByText(/^Ended/))).textContent).toMatch(zone);
+});
