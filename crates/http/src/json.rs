@@ -145,7 +145,11 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         return Ok(value);
     }
     let tree: Tree = serde_json::from_slice(body).map_err(|error| malformed(body, &error))?;
-    T::deserialize(&tree).map_err(|misfit| Problem::invalid_field(misfit.field(), misfit.message))
+    read(&tree)
+}
+
+fn read<T: DeserializeOwned>(tree: &Tree) -> Result<T, Problem> {
+    T::deserialize(tree).map_err(|misfit| Problem::invalid_field(misfit.field(), misfit.message))
 }
 
 fn malformed(body: &[u8], error: &serde_json::Error) -> Problem {
@@ -211,10 +215,12 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
-        match axum::extract::Query::try_from_uri(&parts.uri) {
-            Ok(axum::extract::Query(query)) => Ok(Self(query)),
-            Err(error) => Err(Problem::with_detail(Code::InvalidRequest, error.body_text())),
-        }
+        // Read as text first: what does not fit is then told in the same words as of a body.
+        let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let axum::extract::Query(pairs) =
+            pairs.map_err(|_| Problem::with_detail(Code::BadRequest, "The query can't be read."))?;
+        let tree = Tree::Object(pairs.into_iter().map(|(name, text)| (name, Tree::Text(text))).collect());
+        read(&tree).map(Self)
     }
 }
 

@@ -278,6 +278,15 @@ fn nullable(schema: &Value) -> Vec<String> {
     properties.filter(|(_, property)| allows_null(property)).map(|(name, _)| name.clone()).collect()
 }
 
+/// The schemas of all JSON bodies that calls take.
+fn bodies(document: &Value) -> BTreeSet<String> {
+    let calls =
+        document["paths"].as_object().unwrap().values().flat_map(|calls| calls.as_object().unwrap().values());
+    let schemas = calls
+        .filter_map(|call| call["requestBody"]["content"]["application/json"]["schema"]["$ref"].as_str());
+    schemas.map(|reference| reference.rsplit('/').next().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn null_is_taken_wherever_the_document_allows_it() {
     let shop = Shop::open();
@@ -287,6 +296,11 @@ fn null_is_taken_wherever_the_document_allows_it() {
     let (item, draft) = (shop.item(), shop.draft(|_| {}));
     let gated = shop.published(|sale| sale["gate"] = json!({ "challenge": "pow" }));
     let new_item = json!({ "title": "Kettle", "regular_price": { "amount": "5", "currency": "EUR" } });
+    let phone = "+8613800138000";
+    let session = json!({ "phone": phone, "password": "correct horse" });
+    assert_eq!(client.post("/api/v1/otp", &json!({ "phone": phone })).status, 202);
+    let otp = shop.outbox.last_code(phone);
+    let account = json!({ "phone": phone, "password": "correct horse", "otp": otp, "name": "Ann" });
     let calls = [
         ("POST", "/api/v1/admin/items".to_owned(), "ItemRequest", new_item, 201),
         ("PATCH", format!("/api/v1/admin/items/{item}"), "ItemChange", json!({}), 200),
@@ -294,7 +308,14 @@ fn null_is_taken_wherever_the_document_allows_it() {
         ("PATCH", format!("/api/v1/admin/sales/{draft}"), "SaleChange", json!({}), 200),
         ("POST", format!("/api/v1/sales/{gated}/challenge"), "ChallengeRequest", json!({}), 201),
         ("POST", format!("/api/v1/sales/{gated}/pass"), "PassRequest", json!({}), 403),
+        ("POST", "/api/v1/accounts".to_owned(), "AccountRequest", account, 201),
+        ("POST", "/api/v1/sessions".to_owned(), "SessionRequest", session, 201),
+        ("POST", "/api/v1/otp".to_owned(), "OtpRequest", json!({ "phone": phone }), 202),
     ];
+    for name in bodies(&document) {
+        let is_here = calls.iter().any(|(_, _, schema, _, _)| *schema == name);
+        assert!(is_here || nullable(&schemas[&name]).is_empty(), "{name} is not tried");
+    }
     for (method, path, schema, good, status) in calls {
         let fields = nullable(&schemas[schema]);
         assert!(!fields.is_empty(), "{schema} has nothing that may be null, and need not be here");
@@ -307,4 +328,24 @@ fn null_is_taken_wherever_the_document_allows_it() {
             assert_eq!(answer.status, status, "{method} {path} with {body}: {}", answer.text());
         }
     }
+}
+
+#[test]
+fn an_argument_that_comes_twice_is_named_by_every_call_that_takes_it() {
+    let shop = Shop::open();
+    let document = shop.client().get("/openapi.json").json();
+    let sale = shop.sale(1);
+    let mut tried = 0;
+    for (path, calls) in document["paths"].as_object().unwrap() {
+        let parameters = calls["get"]["parameters"].as_array().into_iter().flatten();
+        for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
+            let name = parameter["name"].as_str().unwrap();
+            let mut caller = if path.contains("/admin/") { shop.admin() } else { shop.buyer("ann") };
+            let answer = caller.get(&format!("{}?{name}=1&x=%ff&{name}=2", path.replace("{id}", &sale)));
+            answer.names_field(name);
+            assert_eq!(answer.json()["errors"][0]["message"], "is there twice", "{path}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 10, "only {tried} calls have arguments");
 }
