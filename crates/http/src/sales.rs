@@ -91,8 +91,13 @@ pub(crate) async fn get_sale(
         shown.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
         return Ok(shown);
     }
+    Err(not_on_show(&app, id, now))
+}
+
+/// What a stranger is told of a sale that is not on show: that there is none, or that nobody can tell yet.
+pub(crate) fn not_on_show(app: &App, id: SaleId, now: Timestamp) -> Problem {
     let is_coming = app.storefront.with_shelf(id, |shelf| is_coming(shelf, now)).unwrap_or(false);
-    Err(if is_coming { being_put_on_show() } else { app.missing_sale() })
+    if is_coming { being_put_on_show() } else { app.missing_sale() }
 }
 
 /// Plain requests don't come this way, so that it does not matter which worker counts it.

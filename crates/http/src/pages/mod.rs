@@ -28,6 +28,7 @@ use crate::{
     entry::CountAs,
     json::PathId,
     problem::{Code, Problem},
+    sales,
     tally::Outcome,
 };
 
@@ -167,9 +168,9 @@ pub(crate) async fn shop(
     app.pages.shop()?.respond(&headers)
 }
 
-/// The shop's page for a sale. Whether there is such a sale only this node's memory is asked, so that a flood of invented ids
-/// reaches no database. A merchant's draft is not there for anybody who asks without saying who they are; the page that
-/// comes with the 404 shows it to them all the same.
+/// The shop's page for a sale, with the status that a stranger's look at the sale has in the API. Only this node's memory is
+/// asked, so that a flood of invented ids reaches no database. A merchant's draft is not there for anybody who asks without
+/// saying who they are; the page that comes with the 404 shows it to them all the same.
 pub(crate) async fn sale(
     State(app): State<Arc<App>>,
     id: Result<PathId<SaleId>, Problem>,
@@ -179,14 +180,20 @@ pub(crate) async fn sale(
     if !is_plain(uri.path()) {
         return lost(&app, uri.path(), headers, Code::NotFound);
     }
-    let is_there = id.is_ok_and(|PathId(id)| {
-        // While nothing is on show, nobody knows.
-        app.storefront.is_dark() || app.storefront.with_shelf(id, |_| ()).is_some()
-    });
-    if !is_there {
+    let Ok(PathId(id)) = id else {
+        return lost(&app, uri.path(), headers, Code::SaleNotFound);
+    };
+    let now = app.now();
+    if app.storefront.with_sale(id, now, |_| ()).is_some() {
+        return app.pages.shop()?.respond(&headers);
+    }
+    if sales::not_on_show(&app, id, now).code == Code::SaleNotFound {
         return lost(&app, uri.path(), headers, Code::SaleNotFound);
     }
-    app.pages.shop()?.respond(&headers)
+    // Nobody knows at the moment. The page looks again by itself; no cache may take it for a sale that is there.
+    let mut response = app.pages.shop()?.respond(&headers)?;
+    response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
+    Ok(response)
 }
 
 pub(crate) async fn console(

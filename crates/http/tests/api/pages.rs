@@ -2,9 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
+use penstock_domain::Timestamp;
 use penstock_http::PageFile;
 
-use crate::support::{Answer, Client, Shop};
+use crate::support::{Answer, Client, START, Shop};
 
 const PERSON: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 const BROWSER: (&str, &str) = ("accept-encoding", "gzip, deflate, br, zstd");
@@ -152,6 +153,38 @@ fn the_page_of_a_sale_that_does_not_exist_is_not_found() {
         assert_eq!(get(&mut client, &format!("/sales/{number:013}"), &[PERSON]).status, 404);
     }
     assert_eq!(self::lookups(&mut client), lookups, "nobody but this node's memory was asked");
+}
+
+/// The status of a sale's page for a person, and what caches may do with it; and the status of the sale in the API.
+fn page_and_api(shop: &Shop, sale: &str) -> (u16, String, u16) {
+    let mut client = shop.client();
+    let page = get(&mut client, &format!("/sales/{sale}"), &[PERSON]);
+    let cached = page.header("cache-control").unwrap().to_owned();
+    (page.status, cached, client.get(&format!("/api/v1/sales/{sale}")).status)
+}
+
+#[test]
+fn the_page_of_a_sale_is_found_where_the_sale_is_and_kept_by_nobody_while_nobody_knows() {
+    let shop = shop();
+    let (there, forgotten) = (shop.sale(1), shop.draft(|_| {}));
+    let now = Timestamp::from_millis(START);
+    // Only the records know it, as it is after a ledger has forgotten it, or for a moment before there are news of it.
+    shop.block_on(shop.records.mark_published(forgotten.parse().unwrap(), now)).unwrap();
+    let shop = shop.reopen_with(|options| options.pages = files());
+    let (kept, not_kept) = (page_and_api(&shop, &there).1, "no-store".to_owned());
+    assert!(kept.starts_with("public, max-age="), "{kept}");
+    assert_eq!(page_and_api(&shop, &there), (200, kept.clone(), 200));
+    assert_eq!(page_and_api(&shop, &forgotten), (200, not_kept.clone(), 503));
+    assert_eq!(page_and_api(&shop, "0123456789abc"), (404, not_kept.clone(), 404));
+    shop.advance_seconds(10);
+    assert_eq!(page_and_api(&shop, &forgotten), (404, not_kept.clone(), 404));
+    // A ledger that does not answer can't say that there is no such sale.
+    shop.block_on(shop.ledger.stop());
+    for unknown in [&forgotten, "0123456789abc"] {
+        assert_eq!(page_and_api(&shop, unknown), (200, not_kept.clone(), 503), "{unknown}");
+    }
+    assert_eq!(page_and_api(&shop, &there), (200, kept, 200));
+    assert_eq!(page_and_api(&shop, "abc"), (404, not_kept, 404), "no sale has such an id");
 }
 
 /// All look-ups in the catalogue, at any level.

@@ -202,6 +202,11 @@ fn a_node_that_has_lost_the_ledger_shows_no_sale_until_it_is_back() {
                 (page.status == 503 && page.code() == "unavailable").then_some(())
             });
         }
+        // Any sale may be there, and no cache may take that for an answer.
+        for id in [sale.as_str(), "0123456789abc"] {
+            let page = Client::new(node).get(&format!("/sales/{id}")).unwrap();
+            assert_eq!((page.status, page.header("cache-control")), (200, Some("no-store")), "{id}");
+        }
     }
     trial.shop.redis.single().unwrap().restart().unwrap();
     for node in trial.nodes() {
