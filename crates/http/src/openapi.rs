@@ -1,4 +1,5 @@
-//! The OpenAPI document, made from the handlers and completed with the codes each call can answer.
+//! The OpenAPI document, made from the handlers. Completed here: the codes that each call can answer, and what generators of
+//! clients need.
 
 mod codes;
 mod shape;
@@ -292,6 +293,11 @@ mod tests {
             ("Ticket", "state", "TicketState", "gone"),
             ("DeadLetter", "event", "DecisionKind", "held"),
             ("Problem", "code", "ProblemCode", "sold_out"),
+            ("DifferenceOrderState", "ledger", "OrderState", "held"),
+            ("DifferenceOrderState", "records", "OrderState", "held"),
+            ("DifferenceOrderInWrongState", "needed", "OrderState", "held"),
+            ("DifferenceOrderInWrongState", "records", "OrderState", "held"),
+            ("DifferenceOrderMovements", "state", "OrderState", "held"),
         ] {
             let reference = &schemas[schema]["properties"][field]["$ref"];
             assert_eq!(*reference, format!("#/components/schemas/{word}"), "{schema}.{field}");

@@ -219,7 +219,8 @@ pub(crate) struct SaleView {
     /// out unless the sale is sold out or paused, and while the records are away.
     #[serde(skip_serializing_if = "Option::is_none")]
     waitlist: Option<u64>,
-    /// The server's clock when it answered; countdowns go by it. It comes last: `RenderedSale` writes it into each answer.
+    // Last, because `RenderedSale` writes it into each answer.
+    /// The server's clock when it answered; countdowns go by it.
     #[schema(value_type = String, format = DateTime)]
     server_time: Rfc3339,
 }

@@ -2,7 +2,7 @@
 
 use penstock_domain::{Timestamp, Waiter};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{ToSchema, openapi::Ref};
 
 use super::report::UnitCounts;
 use crate::Cause;
@@ -12,58 +12,170 @@ use crate::Cause;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Finding {
     // The ledger contradicts itself.
-    LedgerCounts { counts: UnitCounts },
-    LedgerOrders { held: i64, paid: i64, orders_held: i64, orders_paid: i64 },
-    OrderMisplaced { number: u64 },
+    LedgerCounts {
+        counts: UnitCounts,
+    },
+    LedgerOrders {
+        held: i64,
+        paid: i64,
+        orders_held: i64,
+        orders_paid: i64,
+    },
+    OrderMisplaced {
+        number: u64,
+    },
     SameKey,
     // A promise is broken.
-    Oversold { units: i64, by: Source },
-    OverLimit { buyer: String, units: i64, limit: u32 },
+    Oversold {
+        units: i64,
+        by: Source,
+    },
+    OverLimit {
+        buyer: String,
+        units: i64,
+        limit: u32,
+    },
     // Decisions are missing, or were put aside.
-    SettledTooFar { settled: u64, ledger: u64 },
-    DecisionsMissing { first: u64, last: u64 },
-    DeadLetter { decision: u64, letter: u64, cause: Cause, reason: String },
-    LettersOfUnknownStream { letters: u64, stream: String },
+    SettledTooFar {
+        settled: u64,
+        ledger: u64,
+    },
+    DecisionsMissing {
+        first: u64,
+        last: u64,
+    },
+    DeadLetter {
+        decision: u64,
+        letter: u64,
+        cause: Cause,
+        reason: String,
+    },
+    LettersOfUnknownStream {
+        letters: u64,
+        stream: String,
+    },
     // Only one side knows it.
     SaleNotInRecords,
     SaleNotInLedger,
-    OrdersNotInLedger { orders: u64 },
+    OrdersNotInLedger {
+        orders: u64,
+    },
     MovementsNotInLedger,
-    OrderNotInLedger { by: Source },
+    OrderNotInLedger {
+        by: Source,
+    },
     OrderLost,
     StockRowMissing,
     // The units of a sale.
-    RecordedOrders { held: i64, paid: i64, ledger_held: i64, ledger_paid: i64 },
-    StockLog { log: UnitCounts, ledger: UnitCounts },
-    StockRow { row: UnitCounts, ledger: UnitCounts },
+    RecordedOrders {
+        held: i64,
+        paid: i64,
+        ledger_held: i64,
+        ledger_paid: i64,
+    },
+    StockLog {
+        log: UnitCounts,
+        ledger: UnitCounts,
+    },
+    StockRow {
+        row: UnitCounts,
+        ledger: UnitCounts,
+    },
     // The ledger has forgotten the sale, which is over: the records contradict themselves.
-    PastStockRow { row: UnitCounts },
-    PastStockLog { log: UnitCounts, row: UnitCounts },
-    PastOrders { held: i64, paid: i64, row: UnitCounts },
+    PastStockRow {
+        row: UnitCounts,
+    },
+    PastStockLog {
+        log: UnitCounts,
+        row: UnitCounts,
+    },
+    PastOrders {
+        held: i64,
+        paid: i64,
+        row: UnitCounts,
+    },
     // The sale.
-    SaleStanding { ledger: Standing, row: Standing },
+    SaleStanding {
+        ledger: Standing,
+        row: Standing,
+    },
     SaleTerms,
     // The order.
-    OrderState { ledger: &'static str, records: &'static str },
-    OrderBuyer { ledger: String, records: String },
-    OrderQuantity { ledger: u32, records: u32 },
-    OrderTime { of: OrderTime, ledger_millis: Option<i64>, records_millis: Option<i64> },
-    OrderRefund { ledger_due: bool, records_due: bool },
+    OrderState {
+        #[schema(schema_with = order_state)]
+        ledger: &'static str,
+        #[schema(schema_with = order_state)]
+        records: &'static str,
+    },
+    OrderBuyer {
+        ledger: String,
+        records: String,
+    },
+    OrderQuantity {
+        ledger: u32,
+        records: u32,
+    },
+    OrderTime {
+        of: OrderTime,
+        ledger_millis: Option<i64>,
+        records_millis: Option<i64>,
+    },
+    OrderRefund {
+        ledger_due: bool,
+        records_due: bool,
+    },
     OrderKey,
-    OrderUnreadable { error: String },
+    OrderUnreadable {
+        error: String,
+    },
     // The order's decisions that are not settled yet.
-    OrderHeldAlready { decision: u64 },
-    OrderToChangeMissing { decision: u64 },
-    OrderInWrongState { decision: u64, needed: &'static str, records: &'static str },
+    OrderHeldAlready {
+        decision: u64,
+    },
+    OrderToChangeMissing {
+        decision: u64,
+    },
+    OrderInWrongState {
+        decision: u64,
+        #[schema(schema_with = order_state)]
+        needed: &'static str,
+        #[schema(schema_with = order_state)]
+        records: &'static str,
+    },
     // The stock log.
-    HeldTwice { times: i64 },
-    OrderMovements { state: &'static str, units: u32, held: i64, paid: i64 },
-    UnknownMovement { movement: String },
-    NoOrderNumber { number: i64 },
+    HeldTwice {
+        times: i64,
+    },
+    OrderMovements {
+        #[schema(schema_with = order_state)]
+        state: &'static str,
+        units: u32,
+        held: i64,
+        paid: i64,
+    },
+    UnknownMovement {
+        movement: String,
+    },
+    NoOrderNumber {
+        number: i64,
+    },
     // The waitlist.
-    WaiterDiffers { number: u32, ledger: WaiterFound, records: WaiterFound },
-    WaiterNotInRecords { buyer: String },
-    WaiterNotInLedger { buyer: String },
+    WaiterDiffers {
+        number: u32,
+        ledger: WaiterFound,
+        records: WaiterFound,
+    },
+    WaiterNotInRecords {
+        buyer: String,
+    },
+    WaiterNotInLedger {
+        buyer: String,
+    },
+}
+
+/// By the name under which the API's document lists the states.
+fn order_state() -> Ref {
+    Ref::from_schema_name("OrderState")
 }
 
 /// Whose word it is.
