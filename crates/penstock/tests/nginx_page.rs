@@ -5,10 +5,11 @@
 
 use std::{fs, path::Path, process::Command};
 
-use penstock_local::require;
+use penstock_local::{require, without_callers_settings};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 const PAGE: &str = include_str!("../../../deploy/nginx/README.md");
+const CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");
 const SCENARIO: &str = include_str!("nginx_page/scenario.sh");
 
 /// What stands in the page's blocks of this language.
@@ -16,6 +17,21 @@ fn blocks(language: &str) -> String {
     let begin = format!("```{language}\n");
     let blocks = PAGE.split(&begin).skip(1).map(|rest| rest.split_once("```").unwrap().0);
     blocks.collect()
+}
+
+/// A place that adds a header of its own drops all that are added above it, and HSTS with them.
+#[test]
+fn headers_are_added_for_the_whole_server_and_nowhere_below() {
+    let mut depth = 0;
+    let mut added = 0;
+    for line in CONFIGURATION.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if line.starts_with("add_header ") {
+            assert_eq!(depth, 1, "{line}");
+            added += 1;
+        }
+        depth += i32::from(line.ends_with('{')) - i32::from(line == "}");
+    }
+    assert_eq!((depth, added), (0, 3));
 }
 
 #[test]
@@ -42,7 +58,7 @@ fn the_page_about_nginx_can_be_followed_word_for_word_on_debian() {
     command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
     command.arg(scenario).arg(folder.path()).arg(BINARY).arg(commands).arg(settings);
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    let run = command.env("PENSTOCK_LOG__LEVEL", "warn").output().unwrap();
+    let run = without_callers_settings(&mut command).env("PENSTOCK_LOG__LEVEL", "warn").output().unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     let complained = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success() && said.ends_with("FOLLOWED\n"), "{said}\n{complained}");

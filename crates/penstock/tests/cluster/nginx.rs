@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
@@ -18,6 +18,9 @@ use tempfile::TempDir;
 
 const ORDERS: &str = "/api/v1/sales/0123456789abc/orders";
 const WAITLIST: &str = "/api/v1/sales/0123456789abc/waitlist";
+const TICKETS: &str = "/api/v1/sales/0123456789abc/tickets";
+const CHALLENGE: &str = "/api/v1/sales/0123456789abc/challenge";
+const PASS: &str = "/api/v1/sales/0123456789abc/pass";
 const SALE: &str = "/api/v1/sales/0123456789abc";
 const CUT: &str = "503 Service Unavailable\r\nretry-after: 1\r\npenstock-ask-another: yes";
 const BUSY: &str = "503 Service Unavailable\r\nretry-after: 1";
@@ -163,12 +166,12 @@ fn who_is_turned_away_because_there_is_too_much_does_not_become_two() {
 #[test]
 fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
     let front = Front::before(|_| None, accepts);
-    for path in [ORDERS, "/api/v1/orders/abc/pay", "/api/v1/orders/abc/cancel"] {
+    for path in [ORDERS, "/api/v1/orders/abc/pay", "/api/v1/orders/abc/cancel", TICKETS, CHALLENGE] {
         for _ in 0..2 {
             assert_eq!(front.post(path).status, 201, "{path}");
         }
     }
-    for path in ["/api/v1/accounts", WAITLIST] {
+    for path in ["/api/v1/accounts", "/api/v1/sessions", "/api/v1/otp", PASS, WAITLIST] {
         let front = Front::before(|_| None, |_| None);
         let answer = front.post(path);
         assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "in the words of Penstock");
@@ -176,11 +179,86 @@ fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
     }
     let cut: Says = |_| Some((CUT, "cut".to_owned()));
     let front = Front::before(cut, cut);
-    assert_eq!((front.post(WAITLIST).text().as_str(), front.asked()), ("cut", 1), "he may be on it already");
+    assert_eq!(
+        (front.post(WAITLIST).text().as_str(), front.asked()),
+        ("cut", 1),
+        "they may be on it already"
+    );
+}
+
+#[test]
+fn what_came_to_a_node_without_redis_is_heard_by_each_busy_one_once_at_most() {
+    let (cut, busy): (Says, Says) = (|_| Some((CUT, "cut".to_owned())), |_| Some((BUSY, "busy".to_owned())));
+    let front = Front::before_all(&[cut, busy, busy]);
+    let asked = || [0, 1, 2].map(|node| front.nodes[node].asked());
+    let mut came_to_the_cut_one = 0;
+    for _ in 0..40 {
+        let before = asked();
+        let answer = front.post(ORDERS);
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+        let after = asked();
+        let [by_cut, one, other] = [0, 1, 2].map(|node| after[node] - before[node]);
+        match by_cut {
+            0 => assert_eq!(one + other, 1, "who is turned away must not become two"),
+            _ => assert!(one.max(other) <= 1 && by_cut + one + other <= 3, "{before:?} {after:?}"),
+        }
+        came_to_the_cut_one += usize::from(by_cut > 0);
+    }
+    assert!(came_to_the_cut_one > 0, "nobody came to the node without Redis");
+}
+
+#[test]
+fn a_node_is_believed_whatever_it_says_of_a_ticket() {
+    let busy: Says = |_| Some((BUSY, "busy".to_owned()));
+    let front = Front::before(busy, busy);
+    let answer = front.post(TICKETS);
+    assert_eq!((answer.status, answer.code().as_str(), front.asked()), (503, "busy", 1));
+    let cut: Says = |_| Some((CUT, "cut".to_owned()));
+    let front = Front::before(cut, cut);
+    let answer = front.post(TICKETS);
+    assert_eq!((answer.status, answer.text().as_str(), front.asked()), (503, "cut", 3));
+    let refuses: Says = |_| Some(("409 Conflict", "not gated".to_owned()));
+    let front = Front::before(refuses, refuses);
+    let answer = front.post(TICKETS);
+    assert_eq!((answer.status, answer.text().as_str(), front.asked()), (409, "not gated", 1));
+}
+
+#[test]
+fn nobody_waits_long_for_a_frozen_node_when_they_want_a_ticket_or_a_place() {
+    let front = Front::before(frozen, accepts);
+    let ask = |path: &'static str| {
+        let began = Instant::now();
+        let mut client = Client::new(front.address).with_timeout(Duration::from_secs(50));
+        let status = client.send("POST", path, &[], Some(b"{}")).unwrap().status;
+        (status, began.elapsed())
+    };
+    // Some of them come to the frozen node first.
+    let all = |path: &'static str| {
+        thread::scope(|scope| {
+            let people: Vec<_> = (0..8).map(|_| scope.spawn(move || ask(path))).collect();
+            people.into_iter().map(|person| person.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    for path in [TICKETS, CHALLENGE] {
+        let before = front.nodes[0].asked();
+        let answers = all(path);
+        assert!(front.nodes[0].asked() > before, "nobody came to the frozen node");
+        assert!(answers.iter().all(|(status, _)| *status == 201), "{path}: {answers:?}");
+        assert!(answers.iter().all(|(_, took)| *took < GIVEN_UP_WITHIN), "{path}: {answers:?}");
+    }
+    for path in [PASS, WAITLIST] {
+        let before = front.asked();
+        let answers = all(path);
+        assert_eq!(front.asked() - before, answers.len(), "{path} was repeated");
+        assert!(answers.iter().any(|(status, _)| *status == 503), "{path}: nobody came to the frozen node");
+        assert!(answers.iter().all(|(_, took)| *took < GIVEN_UP_WITHIN), "{path}: {answers:?}");
+    }
 }
 
 /// Longer than nginx waits for an order.
 const STUCK: Duration = Duration::from_secs(4);
+/// Shorter than nginx waits where it does not know better, and longer than it waits for what somebody stands in front of.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(8);
 const IN_A_HURRY: usize = 8;
 
 /// As a process that was stopped: connections are accepted, and nothing is ever said.
@@ -217,7 +295,7 @@ fn slow_answers_and_a_frozen_node_never_make_nginx_leave_out_the_nodes_that_sell
         (took[took.len() / 2], took.iter().filter(|took| **took > Duration::from_secs(2)).count());
     eprintln!("{} orders beside a frozen node, {slow} of them slow, half within {median:?}", took.len());
     assert!(median < Duration::from_secs(1), "half of the buyers wait longer than {median:?}");
-    assert!(slow <= 3 * IN_A_HURRY, "the frozen node keeps getting orders: {slow} of {}", took.len());
+    assert!(slow * 10 <= took.len(), "the frozen node keeps getting orders: {slow} of {}", took.len());
 }
 
 /// Buys one after the other, and says how long each took. Whatever is not an order fails the test.
@@ -281,12 +359,18 @@ fn a_page_that_is_over_is_asked_for_by_one_visitor_while_the_others_see_it() {
     assert_eq!(look(), "MISS");
     // A page is good for a second.
     thread::sleep(Duration::from_millis(2_100));
+    let together = Barrier::new(VISITORS);
     let seen: Vec<String> = thread::scope(|scope| {
-        let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(look)).collect();
+        let come = || {
+            together.wait();
+            look()
+        };
+        let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(come)).collect();
         visitors.into_iter().map(|visitor| visitor.join().unwrap()).collect()
     });
     let waited = seen.iter().filter(|status| *status == "EXPIRED").count();
-    assert_eq!(waited, 1, "{seen:?}");
+    // A visitor who comes more than a second after the others needs a new page, too.
+    assert!((1..=2).contains(&waited), "{seen:?}");
 }
 
 #[test]

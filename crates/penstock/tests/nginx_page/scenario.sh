@@ -52,7 +52,7 @@ grep -qi "^strict-transport-security: max-age=31536000" "$folder/looked" || fail
 shop=https://shop.example.com
 ask() { curl --silent --show-error --insecure --http2 --cookie-jar "$folder/jar" --cookie "$folder/jar" \
     --header "origin: $shop" --header "content-type: application/json" "$@"; }
-visitor() { curl --silent --insecure --interface "$1" --output /dev/null --write-out '%{http_code}' \
+visitor() { curl --silent --insecure --interface "$1" --output /dev/null --dump-header "$folder/headers" --write-out '%{http_code}' \
     --header "content-type: application/json" --header "x-forwarded-for: 203.0.113.$3" --data "{\"phone\":\"+86138000$2\"}" $shop/api/v1/otp; }
 
 # HSTS is in every answer, also in those that nginx gives itself.
@@ -68,6 +68,11 @@ ask --fail --output /dev/null --request POST $shop/api/v1/admin/sales/$sale/publ
 ordered=$(ask --header "idempotency-key: one" --data '{"quantity":1}' --output "$folder/answer" --write-out '%{http_code} %{http_version}' $shop/api/v1/sales/$sale/orders)
 test "$ordered" = "201 2" || fail "an order by HTTPS gives $ordered: $(cat "$folder/answer")"
 
+for path in / /sales/$sale /sales/abc /api/v1/sales/$sale; do
+    ask --output /dev/null --dump-header "$folder/headers" --header "accept: text/html" $shop$path
+    grep -qi "^strict-transport-security: max-age=31536000" "$folder/headers" || fail "$path has no HSTS: $(cat "$folder/headers")"
+done
+
 # A proxy that changes Host is told so. The cookie is Secure, so it is handed over by hand.
 cookie=$(awk '$6 == "penstock_session" { print $7 }' "$folder/jar")
 refused=$(curl --silent --header "host: penstock" --header "origin: $shop" --header "cookie: penstock_session=$cookie" \
@@ -81,6 +86,7 @@ for number in $(seq 100 399); do
     test "$status" = 202 || break
 done
 test "$status" = 429 || fail "300 codes were sent to one address; the last answer is $status"
+grep -qi "^strict-transport-security" "$folder/headers" || fail "a 429 has no HSTS: $(cat "$folder/headers")"
 status=$(visitor 10.0.0.98 00999 1)
 test "$status" = 202 || fail "another visitor is limited too, and gets $status"
 # A machine that allows few descriptors is nothing that the page could help.
