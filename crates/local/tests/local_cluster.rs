@@ -115,6 +115,22 @@ impl Cluster {
         }
     }
 
+    /// Waits until it has said all of these, in whatever order, since its `from`th line.
+    fn until_it_has_said(&mut self, from: usize, all: &[&[&str]]) {
+        for words in all {
+            let says = |line: &String| words.iter().all(|word| line.contains(word));
+            if !self.said[from..].iter().any(says) {
+                self.until_it_says(words);
+            }
+        }
+    }
+
+    /// The numbers of all processes that were started in `place`, those that were started again among them.
+    fn started(place: &Place) -> Vec<u32> {
+        let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
+        record.lines().skip(1).filter_map(|line| line.split(' ').next().unwrap().parse().ok()).collect()
+    }
+
     /// The table that it printed: process numbers by name.
     fn processes(&self) -> HashMap<String, u32> {
         let rows = self.said.iter().skip_while(|line| !line.contains("address                role")).skip(1);
@@ -259,12 +275,35 @@ fn a_killed_redis_master_stays_away_until_its_failover_is_seen_and_a_closed_term
     cluster.until_it_says(&["redis-1", "is a replica of redis-2 now"]);
 
     // The terminal is closed: it takes no more words, and everything is stopped in order.
-    let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
-    let started: Vec<u32> =
-        record.lines().skip(1).filter_map(|line| line.split(' ').next().unwrap().parse().ok()).collect();
-    assert!(started.len() > parts.len(), "what was started again is not written down: {record}");
+    let started = Cluster::started(&place);
+    assert!(started.len() > parts.len(), "what was started again is not written down: {started:?}");
     drop(std::mem::replace(&mut cluster.lines, sync_channel(1).1));
     cluster.signal(Signal::HUP);
     assert!(cluster.child.wait().unwrap().success(), "a closed terminal is an orderly end");
     until_gone(started);
+}
+
+#[test]
+fn of_every_kind_one_is_killed_and_starts_again_and_ctrl_c_leaves_nothing() {
+    let place = Place::new();
+    let mut cluster = place.start("cluster");
+    let parts = cluster.processes();
+    let workers = workers_of(parts["nginx"]);
+    let (from, killed) = (cluster.said.len(), ["redis-1", "mariadb", "node-1", "settle-1"]);
+    for name in killed {
+        send(parts[name], Signal::KILL);
+    }
+    let ended = killed.map(|name| [name, "(signal: 9 (SIGKILL))"]);
+    cluster.until_it_has_said(from, &ended.each_ref().map(|words| words.as_slice()));
+    cluster.until_it_has_said(from, &[&["was promoted", "s after redis-1 ended"]]);
+    let again = killed.map(|name| [name, "runs again"]);
+    cluster.until_it_has_said(from, &again.each_ref().map(|words| words.as_slice()));
+    assert!(accepts(place.listen), "nginx does not let anybody in");
+
+    let started = Cluster::started(&place);
+    assert!(started.len() >= parts.len() + killed.len(), "what was started again is not written down");
+    cluster.signal(Signal::INT);
+    assert!(cluster.child.wait().unwrap().success(), "Ctrl-C is an orderly end");
+    until_gone(started.into_iter().chain(parts.into_values()).chain(workers));
+    assert!(!accepts(place.listen), "somebody still lets visitors in");
 }
