@@ -11,6 +11,7 @@ use std::{
 
 use penstock_domain::{BuyerId, SaleId};
 use penstock_gate::{KeyRing, issue_ticket};
+use penstock_local::without_callers_settings;
 use penstock_testkit::{Penstock, Random, Run, seed_of_the_day};
 use serde_json::{Value, json};
 
@@ -198,7 +199,7 @@ fn seed_count_and_sale_can_be_given_by_hand() {
 
 #[test]
 fn the_sale_is_read_from_stdin_too() {
-    let mut process = Command::new(BINARY)
+    let mut process = without_callers_settings(&mut Command::new(BINARY))
         .args(["draw", "verify", "--sale", "-", "--ticket", &ticket(3)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

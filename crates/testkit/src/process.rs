@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use penstock_local::without_callers_settings;
 use tempfile::TempDir;
 
 use crate::{ADMIN_TOKEN, Client, JWT_SECRET};
@@ -161,11 +162,7 @@ impl Penstock {
     /// The binary with this installation's variables and none of the caller's own `PENSTOCK_…`.
     pub fn bare_command(&self) -> Command {
         let mut command = Command::new(&self.binary);
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PENSTOCK_"))
-        {
-            command.env_remove(name);
-        }
+        without_callers_settings(&mut command);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

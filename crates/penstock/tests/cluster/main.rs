@@ -15,6 +15,7 @@ mod hanging_master;
 mod latch;
 mod live;
 mod merchant;
+mod metrics;
 mod nginx;
 mod node_faults;
 mod redis_faults;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_local::{Redis, RedisKind, RedisServer, Shop, ShopPlan};
+use penstock_local::{Redis, RedisKind, RedisServer, Shop, ShopPlan, without_callers_settings};
 use penstock_testkit::{
     ADMIN_TOKEN, Answer, Auditor, Client, JWT_SECRET, Lost, Merchant, Offer, Run, buyer_token,
 };
@@ -191,10 +191,7 @@ impl Drop for Trial {
 /// The binary without the caller's own `PENSTOCK_…`.
 pub(crate) fn bare_command() -> Command {
     let mut command = Command::new(BINARY);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PENSTOCK_")) {
-        command.env_remove(name);
-    }
-    command.env("PENSTOCK_LOG__LEVEL", "warn").stdin(Stdio::null());
+    without_callers_settings(&mut command).env("PENSTOCK_LOG__LEVEL", "warn").stdin(Stdio::null());
     command
 }
 
