@@ -2,10 +2,15 @@
 //! such devices of the account; everybody else is a stranger, limited by address, by account and address, and by account. So one who
 //! guesses can't lock the owner out, and all strangers together can't guess for long. Each node counts by itself.
 
-use penstock_domain::{AccountId, Timestamp};
+use penstock_domain::Timestamp;
 use penstock_gate::{AddressKey, KeyedLimit, TooMany};
 
-use crate::{identity::DeviceId, options::Options, passwords::Line, peer::Peer};
+use crate::{
+    identity::{DeviceId, Session, SessionId},
+    options::Options,
+    passwords::Line,
+    peer::Peer,
+};
 
 pub(crate) struct Attempts {
     by_device: KeyedLimit<Known>,
@@ -26,8 +31,8 @@ pub(crate) struct Attempt<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Known {
     Device(DeviceId),
-    /// Whoever is signed in.
-    Account(AccountId),
+    /// Whoever is signed in. Each session by itself, so that a stolen one does not keep the owner from changing the password.
+    Session(SessionId),
 }
 
 enum By {
@@ -80,8 +85,8 @@ impl Attempts {
         Ok(Attempt { attempts: self, by: By::Stranger { phone, address } })
     }
 
-    pub(crate) fn begin_signed_in(&self, account: AccountId, now: Timestamp) -> Result<Attempt<'_>, TooMany> {
-        self.begin_known(Known::Account(account), Line::Account(account), now)
+    pub(crate) fn begin_signed_in(&self, session: &Session, now: Timestamp) -> Result<Attempt<'_>, TooMany> {
+        self.begin_known(Known::Session(session.id), Line::Account(session.account), now)
     }
 
     fn begin_known(&self, known: Known, line: Line, now: Timestamp) -> Result<Attempt<'_>, TooMany> {
@@ -142,6 +147,8 @@ mod tests {
         sync::Arc,
     };
 
+    use penstock_domain::AccountId;
+
     use super::*;
 
     const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -151,6 +158,16 @@ mod tests {
 
     fn attempts() -> Attempts {
         Attempts::new(&Options::new(Arc::new(|| START), [7; 32]))
+    }
+
+    fn session_of(account: u64) -> Session {
+        Session {
+            account: AccountId::from_random(account),
+            id: SessionId::random().unwrap(),
+            issued_at: START,
+            expires_at: START.plus_seconds(60),
+            admin: false,
+        }
     }
 
     /// How many wrong passwords are looked at in a day if each of the addresses tries one every minute.
@@ -179,14 +196,25 @@ mod tests {
             attempts.begin(PHONE, None, STRANGER, START).unwrap().was_right();
         }
         assert!(attempts.begin(PHONE, None, STRANGER, START).is_err(), "but they are work");
-        let account = AccountId::from_random(1);
+        let session = session_of(1);
         for _ in 0..100 {
-            attempts.begin_signed_in(account, START).unwrap().was_not_looked_at();
+            attempts.begin_signed_in(&session, START).unwrap().was_not_looked_at();
         }
         for _ in 0..30 {
-            attempts.begin_signed_in(account, START).unwrap().was_right();
+            attempts.begin_signed_in(&session, START).unwrap().was_right();
         }
-        assert!(attempts.begin_signed_in(account, START).is_err());
+        assert!(attempts.begin_signed_in(&session, START).is_err());
+    }
+
+    #[test]
+    fn a_stolen_session_leaves_the_others_of_the_account_what_they_need() {
+        let attempts = attempts();
+        let (stolen, own) = (session_of(1), session_of(1));
+        for minute in 0..DAY_MINUTES {
+            let now = START.plus_seconds(minute * 60);
+            while attempts.begin_signed_in(&stolen, now).is_ok() {}
+            attempts.begin_signed_in(&own, now).expect("the owner's session").was_right();
+        }
     }
 
     #[test]

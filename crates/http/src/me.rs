@@ -7,6 +7,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 use hyper::{HeaderMap, StatusCode};
+use penstock_records::Account;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,10 +15,10 @@ use crate::{
     accounts::check_password,
     app::{Admin, App},
     gate::Looking,
-    identity::Caller,
+    identity::{Caller, Session},
     json::{Complaints, Json},
     neighbours::Change,
-    passwords::MAX_PASSWORD_BYTES,
+    passwords::{Line, MAX_PASSWORD_BYTES},
     peer::CameByHttps,
     phone::Phone,
     problem::{Code, Problem},
@@ -84,11 +85,17 @@ pub(crate) async fn change_password(
     let is_short = request.current_password.len() <= MAX_PASSWORD_BYTES;
     complaints.require(is_short, "current_password", "is too long");
     complaints.check()?;
-    let account = app.records.account(session.account).await?.ok_or(Code::Unauthorized)?;
-    let attempt = app.attempts.begin_signed_in(account.id, app.now())?;
+    let attempt = app.attempts.begin_signed_in(&session, app.now())?;
     let line = attempt.line();
-    let checked =
-        app.passwords.check(line.clone(), request.current_password, vec![account.password_hash]).await;
+    let account = match account_to_check(&app, &session, &line).await {
+        Ok(account) => account,
+        Err(problem) => {
+            attempt.was_not_looked_at();
+            return Err(problem);
+        }
+    };
+    let hashes = vec![account.password_hash];
+    let checked = app.passwords.check(line.clone(), request.current_password, hashes).await;
     match checked {
         Ok(None) => return Err(Code::BadCredentials.into()),
         Ok(Some(_)) => attempt.was_right(),
@@ -109,4 +116,10 @@ pub(crate) async fn change_password(
     let device = app.identity.device_cookie(&headers, None, &phone, now)?;
     let cookie = set_device_cookie(&app, came_by_https, &device)?;
     Ok((StatusCode::NO_CONTENT, AppendHeaders([cookie])).into_response())
+}
+
+/// The account of a session whose password has a place where it would be checked.
+async fn account_to_check(app: &App, session: &Session, line: &Line) -> Result<Account, Problem> {
+    app.passwords.have_place(line)?;
+    Ok(app.records.account(session.account).await?.ok_or(Code::Unauthorized)?)
 }

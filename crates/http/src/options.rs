@@ -72,7 +72,8 @@ pub struct Options {
     pub password_hashes_at_once: usize,
     /// What hashing may take of all cores together, once a burst is over.
     pub password_core_percent: u32,
-    /// Sign-ins that may wait for it, and as many new passwords. Beyond that, whoever has the most waiting is answered `busy`.
+    /// Sign-ins of strangers that may wait for it, as many of people who are known, and as many new passwords. Beyond that, whoever has the
+    /// most waiting is answered `busy`.
     pub password_hashes_waiting: usize,
     /// Open connections over all workers; one more takes the place of the one that has been idle for longest.
     pub max_connections: usize,

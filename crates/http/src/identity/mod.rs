@@ -21,16 +21,11 @@ use penstock_domain::{AccountId, BuyerId, Timestamp};
 use subtle::ConstantTimeEq;
 
 pub use self::jwt::InvalidJwtKey;
-use self::{
-    device::DeviceSigner,
-    jwt::JwtVerifier,
-    revocations::Ended,
-    session::{Session, SessionSigner},
-};
+use self::{device::DeviceSigner, jwt::JwtVerifier, revocations::Ended, session::SessionSigner};
 pub(crate) use self::{
     device::{DEVICE_COOKIE, DEVICE_SECONDS, DeviceId, KnownDevice},
     revocations::Revocations,
-    session::{SessionId, keyed},
+    session::{Session, SessionId, keyed},
 };
 use crate::{
     app::App,

@@ -19,7 +19,8 @@ const OUTPUT_BYTES: usize = 32;
 /// What the password of an unknown phone is hashed with, so that it takes as long as that of a known one.
 const SALT_OF_NOBODY: [u8; Salt::RECOMMENDED_LENGTH] = [0; Salt::RECOMMENDED_LENGTH];
 
-/// The memory of one hash. It is taken when it is first needed, and kept until it is given back.
+/// The memory of one hash. It is taken when it is first needed, and then kept: an allocator that gets so large a piece back again and
+/// again does not always find it again.
 #[derive(Default)]
 pub(super) struct Hasher {
     memory: Vec<Block>,
@@ -70,11 +71,6 @@ impl Hasher {
         );
         hashed.ok().map(|()| output)
     }
-
-    /// The next hash takes its memory anew.
-    pub(super) fn give_back_memory(&mut self) {
-        self.memory = Vec::new();
-    }
 }
 
 fn params() -> Option<Params> {
@@ -99,8 +95,6 @@ mod tests {
             Argon2::default().verify_password(b"correct horse", hashed.as_str()).is_ok(),
             "as others see it"
         );
-        hasher.give_back_memory();
-        assert!(hasher.verify(b"correct horse", &hashed), "the memory is there again");
     }
 
     #[test]

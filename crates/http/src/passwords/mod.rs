@@ -1,6 +1,6 @@
 //! Hashes passwords on a few threads of their own. Each has the memory of one hash, so memory is bounded by their number; what they
-//! take of the processors is bounded by a budget, and what waits for them by two queues: one for those who sign in and one for
-//! new passwords, so that a flood of one does not keep the other waiting.
+//! take of the processors is bounded by a budget, and what waits for them by three queues: one for strangers who sign in, one for people
+//! who have given the right password before, and one for the passwords of new accounts. So a flood of one keeps nobody in the others waiting.
 
 mod budget;
 mod hasher;
@@ -28,9 +28,6 @@ use crate::{
 pub(crate) const MIN_PASSWORD_CHARACTERS: usize = 8;
 pub(crate) const MAX_PASSWORD_BYTES: usize = 256;
 
-/// A thread that has had nothing to do for this long gives its memory back.
-const IDLE_AFTER: Duration = Duration::from_secs(10);
-
 /// Whose passwords wait in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Line {
@@ -55,12 +52,31 @@ struct Shared {
 }
 
 struct Waiting {
-    checks: FairQueue<Line, Job>,
-    new: FairQueue<Line, Job>,
-    /// The two queues take turns.
-    is_turn_of_new: bool,
+    /// The queues take turns. One is found by the number of its `Queue`.
+    queues: [FairQueue<Line, Job>; 3],
+    /// Whose turn it was last.
+    turn: usize,
     budget: Budget,
     is_over: bool,
+}
+
+/// Where something waits. However many strangers come from however many addresses, they take no place from people who are known, and none
+/// from people who have a one-time code.
+#[derive(Clone, Copy)]
+enum Queue {
+    Strangers,
+    Known,
+    New,
+}
+
+impl Queue {
+    fn of(line: &Line, is_new: bool) -> Self {
+        match line {
+            Line::Phone(_) | Line::Account(_) => Self::Known,
+            Line::Address(_) if is_new => Self::New,
+            Line::Address(_) => Self::Strangers,
+        }
+    }
 }
 
 enum Job {
@@ -69,6 +85,10 @@ enum Job {
 }
 
 impl Job {
+    fn is_new(&self) -> bool {
+        matches!(self, Self::New { .. })
+    }
+
     fn is_wanted(&self) -> bool {
         match self {
             Self::Check { answer, .. } => !answer.is_closed(),
@@ -98,8 +118,7 @@ impl Passwords {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let queue = || FairQueue::new(options.password_hashes_waiting);
         let budget = Budget::new(cores, options.password_core_percent, Instant::now());
-        let waiting =
-            Waiting { checks: queue(), new: queue(), is_turn_of_new: false, budget, is_over: false };
+        let waiting = Waiting { queues: [queue(), queue(), queue()], turn: 0, budget, is_over: false };
         let shared = Shared { waiting: Mutex::new(waiting), changed: Condvar::new() };
         Self { shared: Arc::new(shared), threads: options.password_hashes_at_once.max(1) }
     }
@@ -117,10 +136,11 @@ impl Passwords {
     /// those of the passwords that are checked.
     pub(crate) fn have_place(&self, line: &Line) -> Result<(), Problem> {
         let mut waiting = self.shared.waiting();
-        if waiting.checks.is_full() {
-            waiting.checks.retain(Job::is_wanted);
+        if waiting.with_room(Queue::of(line, false)).has_place(line) {
+            Ok(())
+        } else {
+            Err(Code::Busy.into())
         }
-        if waiting.checks.has_place(line) { Ok(()) } else { Err(Code::Busy.into()) }
     }
 
     /// Which of `hashes` is of `password`, if one is. Without any it takes as long as with one. `busy` if too many wait.
@@ -159,14 +179,8 @@ impl Shared {
     /// A job that has no place is dropped, and whoever asked for it hears that nobody answers.
     fn enqueue(&self, line: Line, job: Job) {
         let mut waiting = self.waiting();
-        let queue = match &job {
-            Job::Check { .. } => &mut waiting.checks,
-            Job::New { .. } => &mut waiting.new,
-        };
-        if queue.is_full() {
-            queue.retain(Job::is_wanted);
-        }
-        queue.push(line, job);
+        let queue = Queue::of(&line, job.is_new());
+        waiting.with_room(queue).push(line, job);
         drop(waiting);
         self.changed.notify_all();
     }
@@ -174,7 +188,7 @@ impl Shared {
     fn work(&self) {
         take_turn(Turn::Hashing);
         let mut hasher = Hasher::default();
-        while let Some(job) = self.next(&mut hasher) {
+        while let Some(job) = self.next() {
             let began = processor_time();
             job.run(&mut hasher);
             self.waiting().budget.charge(processor_time().saturating_sub(began));
@@ -182,9 +196,8 @@ impl Shared {
     }
 
     /// Waits for something to hash; None when it is over.
-    fn next(&self, hasher: &mut Hasher) -> Option<Job> {
+    fn next(&self) -> Option<Job> {
         let mut waiting = self.waiting();
-        let mut has_memory = true;
         loop {
             if waiting.is_over {
                 return None;
@@ -195,16 +208,9 @@ impl Shared {
             {
                 return Some(job);
             }
-            let patience = rest.or(has_memory.then_some(IDLE_AFTER));
-            waiting = match patience {
-                Some(patience) => {
-                    let woken = self.changed.wait_timeout(waiting, patience);
-                    let (waiting, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() && waiting.is_empty() {
-                        hasher.give_back_memory();
-                        has_memory = false;
-                    }
-                    waiting
+            waiting = match rest {
+                Some(rest) => {
+                    self.changed.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
             };
@@ -214,18 +220,25 @@ impl Shared {
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        self.checks.is_empty() && self.new.is_empty()
+        self.queues.iter().all(FairQueue::is_empty)
+    }
+
+    /// The queue, without those that nobody waits for any more if it would be full with them.
+    fn with_room(&mut self, queue: Queue) -> &mut FairQueue<Line, Job> {
+        let queue = &mut self.queues[queue as usize];
+        if queue.is_full() {
+            queue.retain(Job::is_wanted);
+        }
+        queue
     }
 
     /// The next that somebody still waits for.
     fn pop(&mut self) -> Option<Job> {
         loop {
-            self.is_turn_of_new = !self.is_turn_of_new;
-            let (first, second) = match self.is_turn_of_new {
-                true => (&mut self.new, &mut self.checks),
-                false => (&mut self.checks, &mut self.new),
-            };
-            let job = first.pop().or_else(|| second.pop())?;
+            let count = self.queues.len();
+            let mut turns = (1..=count).map(|step| (self.turn + step) % count);
+            self.turn = turns.find(|turn| !self.queues[*turn].is_empty())?;
+            let job = self.queues[self.turn].pop()?;
             if job.is_wanted() {
                 return Some(job);
             }

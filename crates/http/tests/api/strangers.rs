@@ -202,6 +202,21 @@ fn a_stranger_does_not_keep_somebody_who_is_signed_in_from_a_new_password() {
 }
 
 #[test]
+fn a_stolen_session_does_not_keep_the_owner_from_a_new_password() {
+    let shop = shop_behind_a_proxy(|_| {});
+    let [stolen, own] = [shop.account(PHONE, PASSWORD), shop.sign_in(PHONE, PASSWORD)];
+    let change = |token: &str, current: &str| {
+        let change = json!({ "current_password": current, "new_password": "another horse" });
+        shop.client().with_token(token).json("PUT", "/api/v1/me/password", &change)
+    };
+    for _ in 0..10 {
+        change(&stolen, "wrong horse").problem(401, "bad_credentials");
+    }
+    change(&stolen, "wrong horse").problem(429, "rate_limited");
+    assert_eq!(change(&own, PASSWORD).status, 204);
+}
+
+#[test]
 fn sign_ups_are_limited_by_address() {
     let shop = shop_behind_a_proxy(|options| {
         let burst = NonZeroU32::new(3).unwrap();
@@ -302,6 +317,19 @@ fn a_password_that_will_not_be_checked_costs_no_look_up() {
     let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
     shop.block_on(shop.records.close());
     sign_in(&shop, OWNER, None, PASSWORD).problem(503, "busy");
+}
+
+#[test]
+fn a_new_password_that_will_not_be_looked_at_costs_no_look_up() {
+    let shop = Shop::open();
+    let token = shop.account(PHONE, PASSWORD);
+    let full = shop.reopen_with(|options| options.password_hashes_waiting = 0);
+    full.block_on(full.records.close());
+    let change = json!({ "current_password": PASSWORD, "new_password": "another horse" });
+    for _ in 0..40 {
+        let answer = full.client().with_token(&token).json("PUT", "/api/v1/me/password", &change);
+        answer.problem(503, "busy");
+    }
 }
 
 #[test]

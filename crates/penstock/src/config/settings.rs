@@ -161,7 +161,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         2,
         1,
         1024,
-        "Threads that hash passwords. Each takes 19 MiB of memory while it has something to do, and gives it back 10 seconds later.",
+        "Threads that hash passwords. Each takes 19 MiB of memory at its first password, and keeps it.",
     ),
     number(
         "identity.password_core_percent",
@@ -175,7 +175,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         64,
         0,
         65_536,
-        "Sign-ins that may wait for it, and as many sign-ups. Beyond that, the address with the most waiting gets 503 busy.",
+        "Sign-ins of strangers that may wait for it, as many of known devices, and as many sign-ups. Beyond that, the address with the most waiting gets 503 busy.",
     ),
     text(
         "identity.default_country",
