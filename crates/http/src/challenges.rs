@@ -6,12 +6,13 @@ use axum::extract::State;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::StatusCode;
 use penstock_domain::{BuyerId, ChallengeKind, SaleId, SaleState, Timestamp};
+use penstock_gate::Picture;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     app::App,
-    gate::{Reason, Visit},
+    gate::Visit,
     json::OptionalJson,
     problem::{Code, Problem},
     wire::Rfc3339,
@@ -53,7 +54,8 @@ pub(crate) struct ChallengeView {
 
 /// Get a challenge
 ///
-/// It is good for one try, by this buyer, in this sale, until it expires.
+/// It is good for one try, by this buyer, in this sale, until it expires. Where the sale has a captcha, it is a proof of work while more
+/// pictures are asked for than are drawn: go by the `kind` of the answer.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/challenge", tag = "gate", params(("id" = String, Path)),
     request_body = Option<ChallengeRequest>, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = ChallengeView)))]
@@ -81,7 +83,11 @@ pub(crate) async fn create_challenge(
         }
         ChallengeKind::Pow => proof_of_work(&app, sale, &buyer, false, now)?,
         ChallengeKind::Captcha if wants_pow => proof_of_work(&app, sale, &buyer, true, now)?,
-        ChallengeKind::Captcha => captcha(&app, sale, &buyer, now)?,
+        ChallengeKind::Captcha => match app.gate.pictures.take(random()?, now) {
+            Some(picture) => captcha(&app, sale, &buyer, &picture, now)?,
+            // Everybody can have this anyway, so whoever uses the pictures up gains nothing and keeps nobody out.
+            None => proof_of_work(&app, sale, &buyer, true, now)?,
+        },
     };
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
@@ -110,9 +116,13 @@ fn proof_of_work(
     })
 }
 
-fn captcha(app: &App, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Result<ChallengeView, Problem> {
-    let picture = app.gate.pictures.take(random()?, now);
-    let picture = picture.ok_or_else(|| app.gate.turned_away.because(Reason::Pictures))?;
+fn captcha(
+    app: &App,
+    sale: SaleId,
+    buyer: &BuyerId,
+    picture: &Picture,
+    now: Timestamp,
+) -> Result<ChallengeView, Problem> {
     let keys = app.gate.keys.load();
     let challenge = app.gate.challenges.captcha(&keys, sale, buyer, &picture.answer, random()?, now);
     Ok(ChallengeView {

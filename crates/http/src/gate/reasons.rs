@@ -40,7 +40,6 @@ reasons! {
     IntoLedger = "into_ledger", Busy;
     Queue = "queue", Busy;
     UsedChallenges = "used_challenges", Busy;
-    Pictures = "pictures", Busy;
     LivePasses = "live_passes", Busy;
     Numbers = "numbers", Busy;
     Door = "door", Busy;

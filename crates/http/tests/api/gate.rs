@@ -319,18 +319,13 @@ fn a_captcha_is_a_picture_or_work_for_who_cannot_see_it() {
     let sale = gated(&shop, 10, json!({ "challenge": "captcha" }));
     let mut ann = shop.buyer("ann");
     let path = format!("/api/v1/sales/{sale}/challenge");
-    // The first picture is being drawn when the sale is published.
-    let mut given = ann.post_empty(&path);
-    for _ in 0..200 {
-        if given.status == 201 {
-            break;
-        }
-        given.problem(503, "busy");
+    // The first picture is being drawn when the sale is published, and until it is there the answer is work.
+    let given = until("a captcha", || {
         thread::sleep(Duration::from_millis(50));
-        given = ann.post_empty(&path);
-    }
-    let given = given.json();
-    assert_eq!(given["kind"], "captcha");
+        let given = ann.post(&path, &json!({ "kind": "captcha" }));
+        assert_eq!(given.status, 201, "{given:?}");
+        Some(given.json()).filter(|given| given["kind"] == "captcha")
+    });
     assert!(given["image"].as_str().unwrap().starts_with("data:image/png;base64,iVBORw0KGgo"));
     assert!(given.get("salt").is_none());
     let wrong = json!({ "challenge": given["id"], "answer": "?????" });
@@ -353,13 +348,17 @@ fn whoever_collects_captchas_hardly_sees_a_picture_again() {
     let path = format!("/api/v1/sales/{sale}/challenge");
     let mut shown: HashMap<String, usize> = HashMap::new();
     let mut given = 0;
+    let mut work = None;
     for ask in 0.. {
         let answer = shop.buyer(&format!("collector {}", ask % 50)).post_empty(&path);
-        if answer.status == 201 {
-            *shown.entry(answer.json()["image"].as_str().unwrap().to_owned()).or_default() += 1;
+        assert_eq!(answer.status, 201, "nobody is sent away because there are no pictures: {answer:?}");
+        let challenge = answer.json();
+        if challenge["kind"] == "captcha" {
+            *shown.entry(challenge["image"].as_str().unwrap().to_owned()).or_default() += 1;
             given += 1;
         } else {
-            answer.problem(503, "busy");
+            assert_eq!(challenge["kind"], "pow");
+            work = Some((ask % 50, challenge));
             thread::sleep(Duration::from_millis(20));
         }
         if given == CHALLENGES {
@@ -371,6 +370,9 @@ fn whoever_collects_captchas_hardly_sees_a_picture_again() {
     }
     assert!(shown.values().all(|times| *times <= 4), "{:?}", shown.values());
     assert!(shown.len() >= CHALLENGES / 4, "{} pictures for {CHALLENGES} challenges", shown.len());
+    let (buyer, work) = work.expect("more were asked for than were drawn");
+    let mut buyer = shop.buyer(&format!("collector {buyer}"));
+    assert_eq!(ask_pass(&mut buyer, &sale, &solved(&work)).status, 201);
 }
 
 #[test]
