@@ -120,8 +120,13 @@ impl Remote {
         let mut farthest = proxy;
         for entry in forwarded.flat_map(|header| header.split(|byte| *byte == b',')).rev() {
             let Some(address) = parse(entry) else { return Peer(UNKNOWN) };
+            let is_proxy = is_trusted(address, trusted);
+            // Whatever machine a proxy elsewhere means by it, it is not this one, and loopback has no limits.
+            if address.is_loopback() && !is_proxy {
+                return Peer(UNKNOWN);
+            }
             farthest = address;
-            if !is_trusted(address, trusted) {
+            if !is_proxy {
                 break;
             }
         }
@@ -196,6 +201,22 @@ mod tests {
             assert_eq!(peer("10.1.2.3", &[list]), "0.0.0.0", "{list:?}");
         }
         assert_eq!(peer("10.1.2.3", &["198.51.100.1", "unknown"]), "0.0.0.0", "as the last of two headers");
+    }
+
+    #[test]
+    fn loopback_in_a_list_is_nobody_unless_it_is_a_trusted_proxy() {
+        for list in
+            ["198.51.100.1, 127.0.0.1", "127.0.0.1", "::1", "198.51.100.1, ::ffff:127.0.0.1, 10.4.4.4"]
+        {
+            assert_eq!(peer("10.1.2.3", &[list]), "0.0.0.0", "{list:?}");
+        }
+        let trusted = ["10.0.0.0/8", "127.0.0.0/8"].map(|net| net.parse().unwrap());
+        let peer = |connection: &str, list: &str| {
+            let remote = Remote::new(connection.parse().unwrap(), &trusted);
+            remote.peer([list.as_bytes()].into_iter(), &trusted).0.to_string()
+        };
+        assert_eq!(peer("10.1.2.3", "198.51.100.1, 127.0.0.1"), "198.51.100.1");
+        assert_eq!(peer("127.0.0.1", "127.0.0.1"), "127.0.0.1", "a cluster on one machine");
     }
 
     #[test]
