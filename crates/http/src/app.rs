@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use bytes::Bytes;
 use hashbrown::HashSet;
 use penstock_domain::Timestamp;
 use penstock_gate::{AddressKey, InFlight, KeyedLimit, Shedding};
@@ -13,6 +14,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use crate::{
     attempts::Attempts,
     catalogue::Catalogue,
+    countries,
     gate::{Gate, Reason},
     identity::{Caller, Identity, InvalidJwtKey},
     lane::Refusals,
@@ -20,6 +22,7 @@ use crate::{
     options::Options,
     pages::Pages,
     passwords::Passwords,
+    peer::Peer,
     pictures::Pictures,
     problem::{Code, Problem},
     storefront::{Shelf, Storefront},
@@ -43,6 +46,8 @@ pub(crate) struct App {
     pub(crate) gate: Gate,
     pub(crate) refusals: Refusals,
     pub(crate) pages: Pages,
+    /// The answer to who asks for them.
+    pub(crate) countries: Bytes,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) live: Live,
     /// Streams of tickets. They stay for as long as their clients like, so that they get only a part of the connections.
@@ -84,6 +89,7 @@ impl App {
             attempts: Attempts::new(&options),
             refusals: Refusals::new(&options.problem_type_base),
             pages: Pages::new(&options.pages),
+            countries: countries::listed(options.default_country),
             tallies: (0..workers).map(|worker| Arc::new(Tally::of_worker(worker, workers))).collect(),
             live: Live::default(),
             ticket_streams: Arc::new(Semaphore::new((options.max_connections / 4 * 3).max(1))),
@@ -165,6 +171,19 @@ impl FromRequestParts<Arc<App>> for Caller {
 pub(crate) struct Admin;
 
 impl Admin {
+    /// To be checked before `verify`, because anybody can have an account that is looked up. One that had the role when it signed in
+    /// is not limited: the console asks often.
+    pub(crate) fn within_limits(caller: &Caller, peer: Peer, app: &App) -> Result<(), Problem> {
+        match caller {
+            Caller::Account(session) if !session.admin => {
+                let now = app.now();
+                app.gate.check_reads_from(peer, now)?;
+                app.gate.check_reads_of(&caller.buyer()?, now)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// An account's role is looked up, so that it can be given and taken at any time. While the records are
     /// down the role at sign-in counts: a merchant has to be able to pause a sale even then.
     pub(crate) async fn verify(caller: &Caller, app: &App) -> Result<Self, Problem> {
@@ -189,6 +208,7 @@ impl FromRequestParts<Arc<App>> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let caller = Caller::from_request_parts(parts, app).await?;
+        Self::within_limits(&caller, Peer::from_request_parts(parts, app).await?, app)?;
         Self::verify(&caller, app).await
     }
 }

@@ -1,7 +1,8 @@
 //! Phone numbers as people write them. Which lengths and prefixes a country has, phonelib knows.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::LazyLock};
 
+use hashbrown::HashSet;
 use phonelib::PhoneNumber;
 
 /// Of a phone number as it is written: three times as long as any would be enough.
@@ -22,7 +23,7 @@ impl FromStr for Country {
     type Err = UnknownCountry;
 
     fn from_str(code: &str) -> Result<Self, UnknownCountry> {
-        Self::all().find(|country| country.code() == code).ok_or(UnknownCountry)
+        Self::all().iter().find(|country| country.code() == code).copied().ok_or(UnknownCountry)
     }
 }
 
@@ -42,14 +43,18 @@ impl fmt::Display for Country {
 
 impl Country {
     /// Each once; some have several ranges of numbers.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let countries = phonelib::countries();
-        let is_first = |place: usize, code: &str| countries[..place].iter().all(|other| other.code != code);
-        countries.iter().enumerate().filter_map(move |(place, country)| {
+    pub(crate) fn all() -> &'static [Self] {
+        static ALL: LazyLock<Vec<Country>> = LazyLock::new(|| {
+            let mut seen = HashSet::new();
             // What is of no country has a number for a code.
-            let is_country = country.code.bytes().all(|byte| byte.is_ascii_uppercase());
-            (is_country && is_first(place, country.code)).then_some(Self(country))
-        })
+            let is_country = |code: &str| code.bytes().all(|byte| byte.is_ascii_uppercase());
+            let countries = phonelib::countries().iter();
+            countries
+                .filter(|country| is_country(country.code) && seen.insert(country.code))
+                .map(Country)
+                .collect()
+        });
+        &ALL
     }
 
     /// As in ISO 3166.
@@ -88,7 +93,7 @@ impl Phone {
             }
         };
         let as_written = written.as_stored_once().filter(|_| country.is_none_or(|country| country == home));
-        let number = without_mobile_digit(&reached_at).unwrap_or_else(|| reached_at.clone());
+        let number = as_counted(&reached_at);
         let with_mobile_digit = with_mobile_digit(&number);
         let stored =
             [&number].into_iter().chain(&with_mobile_digit).flat_map(|number| stored_as(number, home));
@@ -128,6 +133,11 @@ fn without_mobile_digit(number: &str) -> Option<String> {
     })
 }
 
+/// The one of all ways to write a number by which it is known.
+fn as_counted(number: &str) -> String {
+    without_mobile_digit(number).unwrap_or_else(|| number.to_owned())
+}
+
 fn with_mobile_digit(number: &str) -> Option<String> {
     MOBILE_DIGITS.iter().find_map(|(country, digit)| {
         let rest = number.strip_prefix(country)?;
@@ -135,11 +145,16 @@ fn with_mobile_digit(number: &str) -> Option<String> {
     })
 }
 
-/// A number in E.164, and how it was stored when it came without a plus or without a country's code.
+/// A number in E.164, and how it was stored when it came without a plus or without a country's code. Without a plus, +1 380 013 8000 is a
+/// Chinese number: what is another number at home is left out, because an account that is stored so is that one's.
 fn stored_as(number: &str, home: Country) -> impl Iterator<Item = String> {
     let digits = number.trim_start_matches('+').to_owned();
     let at_home = digits.strip_prefix(&home.calling_code().to_string()).map(str::to_owned);
-    [number.to_owned(), digits].into_iter().chain(at_home)
+    let counted = as_counted(number);
+    let is_this =
+        move |form: &String| national(form, home).is_none_or(|read| as_counted(read.e164()) == counted);
+    let without_plus = [Some(digits), at_home].into_iter().flatten();
+    [number.to_owned()].into_iter().chain(without_plus.filter(is_this))
 }
 
 /// The digits of a number, after a plus or not.
@@ -289,6 +304,7 @@ mod tests {
         assert_eq!(forms("8613800138000"), ["8613800138000", "+8613800138000", "13800138000"]);
         assert_eq!(forms("+8613800138000"), ["+8613800138000", "8613800138000", "13800138000"]);
         assert_eq!(forms("+4915112345678"), ["+4915112345678", "4915112345678"]);
+        assert_eq!(forms("+1 380 013 8000"), ["+13800138000"], "without the plus it is a Chinese number");
         assert_eq!(forms("123456"), ["123456", "+123456"], "no number of the country, but once it was taken");
         assert!(Phone::of_account("not a phone", None, country("CN")).is_err());
     }
@@ -325,7 +341,7 @@ mod tests {
         for unknown in ["", "C", "cn", "XX", "001", "CHN"] {
             assert_eq!(unknown.parse::<Country>(), Err(UnknownCountry), "{unknown}");
         }
-        let codes: Vec<&str> = Country::all().map(Country::code).collect();
+        let codes: Vec<&str> = Country::all().iter().map(|country| country.code()).collect();
         let distinct: std::collections::HashSet<&&str> = codes.iter().collect();
         assert!(codes.len() > 200 && distinct.len() == codes.len());
     }

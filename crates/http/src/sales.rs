@@ -21,6 +21,7 @@ use crate::{
     identity::Caller,
     json::{self, PageQuery, PathId, Query},
     page::{self, SalePage},
+    peer::Peer,
     problem::{Code, Problem},
     storefront::Shelf,
     tally::Outcome,
@@ -74,6 +75,7 @@ pub(crate) async fn list_sales(
 pub(crate) async fn get_sale(
     State(app): State<Arc<App>>,
     PathId(id): PathId<SaleId>,
+    peer: Peer,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let now = app.now();
@@ -85,7 +87,7 @@ pub(crate) async fn get_sale(
         return Err(app.missing_sale());
     }
     let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
-    if names_somebody && is_admin(&app, &headers, now).await {
+    if names_somebody && is_admin(&app, peer, &headers, now).await? {
         let mut shown = respond(&from_records(&app, id).await?, &headers, now);
         // A cache before the nodes keeps what everybody sees, and this is not for everybody.
         shown.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
@@ -108,12 +110,10 @@ fn count_look(app: &App, sale: SaleId, status: StatusCode) {
     }
 }
 
-async fn is_admin(app: &App, headers: &HeaderMap, now: Timestamp) -> bool {
-    let caller: Result<Caller, Problem> = app.identity.caller(&hyper::Method::GET, headers, now);
-    match caller {
-        Ok(caller) => Admin::verify(&caller, app).await.is_ok(),
-        Err(_) => false,
-    }
+async fn is_admin(app: &App, peer: Peer, headers: &HeaderMap, now: Timestamp) -> Result<bool, Problem> {
+    let Ok(caller) = app.identity.caller(&hyper::Method::GET, headers, now) else { return Ok(false) };
+    Admin::within_limits(&caller, peer, app)?;
+    Ok(Admin::verify(&caller, app).await.is_ok())
 }
 
 /// A sale that is not on show, as the records have it: a merchant has to see what is there.

@@ -22,7 +22,7 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
         "/sessions" => vec![BadCredentials, CrossSite, RateLimited, Busy],
         "/me/password" => vec![BadCredentials, RateLimited, Busy],
         "/items/{id}" => vec![ItemNotFound],
-        "/sales/{id}" => vec![SaleNotFound],
+        "/sales/{id}" => vec![SaleNotFound, RateLimited],
         "/sales/{id}/orders" => vec![
             IdempotencyKeyRequired,
             IdempotencyKeyInvalid,
@@ -38,7 +38,7 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
             RateLimited,
             Busy,
         ],
-        "/sales/{id}/challenge" => vec![SaleNotFound, NotGated, SoldOut, Closed, RateLimited, Busy],
+        "/sales/{id}/challenge" => vec![SaleNotFound, NotGated, SoldOut, Closed, RateLimited],
         "/sales/{id}/tickets" => vec![SaleNotFound, NotGated, Closed, RateLimited, Busy],
         "/sales/{id}/pass" => vec![
             SaleNotFound,
@@ -98,6 +98,9 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
     }
     if operation.security.is_some() {
         codes.extend([Unauthorized, CrossSite]);
+    }
+    if call.starts_with("/admin") {
+        codes.push(RateLimited);
     }
     if call.starts_with("/admin") || operation.security.is_some() {
         codes.push(Forbidden);

@@ -71,6 +71,27 @@ fn an_address_that_looks_too_often_is_told_to_wait_whoever_it_speaks_for() {
 }
 
 #[test]
+fn a_buyer_who_asks_for_what_is_the_merchants_is_looked_up_only_so_often() {
+    let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(2));
+    let (buyer, merchant) = ("+8613800138000", "+8613800138001");
+    shop.account(merchant, "correct horse");
+    assert!(shop.block_on(shop.records.promote(merchant, true)).unwrap());
+    let [buyer, merchant] = [shop.account(buyer, "correct horse"), shop.sign_in(merchant, "correct horse")];
+    let ask = |token: &str, path: &str| shop.client().with_token(token).get(path);
+    for path in ["/api/v1/admin/orders", "/api/v1/admin/sales"] {
+        ask(&buyer, path).problem(403, "forbidden");
+    }
+    let draft = format!("/api/v1/sales/{}", shop.draft(|_| {}));
+    for path in ["/api/v1/admin/orders", "/api/v1/admin/audit", "/api/v1/admin/live", &draft] {
+        ask(&buyer, path).problem(429, "rate_limited");
+    }
+    assert_eq!(refusals(&shop, "reads_buyer"), 4);
+    for _ in 0..5 {
+        assert_eq!(ask(&merchant, "/api/v1/admin/orders").status, 200, "a console asks often");
+    }
+}
+
+#[test]
 fn paying_and_cancelling_count_like_orders() {
     let shop = behind_a_proxy(|options| {
         options.gate.by_buyer = limit(2);
