@@ -19,6 +19,47 @@ MCowBQYDK2VwAyEArxYvb+2hrlHipTQZq/eJ8frr82uxAdvJBuXfzgkMFcI=
 -----END PUBLIC KEY-----
 ";
 
+/// Likewise with `openssl genrsa`.
+const RSA_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQCqorcBsbtyjXjv
+aSgiaKvNiFPQ97eY3Mc6FAhwWjSbCnnQPZrrDapmEkaShZvrFrNX44FYRNID3MWQ
+yGs0KeDt9+UsILzEDkndMZP67j5M+P4A/d7jlArxi4rqYbuiJbYATxc9h7w+1KDm
+hcr6yY2asvdb0F0Qs7eRNMiyj42CqPSg1ZhGxna0gn3kmQfLN7456FyGBlbyPrwX
+FdHvUbjFO/8bkHEMrCzbuW2GY0AtVJJzwIoDKWKGDUsfUMt2NtHQzgFUcBgG+F4S
+dOSkhW9ciB9o+UHeigOWAyQ2fnc+qpMxgQgOYIxM9FD0s83fZIblMjTPKZGfoQeJ
+I7XoEbhzAgMBAAECggEAMJyLc22dX7yjE92K5Aaaz0KD0lgIE4HuNgMIBm4EZ5j7
+7BHo5QbvIQYa2do7eaVtcV/sdOeiRxxpol4egG1f2ZuSS9iFvnrtmxjpNgcSc55J
+yqGIkqAV4Atnh29RY5fHul3N2qclP2cW8aVzFrA96bELnDoHkV8JsFHvzULtRygA
+8XkljEw7GhRJhNm1DByBcF+WNFzj8U7n9SzkQSl5XZh4la+C+XtHYr+aTiimK0hm
+id3Gg/tciHJyB4KA96ckyOLJNemPcxTvv9FnkRECPR91Y0JzMkchPEmExBo1RmUc
+yAN6nvh8hwgKCTb3qn1yQP3f1yJPB2U4iRnD57h6SQKBgQDVEB5cJVvq88eZmQmH
+VGoHzOOjxd3j74tqvQaPIhw7fVjQXnnLTiGldEXoblkVU8srpFosTidWkGcwlxpZ
+7oc8iJaYx8YYWWJIa5FDywkKtt9Hh7kqqg1RxpInbyHZa9YpSuoYCDSkhtsTrqtZ
+myYxGO8EFdutKflyCya0G7wuGwKBgQDNBca1PqUtcq3Ui6+dj/Md5q/Td9Xm6vDI
+XAB5XZuv/CB/b3IplkfhGOl/34PKXPJNvC3OzzganqgemuFguXa+OyJ9f3TJUugy
+sjg3SQxaQIOhVSmY+yCmN+mUPahoiFK6aartVJtDWjyEniLSrW+08VDiLzbJTt5J
+bGDvprfkiQKBgGsV9dxkXoWBTyHQ/CwLbltLTGKk8Xg9jnnwVZqdD0mLH5di1J4t
+P9Xz0asXwyhn/CaMLVI1Wao1W9fdKj5nF4uCLwbM6bCVREOX5OQI6Rt8fE5sVdGu
+tJEUV6MARSgM/g+0+mFnxmWm7fc/hBm+U/y7Rm5sOgQXo6sBFcvSYMtfAoGAeRuV
+YpDrz6nzZx9QkLlsulf/uuIJ98sGisRV/1s9UTqVE9IIVOqR8TTfEYs99XbsJuEn
+Cgg8MvVPiCyjP5iuvPZ/jDSTDy2rPe8q5/V9l36OgumkldqaUbWrg8bcSUtl2vn6
+XxFgWeve3dPv7BVJbFA0IDgVm9q70hF0PXx1GkkCgYEAu1qLR9M+iqYlzWuMq0Y7
+1N5P0ZubSIVLdxkfoYYEZaAmZRAiVik5OgzoNYxrc7BOHHtgqvHTXUxFz4ek5oXi
+ngw2lAP6NWt/nGrKZ3bsnBczaJQA0bgXndKn0gEUlrpqoUPGwepiWpTipYBgadsz
+sKPIsQ7LkMALsMPCCas6DBg=
+-----END PRIVATE KEY-----
+";
+const RSA_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAqqK3AbG7co1472koImir
+zYhT0Pe3mNzHOhQIcFo0mwp50D2a6w2qZhJGkoWb6xazV+OBWETSA9zFkMhrNCng
+7fflLCC8xA5J3TGT+u4+TPj+AP3e45QK8YuK6mG7oiW2AE8XPYe8PtSg5oXK+smN
+mrL3W9BdELO3kTTIso+Ngqj0oNWYRsZ2tIJ95JkHyze+OehchgZW8j68FxXR71G4
+xTv/G5BxDKws27lthmNALVSSc8CKAylihg1LH1DLdjbR0M4BVHAYBvheEnTkpIVv
+XIgfaPlB3ooDlgMkNn53PqqTMYEIDmCMTPRQ9LPN32SG5TI0zymRn6EHiSO16BG4
+cwIDAQAB
+-----END PUBLIC KEY-----
+";
+
 fn status_with(shop: &Shop, token: &str) -> u16 {
     shop.client().with_token(token).get("/api/v1/orders").status
 }
@@ -146,6 +187,37 @@ fn a_public_key_verifies_its_own_algorithm_only() {
     assert_eq!(status_with(&shop, &sign(&just_expired)), 200, "clocks may differ a little");
     just_expired["exp"] = (NOW - 6).into();
     assert_eq!(status_with(&shop, &sign(&just_expired)), 401);
+}
+
+#[test]
+fn a_token_that_asks_for_something_unknown_is_refused_whichever_key_signs_it() {
+    let claims = json!({ "sub": "ann", "exp": NOW + 60 });
+    for (algorithm, public, private) in [
+        (Algorithm::EdDSA, ED25519_PUBLIC, EncodingKey::from_ed_pem(ED25519_PRIVATE.as_bytes())),
+        (Algorithm::RS256, RSA_PUBLIC, EncodingKey::from_rsa_pem(RSA_PRIVATE.as_bytes())),
+    ] {
+        let private = private.unwrap();
+        let shop = Shop::open_with(|options| {
+            options.jwt = Some(JwtOptions {
+                key: JwtKey::PublicKeyPem(public.to_owned()),
+                issuer: None,
+                audience: None,
+                leeway_seconds: 0,
+            });
+        });
+        let status = |header: &Value| {
+            let signed = [header, &claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string())).join(".");
+            let signature = jsonwebtoken::crypto::sign(signed.as_bytes(), &private, algorithm).unwrap();
+            status_with(&shop, &format!("{signed}.{signature}"))
+        };
+        let header = json!({ "alg": algorithm, "typ": "JWT" });
+        assert_eq!(status(&header), 200, "{algorithm:?}");
+        for critical in [json!(["b64"]), json!([]), Value::Null] {
+            let mut header = header.clone();
+            header["crit"] = critical;
+            assert_eq!(status(&header), 401, "{algorithm:?} {header}");
+        }
+    }
 }
 
 #[test]
