@@ -75,7 +75,7 @@ impl OrderTable {
     }
 }
 
-/// What a spreadsheet takes for the end of a cell or of a line, in some country or with some setting. Quotes around a cell
+/// What ends a cell or a line: commas, semicolons, tabs and bars, as spreadsheets have them in one country or another. Quotes around a cell
 /// don't help: whoever goes by another separator sees them in the middle of a cell, where they mean nothing.
 const SEPARATORS: [char; 6] = [',', ';', '\t', '|', '\r', '\n'];
 
@@ -83,8 +83,8 @@ const SEPARATORS: [char; 6] = [',', ';', '\t', '|', '\r', '\n'];
 const FORMULA: [char; 11] =
     ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// A text of which no spreadsheet makes a formula, wherever it sees a cell begin: an apostrophe stands before each beginning
-/// that would.
+/// A text of which no spreadsheet makes a formula that takes a comma, a semicolon, a tab or a bar for the end of a cell: an apostrophe stands
+/// before each beginning that would be one.
 fn harmless(text: &str) -> String {
     text.split_inclusive(SEPARATORS).fold(String::with_capacity(text.len() + 1), |mut harmless, piece| {
         if piece.trim_start_matches('"').starts_with(FORMULA) {
@@ -150,9 +150,9 @@ mod tests {
         assert_eq!(harmless("x;\"=1+1\""), "x;'\"=1+1\"");
     }
 
-    /// Whatever a spreadsheet goes by: comma, semicolon or tab, with quotes or without.
+    /// By comma, semicolon, tab or bar, with quotes or without.
     #[test]
-    fn a_line_has_no_formula_however_it_is_taken_apart() {
+    fn a_line_has_no_formula_whichever_separator_takes_it_apart() {
         let titles = [
             "x;=1+1",
             "x\t=1+1",

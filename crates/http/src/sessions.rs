@@ -56,7 +56,8 @@ pub(crate) struct SessionView {
 
 /// Sign in
 ///
-/// An unknown number and a wrong password are answered alike, and equally fast. The cookie `penstock_device` marks a browser that
+/// An unknown number and a wrong password are answered alike, and equally fast, but for a phone that has several accounts from before
+/// numbers were one. The cookie `penstock_device` marks a browser that
 /// has signed in before: sent along, it has an allowance of its own, which strangers who try passwords can't use up. It is good until
 /// the password changes.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "accounts", request_body = SessionRequest,
