@@ -96,11 +96,15 @@ impl Records {
         // is there the next time.
         for _ in 0..MAX_ATTEMPTS {
             let mut transaction = self.begin().await?;
-            let known = sent_in_window(&mut transaction, for_origin, &code).await? > 0;
-            let max_per_phone = if known { code.max_per_phone.div_ceil(2) } else { code.max_per_phone };
-            if put(&mut transaction, for_phone, &code, max_per_phone).await?
-                && put(&mut transaction, for_origin, &code, code.max_per_origin).await?
-            {
+            // Whether the address has had a code is read under the lock of the phone; without a row, nobody has had one.
+            let is_put = if lock(&mut transaction, code.phone).await? {
+                let known = sent_in_window(&mut transaction, for_origin, &code).await? > 0;
+                let max_per_phone = if known { code.max_per_phone.div_ceil(2) } else { code.max_per_phone };
+                put(&mut transaction, for_phone, &code, max_per_phone).await?
+            } else {
+                insert(&mut transaction, for_phone, &code, code.max_per_phone.into()).await?
+            };
+            if is_put && put(&mut transaction, for_origin, &code, code.max_per_origin).await? {
                 transaction.commit().await.map_err(RecordsError::from)?;
                 return Ok(());
             }
@@ -158,11 +162,7 @@ async fn guess(
     digest: &[u8],
     now: Timestamp,
 ) -> Result<CodeCheck, RecordsError> {
-    // This changes nothing, and takes the lock.
-    sqlx::query("UPDATE one_time_codes SET phone = phone WHERE phone = ?")
-        .bind(phone)
-        .execute(&mut *connection)
-        .await?;
+    lock(connection, phone).await?;
     let own = Key { phone, origin: Some(origin) };
     let has_own =
         sqlx::query("SELECT 1 FROM codes_by_origin WHERE phone = ? AND origin = ? AND expires_at > ?")
@@ -184,6 +184,15 @@ async fn guess(
     let compare = AssertSqlSafe(format!("SELECT 1 FROM {table} WHERE {condition} AND code_digest = ?"));
     let same = key.bind(sqlx::query(compare)).bind(digest.to_vec()).fetch_optional(&mut *connection).await?;
     Ok(if same.is_some() { CodeCheck::Right } else { CodeCheck::Wrong })
+}
+
+/// Takes the lock of the phone's row, by changing nothing. False: there is none yet.
+async fn lock(connection: &mut Session, phone: &str) -> Result<bool, RecordsError> {
+    let locked = sqlx::query("UPDATE one_time_codes SET phone = phone WHERE phone = ?")
+        .bind(phone)
+        .execute(&mut *connection)
+        .await?;
+    Ok(locked.rows_affected() == 1)
 }
 
 async fn sent_in_window(

@@ -214,6 +214,27 @@ async fn parallel_requests_for_codes_are_limited_too() {
     assert_eq!(sent, 3);
 }
 
+/// The last half of a phone's codes is for addresses without one, and each of them takes one of these, however it asks.
+#[tokio::test]
+async fn parallel_requests_of_a_new_address_take_one_of_the_codes_that_are_kept_for_new_addresses() {
+    let database = Database::new();
+    let records = open(&database).await;
+    for origin in ["a", "a", "b", "b"] {
+        put_from(&records, origin, b"code", moment(0)).await.unwrap();
+    }
+    for newcomer in ["c", "d"] {
+        let requests = (0..12).map(|_| {
+            let records = records.clone();
+            tokio::spawn(async move { put_from(&records, newcomer, b"code", moment(0)).await.is_ok() })
+        });
+        let mut sent = 0;
+        for request in requests.collect::<Vec<_>>() {
+            sent += u32::from(request.await.unwrap());
+        }
+        assert_eq!(sent, 1, "{newcomer}");
+    }
+}
+
 #[tokio::test]
 async fn codes_are_forgotten_after_their_end_and_not_before() {
     let database = Database::new();
