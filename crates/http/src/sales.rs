@@ -18,7 +18,6 @@ use penstock_records::SaleRow;
 use crate::{
     app::{Admin, App},
     entry::APPLICATION_JSON,
-    identity::Caller,
     json::{self, PageQuery, PathId, Query},
     page::{self, SalePage},
     peer::Peer,
