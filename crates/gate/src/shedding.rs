@@ -19,6 +19,8 @@ use penstock_domain::Timestamp;
 
 mod course;
 #[cfg(test)]
+mod floors;
+#[cfg(test)]
 mod simulation;
 
 use course::{Bounds, Course, Measured};

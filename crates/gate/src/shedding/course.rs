@@ -63,8 +63,8 @@ enum Step {
     /// floor if what was under way was still `growing`, because those who came first in that window waited for fewer.
     Cutting { start: Measured, before: Measured, growing: bool },
     /// The latency did not follow the cut. What was under way before is let in again, to see that it was the cut, and not
-    /// the time, that made no difference. The first window of it is not `settled`.
-    Checking { before: Measured, cut: Measured, settled: bool },
+    /// the time, that made no difference. The first of its `windows` has not settled yet.
+    Checking { before: Measured, cut: Measured, windows: u32 },
 }
 
 impl Course {
@@ -81,19 +81,15 @@ impl Course {
 
     /// The limit for the next window.
     pub(super) fn next_limit(&mut self, measured: Measured) -> u32 {
-        if self.half_micros.is_some_and(|half| measured.mean_micros < half / 2) {
-            // The floor is gone.
+        if self.half_micros.is_some_and(|half| measured.mean_micros.max(self.last.mean_micros) < half / 2) {
+            // The floor is gone. One window alone may have been lucky.
             self.half_micros = None;
         }
         self.trial_in = self.trial_in.saturating_sub(1);
         let next = match self.step {
             Step::Steady { was_over } => self.steady(was_over, measured),
             Step::Cutting { start, before, growing } => self.cutting(start, before, growing, measured),
-            Step::Checking { before, cut, settled: false } => {
-                self.step = Step::Checking { before, cut, settled: true };
-                measured.limit
-            }
-            Step::Checking { before, cut, settled: true } => self.checked(before, cut, measured),
+            Step::Checking { before, cut, windows } => self.checking(before, cut, windows, measured),
         };
         self.last = measured;
         next.clamp(1, self.bounds.max)
@@ -108,25 +104,29 @@ impl Course {
         let is_over = mean_micros > self.allowed_micros();
         let is_nearly_reached = u64::from(most_in_flight) * 5 >= u64::from(limit) * 4;
         self.step = Step::Steady { was_over: is_over };
-        // As many as the minimum are always let in, whatever they wait for.
-        if is_over && was_over && (most_in_flight > self.bounds.min || is_nearly_reached) {
+        if is_over && was_over && measured.under_way() > self.bounds.min {
             let growing = most_in_flight / 4 > self.last.most_in_flight / 3;
             self.step = Step::Cutting { start: measured, before: measured, growing };
             return self.lower(measured.under_way(), mean_micros);
+        }
+        if is_over && was_over && is_nearly_reached {
+            // As many as the minimum are let in again after this, whatever they wait for. So a small cut, even one that
+            // helps, is of no use: only a half tells whether there is a floor.
+            return self.halve(measured);
         }
         if is_over || !is_nearly_reached {
             // If the limit was not what held anybody back, nothing is known of a larger one.
             return limit;
         }
-        if self.half_micros.is_some() && mean_micros * 10 < self.last.mean_micros * 7 {
-            // What has become quicker by itself may have lost its floor.
-            (self.trial_in, self.trial_after) = (0, FIRST_TRIAL_AFTER);
-        }
         if self.trial_in == 0 && mean_micros * 2 > self.allowed_micros() {
-            self.step = Step::Cutting { start: measured, before: measured, growing: false };
-            return measured.under_way() / 2;
+            return self.halve(measured);
         }
         self.raise(limit, mean_micros)
+    }
+
+    fn halve(&mut self, measured: Measured) -> u32 {
+        self.step = Step::Cutting { start: measured, before: measured, growing: false };
+        measured.under_way() / 2
     }
 
     fn cutting(&mut self, start: Measured, before: Measured, growing: bool, measured: Measured) -> u32 {
@@ -139,7 +139,8 @@ impl Course {
             self.step = Step::Steady { was_over: false };
             return limit.max(self.bounds.min);
         }
-        if allowed_by_half(mean_micros) < before.mean_micros {
+        // A floor that is known is not given up for one window at the half, which may have been lucky.
+        if self.half_micros.is_none() && allowed_by_half(mean_micros) < before.mean_micros {
             if measured.keeps_rate_of(start) {
                 return self.follows(start, measured, before.limit);
             }
@@ -148,20 +149,29 @@ impl Course {
             self.half_micros = Some(before.mean_micros * ALLOWED_TO_HALF.1 / ALLOWED_TO_HALF.0 + 1);
             return before.limit;
         }
-        if growing && is_over {
+        if growing && is_over && measured.under_way() > self.bounds.min {
             self.step = Step::Cutting { start: measured, before: measured, growing: false };
             return self.lower(measured.under_way(), mean_micros);
         }
-        self.step = Step::Checking { before, cut: measured, settled: false };
+        self.step = Step::Checking { before, cut: measured, windows: 0 };
         // There may be a few more than before, who are not to be told to come back for the sake of a trial.
         before.limit.min(before.most_in_flight.saturating_add(before.most_in_flight / 4))
     }
 
-    fn checked(&mut self, before: Measured, cut: Measured, measured: Measured) -> u32 {
+    fn checking(&mut self, before: Measured, cut: Measured, windows: u32, measured: Measured) -> u32 {
+        if windows == 0 {
+            self.step = Step::Checking { before, cut, windows: 1 };
+            return measured.limit;
+        }
         // If fewer came again, because those who were refused come later, the cut has to be believed: there is no crowd now
         // that could have become slower with the time.
         let as_many_came = measured.under_way() > before.under_way() / 4 * 3;
         if as_many_came && allowed_by_half(cut.mean_micros) < measured.mean_micros {
+            if windows == 1 {
+                // Where commits take now more and now less, one window of them is slow by chance.
+                self.step = Step::Checking { before, cut, windows: 2 };
+                return measured.limit;
+            }
             return self.follows(cut, cut, before.limit);
         }
         self.tried(self.half_micros.is_some());
@@ -170,12 +180,12 @@ impl Course {
     }
 
     /// The latency followed the cut, so it was a queue that was cut. What is left may be a floor: if it is still too much,
-    /// the next cut tells. If it is not, the limit that fits is known, which is not above the one before.
+    /// the next cut tells, down to half of the minimum. If it is not, the limit that fits is known, which is not above the one before.
     fn follows(&mut self, start: Measured, cut: Measured, before: u32) -> u32 {
         let is_as_before = self.half_micros.is_none() && cut.mean_micros <= self.bounds.target_micros;
         self.tried(is_as_before);
         self.half_micros = None;
-        if cut.mean_micros > self.allowed_micros() {
+        if cut.mean_micros > self.allowed_micros() && cut.under_way() > self.bounds.min {
             self.step = Step::Cutting { start, before: cut, growing: false };
             return self.lower(cut.under_way(), cut.mean_micros);
         }
@@ -267,6 +277,8 @@ mod tests {
         assert_eq!(course.allowed_micros(), 80_000 * 5 / 3);
         assert!(after(&mut course, 400, &[80_000, 80_000, 80_000]) > 400);
         assert_eq!(after(&mut course, 400, &[10_000]), 600);
+        assert_eq!(course.allowed_micros(), 80_000 * 5 / 3, "one window alone may have been lucky");
+        assert_eq!(after(&mut course, 600, &[10_000]), 900);
         assert_eq!(course.allowed_micros(), TARGET, "the floor is gone");
     }
 
@@ -275,7 +287,8 @@ mod tests {
         let mut course = course();
         assert_eq!(after(&mut course, 400, &[100_000, 100_000]), 200);
         assert_eq!(after(&mut course, 200, &[250_000]), 400, "was it the cut, or the time?");
-        assert!(after(&mut course, 400, &[500_000, 500_000]) < 200, "it was the time");
+        assert_eq!(after(&mut course, 400, &[500_000, 500_000]), 400, "one window alone may have been slow");
+        assert!(after(&mut course, 400, &[500_000]) < 200, "it was the time");
     }
 
     #[test]
@@ -283,5 +296,49 @@ mod tests {
         let mut course = course();
         let slow = Measured { limit: 1_000, most_in_flight: 8, mean_micros: 10_000_000 };
         assert!((0..20).all(|_| course.next_limit(slow) == 1_000));
+    }
+
+    #[test]
+    fn a_floor_that_is_known_is_not_given_up_for_one_lucky_window() {
+        let mut course = course();
+        assert_eq!(after(&mut course, 400, &[80_000, 80_000, 80_000]), 200);
+        assert_eq!(after(&mut course, 200, &[80_000]), 400);
+        assert_eq!(after(&mut course, 400, &[80_000, 80_000]), 400);
+        assert_eq!(after(&mut course, 400, &[150_000, 150_000]), 355);
+        assert_eq!(after(&mut course, 200, &[75_000]), 400, "is it still there?");
+        assert_eq!(after(&mut course, 400, &[80_000, 80_000]), 400);
+        assert_eq!(course.allowed_micros(), 75_000 * 5 / 3);
+    }
+
+    #[test]
+    fn at_the_minimum_a_latency_just_over_the_target_is_tried_by_a_half() {
+        let mut course = course();
+        assert_eq!(after(&mut course, 8, &[50_100, 50_100]), 4);
+        assert_eq!(after(&mut course, 4, &[49_900]), 8, "it is a floor");
+        assert_eq!(after(&mut course, 8, &[50_100, 50_100]), 8);
+        assert!(after(&mut course, 8, &[50_100]) > 8);
+    }
+
+    #[test]
+    fn at_the_minimum_a_queue_is_borne() {
+        let mut course = course();
+        assert_eq!(after(&mut course, 8, &[800_000, 800_000]), 4);
+        assert_eq!(after(&mut course, 4, &[400_000]), 8);
+    }
+
+    #[test]
+    fn whatever_is_measured_the_limit_is_never_below_half_of_the_minimum_and_soon_back_at_it() {
+        for seed in 1..=50_u64 {
+            let (mut course, mut limit, mut windows_below, mut chance) = (course(), 8, 0, seed);
+            for _ in 0..2_000 {
+                chance =
+                    chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Between a hundredth and a hundred times the target, mostly near it.
+                let times = ((chance >> 40) as f64 / f64::from(1 << 24) * 2.0 - 1.0).powi(3) * 2.0;
+                limit = after(&mut course, limit, &[(TARGET as f64 * 10_f64.powf(times)) as u64]);
+                windows_below = if limit < 8 { windows_below + 1 } else { 0 };
+                assert!(limit >= 4 && windows_below <= 8, "seed {seed}: {limit}, {windows_below}");
+            }
+        }
     }
 }

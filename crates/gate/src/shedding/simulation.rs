@@ -1,42 +1,47 @@
-//! Shedding in front of a simulated server, in simulated time.
+//! Shedding in front of a simulated server, in simulated time. What comes of floors is in `floors`.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-const TARGET: Duration = Duration::from_millis(50);
-const MAX_BATCH: usize = 64;
+pub(super) const TARGET: Duration = Duration::from_millis(50);
+pub(super) const MAX_BATCH: usize = 64;
 const COMMIT_MICROS: u64 = 2_000;
 const ITEM_MICROS: u64 = 170;
 /// In a second, with every batch full.
 const CAPACITY: u64 = capacity(COMMIT_MICROS, MAX_BATCH);
 
-const fn capacity(commit_micros: u64, max_batch: usize) -> u64 {
-    1_000_000 * max_batch as u64 / (commit_micros + ITEM_MICROS * max_batch as u64)
+pub(super) const fn capacity(commit_micros: u64, max_batch: usize) -> u64 {
+    1_000_000 * max_batch as u64 / full_commit_micros(commit_micros, max_batch)
+}
+
+/// How long a commit takes with as many in it as there may be.
+pub(super) const fn full_commit_micros(commit_micros: u64, max_batch: usize) -> u64 {
+    commit_micros + ITEM_MICROS * max_batch as u64
 }
 
 /// A server that commits in groups: it takes what waits, at most `max_batch`, and answers all of it together.
-struct Simulation {
+pub(super) struct Simulation {
     shedding: Arc<Shedding>,
     now_micros: u64,
     waiting: VecDeque<(InFlight, u64)>,
     committing: Vec<(InFlight, u64)>,
     commit_ends_at_micros: u64,
     next_arrival_micros: u64,
-    max_batch: usize,
+    pub(super) max_batch: usize,
     /// What a commit takes, however few are in it.
-    commit_micros: u64,
+    pub(super) commit_micros: u64,
     /// One while the server is well; that many times as slow while it isn't.
     slowness: u64,
     /// Commits take between a half and one and a half of their time, by chance.
-    is_noisy: bool,
-    seed: u64,
+    pub(super) is_noisy: bool,
+    pub(super) seed: u64,
 }
 
 #[derive(Debug, Default)]
-struct Outcome {
+pub(super) struct Outcome {
     offered: u64,
-    answered: u64,
+    pub(super) answered: u64,
     latency_micros: u64,
     worst_micros: u64,
     /// The limit of each moment somebody came, added up.
@@ -44,7 +49,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn mean_latency(&self) -> Duration {
+    pub(super) fn mean_latency(&self) -> Duration {
         Duration::from_micros(self.latency_micros / self.answered.max(1))
     }
 
@@ -58,7 +63,7 @@ impl Simulation {
         Self::with(SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET })
     }
 
-    fn with(options: SheddingOptions) -> Self {
+    pub(super) fn with(options: SheddingOptions) -> Self {
         Self {
             shedding: Arc::new(Shedding::new(options)),
             now_micros: 0,
@@ -78,7 +83,7 @@ impl Simulation {
         self.run_for(Duration::from_secs(seconds), per_second)
     }
 
-    fn run_for(&mut self, time: Duration, per_second: u64) -> Outcome {
+    pub(super) fn run_for(&mut self, time: Duration, per_second: u64) -> Outcome {
         let end = self.now_micros + time.as_micros() as u64;
         let mut outcome = Outcome::default();
         while self.now_micros < end {
@@ -191,73 +196,6 @@ fn it_recovers_from_an_outage_that_answered_nothing_for_long() {
     simulation.run(10, 10 * CAPACITY);
     let after = simulation.run(10, 10 * CAPACITY);
     assert!(after.answered * 10 >= 9 * 10 * CAPACITY, "{after:?}");
-}
-
-/// What comes of a limit in a long time behind a floor, after a quarter of that time.
-fn behind_a_floor(options: SheddingOptions, commit_micros: u64, max_batch: usize, load: u64) -> Outcome {
-    let mut simulation = Simulation::with(options);
-    (simulation.commit_micros, simulation.max_batch) = (commit_micros, max_batch);
-    // At a high floor a window lasts for two commits, and it needs some windows.
-    let time = Duration::from_secs(15) + Duration::from_micros(200 * commit_micros);
-    simulation.run_for(time / 4, load);
-    simulation.run_for(time, load)
-}
-
-/// What comes of fixed limits from a few to far more than are ever useful.
-fn of_fixed_limits(commit_micros: u64, max_batch: usize, load: u64) -> Vec<Outcome> {
-    let limits = (4..=13).map(|power| 1 << power);
-    limits
-        .map(|limit| {
-            let fixed = SheddingOptions { min: limit, max: limit, initial: limit, target_latency: TARGET };
-            behind_a_floor(fixed, commit_micros, max_batch, load)
-        })
-        .collect()
-}
-
-/// Runs `judge` for floors from a tenth of the target to twenty times the target, for loads that the server can just bear, that are a
-/// little too much, and that are far too much, and for a limit that begins low and one that begins high. It gets what came of the limit, what
-/// came of fixed limits, and what to call the case.
-fn at_every_floor(max_batch: usize, judge: impl Fn(&Outcome, &[Outcome], &str)) {
-    let target_micros = TARGET.as_micros() as u64;
-    for tenths in [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 40, 80, 140, 200] {
-        let commit_micros = target_micros * tenths / 10;
-        let capacity = capacity(commit_micros, max_batch);
-        for load in [capacity * 9 / 10, capacity * 12 / 10, capacity * 10] {
-            let fixed = of_fixed_limits(commit_micros, max_batch, load);
-            for initial in [8, 10_000] {
-                let options = SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET };
-                let outcome = behind_a_floor(options, commit_micros, max_batch, load);
-                let case =
-                    format!("a floor of {tenths} tenths of the target, {load} a second, from {initial}");
-                judge(&outcome, &fixed, &case);
-            }
-        }
-    }
-}
-
-#[test]
-fn whatever_the_floor_nearly_as_many_are_accepted_as_by_the_best_fixed_limit() {
-    at_every_floor(MAX_BATCH, |outcome, fixed, case| {
-        let best = fixed.iter().map(|fixed| fixed.answered).max().unwrap_or(0);
-        assert!(outcome.answered * 10 >= best * 9, "{case}: {} of {best}", outcome.answered);
-    });
-}
-
-/// If a batch has no bound that matters, each one more under way sells a little more and makes everybody wait longer, and the best fixed limit is
-/// the one at which they wait for seconds.
-#[test]
-fn where_more_always_sell_more_the_limit_is_as_good_as_a_fixed_one_with_the_same_wait() {
-    for max_batch in [512, 4_096] {
-        at_every_floor(max_batch, |outcome, fixed, case| {
-            let waits_no_longer = |fixed: &&Outcome| fixed.mean_latency() <= outcome.mean_latency();
-            let as_quick =
-                fixed.iter().filter(waits_no_longer).map(|fixed| fixed.answered).max().unwrap_or(0);
-            let best = fixed.iter().map(|fixed| fixed.answered).max().unwrap_or(0);
-            let case = format!("batches of {max_batch}, {case}: {} of {as_quick}, {best}", outcome.answered);
-            assert!(outcome.answered * 20 >= as_quick * 17, "{case}");
-            assert!(outcome.answered * 2 >= best, "{case}");
-        });
-    }
 }
 
 #[test]
