@@ -112,11 +112,7 @@ impl App {
         // No reference is counted: all cores would share the count.
         match &*shelf.limit.load() {
             Some(limit) => see(limit),
-            None => {
-                let limit = self.gate.in_flight.of(self.ledger.home_of(shelf.id));
-                shelf.limit.store(Some(Arc::clone(&limit)));
-                see(&limit)
-            }
+            None => see(&self.gate.in_flight.of(self.ledger.home_of(shelf.id), &shelf.limit)),
         }
     }
 
@@ -131,10 +127,7 @@ impl App {
         let mut homes = HashSet::new();
         for shelf in self.storefront.all() {
             let home = self.ledger.home_of(shelf.id);
-            let limit = self.gate.in_flight.of(home.clone());
-            if shelf.limit.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &limit)) {
-                shelf.limit.store(Some(limit));
-            }
+            self.gate.in_flight.of(home.clone(), &shelf.limit);
             homes.insert(home);
         }
         self.gate.in_flight.keep_only(&homes);
