@@ -19,7 +19,10 @@ const REDIS_TIMEOUT: Duration = Duration::from_secs(8);
 /// Far more than an order takes on a busy machine, far less than the timeout.
 const A_QUICK_ANSWER: Duration = Duration::from_secs(3);
 const HANGS_FOR: Duration = Duration::from_secs(4);
-const CROWD: usize = 20;
+/// The claims that may be in flight at once for each master …
+const IN_FLIGHT: usize = 16;
+/// … are all held up by this crowd.
+const CROWD: usize = 2 * IN_FLIGHT;
 
 /// One answer: its status, its code if it is a refusal, and how long it took.
 type Told = (u16, String, Duration);
@@ -46,7 +49,14 @@ fn orders_of_other_masters_are_as_quick_as_ever_and_those_of_a_master_that_hangs
     let mut trial = Trial::start_with(RedisKind::Cluster, |plan| {
         let timeout = ("PENSTOCK_REDIS__TIMEOUT_MILLISECONDS".into(), REDIS_TIMEOUT.as_millis().to_string());
         plan.variables.push(timeout);
+        for bound in ["MIN", "MAX"] {
+            plan.variables.push((format!("PENSTOCK_GATE__LIMITS__IN_FLIGHT_{bound}"), IN_FLIGHT.to_string()));
+        }
     });
+    for node in trial.shop.redis.cluster().unwrap().nodes() {
+        // On a busy machine a healthy master may be silent for a second. It is not to be replaced for that.
+        node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
+    }
     let publish = |trial: &Trial| trial.publish(Offer { units: 10_000, ..Offer::default() });
     let master = |trial: &mut Trial, sale: &str| {
         trial.shop.redis.cluster().unwrap().master_of(&format!("{{{sale}}}:sale")).unwrap()
@@ -77,6 +87,9 @@ fn orders_of_other_masters_are_as_quick_as_ever_and_those_of_a_master_that_hangs
         longest(&quick),
         longest(&slow)
     );
+    let busy = |told: &[Told]| told.iter().filter(|(_, code, _)| code == "busy").count();
+    assert!(busy(&slow) > 0, "the limit of the master that hung was not reached: {slow:?}");
+    assert_eq!(busy(&quick), 0, "the master that hung filled the limit of another: {quick:?}");
     assert!(quick.iter().all(|(status, ..)| *status == 201), "{quick:?}");
     assert!(longest(&quick) < A_QUICK_ANSWER, "{:?}", longest(&quick));
     assert!(longest(&slow) >= HANGS_FOR / 2, "nobody waited for the master that hung: {:?}", longest(&slow));
