@@ -21,6 +21,6 @@ fn a_slow_disk_makes_people_wait_a_moment_and_turns_hardly_anybody_away() {
         penstock = penstock.with(&name, value);
     }
     penstock.start().unwrap();
-    let sale = Merchant::of(&penstock).publish(Offer { units: 40_000, ..Offer::default() });
+    let sale = Merchant::of(&penstock).publish(Offer { units: 400_000, ..Offer::default() });
     sell_behind_slow_syncs(&slow, &[penstock.address()], &sale);
 }

@@ -15,6 +15,8 @@ const CONNECTIONS: usize = 240;
 const SLOW_TIME: Duration = Duration::from_secs(8);
 /// Who comes over a connection while they are quick.
 const PEOPLE_PER_CONNECTION: usize = 15;
+/// When syncs are quick again, nearly everybody is served at once after this time.
+const QUICK_WITHIN: Duration = Duration::from_secs(60);
 /// A person who is told to come back later does so this often.
 const MAX_TRIES: usize = 5;
 
@@ -81,14 +83,25 @@ pub fn sell_behind_slow_syncs(slow: &SlowSync, addresses: &[SocketAddr], sale: &
     assert!(busy * 4 <= all, "{busy} of {all} were told to come back");
 
     slow.end().unwrap_or_else(|error| panic!("{error}"));
-    // About a second later nothing is left of it.
-    let recovering = sell(addresses, sale, "recovering", PEOPLE_PER_CONNECTION);
-    let after_it = sell(addresses, sale, "quick", PEOPLE_PER_CONNECTION);
-    let (all, busy) = (CONNECTIONS * PEOPLE_PER_CONNECTION, after_it.busy);
-    eprintln!("after it: {busy} × busy, median {:?}", after_it.median());
-    assert_eq!(after_it.served, all);
-    assert!(busy * 20 <= all, "{busy} of {all} were told to come back");
-    behind_it.served + recovering.served + after_it.served
+    behind_it.served + sell_until_quick(addresses, sale)
+}
+
+/// About a second after slow syncs nothing is left of them, on a quiet machine. Where the processors are busy with something
+/// else, it takes longer. Answers how many bought until then.
+fn sell_until_quick(addresses: &[SocketAddr], sale: &str) -> usize {
+    let all = CONNECTIONS * PEOPLE_PER_CONNECTION;
+    let (mut served, began) = (0, Instant::now());
+    for round in 1.. {
+        let after_it = sell(addresses, sale, &format!("round-{round}"), PEOPLE_PER_CONNECTION);
+        let busy = after_it.busy;
+        eprintln!("after it, round {round}: {busy} × busy, median {:?}", after_it.median());
+        served += after_it.served;
+        if after_it.served == all && busy * 20 <= all {
+            break;
+        }
+        assert!(began.elapsed() < QUICK_WITHIN, "still {busy} of {all} are told to come back");
+    }
+    served
 }
 
 /// People come over each connection, one after the other, and over all connections at once. The connections lead to the addresses in turns.

@@ -10,6 +10,8 @@ use crate::trial::Trial;
 
 /// With it, a claim takes longer than the limit on claims in flight aims at.
 const SYNC: Duration = Duration::from_millis(45);
+/// More than are ever sold.
+const UNITS: u32 = 400_000;
 
 #[test]
 fn a_slow_redis_makes_people_wait_a_moment_and_turns_hardly_anybody_away() {
@@ -19,7 +21,7 @@ fn a_slow_redis_makes_people_wait_a_moment_and_turns_hardly_anybody_away() {
         plan.redis_variables.extend(slow.variables());
         plan.variables.push(("PENSTOCK_GATE__LIMITS__IN_FLIGHT_MIN".into(), "4".into()));
     });
-    let sale = trial.publish(Offer { units: 40_000, ..Offer::default() });
+    let sale = trial.publish(Offer { units: UNITS, ..Offer::default() });
     let sold = sell_behind_slow_syncs(&slow, &trial.nodes(), &sale) as u64;
-    assert_eq!(trial.ledger(&sale), [40_000, 40_000 - sold, sold, 0]);
+    assert_eq!(trial.ledger(&sale), [UNITS.into(), u64::from(UNITS) - sold, sold, 0]);
 }
