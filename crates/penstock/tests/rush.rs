@@ -7,7 +7,7 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use penstock_testkit::{Merchant, Offer, Penstock, Run};
@@ -218,7 +218,11 @@ fn a_killed_server_is_only_a_pause_for_its_buyers() {
     ]);
     rush.args(["--connections", "200", "--mix", "pays=1,cancels=0", "--json"]);
     let rush = rush.spawn().unwrap();
-    thread::sleep(Duration::from_secs(4));
+    let began = Instant::now();
+    while !sales(&penstock).iter().any(|sale| number(sale, "/stock/available") < 3_000) {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody has bought");
+        thread::sleep(Duration::from_millis(20));
+    }
     penstock.kill().unwrap();
     penstock.start().unwrap();
     let output = rush.wait_with_output().unwrap();
