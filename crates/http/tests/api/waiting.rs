@@ -401,7 +401,7 @@ fn streams_leave_some_connections_to_others_and_more_of_them_are_told_to_ask() {
 #[test]
 fn a_stream_that_is_read_lives_longer_than_an_idle_connection() {
     // Long against the tenth of a second after which a change is told, also on a machine that has much to do.
-    const IDLE: Duration = Duration::from_secs(2);
+    const IDLE: Duration = Duration::from_secs(5);
     let shop = Shop::open_with(|options| options.idle_timeout = IDLE);
     let sale = room(&shop, 1, None);
     let (ann, bob) = (take(&shop, &sale, "ann"), take(&shop, &sale, "bob"));
