@@ -240,8 +240,9 @@ impl Looker {
             _ => Outcome::default(),
         };
         let is_drawn = room.shown.draw().count.is_some();
-        let asks_who_is_there =
+        let is_due =
             self.told.is_none_or(|(at, was_drawn)| at.elapsed() >= TELL_EVERY || is_drawn != was_drawn);
+        let asks_who_is_there = is_due || self.keeping.as_ref().is_some_and(Keeping::waits_for_places);
         let told = if asks_who_is_there && !is_leaving { room.shown.told() } else { None };
         let keeping = self.keeping.as_ref();
         let look = Look {
@@ -255,7 +256,8 @@ impl Looker {
         };
         let known = room.numbers.issued();
         let seen = room.calls.tend(&room.seed, &look).await;
-        if asks_who_is_there {
+        // A node that had nothing to tell yet tries again with its next look: others may wait for it.
+        if told.is_some() {
             self.told = Some((Instant::now(), is_drawn));
         }
         if !matches!(seen, Ok(Some(_))) {
@@ -333,6 +335,11 @@ impl Keeping {
         keeping.follow(&stored, seen.kept_at);
         let told = seen.told.take().unwrap_or_default();
         Self { fence: seen.fence, room: keeping, told, stored, seen }
+    }
+
+    /// A node has told numbers only so far. Nobody is called before it has heard of the draw and tells places.
+    fn waits_for_places(&self) -> bool {
+        self.seen.early.is_some() && !self.told.iter().all(Told::is_placed)
     }
 
     fn tick(&mut self, status: &SaleStatus) -> Outcome {

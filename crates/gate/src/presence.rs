@@ -229,6 +229,13 @@ pub struct Told {
     bits: Vec<u8>,
 }
 
+impl Told {
+    /// By place, not by number.
+    pub fn is_placed(&self) -> bool {
+        self.is_placed
+    }
+}
+
 impl There {
     /// None: there is nothing to tell yet.
     pub(crate) fn told(mut self) -> Option<Told> {
@@ -244,13 +251,21 @@ impl There {
         Some(Told { shift: self.shift, is_placed: self.is_placed, known_to: self.known_to, bits })
     }
 
-    /// All that nodes have told: somebody is there if one of them has heard of them.
+    /// All that nodes have told: somebody is there if one of them has heard of them. A node that has not heard of the
+    /// draw yet tells numbers, from which nobody knows who is there at which place; so nobody is called until it has
+    /// told places, or has told nothing for so long that it is gone.
     pub fn of_all(told: &[Told], is_drawn: bool) -> Self {
-        let mut told = told.iter().filter(|told| told.is_placed == is_drawn).map(Self::heard_from);
-        let Some(mut there) = told.next() else { return Self::default() };
-        for other in told {
-            there.known_to = there.known_to.min(other.known_to);
-            there.add(other);
+        if told.is_empty() {
+            return Self::default();
+        }
+        let mut there = Self { is_placed: is_drawn, known_to: u64::MAX, ..Self::default() };
+        for told in told {
+            if told.is_placed == is_drawn {
+                there.known_to = there.known_to.min(told.known_to);
+                there.add(Self::heard_from(told));
+            } else {
+                there.known_to = 0;
+            }
         }
         there
     }

@@ -108,6 +108,22 @@ async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
     opened.until_admitted(12, SaleStatus { version: 3, ..status(11) }).await;
 }
 
+/// Everybody asks one node only, and each node hears of the draw in its own time.
+#[tokio::test]
+async fn at_the_opening_those_with_the_best_places_are_called_whichever_node_they_ask() {
+    let opened = Opened::with(300).await;
+    opened.until_admitted(40, status(40)).await;
+    let room = &opened.rooms[0];
+    let now = opened.shop.now();
+    let called = opened.numbers.iter().filter(|number| is_admitted(room, **number, &status(40), now));
+    let place = |number: &u64| room.place(*number).unwrap();
+    let mut called: Vec<u64> = called.map(place).collect();
+    let mut best: Vec<u64> = opened.numbers.iter().map(place).collect();
+    called.sort_unstable();
+    best.sort_unstable();
+    assert_eq!(called, best[..40]);
+}
+
 #[tokio::test]
 async fn a_used_pass_lets_nobody_in_before_the_keeper_has_heard_of_the_order() {
     let opened = Opened::with(3).await;

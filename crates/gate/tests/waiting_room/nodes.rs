@@ -22,7 +22,8 @@ struct Shared {
     passes: Vec<(u64, Timestamp)>,
     had_a_pass: HashSet<u64>,
     taken: Vec<u64>,
-    told: Vec<Told>,
+    /// By each node.
+    told: [Option<Told>; NODES],
     view: RoomView,
     kept_at: Option<Timestamp>,
     sale_version: u64,
@@ -113,7 +114,7 @@ impl Shop {
             live_passes: self.live_passes(),
             sale_version: self.shared.sale_version,
             taken: self.shared.taken.clone(),
-            told: self.shared.told.clone(),
+            told: self.shared.told.iter().flatten().cloned().collect(),
         }
     }
 
@@ -121,17 +122,27 @@ impl Shop {
         self.shared.passes.iter().filter(|(_, deadline)| self.now() < *deadline).count() as u64
     }
 
-    /// The keeper looks; if there is none, the next one goes on where the last view was.
+    /// Tells who is there, if the node has anything to tell.
+    fn tell(&mut self, node: usize) {
+        let shown = &self.nodes[node].shown;
+        shown.listen(self.now());
+        if let Some(told) = shown.told() {
+            self.shared.told[node] = Some(told);
+        }
+    }
+
+    /// All nodes tell who is there, the keeper looks, and all nodes follow.
     fn look(&mut self) {
+        (0..NODES).for_each(|node| self.tell(node));
+        let before = self.admitted_without_pass().len() as u64;
+        let newly_from = self.shared.view.admitted;
+        self.keep();
+        self.check(newly_from, before);
+    }
+
+    /// The keeper looks; if there is none, the next one goes on where the last view was.
+    fn keep(&mut self) {
         self.freeze();
-        self.shared.told = self
-            .nodes
-            .iter()
-            .filter_map(|node| {
-                node.shown.listen(self.now());
-                node.shown.told()
-            })
-            .collect();
         let Some(mut keeper) = self.keeper.take() else {
             let room = WaitingRoom::shared(sale(), SEED, self.options);
             room.follow(&self.shared.view, self.shared.kept_at.unwrap_or(self.now()));
@@ -149,14 +160,11 @@ impl Shop {
             sale_version: seen.sale_version,
             there: &There::of_all(&seen.told, seen.early.is_some()),
         };
-        let before = self.admitted_without_pass();
-        let newly_from = self.shared.view.admitted;
         self.shared.view = keeper.room.tend(&self.known_status, &totals, seen.at);
         self.shared.taken.drain(..seen.taken.len());
         self.shared.kept_at = Some(self.now());
         keeper.seen = self.seen();
         self.keeper = Some(keeper);
-        self.check(newly_from, before.len() as u64);
     }
 
     fn all_look(&mut self, times: usize) {
@@ -205,10 +213,15 @@ impl Shop {
 
     /// As the last view has it.
     fn admitted_without_pass(&self) -> Vec<u64> {
-        let may_go_on = |number: &&u64| {
-            let standing = self.nodes[0].shown.standing(**number, &self.status, self.now());
-            is_admitted(standing) && !self.shared.had_a_pass.contains(*number)
-        };
+        let mut admitted = self.admitted_on(0);
+        admitted.retain(|number| !self.shared.had_a_pass.contains(number));
+        admitted
+    }
+
+    /// As this node shows it.
+    fn admitted_on(&self, node: usize) -> Vec<u64> {
+        let shown = &self.nodes[node].shown;
+        let may_go_on = |number: &&u64| is_admitted(shown.standing(**number, &self.status, self.now()));
         self.tickets.iter().filter(may_go_on).copied().collect()
     }
 
@@ -496,5 +509,37 @@ fn a_unit_that_comes_back_goes_to_somebody_who_is_there_on_any_node() {
         shop.take_pass(bought % NODES, admitted[0]);
         shop.buy(0);
         shop.known_status = shop.status;
+    }
+}
+
+/// Each node hears of the draw when it looks, and tells who is there when it looks next.
+#[test]
+fn at_the_opening_those_with_the_best_places_are_called_whichever_node_they_ask() {
+    const PEOPLE: usize = 3_000;
+    const UNITS: usize = 200;
+    for keeper in 0..NODES {
+        let mut shop = Shop::new(OPTIONS);
+        let numbers: Vec<u64> = (0..PEOPLE).map(|person| shop.arrive(person % NODES, 0)).collect();
+        (shop.status.available, shop.known_status.available) = (UNITS as u32, UNITS as u32);
+        shop.all_look(2);
+        shop.millis = OPENS_AT_MILLIS;
+        for look in 0..40 {
+            shop.millis += 100;
+            shop.all_ask();
+            shop.keep();
+            // The others look every fifth and every seventh time only.
+            let looks = [0, 1, 2].map(|other| other == keeper || look % (3 + 2 * other) == 2 * other);
+            for node in (0..NODES).filter(|node| looks[*node]) {
+                shop.tell(node);
+                shop.follow(node);
+            }
+            let place = |number: &u64| shop.nodes[keeper].shown.place(*number);
+            let called = shop.admitted_on(keeper);
+            let mut places: Vec<u64> = called.iter().filter_map(place).collect();
+            places.sort_unstable();
+            let best: Vec<u64> = (0..places.len() as u64).collect();
+            assert_eq!(places, best, "those on the keeper's own node came first");
+        }
+        assert_eq!(shop.admitted_on(keeper).len(), UNITS, "of {} people", numbers.len());
     }
 }
