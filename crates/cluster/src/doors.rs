@@ -175,7 +175,7 @@ impl Door for SharedDoor {
         Box::pin(self.passes.ask(applicant))
     }
 
-    fn used(&self, buyer: &BuyerId, sale_version: u64, _now: Timestamp) {
+    fn used(&self, buyer: &BuyerId, _deadline: Timestamp, sale_version: u64, _now: Timestamp) {
         self.passes.used(mark_of(buyer), sale_version);
     }
 

@@ -84,13 +84,12 @@ impl HeadGate {
     }
 
     /// An order with this buyer's pass was accepted, so the pass no longer stands for somebody who may still come.
-    /// If he has none (it has expired, or this was said before), nothing changes.
-    pub fn used(&self, buyer: &BuyerId, now: Timestamp) {
+    /// False: they have none here (it has expired, is from before a restart, or this was said before).
+    pub fn used(&self, buyer: &BuyerId, now: Timestamp) -> bool {
         let mut passes = self.passes_at(now);
         let buyer = self.hasher.hash_one(buyer);
-        if let Some(deadline) = passes.live.remove(&buyer) {
-            passes.deadlines.remove(&(deadline, buyer));
-        }
+        let deadline = passes.live.remove(&buyer);
+        deadline.is_some_and(|deadline| passes.deadlines.remove(&(deadline, buyer)))
     }
 
     /// Issued, not used, not expired.
@@ -209,9 +208,9 @@ mod tests {
         let gate = gate(1, 100);
         gate.take(&buyer(0), 2, START).unwrap();
         gate.take(&buyer(1), 2, START).unwrap();
-        gate.used(&buyer(0), START);
-        gate.used(&buyer(0), START);
-        gate.used(&buyer(7), START);
+        assert!(gate.used(&buyer(0), START));
+        assert!(!gate.used(&buyer(0), START));
+        assert!(!gate.used(&buyer(7), START));
         assert_eq!((gate.live(START), gate.issued()), (1, 2));
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use penstock_domain::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// A new room's state has to be durable before its commitment is shown to anybody.
@@ -19,9 +20,12 @@ pub struct RoomState {
     /// How many people had a turn that was not over and had not become a pass.
     #[serde(default)]
     pub open: u64,
-    /// How many passes were in people's hands.
+    /// How many passes were in people's hands that this process had given out.
     #[serde(default)]
     pub live_passes: u64,
+    /// Passes from before it, and until when they may be good.
+    #[serde(default)]
+    pub old_passes: Vec<(u64, Timestamp)>,
     /// Those from this place up to `admitted` who were away may still come back.
     #[serde(default)]
     pub open_from: u64,
@@ -43,6 +47,7 @@ impl RoomState {
             admitted: 0,
             open: 0,
             live_passes: 0,
+            old_passes: Vec::new(),
             open_from: 0,
             called: Vec::new(),
             let_in: 0,

@@ -37,6 +37,8 @@ const SAVE_COUNTS_EVERY_MILLIS: i64 = 1_000;
 /// Where nodes share a room, turns end up to so long after its keeper was last heard of, and no later: if nobody keeps it,
 /// the next keeper may give that time back.
 const UNHEARD_MILLIS: i64 = 1_000;
+/// Passes from before earlier restarts are counted together.
+const MAX_RESTARTS: usize = 8;
 /// The stored form of a pace that is not known.
 const UNKNOWN: u64 = f64::NAN.to_bits();
 
@@ -95,8 +97,8 @@ struct Admission {
     drawn_lately: bool,
     /// Passes in people's hands at the last tick.
     live_passes: u64,
-    /// Passes from before a restart, which nobody counts any more, and until when they may be good.
-    old_passes: (u64, Option<Timestamp>),
+    /// Passes from before each restart, which nobody else counts any more, and until when they may be good.
+    old_passes: Vec<(u64, Timestamp)>,
 }
 
 impl Admission {
@@ -108,7 +110,7 @@ impl Admission {
             let_in: durable.let_in,
             frozen: durable.early,
             live_passes: durable.live_passes,
-            old_passes: (0, None),
+            old_passes: Vec::new(),
             durable,
             ticked_at: None,
             saved_at: None,
@@ -118,8 +120,21 @@ impl Admission {
     }
 
     fn old_passes(&self, now: Timestamp) -> u64 {
-        let (passes, until) = self.old_passes;
-        if until.is_some_and(|until| now < until) { passes } else { 0 }
+        let live = self.old_passes.iter().filter(|(_, until)| now < *until);
+        live.map(|(passes, _)| passes).sum()
+    }
+
+    /// Nobody counts the passes of the process before any more.
+    fn remember_passes(&mut self, good_until: Timestamp, now: Timestamp) {
+        self.old_passes = self.durable.old_passes.clone();
+        self.old_passes.push((self.durable.live_passes, good_until));
+        self.old_passes.retain(|(passes, until)| *passes > 0 && now < *until);
+        while let [(first, _), (second, _), ..] = self.old_passes[..]
+            && self.old_passes.len() > MAX_RESTARTS
+        {
+            self.old_passes.remove(0);
+            self.old_passes[0].0 = first.saturating_add(second);
+        }
     }
 }
 
@@ -213,8 +228,7 @@ impl WaitingRoom {
                 let state = &admission.durable;
                 let past = state.open_from.min(admitted)..admitted;
                 admission.turns.restore(&state.called, past, state.open, now);
-                let good_until = now.plus_seconds(self.options.pass_seconds);
-                admission.old_passes = (state.live_passes, Some(good_until));
+                admission.remember_passes(now.plus_seconds(self.options.pass_seconds), now);
             }
             return 0;
         };
@@ -377,7 +391,8 @@ impl WaitingRoom {
             early: admission.frozen,
             admitted,
             open: admission.turns.pending(),
-            live_passes: admission.live_passes.saturating_add(admission.old_passes(now)),
+            live_passes: admission.live_passes,
+            old_passes: admission.old_passes.iter().copied().filter(|(_, until)| now < *until).collect(),
             open_from: admission.turns.first_open(now).unwrap_or(admitted),
             called: admission.turns.open(now),
             let_in: admission.let_in,
@@ -446,6 +461,16 @@ impl WaitingRoom {
         let mut admission = self.lock();
         if let Some(ticked_at) = admission.ticked_at {
             admission.turns.taken(place, ticked_at);
+        }
+    }
+
+    /// An order was accepted with a pass that is not from this process. It was good until this time.
+    pub fn old_pass_used(&self, good_until: Timestamp) {
+        let mut admission = self.lock();
+        // They are in the order of the restarts.
+        let mut groups = admission.old_passes.iter_mut();
+        if let Some((passes, _)) = groups.find(|(passes, until)| *passes > 0 && good_until <= *until) {
+            *passes -= 1;
         }
     }
 

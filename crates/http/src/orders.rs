@@ -66,9 +66,9 @@ pub(crate) struct ClaimRequest<'a> {
 pub(crate) struct Attempt {
     claim: Claim,
     details: Arc<Details>,
-    /// Of a new order in a sale with a gate, and of no other, because counting references to a sale that no cache has takes
+    /// The sale of a new order, if it has a gate, and the deadline of its pass. Of no other order, because counting references to a sale that no cache has takes
     /// its time.
-    gated: Option<Arc<Shelf>>,
+    gated: Option<(Arc<Shelf>, Timestamp)>,
     /// Why nothing new may come of it; an order that was accepted before is still found.
     only_recall: Option<Problem>,
     in_flight: InFlight,
@@ -103,20 +103,21 @@ fn check_with(
     let in_flight = app.enter(shelf)?;
     let buyer = identify()?.buyer()?;
     app.gate.check_buyer(&buyer, now)?;
-    let mut only_recall = None;
+    let (mut only_recall, mut pass_until) = (None, None);
     if details.row.gate.pass_required {
-        only_recall = app.gate.check_pass((sale, &buyer), pass, now).err();
-        // Who was accepted with a pass gets the first answer again when the pass is over.
-        if let Some(problem) = only_recall.take_if(|_| !latch.may_have_accepted(key)) {
-            return Err(problem);
+        match app.gate.check_pass((sale, &buyer), pass, now) {
+            Ok(deadline) => pass_until = Some(deadline),
+            // Who was accepted with a pass gets the first answer again when the pass is over.
+            Err(problem) if latch.may_have_accepted(key) => only_recall = Some(problem),
+            Err(problem) => return Err(problem),
         }
     }
     let OrderRequest { quantity } = read()?;
     app.gate.pour(now)?;
     // A retry of an earlier order has nothing to do with the pass of now. The keys tell, not the order's date: that is by
     // another server's clock.
-    let uses_pass = details.row.gate.pass_required && !latch.may_have_accepted(key);
-    let gated = uses_pass.then(|| Arc::clone(shelf));
+    let used_pass = pass_until.filter(|_| !latch.may_have_accepted(key));
+    let gated = used_pass.map(|deadline| (Arc::clone(shelf), deadline));
     Ok(Attempt {
         claim: Claim { sale, buyer, quantity: quantity.get(), key },
         details,
@@ -149,9 +150,9 @@ impl Attempt {
         self.in_flight.finished(given_at.saturating_duration_since(began), now);
         match (&decided, &self.gated) {
             // Its pass makes room for the next.
-            (Ok(accepted), Some(shelf)) => {
+            (Ok(accepted), Some((shelf, deadline))) => {
                 if let (Some(gate), Some(status)) = (shelf.gate.get(), shelf.status()) {
-                    gate.door.used(&accepted.order.buyer, status.version, now);
+                    gate.door.used(&accepted.order.buyer, *deadline, status.version, now);
                 }
             }
             (Err(problem), _) if problem.code == Code::Busy => app.gate.turned_away.count(Reason::Queue),

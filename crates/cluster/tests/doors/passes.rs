@@ -56,8 +56,8 @@ async fn an_order_on_one_node_makes_room_for_a_pass_on_another() {
     }
     assert_eq!(nodes[1].pass(applicant("dan", 1, shop.now())).await, Err(DoorRefusal::Exhausted));
     // Told twice, as after a retry.
-    nodes[2].used(&BuyerId::from_stored("ann"), 7, shop.now());
-    nodes[2].used(&BuyerId::from_stored("ann"), 7, shop.now());
+    nodes[2].used(&BuyerId::from_stored("ann"), shop.now(), 7, shop.now());
+    nodes[2].used(&BuyerId::from_stored("ann"), shop.now(), 7, shop.now());
     until("the pass to be back", || (shop.live_passes() == 2).then_some(())).await;
     assert!(nodes[1].pass(applicant("dan", 1, shop.now())).await.is_ok());
     assert_eq!(nodes[1].pass(applicant("eve", 1, shop.now())).await, Err(DoorRefusal::Exhausted));
@@ -114,7 +114,7 @@ async fn one_turn_is_one_pass_on_whatever_node() {
     let ann = Applicant { number: Some(7), ..applicant("ann", 100, now) };
     let deadline = nodes[0].pass(ann.clone()).await.unwrap();
     assert_eq!(nodes[1].pass(ann.clone()).await, Ok(deadline), "as long as it is good");
-    nodes[2].used(&ann.buyer, 2, now);
+    nodes[2].used(&ann.buyer, now, 2, now);
     until("the pass to be used", || (shop.live_passes() == 0).then_some(())).await;
     assert_eq!(nodes[1].pass(ann.clone()).await, Err(DoorRefusal::TurnUsed));
     assert!(nodes[1].pass(Applicant { number: Some(8), ..ann }).await.is_ok(), "a new turn is a new pass");
@@ -130,7 +130,7 @@ async fn without_redis_everybody_is_told_so() {
         |node: usize| (0..1_000).map(|person| applicant(&format!("{node}/{person}"), 100, now)).collect();
     let answers = ask_all(&nodes, crowd).await;
     assert!(answers.iter().all(|answer| *answer == Err(DoorRefusal::Unavailable)));
-    nodes[0].used(&BuyerId::from_stored("ann"), 2, now);
+    nodes[0].used(&BuyerId::from_stored("ann"), now, 2, now);
     shop.redis.resume().unwrap();
     assert!(nodes[0].pass(applicant("ann", 100_000, now)).await.is_ok());
 }

@@ -23,7 +23,7 @@ async fn a_door_works_on_a_redis_cluster() {
     .await;
     let ann = Applicant { number: Some(number), ..applicant("ann", 5, OPENS_AT) };
     assert_eq!(nodes[1].pass(ann.clone()).await, nodes[0].pass(ann.clone()).await);
-    nodes[1].used(&ann.buyer, 1, OPENS_AT);
+    nodes[1].used(&ann.buyer, OPENS_AT, 1, OPENS_AT);
     until("the turn to be over", || {
         tick(&nodes, status(5), OPENS_AT);
         let live = nodes.iter().map(|node| node.passes(OPENS_AT).live).sum::<u64>();

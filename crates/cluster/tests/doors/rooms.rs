@@ -95,7 +95,7 @@ async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
         opened.nodes[node % 3].pass(Applicant { number: Some(*number), ..buyer }).await.unwrap();
     }
     let sold = SaleStatus { version: 2, ..status(9) };
-    opened.nodes[0].used(&BuyerId::from_stored(&format!("buyer {}", turns[0])), sold.version, now);
+    opened.nodes[0].used(&BuyerId::from_stored(&format!("buyer {}", turns[0])), now, sold.version, now);
     until("the turns to be taken", || {
         opened.shop.pass_millis(2);
         opened.tick(sold);
@@ -132,7 +132,7 @@ async fn a_used_pass_lets_nobody_in_before_the_keeper_has_heard_of_the_order() {
     let turn = opened.numbers.iter().find(|number| is_admitted(&opened.rooms[0], **number, &status(1), now));
     let ann = Applicant { number: turn.copied(), ..applicant("ann", 1, now) };
     opened.nodes[0].pass(ann.clone()).await.unwrap();
-    opened.nodes[1].used(&ann.buyer, 2, now);
+    opened.nodes[1].used(&ann.buyer, now, 2, now);
     until("the pass to be used", || (opened.shop.live_passes() == 0).then_some(())).await;
     opened.let_settle(status(1)).await;
     assert_eq!(opened.rooms[0].figures().let_in, 1, "the order is of version 2");
@@ -219,7 +219,7 @@ async fn a_keeper_that_hears_nothing_from_the_ledger_leaves_the_room_to_one_that
     let keeper = || opened.shop.redis.cli(&["HGET", &key("room"), "keeper"]).unwrap();
     let deaf = keeper();
     let heard = SaleStatus { version: 2, ..status(4) };
-    opened.nodes[0].used(&BuyerId::from_stored("ann"), heard.version, opened.shop.now());
+    opened.nodes[0].used(&BuyerId::from_stored("ann"), opened.shop.now(), heard.version, opened.shop.now());
     until("more turns by another keeper", || {
         opened.shop.pass_millis(20);
         opened.ask();

@@ -193,6 +193,68 @@ fn a_pass_from_before_a_restart_is_counted_on_as_long_as_it_may_be_good() {
     assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
 }
 
+/// A hundred units and fifty live passes at the restart; then all fifty order.
+#[test]
+fn a_pass_from_before_a_restart_that_is_used_is_not_counted_on_any_more() {
+    let room = opened_with(500, LONG_PASSES);
+    tick(&room, &status(50), 0, OPEN + SECOND);
+    in_order(&room, 500)[..50].iter().for_each(|number| room.pass_taken(*number));
+    room.tick(&status(50), 50, at(OPEN + 2 * SECOND));
+    let again = restored_with(room.closing_state(), LONG_PASSES);
+    let now = OPEN + 3 * SECOND;
+    tick(&again, &status(100), 0, now);
+    let good_until = at(OPEN + 2 * SECOND).plus_seconds(LONG_PASSES.pass_seconds);
+    (0..50).for_each(|_| again.old_pass_used(good_until));
+    again.old_pass_used(at(now + 1).plus_seconds(LONG_PASSES.pass_seconds));
+    for second in 1..=10 {
+        tick(&again, &status(50), 0, now + second * SECOND);
+    }
+    assert_eq!((again.figures().admitted, again.figures().pending), (100, 50), "one for each unit");
+}
+
+#[test]
+fn a_second_restart_counts_on_a_pass_no_longer_than_the_first() {
+    let room = opened_with(500, LONG_PASSES);
+    tick(&room, &status(100), 0, OPEN + SECOND);
+    in_order(&room, 500)[..100].iter().for_each(|number| room.pass_taken(*number));
+    room.tick(&status(100), 100, at(OPEN + 2 * SECOND));
+    let mut now = OPEN + 3 * SECOND;
+    let passes_end = now + 10 * TURN_MILLIS;
+    let mut again = restored_with(room.closing_state(), LONG_PASSES);
+    for _ in 0..20 {
+        tick(&again, &status(100), 0, now);
+        now += TURN_MILLIS / 4;
+        again = restored_with(again.closing_state(), LONG_PASSES);
+    }
+    for millis in [now, now + TURN_MILLIS, passes_end - 1] {
+        tick(&again, &status(100), 0, millis);
+        assert_eq!(again.figures().admitted, 100);
+    }
+    tick(&again, &status(100), 0, passes_end);
+    tick(&again, &status(100), 0, passes_end + 100);
+    assert_eq!(again.figures().admitted, 200);
+}
+
+#[test]
+fn passes_from_before_many_restarts_are_all_counted_on() {
+    let mut room = opened_with(500, LONG_PASSES);
+    let mut now = OPEN + SECOND;
+    for restart in 1..=20 {
+        tick(&room, &status(5 * restart), 0, now);
+        let called: Vec<u64> = in_order(&room, 500)[..5 * restart as usize].to_vec();
+        called.iter().for_each(|number| room.pass_taken(*number));
+        now += SECOND;
+        room.tick(&status(5 * restart), 5, at(now));
+        now += SECOND;
+        room = restored_with(room.closing_state(), LONG_PASSES);
+        for _ in 0..8 {
+            now += SECOND;
+            tick(&room, &status(5 * restart), 0, now);
+        }
+        assert_eq!(room.figures().let_in, 5 * u64::from(restart));
+    }
+}
+
 #[test]
 fn a_pass_outlives_a_restart_even_if_no_turn_does() {
     let room = opened_with(500, LONG_PASSES);

@@ -91,8 +91,12 @@ impl Door for Alone {
         Box::pin(ready(self.take_pass(&applicant)))
     }
 
-    fn used(&self, buyer: &BuyerId, _sale_version: u64, now: Timestamp) {
-        self.head.used(buyer, now);
+    fn used(&self, buyer: &BuyerId, deadline: Timestamp, _sale_version: u64, now: Timestamp) {
+        if !self.head.used(buyer, now)
+            && let Some(room) = self.room.get()
+        {
+            room.old_pass_used(deadline);
+        }
     }
 
     fn tick(&self, status: &dyn Fn() -> Option<SaleStatus>, now: Timestamp) -> bool {

@@ -98,9 +98,9 @@ pub trait Door: Send + Sync + 'static {
     /// last.
     fn pass(&self, applicant: Applicant) -> BoxFuture<'_, Result<Timestamp, DoorRefusal>>;
 
-    /// An order with this buyer's pass was accepted, so the pass no longer stands for somebody who may still come. A
-    /// status of this version shows the order.
-    fn used(&self, buyer: &BuyerId, sale_version: u64, now: Timestamp);
+    /// An order with this buyer's pass, which is good until `deadline`, was accepted, so the pass no longer stands for
+    /// somebody who may still come. A status of this version shows the order.
+    fn used(&self, buyer: &BuyerId, deadline: Timestamp, sale_version: u64, now: Timestamp);
 
     /// Lets people in; to be called about every 100 milliseconds. `status` is asked after the passes were counted: an
     /// order that is accepted in between is rather counted twice than not at all. True: something people see has changed.

@@ -141,12 +141,11 @@ impl Gate {
         (sale, buyer): (SaleId, &BuyerId),
         pass: Option<&[u8]>,
         now: Timestamp,
-    ) -> Result<(), Problem> {
+    ) -> Result<Timestamp, Problem> {
         let pass = pass.ok_or(Code::PassRequired)?;
-        match check_pass(&self.keys.load(), sale, buyer, pass, now) {
-            Ok(_) => Ok(()),
-            Err(PassRefusal::Invalid | PassRefusal::Expired) => Err(Code::PassInvalid.into()),
-        }
+        check_pass(&self.keys.load(), sale, buyer, pass, now).map_err(|refusal| match refusal {
+            PassRefusal::Invalid | PassRefusal::Expired => Code::PassInvalid.into(),
+        })
     }
 
     /// The gate of a sale, if it asks for a pass. It is made when it is first needed.

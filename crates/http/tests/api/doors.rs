@@ -90,7 +90,7 @@ impl Door for Gatekeeper {
         self.answer(applicant.now.plus_seconds(60))
     }
 
-    fn used(&self, _: &BuyerId, _: u64, _: Timestamp) {}
+    fn used(&self, _: &BuyerId, _: Timestamp, _: u64, _: Timestamp) {}
 
     fn tick(&self, _: &dyn Fn() -> Option<SaleStatus>, _: Timestamp) -> bool {
         false
