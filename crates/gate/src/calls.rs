@@ -57,6 +57,25 @@ impl Calls {
         Some(run.step)
     }
 
+    /// Moves `parts` of each run of a step that is not taken into another step, and answers how many places that are.
+    pub(crate) fn part(&mut self, step: u64, into: u64, parts: impl Fn(u64, u64) -> Vec<(u64, u64)>) -> u64 {
+        let runs: Vec<(u64, Run)> =
+            self.iter().filter(|(_, run)| run.step == step && !run.is_taken).collect();
+        let mut moved = 0;
+        for (from, run) in runs {
+            self.0.remove(&from);
+            let mut rest = from;
+            for (start, end) in parts(from, run.to) {
+                self.add(rest, Run { to: start, ..run });
+                self.add(start, Run { to: end, step: into, ..run });
+                moved += end - start;
+                rest = end;
+            }
+            self.add(rest, run);
+        }
+        moved
+    }
+
     pub(crate) fn forget(&mut self, is_over: impl Fn(u64) -> bool) {
         self.0.retain(|_, run| !is_over(run.step));
     }

@@ -45,7 +45,7 @@ pub use presence::{GENERATION_MILLIS, There, Told};
 pub use room_state::RoomState;
 pub use shedding::{InFlight, Shedding, SheddingOptions};
 pub use ticket::{Ticket, issue_ticket, read_ticket, ticket_number};
-pub use turns::TurnStep;
+pub use turns::{Part, TurnStep};
 pub use uptake::{BUYER, LATE, LEAST_FRESH, Uptake};
 pub use waiting_room::{
     DrawView, GoneReason, RoomFigures, RoomOptions, RoomView, Standing, TicketState, Totals, WaitingRoom,

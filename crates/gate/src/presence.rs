@@ -321,6 +321,19 @@ impl There {
         Some(next.max(from))
     }
 
+    /// The runs of `from..to` where nobody is there.
+    pub(crate) fn gaps(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let (mut gaps, mut from) = (Vec::new(), from);
+        while from < to {
+            let next = self.next(from).map_or(to, |next| next.min(to));
+            if from < next {
+                gaps.push((from, next));
+            }
+            from = next + 1;
+        }
+        gaps
+    }
+
     /// How many of `from..to` are there.
     pub(crate) fn count(&self, from: u64, to: u64) -> u64 {
         if from >= to {

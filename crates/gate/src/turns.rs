@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     calls::{Calls, MAX_RUNS, Run},
+    presence::{GENERATION_MILLIS, There},
     uptake::{BUYER, LATE, Uptake},
 };
 
@@ -17,10 +18,24 @@ const STEPS_PER_TURN: i64 = 512;
 /// A turn is kept for this much longer than it lasts, for somebody who asked for a pass at the last moment: their turn
 /// must not be given to another while their pass is being made.
 const GRACE_MILLIS: i64 = 500;
+/// In the second half of a turn, and not before this, it is looked whether the person is away. Whoever was called because
+/// they had just been heard of, and has not been heard of since, is away by then.
+const AWAY_AFTER_MILLIS: i64 = 2 * GENERATION_MILLIS + 1_000;
 /// Where nodes tell each other of the turns, fewer steps keep that short. They give some people a second more.
 const SHARED_STEPS_PER_TURN: i64 = 64;
 /// And the pass may be made by a node that heard of the turn late, with a call to another server.
 const SHARED_GRACE_MILLIS: i64 = 1_500;
+
+/// The part of their time that the turns of a step are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// Nobody has looked who is away.
+    First,
+    /// Those who were away are in a step of their own.
+    Second,
+    /// They were away, so that they may not know of their turn: it lasts twice as long. They count only if they are back.
+    Extra,
+}
 
 /// Turns as nodes tell each other of them: everything but which of them have become a pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +50,7 @@ pub struct TurnStep {
     pub called: Vec<(u64, u64)>,
     pub pending: u64,
     pub is_judged: bool,
+    pub part: Part,
 }
 
 #[derive(Debug)]
@@ -52,6 +68,9 @@ struct Step {
     pending: u64,
     /// It was learnt how many of them come.
     is_judged: bool,
+    part: Part,
+    /// Of an extra turn: so many of them are there.
+    back: u64,
 }
 
 /// What is known of a place.
@@ -112,6 +131,7 @@ impl Turns {
             called: called.remove(&step.id).unwrap_or_default(),
             pending: step.pending,
             is_judged: step.is_judged,
+            part: step.part,
         };
         (self.steps.iter().map(told).collect(), self.uptake.clone())
     }
@@ -133,6 +153,8 @@ impl Turns {
                 called,
                 pending: step.pending,
                 is_judged: step.is_judged,
+                part: step.part,
+                back: 0,
             });
         }
         self.uptake = uptake.clone();
@@ -162,36 +184,30 @@ impl Turns {
     pub(crate) fn call(&mut self, called: &[(u64, u64)], past: Range<u64>, now: Timestamp) {
         let until = now.plus_millis(self.turn_millis);
         let kept_until = until.plus_millis(self.grace_millis);
-        let is_open = |step: &&mut Step| now.millis_since(step.began_at) < self.step_millis;
-        let id = match self.steps.back_mut().filter(is_open) {
-            Some(last) => {
-                last.to = past.end;
-                last.until = until;
-                last.kept_until = kept_until;
-                last.id
-            }
-            None => {
-                let id = self.next_id();
-                let (from, to) = (past.start, past.end);
-                let (began_at, called, pending, is_judged) = (now, 0, 0, false);
-                self.steps.push_back(Step {
-                    id,
-                    began_at,
-                    until,
-                    kept_until,
-                    from,
-                    to,
-                    called,
-                    pending,
-                    is_judged,
-                });
-                id
-            }
-        };
+        let is_open = |step: &Step| now.millis_since(step.began_at) < self.step_millis;
+        let index = self.steps.iter().rposition(is_open).unwrap_or_else(|| {
+            let id = self.next_id();
+            self.steps.push_back(Step {
+                id,
+                began_at: now,
+                until,
+                kept_until,
+                from: past.start,
+                to: past.end,
+                called: 0,
+                pending: 0,
+                is_judged: false,
+                part: Part::First,
+                back: 0,
+            });
+            self.steps.len() - 1
+        });
+        let Some(id) = self.steps.get(index).map(|step| step.id) else { return };
         let people = self.add_runs(called, id);
-        if let Some(last) = self.steps.back_mut() {
-            last.called += people;
-            last.pending += people;
+        if let Some(step) = self.steps.get_mut(index) {
+            (step.to, step.until, step.kept_until) = (past.end, until, kept_until);
+            step.called += people;
+            step.pending += people;
         }
     }
 
@@ -212,7 +228,7 @@ impl Turns {
     }
 
     /// Forgets the turns that are over, and learns. True: since `before`, somebody's turn has ended.
-    pub(crate) fn settle(&mut self, before: Timestamp, now: Timestamp) -> bool {
+    pub(crate) fn settle(&mut self, there: &There, before: Timestamp, now: Timestamp) -> bool {
         self.uptake.forget_old(now);
         let (fresh_millis, turn_millis) = (self.uptake.fresh_millis(), self.turn_millis);
         for step in self.steps.iter_mut().filter(|step| !step.is_judged) {
@@ -221,6 +237,8 @@ impl Turns {
                 self.uptake.judge(step.called, step.called.saturating_sub(step.pending), now);
             }
         }
+        self.prolong(there, now);
+        self.count_back(there);
         let ended = self.steps.iter().any(|step| step.until > before && step.until <= now);
         let kept = self.steps.len();
         self.steps.retain(|step| now < step.kept_until);
@@ -230,6 +248,66 @@ impl Turns {
         }
         self.taken_lately = 0;
         ended
+    }
+
+    /// Somebody who looks once a minute is called because they have just looked, and would look again when their turn ends.
+    /// So the turn of those who are away lasts twice as long.
+    fn prolong(&mut self, there: &There, now: Timestamp) {
+        let turn_millis = self.turn_millis;
+        let looked_at_age = (turn_millis / 2).max(AWAY_AFTER_MILLIS).min(turn_millis);
+        for index in 0..self.steps.len() {
+            let Some(step) = self.steps.get_mut(index) else { continue };
+            let is_due =
+                step.part == Part::First && step.is_judged && age(step, turn_millis, now) >= looked_at_age;
+            if !is_due || (there.known_to() < step.to && now < step.until) {
+                continue;
+            }
+            step.part = Part::Second;
+            if there.known_to() < step.to || step.pending == 0 {
+                continue;
+            }
+            let (old, pending) = (step.id, step.pending);
+            let until = step.until.plus_millis(turn_millis);
+            let (began_at, kept_until) = (step.began_at, until.plus_millis(self.grace_millis));
+            let id = self.next_id();
+            let away = self.calls.part(old, id, |from, to| there.gaps(from, to));
+            if away == 0 {
+                continue;
+            }
+            // Who had taken a pass is not known across a restart.
+            let moved = away.min(pending);
+            if let Some(step) = self.steps.get_mut(index) {
+                step.pending -= moved;
+                step.called = step.called.saturating_sub(away);
+            }
+            self.steps.push_back(Step {
+                id,
+                began_at,
+                until,
+                kept_until,
+                from: 0,
+                to: 0,
+                called: away,
+                pending: moved,
+                is_judged: true,
+                part: Part::Extra,
+                back: 0,
+            });
+        }
+    }
+
+    fn count_back(&mut self, there: &There) {
+        let mut extra: Vec<&mut Step> =
+            self.steps.iter_mut().filter(|step| step.part == Part::Extra).collect();
+        extra.iter_mut().for_each(|step| step.back = 0);
+        if extra.is_empty() {
+            return;
+        }
+        for (from, run) in self.calls.iter().filter(|(_, run)| !run.is_taken) {
+            if let Ok(index) = extra.binary_search_by_key(&run.step, |step| step.id) {
+                extra[index].back += there.count(from, run.to);
+            }
+        }
     }
 
     /// Moves all turns: later, because nobody could use the time, or earlier, because the clock was set back.
@@ -243,7 +321,8 @@ impl Turns {
 
     /// From this place on, turns were not over at this moment. None: all were.
     pub(crate) fn first_open(&self, now: Timestamp) -> Option<u64> {
-        self.steps.iter().filter(|step| now < step.until).map(|step| step.from).min()
+        let open = self.steps.iter().filter(|step| now < step.until && step.part != Part::Extra);
+        open.map(|step| step.from).min()
     }
 
     /// Of a place that was gone past, or called.
@@ -309,7 +388,12 @@ impl Turns {
         let (fresh, fresh_millis) = (self.uptake.fresh(), self.uptake.fresh_millis());
         let counted = |step: &Step| {
             let is_fresh = age(step, self.turn_millis, now) < fresh_millis;
-            step.pending.saturating_mul(if is_fresh { fresh } else { LATE })
+            match step.part {
+                Part::Extra => step.back.min(step.pending).saturating_mul(LATE),
+                Part::First | Part::Second => {
+                    step.pending.saturating_mul(if is_fresh { fresh } else { LATE })
+                }
+            }
         };
         let pending = self.steps.iter().map(counted).fold(0, u64::saturating_add);
         pending.saturating_add(self.taken_lately.saturating_mul(BUYER))
@@ -318,12 +402,16 @@ impl Turns {
 
 /// Milliseconds since the last one in the step was called. A pause does not count.
 fn age(step: &Step, turn_millis: i64, now: Timestamp) -> i64 {
-    turn_millis - step.until.millis_since(now)
+    let turns = if step.part == Part::Extra { 2 } else { 1 };
+    turns * turn_millis - step.until.millis_since(now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody has told who is there.
+    static NOBODY: std::sync::LazyLock<There> = std::sync::LazyLock::new(There::default);
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(1_800_000_000_000 + millis)
@@ -342,9 +430,9 @@ mod tests {
         assert_eq!(turns.of(2, at(59_999)), Turn::Until(at(60_000)));
         assert_eq!(turns.of(2, at(60_000)), Turn::Over);
         assert_eq!(turns.of(3, at(60_000)), Turn::Until(at(61_000)));
-        assert!(turns.settle(at(59_900), at(60_000)));
+        assert!(turns.settle(&NOBODY, at(59_900), at(60_000)));
         assert_eq!(turns.pending(), 5, "a pass may be in the making");
-        assert!(!turns.settle(at(60_000), at(60_000 + GRACE_MILLIS)));
+        assert!(!turns.settle(&NOBODY, at(60_000), at(60_000 + GRACE_MILLIS)));
         assert_eq!(turns.pending(), 2);
         assert_eq!(turns.of(2, at(0)), Turn::Over, "a turn that was forgotten is over");
     }
@@ -358,7 +446,7 @@ mod tests {
         turns.call(&[(3, 4), (10, 12)], 10..12, at(50_000));
         assert_eq!(turns.of(3, at(50_001)), Turn::Until(at(110_000)));
         assert_eq!((turns.of(2, at(59_999)), turns.of(2, at(60_000))), (Turn::Missed, Turn::Over));
-        turns.settle(at(60_000), at(61_000));
+        turns.settle(&NOBODY, at(60_000), at(61_000));
         assert_eq!(turns.of(3, at(61_000)), Turn::Until(at(110_000)));
         assert_eq!(turns.of(9, at(61_000)), Turn::Over);
     }
@@ -374,7 +462,7 @@ mod tests {
         turns.taken(100, at(0));
         assert!([2, 4, 69, 71, 99, 100].iter().all(|place| !turns.is_taken(*place)));
         assert_eq!((turns.pending(), turns.spoken_for(at(0))), (98, 100 * BUYER));
-        turns.settle(at(0), at(100));
+        turns.settle(&NOBODY, at(0), at(100));
         assert_eq!((turns.pending(), turns.spoken_for(at(100))), (98, 98 * BUYER));
         (0..100).for_each(|place| turns.taken(place, at(100)));
         assert_eq!(turns.pending(), 0);
@@ -386,10 +474,10 @@ mod tests {
         let mut turns = Turns::lasting(60);
         admit(&mut turns, 0, 160, at(0));
         (0..80).for_each(|place| turns.taken(place, at(400)));
-        turns.settle(at(0), at(500));
+        turns.settle(&NOBODY, at(0), at(500));
         assert_eq!(turns.spoken_for(at(2_900)), 80 * BUYER);
         assert_eq!(turns.spoken_for(at(3_000)), 80 * LATE);
-        turns.settle(at(500), at(3_000));
+        turns.settle(&NOBODY, at(500), at(3_000));
         // Half of them came, so that each of the next counts for about a half.
         assert!((7..12).contains(&turns.fresh()), "{}", turns.fresh());
         assert_eq!(turns.of(150, at(3_000)), Turn::Until(at(60_000)), "nobody's turn is cut short");
@@ -401,7 +489,7 @@ mod tests {
         turns.call(&[(4, 5), (9, 12)], 0..12, at(0));
         turns.taken(10, at(500));
         turns.call(&[(2, 3)], 12..12, at(5_000));
-        turns.settle(at(5_000), at(30_000));
+        turns.settle(&NOBODY, at(5_000), at(30_000));
         let (told, uptake) = turns.told();
         let mut other = Turns::shared(60);
         other.replace(&told, &uptake);
@@ -436,7 +524,7 @@ mod tests {
             let tick_millis = (i64::from(turn_seconds) * 1_000 / 5_000).max(10);
             for tick in 0..12_000_u64 {
                 let now = at(tick as i64 * tick_millis);
-                turns.settle(now, now);
+                turns.settle(&NOBODY, now, now);
                 admit(&mut turns, tick, tick + 1, now);
                 let Turn::Until(until) = turns.of(tick, now) else { panic!("not called") };
                 assert!(until >= now.plus_seconds(turn_seconds));
@@ -454,7 +542,7 @@ mod tests {
         turns.shift(-3_600_000);
         admit(&mut turns, 1, 2, at(1_000));
         assert_eq!(turns.of(0, at(0)), Turn::Until(at(60_000)));
-        turns.settle(at(0), at(60_000 + GRACE_MILLIS));
+        turns.settle(&NOBODY, at(0), at(60_000 + GRACE_MILLIS));
         assert_eq!(turns.pending(), 1);
     }
 }

@@ -213,7 +213,7 @@ impl WaitingRoom {
             changed |= self.call(&mut admission, status.available, passes, there, now);
         }
         let before = admission.ticked_at.replace(now).unwrap_or(now);
-        changed |= admission.turns.settle(before, now);
+        changed |= admission.turns.settle(there, before, now);
         admission.live_passes = live_passes;
         changed |= self.line_up(&admission, there, now);
         changed |= self.measure_pace(&mut admission, now);

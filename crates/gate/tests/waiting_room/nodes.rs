@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use penstock_gate::{BUYER, Blocks, LATE, RoomView, There, Told, Totals, TurnStep};
+use penstock_gate::{BUYER, Blocks, LATE, Part, RoomView, There, Told, Totals, TurnStep};
 use proptest::prelude::*;
 
 use super::*;
@@ -457,6 +457,7 @@ fn a_turn_is_not_told_to_be_over_while_nobody_keeps_the_room() {
         called: vec![(0, 1)],
         pending: 1,
         is_judged: false,
+        part: Part::First,
     };
     let view = RoomView { issued: 1, early: Some(1), admitted: 1, turns: vec![turn], ..RoomView::default() };
     room.follow(&view, at(5));

@@ -279,3 +279,62 @@ fn after_a_restart_those_who_are_back_first_take_nothing_from_those_who_come_a_m
     let bought: Vec<bool> = there.map(|number| world.people[number].has_bought).collect();
     assert_eq!(bought.iter().take_while(|bought| **bought).count(), 5, "{bought:?}");
 }
+
+/// A tab in the background: a browser lets it look once a minute, and not always on time. A unit is there from some moment
+/// on, whenever they looked last; they came long ago, or have just taken a ticket.
+#[test]
+fn somebody_who_looks_once_a_minute_has_time_to_use_their_turn() {
+    const LOOKS_EVERY: i64 = 60 * SECOND + 300;
+    let options = RoomOptions { turn_seconds: 60, ..OPTIONS };
+    for since_look in (0..60).map(|step| step * SECOND + 50) {
+        let room = opened_with(3, options);
+        let number = in_order(&room, 3)[1];
+        let (unit_at, mut looks) = (OPEN + 2 * LOOKS_EVERY + since_look, 0);
+        for tick in 1.. {
+            let millis = OPEN + tick * TICK;
+            let now = at(millis);
+            let status = status(u32::from(millis >= unit_at));
+            if tick * TICK / LOOKS_EVERY > (tick - 1) * TICK / LOOKS_EVERY {
+                looks += 1;
+                room.heard(number, room.place(number));
+                match room.standing(number, &status, now).state {
+                    TicketState::Admitted { until } => {
+                        let millis_left = until.millis_since(now);
+                        assert!(
+                            millis_left >= 20 * SECOND,
+                            "{millis_left} left, unit {since_look} after a look"
+                        );
+                        break;
+                    }
+                    state => assert!(state == TicketState::Waiting || status.available == 0, "{state:?}"),
+                }
+            }
+            assert!(looks < 6, "never called");
+            room.tick(&status, 0, now);
+            save(&room);
+        }
+    }
+}
+
+/// Their turns last longer, and still nobody waits for them.
+#[test]
+fn people_who_leave_when_they_are_called_cost_the_others_nothing_later() {
+    const UNITS: u64 = 4;
+    let mut world = World::sold_out(vec![GONE; 300]);
+    let order = in_order(&world.room, 300);
+    let leaves = |world: &mut World| {
+        let called = world.people.values_mut().filter(|person| person.called_at.is_some());
+        called.filter(|person| person.buys_after.is_none()).for_each(|person| person.is_there = false);
+    };
+    world.people.extend(order[..60].iter().map(|number| (*number, BOT)));
+    let buyers = &order[280..280 + UNITS as usize];
+    world.people.extend(buyers.iter().map(|number| (*number, PRESENT)));
+    world.status.available = UNITS as u32;
+    let began = world.millis;
+    while (world.bought() as u64) < UNITS {
+        world.passes(SECOND);
+        leaves(&mut world);
+        let seconds = (world.millis - began) / SECOND;
+        assert!(seconds <= 50, "after {seconds} s: {:?}", world.room.figures());
+    }
+}

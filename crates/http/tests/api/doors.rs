@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, ready};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
-use penstock_gate::{RoomView, TurnStep, WaitingRoom};
+use penstock_gate::{Part, RoomView, TurnStep, WaitingRoom};
 use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive};
 use serde_json::json;
 
@@ -69,6 +69,7 @@ impl Door for Gatekeeper {
             called: vec![(0, 8)],
             pending: 8,
             is_judged: false,
+            part: Part::First,
         };
         let view = RoomView {
             issued: 8,
