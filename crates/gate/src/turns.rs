@@ -89,6 +89,7 @@ pub(crate) struct Turns {
     uptake: Uptake,
     next_id: u64,
     turn_millis: i64,
+    presumed_millis: i64,
     step_millis: i64,
     grace_millis: i64,
     /// Turns that became passes since the last `settle`.
@@ -96,16 +97,17 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn lasting(turn_seconds: u32) -> Self {
-        Self::new(turn_seconds, STEPS_PER_TURN, GRACE_MILLIS)
+    /// `uptake_seconds`: how long people are presumed to take before they take their turn up.
+    pub(crate) fn lasting(turn_seconds: u32, uptake_seconds: u32) -> Self {
+        Self::new(turn_seconds, uptake_seconds, STEPS_PER_TURN, GRACE_MILLIS)
     }
 
     /// Of a room that several nodes share.
-    pub(crate) fn shared(turn_seconds: u32) -> Self {
-        Self::new(turn_seconds, SHARED_STEPS_PER_TURN, SHARED_GRACE_MILLIS)
+    pub(crate) fn shared(turn_seconds: u32, uptake_seconds: u32) -> Self {
+        Self::new(turn_seconds, uptake_seconds, SHARED_STEPS_PER_TURN, SHARED_GRACE_MILLIS)
     }
 
-    fn new(turn_seconds: u32, steps_per_turn: i64, grace_millis: i64) -> Self {
+    fn new(turn_seconds: u32, uptake_seconds: u32, steps_per_turn: i64, grace_millis: i64) -> Self {
         let turn_millis = i64::from(turn_seconds) * 1_000;
         Self {
             steps: VecDeque::new(),
@@ -113,6 +115,7 @@ impl Turns {
             uptake: Uptake::default(),
             next_id: 0,
             turn_millis,
+            presumed_millis: i64::from(uptake_seconds) * 1_000,
             step_millis: MIN_STEP_MILLIS.max(turn_millis / steps_per_turn),
             grace_millis,
             taken_lately: 0,
@@ -230,7 +233,7 @@ impl Turns {
     /// Forgets the turns that are over, and learns. True: since `before`, somebody's turn has ended.
     pub(crate) fn settle(&mut self, there: &There, before: Timestamp, now: Timestamp) -> bool {
         self.uptake.forget_old(now);
-        let (fresh_millis, turn_millis) = (self.uptake.fresh_millis(), self.turn_millis);
+        let (fresh_millis, turn_millis) = (self.uptake.fresh_millis(self.presumed_millis), self.turn_millis);
         for step in self.steps.iter_mut().filter(|step| !step.is_judged) {
             if age(step, turn_millis, now) >= fresh_millis || now >= step.until {
                 step.is_judged = true;
@@ -364,6 +367,9 @@ impl Turns {
             step.pending -= 1;
             self.taken_lately += 1;
             self.uptake.taken_after(age(step, turn_millis, now).max(0));
+            if step.is_judged {
+                self.uptake.came_late();
+            }
         }
     }
 
@@ -385,7 +391,7 @@ impl Turns {
     /// How many buyers to count on, in parts of `BUYER`, beside a number of live passes that was taken since the last
     /// `settle`, but maybe before the latest turns became passes: one of them is rather counted twice than not at all.
     pub(crate) fn spoken_for(&self, now: Timestamp) -> u64 {
-        let (fresh, fresh_millis) = (self.uptake.fresh(), self.uptake.fresh_millis());
+        let (fresh, fresh_millis) = (self.uptake.fresh(), self.uptake.fresh_millis(self.presumed_millis));
         let counted = |step: &Step| {
             let is_fresh = age(step, self.turn_millis, now) < fresh_millis;
             match step.part {
@@ -424,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_turn_lasts_as_long_as_it_should_and_then_makes_room() {
-        let mut turns = Turns::lasting(60);
+        let mut turns = Turns::lasting(60, 6);
         admit(&mut turns, 0, 3, at(0));
         admit(&mut turns, 3, 5, at(1_000));
         assert_eq!(turns.of(2, at(59_999)), Turn::Until(at(60_000)));
@@ -439,7 +445,7 @@ mod tests {
 
     #[test]
     fn who_was_away_has_missed_nothing_until_the_turns_they_were_passed_over_for_are_over() {
-        let mut turns = Turns::lasting(60);
+        let mut turns = Turns::lasting(60, 6);
         turns.call(&[(4, 5), (9, 10)], 0..10, at(0));
         assert_eq!((turns.of(4, at(1)), turns.of(3, at(1))), (Turn::Until(at(60_000)), Turn::Missed));
         assert_eq!(turns.pending(), 2);
@@ -453,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_became_a_pass_is_no_longer_pending_and_counts_once() {
-        let mut turns = Turns::lasting(60);
+        let mut turns = Turns::lasting(60, 6);
         admit(&mut turns, 0, 100, at(0));
         for place in [70, 70, 3, 70, 3] {
             turns.taken(place, at(0));
@@ -471,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_others_would_have_taken_up_by_now_hardly_counts() {
-        let mut turns = Turns::lasting(60);
+        let mut turns = Turns::lasting(60, 6);
         admit(&mut turns, 0, 160, at(0));
         (0..80).for_each(|place| turns.taken(place, at(400)));
         turns.settle(&NOBODY, at(0), at(500));
@@ -485,13 +491,13 @@ mod tests {
 
     #[test]
     fn what_nodes_tell_each_other_is_all_they_need() {
-        let mut turns = Turns::shared(60);
+        let mut turns = Turns::shared(60, 6);
         turns.call(&[(4, 5), (9, 12)], 0..12, at(0));
         turns.taken(10, at(500));
         turns.call(&[(2, 3)], 12..12, at(5_000));
         turns.settle(&NOBODY, at(5_000), at(30_000));
         let (told, uptake) = turns.told();
-        let mut other = Turns::shared(60);
+        let mut other = Turns::shared(60, 6);
         other.replace(&told, &uptake);
         assert_eq!(other.told(), (told, uptake));
         assert_eq!((other.pending(), other.fresh()), (turns.pending(), turns.fresh()));
@@ -502,7 +508,7 @@ mod tests {
 
     #[test]
     fn who_was_called_before_a_restart_has_a_new_turn_and_counts_as_far_as_it_was_open() {
-        let mut turns = Turns::lasting(60);
+        let mut turns = Turns::lasting(60, 6);
         turns.restore(&[(5, 1_000_000)], 3..1_000_000, 1, at(0));
         admit(&mut turns, 1_000_000, 1_000_002, at(10));
         assert_eq!(turns.of(5, at(59_999)), Turn::Until(at(60_000)));
@@ -519,7 +525,7 @@ mod tests {
     #[test]
     fn the_number_of_steps_has_a_bound_and_nobody_loses_time_by_it() {
         for turn_seconds in [1, 120, 3_600, 86_400] {
-            let mut turns = Turns::lasting(turn_seconds);
+            let mut turns = Turns::lasting(turn_seconds, 6);
             let mut most = 0;
             let tick_millis = (i64::from(turn_seconds) * 1_000 / 5_000).max(10);
             for tick in 0..12_000_u64 {
@@ -537,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_prolongs_no_turn() {
-        let mut turns = Turns::lasting(60);
+        let mut turns = Turns::lasting(60, 6);
         admit(&mut turns, 0, 1, at(3_600_000));
         turns.shift(-3_600_000);
         admit(&mut turns, 1, 2, at(1_000));

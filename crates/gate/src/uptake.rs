@@ -16,10 +16,8 @@ pub const LATE: u64 = 1;
 const REMEMBERED_PEOPLE: f64 = 64.0;
 /// What was learnt longer ago than this is not true any more.
 const FORGOTTEN_AFTER_MILLIS: i64 = 300_000;
-/// At first everybody is expected to come, as if this many had come …
+/// At first everybody is expected to come, as if this many had come after the time that is presumed.
 const PRESUMED_PEOPLE: f64 = 4.0;
-/// … after this.
-const PRESUMED_MILLIS: i64 = 6_000;
 /// A turn is late after twice the time in which nine of ten were taken up, but not before this.
 const MIN_FRESH_MILLIS: i64 = 3_000;
 /// Up to which time turns were taken up, in groups that grow. What took longer is in one more.
@@ -55,6 +53,11 @@ impl Uptake {
         self.judged_at = Some(now);
     }
 
+    /// Somebody has taken their turn up after they were judged to stay away.
+    pub(crate) fn came_late(&mut self) {
+        self.taken = (self.taken + 1.0).min(self.called);
+    }
+
     pub(crate) fn forget_old(&mut self, now: Timestamp) {
         if self.judged_at.is_some_and(|judged_at| now.millis_since(judged_at) > FORGOTTEN_AFTER_MILLIS) {
             *self = Self::default();
@@ -67,9 +70,9 @@ impl Uptake {
         ((share * BUYER as f64).ceil() as u64).clamp(LEAST_FRESH, BUYER)
     }
 
-    /// How long a turn counts for that.
-    pub(crate) fn fresh_millis(&self) -> i64 {
-        let presumed = DELAYS_MILLIS.partition_point(|most| *most < PRESUMED_MILLIS);
+    /// How long a turn counts for that. Before anybody has taken one up, that is presumed to take `presumed_millis`.
+    pub(crate) fn fresh_millis(&self, presumed_millis: i64) -> i64 {
+        let presumed = DELAYS_MILLIS.partition_point(|most| *most < presumed_millis);
         let people = |(group, people): (usize, &f64)| {
             if group == presumed { people + PRESUMED_PEOPLE } else { *people }
         };
@@ -92,12 +95,13 @@ fn kept_after(people: f64) -> f64 {
 mod tests {
     use super::*;
 
+    const PRESUMED_MILLIS: i64 = 6_000;
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     #[test]
     fn at_first_everybody_is_expected_to_come() {
         let uptake = Uptake::default();
-        assert_eq!((uptake.fresh(), uptake.fresh_millis()), (BUYER, 2 * PRESUMED_MILLIS));
+        assert_eq!((uptake.fresh(), uptake.fresh_millis(PRESUMED_MILLIS)), (BUYER, 2 * PRESUMED_MILLIS));
     }
 
     #[test]
@@ -115,6 +119,17 @@ mod tests {
     }
 
     #[test]
+    fn those_who_come_late_have_come() {
+        let mut uptake = Uptake::default();
+        uptake.judge(100, 0, NOW);
+        assert_eq!(uptake.fresh(), LEAST_FRESH);
+        (0..300).for_each(|_| uptake.came_late());
+        assert_eq!(uptake.fresh(), BUYER);
+        uptake.judge(100, 100, NOW);
+        assert_eq!(uptake.fresh(), BUYER, "never more have come than were called");
+    }
+
+    #[test]
     fn nobody_is_judged_by_what_happened_long_ago() {
         let mut uptake = Uptake::default();
         uptake.judge(300, 0, NOW);
@@ -128,10 +143,10 @@ mod tests {
     fn a_turn_is_late_when_nearly_all_others_were_taken_up_by_then() {
         let mut uptake = Uptake::default();
         (0..60).for_each(|_| uptake.taken_after(300));
-        assert_eq!(uptake.fresh_millis(), MIN_FRESH_MILLIS);
+        assert_eq!(uptake.fresh_millis(PRESUMED_MILLIS), MIN_FRESH_MILLIS);
         (0..60).for_each(|_| uptake.taken_after(20_000));
-        assert_eq!(uptake.fresh_millis(), 48_000);
+        assert_eq!(uptake.fresh_millis(PRESUMED_MILLIS), 48_000);
         (0..300).for_each(|_| uptake.taken_after(500_000));
-        assert_eq!(uptake.fresh_millis(), i64::MAX);
+        assert_eq!(uptake.fresh_millis(PRESUMED_MILLIS), i64::MAX);
     }
 }

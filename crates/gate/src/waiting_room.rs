@@ -46,6 +46,8 @@ const UNKNOWN: u64 = f64::NAN.to_bits();
 pub struct RoomOptions {
     /// How long somebody whose turn has come may take to ask for a pass.
     pub turn_seconds: u32,
+    /// How soon people are expected to ask for a pass, until it is known how soon they do.
+    pub uptake_seconds: u32,
     /// How long a pass is good. Passes from before a restart are counted on for so long.
     pub pass_seconds: u32,
     /// At most so many people are admitted each second; 0 is taken for 1.
@@ -155,7 +157,11 @@ impl WaitingRoom {
             line: RwLock::default(),
             admitted: AtomicU64::new(state.admitted),
             pace: AtomicU64::new(UNKNOWN),
-            admission: Mutex::new(Admission::new(Turns::lasting(options.turn_seconds), options, state)),
+            admission: Mutex::new(Admission::new(
+                Turns::lasting(options.turn_seconds, options.uptake_seconds),
+                options,
+                state,
+            )),
         };
         if let Some(draw) = draw {
             room.set_draw(draw);

@@ -73,7 +73,8 @@ fn a_million_people_take_no_memory_and_have_a_million_places() {
     let buyer = BuyerId::of_subject("one of a million").unwrap();
     let mut seen = vec![0_u64; (PEOPLE as usize).div_ceil(64)];
     let before = ALLOCATED.load(Relaxed);
-    let options = RoomOptions { turn_seconds: 120, pass_seconds: 300, admissions_per_second: 100 };
+    let options =
+        RoomOptions { turn_seconds: 120, uptake_seconds: 6, pass_seconds: 300, admissions_per_second: 100 };
     let room = WaitingRoom::new(sale, RoomState::new([7; 32]), options);
     let mut characters = 0;
     for person in 0..PEOPLE {

@@ -34,7 +34,7 @@ const OPENS_AT: Timestamp = Timestamp::from_millis(START_MILLIS + 60_000);
 const PASS_SECONDS: u32 = 60;
 const OPTIONS: DoorOptions = DoorOptions {
     head: HeadGateOptions { factor: 3, pass_seconds: PASS_SECONDS, max_live: 100_000 },
-    room: RoomOptions { turn_seconds: 30, pass_seconds: PASS_SECONDS, admissions_per_second: 1_000 },
+    room: RoomOptions { turn_seconds: 30, uptake_seconds: 6, pass_seconds: PASS_SECONDS, admissions_per_second: 1_000 },
     challenge_seconds: 120,
     max_used_challenges: 100_000,
 };

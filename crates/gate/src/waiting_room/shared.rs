@@ -62,7 +62,7 @@ pub struct Totals<'a> {
 impl WaitingRoom {
     /// A room of which nothing is known yet but its seed. It gives out no numbers: they come from what the nodes share.
     pub fn shared(sale: SaleId, seed: [u8; 32], options: RoomOptions) -> Self {
-        let turns = Turns::shared(options.turn_seconds);
+        let turns = Turns::shared(options.turn_seconds, options.uptake_seconds);
         Self {
             sale,
             options,

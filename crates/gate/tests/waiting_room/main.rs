@@ -18,8 +18,12 @@ use penstock_gate::{GoneReason, RoomOptions, RoomState, Standing, TicketState, W
 const OPENS_AT_MILLIS: i64 = 60_000;
 const TURN_SECONDS: u32 = 30;
 const PASS_SECONDS: u32 = 20;
-const OPTIONS: RoomOptions =
-    RoomOptions { turn_seconds: TURN_SECONDS, pass_seconds: PASS_SECONDS, admissions_per_second: 1_000 };
+const OPTIONS: RoomOptions = RoomOptions {
+    turn_seconds: TURN_SECONDS,
+    uptake_seconds: 6,
+    pass_seconds: PASS_SECONDS,
+    admissions_per_second: 1_000,
+};
 /// Far more than one tick needs at the pace above.
 const SECOND: i64 = 1_000;
 

@@ -46,7 +46,11 @@ struct World {
 impl World {
     /// Everybody has waited for the opening, which is long ago; all was sold, and most have left since.
     fn sold_out(people: Vec<Person>) -> Self {
-        let room = opened_with(people.len() as u64, OPTIONS);
+        Self::sold_out_with(people, OPTIONS)
+    }
+
+    fn sold_out_with(people: Vec<Person>, options: RoomOptions) -> Self {
+        let room = opened_with(people.len() as u64, options);
         let places = (0..people.len() as u64).map(|number| room.place(number)).collect();
         let people = people.into_iter().enumerate().map(|(number, person)| (number as u64, person)).collect();
         let mut world = Self {
@@ -151,6 +155,19 @@ fn half_or_all_who_are_there_buy_all_and_not_one_too_many_is_called() {
         assert_eq!((world.bought(), world.called()), (400, 400), "{there} of 2,000");
         assert!(world.longest_wait <= 2 * SECOND, "a unit was there for {} ms", world.longest_wait);
         assert!(world.most_open <= 20, "{} had a turn for 20 units", world.most_open);
+    }
+}
+
+/// Everybody has a picture to read first, and is expected to need time for it.
+#[test]
+fn those_who_need_long_for_a_captcha_are_not_taken_for_people_who_stay_away() {
+    let slow = Person { buys_after: Some(15 * SECOND), ..PRESENT };
+    let options = RoomOptions { uptake_seconds: 20, ..OPTIONS };
+    let mut world = World::sold_out_with(vec![slow; 2_000], options);
+    for round in 1..=3 {
+        world.status.available += 100;
+        world.passes(20 * SECOND);
+        assert_eq!((world.bought(), world.called()), (100 * round, 100 * round));
     }
 }
 

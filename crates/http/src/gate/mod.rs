@@ -13,7 +13,7 @@ mod visit;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use penstock_domain::{BuyerId, GateTerms, SaleId, SaleState, Timestamp};
+use penstock_domain::{BuyerId, ChallengeKind, GateTerms, SaleId, SaleState, Timestamp};
 use penstock_gate::{
     AddressKey, ChallengeOptions, Challenges, KeyRing, KeyedLimit, PassRefusal, Pictures, SingleLimit,
     check_pass,
@@ -155,13 +155,14 @@ impl Gate {
         }
         let terms = shelf.details()?.row.gate;
         terms.pass_required.then(|| {
-            let new = || SaleGate { terms, door: self.door(shelf.id), room: OnceLock::new() };
+            let new =
+                || SaleGate { terms, door: self.door(shelf.id, terms.challenge), room: OnceLock::new() };
             shelf.gate.get_or_init(new)
         })
     }
 
-    fn door(&self, sale: SaleId) -> Arc<dyn Door> {
-        let options = self.options.door();
+    fn door(&self, sale: SaleId, challenge: ChallengeKind) -> Arc<dyn Door> {
+        let options = self.options.door(challenge);
         match &self.options.doors {
             Some(doors) => doors.door(sale, options),
             None => Arc::new(Alone::new(sale, options, &self.challenges, &self.options.room_store)),

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use penstock_domain::SaleId;
+use penstock_domain::{ChallengeKind, SaleId};
 use penstock_gate::{HeadGateOptions, LimitOptions, RoomOptions, RoomState, SheddingOptions};
 
 use super::door::{DoorOptions, Doors};
@@ -60,7 +60,7 @@ pub struct GateOptions {
 }
 
 impl GateOptions {
-    pub(super) fn door(&self) -> DoorOptions {
+    pub(super) fn door(&self, challenge: ChallengeKind) -> DoorOptions {
         DoorOptions {
             head: HeadGateOptions {
                 factor: self.pass_factor,
@@ -69,12 +69,21 @@ impl GateOptions {
             },
             room: RoomOptions {
                 turn_seconds: self.turn_seconds,
+                uptake_seconds: uptake_seconds(challenge),
                 pass_seconds: self.pass_seconds,
                 admissions_per_second: self.admissions_per_second,
             },
             challenge_seconds: self.challenge_seconds,
             max_used_challenges: self.max_used_challenges,
         }
+    }
+}
+
+/// A page hears of its turn within a few seconds and then works on the challenge, or has its person read a picture.
+fn uptake_seconds(challenge: ChallengeKind) -> u32 {
+    match challenge {
+        ChallengeKind::Captcha => 20,
+        ChallengeKind::None | ChallengeKind::Pow => 6,
     }
 }
 
