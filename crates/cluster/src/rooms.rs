@@ -38,7 +38,8 @@ const SOON_MILLIS: i64 = 5_000;
 const KEEP_MILLIS: u64 = 1_300;
 /// A room that is over, or of which the ledger has not told, is hardly looked at.
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How often a node tells who is there: a bit for each place, so a few hundred bytes, and 16 KiB at most.
+/// How often a node tells who is there: at most a bit for each place, so a few hundred bytes, and 128 KiB in a room of a
+/// million.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// A node whose ledger has not told of the last orders for so long does not keep the room.
 const MAX_DEAF_MILLIS: i64 = 3_000;

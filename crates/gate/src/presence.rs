@@ -20,8 +20,6 @@ pub const GENERATION_MILLIS: i64 = 15_000;
 const SETTLING_MILLIS: i64 = 3_000;
 /// More places than this share their bits with neighbours: 128 KiB a generation.
 const MAX_BITS: u64 = 1 << 20;
-/// Nodes tell each other no more bits than this: 16 KiB.
-const MAX_TOLD_BITS: u64 = 1 << 17;
 const MIN_WORDS: usize = 64;
 /// Who was heard of before the draw is found at this many places with one look.
 const PLACED_AT_ONCE: u64 = 2_048;
@@ -226,7 +224,83 @@ pub struct Told {
     shift: u32,
     is_placed: bool,
     known_to: u64,
-    bits: Vec<u8>,
+    people: People,
+}
+
+/// Whichever is shorter: 128 KiB at most, and two bytes for each person in a large room where few are left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum People {
+    /// A bit for each place.
+    Bits(Vec<u8>),
+    /// How many places lie between those that are there, seven bits a byte, the lowest first; the highest bit says that
+    /// another byte follows.
+    Gaps(Vec<u8>),
+}
+
+impl People {
+    fn of(words: &[u64]) -> Self {
+        let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        let (mut gaps, mut next) = (Vec::new(), 0);
+        for bit in set_bits(words) {
+            let mut gap = bit - next;
+            while gap >= 0x80 {
+                gaps.push(gap as u8 | 0x80);
+                gap >>= 7;
+            }
+            gaps.push(gap as u8);
+            next = bit + 1;
+            if gaps.len() >= 8 * used {
+                return Self::Bits(words[..used].iter().flat_map(|word| word.to_le_bytes()).collect());
+            }
+        }
+        Self::Gaps(gaps)
+    }
+
+    fn words(&self) -> Vec<u64> {
+        match self {
+            Self::Bits(bytes) => bytes.chunks(8).take(MAX_BITS as usize / 64).map(word_of).collect(),
+            Self::Gaps(bytes) => words_of_gaps(bytes),
+        }
+    }
+}
+
+fn set_bits(words: &[u64]) -> impl Iterator<Item = u64> {
+    words.iter().enumerate().flat_map(|(place, word)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| place as u64 * 64 + u64::from(left.trailing_zeros()));
+            left &= left.wrapping_sub(1);
+            bit
+        })
+    })
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes.iter().enumerate().fold(0, |word, (place, byte)| word | u64::from(*byte) << (8 * place))
+}
+
+/// What is beyond the last bit that a node can have is not from a node.
+fn words_of_gaps(bytes: &[u8]) -> Vec<u64> {
+    let mut words = Vec::new();
+    let (mut bit, mut gap, mut shift) = (0, 0, 0);
+    for byte in bytes {
+        gap |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 != 0 && shift < 28 {
+            shift += 7;
+            continue;
+        }
+        bit += gap;
+        if bit >= MAX_BITS {
+            break;
+        }
+        let word = (bit / 64) as usize;
+        if words.len() <= word {
+            words.resize(word + 1, 0);
+        }
+        words[word] |= 1 << (bit % 64);
+        (bit, gap, shift) = (bit + 1, 0, 0);
+    }
+    words
 }
 
 impl Told {
@@ -242,13 +316,12 @@ impl There {
         if self.known_to == 0 && self.is_placed {
             return None;
         }
-        let used = self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
-        self.words.truncate(used);
-        while self.words.len() as u64 * 64 > MAX_TOLD_BITS {
+        // The earlier half may have grown beyond what the later one needs.
+        while self.words.len() as u64 * 64 > MAX_BITS {
             self.fold();
         }
-        let bits = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        Some(Told { shift: self.shift, is_placed: self.is_placed, known_to: self.known_to, bits })
+        let people = People::of(&self.words);
+        Some(Told { shift: self.shift, is_placed: self.is_placed, known_to: self.known_to, people })
     }
 
     /// All that nodes have told: somebody is there if one of them has heard of them. A node that has not heard of the
@@ -271,11 +344,8 @@ impl There {
     }
 
     fn heard_from(told: &Told) -> Self {
-        let word = |bytes: &[u8]| {
-            bytes.iter().enumerate().fold(0, |word, (place, byte)| word | u64::from(*byte) << (8 * place))
-        };
-        let words = told.bits.chunks(8).map(word).collect();
-        Self { shift: told.shift.min(63), words, is_placed: told.is_placed, known_to: told.known_to }
+        let (shift, words) = (told.shift.min(63), told.people.words());
+        Self { shift, words, is_placed: told.is_placed, known_to: told.known_to }
     }
 
     fn add(&mut self, mut other: Self) {
@@ -424,7 +494,7 @@ mod tests {
             assert!(there.count(place, place + 1) == 1);
         }
         let told = there.told().unwrap();
-        assert!(told.bits.len() as u64 * 8 <= MAX_TOLD_BITS);
+        assert!(told.people.words().len() as u64 * 64 <= MAX_BITS);
         assert!(
             places
                 .iter()
@@ -432,12 +502,51 @@ mod tests {
         );
     }
 
+    /// As a node tells them, how many bytes that takes, and what another makes of it.
+    fn told_of(places: impl Iterator<Item = u64>) -> (usize, There) {
+        let presence = placed();
+        places.for_each(|place| presence.heard(place));
+        let told = presence.there().told().unwrap();
+        let bytes = match &told.people {
+            People::Bits(bytes) | People::Gaps(bytes) => bytes.len(),
+        };
+        (bytes, There::of_all(&[told], true))
+    }
+
+    #[test]
+    fn few_people_in_a_large_room_are_told_each_by_themselves_and_in_few_bytes() {
+        for people in [1_000, 10_000, 100_000] {
+            // At places that nobody chose.
+            let places = (0..people).map(|person| person * 618_970_019 % MAX_BITS);
+            let exact: std::collections::BTreeSet<u64> = places.clone().collect();
+            let (bytes, there) = told_of(places);
+            assert_eq!(there.count(0, MAX_BITS), exact.len() as u64);
+            assert!(all(&there).into_iter().eq(exact));
+            assert!(bytes as u64 <= (2 * people).min(MAX_BITS / 8), "{bytes} bytes for {people} people");
+        }
+        let (bytes, there) = told_of(0..MAX_BITS);
+        assert_eq!((bytes as u64, there.count(0, MAX_BITS)), (MAX_BITS / 8, MAX_BITS));
+        let (bytes, there) = told_of(std::iter::empty());
+        assert_eq!((bytes, all(&there)), (0, Vec::new()));
+    }
+
+    #[test]
+    fn nonsense_from_another_node_takes_no_more_memory_than_sense() {
+        for byte in 0..=255 {
+            for people in [People::Gaps(vec![byte; 200_000]), People::Bits(vec![byte; 200_000])] {
+                assert!(people.words().len() as u64 * 64 <= MAX_BITS);
+            }
+        }
+    }
+
     #[test]
     fn who_waited_for_the_draw_is_found_at_their_place_in_the_order_of_places() {
         const PEOPLE: u64 = 5_000;
         let draw = Draw::new(&[7; 32], penstock_domain::SaleId::from_random(1), PEOPLE);
         let presence = Presence::new(false);
-        (0..PEOPLE).filter(|number| number.is_multiple_of(3)).for_each(|number| presence.heard(number));
+        (0..PEOPLE)
+            .filter(|number| number.is_multiple_of(3))
+            .for_each(|number| presence.heard(number));
         assert_eq!(presence.there().count(0, PEOPLE), PEOPLE.div_ceil(3));
         presence.drawn();
         assert_eq!(presence.there().known_to(), 0);
