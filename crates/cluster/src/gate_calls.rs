@@ -21,6 +21,9 @@ const USED_SLACK_MILLIS: i64 = 60_000;
 /// room keeps the place for.
 const LATE_MILLIS: i64 = 1_000;
 
+/// The first byte of a stored view, which changes with `RoomView`.
+const VIEW_LAYOUT: u8 = 2;
+
 /// A buyer as he is known among the live passes.
 pub(crate) type BuyerMark = [u8; BUYER_BYTES];
 
@@ -207,7 +210,7 @@ impl GateCalls {
         opens_at: Option<Timestamp>,
         remembered: &Remembered,
     ) -> Result<[u8; 32], LinkError> {
-        let view = packed(remembered.view.as_ref())?;
+        let view = packed_view(remembered.view.as_ref())?;
         let early = remembered.early.map(|early| early.to_string()).unwrap_or_default();
         let opens_at_millis = opens_at.map_or(0, Timestamp::as_millis);
         let mut command = self.scripts.room.call();
@@ -242,7 +245,7 @@ impl GateCalls {
         let mut command = self.scripts.tend.call();
         command.arg(4).arg(&self.keys(["room", "passes", "taken", "there"]));
         command.arg(self.moment()).arg(&self.node).arg(look.fence).arg(look.keep_millis);
-        command.arg(look.known_version).arg(packed(look.view)?).arg(look.taken_done).arg(&seed[..]);
+        command.arg(look.known_version).arg(packed_view(look.view)?).arg(look.taken_done).arg(&seed[..]);
         command.arg(u8::from(look.asks_who_is_there)).arg(packed(look.told)?);
         // Who follows shows people what it has seen, as the keeper does.
         let seen: Option<SeenReply> = self.ask(command, true).await?;
@@ -252,9 +255,12 @@ impl GateCalls {
     fn seen(&self, reply: SeenReply) -> Result<Seen, LinkError> {
         let (role, fence, at, kept_at, issued, early, live_passes, sale_version, version, view, taken, told) =
             reply;
+        // What can't be read is of a node of another version: for this one there is no view, and nobody is there.
         let view: Vec<u8> = view;
-        let view = if view.is_empty() { Ok(None) } else { postcard::from_bytes(&view).map(Some) };
-        // What can't be read is of a node of another version: for this one nobody is there.
+        let view = match view.split_first() {
+            Some((&VIEW_LAYOUT, view)) => postcard::from_bytes(view).ok(),
+            _ => None,
+        };
         let read = |told: &Vec<u8>| postcard::from_bytes(told).ok();
         Ok(Seen {
             role: match role {
@@ -270,7 +276,7 @@ impl GateCalls {
             live_passes,
             sale_version,
             version,
-            view: view.map_err(|_| self.damaged("the view"))?,
+            view,
             taken,
             told: told.map(|told| told.iter().filter_map(read).collect()),
         })
@@ -338,6 +344,14 @@ fn place_of(keys: &mut Vec<String>, key: String) -> usize {
 fn packed<T: Serialize>(value: Option<&T>) -> Result<Vec<u8>, LinkError> {
     let packed = value.map(postcard::to_stdvec).transpose();
     Ok(packed.map_err(|error| LinkError::Misconfigured(error.to_string()))?.unwrap_or_default())
+}
+
+fn packed_view(view: Option<&RoomView>) -> Result<Vec<u8>, LinkError> {
+    let mut view = packed(view)?;
+    if !view.is_empty() {
+        view.insert(0, VIEW_LAYOUT);
+    }
+    Ok(view)
 }
 
 /// As `passes.lua` names them.

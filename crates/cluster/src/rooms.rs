@@ -321,17 +321,17 @@ impl Looker {
                 }
                 self.keeping = Some(Keeping { seen, ..keeping });
             }
-            (Role::NewKeeper, _) => self.keeping = Some(Keeping::begin(room, seen)),
+            (Role::NewKeeper, _) => self.keeping = Some(Keeping::begin(room, seen, self.view.clone())),
             (Role::Keeper | Role::Follower, _) => {}
         }
     }
 }
 
 impl Keeping {
-    /// Goes on where the keeper before stopped.
-    fn begin(room: &NodeRoom, mut seen: Seen) -> Self {
+    /// Goes on where the keeper before stopped, or where this node last saw the room if the view can't be read.
+    fn begin(room: &NodeRoom, mut seen: Seen, followed: Option<RoomView>) -> Self {
         tracing::debug!(sale = %room.calls.sale, fence = seen.fence, "this node keeps the waiting room");
-        let stored = seen.view.clone().unwrap_or_default();
+        let stored = seen.view.clone().or(followed).unwrap_or_default();
         let keeping = WaitingRoom::shared(room.calls.sale, room.seed, room.options.room);
         keeping.follow(&stored, seen.kept_at);
         let told = seen.told.take().unwrap_or_default();

@@ -16,8 +16,8 @@ use crate::draw::Draw;
 /// asks again.
 pub const GENERATION_MILLIS: i64 = 15_000;
 /// After a restart nobody was heard of. For this long nobody counts as gone, so that those who ask again a little later
-/// than others don't lose their place to them.
-const SETTLING_MILLIS: i64 = 3_000;
+/// than others don't lose their place to them. A page comes back within 4.5 seconds if it has not been sent away before.
+const SETTLING_MILLIS: i64 = 6_000;
 /// More places than this share their bits with neighbours: 128 KiB a generation.
 const MAX_BITS: u64 = 1 << 20;
 const MIN_WORDS: usize = 64;
@@ -67,12 +67,19 @@ impl Presence {
         });
     }
 
-    /// Before the draw the number, then the place.
-    pub(crate) fn heard(&self, index: u64) {
-        if !self.0.read().unwrap_or_else(PoisonError::into_inner).lately.set(index) {
+    /// By its number until `drawn`, and then by the place, which is known by then.
+    pub(crate) fn heard(&self, number: u64, place: impl Fn() -> u64) {
+        let is_set = |generations: &Generations| {
+            let index = if generations.is_placed { place() } else { number };
+            (index, generations.lately.set(index))
+        };
+        if !is_set(&self.0.read().unwrap_or_else(PoisonError::into_inner)).1 {
             self.change(|generations| {
-                generations.lately.make_room(index);
-                generations.lately.set(index);
+                let (index, is_set) = is_set(generations);
+                if !is_set {
+                    generations.lately.make_room(index);
+                    generations.lately.set(index);
+                }
             });
         }
     }
@@ -457,8 +464,8 @@ mod tests {
             (from, to) in (0..5_000_u64, 0..5_000_u64),
         ) {
             let nodes = [placed(), placed()];
-            one.iter().for_each(|place| nodes[0].heard(*place));
-            other.iter().for_each(|place| nodes[1].heard(*place));
+            one.iter().for_each(|place| nodes[0].heard(*place, || *place));
+            other.iter().for_each(|place| nodes[1].heard(*place, || *place));
             let told = nodes.map(|node| node.there().told().unwrap());
             let there = There::of_all(&told, true);
             let both: Vec<u64> = one.union(&other).copied().collect();
@@ -471,10 +478,10 @@ mod tests {
     #[test]
     fn whoever_is_not_heard_of_for_two_generations_has_left() {
         let presence = placed();
-        presence.heard(3);
+        presence.heard(3, || 3);
         assert!(!presence.listen(None, at(GENERATION_MILLIS - 1)));
         assert!(presence.listen(None, at(GENERATION_MILLIS)));
-        presence.heard(70);
+        presence.heard(70, || 70);
         assert_eq!(all(&presence.there()), [3, 70]);
         presence.listen(None, at(2 * GENERATION_MILLIS));
         assert_eq!(all(&presence.there()), [70]);
@@ -486,7 +493,7 @@ mod tests {
     fn any_number_of_places_takes_the_same_memory_and_loses_nobody() {
         let presence = placed();
         let places = [0, 5, MAX_BITS - 1, MAX_BITS, 40 * MAX_BITS + 17, 1 << 40];
-        places.iter().for_each(|place| presence.heard(*place));
+        places.iter().for_each(|place| presence.heard(*place, || *place));
         let there = presence.there();
         assert!(there.words.len() as u64 * 64 <= 2 * MAX_BITS);
         for place in places {
@@ -505,12 +512,23 @@ mod tests {
     /// As a node tells them, how many bytes that takes, and what another makes of it.
     fn told_of(places: impl Iterator<Item = u64>) -> (usize, There) {
         let presence = placed();
-        places.for_each(|place| presence.heard(place));
+        places.for_each(|place| presence.heard(place, || place));
         let told = presence.there().told().unwrap();
         let bytes = match &told.people {
             People::Bits(bytes) | People::Gaps(bytes) => bytes.len(),
         };
         (bytes, There::of_all(&[told], true))
+    }
+
+    /// Whoever asked for the place just before there was a draw knows only the number.
+    #[test]
+    fn somebody_heard_of_in_the_moment_of_the_draw_is_filed_under_their_place() {
+        let presence = Presence::new(false);
+        presence.heard(3, || 70);
+        assert_eq!(all(&presence.there()), [3]);
+        presence.drawn();
+        presence.heard(3, || 70);
+        assert_eq!(all(&presence.there()), [70]);
     }
 
     #[test]
@@ -546,7 +564,7 @@ mod tests {
         let presence = Presence::new(false);
         (0..PEOPLE)
             .filter(|number| number.is_multiple_of(3))
-            .for_each(|number| presence.heard(number));
+            .for_each(|number| presence.heard(number, || number));
         assert_eq!(presence.there().count(0, PEOPLE), PEOPLE.div_ceil(3));
         presence.drawn();
         assert_eq!(presence.there().known_to(), 0);
@@ -564,7 +582,7 @@ mod tests {
     fn after_a_restart_nobody_counts_as_gone_for_a_moment() {
         let presence = Presence::new(true);
         presence.listen(None, at(0));
-        presence.heard(9);
+        presence.heard(9, || 9);
         assert_eq!(presence.there().known_to(), 0);
         presence.listen(None, at(SETTLING_MILLIS));
         assert_eq!(presence.there().known_to(), u64::MAX);

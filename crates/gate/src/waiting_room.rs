@@ -190,7 +190,9 @@ impl WaitingRoom {
 
     /// Somebody asked for this ticket, or listens: they are there. `place` as `place` tells it.
     pub fn heard(&self, number: u64, place: Option<u64>) {
-        self.presence.heard(place.unwrap_or(number));
+        // The draw may have appeared since it was asked for the place.
+        let place = || place.or_else(|| self.place(number)).unwrap_or(number);
+        self.presence.heard(number, place);
     }
 
     /// To be called about every 100 milliseconds. `live_passes` has to be read before `status`: an order that is

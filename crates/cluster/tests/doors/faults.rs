@@ -34,6 +34,7 @@ async fn a_room_that_redis_lost_comes_back_with_its_seed_and_gives_no_number_twi
     let shop = Shop::open();
     let nodes = shop.nodes().await;
     let rooms = open_rooms(&nodes).await;
+    look_first(&nodes, shop.now()).await;
     let early = take_everywhere(&shop, &nodes, 5).await;
     shop.set(OPENS_AT);
     let ask =

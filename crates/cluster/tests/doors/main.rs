@@ -34,7 +34,12 @@ const OPENS_AT: Timestamp = Timestamp::from_millis(START_MILLIS + 60_000);
 const PASS_SECONDS: u32 = 60;
 const OPTIONS: DoorOptions = DoorOptions {
     head: HeadGateOptions { factor: 3, pass_seconds: PASS_SECONDS, max_live: 100_000 },
-    room: RoomOptions { turn_seconds: 30, uptake_seconds: 6, pass_seconds: PASS_SECONDS, admissions_per_second: 1_000 },
+    room: RoomOptions {
+        turn_seconds: 30,
+        uptake_seconds: 6,
+        pass_seconds: PASS_SECONDS,
+        admissions_per_second: 1_000,
+    },
     challenge_seconds: 120,
     max_used_challenges: 100_000,
 };
@@ -156,6 +161,15 @@ async fn open_rooms_by(archive: &Archive, nodes: &[Arc<dyn Door>]) -> Vec<Arc<Wa
         panic!("the room can't be opened")
     }))
     .await
+}
+
+/// Lets all nodes see the room before anybody comes: a node that comes later waits for a moment until it has heard of
+/// those who are there.
+async fn look_first(nodes: &[Arc<dyn Door>], now: Timestamp) {
+    for _ in 0..8 {
+        tick(nodes, status(0), now);
+        join_all(nodes.iter().map(|node| node.catch_up())).await;
+    }
 }
 
 fn tick(nodes: &[Arc<dyn Door>], status: SaleStatus, now: Timestamp) {

@@ -14,6 +14,7 @@ async fn a_door_works_on_a_redis_cluster() {
     let millis = Arc::new(AtomicI64::new(OPENS_AT.as_millis()));
     let nodes = [node_on(servers.clone(), "a", &millis).await, node_on(servers, "b", &millis).await];
     let rooms = open_rooms(&nodes).await;
+    look_first(&nodes, OPENS_AT).await;
     let number = nodes[0].take_number(OPENS_AT).await.unwrap();
     until("a turn", || {
         rooms[1].heard(number, rooms[1].place(number));

@@ -21,6 +21,7 @@ impl Opened {
         let shop = Shop::open();
         let nodes = shop.nodes().await;
         let rooms = open_rooms(&nodes).await;
+        look_first(&nodes, shop.now()).await;
         let mut numbers = Vec::new();
         for person in 0..people {
             numbers.push(nodes[person % 3].take_number(shop.now()).await.unwrap());
@@ -191,6 +192,16 @@ async fn a_keeper_that_slept_stores_nothing_any_more() {
     opened.let_settle(status(9)).await;
     assert_eq!(opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap(), version);
     assert_eq!(opened.rooms[0].figures().let_in, 2);
+}
+
+/// A node of another version may have stored it.
+#[tokio::test]
+async fn a_view_that_nobody_can_read_does_not_stop_the_room() {
+    let opened = Opened::with(9).await;
+    opened.until_admitted(2, status(2)).await;
+    opened.shop.redis.cli(&["HSET", &key("room"), "view", "nonsense", "version", "1000000"]).unwrap();
+    opened.let_settle(status(2)).await;
+    opened.until_admitted(4, status(4)).await;
 }
 
 #[tokio::test]

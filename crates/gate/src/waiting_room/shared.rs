@@ -1,5 +1,5 @@
 //! A waiting room that several nodes share. One of them keeps it: it lets people in by the totals of all nodes. What it
-//! comes to is a view of a kilobyte or two, from which every other node answers as if it were the only one, and from
+//! comes to is a view, from a kilobyte in a small room to 100 KiB where half of 20,000 have left, from which every other node answers as if it were the only one, and from
 //! which another goes on when the keeper is gone. How nodes hear of each other is not known here.
 
 use std::sync::{
@@ -92,8 +92,8 @@ impl WaitingRoom {
     /// Takes over what the keeper saw when it last looked, at `kept_at`.
     pub fn follow(&self, view: &RoomView, kept_at: Timestamp) {
         let mut admission = self.lock();
-        if admission.ticked_at.is_none() && view.let_in > 0 {
-            // People were there before this node was, and it has not heard of any.
+        if admission.ticked_at.is_none() && view.issued > 0 {
+            // People may have been there before this node was, and it has not heard of any.
             self.presence.settle();
         }
         admission.let_in = view.let_in;

@@ -67,7 +67,7 @@ struct Shop {
 impl Shop {
     fn new(options: RoomOptions) -> Self {
         let node = |_| Node { shown: WaitingRoom::shared(sale(), SEED, options), blocks: Blocks::default() };
-        Self {
+        let mut shop = Self {
             options,
             shared: Shared::default(),
             nodes: (0..NODES).map(node).collect(),
@@ -77,7 +77,10 @@ impl Shop {
             millis: OPENS_AT_MILLIS - 5_000,
             tickets: Vec::new(),
             admitted_since: BTreeMap::new(),
-        }
+        };
+        // They have looked before anybody comes.
+        shop.look();
+        shop
     }
 
     fn now(&self) -> Timestamp {
@@ -446,7 +449,8 @@ fn a_new_keeper_admits_nobody_on_units_that_are_spoken_for() {
 #[test]
 fn a_turn_is_not_told_to_be_over_while_nobody_keeps_the_room() {
     let at = |seconds: i64| Timestamp::from_millis(OPENS_AT_MILLIS + seconds * 1_000);
-    let options = RoomOptions { turn_seconds: 10, uptake_seconds: 6, pass_seconds: 10, admissions_per_second: 10 };
+    let options =
+        RoomOptions { turn_seconds: 10, uptake_seconds: 6, pass_seconds: 10, admissions_per_second: 10 };
     let room = WaitingRoom::shared(sale(), SEED, options);
     let turn = TurnStep {
         began_at: at(0),

@@ -287,9 +287,9 @@ fn after_a_restart_those_who_are_back_first_take_nothing_from_those_who_come_a_m
     save(&world.room);
     assert_eq!((called, world.room.figures().admitted), (1, passed_over));
     world.status.available = 4;
-    world.passes(2 * SECOND);
+    world.passes(5 * SECOND);
     assert_eq!(world.called(), 1, "nobody knows yet who is there");
-    world.passes(4 * SECOND);
+    world.passes(7 * SECOND);
     assert_eq!(world.bought(), 5);
     let order = in_order(&world.room, 2_000);
     let there = order.iter().filter(|number| world.people[*number].is_there);
