@@ -2,7 +2,7 @@
 //! at their tops what they do; when they are called is not decided here.
 
 use penstock_domain::{BuyerId, SaleId, Timestamp};
-use penstock_gate::{RoomView, Told};
+use penstock_gate::{LivePasses, RoomView, Told};
 use penstock_http::{Applicant, DoorOptions, DoorRefusal};
 use penstock_ledger::{
     Clock,
@@ -130,6 +130,8 @@ pub(crate) struct Look<'a> {
     /// It is time to tell who is there, and for the keeper to hear it.
     pub(crate) asks_who_is_there: bool,
     pub(crate) told: Option<&'a Told>,
+    /// A live pass that is good for no longer than this is late.
+    pub(crate) late_pass_millis: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +151,7 @@ pub(crate) struct Seen {
     pub(crate) kept_at: Timestamp,
     pub(crate) issued: u64,
     pub(crate) early: Option<u64>,
-    pub(crate) live_passes: u64,
+    pub(crate) live_passes: LivePasses,
     pub(crate) sale_version: u64,
     pub(crate) version: u64,
     /// None: it is the one that is known, or there is none.
@@ -247,13 +249,14 @@ impl GateCalls {
         command.arg(self.moment()).arg(&self.node).arg(look.fence).arg(look.keep_millis);
         command.arg(look.known_version).arg(packed_view(look.view)?).arg(look.taken_done).arg(&seed[..]);
         command.arg(u8::from(look.asks_who_is_there)).arg(packed(look.told)?);
+        command.arg(look.late_pass_millis);
         // Who follows shows people what it has seen, as the keeper does.
         let seen: Option<SeenReply> = self.ask(command, true).await?;
         seen.map(|seen| self.seen(seen)).transpose()
     }
 
     fn seen(&self, reply: SeenReply) -> Result<Seen, LinkError> {
-        let (role, fence, at, kept_at, issued, early, live_passes, sale_version, version, view, taken, told) =
+        let (role, fence, at, kept_at, issued, early, (all, late), sale_version, version, view, taken, told) =
             reply;
         // What can't be read is of a node of another version: for this one there is no view, and nobody is there.
         let view: Vec<u8> = view;
@@ -273,7 +276,7 @@ impl GateCalls {
             kept_at: Timestamp::from_millis(kept_at),
             issued,
             early: u64::try_from(early).ok(),
-            live_passes,
+            live_passes: LivePasses { all, late },
             sale_version,
             version,
             view,
@@ -330,7 +333,7 @@ impl GateCalls {
     }
 }
 
-type SeenReply = (u8, u64, i64, i64, u64, i64, u64, u64, u64, Vec<u8>, Vec<u64>, Option<Vec<Vec<u8>>>);
+type SeenReply = (u8, u64, i64, i64, u64, i64, (u64, u64), u64, u64, Vec<u8>, Vec<u64>, Option<Vec<Vec<u8>>>);
 
 /// Where the key stands; it is put there if it is missing.
 fn place_of(keys: &mut Vec<String>, key: String) -> usize {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_domain::{SaleState, SaleStatus, Timestamp};
-use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom};
+use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom, late_after_millis};
 use penstock_http::DoorOptions;
 use penstock_ledger::redis::LinkError;
 use tokio::{
@@ -224,6 +224,11 @@ impl Default for Looker {
     }
 }
 
+/// How much longer a late pass is good at most.
+fn late_pass_millis(pass_seconds: u32) -> i64 {
+    i64::from(pass_seconds) * 1_000 - late_after_millis(pass_seconds)
+}
+
 /// What there is to be stored after a look of the keeper.
 #[derive(Default)]
 struct Outcome {
@@ -254,6 +259,7 @@ impl Looker {
             taken_done: outcome.taken_done,
             asks_who_is_there,
             told: told.as_ref(),
+            late_pass_millis: late_pass_millis(room.options.room.pass_seconds),
         };
         let known = room.numbers.issued();
         let seen = room.calls.tend(&room.seed, &look).await;
@@ -300,7 +306,7 @@ impl Looker {
 
     fn take_in(&mut self, room: &NodeRoom, mut seen: Seen, outcome: Outcome) {
         self.seen_at = seen.at;
-        room.passes.note_live(seen.live_passes);
+        room.passes.note_live(seen.live_passes.all);
         room.numbers.note_issued(seen.issued);
         if let Some(view) = &seen.view {
             room.follow(&seen, view);

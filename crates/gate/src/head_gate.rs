@@ -9,6 +9,8 @@ use std::{
 
 use penstock_domain::{BuyerId, Timestamp};
 
+use crate::pass_share::{LivePasses, late_after_millis};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadGateOptions {
     /// So many live passes for each available unit.
@@ -95,6 +97,15 @@ impl HeadGate {
     /// Issued, not used, not expired.
     pub fn live(&self, now: Timestamp) -> u64 {
         self.passes_at(now).live.len() as u64
+    }
+
+    /// The same, and how many of them are late.
+    pub fn live_passes(&self, now: Timestamp) -> LivePasses {
+        let passes = self.passes_at(now);
+        let late_after = late_after_millis(self.options.pass_seconds);
+        let late_until = now.plus_seconds(self.options.pass_seconds).plus_millis(-late_after);
+        let late = passes.deadlines.range(..=(late_until, u64::MAX)).count() as u64;
+        LivePasses { all: passes.live.len() as u64, late }
     }
 
     /// Ever.
@@ -201,6 +212,19 @@ mod tests {
         assert!(!gate.has_room_for(&buyer(1), 1, deadline.plus_millis(-1)));
         assert_eq!(gate.live(deadline), 0);
         assert!(gate.take(&buyer(1), 1, deadline).is_ok());
+    }
+
+    #[test]
+    fn a_pass_that_lies_around_is_late() {
+        let gate = gate(1, 100);
+        gate.take(&buyer(0), 5, START).unwrap();
+        gate.take(&buyer(1), 5, START).unwrap();
+        gate.take(&buyer(2), 5, START.plus_millis(1)).unwrap();
+        let late_at = START.plus_millis(late_after_millis(PASS_SECONDS));
+        assert_eq!(gate.live_passes(late_at.plus_millis(-1)), 3.into());
+        assert_eq!(gate.live_passes(late_at), LivePasses { all: 3, late: 2 });
+        gate.used(&buyer(0), late_at);
+        assert_eq!(gate.live_passes(late_at), LivePasses { all: 2, late: 1 });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     calls::{Calls, MAX_RUNS, Run},
     presence::{GENERATION_MILLIS, There},
-    uptake::{BUYER, LATE, Uptake},
+    uptake::{BUYER, LATE, LEAST_FRESH, Uptake},
 };
 
 /// Calls that are closer together become one step, so that the number of steps has a bound.
@@ -358,10 +358,10 @@ impl Turns {
         self.calls.places(|id| self.step(id).is_some_and(|step| now < step.until))
     }
 
-    /// This turn has become a pass. Saying it twice changes nothing.
-    pub(crate) fn taken(&mut self, place: u64, now: Timestamp) {
-        let Some(id) = self.calls.take(place) else { return };
-        let Ok(index) = self.steps.binary_search_by_key(&id, |step| step.id) else { return };
+    /// This turn has become a pass. False: that was known, or the turn was over. Saying it twice changes nothing.
+    pub(crate) fn taken(&mut self, place: u64, now: Timestamp) -> bool {
+        let Some(id) = self.calls.take(place) else { return false };
+        let Ok(index) = self.steps.binary_search_by_key(&id, |step| step.id) else { return false };
         let turn_millis = self.turn_millis;
         if let Some(step) = self.steps.get_mut(index).filter(|step| step.pending > 0) {
             step.pending -= 1;
@@ -371,6 +371,7 @@ impl Turns {
                 self.uptake.came_late();
             }
         }
+        true
     }
 
     /// This turn has become a pass already. A turn that was forgotten because it is over is not known any more.
@@ -383,15 +384,15 @@ impl Turns {
         self.steps.iter().map(|step| step.pending).sum()
     }
 
-    /// What a person who is called now counts for, in parts of `BUYER`.
-    pub(crate) fn fresh(&self) -> u64 {
-        self.uptake.fresh()
+    /// What a person who is called now counts for, in parts of `BUYER`, if the pass that they may take counts for `pass`.
+    pub(crate) fn fresh(&self, pass: u64) -> u64 {
+        self.uptake.fresh().saturating_mul(pass).div_ceil(BUYER).max(LEAST_FRESH)
     }
 
     /// How many buyers to count on, in parts of `BUYER`, beside a number of live passes that was taken since the last
     /// `settle`, but maybe before the latest turns became passes: one of them is rather counted twice than not at all.
-    pub(crate) fn spoken_for(&self, now: Timestamp) -> u64 {
-        let (fresh, fresh_millis) = (self.uptake.fresh(), self.uptake.fresh_millis(self.presumed_millis));
+    pub(crate) fn spoken_for(&self, pass: u64, now: Timestamp) -> u64 {
+        let (fresh, fresh_millis) = (self.fresh(pass), self.uptake.fresh_millis(self.presumed_millis));
         let counted = |step: &Step| {
             let is_fresh = age(step, self.turn_millis, now) < fresh_millis;
             match step.part {
@@ -467,10 +468,12 @@ mod tests {
         }
         turns.taken(100, at(0));
         assert!([2, 4, 69, 71, 99, 100].iter().all(|place| !turns.is_taken(*place)));
-        assert_eq!((turns.pending(), turns.spoken_for(at(0))), (98, 100 * BUYER));
+        assert_eq!((turns.pending(), turns.spoken_for(BUYER, at(0))), (98, 100 * BUYER));
         turns.settle(&NOBODY, at(0), at(100));
-        assert_eq!((turns.pending(), turns.spoken_for(at(100))), (98, 98 * BUYER));
-        (0..100).for_each(|place| turns.taken(place, at(100)));
+        assert_eq!((turns.pending(), turns.spoken_for(BUYER, at(100))), (98, 98 * BUYER));
+        (0..100).for_each(|place| {
+            turns.taken(place, at(100));
+        });
         assert_eq!(turns.pending(), 0);
         assert_eq!(turns.of(5, at(100)), Turn::Until(at(60_000)), "it is still their turn");
     }
@@ -479,13 +482,15 @@ mod tests {
     fn a_turn_that_others_would_have_taken_up_by_now_hardly_counts() {
         let mut turns = Turns::lasting(60, 6);
         admit(&mut turns, 0, 160, at(0));
-        (0..80).for_each(|place| turns.taken(place, at(400)));
+        (0..80).for_each(|place| {
+            turns.taken(place, at(400));
+        });
         turns.settle(&NOBODY, at(0), at(500));
-        assert_eq!(turns.spoken_for(at(2_900)), 80 * BUYER);
-        assert_eq!(turns.spoken_for(at(3_000)), 80 * LATE);
+        assert_eq!(turns.spoken_for(BUYER, at(2_900)), 80 * BUYER);
+        assert_eq!(turns.spoken_for(BUYER, at(3_000)), 80 * LATE);
         turns.settle(&NOBODY, at(500), at(3_000));
         // Half of them came, so that each of the next counts for about a half.
-        assert!((7..12).contains(&turns.fresh()), "{}", turns.fresh());
+        assert!((7..12).contains(&turns.fresh(BUYER)), "{}", turns.fresh(BUYER));
         assert_eq!(turns.of(150, at(3_000)), Turn::Until(at(60_000)), "nobody's turn is cut short");
     }
 
@@ -500,7 +505,7 @@ mod tests {
         let mut other = Turns::shared(60, 6);
         other.replace(&told, &uptake);
         assert_eq!(other.told(), (told, uptake));
-        assert_eq!((other.pending(), other.fresh()), (turns.pending(), turns.fresh()));
+        assert_eq!((other.pending(), other.fresh(BUYER)), (turns.pending(), turns.fresh(BUYER)));
         for place in 0..13 {
             assert_eq!(other.of(place, at(30_000)), turns.of(place, at(30_000)), "{place}");
         }

@@ -21,6 +21,7 @@ use crate::{
     line::Line,
     numbers::Numbers,
     pace::{Allowance, Measured},
+    pass_share::{LivePasses, PassShare},
     presence::{Presence, There},
     room_state::RoomState,
     turns::{Turn, Turns},
@@ -99,6 +100,7 @@ struct Admission {
     drawn_lately: bool,
     /// Passes in people's hands at the last tick.
     live_passes: u64,
+    pass_share: PassShare,
     /// Passes from before each restart, which nobody else counts any more, and until when they may be good.
     old_passes: Vec<(u64, Timestamp)>,
 }
@@ -112,6 +114,7 @@ impl Admission {
             let_in: durable.let_in,
             frozen: durable.early,
             live_passes: durable.live_passes,
+            pass_share: PassShare::new(options.pass_seconds),
             old_passes: Vec::new(),
             durable,
             ticked_at: None,
@@ -124,6 +127,12 @@ impl Admission {
     fn old_passes(&self, now: Timestamp) -> u64 {
         let live = self.old_passes.iter().filter(|(_, until)| now < *until);
         live.map(|(passes, _)| passes).sum()
+    }
+
+    fn note_taken(&mut self, place: u64, now: Timestamp) {
+        if self.turns.taken(place, now) {
+            self.pass_share.taken(now);
+        }
     }
 
     /// Nobody counts the passes of the process before any more.
@@ -198,12 +207,12 @@ impl WaitingRoom {
     /// To be called about every 100 milliseconds. `live_passes` has to be read before `status`: an order that is
     /// accepted in between is then counted twice rather than not at all. True: something people see has changed, or
     /// those who listen should be heard of again.
-    pub fn tick(&self, status: &SaleStatus, live_passes: u64, now: Timestamp) -> bool {
+    pub fn tick(&self, status: &SaleStatus, live_passes: impl Into<LivePasses>, now: Timestamp) -> bool {
         let all_again = self.presence.listen(self.draw.get(), now);
-        self.look(status, live_passes, &self.presence.there(), now) | all_again
+        self.look(status, live_passes.into(), &self.presence.there(), now) | all_again
     }
 
-    fn look(&self, status: &SaleStatus, live_passes: u64, there: &There, now: Timestamp) -> bool {
+    fn look(&self, status: &SaleStatus, live_passes: LivePasses, there: &There, now: Timestamp) -> bool {
         let mut admission = self.lock();
         let millis = self.pass_time(&mut admission, now);
         self.numbers.measure(millis);
@@ -217,12 +226,11 @@ impl WaitingRoom {
         }
         changed |= std::mem::take(&mut admission.drawn_lately);
         if self.draw.get().is_some() && state == SaleState::Open {
-            let passes = live_passes.saturating_add(admission.old_passes(now));
-            changed |= self.call(&mut admission, status.available, passes, there, now);
+            changed |= self.call(&mut admission, status.available, live_passes, there, now);
         }
         let before = admission.ticked_at.replace(now).unwrap_or(now);
         changed |= admission.turns.settle(there, before, now);
-        admission.live_passes = live_passes;
+        admission.live_passes = live_passes.all;
         changed |= self.line_up(&admission, there, now);
         changed |= self.measure_pace(&mut admission, now);
         changed
@@ -267,13 +275,16 @@ impl WaitingRoom {
         &self,
         admission: &mut Admission,
         available: u32,
-        passes: u64,
+        passes: LivePasses,
         there: &There,
         now: Timestamp,
     ) -> bool {
         let turns = &admission.turns;
-        let spoken_for = turns.spoken_for(now).saturating_add(passes.saturating_mul(BUYER));
-        let (left, fresh) = ((u64::from(available) * BUYER).saturating_sub(spoken_for), turns.fresh());
+        let old_passes = admission.old_passes(now).saturating_mul(BUYER);
+        let passes_for = admission.pass_share.spoken_for(passes, now).saturating_add(old_passes);
+        let pass = admission.pass_share.fresh(passes.late, now);
+        let spoken_for = turns.spoken_for(pass, now).saturating_add(passes_for);
+        let (left, fresh) = ((u64::from(available) * BUYER).saturating_sub(spoken_for), turns.fresh(pass));
         // To the nearest: a few sixteenths are no reason to call one more, and none to leave a unit to nobody.
         let room = (left + fresh / 2) / fresh;
         let budget = room.min(admission.allowance.people()).min(turns.room_for_runs());
@@ -468,7 +479,7 @@ impl WaitingRoom {
         let Some(place) = self.place(number) else { return };
         let mut admission = self.lock();
         if let Some(ticked_at) = admission.ticked_at {
-            admission.turns.taken(place, ticked_at);
+            admission.note_taken(place, ticked_at);
         }
     }
 

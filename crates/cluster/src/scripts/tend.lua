@@ -7,7 +7,8 @@
 --       5 the version of the view it knows   6 its new view, '' if nothing changed
 --       7 of list 3 so many are in what it stored, and are taken out   8 the seed of the room
 --       9 '1' if it is time to tell who is there, and for the keeper to hear it   10 who is there, '' if that is not known
--- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1, live passes, version of the
+--       11 a live pass that is good for no longer than this is late, in milliseconds
+-- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1, {live passes, late ones of them}, version of the
 --       sale's status that shows all orders whose passes were used, version of the view, view or '' if the node knows it,
 --       list 3, who is there as the nodes told it lately or nil if the node does not hear it}; nil if there is no such room
 --       Role 0: another node keeps the room. 1: this one. 2: this one from now on.
@@ -72,6 +73,7 @@ local function who_is_there()
   return there
 end
 
+local passes = {call('ZCARD', KEYS[2]), call('ZCOUNT', KEYS[2], '-inf', now + ARGV[11])}
 local view, taken, there = '', {}, false
 if version ~= known then
   view = call('HGET', KEYS[1], 'view') or ''
@@ -84,4 +86,4 @@ if role > 0 then
     there = who_is_there()
   end
 end
-return {role, fence, now, kept_at, next, early, call('ZCARD', KEYS[2]), tonumber(room[7]) or 0, version, view, taken, there}
+return {role, fence, now, kept_at, next, early, passes, tonumber(room[7]) or 0, version, view, taken, there}

@@ -18,6 +18,7 @@ use crate::{
     draw::Draw,
     line::Line,
     numbers::Numbers,
+    pass_share::LivePasses,
     presence::{Presence, There, Told},
     room_state::RoomState,
     turns::{TurnStep, Turns},
@@ -50,7 +51,7 @@ pub struct RoomView {
 pub struct Totals<'a> {
     pub issued: u64,
     pub early: Option<u64>,
-    pub live_passes: u64,
+    pub live_passes: LivePasses,
     /// Numbers whose turn has become a pass since the last time.
     pub taken: &'a [u64],
     /// Passes that are not live any more became orders, which a status of this version has seen.
@@ -121,13 +122,14 @@ impl WaitingRoom {
         self.take_up_draw(&mut admission, totals.early);
         make_up_for_absence(&mut admission, now);
         for place in totals.taken.iter().filter_map(|number| self.place(*number)) {
-            admission.turns.taken(place, now);
+            admission.note_taken(place, now);
         }
         admission.turns.passes_are_counted();
         drop(admission);
         // Orders took the place of passes, and the status at hand does not show them yet: nobody is let in on it.
         let is_old = status.version < totals.sale_version;
-        self.look(status, if is_old { u64::MAX } else { totals.live_passes }, totals.there, now);
+        let live_passes = if is_old { u64::MAX.into() } else { totals.live_passes };
+        self.look(status, live_passes, totals.there, now);
         self.view()
     }
 

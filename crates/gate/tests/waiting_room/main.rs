@@ -4,6 +4,7 @@
 
 mod nodes;
 mod opening;
+mod passes;
 mod presence;
 mod restart;
 mod simulation;

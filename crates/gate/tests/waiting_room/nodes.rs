@@ -158,7 +158,7 @@ impl Shop {
         let totals = Totals {
             issued: seen.issued,
             early: seen.early,
-            live_passes: seen.live_passes,
+            live_passes: seen.live_passes.into(),
             taken: &seen.taken,
             sale_version: seen.sale_version,
             there: &There::of_all(&seen.told, seen.early.is_some()),

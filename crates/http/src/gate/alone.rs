@@ -100,7 +100,7 @@ impl Door for Alone {
     }
 
     fn tick(&self, status: &dyn Fn() -> Option<SaleStatus>, now: Timestamp) -> bool {
-        let live_passes = self.head.live(now);
+        let live_passes = self.head.live_passes(now);
         match (self.room.get(), status()) {
             (Some(room), Some(status)) => room.tick(&status, live_passes, now),
             _ => false,
