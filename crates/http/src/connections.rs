@@ -4,6 +4,8 @@
 //! A connection costs nothing while it works: no timer of its own, no channel it has to look at. A sweep of the
 //! whole list, every now and then, does what timers would.
 
+mod stalls;
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
@@ -15,6 +17,7 @@ use std::{
 
 use tokio::sync::Notify;
 
+use self::stalls::{MIN_STALLED, Stalls};
 use crate::{
     pulse::{Command, Pulse},
     tally::Tally,
@@ -22,10 +25,8 @@ use crate::{
 
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
-/// A connection that has been quiet for a shorter time may just be about to send its request …
+/// A connection that has been quiet for a shorter time may just be about to send its request.
 const MIN_QUIET: Duration = Duration::from_secs(1);
-/// … or to read. We see that a client reads only when the system has room for the next 64 KiB, so that one on a slow network seems to pause.
-const MIN_STALLED: Duration = Duration::from_secs(5);
 /// Connections that are found by one walk through the list, so that a crowd of newcomers needs few walks.
 const FOUND_AT_ONCE: usize = 1_024;
 /// How often whoever wants to answer lets the others go first while memory for unread answers is full.
@@ -131,9 +132,7 @@ struct Open {
     /// Connections that could be done without when the list was last walked through, in the order in which they go, each with its
     /// beats at that time. As long as one has the same beats, all that are not in here became dispensable later.
     dispensable: VecDeque<(Dispensable, u64, u64)>,
-    /// How many stalls there had been at each of the last sweeps, and at the last that was `MIN_STALLED` ago.
-    stalls: VecDeque<(Instant, u64)>,
-    old_stalls: u64,
+    stalls: Stalls,
 }
 
 impl Open {
@@ -148,28 +147,6 @@ impl Open {
             if is_still && watched.beats == beats {
                 return watched.displace(why);
             }
-        }
-    }
-
-    /// Remembers when there had been so many stalls.
-    fn note_stalls(&mut self, stalls: u64, now: Instant) {
-        self.stalls.push_back((now, stalls));
-        while let Some((_, stalls)) =
-            self.stalls.pop_front_if(|(then, _)| now.saturating_duration_since(*then) >= MIN_STALLED)
-        {
-            self.old_stalls = stalls;
-        }
-    }
-
-    /// Whose memory goes first if there is too much: clients that have read nothing for some time; then those that have only just begun to read
-    /// nothing, the latest first, so that whoever comes again and again does not push out a slow one that was there before; last those that read
-    /// for sure.
-    fn order_of_leaving(&self, pulse: &Pulse) -> (u8, u64) {
-        let stall = pulse.last_stall();
-        match (pulse.reads_for_sure(), stall <= self.old_stalls) {
-            (false, true) => (0, stall),
-            (false, false) => (1, u64::MAX - stall),
-            (true, _) => (2, stall),
         }
     }
 
@@ -254,7 +231,7 @@ impl Connections {
     /// Ends the connections with which we have lost patience.
     pub(crate) fn sweep(&self, patience: Patience, now: Instant) {
         let mut open = self.open();
-        open.note_stalls(self.tally.stalls.load(Relaxed), now);
+        open.stalls.note(self.tally.stalls.load(Relaxed), now);
         open.watched.values_mut().for_each(|watched| watched.look(patience, now));
         open.bound_waiting(self.share_bytes);
         drop(open);
@@ -339,7 +316,7 @@ impl Connections {
         let pulses = open.watched.values().map(|watched| &watched.pulse);
         let mut stalled: Vec<_> =
             pulses.filter(|pulse| pulse.unread_bytes() > 0 && !pulse.is_leaving()).collect();
-        stalled.sort_unstable_by_key(|pulse| open.order_of_leaving(pulse));
+        stalled.sort_unstable_by_key(|pulse| open.stalls.order_of_leaving(pulse));
         // More than the bound asks for, so that the list is not walked through for each answer that is not read.
         let enough = self.max_unread_bytes / 4 * 3;
         for pulse in stalled {
