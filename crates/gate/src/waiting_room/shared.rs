@@ -93,8 +93,10 @@ impl WaitingRoom {
     /// Takes over what the keeper saw when it last looked, at `kept_at`.
     pub fn follow(&self, view: &RoomView, kept_at: Timestamp) {
         let mut admission = self.lock();
-        if admission.ticked_at.is_none() && view.issued > 0 {
-            // People may have been there before this node was, and it has not heard of any.
+        // People were there before this node was, and it has not heard of any. Where the sale is open and nobody has been let in, it has only
+        // just begun, and who is there comes to be known at once.
+        let is_waiting_for_draw = view.early.is_none() && view.issued > 0;
+        if admission.ticked_at.is_none() && (view.let_in > 0 || is_waiting_for_draw) {
             self.presence.settle();
         }
         admission.let_in = view.let_in;
