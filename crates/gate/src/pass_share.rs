@@ -12,7 +12,7 @@ use crate::uptake::BUYER;
 pub(crate) const LEAST_PASS: u64 = 3;
 /// A pass is late after this part of the time that it is good.
 const LATE_AFTER_PART: i64 = 8;
-/// Passes are counted in so many steps of that time.
+/// The time for which a pass is good is divided into this many steps, and passes are counted by step.
 const STEPS: i64 = 64;
 /// At first every pass is expected to become an order, as if this many had.
 const PRESUMED_PASSES: u64 = 4;
@@ -70,7 +70,7 @@ impl PassShare {
         }
     }
 
-    /// What a pass counts for that is not late, in parts of `BUYER`, while so many are.
+    /// What a pass that is not late counts for, in parts of `BUYER`, while `late` others are.
     pub(crate) fn fresh(&self, late: u64, now: Timestamp) -> u64 {
         // A step too many rather than one too few: then more passes seem to have been used.
         let from = late_after_millis(self.pass_seconds) - self.step_millis();

@@ -333,7 +333,7 @@ impl There {
 
     /// All that nodes have told: somebody is there if one of them has heard of them. A node that has not heard of the
     /// draw yet tells numbers, from which nobody knows who is there at which place; so nobody is called until it has
-    /// told places, or has told nothing for so long that it is gone.
+    /// told places, or until the others take it for gone because it is silent.
     pub fn of_all(told: &[Told], is_drawn: bool) -> Self {
         if told.is_empty() {
             return Self::default();
@@ -520,7 +520,7 @@ mod tests {
         (bytes, There::of_all(&[told], true))
     }
 
-    /// Whoever asked for the place just before there was a draw knows only the number.
+    /// A request that looked for the place just before the draw knows only the number.
     #[test]
     fn somebody_heard_of_in_the_moment_of_the_draw_is_filed_under_their_place() {
         let presence = Presence::new(false);

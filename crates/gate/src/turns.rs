@@ -18,8 +18,8 @@ const STEPS_PER_TURN: i64 = 512;
 /// A turn is kept for this much longer than it lasts, for somebody who asked for a pass at the last moment: their turn
 /// must not be given to another while their pass is being made.
 const GRACE_MILLIS: i64 = 500;
-/// In the second half of a turn, and not before this, it is looked whether the person is away. Whoever was called because
-/// they had just been heard of, and has not been heard of since, is away by then.
+/// The earliest moment in a turn at which the room looks whether the person is away; in a long turn it looks at half of it. By then
+/// somebody who was called just after they were heard of, and was not heard of since, counts as away.
 const AWAY_AFTER_MILLIS: i64 = 2 * GENERATION_MILLIS + 1_000;
 /// Where nodes tell each other of the turns, fewer steps keep that short. They give some people a second more.
 const SHARED_STEPS_PER_TURN: i64 = 64;
@@ -69,7 +69,7 @@ struct Step {
     /// It was learnt how many of them come.
     is_judged: bool,
     part: Part,
-    /// Of an extra turn: so many of them are there.
+    /// Of an extra turn: how many of its people are there.
     back: u64,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct App {
     pub(crate) gate: Gate,
     pub(crate) refusals: Refusals,
     pub(crate) pages: Pages,
-    /// The answer to who asks for them.
+    /// The body of `GET /countries`, which is the same for everybody.
     pub(crate) countries: Bytes,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) live: Live,

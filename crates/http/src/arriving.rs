@@ -43,7 +43,7 @@ pub(crate) struct Arriving {
     read_bytes: usize,
     /// what of that counts as memory,
     kept_bytes: usize,
-    /// and how much whoever reads it keeps. What is longer is heard out and thrown away.
+    /// and the most that the handler keeps. The bytes of a longer body are read and thrown away.
     max_kept_bytes: usize,
 }
 

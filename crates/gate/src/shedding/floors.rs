@@ -33,7 +33,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// All loads, at so many floors. The floors are parts of the target, each higher than the one before by the same factor.
+    /// All loads at `count` floors. The floors are parts of the target, each higher than the one before by the same factor.
     fn at(count: u32, lowest: f64, highest: f64, max_batch: usize) -> Vec<Self> {
         let factor = (highest / lowest).powf(1.0 / f64::from(count - 1));
         let target_micros = TARGET.as_micros() as f64;

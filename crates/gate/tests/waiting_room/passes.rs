@@ -24,7 +24,7 @@ impl Shop {
         Self { room, order, units, taken_at: Vec::new(), had_a_pass: Vec::new(), millis: OPEN }
     }
 
-    /// Everybody whose turn it is takes a pass, and orders so long after; None: never.
+    /// Everybody whose turn it is takes a pass. This is how long after that they order; None: never.
     fn passes(&mut self, orders_after: Option<i64>) {
         self.millis += 100;
         let before = self.taken_at.len();

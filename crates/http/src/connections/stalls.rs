@@ -19,7 +19,7 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// There have been so many now.
+    /// Until now there have been this many stalls.
     pub(super) fn note(&mut self, stalls: u64, now: Instant) {
         self.at_sweeps.push_back((now, stalls));
         while let Some((_, stalls)) =
