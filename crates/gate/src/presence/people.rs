@@ -1,0 +1,95 @@
+//! Who is there, in as few bytes as it takes to tell another node. It knows places, and nothing of when somebody was heard of.
+
+use serde::{Deserialize, Serialize};
+
+use super::MAX_BITS;
+
+/// Whichever is shorter: 128 KiB at most, and two bytes for each person in a large room where few are left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum People {
+    /// A bit for each place.
+    Bits(Vec<u8>),
+    /// How many places lie between those that are there, seven bits a byte, the lowest first; the highest bit says that
+    /// another byte follows.
+    Gaps(Vec<u8>),
+}
+
+impl People {
+    pub(super) fn of(words: &[u64]) -> Self {
+        let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        let (mut gaps, mut next) = (Vec::new(), 0);
+        for bit in set_bits(words) {
+            let mut gap = bit - next;
+            while gap >= 0x80 {
+                gaps.push(gap as u8 | 0x80);
+                gap >>= 7;
+            }
+            gaps.push(gap as u8);
+            next = bit + 1;
+            if gaps.len() >= 8 * used {
+                return Self::Bits(words[..used].iter().flat_map(|word| word.to_le_bytes()).collect());
+            }
+        }
+        Self::Gaps(gaps)
+    }
+
+    pub(super) fn words(&self) -> Vec<u64> {
+        match self {
+            Self::Bits(bytes) => bytes.chunks(8).take(MAX_BITS as usize / 64).map(word_of).collect(),
+            Self::Gaps(bytes) => words_of_gaps(bytes),
+        }
+    }
+}
+
+fn set_bits(words: &[u64]) -> impl Iterator<Item = u64> {
+    words.iter().enumerate().flat_map(|(place, word)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| place as u64 * 64 + u64::from(left.trailing_zeros()));
+            left &= left.wrapping_sub(1);
+            bit
+        })
+    })
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes.iter().enumerate().fold(0, |word, (place, byte)| word | u64::from(*byte) << (8 * place))
+}
+
+/// What is beyond the last bit that a node can have is not from a node.
+fn words_of_gaps(bytes: &[u8]) -> Vec<u64> {
+    let mut words = Vec::new();
+    let (mut bit, mut gap, mut shift) = (0, 0, 0);
+    for byte in bytes {
+        gap |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 != 0 && shift < 28 {
+            shift += 7;
+            continue;
+        }
+        bit += gap;
+        if bit >= MAX_BITS {
+            break;
+        }
+        let word = (bit / 64) as usize;
+        if words.len() <= word {
+            words.resize(word + 1, 0);
+        }
+        words[word] |= 1 << (bit % 64);
+        (bit, gap, shift) = (bit + 1, 0, 0);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_from_another_node_takes_no_more_memory_than_sense() {
+        for byte in 0..=255 {
+            for people in [People::Gaps(vec![byte; 200_000]), People::Bits(vec![byte; 200_000])] {
+                assert!(people.words().len() as u64 * 64 <= MAX_BITS);
+            }
+        }
+    }
+}
