@@ -18,8 +18,8 @@ const STEPS_PER_TURN: i64 = 512;
 /// A turn is kept for this much longer than it lasts, for somebody who asked for a pass at the last moment: their turn
 /// must not be given to another while their pass is being made.
 const GRACE_MILLIS: i64 = 500;
-/// The earliest moment in a turn at which the room looks whether the person is away; in a long turn it looks at half of it. By then
-/// somebody who was called just after they were heard of, and was not heard of since, counts as away.
+/// When the room looks whether the person is away, or at the end of a shorter turn. By then somebody who was called just after they
+/// were heard of, and was not heard of since, counts as away; everybody else has heard of their turn.
 const AWAY_AFTER_MILLIS: i64 = 2 * GENERATION_MILLIS + 1_000;
 /// Where nodes tell each other of the turns, fewer steps keep that short. They give some people a second more.
 const SHARED_STEPS_PER_TURN: i64 = 64;
@@ -31,7 +31,7 @@ const SHARED_GRACE_MILLIS: i64 = 1_500;
 pub enum Part {
     /// Nobody has looked who is away.
     First,
-    /// Those who were away are in a step of their own.
+    /// Those who were away are in a step of their own, and whoever leaves from now on does not count.
     Second,
     /// They were away, so that they may not know of their turn: it lasts twice as long. They count only if they are back.
     Extra,
@@ -69,8 +69,8 @@ struct Step {
     /// It was learnt how many of them come.
     is_judged: bool,
     part: Part,
-    /// Of an extra turn: how many of its people are there.
-    back: u64,
+    /// How many people who may still take a pass are there, as far as anybody has looked.
+    there: u64,
 }
 
 /// What is known of a place.
@@ -157,7 +157,7 @@ impl Turns {
                 pending: step.pending,
                 is_judged: step.is_judged,
                 part: step.part,
-                back: 0,
+                there: if step.part == Part::Extra { 0 } else { step.pending },
             });
         }
         self.uptake = uptake.clone();
@@ -201,7 +201,7 @@ impl Turns {
                 pending: 0,
                 is_judged: false,
                 part: Part::First,
-                back: 0,
+                there: 0,
             });
             self.steps.len() - 1
         });
@@ -235,13 +235,13 @@ impl Turns {
         self.uptake.forget_old(now);
         let (fresh_millis, turn_millis) = (self.uptake.fresh_millis(self.presumed_millis), self.turn_millis);
         for step in self.steps.iter_mut().filter(|step| !step.is_judged) {
-            if age(step, turn_millis, now) >= fresh_millis || now >= step.until {
+            if age(step, turn_millis, now) >= fresh_millis.min(turn_millis) {
                 step.is_judged = true;
                 self.uptake.judge(step.called, step.called.saturating_sub(step.pending), now);
             }
         }
         self.prolong(there, now);
-        self.count_back(there);
+        self.count_there(there);
         let ended = self.steps.iter().any(|step| step.until > before && step.until <= now);
         let kept = self.steps.len();
         self.steps.retain(|step| now < step.kept_until);
@@ -254,22 +254,22 @@ impl Turns {
     }
 
     /// Somebody who looks once a minute is called because they have just looked, and would look again when their turn ends.
-    /// So the turn of those who are away lasts twice as long.
+    /// So the turn of those who are away lasts twice as long. Whether they come is learnt when it is learnt of the others.
     fn prolong(&mut self, there: &There, now: Timestamp) {
         let turn_millis = self.turn_millis;
-        let looked_at_age = (turn_millis / 2).max(AWAY_AFTER_MILLIS).min(turn_millis);
+        let looked_at_age = AWAY_AFTER_MILLIS.min(turn_millis);
         for index in 0..self.steps.len() {
             let Some(step) = self.steps.get_mut(index) else { continue };
-            let is_due =
-                step.part == Part::First && step.is_judged && age(step, turn_millis, now) >= looked_at_age;
+            let is_due = step.part == Part::First && age(step, turn_millis, now) >= looked_at_age;
             if !is_due || (there.known_to() < step.to && now < step.until) {
                 continue;
             }
             step.part = Part::Second;
+            step.there = step.pending;
             if there.known_to() < step.to || step.pending == 0 {
                 continue;
             }
-            let (old, pending) = (step.id, step.pending);
+            let (old, pending, is_judged) = (step.id, step.pending, step.is_judged);
             let until = step.until.plus_millis(turn_millis);
             let (began_at, kept_until) = (step.began_at, until.plus_millis(self.grace_millis));
             let id = self.next_id();
@@ -292,23 +292,24 @@ impl Turns {
                 to: 0,
                 called: away,
                 pending: moved,
-                is_judged: true,
+                is_judged,
                 part: Part::Extra,
-                back: 0,
+                there: 0,
             });
         }
     }
 
-    fn count_back(&mut self, there: &There) {
-        let mut extra: Vec<&mut Step> =
-            self.steps.iter_mut().filter(|step| step.part == Part::Extra).collect();
-        extra.iter_mut().for_each(|step| step.back = 0);
-        if extra.is_empty() {
+    fn count_there(&mut self, there: &There) {
+        let is_known = |step: &Step| there.known_to() >= step.to;
+        let mut looked_at: Vec<&mut Step> =
+            self.steps.iter_mut().filter(|step| step.part != Part::First && is_known(step)).collect();
+        looked_at.iter_mut().for_each(|step| step.there = 0);
+        if looked_at.is_empty() {
             return;
         }
         for (from, run) in self.calls.iter().filter(|(_, run)| !run.is_taken) {
-            if let Ok(index) = extra.binary_search_by_key(&run.step, |step| step.id) {
-                extra[index].back += there.count(from, run.to);
+            if let Ok(index) = looked_at.binary_search_by_key(&run.step, |step| step.id) {
+                looked_at[index].there += there.count(from, run.to);
             }
         }
     }
@@ -395,12 +396,8 @@ impl Turns {
         let (fresh, fresh_millis) = (self.fresh(pass), self.uptake.fresh_millis(self.presumed_millis));
         let counted = |step: &Step| {
             let is_fresh = age(step, self.turn_millis, now) < fresh_millis;
-            match step.part {
-                Part::Extra => step.back.min(step.pending).saturating_mul(LATE),
-                Part::First | Part::Second => {
-                    step.pending.saturating_mul(if is_fresh { fresh } else { LATE })
-                }
-            }
+            let people = if step.part == Part::First { step.pending } else { step.there.min(step.pending) };
+            people.saturating_mul(if is_fresh && step.part != Part::Extra { fresh } else { LATE })
         };
         let pending = self.steps.iter().map(counted).fold(0, u64::saturating_add);
         pending.saturating_add(self.taken_lately.saturating_mul(BUYER))
@@ -416,6 +413,7 @@ fn age(step: &Step, turn_millis: i64, now: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::presence::Presence;
 
     /// Nobody has told who is there.
     static NOBODY: std::sync::LazyLock<There> = std::sync::LazyLock::new(There::default);
@@ -492,6 +490,27 @@ mod tests {
         // Half of them came, so that each of the next counts for about a half.
         assert!((7..12).contains(&turns.fresh(BUYER)), "{}", turns.fresh(BUYER));
         assert_eq!(turns.of(150, at(3_000)), Turn::Until(at(60_000)), "nobody's turn is cut short");
+    }
+
+    #[test]
+    fn whether_people_who_are_away_come_is_learnt_when_it_is_learnt_of_the_others() {
+        let presence = Presence::new(false);
+        presence.drawn();
+        [0, 1].into_iter().for_each(|place| presence.heard(place, || place));
+        let there = presence.there();
+        let mut turns = Turns::lasting(60, 20);
+        admit(&mut turns, 0, 4, at(0));
+        turns.settle(&there, at(0), at(AWAY_AFTER_MILLIS - 1));
+        assert_eq!(turns.spoken_for(BUYER, at(AWAY_AFTER_MILLIS - 1)), 4 * BUYER);
+        turns.settle(&there, at(AWAY_AFTER_MILLIS - 1), at(AWAY_AFTER_MILLIS));
+        assert_eq!(turns.spoken_for(BUYER, at(AWAY_AFTER_MILLIS)), 2 * BUYER, "two are away");
+        assert_eq!(turns.fresh(BUYER), BUYER, "nobody is late yet");
+        assert_eq!(turns.of(2, at(119_999)), Turn::Until(at(120_000)), "they have more time");
+        // One of those who are there, and one who was away.
+        [0, 2].into_iter().for_each(|place| assert!(turns.taken(place, at(40_000))));
+        turns.settle(&there, at(40_000), at(60_000));
+        // As if four had come before.
+        assert!((12..14).contains(&turns.fresh(BUYER)), "two of four came");
     }
 
     #[test]

@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 /// What a turn stands for is counted in parts of a buyer.
 pub const BUYER: u64 = 16;
-/// However few take their turn up, one that has just begun counts for this: at most eight such turns for each unit.
+/// However few take their turn up, one that has just begun counts for this: nobody is called while eight of them are open for each
+/// unit.
 pub const LEAST_FRESH: u64 = 2;
-/// A turn that should have been taken up by now counts for this: at most sixteen open turns for each unit.
+/// A turn that should have been taken up by now counts for this, if the person is there: nobody is called while sixteen of them are
+/// open for each unit.
 pub const LATE: u64 = 1;
 
 /// Half of what is known stems from the last this many people.

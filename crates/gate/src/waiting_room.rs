@@ -21,7 +21,7 @@ use crate::{
     line::Line,
     numbers::Numbers,
     pace::{Allowance, Measured},
-    pass_share::{LivePasses, PassShare},
+    pass_share::{LEAST_PASS, LivePasses, PassShare, late_after_millis},
     presence::{Presence, There},
     room_state::RoomState,
     turns::{Turn, Turns},
@@ -124,9 +124,15 @@ impl Admission {
         }
     }
 
-    fn old_passes(&self, now: Timestamp) -> u64 {
+    /// What passes from before restarts count for. Nobody knows how old each of them is, but when the last of a group must be
+    /// late, all of them are.
+    fn old_passes_for(&self, pass_seconds: u32, now: Timestamp) -> u64 {
+        let late_for = i64::from(pass_seconds) * 1_000 - late_after_millis(pass_seconds);
         let live = self.old_passes.iter().filter(|(_, until)| now < *until);
-        live.map(|(passes, _)| passes).sum()
+        let counted = live.map(|(passes, until)| {
+            passes.saturating_mul(if until.millis_since(now) > late_for { BUYER } else { LEAST_PASS })
+        });
+        counted.fold(0, u64::saturating_add)
     }
 
     fn note_taken(&mut self, place: u64, now: Timestamp) {
@@ -280,7 +286,7 @@ impl WaitingRoom {
         now: Timestamp,
     ) -> bool {
         let turns = &admission.turns;
-        let old_passes = admission.old_passes(now).saturating_mul(BUYER);
+        let old_passes = admission.old_passes_for(self.options.pass_seconds, now);
         let passes_for = admission.pass_share.spoken_for(passes, now).saturating_add(old_passes);
         let pass = admission.pass_share.fresh(passes.late, now);
         let spoken_for = turns.spoken_for(pass, now).saturating_add(passes_for);

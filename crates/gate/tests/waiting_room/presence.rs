@@ -203,6 +203,24 @@ fn tickets_that_are_asked_for_and_never_used_do_not_stop_the_line() {
     assert!(seconds <= 150, "the buyer waited {seconds} seconds");
 }
 
+/// The figures of ADR 9: how long a buyer waits behind two thousand such tickets, in seconds.
+#[test]
+fn a_buyer_behind_two_thousand_tickets_that_are_never_used_waits_for_minutes_and_not_for_ever() {
+    for (uptake_seconds, told_seconds) in [(6, 170_i64), (20, 300)] {
+        let options = RoomOptions { turn_seconds: 60, uptake_seconds, ..OPTIONS };
+        let mut world = World::sold_out_with(vec![BOT; 2_001], options);
+        let last = *in_order(&world.room, 2_001).last().unwrap();
+        world.people.insert(last, PRESENT);
+        world.status.available = 48;
+        let began = world.millis;
+        while world.bought() == 0 && world.millis - began < 600 * SECOND {
+            world.passes(SECOND);
+        }
+        let seconds = (world.millis - began) / SECOND;
+        assert!(seconds.abs_diff(told_seconds) <= 10, "{seconds} s, and the ADR says {told_seconds}");
+    }
+}
+
 #[test]
 fn those_who_come_after_many_who_never_buy_are_not_called_without_bound() {
     const UNITS: u64 = 10;
@@ -333,25 +351,51 @@ fn somebody_who_looks_once_a_minute_has_time_to_use_their_turn() {
     }
 }
 
+/// `leavers` leave when they have been called for `after`, each of four buyers behind them buys. This is how long that
+/// takes, in seconds.
+fn seconds_behind(leavers: usize, after: i64, options: RoomOptions) -> i64 {
+    const UNITS: usize = 4;
+    const LONGEST_SECONDS: i64 = 600;
+    let mut world = World::sold_out_with(vec![GONE; leavers + UNITS], options);
+    let order = in_order(&world.room, (leavers + UNITS) as u64);
+    world.people.extend(order[..leavers].iter().map(|number| (*number, BOT)));
+    world.people.extend(order[leavers..].iter().map(|number| (*number, PRESENT)));
+    world.passes(ASKS_EVERY);
+    world.status.available = UNITS as u32;
+    let began = world.millis;
+    while world.bought() < UNITS && world.millis - began < LONGEST_SECONDS * SECOND {
+        world.passes(TICK);
+        let now = world.millis;
+        let leaves = |person: &&mut Person| {
+            person.buys_after.is_none() && person.called_at.is_some_and(|called_at| now - called_at >= after)
+        };
+        world.people.values_mut().filter(leaves).for_each(|person| person.is_there = false);
+    }
+    (world.millis - began) / SECOND
+}
+
 /// Their turns last longer, and still nobody waits for them.
 #[test]
 fn people_who_leave_when_they_are_called_cost_the_others_nothing_later() {
-    const UNITS: u64 = 4;
-    let mut world = World::sold_out(vec![GONE; 300]);
-    let order = in_order(&world.room, 300);
-    let leaves = |world: &mut World| {
-        let called = world.people.values_mut().filter(|person| person.called_at.is_some());
-        called.filter(|person| person.buys_after.is_none()).for_each(|person| person.is_there = false);
-    };
-    world.people.extend(order[..60].iter().map(|number| (*number, BOT)));
-    let buyers = &order[280..280 + UNITS as usize];
-    world.people.extend(buyers.iter().map(|number| (*number, PRESENT)));
-    world.status.available = UNITS as u32;
-    let began = world.millis;
-    while (world.bought() as u64) < UNITS {
-        world.passes(SECOND);
-        leaves(&mut world);
-        let seconds = (world.millis - began) / SECOND;
-        assert!(seconds <= 50, "after {seconds} s: {:?}", world.room.figures());
+    let seconds = seconds_behind(60, 0, OPTIONS);
+    assert!(seconds <= 60, "{seconds} s");
+}
+
+/// A turn counts in full for 48 seconds there, but not that of somebody who has left.
+#[test]
+fn people_who_leave_when_they_are_called_are_told_from_people_who_read_a_picture() {
+    let options = RoomOptions { turn_seconds: 60, uptake_seconds: 20, ..OPTIONS };
+    for after in [0, 6, 15] {
+        let seconds = seconds_behind(4, after * SECOND, options);
+        assert!(seconds <= after + 33, "behind four who left after {after} s: {seconds} s");
     }
+    let seconds = seconds_behind(60, 0, options);
+    assert!(seconds <= 170, "behind sixty who left at once: {seconds} s");
+}
+
+#[test]
+fn people_who_leave_when_they_are_called_keep_nobody_waiting_for_half_of_a_long_turn() {
+    let options = RoomOptions { turn_seconds: 3_600, ..OPTIONS };
+    let seconds = seconds_behind(150, 0, options);
+    assert!(seconds <= 150, "{seconds} s");
 }

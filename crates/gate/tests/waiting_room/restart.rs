@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use penstock_gate::late_after_millis;
+
 use super::*;
 
 const OPEN: i64 = OPENS_AT_MILLIS;
@@ -173,7 +175,7 @@ fn whose_turn_was_over_before_a_restart_has_no_new_one() {
 }
 
 #[test]
-fn a_pass_from_before_a_restart_is_counted_on_as_long_as_it_may_be_good() {
+fn a_pass_from_before_a_restart_is_counted_on_in_full_until_it_must_be_late_and_a_little_until_it_ends() {
     let room = opened_with(500, LONG_PASSES);
     tick(&room, &status(100), 0, OPEN + SECOND);
     let order = in_order(&room, 500);
@@ -181,16 +183,23 @@ fn a_pass_from_before_a_restart_is_counted_on_as_long_as_it_may_be_good() {
     room.tick(&status(100), 100, at(OPEN + 2 * SECOND));
     let again = restored_with(room.closing_state(), LONG_PASSES);
     let now = OPEN + 3 * SECOND;
-    let passes_end = now + 10 * TURN_MILLIS;
-    for millis in [now, now + TURN_MILLIS, now + 2 * TURN_MILLIS, passes_end - 1] {
+    let late_at = now + late_after_millis(LONG_PASSES.pass_seconds);
+    for millis in [now, now + 6 * SECOND, now + TURN_MILLIS, late_at - 1] {
         tick(&again, &status(100), 0, millis);
         assert_eq!((again.figures().admitted, again.figures().pending), (100, 0), "not more than could buy");
     }
     let state = again.standing(order[0], &status(100), at(now + TURN_MILLIS)).state;
     assert_eq!(state, TURN_OVER, "the turn itself is no longer than any");
-    tick(&again, &status(100), 0, passes_end);
-    tick(&again, &status(100), 0, passes_end + 100);
-    assert_eq!((again.figures().admitted, again.figures().pending), (200, 100));
+    tick(&again, &status(100), 0, late_at);
+    // Three sixteenths of a hundred units are for those who have had a pass all the time.
+    assert_eq!((again.figures().admitted, again.figures().pending), (181, 81));
+    order[100..181].iter().for_each(|number| again.pass_taken(*number));
+    // They have bought.
+    let passes_end = now + 10 * TURN_MILLIS;
+    tick(&again, &status(19), 0, passes_end - 1);
+    assert_eq!(again.figures().admitted, 181, "19 units");
+    tick(&again, &status(19), 0, passes_end);
+    assert_eq!((again.figures().admitted, again.figures().pending), (200, 19));
 }
 
 /// A hundred units and fifty live passes at the restart; then all fifty order.
@@ -219,25 +228,26 @@ fn a_second_restart_counts_on_a_pass_no_longer_than_the_first() {
     in_order(&room, 500)[..100].iter().for_each(|number| room.pass_taken(*number));
     room.tick(&status(100), 100, at(OPEN + 2 * SECOND));
     let mut now = OPEN + 3 * SECOND;
-    let passes_end = now + 10 * TURN_MILLIS;
+    let late_at = now + late_after_millis(LONG_PASSES.pass_seconds);
     let mut again = restored_with(room.closing_state(), LONG_PASSES);
-    for _ in 0..20 {
+    for _ in 0..4 {
         tick(&again, &status(100), 0, now);
         now += TURN_MILLIS / 4;
         again = restored_with(again.closing_state(), LONG_PASSES);
     }
-    for millis in [now, now + TURN_MILLIS, passes_end - 1] {
+    for millis in [now, now + 6 * SECOND, late_at - 1] {
         tick(&again, &status(100), 0, millis);
         assert_eq!(again.figures().admitted, 100);
     }
-    tick(&again, &status(100), 0, passes_end);
-    tick(&again, &status(100), 0, passes_end + 100);
-    assert_eq!(again.figures().admitted, 200);
+    tick(&again, &status(100), 0, late_at);
+    assert_eq!(again.figures().admitted, 181);
 }
 
 #[test]
 fn passes_from_before_many_restarts_are_all_counted_on() {
-    let mut room = opened_with(500, LONG_PASSES);
+    // No pass is late before the test is over.
+    let long_passes = RoomOptions { pass_seconds: 80 * TURN_SECONDS, ..OPTIONS };
+    let mut room = opened_with(500, long_passes);
     let mut now = OPEN + SECOND;
     for restart in 1..=20 {
         tick(&room, &status(5 * restart), 0, now);
@@ -246,7 +256,7 @@ fn passes_from_before_many_restarts_are_all_counted_on() {
         now += SECOND;
         room.tick(&status(5 * restart), 5, at(now));
         now += SECOND;
-        room = restored_with(room.closing_state(), LONG_PASSES);
+        room = restored_with(room.closing_state(), long_passes);
         for _ in 0..8 {
             now += SECOND;
             tick(&room, &status(5 * restart), 0, now);
