@@ -1,5 +1,5 @@
-//! nginx before nodes, with the files that an operator copies (`deploy/nginx`). Only folders, limits of the machine and the
-//! door are others.
+//! nginx before nodes, with the files that an operator copies (`deploy/nginx`). Only folders, limits of the machine, the
+//! door and the addresses of the nodes are others.
 
 use std::{fs, net::SocketAddr, path::Path};
 
@@ -11,6 +11,7 @@ use crate::Nginx;
 const NGINX_CONFIGURATION: &str = include_str!("../../../deploy/nginx/nginx.conf");
 const SITE_CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");
 const PATHS: &str = include_str!("../../../deploy/nginx/paths.conf");
+const NODES: &str = include_str!("../../../deploy/nginx/nodes.conf");
 /// A folder of Debian, and the one in its place below nginx's prefix.
 const FOLDERS: [(&str, &str); 3] = [("/var/log/nginx/", "logs/"), ("/var/lib/nginx/", ""), ("/run/", "")];
 /// Debian's nginx has these below /var/lib by itself.
@@ -26,7 +27,7 @@ const MAX_DESCRIPTORS: u64 = 200_000;
 pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> anyhow::Result<Nginx> {
     let site = folder.join("penstock");
     fs::create_dir_all(&site).with_context(|| format!("cannot create {}", site.display()))?;
-    let servers: String = nodes.iter().map(|node| format!("server {node} max_fails=0;\n")).collect();
+    let servers = instead_of(NODES, nodes)?;
     let door = format!("listen {listen} reuseport backlog=65535;\nserver_name _;\n");
     let paths = in_one_folder(PATHS)? + TEMPORARY_PATHS;
     for (name, text) in [
@@ -40,6 +41,15 @@ pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> a
         fs::write(site.join(name), text).with_context(|| format!("cannot write {name}"))?;
     }
     Nginx::start(folder, &for_this_machine(NGINX_CONFIGURATION)?)
+}
+
+/// A line for each of `nodes`, with the words that stand behind every address of `delivered`.
+fn instead_of(delivered: &str, nodes: &[SocketAddr]) -> anyhow::Result<String> {
+    let servers = delivered.lines().filter_map(|line| line.strip_prefix("server "));
+    let mut words = servers.map(|server| &server[server.find([' ', ';']).unwrap_or(server.len())..]);
+    let first = words.next().context("nodes.conf names no node")?;
+    ensure!(words.all(|others| others == first), "nodes.conf treats its nodes differently");
+    Ok(nodes.iter().map(|node| format!("server {node}{first}\n")).collect())
 }
 
 fn in_one_folder(configuration: &str) -> anyhow::Result<String> {
@@ -67,6 +77,16 @@ fn for_this_machine(configuration: &str) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_treated_as_in_the_delivered_file() {
+        let nodes: [SocketAddr; 2] = ["127.0.0.1:1", "127.0.0.1:2"].map(|node| node.parse().unwrap());
+        let lines = "server 127.0.0.1:1 max_fails=0;\nserver 127.0.0.1:2 max_fails=0;\n";
+        assert_eq!(instead_of(NODES, &nodes).unwrap(), lines);
+        assert_eq!(instead_of("server a:80;\n", &nodes[..1]).unwrap(), "server 127.0.0.1:1;\n");
+        assert!(instead_of("server a:80 down;\nserver b:80;\n", &nodes).is_err());
+        assert!(instead_of("# server a:80;\n", &nodes).is_err());
+    }
 
     #[test]
     fn nothing_is_written_outside_the_folder() {

@@ -34,6 +34,24 @@ fn headers_are_added_for_the_whole_server_and_nowhere_below() {
     assert_eq!((depth, added), (0, 3));
 }
 
+/// The page tells how to add Penstock to an nginx with other sites. A setting outside of our `server` would be theirs, too.
+#[test]
+fn nothing_is_set_for_other_sites_of_the_same_nginx() {
+    let mut depth = 0;
+    let mut ours = Vec::new();
+    for line in CONFIGURATION.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        if depth == 0 {
+            ours.extend(line.split_whitespace().next());
+        }
+        depth += i32::from(line.ends_with('{')) - i32::from(line == "}");
+    }
+    ours.sort_unstable();
+    ours.dedup();
+    let harmless = ["geo", "limit_conn_zone", "limit_req_zone", "map", "server", "split_clients", "upstream"];
+    assert_eq!(ours, harmless);
+}
+
 #[test]
 fn the_page_about_nginx_can_be_followed_word_for_word_on_debian() {
     for (program, package) in [

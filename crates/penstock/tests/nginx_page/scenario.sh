@@ -1,5 +1,6 @@
-# Follows deploy/nginx/README.md in a machine of its own: own network, own /etc/nginx, /var/lib/nginx, /var/log/nginx and /run.
-# nginx is at 10.0.0.10, a node at 10.0.0.11, visitors come from 10.0.0.98 and 10.0.0.99; the other nodes of the page are away.
+# Follows deploy/nginx/README.md, twice, in a machine of its own: own network, own /etc/nginx, /var/lib/nginx, /var/log/nginx and
+# /run. nginx is at 10.0.0.10 and fd99::10, a node at 10.0.0.11, visitors come from 10.0.0.98, 10.0.0.99 and three addresses of
+# IPv6; the other nodes of the page are away.
 # Arguments: a folder for all of this, the program `penstock`, the page's commands, the page's settings of a node.
 set -euo pipefail
 folder=$1 penstock=$2 commands=$3 settings=$4
@@ -11,11 +12,12 @@ for address in 10.0.0.10 10.0.0.11 10.0.0.12 10.0.0.13 10.0.0.98 10.0.0.99; do i
 ip link set lo up
 # Between addresses of one machine the kernel would let a connection come from where it goes to.
 for node in 10.0.0.11 10.0.0.12 10.0.0.13; do ip route replace table local local $node dev lo src 10.0.0.10; done
-for place in /etc/nginx /var/lib/nginx /var/log/nginx; do
-    mkdir -p "$folder$place"
-    cp -a $place/. "$folder$place"
-    mount --bind "$folder$place" $place
-done
+# As after apt-get, whatever was done on this machine: no files of ours, nothing kept, nothing logged.
+for place in /etc/nginx /var/lib/nginx /var/log/nginx; do mkdir -p "$folder$place"; done
+cp -a /etc/nginx/. "$folder/etc/nginx"
+rm -rf "$folder/etc/nginx/penstock" "$folder/etc/nginx/nginx.conf.debian"
+cp "$folder/etc/nginx/nginx.conf" "$folder/nginx.conf.before"
+for place in /etc/nginx /var/lib/nginx /var/log/nginx; do mount --bind "$folder$place" $place; done
 mount -t tmpfs run /run
 echo "10.0.0.10 shop.example.com" > "$folder/hosts"
 mount --bind "$folder/hosts" /etc/hosts
@@ -23,8 +25,14 @@ mount --bind "$folder/hosts" /etc/hosts
 mkdir "$folder/bin"
 cat > "$folder/bin/systemctl" << 'SYSTEMCTL'
 #!/bin/sh
-test "$*" = "restart nginx" || { echo "systemctl $* is not known here"; exit 1; }
-sed -n 's/^ExecStartPre=//p; s/^ExecStart=//p' /lib/systemd/system/nginx.service | sh -e
+unit() { sed -n "s/^$1=-\{0,1\}//p" /lib/systemd/system/nginx.service; }
+case "$*" in
+"restart nginx")
+    test ! -e /run/nginx.pid || unit ExecStop | sh
+    { unit ExecStartPre; unit ExecStart; } | sh -e ;;
+"reload nginx") unit ExecReload | sh -e ;;
+*) echo "systemctl $* is not known here"; exit 1 ;;
+esac
 SYSTEMCTL
 # There is no way to Debian's servers from here: the packages that the page names have to be installed already.
 cat > "$folder/bin/apt-get" << 'APT'
@@ -42,12 +50,18 @@ PENSTOCK_ADMIN_PASSWORD=correct-horse "$penstock" admin create --data "$folder/d
 "$penstock" serve --data "$folder/data" --listen 10.0.0.11:8080 --config "$settings" > "$folder/ready" &
 for _ in $(seq 600); do grep -q "ready on" "$folder/ready" && break; sleep 0.1; done
 
-# The page, word for word.
-. "$commands" > "$folder/looked"
-cat "$folder/looked"
-grep -qx "301 https://shop.example.com/orders" "$folder/looked" || fail "the redirect is not what the page says"
-grep -q "^HTTP/2 200" "$folder/looked" || fail "the shop is not there by HTTP/2"
-grep -qi "^strict-transport-security: max-age=31536000" "$folder/looked" || fail "there is no HSTS"
+# The page, word for word, and once more, as one who takes over newer files does.
+for time in first second; do
+    . "$commands" > "$folder/looked"
+    cat "$folder/looked"
+    grep -qx "301 https://shop.example.com/orders" "$folder/looked" || fail "the $time time, the redirect is not what the page says"
+    grep -q "^HTTP/2 200" "$folder/looked" || fail "the $time time, the shop is not there by HTTP/2"
+    grep -qi "^strict-transport-security: max-age=31536000" "$folder/looked" || fail "the $time time, there is no HSTS"
+    cmp /etc/nginx/nginx.conf.debian "$folder/nginx.conf.before" || fail "the $time time, Debian's nginx.conf was not kept"
+    test "$(grep -c ' max_fails=0;$' /etc/nginx/penstock/nodes.conf)" = 3 || fail "the $time time, there are not three nodes that stay in"
+    ! grep -v ' max_fails=0;$' /etc/nginx/penstock/nodes.conf || fail "the $time time, nginx would leave this node out"
+    test -z "$(find /etc/nginx/penstock -mindepth 1 -type d)" || fail "the $time time, a folder came into the folder"
+done
 
 shop=https://shop.example.com
 ask() { curl --silent --show-error --insecure --http2 --cookie-jar "$folder/jar" --cookie "$folder/jar" \
@@ -89,6 +103,33 @@ test "$status" = 429 || fail "300 codes were sent to one address; the last answe
 grep -qi "^strict-transport-security" "$folder/headers" || fail "a 429 has no HSTS: $(cat "$folder/headers")"
 status=$(visitor 10.0.0.98 00999 1)
 test "$status" = 202 || fail "another visitor is limited too, and gets $status"
-# A machine that allows few descriptors is nothing that the page could help.
-! grep -v "setrlimit" /var/log/nginx/error.log || fail "nginx complains"
+
+# IPv6, as the page says. The visitors: two networks of one household, and another one; their addresses have bytes of all kinds.
+page_says() { grep -o "listen \[::\]:$1[^\`]*;" deploy/nginx/README.md; }
+sed -i "/^listen 443/a $(page_says 443)" /etc/nginx/penstock/listen.conf
+sed -i "/listen 80/a $(page_says 80)" /etc/nginx/penstock/redirect.conf
+household=fd00:a00:aff:a00::a neighbour=fd00:a00:aff:aff:ffff::1 stranger=fd00:a00:aff:b00::a
+for address in fd99::10 $household $neighbour $stranger; do ip address add $address/128 dev lo; done
+nginx -t 2> "$folder/tested" || fail "$(cat "$folder/tested")"
+systemctl reload nginx
+for port in 80 443; do
+    for _ in $(seq 100); do (: < /dev/tcp/fd99::10/$port) 2> /dev/null && break; sleep 0.1; done
+done
+seen=$(curl --silent --resolve "shop.example.com:80:[fd99::10]" --output /dev/null --write-out '%{http_code} %{redirect_url}' http://shop.example.com/)
+test "$seen" = "301 https://shop.example.com/" || fail "by IPv6, http gives $seen"
+# Prints how often each status came.
+look_often() { curl --no-progress-meter --insecure --parallel --resolve "shop.example.com:443:[$1]" --interface "$2" --output /dev/null \
+    --write-out '%{http_code}\n' "$shop/?[1-$3]" | sort | uniq -c | tr -s '\n ' ' '; }
+look_often fd99::10 $household 3000
+seen=$(look_often fd99::10 $neighbour 800)
+[[ $seen == *" 429 "* ]] || fail "another network of the same household has limits of its own: $seen"
+seen=$(look_often fd99::10 $stranger 800)
+test "$seen" = " 800 200 " || fail "another household shares the limits, and gets $seen"
+seen=$(look_often ::1 ::1 3000)
+test "$seen" = " 3000 200 " || fail "loopback is limited, and gets $seen"
+
+# A machine that allows few descriptors is nothing that the page could help; of http2 it says that nginx warns.
+http2='the "listen ... http2" directive is deprecated, use the "http2" directive instead in /etc/nginx/penstock/listen.conf:'
+! grep -hvF -e "setrlimit" -e "$http2" -e "syntax is ok" -e "test is successful" /var/log/nginx/error.log "$folder/tested" \
+    || fail "nginx complains"
 echo FOLLOWED
