@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use hyper::StatusCode;
+use axum::{
+    extract::State,
+    response::{AppendHeaders, IntoResponse, Response},
+};
+use hyper::{HeaderMap, StatusCode};
 use penstock_domain::{AccountId, Timestamp};
 use penstock_gate::AddressKey;
 use penstock_records::{CodeCheck, CreateAccountError, NewAccount};
@@ -16,9 +19,10 @@ use crate::{
     one_time_code,
     otp::read_phone,
     passwords::{self, Line, MAX_PASSWORD_BYTES, MIN_PASSWORD_CHARACTERS},
-    peer::Peer,
+    peer::{CameByHttps, Peer},
     phone::{Country, Phone},
     problem::{Code, Problem},
+    sessions::set_device_cookie,
     wire::AccountView,
 };
 
@@ -115,14 +119,17 @@ pub fn phone_forms(text: &str, home: Country) -> Result<Vec<String>, InvalidAcco
 /// Register
 ///
 /// Needs a one-time code, see `POST /api/v1/otp`. After five wrong tries the code is void. A code that was asked for from another
-/// address can be used too, if it is the last one that was sent to the phone.
+/// address can be used too, if it is the last one that was sent to the phone. The device gets the cookie `penstock_device`, as by signing
+/// in, so that strangers who guess can't keep it from signing in.
 #[utoipa::path(post, path = "/api/v1/accounts", tag = "accounts", request_body = AccountRequest,
-    responses((status = 201, body = AccountView)))]
+    responses((status = 201, body = AccountView, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn create_account(
     State(app): State<Arc<App>>,
+    came_by_https: CameByHttps,
     peer: Peer,
+    headers: HeaderMap,
     Json(request): Json<AccountRequest>,
-) -> Result<(StatusCode, axum::Json<AccountView>), Problem> {
+) -> Result<Response, Problem> {
     let mut complaints = Complaints::default();
     let phone = read_phone(&mut complaints, &request.phone, request.country.as_deref(), &app);
     let registrant = check(&mut complaints, phone, &request.name, &request.password);
@@ -145,9 +152,13 @@ pub(crate) async fn create_account(
         return Err(Code::PhoneTaken.into());
     }
     let new = account_of(registrant, hash, false, app.now())?;
-    match app.records.create_account(new).await {
-        Ok(account) => Ok((StatusCode::CREATED, axum::Json(AccountView::from(&account)))),
-        Err(CreateAccountError::PhoneTaken) => Err(Code::PhoneTaken.into()),
-        Err(CreateAccountError::Records(error)) => Err(error.into()),
-    }
+    let account = match app.records.create_account(new).await {
+        Ok(account) => account,
+        Err(CreateAccountError::PhoneTaken) => return Err(Code::PhoneTaken.into()),
+        Err(CreateAccountError::Records(error)) => return Err(error.into()),
+    };
+    let device = app.identity.device_cookie(&headers, None, &phone, app.now())?;
+    let cookie = set_device_cookie(&app, came_by_https, &device)?;
+    Ok((StatusCode::CREATED, AppendHeaders([cookie]), axum::Json(AccountView::from(&account)))
+        .into_response())
 }

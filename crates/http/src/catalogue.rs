@@ -19,6 +19,7 @@ use penstock_records::{Item, Records, RecordsError, SaleRow};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    loads::Loads,
     local_cache::{LocalCache, jittered},
     shared_cache::{CacheAway, Kept, SharedCache},
 };
@@ -102,6 +103,7 @@ pub(crate) struct Catalogue {
     pages: LocalCache<(Option<ItemId>, u32), Vec<Arc<Item>>>,
     /// The items that are on some page. A client chooses where a page begins and ends, and may read it slowly, so pages share their items.
     on_pages: Mutex<HashMap<ItemId, Weak<Item>>>,
+    loads: Loads,
     pub(crate) stats: CatalogueStats,
 }
 
@@ -115,6 +117,7 @@ impl Catalogue {
             sales: LocalCache::new(MAX_SALES),
             pages: LocalCache::new(MAX_PAGES),
             on_pages: Mutex::default(),
+            loads: Loads::default(),
             stats: CatalogueStats::default(),
         }
     }
@@ -145,7 +148,7 @@ impl Catalogue {
         }
         count(&self.stats.local_misses);
         let load = async || {
-            let items = self.counted(self.records.items(after, limit).await)?;
+            let items = self.load(self.records.items(after, limit)).await?;
             Ok(Some(self.shared_by_pages(items)))
         };
         Ok(self.pages.load(key, load).await?.unwrap_or_default())
@@ -184,7 +187,7 @@ impl Catalogue {
     /// From the shared cache, or from the records and into the shared cache.
     async fn load_shared<E: Entity>(&self, id: E::Id) -> Result<Option<E>, RecordsError> {
         if !self.shared.is_shared() {
-            return self.counted(E::read(&self.records, id).await);
+            return self.load(E::read(&self.records, id)).await;
         }
         let key = key::<E>(id);
         let began = Instant::now();
@@ -210,7 +213,7 @@ impl Catalogue {
             None => None,
         };
         count(&self.stats.shared_misses);
-        let value = match (self.counted(E::read(&self.records, id).await), stale) {
+        let value = match (self.load(E::read(&self.records, id)).await, stale) {
             (Err(RecordsError::Unavailable(_)), Some(stale)) => return Ok(Some(stale)),
             (read, _) => read?,
         };
@@ -253,7 +256,7 @@ impl Catalogue {
 
     /// The item as the records have it now.
     pub(crate) async fn reload_item(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
-        self.items.load(id, async || self.counted(self.records.item(id).await)).await
+        self.items.load(id, async || self.load(self.records.item(id)).await).await
     }
 
     /// A sale was published. Its row stays as it is from then on, so that nothing in the shared cache is wrong.
@@ -268,7 +271,11 @@ impl Catalogue {
         self.pages.everything_changed();
     }
 
-    fn counted<T>(&self, loaded: Result<T, RecordsError>) -> Result<T, RecordsError> {
+    async fn load<T>(
+        &self,
+        question: impl Future<Output = Result<T, RecordsError>>,
+    ) -> Result<T, RecordsError> {
+        let loaded = self.loads.read(question).await;
         count(if loaded.is_ok() { &self.stats.records_loads } else { &self.stats.records_failures });
         loaded
     }

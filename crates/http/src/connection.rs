@@ -19,10 +19,10 @@ use crate::{
     tally::{ConnectionEnd, Outcome},
 };
 
-const MAX_BUFFER_BYTES: usize = 64 * 1024;
 pub(crate) const MAX_HEADERS: usize = 64;
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
-const _: () = assert!(MAX_HEAD_BYTES <= MAX_BUFFER_BYTES);
+/// What hyper reads into at most. It has to find the end of the longest head in it.
+const MAX_BUFFER_BYTES: usize = 2 * MAX_HEAD_BYTES;
 
 fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
@@ -45,6 +45,13 @@ enum Served {
     Cut,
 }
 
+/// How far hyper has come.
+enum WithHyper {
+    Served(Served),
+    /// It has answered all it was given, and the lane can go on without it.
+    IsDone,
+}
+
 /// What the lane could do without hyper.
 enum Alone {
     Served(Served),
@@ -62,9 +69,9 @@ enum Obey {
 
 /// Serves a connection until the client or we end it.
 ///
-/// Hyper comes in with the first request that is not the lane's own: most connections never need it, and those that
-/// wait for a sale to open take a sixth of the memory without it.
-pub(crate) async fn serve(stream: TcpStream, entry: Entry, listed: Listed) {
+/// Hyper comes in with a request that is not the lane's own and leaves when it is answered: most connections never need it, and those
+/// that wait for a sale to open take a sixth of the memory without it. Hyper would keep its buffers, grown to the largest request.
+pub(crate) async fn serve(stream: TcpStream, mut entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
     let tally = Arc::clone(&entry.tally);
     // The waker of a spawned task stays the same, so once is enough.
@@ -75,15 +82,20 @@ pub(crate) async fn serve(stream: TcpStream, entry: Entry, listed: Listed) {
     .await;
     let mut lane = Lane::new(stream, &entry);
     let mut is_finishing = false;
-    let alone = poll_fn(|context| poll_alone(&mut lane, &pulse, &mut is_finishing, context)).await;
-    let (served, lane) = match alone {
-        Alone::Served(served) => (served, lane),
-        Alone::NeedsHyper => {
-            let mut connection = Box::new(http1().serve_connection(lane, entry));
-            let served =
-                poll_fn(|context| poll_served(&mut connection, &pulse, &mut is_finishing, context)).await;
-            (served, connection.into_parts().io)
+    let served = loop {
+        match poll_fn(|context| poll_alone(&mut lane, &pulse, &mut is_finishing, context)).await {
+            Alone::Served(served) => break served,
+            Alone::NeedsHyper => {}
         }
+        let mut connection = Box::new(http1().serve_connection(lane, entry));
+        let so_far =
+            poll_fn(|context| poll_with_hyper(&mut connection, &pulse, &mut is_finishing, context)).await;
+        let parts = connection.into_parts();
+        (lane, entry) = (parts.io, parts.service);
+        if let WithHyper::Served(served) = so_far {
+            break served;
+        }
+        assert!(parts.read_buf.is_empty(), "hyper was given more than its request");
     };
     match served {
         // What hyper could not even parse, it refused by itself and no handler counted. Any other error
@@ -127,20 +139,24 @@ fn poll_alone(
     Poll::Pending
 }
 
-fn poll_served(
+fn poll_with_hyper(
     connection: &mut http1::Connection<Lane, Entry>,
     pulse: &Pulse,
     is_finishing: &mut bool,
     context: &mut Context<'_>,
-) -> Poll<Served> {
+) -> Poll<WithHyper> {
     loop {
         if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
-            return Poll::Ready(Served::Done(ended));
+            return Poll::Ready(WithHyper::Served(Served::Done(ended)));
         }
         match obey(pulse, is_finishing) {
+            // Once it finishes, hyper is the one that closes.
+            Obey::GoOn if pulse.is_without_hyper() && !*is_finishing => {
+                return Poll::Ready(WithHyper::IsDone);
+            }
             Obey::GoOn => return Poll::Pending,
             Obey::Finish => Pin::new(&mut *connection).graceful_shutdown(),
-            Obey::End(served) => return Poll::Ready(served),
+            Obey::End(served) => return Poll::Ready(WithHyper::Served(served)),
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod answers;
 mod head;
+mod reading;
 mod writing;
 
 use std::{
@@ -22,7 +23,6 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use hyper::rt::{Read, ReadBufCursor};
 use penstock_domain::{Accepted, SaleId, Timestamp};
 use tokio::{
     io::{AsyncRead as _, ReadBuf},
@@ -56,8 +56,6 @@ const MAX_PIECES: u32 = 8;
 /// The most that hyper gets at once of what is its own. It answers all requests in it before it looks whether the answers are taken, so this
 /// bounds what it collects: `READ_AHEAD_BYTES`.
 const PIECE_BYTES: usize = 512;
-/// What a client can send while it reads a stream of events, before nobody looks any more whether it is still there.
-const MAX_EARLY_BYTES: usize = 16 * 1024;
 
 thread_local! {
     /// Requests are read into it and most are answered from it, so an idle connection holds no buffer.
@@ -435,14 +433,6 @@ impl Lane {
         })
     }
 
-    /// Gives hyper what it may have of `pending`.
-    fn pass(&mut self, limit: usize, buffer: &mut ReadBufCursor<'_>) -> usize {
-        let count = limit.min(self.pending.len()).min(buffer.remaining());
-        buffer.put_slice(&self.pending[..count]);
-        self.forget(count);
-        count
-    }
-
     /// The first bytes of `pending` are dealt with.
     fn forget(&mut self, count: usize) {
         self.pending.drain(..count);
@@ -453,49 +443,10 @@ impl Lane {
         self.pulse.keep_in_lane(self.pending.capacity());
     }
 
-    /// Hyper looks for the next request although the answer to the last is not out yet. It gets nothing so far, and looks again when the
-    /// answer is out.
-    fn poll_early(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.pulse.has_answered() {
-            return self.poll_gone(context);
-        }
-        if self.pending.is_empty() && !ready!(self.poll_fill(context))? {
-            self.mode = Mode::HandedOver;
-            return Poll::Ready(Ok(()));
-        }
-        self.looked_away = true;
-        Poll::Pending
-    }
-
-    /// Looks whether the client of a stream of events has gone. Whoever waits for any other answer still wants it after shutting down their
-    /// side, so nobody looks before that answer is out.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.pulse.is_streaming() && self.pending.len() < MAX_EARLY_BYTES {
-            if !ready!(self.poll_fill(context))? {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
-        }
-        self.looked_away = true;
-        Poll::Pending
-    }
-
-    /// Whether hyper looked for more too early and can find it now.
-    fn has_to_look_again(&mut self) -> bool {
-        let can_find = match self.pulse.is_streaming() {
-            true => self.pending.len() < MAX_EARLY_BYTES,
-            false => !self.pulse.is_handling(),
-        };
-        self.looked_away && can_find && std::mem::take(&mut self.looked_away)
-    }
-
-    /// Whether hyper looks for the end of the client, and not for more of a request.
-    fn is_being_answered(&self) -> bool {
-        self.pulse.is_handling() && self.pulse.arrival().is_none()
-    }
-
     /// Serves without hyper as long as there is nothing for it. False: the connection is at its end.
     pub(crate) fn poll_alone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let is_for_hyper = ready!(self.poll_open(context))?;
+        self.pulse.do_without_hyper(false);
         Poll::Ready(Ok(is_for_hyper && self.mode != Mode::Ended))
     }
 
@@ -508,8 +459,8 @@ impl Lane {
             return Poll::Pending;
         }
         self.waits = 0;
-        // What is read into an empty lane is judged as it comes in.
-        let mut is_unjudged = !self.pending.is_empty();
+        // What is read into an empty lane is judged as it comes in, and a request for hyper that waits for answers to be written only once.
+        let mut is_unjudged = self.mode == Mode::Open && !self.pending.is_empty();
         loop {
             if self.deciding.is_some() {
                 // Earlier answers don't wait for this one, nor it for them: who does not read them can't make
@@ -545,50 +496,6 @@ impl Lane {
                 // Hyper shall see the end too, and what came before it.
                 self.mode = Mode::HandedOver;
                 return Poll::Ready(Ok(!self.pending.is_empty()));
-            }
-        }
-    }
-}
-
-impl Read for Lane {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let lane = self.get_mut();
-        loop {
-            match lane.mode {
-                Mode::Open => {
-                    if !ready!(lane.poll_open(context))? {
-                        return Poll::Ready(Ok(()));
-                    }
-                }
-                Mode::Answering => return lane.poll_early(context),
-                // To hyper it is as if the client had ended.
-                Mode::Ended => return Poll::Ready(Ok(())),
-                // Hyper would go on to read requests and to collect their answers. When they are written it looks again.
-                Mode::HandedOver if lane.is_stalled => return Poll::Pending,
-                Mode::HandedOver if lane.is_being_answered() => return lane.poll_gone(context),
-                Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {
-                    if !ready!(lane.poll_fill(context))? {
-                        return Poll::Ready(Ok(()));
-                    }
-                }
-                Mode::HandedOver => {
-                    lane.pass(PIECE_BYTES, &mut buffer);
-                    return Poll::Ready(Ok(()));
-                }
-                Mode::Passing(left) => {
-                    let left = left - lane.pass(left, &mut buffer);
-                    if left == 0 {
-                        lane.pulse.arrived();
-                        lane.mode = Mode::Answering;
-                    } else {
-                        lane.mode = Mode::Passing(left);
-                    }
-                    return Poll::Ready(Ok(()));
-                }
             }
         }
     }

@@ -32,6 +32,7 @@ mod items;
 mod json;
 mod lane;
 mod live;
+mod loads;
 mod local_cache;
 mod me;
 mod metrics;

@@ -22,12 +22,12 @@ use moka::{future::Cache, policy::EvictionPolicy};
 use penstock_records::{Records, RecordsError};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::{
     app::{Admin, App},
     json::{self, BodyLimit},
+    loads::Loads,
     problem::{Code, Problem},
     wire::hexadecimal,
 };
@@ -39,8 +39,6 @@ const UPLOADS: &str = "/api/v1/admin/pictures";
 const MAX_SIDE: usize = 4096;
 /// What a node keeps in memory.
 const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
-/// So many are read from the records at once; whoever asks for names that don't exist leaves the rest of the connections alone.
-const LOADS_AT_ONCE: usize = 4;
 const DIGEST_BYTES: usize = 16;
 /// What is sent of a picture at once.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -122,7 +120,7 @@ enum NotLoaded {
 pub(crate) struct Pictures {
     records: Records,
     kept: Cache<String, Bytes>,
-    loads: Semaphore,
+    loads: Loads,
 }
 
 impl Pictures {
@@ -137,15 +135,14 @@ impl Pictures {
                 .max_capacity(MAX_KEPT_BYTES)
                 .eviction_policy(EvictionPolicy::lru())
                 .build(),
-            loads: Semaphore::new(LOADS_AT_ONCE),
+            loads: Loads::default(),
         }
     }
 
     /// Everybody who asks for the same picture at once waits for the same answer.
     async fn load(&self, name: &str) -> Result<Bytes, NotLoaded> {
         let load = async {
-            let _turn = self.loads.acquire().await;
-            match self.records.picture(name).await {
+            match self.loads.read(self.records.picture(name)).await {
                 Ok(content) => content.map(Bytes::from).ok_or(NotLoaded::Missing),
                 Err(error) => Err(NotLoaded::Records(Arc::new(error))),
             }
@@ -159,8 +156,7 @@ impl Pictures {
             let rest = content.get(begin..).unwrap_or_default();
             return Ok(Bytes::copy_from_slice(rest.get(..PIECE_BYTES).unwrap_or(rest)));
         }
-        let _turn = self.loads.acquire().await;
-        match self.records.piece_of_picture(name, begin, PIECE_BYTES).await {
+        match self.loads.read(self.records.piece_of_picture(name, begin, PIECE_BYTES)).await {
             Ok(piece) => piece.map(Bytes::from).ok_or(NotLoaded::Missing),
             Err(error) => Err(NotLoaded::Records(Arc::new(error))),
         }

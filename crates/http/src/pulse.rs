@@ -53,8 +53,12 @@ pub(crate) struct Pulse {
     is_late: AtomicBool,
     /// Memory of bodies that hyper has taken and not yet written.
     body_bytes: AtomicUsize,
-    /// Memory of requests that are not whole or wait for their turn: what the lane keeps of them, and what handlers have read.
+    /// Whether hyper has nothing to do: it was given nothing that is not answered.
+    without_hyper: AtomicBool,
+    /// Memory of requests that are not whole or wait for their turn: what the lane keeps of them, what hyper has of a head, and what handlers
+    /// have read.
     lane_bytes: AtomicUsize,
+    head_bytes: AtomicUsize,
     arrived_bytes: AtomicUsize,
     /// All memory that waits for the client to read, as far as it is counted.
     unread_bytes: AtomicUsize,
@@ -86,8 +90,18 @@ impl Pulse {
 
     /// Hyper has read the head of a request and wants it answered.
     pub(crate) fn call(&self) {
+        self.head_bytes.store(0, Relaxed);
         self.called.fetch_add(1, Relaxed);
         self.beat();
+    }
+
+    /// Whether the lane is between two requests, so that hyper is not needed.
+    pub(crate) fn do_without_hyper(&self, is_without: bool) {
+        self.without_hyper.store(is_without, Relaxed);
+    }
+
+    pub(crate) fn is_without_hyper(&self) -> bool {
+        self.without_hyper.load(Relaxed)
     }
 
     /// The answer is a stream of events.
@@ -148,6 +162,11 @@ impl Pulse {
         self.lane_bytes.store(bytes, Relaxed);
     }
 
+    /// Hyper has this much more of a head that is not whole.
+    pub(crate) fn hold_head(&self, bytes: usize) {
+        self.head_bytes.fetch_add(bytes, Relaxed);
+    }
+
     /// A handler has read some of a body, and waits for the rest.
     pub(crate) fn hold_arrived(&self, bytes: usize) {
         self.arrived_bytes.fetch_add(bytes, Relaxed);
@@ -163,7 +182,7 @@ impl Pulse {
         if self.unread_bytes() > 0 {
             return 0;
         }
-        self.lane_bytes.load(Relaxed) + self.arrived_bytes.load(Relaxed)
+        self.lane_bytes.load(Relaxed) + self.head_bytes.load(Relaxed) + self.arrived_bytes.load(Relaxed)
     }
 
     /// So much memory waits for the client to read; answers how much it was before.

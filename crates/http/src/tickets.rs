@@ -15,7 +15,7 @@ use hyper::{
     header::{CACHE_CONTROL, HeaderName, HeaderValue},
     http::request::Parts,
 };
-use penstock_domain::{SaleId, SaleState};
+use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_gate::{GoneReason, Standing, TicketState, issue_ticket, read_ticket};
 use serde::Serialize;
 use tokio::{
@@ -176,7 +176,8 @@ pub(crate) async fn get_ticket(
 /// A ticket's place, as it changes
 ///
 /// Server-sent events; the data of each is the ticket as `GET` shows it. If there are too many streams, the answer is `busy`: ask with `GET` every few
-/// seconds instead.
+/// seconds instead. A stream ends after about two minutes, so that nobody is taken for somebody who waits for long after they have gone: open
+/// it again, as browsers do by themselves.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}/events", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)),
     responses((status = 200, content_type = "text/event-stream", body = TicketView)))]
@@ -190,7 +191,9 @@ pub(crate) async fn watch_ticket(
     // A stream that says nothing for too long would pass for idle, with us or with a proxy.
     let heartbeat = HEARTBEAT.min(app.options.idle_timeout / 3);
     let stopping = app.stopping.clone();
-    let watcher = Watcher { stopping, app, ticket, changes, place: None, last: None, _permit: permit };
+    let ends_at = app.now().plus_millis(stream_millis(ticket.number));
+    let watcher =
+        Watcher { stopping, ends_at, app, ticket, changes, place: None, last: None, _permit: permit };
     let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(heartbeat));
     // Proxies that buffer would keep the news to themselves.
     let headers = [
@@ -207,6 +210,7 @@ struct Watcher {
     ticket: PathTicket,
     changes: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
+    ends_at: Timestamp,
     /// Never changes once it is drawn, and there may be many who watch.
     place: Option<u64>,
     /// What was told last, and when.
@@ -214,7 +218,15 @@ struct Watcher {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Ends when the server stops; a browser then connects again by itself, to whoever serves next.
+/// A proxy goes on taking what we send for a phone that has vanished without a word. So a stream lasts this long, and streams that began
+/// together end one after the other.
+fn stream_millis(ticket: u64) -> i64 {
+    const LEAST_MILLIS: i64 = 90_000;
+    const SPREAD_MILLIS: u64 = 60_000;
+    LEAST_MILLIS + (ticket.wrapping_mul(7_919) % SPREAD_MILLIS) as i64
+}
+
+/// Ends by and by, and when the server stops; a browser then connects again by itself, to whoever serves next.
 fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
     stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await?;
@@ -225,7 +237,7 @@ fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + S
 impl Watcher {
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if *self.stopping.borrow() {
+            if *self.stopping.borrow() || self.app.now() >= self.ends_at {
                 return None;
             }
             self.changes.mark_unchanged();

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Merchant, Offer, Penstock, buyer_token};
+use penstock_testkit::{Merchant, Offer, Penstock, buyer_token, longest_order};
 use socket2::{Domain, Socket, Type};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -105,29 +105,11 @@ fn ended(penstock: &Penstock, how: &str) -> u64 {
     metric(penstock, &format!("penstock_connections_total{{end=\"{how}\"}}"))
 }
 
-/// Orders one unit after the other for some time; answers the longest that one took.
-fn order_meanwhile(penstock: &Penstock, sale: &str) -> Duration {
-    let began = Instant::now();
-    let mut longest = Duration::ZERO;
-    for number in 0.. {
-        let buyer = format!("buyer-{number}");
-        let mut client = penstock.client().with_timeout(PATIENCE).with_token(&buyer_token(&buyer));
-        let asked = Instant::now();
-        assert_eq!(client.claim(sale, 1, &buyer).unwrap().status, 201);
-        longest = longest.max(asked.elapsed());
-        if began.elapsed() > ATTACK {
-            break;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    longest
-}
-
 /// Lets greedy clients attack, and asserts what the server makes of them.
 fn withstand(penstock: &Penstock, sale: &str, (count, requests): (usize, String), max_growth_bytes: u64) {
     let (before_bytes, _) = penstock.resident_bytes().unwrap();
     let greedy = Greedy::attack(penstock.address(), count, requests);
-    let longest = order_meanwhile(penstock, sale);
+    let longest = longest_order(penstock, sale, ATTACK);
     let (_, peak_bytes) = penstock.resident_bytes().unwrap();
     let growth = peak_bytes.saturating_sub(before_bytes);
     eprintln!("grew by {} MiB, longest order {longest:?}", growth >> 20);
@@ -413,7 +395,7 @@ fn withstand_half_sent(call: impl Fn(&str) -> String) {
             thread::sleep(Duration::from_millis(50));
         }
     }
-    let longest = order_meanwhile(&penstock, &sale);
+    let longest = longest_order(&penstock, &sale, ATTACK);
     assert!(longest < MAX_LATENCY, "an order took {longest:?}");
     let (_, peak_bytes) = penstock.resident_bytes().unwrap();
     let growth = peak_bytes.saturating_sub(before_bytes);
@@ -430,6 +412,98 @@ fn claims_that_are_not_whole_are_given_up_when_they_fill_their_memory() {
 #[test]
 fn calls_that_are_not_whole_are_given_up_when_they_fill_their_memory() {
     withstand_half_sent(|_| "/api/v1/sessions".to_owned());
+}
+
+/// A head that comes in many pieces is hyper's, and counts there too.
+#[test]
+fn heads_that_are_not_whole_are_given_up_when_they_fill_their_memory() {
+    const PIECES: usize = 12;
+    const CLIENTS: usize = 600;
+    let _alone = alone();
+    let mut penstock =
+        server().with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 4).with("PENSTOCK_HTTP__REQUEST_SECONDS", 600);
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer { units: 1_000_000, ..Offer::default() });
+    let connect = |_| TcpStream::connect(penstock.address()).unwrap();
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+    let piece = format!("x-{}: {}\r\n", "y".repeat(20), "z".repeat(1_200));
+    for number in 0..PIECES {
+        let begin = if number == 0 { "GET /api/v1/me HTTP/1.1\r\nhost: x\r\n" } else { "" };
+        for client in &mut clients {
+            // It may have been given up.
+            drop(client.write_all(format!("{begin}{piece}").as_bytes()));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    // There is room for fewer than half of them.
+    let (began, least) = (Instant::now(), (CLIENTS / 3) as u64);
+    while ended(&penstock, "slow") < least {
+        assert!(began.elapsed() < PATIENCE, "{} were given up", ended(&penstock, "slow"));
+        thread::sleep(Duration::from_millis(50));
+    }
+    let longest = longest_order(&penstock, &sale, ATTACK);
+    assert!(longest < MAX_LATENCY, "an order took {longest:?}");
+}
+
+/// Nobody waits for such a client, so that only the memory tells what is kept for it.
+#[test]
+fn connections_that_were_busy_once_take_no_more_memory_than_others() {
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let (before_bytes, _) = penstock.resident_bytes().unwrap();
+    let body = format!("{{\"phone\":\"{}\"}}", "1".repeat(60_000));
+    let head = "POST /api/v1/otp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    let ask = |_| {
+        let mut stream = TcpStream::connect(penstock.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // Hyper reads more at once if it has had much to read.
+        for _ in 0..4 {
+            stream.write_all(request.as_bytes()).unwrap();
+            let count = stream.read(&mut [0; 4096]).unwrap();
+            assert!(count > 0, "the connection was closed");
+        }
+        stream
+    };
+    let idle: Vec<TcpStream> = (0..1_000).map(ask).collect();
+    let (now_bytes, _) = penstock.resident_bytes().unwrap();
+    let growth = now_bytes.saturating_sub(before_bytes);
+    eprintln!("{} connections, grew by {} KiB", idle.len(), growth >> 10);
+    assert!(growth < 16 << 20, "grew by {} KiB", growth >> 10);
+}
+
+/// What the lane answers and what hyper answers comes in turns, and is read only when the server has given up writing for a while.
+#[test]
+fn a_client_that_reads_late_gets_every_answer() {
+    const ROUNDS: usize = 400;
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer::default());
+    let requests = get(&format!("/api/v1/sales/{sale}")).repeat(9) + &get("/healthz");
+    let mut stream = TcpStream::connect(penstock.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut sender = stream.try_clone().unwrap();
+    let sending = thread::spawn(move || sender.write_all(requests.repeat(ROUNDS).as_bytes()));
+    let began = Instant::now();
+    while metric(&penstock, "penstock_unread_bytes") == 0 {
+        assert!(began.elapsed() < PATIENCE, "nothing counts as unread");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (mut answers, mut text) = (0, String::new());
+    let mut bytes = vec![0; 64 << 10];
+    while answers < ROUNDS * 10 {
+        let count = stream.read(&mut bytes).unwrap_or_else(|error| panic!("{answers} answers: {error}"));
+        assert!(count > 0, "cut after {answers} answers");
+        text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        answers += text.matches("HTTP/1.1 200 OK").count();
+        // What may be the beginning of another answer.
+        let rest =
+            text.rfind("HTTP/1.1 200 OK").map_or(0, |begin| begin + 1).max(text.len().saturating_sub(14));
+        text.drain(..rest);
+    }
+    sending.join().unwrap().unwrap();
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub use auditor::{AuditVerdict, Auditor};
 pub use client::{Answer, Client, Lost};
 pub use identity::{JWT_SECRET, buyer_token, sign};
 pub use merchant::{ADMIN_TOKEN, Merchant, Offer};
-pub use patient::sell_behind_slow_syncs;
+pub use patient::{longest_order, sell_behind_slow_syncs};
 pub use process::{Penstock, Run, Stopped};
 pub use random::{Random, seed_of_the_day};
 pub use slow::SlowConnections;

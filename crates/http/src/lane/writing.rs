@@ -134,6 +134,7 @@ impl Write for Lane {
         lane.flushed = lane.pulse.answered();
         if lane.mode == Mode::Answering && lane.pulse.has_answered() {
             lane.mode = Mode::Open;
+            lane.pulse.do_without_hyper(true);
         }
         if lane.has_to_look_again() {
             context.waker().wake_by_ref();

@@ -1,6 +1,9 @@
 //! Which codes a call can answer. A new code of a call is added here.
 
-use utoipa::openapi::{RefOr, path::Operation};
+use utoipa::openapi::{
+    RefOr,
+    path::{Operation, ParameterIn},
+};
 
 use crate::problem::Code;
 
@@ -12,17 +15,16 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
         IdempotencyKeyRequired, IdempotencyKeyReused, InvalidRequest, ItemNotFound, LimitReached,
         MalformedJson, NotAdmitted, NotFound, NotGated, NotOpen, NotPublished, NotSoldOut, NotWaiting,
         OrderNotFound, OtpInvalid, PassInvalid, PassRequired, PassesExhausted, Paused, PhoneTaken,
-        RateLimited, RefundDue, SaleNotFound, SoldOut, TicketNotFound, Unauthorized, Unavailable,
-        UnsupportedMediaType, WaitlistFull,
+        RateLimited, RefundDue, RequestTimeout, SaleNotFound, SoldOut, TicketNotFound, Unauthorized,
+        Unavailable, UnsupportedMediaType, WaitlistFull,
     };
     let call = path.strip_prefix("/api/v1").unwrap_or(path);
     let mut codes: Vec<Code> = match call {
-        "/otp" => vec![RateLimited],
-        "/accounts" => vec![OtpInvalid, PhoneTaken, RateLimited, Busy],
-        "/sessions" => vec![BadCredentials, CrossSite, RateLimited, Busy],
-        "/me/password" => vec![BadCredentials, RateLimited, Busy],
+        "/accounts" => vec![OtpInvalid, PhoneTaken, Busy],
+        "/sessions" => vec![BadCredentials, CrossSite, Busy],
+        "/me/password" => vec![BadCredentials, Busy],
         "/items/{id}" => vec![ItemNotFound],
-        "/sales/{id}" => vec![SaleNotFound, RateLimited],
+        "/sales/{id}" => vec![SaleNotFound],
         "/sales/{id}/orders" => vec![
             IdempotencyKeyRequired,
             IdempotencyKeyInvalid,
@@ -35,11 +37,10 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
             Closed,
             PassRequired,
             PassInvalid,
-            RateLimited,
             Busy,
         ],
-        "/sales/{id}/challenge" => vec![SaleNotFound, NotGated, SoldOut, Closed, RateLimited],
-        "/sales/{id}/tickets" => vec![SaleNotFound, NotGated, Closed, RateLimited, Busy],
+        "/sales/{id}/challenge" => vec![SaleNotFound, NotGated, SoldOut, Closed],
+        "/sales/{id}/tickets" => vec![SaleNotFound, NotGated, Closed, Busy],
         "/sales/{id}/pass" => vec![
             SaleNotFound,
             NotGated,
@@ -50,34 +51,23 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
             NotOpen,
             Paused,
             Closed,
-            RateLimited,
             Busy,
         ],
         call if call.starts_with("/sales/{id}/tickets/") => {
-            vec![SaleNotFound, NotGated, TicketNotFound, RateLimited]
+            vec![SaleNotFound, NotGated, TicketNotFound]
         }
-        "/sales/{id}/waitlist" if operation.request_body.is_some() => vec![
-            SaleNotFound,
-            NotSoldOut,
-            WaitlistFull,
-            LimitReached,
-            NotOpen,
-            Paused,
-            Closed,
-            RateLimited,
-            Busy,
-        ],
+        "/sales/{id}/waitlist" if operation.request_body.is_some() => {
+            vec![SaleNotFound, NotSoldOut, WaitlistFull, LimitReached, NotOpen, Paused, Closed, Busy]
+        }
         "/sales/{id}/waitlist" if operation.responses.responses.contains_key("204") => {
-            vec![SaleNotFound, RateLimited, Busy]
+            vec![SaleNotFound, Busy]
         }
-        "/sales/{id}/waitlist" => vec![SaleNotFound, NotWaiting, RateLimited, Busy],
-        "/me" | "/orders" => vec![RateLimited],
-        "/orders/{id}" => vec![OrderNotFound, RateLimited, Busy],
-        "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, RateLimited, Busy],
-        "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, RateLimited, Busy],
+        "/sales/{id}/waitlist" => vec![SaleNotFound, NotWaiting, Busy],
+        "/orders/{id}" => vec![OrderNotFound, Busy],
+        "/orders/{id}/pay" => vec![OrderNotFound, HoldExpired, RefundDue, Busy],
+        "/orders/{id}/cancel" => vec![OrderNotFound, HoldExpired, AlreadyPaid, Busy],
         "/pictures/{name}" => vec![NotFound, Unavailable],
         "/admin/items/{id}" => vec![ItemNotFound],
-        "/admin/orders.csv" => vec![InvalidRequest],
         "/admin/sales/{id}" if operation.request_body.is_some() => vec![SaleNotFound, AlreadyPublished],
         "/admin/sales/{id}" => vec![SaleNotFound],
         "/admin/sales/{id}/publish" => vec![SaleNotFound, Busy],
@@ -89,30 +79,31 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
         _ => Vec::new(),
     };
     if let Some(RefOr::T(body)) = &operation.request_body {
-        codes.extend([BodyTooLarge, UnsupportedMediaType, InvalidRequest]);
+        codes.extend([BodyTooLarge, UnsupportedMediaType, InvalidRequest, RequestTimeout]);
         if body.content.contains_key("application/json") {
             codes.push(MalformedJson);
         }
-    } else if is_list(operation) {
+    } else if takes_arguments(operation) {
         codes.push(InvalidRequest);
     }
     if operation.security.is_some() {
         codes.extend([Unauthorized, CrossSite]);
     }
-    if call.starts_with("/admin") {
-        codes.push(RateLimited);
-    }
     if call.starts_with("/admin") || operation.security.is_some() {
         codes.push(Forbidden);
     }
     if path.starts_with("/api/") {
-        codes.push(Unavailable);
+        // A proxy in front may have limits of its own, for any call.
+        codes.extend([RateLimited, Unavailable]);
     }
     codes.push(Code::Internal);
     codes
 }
 
-fn is_list(operation: &Operation) -> bool {
+/// Whether the call has arguments in its query, which may be wrong.
+fn takes_arguments(operation: &Operation) -> bool {
     let mut parameters = operation.parameters.iter().flatten();
-    parameters.any(|parameter| matches!(parameter, RefOr::T(parameter) if parameter.name == "limit"))
+    parameters.any(
+        |parameter| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query),
+    )
 }

@@ -189,6 +189,18 @@ fn strangers_do_not_lock_an_owner_out_who_changes_the_password_because_of_them()
 }
 
 #[test]
+fn strangers_do_not_lock_out_who_has_just_signed_up() {
+    let shop = shop_behind_a_proxy(|options| {
+        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+    });
+    assert_eq!(ask_for_code(&shop, OWNER).status, 202);
+    let device = device_of(&sign_up(&shop, OWNER, &shop.outbox.last_code(PHONE)));
+    sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");
+    sign_in(&shop, OWNER, None, PASSWORD).problem(429, "rate_limited");
+    assert_eq!(sign_in(&shop, OWNER, Some(&device), PASSWORD).status, 201);
+}
+
+#[test]
 fn a_stranger_does_not_keep_somebody_who_is_signed_in_from_a_new_password() {
     let shop = shop_behind_a_proxy(|options| {
         options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
@@ -302,11 +314,12 @@ fn guesses_at_a_code_from_other_networks_are_few_for_all_of_them_together() {
 }
 
 #[test]
-fn a_code_is_not_used_up_by_who_is_told_to_come_again() {
+fn a_wrong_code_costs_no_hash_and_a_right_one_is_not_used_up_by_who_is_told_to_come_again() {
     let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
     assert_eq!(shop.client().post("/api/v1/otp", &json!({ "phone": PHONE })).status, 202);
     let code = shop.outbox.last_code(PHONE);
     let body = json!({ "phone": PHONE, "otp": code, "name": "Ann", "password": PASSWORD });
+    sign_up(&shop, OWNER, wrong(&code)).problem(422, "otp_invalid");
     shop.client().post("/api/v1/accounts", &body).problem(503, "busy");
     let shop = shop.reopen();
     assert_eq!(shop.client().post("/api/v1/accounts", &body).status, 201);

@@ -359,6 +359,26 @@ fn a_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
     watching.0.read_to_end(&mut rest).unwrap();
 }
 
+/// Behind a proxy nobody notices for long that a phone has vanished without a word.
+#[test]
+fn a_stream_ends_after_two_minutes_and_another_goes_on() {
+    let shop = Shop::open();
+    let sale = room(&shop, 1, None);
+    let ticket = take(&shop, &sale, "ann");
+    let mut watching = Events::of(&shop, &sale, &ticket);
+    watching.until_state("admitted");
+    shop.advance_seconds(150);
+    let began = Instant::now();
+    let mut line = String::new();
+    // The chunk that ends a body.
+    while line != "0\r\n" {
+        line.clear();
+        assert_ne!(watching.0.read_line(&mut line).unwrap(), 0, "the connection is closed");
+    }
+    assert!(began.elapsed() < SOON, "the stream went on for {:?}", began.elapsed());
+    assert!(Events::of(&shop, &sale, &ticket).next().is_some());
+}
+
 #[test]
 fn a_stream_whose_client_has_gone_ends_at_once() {
     let shop = Shop::open();

@@ -239,6 +239,22 @@ describe('the challenge', () => {
     expect(purchase.step.at).toBe('done');
   });
 
+  test('who reads a picture when it is their turn is there all the time', async () => {
+    const { tab, calls, world } = shop({ challenge: 'captcha', waiting_room: true, pass_required: true });
+    calls.challenge.mockResolvedValue(fine(picture('picture')));
+    const follow = vi.spyOn(world, 'follow');
+    const purchase = tab();
+    const bought = purchase.buy(1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(purchase.step.at).toBe('captcha');
+    const [, ticket, signal] = follow.mock.lastCall!;
+    expect([follow.mock.calls.length, ticket, signal.aborted]).toEqual([2, 'ticket-1', false]);
+    purchase.answer('abcde');
+    await bought;
+    expect(purchase.step.at).toBe('done');
+    expect(signal.aborted).toBe(true);
+  });
+
   test('goes on in the tab that takes over, and the other one waits for what comes of it', async () => {
     const { tab, calls, keys } = shop({ challenge: 'captcha', pass_required: true });
     calls.challenge.mockResolvedValue(fine(picture('picture')));

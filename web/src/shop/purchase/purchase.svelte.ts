@@ -316,7 +316,8 @@ export class Purchase {
     let wrong = false;
     for (let anew = 0; ; turn = undefined) {
       const ticket = gate.waiting_room ? (turn ?? (await this.#turn(signal))) : undefined;
-      const proof = await this.#prove(wrong, ticket?.admitted_until ?? null, signal);
+      const prove = () => this.#prove(wrong, ticket?.admitted_until ?? null, signal);
+      const proof = await (ticket ? this.#staying(ticket.ticket, prove, signal) : prove());
       this.step = { at: 'ordering' };
       const body = { ...proof, ticket: ticket?.ticket ?? null };
       const answer = await this.#trying(() => calls.pass(id, body), signal);
@@ -353,6 +354,25 @@ export class Purchase {
       memory.forgetTicket(this.#name);
       if (code === 'turn_over') this.missedTurn = true;
       if (anew >= MAX_ANEW) throw new Refused(last.ok ? refusal('not_admitted') : last.failure);
+    }
+  }
+
+  /** Goes on following the ticket meanwhile: whoever is not heard of seems to have left, and their unit is offered to another. */
+  async #staying<T>(ticket: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const working = new AbortController();
+    const stop = () => working.abort();
+    signal.addEventListener('abort', stop);
+    const stay = async () => {
+      for await (const heard of this.#world.follow(this.#terms().id, ticket, working.signal))
+        if (!heard.ok || heard.data.state === 'gone') return;
+    };
+    // Whether the turn is over, the pass tells.
+    stay().catch(() => {});
+    try {
+      return await work();
+    } finally {
+      signal.removeEventListener('abort', stop);
+      stop();
     }
   }
 
