@@ -11,6 +11,7 @@ use crate::Nginx;
 const NGINX_CONFIGURATION: &str = include_str!("../../../deploy/nginx/nginx.conf");
 const SITE_CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");
 const PATHS: &str = include_str!("../../../deploy/nginx/paths.conf");
+const LOGS: &str = include_str!("../../../deploy/nginx/logs.conf");
 const NODES: &str = include_str!("../../../deploy/nginx/nodes.conf");
 /// A folder of Debian, and the one in its place below nginx's prefix.
 const FOLDERS: [(&str, &str); 3] = [("/var/log/nginx/", "logs/"), ("/var/lib/nginx/", ""), ("/run/", "")];
@@ -35,6 +36,7 @@ pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> a
         ("nodes.conf", &servers),
         ("listen.conf", &door),
         ("paths.conf", &paths),
+        ("logs.conf", &logs_of_everything(LOGS)?),
         // Nobody comes by HTTPS here.
         ("redirect.conf", ""),
     ] {
@@ -63,15 +65,19 @@ fn in_one_folder(configuration: &str) -> anyhow::Result<String> {
 }
 
 /// The configuration is for a machine that does nothing else and whose nginx is started by root. A user may have fewer
-/// descriptors, so that more workers share the connections. The log tells everything: nobody keeps it for long.
+/// descriptors, so that more workers share the connections.
 fn for_this_machine(configuration: &str) -> anyhow::Result<String> {
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(MAX_DESCRIPTORS);
     let text = configuration
         .replace("user www-data;\n", "")
-        .replace("error.log crit;", "error.log warn;")
         .replace("worker_processes auto;", "worker_processes 4;")
         .replace("worker_rlimit_nofile 200000;", &format!("worker_rlimit_nofile {limit};"));
     in_one_folder(&text)
+}
+
+/// What nginx says of requests, failed tries too: nobody keeps it for long.
+fn logs_of_everything(configuration: &str) -> anyhow::Result<String> {
+    in_one_folder(&configuration.replace("error.log crit;", "error.log warn;"))
 }
 
 #[cfg(test)]
@@ -91,9 +97,14 @@ mod tests {
     #[test]
     fn nothing_is_written_outside_the_folder() {
         let text = for_this_machine(NGINX_CONFIGURATION).unwrap();
-        assert!(text.contains("pid nginx.pid;") && text.contains("error_log logs/error.log warn;"), "{text}");
+        assert!(text.contains("pid nginx.pid;") && text.contains("error_log logs/error.log;"), "{text}");
         assert!(!text.contains("www-data"), "{text}");
         assert!(in_one_folder(PATHS).unwrap().contains("proxy_cache_path penstock-pages "));
+        let logs = logs_of_everything(LOGS).unwrap();
+        assert!(
+            logs.contains("access_log logs/penstock.log ") && logs.contains("error_log logs/error.log warn;"),
+            "{logs}"
+        );
         assert!(in_one_folder("pid /var/run/nginx.pid;").is_err());
     }
 }

@@ -48,7 +48,16 @@ fn nothing_is_set_for_other_sites_of_the_same_nginx() {
     }
     ours.sort_unstable();
     ours.dedup();
-    let harmless = ["geo", "limit_conn_zone", "limit_req_zone", "map", "server", "split_clients", "upstream"];
+    let harmless = [
+        "geo",
+        "limit_conn_zone",
+        "limit_req_zone",
+        "log_format",
+        "map",
+        "server",
+        "split_clients",
+        "upstream",
+    ];
     assert_eq!(ours, harmless);
 }
 
