@@ -83,12 +83,6 @@ impl Remote {
         }
     }
 
-    /// Whether nothing on this connection is limited by address. If what comes on it was forwarded, that is hardly
-    /// what the operator wants.
-    fn is_exempt(self) -> bool {
-        matches!(self, Self::Client(address) if AddressKey::of(address).is_none())
-    }
-
     /// `proto` is the header `X-Forwarded-Proto`. Of several proxies, the first is the one that the visitor came to; who makes
     /// that up fools only himself.
     pub(crate) fn came_by_https(self, proto: Option<&[u8]>) -> CameByHttps {
@@ -110,8 +104,8 @@ impl Remote {
     ) -> Peer {
         let proxy = match self {
             Self::Client(address) => {
-                if self.is_exempt() && forwarded.next().is_some() {
-                    warn_of_unnamed_proxy();
+                if is_of_our_own_network(address) && forwarded.next().is_some() {
+                    warn_of_unnamed_proxy(address);
                 }
                 return Peer(address);
             }
@@ -134,13 +128,26 @@ impl Remote {
     }
 }
 
-/// Says once that the limits by address are off for all who come through a proxy on this machine.
-fn warn_of_unnamed_proxy() {
+/// Whether the operator's own proxy may be there. Anybody on the Internet can send a header.
+fn is_of_our_own_network(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback() || address.is_private(),
+        IpAddr::V6(address) => address.is_loopback() || address.is_unique_local(),
+    }
+}
+
+/// Says once what it means that a proxy is not named.
+fn warn_of_unnamed_proxy(proxy: IpAddr) {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
+        let limits = match AddressKey::of(proxy) {
+            Some(_) => "all who come through it share the limits of one address",
+            None => "nobody who comes through it is limited by address, as loopback is exempt",
+        };
         tracing::warn!(
-            "requests from this machine carry X-Forwarded-For, but http.trusted_proxies does not name it: as loopback is \
-             exempt, limits by address don't apply to anybody who comes through that proxy"
+            %proxy,
+            "requests carry X-Forwarded-For, but http.trusted_proxies does not name where they come from, so the header is not \
+             believed: {limits}, and no cookie is Secure"
         );
     });
 }
@@ -251,15 +258,23 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_from_this_machine_and_is_not_trusted_escapes_the_limits_by_address() {
-        let is_exempt =
-            |address: &str, trusted: &[IpNet]| Remote::new(address.parse().unwrap(), trusted).is_exempt();
-        assert!(is_exempt("127.0.0.1", &trusted()) && is_exempt("::1", &trusted()));
-        assert!(
-            !is_exempt("127.0.0.1", &["127.0.0.0/8".parse().unwrap()]),
-            "a trusted proxy names its clients"
-        );
-        assert!(!is_exempt("198.51.100.1", &trusted()) && !is_exempt("10.1.2.3", &trusted()));
+    fn a_proxy_on_this_machine_that_is_not_named_escapes_the_limits_by_address() {
+        let address_of = |connection: &str| peer(connection, &["203.0.113.9"]);
+        for loopback in ["127.0.0.1", "::1"] {
+            assert_eq!(AddressKey::of(address_of(loopback).parse().unwrap()), None);
+        }
+        assert!(AddressKey::of(address_of("192.168.0.1").parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn only_a_proxy_that_may_be_the_operators_own_is_warned_of() {
+        let is_own = |address: &str| is_of_our_own_network(address.parse().unwrap());
+        for own in ["127.0.0.1", "::1", "10.1.2.3", "172.16.0.1", "192.168.0.1", "fd99::10"] {
+            assert!(is_own(own), "{own}");
+        }
+        for stranger in ["198.51.100.1", "172.32.0.1", "2001:db8::1"] {
+            assert!(!is_own(stranger), "{stranger}");
+        }
     }
 
     #[test]
