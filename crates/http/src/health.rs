@@ -55,18 +55,19 @@ pub(crate) struct Readiness {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = std::collections::HashMap<String, String>)]
     parts: BTreeMap<&'static str, String>,
-    #[serde(flatten)]
-    #[schema(ignore)]
-    problem: Option<Problem>,
-}
-
-/// What makes it a problem too when it is red.
-#[derive(Debug, Serialize)]
-struct Problem {
-    r#type: String,
-    title: &'static str,
-    code: &'static str,
-    detail: String,
+    /// The address of the page that explains the code. This and the next three make it a problem; they are there when it is red.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "/errors/unavailable")]
+    r#type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    title: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Code>, nullable = false)]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    detail: Option<String>,
 }
 
 /// Why it can't sell, if so.
@@ -95,7 +96,8 @@ fn storefront_trouble(app: &App) -> Option<String> {
 ///
 /// Red until recovery is done, and while the journal can't be written or Redis can't be reached; says what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness, content_type = "application/problem+json")))]
+    responses((status = 200, body = Readiness), (status = 503, body = Readiness, content_type = "application/problem+json",
+        headers(("Retry-After" = u32, description = "After how many seconds to try again")))))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let (ledger, storefront) = (ledger_trouble(&app), storefront_trouble(&app));
     let records = match tokio::time::timeout(RECORDS_PATIENCE, app.records.ping()).await {
@@ -104,6 +106,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     };
     let trouble = ledger.clone().or(storefront.clone());
     let is_ready = trouble.is_none();
+    let red = (!is_ready).then_some(Code::Unavailable.as_str());
     let ready = || "ready".to_owned();
     let parts = app.options.parts.iter();
     let readiness = Readiness {
@@ -113,12 +116,10 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
         records,
         node: Some(app.options.node.clone()).filter(|node| !node.is_empty()),
         parts: parts.map(|part| (part.name(), part.trouble().unwrap_or_else(ready))).collect(),
-        problem: trouble.map(|detail| Problem {
-            r#type: format!("{}{}", app.options.problem_type_base, Code::Unavailable.as_str()),
-            title: "It can't sell at the moment",
-            code: Code::Unavailable.as_str(),
-            detail,
-        }),
+        r#type: red.map(|code| format!("{}{code}", app.options.problem_type_base)),
+        title: red.map(|_| "It can't sell at the moment"),
+        code: red,
+        detail: trouble,
     };
     if is_ready {
         return Json(readiness).into_response();

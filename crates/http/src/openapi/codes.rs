@@ -22,6 +22,7 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
     let mut codes: Vec<Code> = match call {
         "/accounts" => vec![OtpInvalid, PhoneTaken, Busy],
         "/sessions" => vec![BadCredentials, CrossSite, Busy],
+        "/sessions/current" | "/orders" => vec![Busy],
         "/me/password" => vec![BadCredentials, Busy],
         "/items/{id}" => vec![ItemNotFound],
         "/sales/{id}" => vec![SaleNotFound],
@@ -53,6 +54,7 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
             Closed,
             Busy,
         ],
+        "/sales/{id}/tickets/{ticket}/events" => vec![SaleNotFound, NotGated, TicketNotFound, Busy],
         call if call.starts_with("/sales/{id}/tickets/") => {
             vec![SaleNotFound, NotGated, TicketNotFound]
         }
@@ -70,7 +72,7 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
         "/admin/items/{id}" => vec![ItemNotFound],
         "/admin/sales/{id}" if operation.request_body.is_some() => vec![SaleNotFound, AlreadyPublished],
         "/admin/sales/{id}" => vec![SaleNotFound],
-        "/admin/sales/{id}/publish" => vec![SaleNotFound, Busy],
+        "/admin/sales/{id}/publish" => vec![SaleNotFound, InvalidRequest, Busy],
         "/admin/sales/{id}/stats" => vec![SaleNotFound, NotPublished],
         "/admin/dead-letters/{id}/retry" => vec![DeadLetterNotFound, DeadLetterStuck],
         "/admin/audit" => vec![Busy],
