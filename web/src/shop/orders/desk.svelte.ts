@@ -16,6 +16,9 @@ const MAX_LOOKS = 20;
 
 const memory = browserMemory();
 
+/** A payment of it was begun here, and no answer is known. */
+export const isBeingPaid = (order: Order): boolean => memory.payment(order.id) !== undefined;
+
 export class Desk {
   order = $state.raw<Order>() as Order;
   busy = $state<'pay' | 'cancel'>();

@@ -6,7 +6,7 @@ import { serverNow } from '../../lib/clock.svelte';
 import { delayMs } from '../../lib/retry';
 import { signedOut } from '../../lib/session.svelte';
 import { tellTabs } from '../../lib/tabs';
-import { Desk } from '../orders/desk.svelte';
+import { Desk, isBeingPaid } from '../orders/desk.svelte';
 import { stateOf } from '../orders/state';
 import { nextLookMs, waitlist } from './waitlist';
 
@@ -125,13 +125,15 @@ export class Mine {
     const shown = orders.find(({ id }) => id === this.desk?.order.id);
     if (shown) this.desk?.take(shown);
     const now = serverNow();
-    const held = orders.find((order) => stateOf(order, now) === 'held');
-    const isOffer = held !== undefined && cameUp && !before.has(held.id);
-    if (cameUp) this.wasDropped = held === undefined;
-    // What has to be paid comes before what is over.
-    const pays = this.desk && stateOf(this.desk.order, now) === 'held';
-    if (held && (isOffer || !pays)) this.show(held, isOffer);
-    if (held && isOffer) tellTabs({ about: 'order', sale: this.#sale, order: held.id });
+    const held = orders.filter((order) => stateOf(order, now) === 'held');
+    const offer = cameUp ? held.find(({ id }) => !before.has(id)) : undefined;
+    if (cameUp) this.wasDropped = held.length === 0;
+    if (offer) tellTabs({ about: 'order', sale: this.#sale, order: offer.id });
+    // What has to be paid comes before what is over, and nothing comes between a payment and its answer.
+    const isOnStage = this.desk && stateOf(this.desk.order, now) === 'held';
+    if (this.desk?.busy || (isOnStage && !offer)) return;
+    const next = offer ?? held.find(isBeingPaid) ?? held[0];
+    if (next) this.show(next, next === offer);
   }
 
   #put(order: Order): void {

@@ -3,9 +3,11 @@ import { cleanup, render } from '@testing-library/svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Order } from '../../api/schema';
 import { speak } from '../../i18n/index.svelte';
+import { serverNow } from '../../lib/clock.svelte';
 import { session, whoAmI } from '../../lib/session.svelte';
 import { Desk } from '../orders/desk.svelte';
 import OrderStage from '../orders/OrderStage.svelte';
+import { browserMemory } from '../purchase/memory';
 import { order } from '../purchase/pretended';
 import { loadWords } from '../words.svelte';
 import { Mine } from './mine.svelte';
@@ -209,6 +211,39 @@ describe('the order on the stage', () => {
     orders(order({ id: 'new' }), order({ id: 'old', state: 'expired' }));
     await mine.refresh(false);
     expect(mine.desk?.order.id).toBe('new');
+  });
+
+  test('stays there while it is paid, and the offer that came meanwhile follows', async () => {
+    const mine = await waiting();
+    mine.show(order());
+    let answer = (_: Response): void => {};
+    const response = new Promise<Response>((resolve) => (answer = resolve));
+    answers.set('POST /api/v1/orders/order-1/pay', () => response as unknown as Response);
+    const paying = mine.desk?.pay();
+    answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
+    orders(order({ id: 'offer', created_at: '2026-01-02T00:00:00Z' }), order());
+    await vi.advanceTimersByTimeAsync(6_000);
+    expect(mine.place).toBeNull();
+    expect(mine.desk?.order.id).toBe('order-1');
+    answer(Response.json(order({ state: 'paid' })));
+    await paying;
+    expect(mine.desk?.order.state).toBe('paid');
+    orders(order({ id: 'offer', created_at: '2026-01-02T00:00:00Z' }), order({ state: 'paid' }));
+    await mine.refresh(false);
+    expect(mine.desk?.order.id).toBe('offer');
+  });
+
+  test('is the one whose payment was begun before the page was left', async () => {
+    const older = order({ id: 'older', pay_before: '2999-01-01T00:00:00Z' });
+    const newer = { ...older, id: 'newer', created_at: '2026-01-02T00:00:00Z' };
+    browserMemory().keepPayment('older', serverNow());
+    answers.set('GET /api/v1/orders/older', () => Response.json(older));
+    answers.set('POST /api/v1/orders/older/pay', () => Response.json({ ...older, state: 'paid' }));
+    orders(newer, older);
+    const mine = new Mine('sale');
+    await mine.refresh(false);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(mine.desk?.order).toMatchObject({ id: 'older', state: 'paid' });
   });
 
   test('is paid once, and its end is told', async () => {
