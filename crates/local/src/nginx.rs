@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use crate::{
     identity::{Identity, children},
     leftovers,
-    process::{self, AtOurDeath, Process},
+    process::{self, AtOurDeath, DROP_LIMIT, Process, STOP_LIMIT},
     programs::{is_root, require},
 };
 
@@ -72,11 +72,14 @@ impl Nginx {
 
     /// Remembers workers that the master has started since the last time.
     pub fn note_workers(&mut self) -> anyhow::Result<()> {
-        let now: Vec<Identity> = self.workers()?.into_iter().filter_map(Identity::of).collect();
-        for worker in now.iter().filter(|worker| !self.workers.contains(worker)) {
-            leftovers::record("nginx's worker", worker.id)?;
+        // A master that was just killed has no children any more, and they live.
+        self.workers.retain(|worker| worker.lives());
+        for worker in self.workers()?.into_iter().filter_map(Identity::of) {
+            if !self.workers.contains(&worker) {
+                leftovers::record("nginx's worker", worker.id)?;
+                self.workers.push(worker);
+            }
         }
-        self.workers = now;
         Ok(())
     }
 
@@ -106,8 +109,18 @@ impl Nginx {
     }
 
     /// SIGTERM, and waits for its end.
-    pub fn stop(self) -> anyhow::Result<()> {
-        self.master.stop()
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        self.master.terminate(STOP_LIMIT)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // A master that ends in order takes its workers along; one that was killed has left them. There is nobody to tell.
+        let _ = self.master.terminate(DROP_LIMIT);
+        for worker in &self.workers {
+            let _ = worker.kill();
+        }
     }
 }
 

@@ -23,9 +23,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{leftovers, programs::require};
 
 /// How long a process may take to end after it was asked to.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// The same when nobody waits for its work any more.
-const DROP_LIMIT: Duration = Duration::from_secs(3);
+pub(crate) const DROP_LIMIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(5);
 /// Where every look asks several servers.
 const SLOW_POLL: Duration = Duration::from_millis(25);
@@ -160,7 +160,7 @@ impl Process {
         self.terminate(STOP_LIMIT)
     }
 
-    fn terminate(&mut self, limit: Duration) -> anyhow::Result<()> {
+    pub(crate) fn terminate(&mut self, limit: Duration) -> anyhow::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }

@@ -302,6 +302,9 @@ fn of_every_kind_one_is_killed_and_starts_again_and_ctrl_c_leaves_nothing() {
 
     let started = Cluster::started(&place);
     assert!(started.len() >= parts.len() + killed.len(), "what was started again is not written down");
+    // For some seconds nginx' workers go on without it. Whoever ends the cluster then ends them, too.
+    send(parts["nginx"], Signal::KILL);
+    cluster.until_it_says(&["nginx", "(signal: 9 (SIGKILL))"]);
     cluster.signal(Signal::INT);
     assert!(cluster.child.wait().unwrap().success(), "Ctrl-C is an orderly end");
     until_gone(started.into_iter().chain(parts.into_values()).chain(workers));
