@@ -220,7 +220,7 @@ pub(crate) struct SaleStats {
     paid: u32,
     /// Passes in buyers' hands: not used, not expired.
     passes_live: u64,
-    /// Tickets of the waiting room whose turn has not come.
+    /// People in the waiting room who are there and whose turn has not come.
     waiting: u64,
     /// People on the waitlist, as far as that is settled; empty while the records are away.
     waitlist: Option<u64>,

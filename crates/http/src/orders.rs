@@ -376,7 +376,7 @@ pub(crate) async fn pay_order(
 
 /// Cancel an order
 ///
-/// Its units go back on sale at once. Cancelling twice changes nothing.
+/// Its units go to the first person on the waitlist or back on sale, at once. Cancelling twice changes nothing.
 #[utoipa::path(post, path = "/api/v1/orders/{id}/cancel", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn cancel_order(

@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct PassRequest {
     /// The id of a solved challenge, where the sale has one.
     challenge: Option<String>,
-    /// What solves it; a proof of work may be sent as a number, too.
+    /// What solves it.
     #[serde(deserialize_with = "text_or_number")]
     answer: Option<String>,
     /// An admitted ticket, where the sale has a waiting room.

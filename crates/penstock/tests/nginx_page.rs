@@ -37,13 +37,14 @@ fn headers_are_added_for_the_whole_server_and_nowhere_below() {
 /// The page tells how to add Penstock to an nginx with other sites. A setting outside of our `server` would be theirs, too.
 #[test]
 fn nothing_is_set_for_other_sites_of_the_same_nginx() {
-    let mut depth = 0;
+    let (mut depth, mut goes_on) = (0, false);
     let mut ours = Vec::new();
     for line in CONFIGURATION.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
-        if depth == 0 {
+        if depth == 0 && !goes_on {
             ours.extend(line.split_whitespace().next());
         }
+        goes_on = !line.ends_with([';', '{', '}']);
         depth += i32::from(line.ends_with('{')) - i32::from(line == "}");
     }
     ours.sort_unstable();

@@ -95,10 +95,10 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
         codes.push(Forbidden);
     }
     if path.starts_with("/api/") {
-        // A proxy in front may have limits of its own, for any call.
-        codes.extend([RateLimited, Unavailable]);
+        codes.push(Unavailable);
     }
-    codes.push(Code::Internal);
+    // A proxy in front may have limits of its own, for any call.
+    codes.extend([RateLimited, Code::Internal]);
     codes
 }
 

@@ -235,7 +235,7 @@ fn nobody_waits_long_for_a_frozen_node_when_they_want_a_ticket_or_a_place() {
     // Some of them come to the frozen node first.
     let all = |path: &'static str| {
         thread::scope(|scope| {
-            let people: Vec<_> = (0..8).map(|_| scope.spawn(move || ask(path))).collect();
+            let people: Vec<_> = (0..24).map(|_| scope.spawn(move || ask(path))).collect();
             people.into_iter().map(|person| person.join().unwrap()).collect::<Vec<_>>()
         })
     };
