@@ -40,7 +40,8 @@ use crate::{
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const PENSTOCK_PASS: HeaderName = HeaderName::from_static("penstock-pass");
 
-/// The ledger is asked for so many of a buyer's newest orders; older ones are settled long since.
+/// For a page that is not the first, the ledger is asked for this many of a buyer's newest orders, because it can't begin at a
+/// cursor. Older ones are settled long since.
 const MAX_FROM_LEDGER: u32 = 1_000;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -239,6 +240,7 @@ pub(crate) async fn list_orders(
     Query(page): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let buyer = caller.buyer()?;
+    app.gate.check_lists_of(&buyer, app.now())?;
     let limit = page.limit()? as usize;
     let after = match page.after::<OrderId>()? {
         Some(after) => Some(find(&app, after, Some(&buyer)).await?.ok_or_else(json::bad_cursor)?.order),
@@ -268,7 +270,8 @@ async fn merged(
     after: Option<OrderId>,
     limit: u32,
 ) -> Result<Vec<Found>, Problem> {
-    let fresh = app.ledger.orders_of(buyer.clone(), MAX_FROM_LEDGER).await?;
+    let from_ledger = if after.is_some() { MAX_FROM_LEDGER } else { limit };
+    let fresh = app.ledger.orders_of(buyer.clone(), from_ledger).await?;
     let mut found: HashMap<OrderId, Found> = HashMap::new();
     match app.records.orders_of(buyer, after, limit).await {
         Ok(rows) => found.extend(rows.into_iter().map(|row| (row.order.id, Found::settled(row)))),

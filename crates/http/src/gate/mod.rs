@@ -10,13 +10,16 @@ mod reasons;
 pub(crate) mod rooms;
 mod visit;
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwap;
 use penstock_domain::{BuyerId, ChallengeKind, GateTerms, SaleId, SaleState, Timestamp};
 use penstock_gate::{
-    AddressKey, ChallengeOptions, Challenges, KeyRing, KeyedLimit, PassRefusal, Pictures, SingleLimit,
-    check_pass,
+    AddressKey, ChallengeOptions, Challenges, KeyRing, KeyedLimit, LimitOptions, PassRefusal, Pictures,
+    SingleLimit, check_pass,
 };
 use tokio::sync::Mutex;
 
@@ -34,6 +37,9 @@ use crate::{
     storefront::Shelf,
 };
 
+/// A list of orders is dearer than another look: the ledger collects it from every sale in which the buyer has orders.
+const LOOKS_FOR_A_LIST: u32 = 20;
+
 pub(crate) struct Gate {
     pub(crate) keys: ArcSwap<KeyRing>,
     pub(crate) challenges: Arc<Challenges>,
@@ -47,6 +53,7 @@ pub(crate) struct Gate {
     by_buyer: KeyedLimit<BuyerId>,
     by_address: KeyedLimit<AddressKey>,
     reads_by_buyer: KeyedLimit<BuyerId>,
+    lists_by_buyer: KeyedLimit<BuyerId>,
     reads_by_address: KeyedLimit<AddressKey>,
     by_node: SingleLimit,
     into_ledger: SingleLimit,
@@ -78,6 +85,7 @@ impl Gate {
             by_buyer: KeyedLimit::new(options.by_buyer),
             by_address: KeyedLimit::new(options.by_address),
             reads_by_buyer: KeyedLimit::new(options.reads_by_buyer),
+            lists_by_buyer: KeyedLimit::new(limit_of_lists(options.reads_by_buyer)),
             reads_by_address: KeyedLimit::new(options.reads_by_address),
             by_node: SingleLimit::new(options.by_node.burst, options.by_node.one_per()),
             into_ledger: SingleLimit::new(options.into_ledger.burst, options.into_ledger.one_per()),
@@ -109,6 +117,10 @@ impl Gate {
 
     pub(crate) fn check_reads_of(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
         self.counted(Reason::ReadsBuyer, self.reads_by_buyer.check(buyer, now).map_err(Problem::from))
+    }
+
+    pub(crate) fn check_lists_of(&self, buyer: &BuyerId, now: Timestamp) -> Result<(), Problem> {
+        self.counted(Reason::ReadsBuyer, self.lists_by_buyer.check(buyer, now).map_err(Problem::from))
     }
 
     pub(crate) fn check_tickets_of(
@@ -167,6 +179,14 @@ impl Gate {
             Some(doors) => doors.door(sale, options),
             None => Arc::new(Alone::new(sale, options, &self.challenges, &self.options.room_store)),
         }
+    }
+}
+
+fn limit_of_lists(looks: LimitOptions) -> LimitOptions {
+    LimitOptions {
+        burst: NonZeroU32::new(looks.burst.get() / LOOKS_FOR_A_LIST).unwrap_or(NonZeroU32::MIN),
+        one_per: looks.one_per * LOOKS_FOR_A_LIST,
+        ..looks
     }
 }
 

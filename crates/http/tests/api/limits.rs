@@ -55,6 +55,26 @@ fn a_buyer_who_looks_too_often_is_told_to_wait_and_can_still_buy_and_pay() {
 }
 
 #[test]
+fn lists_of_orders_have_a_smaller_limit_than_other_looks() {
+    let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(60));
+    let sale = shop.sale(10);
+    let order = shop.buyer("ann").buy(&sale);
+    for _ in 0..3 {
+        assert_eq!(ask(&shop, "ann", "192.0.2.1", "GET", "/api/v1/orders").status, 200);
+    }
+    let refused = ask(&shop, "ann", "192.0.2.2", "GET", "/api/v1/orders?limit=1");
+    refused.problem(429, "rate_limited");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert_eq!(refusals(&shop, "reads_buyer"), 1);
+    assert_eq!(ask(&shop, "ann", "192.0.2.1", "GET", &format!("/api/v1/orders/{order}")).status, 200);
+    assert_eq!(
+        ask(&shop, "bob", "192.0.2.1", "GET", "/api/v1/orders").status,
+        200,
+        "others are not concerned"
+    );
+}
+
+#[test]
 fn an_address_that_looks_too_often_is_told_to_wait_whoever_it_speaks_for() {
     let shop = behind_a_proxy(|options| options.gate.reads_by_address = limit(2));
     let sale = shop.published(|sale| sale["gate"] = serde_json::json!({ "waiting_room": true }));

@@ -318,6 +318,37 @@ fn foreign_orders_are_not_found() {
 }
 
 #[test]
+fn a_buyer_with_many_orders_sees_each_of_them_once_newest_first() {
+    let shop = Shop::open();
+    let sales: Vec<String> = (0..3)
+        .map(|_| shop.published(|sale| (sale["units"], sale["limit_per_buyer"]) = (100.into(), 50.into())))
+        .collect();
+    let mut ann = shop.buyer("ann");
+    let mut expected: Vec<String> = Vec::new();
+    for number in 0..120 {
+        let order = ann.buy(&sales[number % sales.len()]);
+        if number % 2 == 0 {
+            assert_eq!(ann.post_empty(&format!("/api/v1/orders/{order}/cancel")).status, 200);
+        }
+        expected.insert(0, order);
+        shop.advance_seconds(1);
+        if number == 70 {
+            shop.settle();
+        }
+    }
+    let mut seen: Vec<String> = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = ann.get(&format!("/api/v1/orders?limit=25{after}")).json();
+        let orders = page["data"].as_array().unwrap();
+        seen.extend(orders.iter().map(|order| order["id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(seen, expected);
+}
+
+#[test]
 fn buyers_read_their_own_writes_before_and_after_settlement() {
     let shop = Shop::open();
     let sale = shop.sale(10);
