@@ -2,7 +2,7 @@
 //! at their tops what they do; when they are called is not decided here.
 
 use penstock_domain::{BuyerId, SaleId, Timestamp};
-use penstock_gate::{LivePasses, RoomView, Told};
+use penstock_gate::{LivePasses, RoomView, Told, late_pass_millis};
 use penstock_http::{Applicant, DoorOptions, DoorRefusal};
 use penstock_ledger::{
     Clock,
@@ -305,6 +305,7 @@ impl GateCalls {
         let mut command = self.scripts.passes.call();
         command.arg(keys.len()).arg(keys).arg(self.moment());
         command.arg(u64::from(options.head.pass_seconds) * 1_000).arg(options.head.factor);
+        command.arg(late_pass_millis(options.head.pass_seconds));
         command.arg(options.head.max_live).arg(options.max_used_challenges);
         command.arg(challenge_millis + USED_SLACK_MILLIS);
         for (applicant, used_key) in applicants.iter().zip(used_keys) {

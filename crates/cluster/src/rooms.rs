@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_domain::{SaleState, SaleStatus, Timestamp};
-use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom, late_after_millis};
+use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom, late_pass_millis};
 use penstock_http::DoorOptions;
 use penstock_ledger::redis::LinkError;
 use tokio::{
@@ -224,11 +224,6 @@ impl Default for Looker {
     }
 }
 
-/// How much longer a late pass is good at most.
-fn late_pass_millis(pass_seconds: u32) -> i64 {
-    i64::from(pass_seconds) * 1_000 - late_after_millis(pass_seconds)
-}
-
 /// What there is to be stored after a look of the keeper.
 #[derive(Default)]
 struct Outcome {
@@ -249,7 +244,9 @@ impl Looker {
         let is_due =
             self.told.is_none_or(|(at, was_drawn)| at.elapsed() >= TELL_EVERY || is_drawn != was_drawn);
         let asks_who_is_there = is_due || self.keeping.as_ref().is_some_and(Keeping::waits_for_places);
-        let told = if asks_who_is_there && !is_leaving { room.shown.told() } else { None };
+        // Before it has seen the room it knows nothing of the draw, and the others would wait until it tells places.
+        let has_seen = self.seen_at > Timestamp::from_millis(0);
+        let told = if asks_who_is_there && has_seen && !is_leaving { room.shown.told() } else { None };
         let keeping = self.keeping.as_ref();
         let look = Look {
             fence: keeping.map_or(0, |keeping| keeping.fence),

@@ -1,5 +1,6 @@
-//! The head gate of one sale: never more live passes than a multiple of the units that are left, so that whoever
-//! holds a pass has a fair chance. It counts; it does not know what a pass looks like, and nobody's turn.
+//! The head gate of one sale: never more passes at hand than a multiple of the units that are left, so that whoever
+//! gets a pass has a fair chance. A pass that was not used in an eighth of its time is late: it is still good, and stands in
+//! nobody's way. The gate counts; it does not know what a pass looks like, and nobody's turn.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -9,11 +10,11 @@ use std::{
 
 use penstock_domain::{BuyerId, Timestamp};
 
-use crate::pass_share::{LivePasses, late_after_millis};
+use crate::pass_share::{LivePasses, late_pass_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadGateOptions {
-    /// So many live passes for each available unit.
+    /// So many live passes that are not late for each available unit.
     pub factor: u32,
     /// A pass is good for this long.
     pub pass_seconds: u32,
@@ -42,7 +43,8 @@ struct Passes {
     /// The deadline of each live pass by buyer. A pass that was used or has expired is taken out.
     live: HashMap<u64, Timestamp>,
     /// The same passes, the next deadline first, in whatever order they were set: a clock may step back.
-    deadlines: BTreeSet<(Timestamp, u64)>,
+    fresh: BTreeSet<(Timestamp, u64)>,
+    late: BTreeSet<(Timestamp, u64)>,
     issued: u64,
 }
 
@@ -79,7 +81,7 @@ impl HeadGate {
         // A pass of no duration is never live, and nothing would take it out.
         if now < deadline {
             passes.live.insert(buyer, deadline);
-            passes.deadlines.insert((deadline, buyer));
+            passes.fresh.insert((deadline, buyer));
         }
         passes.issued += 1;
         Ok(deadline)
@@ -90,8 +92,9 @@ impl HeadGate {
     pub fn used(&self, buyer: &BuyerId, now: Timestamp) -> bool {
         let mut passes = self.passes_at(now);
         let buyer = self.hasher.hash_one(buyer);
-        let deadline = passes.live.remove(&buyer);
-        deadline.is_some_and(|deadline| passes.deadlines.remove(&(deadline, buyer)))
+        let Some(deadline) = passes.live.remove(&buyer) else { return false };
+        let pass = (deadline, buyer);
+        passes.fresh.remove(&pass) || passes.late.remove(&pass)
     }
 
     /// Issued, not used, not expired.
@@ -102,10 +105,7 @@ impl HeadGate {
     /// The same, and how many of them are late.
     pub fn live_passes(&self, now: Timestamp) -> LivePasses {
         let passes = self.passes_at(now);
-        let late_after = late_after_millis(self.options.pass_seconds);
-        let late_until = now.plus_seconds(self.options.pass_seconds).plus_millis(-late_after);
-        let late = passes.deadlines.range(..=(late_until, u64::MAX)).count() as u64;
-        LivePasses { all: passes.live.len() as u64, late }
+        LivePasses { all: passes.live.len() as u64, late: passes.late.len() as u64 }
     }
 
     /// Ever.
@@ -114,20 +114,19 @@ impl HeadGate {
     }
 
     fn room(&self, passes: &Passes, available: u32) -> Result<(), HeadGateRefusal> {
-        let live = passes.live.len();
-        if live as u64 >= u64::from(self.options.factor) * u64::from(available) {
+        if passes.fresh.len() as u64 >= u64::from(self.options.factor) * u64::from(available) {
             Err(HeadGateRefusal::Exhausted)
-        } else if live >= self.options.max_live {
+        } else if passes.live.len() >= self.options.max_live {
             Err(HeadGateRefusal::Full)
         } else {
             Ok(())
         }
     }
 
-    /// The passes that are live now. What has expired once stays so, even if the clock steps back.
+    /// The passes that are live now. What has expired or was late once stays so, even if the clock steps back.
     fn passes_at(&self, now: Timestamp) -> MutexGuard<'_, Passes> {
         let mut passes = self.lock();
-        passes.expire(now);
+        passes.age(now, now.plus_millis(late_pass_millis(self.options.pass_seconds)));
         passes
     }
 
@@ -137,11 +136,18 @@ impl HeadGate {
 }
 
 impl Passes {
-    fn expire(&mut self, now: Timestamp) {
-        while let Some((deadline, buyer)) = self.deadlines.first().copied()
+    /// Passes that are good until `late_until` at most are late.
+    fn age(&mut self, now: Timestamp, late_until: Timestamp) {
+        while let Some((deadline, buyer)) = self.fresh.first().copied()
+            && deadline <= late_until
+        {
+            self.fresh.pop_first();
+            self.late.insert((deadline, buyer));
+        }
+        while let Some((deadline, buyer)) = self.late.first().copied()
             && deadline <= now
         {
-            self.deadlines.pop_first();
+            self.late.pop_first();
             self.live.remove(&buyer);
         }
     }
@@ -161,6 +167,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::pass_share::late_after_millis;
 
     const PASS_SECONDS: u32 = 10;
     const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -205,13 +212,33 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_pass_returns_at_its_deadline() {
+    fn a_pass_that_nobody_uses_makes_room_when_it_is_late_and_is_good_until_its_deadline() {
         let gate = gate(1, 100);
         let deadline = gate.take(&buyer(0), 1, START).unwrap();
         assert_eq!(deadline, START.plus_seconds(PASS_SECONDS));
-        assert!(!gate.has_room_for(&buyer(1), 1, deadline.plus_millis(-1)));
-        assert_eq!(gate.live(deadline), 0);
-        assert!(gate.take(&buyer(1), 1, deadline).is_ok());
+        let late_at = START.plus_millis(late_after_millis(PASS_SECONDS));
+        assert!(!gate.has_room_for(&buyer(1), 1, late_at.plus_millis(-1)));
+        assert!(gate.take(&buyer(1), 1, late_at).is_ok());
+        let before_its_end = deadline.plus_millis(-1);
+        assert_eq!(gate.take(&buyer(0), 1, before_its_end), Ok(deadline), "still the same pass");
+        assert_eq!((gate.live(before_its_end), gate.live(deadline)), (2, 1));
+    }
+
+    /// Bots that take passes in a sale without a waiting room, again and again, and never order.
+    #[test]
+    fn passes_that_nobody_uses_hold_up_others_for_an_eighth_of_their_time_and_not_for_all_of_it() {
+        const UNITS: u32 = 48;
+        let gate = gate(5, 1_000);
+        let (mut waited, mut longest_millis) = (0, 0);
+        for millis in (0..10 * i64::from(PASS_SECONDS) * 1_000).step_by(50) {
+            let now = START.plus_millis(millis);
+            for bot in 0..240 {
+                let _ = gate.take(&buyer(bot), UNITS, now);
+            }
+            waited = if gate.has_room_for(&buyer(9_999), UNITS, now) { 0 } else { waited + 50 };
+            longest_millis = longest_millis.max(waited);
+        }
+        assert!(longest_millis <= late_after_millis(PASS_SECONDS) + 50, "{longest_millis} ms");
     }
 
     #[test]
@@ -263,7 +290,7 @@ mod tests {
         gate.used(&buyer(0), START);
         assert!(gate.take(&buyer(3), u32::MAX, START).is_ok());
         let passes = gate.lock();
-        assert_eq!((passes.live.len(), passes.deadlines.len()), (3, 3));
+        assert_eq!((passes.live.len(), passes.fresh.len() + passes.late.len()), (3, 3));
     }
 
     #[test]
@@ -323,36 +350,53 @@ mod tests {
         ]
     }
 
+    struct ModelPass {
+        deadline: Timestamp,
+        late: bool,
+        over: bool,
+    }
+
     /// Every pass ever issued, looked at from the beginning for each question.
     #[derive(Default)]
     struct Model {
-        passes: BTreeMap<usize, Vec<(Timestamp, bool)>>,
+        passes: BTreeMap<usize, Vec<ModelPass>>,
         issued: u64,
     }
 
     impl Model {
-        fn expire(&mut self, now: Timestamp) {
-            for (deadline, over) in self.passes.values_mut().flatten() {
-                *over |= *deadline <= now;
+        fn age(&mut self, now: Timestamp) {
+            for pass in self.passes.values_mut().flatten() {
+                pass.late |= pass.deadline.millis_since(now) <= late_pass_millis(PASS_SECONDS);
+                pass.over |= pass.deadline <= now;
             }
+        }
+
+        fn live(&self) -> impl Iterator<Item = &ModelPass> {
+            self.passes.values().flatten().filter(|pass| !pass.over)
         }
 
         fn of(&self, buyer: usize) -> Option<Timestamp> {
             let passes = self.passes.get(&buyer).into_iter().flatten();
-            passes.filter(|(_, over)| !over).map(|(deadline, _)| *deadline).next()
+            passes.filter(|pass| !pass.over).map(|pass| pass.deadline).next()
         }
 
-        fn live(&self) -> u64 {
-            self.passes.values().flatten().filter(|(_, over)| !over).count() as u64
+        fn counts(&self) -> LivePasses {
+            let late = self.live().filter(|pass| pass.late).count() as u64;
+            LivePasses { all: self.live().count() as u64, late }
         }
 
-        fn take(&mut self, buyer: usize, most: u64, now: Timestamp) -> Option<Timestamp> {
+        fn has_room(&self, most_fresh: u64, most_live: u64) -> bool {
+            let LivePasses { all, late } = self.counts();
+            all - late < most_fresh && all < most_live
+        }
+
+        fn take(&mut self, buyer: usize, has_room: bool, now: Timestamp) -> Option<Timestamp> {
             if let Some(deadline) = self.of(buyer) {
                 return Some(deadline);
             }
             let deadline = now.plus_seconds(PASS_SECONDS);
-            (self.live() < most).then(|| {
-                self.passes.entry(buyer).or_default().push((deadline, false));
+            has_room.then(|| {
+                self.passes.entry(buyer).or_default().push(ModelPass { deadline, late: false, over: false });
                 self.issued += 1;
                 deadline
             })
@@ -366,28 +410,26 @@ mod tests {
             let (gate, mut model) = (gate(factor, MAX_LIVE), Model::default());
             let (mut now, mut available) = (START, 3);
             for step in steps {
-                let most = u64::from(factor * available).min(MAX_LIVE as u64);
-                model.expire(now);
+                model.age(now);
+                let has_room = model.has_room(u64::from(factor * available), MAX_LIVE as u64);
                 match step {
                     Step::Take(number) => {
                         let taken = gate.take(&buyer(number), available, now);
-                        prop_assert_eq!(taken.ok(), model.take(number, most, now));
+                        prop_assert_eq!(taken.ok(), model.take(number, has_room, now));
                     }
                     Step::Look(number) => {
-                        let expected = model.of(number).is_some() || model.live() < most;
+                        let expected = model.of(number).is_some() || has_room;
                         prop_assert_eq!(gate.has_room_for(&buyer(number), available, now), expected);
                     }
                     Step::Use(number) => {
                         gate.used(&buyer(number), now);
-                        for (_, over) in model.passes.get_mut(&number).into_iter().flatten() {
-                            *over = true;
-                        }
+                        model.passes.entry(number).or_default().iter_mut().for_each(|pass| pass.over = true);
                     }
                     Step::Available(units) => available = units,
                     Step::Wait(millis) => now = now.plus_millis(millis),
                 }
-                model.expire(now);
-                prop_assert_eq!((gate.live(now), gate.issued()), (model.live(), model.issued));
+                model.age(now);
+                prop_assert_eq!((gate.live_passes(now), gate.issued()), (model.counts(), model.issued));
             }
         }
     }

@@ -42,7 +42,7 @@ pub use latch::{Latch, QuickRefusal};
 pub use limits::{AddressKey, KeyedLimit, LimitOptions, SingleLimit, TooMany};
 pub use line::Line;
 pub use pass::{PassRefusal, check_pass, issue_pass};
-pub use pass_share::{LivePasses, late_after_millis};
+pub use pass_share::{LivePasses, late_after_millis, late_pass_millis};
 pub use presence::{GENERATION_MILLIS, There, Told};
 pub use room_state::RoomState;
 pub use shedding::{InFlight, Shedding, SheddingOptions};

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use penstock_domain::Timestamp;
 
-use crate::uptake::BUYER;
+use crate::uptake::{BUYER, LATE};
 
-/// A pass that others would have used by now counts for this part of a buyer, and no pass for less: five passes for each unit
-/// left at most, as many as the head gate gives out unless it is set otherwise.
+/// However few passes are used, one that is not late counts for this part of a buyer: five for each unit left at most, as many as
+/// the head gate gives out unless it is set otherwise. A late one counts as little as a late turn.
 pub(crate) const LEAST_PASS: u64 = 3;
 /// A pass is late after this part of the time that it is good.
 const LATE_AFTER_PART: i64 = 8;
@@ -34,6 +34,11 @@ impl From<u64> for LivePasses {
 /// When a pass is late, from when it was given out.
 pub fn late_after_millis(pass_seconds: u32) -> i64 {
     i64::from(pass_seconds) * 1_000 / LATE_AFTER_PART
+}
+
+/// How much longer a late pass is good at most.
+pub fn late_pass_millis(pass_seconds: u32) -> i64 {
+    i64::from(pass_seconds) * 1_000 - late_after_millis(pass_seconds)
 }
 
 #[derive(Debug)]
@@ -89,7 +94,7 @@ impl PassShare {
     /// What all live passes count for.
     pub(crate) fn spoken_for(&self, live: LivePasses, now: Timestamp) -> u64 {
         let fresh = live.all.saturating_sub(live.late).saturating_mul(self.fresh(live.late, now));
-        fresh.saturating_add(live.late.saturating_mul(LEAST_PASS))
+        fresh.saturating_add(live.late.saturating_mul(LATE))
     }
 }
 
@@ -111,13 +116,16 @@ mod tests {
         assert_eq!(share.fresh(50, at(17_000)), 9);
         assert_eq!(share.fresh(100, at(17_000)), LEAST_PASS);
         assert_eq!(share.fresh(0, at(130_000)), BUYER, "that is long ago");
-        assert_eq!(share.spoken_for(LivePasses { all: 110, late: 100 }, at(17_000)), 110 * LEAST_PASS);
+        assert_eq!(
+            share.spoken_for(LivePasses { all: 110, late: 100 }, at(17_000)),
+            10 * LEAST_PASS + 100 * LATE
+        );
     }
 
     #[test]
     fn passes_that_were_taken_under_another_keeper_count_in_full_unless_they_are_late() {
         let share = PassShare::new(120);
-        assert_eq!(share.spoken_for(LivePasses { all: 9, late: 4 }, at(0)), 5 * BUYER + 4 * LEAST_PASS);
+        assert_eq!(share.spoken_for(LivePasses { all: 9, late: 4 }, at(0)), 5 * BUYER + 4 * LATE);
     }
 
     #[test]

@@ -21,11 +21,11 @@ use crate::{
     line::Line,
     numbers::Numbers,
     pace::{Allowance, Measured},
-    pass_share::{LEAST_PASS, LivePasses, PassShare, late_after_millis},
+    pass_share::{LivePasses, PassShare, late_pass_millis},
     presence::{Presence, There},
     room_state::RoomState,
     turns::{Turn, Turns},
-    uptake::BUYER,
+    uptake::{BUYER, LATE},
 };
 
 pub use self::{
@@ -127,10 +127,10 @@ impl Admission {
     /// What passes from before restarts count for. Nobody knows how old each of them is, but when the last of a group must be
     /// late, all of them are.
     fn old_passes_for(&self, pass_seconds: u32, now: Timestamp) -> u64 {
-        let late_for = i64::from(pass_seconds) * 1_000 - late_after_millis(pass_seconds);
+        let late_for = late_pass_millis(pass_seconds);
         let live = self.old_passes.iter().filter(|(_, until)| now < *until);
         let counted = live.map(|(passes, until)| {
-            passes.saturating_mul(if until.millis_since(now) > late_for { BUYER } else { LEAST_PASS })
+            passes.saturating_mul(if until.millis_since(now) > late_for { BUYER } else { LATE })
         });
         counted.fold(0, u64::saturating_add)
     }

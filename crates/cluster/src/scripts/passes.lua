@@ -3,24 +3,25 @@
 -- KEYS  1 live passes (sorted set by deadline)   2 turns that became a pass (a bit for each number)
 --       3 numbers whose turn became a pass (list)   4… used challenges (a set for each time of issue); all under one hash tag
 -- ARGV  1 the time in milliseconds, or '' for this server's clock   2 how long a pass is good, in milliseconds
---       3 live passes for each unit that is left   4 live passes at most   5 used challenges in a set at most
---       6 how long a set is kept, in milliseconds
+--       3 live passes that are not late for each unit that is left   4 a live pass that is good for no longer than this is late,
+--       in milliseconds   5 live passes at most   6 used challenges in a set at most   7 how long a set is kept, in milliseconds
 --       then for each who asks: a fingerprint of the buyer, the number of his ticket or '', units that are left, which of KEYS
 --       has his challenge if it was used (0 if he needs none), its fingerprint, 1 if it is met, when his turn is over for good, in milliseconds, or ''
 -- Reply {time, live passes, answer, answer, …}: the deadline of the pass, in milliseconds, or one of the refusals below.
 --
 -- Guarantees: of all who present a challenge one is not told CHALLENGE_FAILED, if any; of all who present a turn one gets a new pass;
--- who has a live pass gets the same again; of a turn that is over comes nothing new; a new pass never makes more live passes than the units left allow. Who is refused for
+-- who has a live pass gets the same again; of a turn that is over comes nothing new; a new pass never makes more live passes that are not late than the units left allow. Who is refused for
 -- anything else keeps his challenge.
 
 local TURN_USED, EXHAUSTED, TOO_MANY_PASSES, CHALLENGE_FAILED, TOO_MANY_CHALLENGES, TURN_OVER = -1, -2, -3, -4, -5, -6
 local DAY_SECONDS, FIELDS = 86400, 7
 
 local now = time_at(ARGV[1])
-local pass_millis, factor, max_live = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local max_used, used_millis = tonumber(ARGV[5]), ARGV[6]
+local pass_millis, factor, late_millis = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local max_live, max_used, used_millis = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local live = call('ZCARD', KEYS[1])
+local late = call('ZCOUNT', KEYS[1], '-inf', now + late_millis)
 
 -- Nil if it was not used before, is now, and is met.
 local function redeem(key, fingerprint, is_met)
@@ -44,7 +45,7 @@ local function decide(buyer, number, available, used, fingerprint, is_met, turn_
       return TURN_USED
     elseif turn_until ~= '' and now >= tonumber(turn_until) then
       return TURN_OVER
-    elseif live >= factor * available then
+    elseif live - late >= factor * available then
       return EXHAUSTED
     elseif live >= max_live then
       return TOO_MANY_PASSES
@@ -69,7 +70,7 @@ local function decide(buyer, number, available, used, fingerprint, is_met, turn_
 end
 
 local answers = {now, live}
-for first = 7, #ARGV, FIELDS do
+for first = 8, #ARGV, FIELDS do
   answers[#answers + 1] = decide(ARGV[first], ARGV[first + 1], tonumber(ARGV[first + 2]), tonumber(ARGV[first + 3]),
     ARGV[first + 4], ARGV[first + 5], ARGV[first + 6])
 end

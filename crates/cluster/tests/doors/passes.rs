@@ -1,6 +1,6 @@
 //! Passes, used challenges and used turns.
 
-use penstock_gate::{ChallengeOptions, Challenges, KeyRing, Presented};
+use penstock_gate::{ChallengeOptions, Challenges, KeyRing, Presented, late_after_millis};
 use penstock_http::DoorRefusal;
 
 use super::*;
@@ -31,6 +31,21 @@ async fn there_are_never_more_live_passes_than_the_factor_allows_on_all_nodes_to
     assert!(answers.iter().all(|answer| answer.is_ok() || *answer == Err(DoorRefusal::Exhausted)));
     let calls = shop.calls() - before;
     assert!(calls <= 30, "{calls} calls for 3,000 who asked");
+}
+
+#[tokio::test]
+async fn passes_that_nobody_uses_make_room_on_all_nodes_when_they_are_late() {
+    let shop = Shop::open();
+    let nodes = shop.nodes().await;
+    for bot in ["ann", "bob", "cat"] {
+        nodes[0].pass(applicant(bot, 1, shop.now())).await.unwrap();
+    }
+    shop.pass_millis(late_after_millis(PASS_SECONDS) - 1);
+    assert_eq!(nodes[1].pass(applicant("dan", 1, shop.now())).await, Err(DoorRefusal::Exhausted));
+    shop.pass_millis(1);
+    assert!(nodes[1].pass(applicant("dan", 1, shop.now())).await.is_ok());
+    assert!(nodes[2].pass(applicant("ann", 1, shop.now())).await.is_ok(), "it is good until its deadline");
+    assert_eq!(shop.live_passes(), 4);
 }
 
 #[tokio::test]

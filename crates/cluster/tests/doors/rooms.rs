@@ -164,6 +164,21 @@ async fn a_keeper_that_dies_is_replaced_and_nobody_loses_a_turn() {
 }
 
 #[tokio::test]
+async fn a_node_that_starts_during_a_sale_stops_nobody_from_being_called() {
+    let mut opened = Opened::with(30).await;
+    opened.until_admitted(5, status(5)).await;
+    let newcomer = opened.shop.node("d").await;
+    opened.rooms.extend(open_rooms(std::slice::from_ref(&newcomer)).await);
+    opened.nodes.push(newcomer);
+    // It has had the time to say something wrong, and the keeper the time to hear it.
+    let began = opened.shop.now();
+    opened.let_settle(status(5)).await;
+    opened.until_admitted(8, status(8)).await;
+    let took_millis = opened.shop.now().millis_since(began);
+    assert!(took_millis < 3_000, "{took_millis} ms");
+}
+
+#[tokio::test]
 async fn a_keeper_that_stops_leaves_the_room_to_the_next_at_once() {
     let opened = Opened::with(9).await;
     opened.until_admitted(2, status(2)).await;

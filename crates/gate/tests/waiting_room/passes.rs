@@ -1,11 +1,14 @@
 //! People who take a pass and do not order, and people who do.
 
-use penstock_gate::{LivePasses, late_after_millis};
+use penstock_domain::BuyerId;
+use penstock_gate::{HeadGate, HeadGateOptions, LivePasses, late_after_millis};
 
 use super::*;
 
 const OPEN: i64 = OPENS_AT_MILLIS;
 const PASS_MILLIS: i64 = PASS_SECONDS as i64 * SECOND;
+/// As many passes as the head gate gives out for each unit unless it is set otherwise.
+const PASS_FACTOR: u32 = 5;
 
 struct Shop {
     room: WaitingRoom,
@@ -39,13 +42,16 @@ impl Shop {
                 self.room.pass_taken(number);
             }
         }
-        let late_after = late_after_millis(PASS_SECONDS);
-        let is_late = |taken_at: &&i64| self.millis - **taken_at >= late_after;
-        let late = self.taken_at.iter().filter(is_late).count() as u64;
-        let live = LivePasses { all: self.taken_at.len() as u64, late };
+        let live = self.live_passes();
         all_are_there(&self.room);
         self.room.tick(&status(self.units), live, at(self.millis));
         save(&self.room);
+    }
+
+    fn live_passes(&self) -> LivePasses {
+        let is_late = |taken_at: &&i64| self.millis - **taken_at >= late_after_millis(PASS_SECONDS);
+        let late = self.taken_at.iter().filter(is_late).count() as u64;
+        LivePasses { all: self.taken_at.len() as u64, late }
     }
 
     fn is_admitted(&self, place: usize) -> bool {
@@ -70,7 +76,56 @@ fn there_are_never_more_passes_for_a_unit_than_the_head_gate_gives_out() {
     let mut shop = Shop::with(500, UNITS);
     for _ in 0..600 {
         shop.passes(None);
-        assert!(shop.taken_at.len() as u32 <= 5 * UNITS + 5, "{} passes", shop.taken_at.len());
+        let LivePasses { all, late } = shop.live_passes();
+        assert!(all - late <= u64::from((PASS_FACTOR + 1) * UNITS), "{all} passes, {late} of them late");
+        assert!(all <= 17 * u64::from(UNITS), "{all} passes");
+    }
+}
+
+/// A crowd that takes passes and never orders, and a buyer behind all of them: when their turn comes, they get a pass. This is how
+/// long that takes, in seconds.
+fn seconds_behind_unused_passes(people: u64, units: u32) -> i64 {
+    const PASS_SECONDS: u32 = 120;
+    let options = RoomOptions { turn_seconds: 60, pass_seconds: PASS_SECONDS, ..OPTIONS };
+    let room = opened_with(people + 1, options);
+    let order = in_order(&room, people + 1);
+    let head =
+        HeadGate::new(HeadGateOptions { factor: PASS_FACTOR, pass_seconds: PASS_SECONDS, max_live: 100_000 });
+    let (open, mut next, last) = (status(units), 0, people as usize);
+    for millis in (OPEN..OPEN + 1_200 * SECOND).step_by(100) {
+        let now = at(millis);
+        all_are_there(&room);
+        room.tick(&open, head.live_passes(now), now);
+        save(&room);
+        // In the order of their turns, and whoever is refused tries again.
+        while next <= last && is_admitted(room.standing(order[next], &open, now)) {
+            if head.take(&BuyerId::from_stored(&order[next].to_string()), units, now).is_err() {
+                break;
+            }
+            room.pass_taken(order[next]);
+            next += 1;
+        }
+        assert!(
+            next > last || is_waiting_or_admitted(&room, order[next], &open, now),
+            "a turn ended in vain"
+        );
+        if next > last {
+            return (millis - OPEN) / SECOND;
+        }
+    }
+    i64::MAX
+}
+
+fn is_waiting_or_admitted(room: &WaitingRoom, number: u64, status: &SaleStatus, now: Timestamp) -> bool {
+    matches!(room.standing(number, status, now).state, TicketState::Admitted { .. } | TicketState::Waiting)
+}
+
+#[test]
+fn passes_that_are_never_used_hold_up_a_buyer_for_a_sixteenth_of_a_unit_and_cost_nobody_their_turn() {
+    for (people, units, bound) in [(2_000, 48, 380), (40, 1, 580)] {
+        let seconds = seconds_behind_unused_passes(people, units);
+        eprintln!("behind {people} people for {units} units: {seconds} s");
+        assert!(seconds <= bound, "behind {people} people for {units} units: {seconds} s");
     }
 }
 

@@ -331,7 +331,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     number("gate.captcha_pool", 500, 10, 100_000, "Pictures that are drawn ahead, about 5 KB each."),
     number("gate.pass_seconds", 120, 5, 3600, "How long a pass is good."),
-    number("gate.pass_factor", 5, 1, 1_000, "Passes in people's hands for each unit that is left."),
+    number(
+        "gate.pass_factor",
+        5,
+        1,
+        1_000,
+        "Passes in people's hands for each unit that is left. Those not used in an eighth of their time don't count.",
+    ),
     number(
         "gate.max_passes",
         MILLION,
