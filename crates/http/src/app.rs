@@ -19,6 +19,7 @@ use crate::{
     identity::{Caller, Identity, InvalidJwtKey},
     lane::Refusals,
     live::Live,
+    loads::Loads,
     options::Options,
     pages::Pages,
     passwords::Passwords,
@@ -68,6 +69,7 @@ impl App {
         records: Records,
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, InvalidJwtKey> {
+        let loads = Arc::new(Loads::new(&records));
         let gate = Gate::new(options.gate.clone(), &options.secrets.borrow(), (options.clock)());
         Ok(Self {
             gate,
@@ -78,8 +80,9 @@ impl App {
                 records.clone(),
                 Arc::clone(&options.shared_cache),
                 options.clock.clone(),
+                Arc::clone(&loads),
             ),
-            pictures: Pictures::new(records.clone()),
+            pictures: Pictures::new(records.clone(), loads),
             records,
             refreshing: Mutex::default(),
             identity: Identity::new(&options)?,

@@ -24,9 +24,12 @@ use crate::{
     shared_cache::{CacheAway, Kept, SharedCache},
 };
 
-const MAX_ITEMS: u64 = 10_000;
-const MAX_SALES: u64 = 10_000;
-const MAX_PAGES: u64 = 1_000;
+/// What a node keeps in memory of each.
+const MAX_ITEM_BYTES: u64 = 64 << 20;
+const MAX_SALE_BYTES: u64 = 8 << 20;
+const MAX_PAGE_BYTES: u64 = 64 << 20;
+/// With fewer items on pages, those that are on no page any more are not looked for.
+const FEW_ITEMS: usize = 10_000;
 /// How long the shared cache keeps something: as long as a database could be away.
 const SHARED_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What is older is read from the records again, and used only if they are away: a node that died between changing
@@ -78,6 +81,15 @@ struct Written<E> {
     value: E,
 }
 
+/// Who wants to know something that is read from the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asking {
+    /// Anybody: they wait for one of a few turns, because anybody can ask for anything.
+    Anybody,
+    /// The shop itself, which does not wait behind them.
+    Shop,
+}
+
 /// How often each level was asked, and what came of it.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogueStats {
@@ -94,6 +106,38 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
+#[derive(Default)]
+struct OnPages {
+    items: HashMap<ItemId, Weak<Item>>,
+    /// How many there were when those on no page any more were last left out.
+    last_kept: usize,
+}
+
+impl OnPages {
+    /// The same item, as another page has it already if it has not changed since.
+    fn share(&mut self, item: Item) -> Arc<Item> {
+        let known = self.items.get(&item.id).and_then(Weak::upgrade).filter(|known| **known == item);
+        known.unwrap_or_else(|| {
+            let item = Arc::new(item);
+            self.items.insert(item.id, Arc::downgrade(&item));
+            item
+        })
+    }
+
+    /// Leaves out the items that are on no page any more. All are looked through only when there are twice as many as were kept.
+    fn tidy(&mut self) {
+        if self.items.len() > 2 * self.last_kept.max(FEW_ITEMS) {
+            self.items.retain(|_, item| item.strong_count() > 0);
+            self.last_kept = self.items.len();
+        }
+    }
+}
+
+fn bytes_of(item: &Item) -> usize {
+    let picture = item.picture.as_ref().map_or(0, String::len);
+    size_of::<Item>() + item.title.len() + item.description.len() + picture
+}
+
 pub(crate) struct Catalogue {
     records: Records,
     shared: Arc<dyn SharedCache>,
@@ -102,22 +146,27 @@ pub(crate) struct Catalogue {
     sales: LocalCache<SaleId, SaleRow>,
     pages: LocalCache<(Option<ItemId>, u32), Vec<Arc<Item>>>,
     /// The items that are on some page. A client chooses where a page begins and ends, and may read it slowly, so pages share their items.
-    on_pages: Mutex<HashMap<ItemId, Weak<Item>>>,
-    loads: Loads,
+    on_pages: Mutex<OnPages>,
+    loads: Arc<Loads>,
     pub(crate) stats: CatalogueStats,
 }
 
 impl Catalogue {
-    pub(crate) fn new(records: Records, shared: Arc<dyn SharedCache>, clock: Clock) -> Self {
+    pub(crate) fn new(
+        records: Records,
+        shared: Arc<dyn SharedCache>,
+        clock: Clock,
+        loads: Arc<Loads>,
+    ) -> Self {
         Self {
             records,
             shared,
             clock,
-            items: LocalCache::new(MAX_ITEMS),
-            sales: LocalCache::new(MAX_SALES),
-            pages: LocalCache::new(MAX_PAGES),
+            items: LocalCache::new(MAX_ITEM_BYTES, bytes_of),
+            sales: LocalCache::new(MAX_SALE_BYTES, |_| size_of::<SaleRow>()),
+            pages: LocalCache::new(MAX_PAGE_BYTES, |page| page.iter().map(|item| bytes_of(item)).sum()),
             on_pages: Mutex::default(),
-            loads: Loads::default(),
+            loads,
             stats: CatalogueStats::default(),
         }
     }
@@ -127,15 +176,21 @@ impl Catalogue {
         self.shared.is_shared()
     }
 
+    /// An item that the shop itself needs: for a sale, or for an order.
     pub(crate) async fn item(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
-        self.find(&self.items, id).await
+        self.find(&self.items, id, Asking::Shop).await
+    }
+
+    /// An item that anybody asks for.
+    pub(crate) async fn item_for_anybody(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
+        self.find(&self.items, id, Asking::Anybody).await
     }
 
     pub(crate) async fn sale(&self, id: SaleId) -> Result<Option<Arc<SaleRow>>, Arc<RecordsError>> {
-        self.find(&self.sales, id).await
+        self.find(&self.sales, id, Asking::Shop).await
     }
 
-    /// A page of items, newest first; only in this node's memory.
+    /// A page of items, newest first, for anybody; only in this node's memory.
     pub(crate) async fn items(
         &self,
         after: Option<ItemId>,
@@ -148,46 +203,36 @@ impl Catalogue {
         }
         count(&self.stats.local_misses);
         let load = async || {
-            let items = self.load(self.records.items(after, limit)).await?;
+            let items = self.load(Asking::Anybody, self.records.items(after, limit)).await?;
             Ok(Some(self.shared_by_pages(items)))
         };
         Ok(self.pages.load(key, load).await?.unwrap_or_default())
     }
 
-    /// The same items, each as another page has it already if it has not changed since.
     fn shared_by_pages(&self, items: Vec<Item>) -> Vec<Arc<Item>> {
         let mut on_pages = self.on_pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if on_pages.len() > MAX_ITEMS as usize {
-            on_pages.retain(|_, item| item.strong_count() > 0);
-        }
-        let share = |item: Item| {
-            let known = on_pages.get(&item.id).and_then(Weak::upgrade).filter(|known| **known == item);
-            known.unwrap_or_else(|| {
-                let item = Arc::new(item);
-                on_pages.insert(item.id, Arc::downgrade(&item));
-                item
-            })
-        };
-        items.into_iter().map(share).collect()
+        on_pages.tidy();
+        items.into_iter().map(|item| on_pages.share(item)).collect()
     }
 
     async fn find<E: Entity>(
         &self,
         local: &LocalCache<E::Id, E>,
         id: E::Id,
+        asking: Asking,
     ) -> Result<Option<Arc<E>>, Arc<RecordsError>> {
         if let Some(known) = local.get(&id).await {
             count(&self.stats.local_hits);
             return Ok(known);
         }
         count(&self.stats.local_misses);
-        local.load(id, || self.load_shared(id)).await
+        local.load(id, || self.load_shared(id, asking)).await
     }
 
     /// From the shared cache, or from the records and into the shared cache.
-    async fn load_shared<E: Entity>(&self, id: E::Id) -> Result<Option<E>, RecordsError> {
+    async fn load_shared<E: Entity>(&self, id: E::Id, asking: Asking) -> Result<Option<E>, RecordsError> {
         if !self.shared.is_shared() {
-            return self.load(E::read(&self.records, id)).await;
+            return self.load(asking, E::read(&self.records, id)).await;
         }
         let key = key::<E>(id);
         let began = Instant::now();
@@ -213,7 +258,7 @@ impl Catalogue {
             None => None,
         };
         count(&self.stats.shared_misses);
-        let value = match (self.load(E::read(&self.records, id)).await, stale) {
+        let value = match (self.load(asking, E::read(&self.records, id)).await, stale) {
             (Err(RecordsError::Unavailable(_)), Some(stale)) => return Ok(Some(stale)),
             (read, _) => read?,
         };
@@ -256,7 +301,7 @@ impl Catalogue {
 
     /// The item as the records have it now.
     pub(crate) async fn reload_item(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
-        self.items.load(id, async || self.load(self.records.item(id)).await).await
+        self.items.load(id, async || self.load(Asking::Shop, self.records.item(id)).await).await
     }
 
     /// A sale was published. Its row stays as it is from then on, so that nothing in the shared cache is wrong.
@@ -273,9 +318,13 @@ impl Catalogue {
 
     async fn load<T>(
         &self,
+        asking: Asking,
         question: impl Future<Output = Result<T, RecordsError>>,
     ) -> Result<T, RecordsError> {
-        let loaded = self.loads.read(question).await;
+        let loaded = match asking {
+            Asking::Anybody => self.loads.read(question).await,
+            Asking::Shop => question.await,
+        };
         count(if loaded.is_ok() { &self.stats.records_loads } else { &self.stats.records_failures });
         loaded
     }
@@ -283,5 +332,38 @@ impl Catalogue {
     fn shared_failed(&self, error: &CacheAway) {
         count(&self.stats.shared_failures);
         tracing::debug!(%error, "the catalogue does without the shared cache");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_domain::Money;
+
+    use super::*;
+
+    fn item(id: u64) -> Item {
+        Item {
+            id: ItemId::from_random(id),
+            title: "Kettle".to_owned(),
+            description: String::new(),
+            picture: None,
+            regular_price: Money::parse("19.90", "EUR").unwrap(),
+            created_at: Timestamp::from_millis(0),
+        }
+    }
+
+    #[test]
+    fn pages_share_their_items_and_items_on_no_page_are_forgotten() {
+        let mut on_pages = OnPages::default();
+        let page: Vec<Arc<Item>> = (0..200).map(|id| on_pages.share(item(id))).collect();
+        assert!(Arc::ptr_eq(&page[7], &on_pages.share(item(7))));
+        let changed = Item { title: "Teapot".to_owned(), ..item(7) };
+        assert_eq!(on_pages.share(changed).title, "Teapot");
+        for id in 0..100_000 {
+            on_pages.tidy();
+            on_pages.share(item(id));
+        }
+        assert!(on_pages.items.len() <= 2 * FEW_ITEMS + 1, "{}", on_pages.items.len());
+        assert!(Arc::ptr_eq(&page[8], &on_pages.share(item(8))), "still on a page");
     }
 }

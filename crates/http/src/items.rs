@@ -41,6 +41,6 @@ pub(crate) async fn get_item(
     State(app): State<Arc<App>>,
     PathId(id): PathId<ItemId>,
 ) -> Result<Json<ItemView>, Problem> {
-    let item = app.catalogue.item(id).await?.ok_or(Code::ItemNotFound)?;
+    let item = app.catalogue.item_for_anybody(id).await?.ok_or(Code::ItemNotFound)?;
     Ok(Json(ItemView::from(&*item)))
 }

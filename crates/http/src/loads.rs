@@ -1,12 +1,11 @@
-//! Reads of the records that anybody can cause by asking for what nobody has asked for before: a few at once, so that they leave
-//! the rest of the connections to those who sign in or manage the shop. It does not know what is read.
+//! Reads of the records that anybody can cause by asking for what nobody has asked for before: they have half of the connections,
+//! so that the rest is left to the shop itself, and to those who sign in or manage it. It does not know what is read.
 
 use std::{future::Future, time::Duration};
 
-use penstock_records::RecordsError;
+use penstock_records::{Records, RecordsError};
 use tokio::{sync::Semaphore, time::timeout};
 
-const AT_ONCE: usize = 4;
 /// As long as the records wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -16,13 +15,12 @@ pub(crate) struct Loads {
     patience: Duration,
 }
 
-impl Default for Loads {
-    fn default() -> Self {
-        Self { turns: Semaphore::new(AT_ONCE), patience: PATIENCE }
-    }
-}
-
 impl Loads {
+    pub(crate) fn new(records: &Records) -> Self {
+        let at_once = (records.max_readers() as usize / 2).max(1);
+        Self { turns: Semaphore::new(at_once), patience: PATIENCE }
+    }
+
     /// Asks the records when there is a turn for it.
     pub(crate) async fn read<T>(
         &self,
@@ -43,8 +41,8 @@ mod tests {
 
     #[tokio::test]
     async fn few_are_read_at_once_and_nobody_waits_for_ever() {
-        let loads = Arc::new(Loads { patience: Duration::from_millis(50), ..Loads::default() });
-        let stuck: Vec<_> = (0..AT_ONCE)
+        let loads = Arc::new(Loads { turns: Semaphore::new(4), patience: Duration::from_millis(50) });
+        let stuck: Vec<_> = (0..4)
             .map(|_| {
                 let loads = Arc::clone(&loads);
                 tokio::spawn(async move { loads.read(pending::<Result<(), _>>()).await })

@@ -17,6 +17,8 @@ use moka::{Expiry, future::Cache};
 const LIFE: Duration = Duration::from_secs(60);
 /// and how long it is known that something is not.
 const LIFE_OF_NOTHING: Duration = Duration::from_secs(2);
+/// What an entry takes beside its value, about.
+const ENTRY_BYTES: usize = 256;
 /// Keys that share a generation are loaded again together, which costs a question and no more.
 const GENERATIONS: usize = 256;
 
@@ -72,9 +74,14 @@ where
     K: Copy + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    pub(crate) fn new(max_entries: u64) -> Self {
+    /// Keeps values of `max_bytes` altogether, each of which takes as many as `bytes_of` says.
+    pub(crate) fn new(max_bytes: u64, bytes_of: fn(&V) -> usize) -> Self {
+        let weight = move |_: &K, known: &Known<V>| {
+            let bytes = ENTRY_BYTES + known.value.as_deref().map_or(0, bytes_of);
+            u32::try_from(bytes).unwrap_or(u32::MAX)
+        };
         Self {
-            cache: Cache::builder().max_capacity(max_entries).expire_after(Jittered).build(),
+            cache: Cache::builder().weigher(weight).max_capacity(max_bytes).expire_after(Jittered).build(),
             generations: (0..GENERATIONS).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
         }
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
 
     fn cache() -> LocalCache<u64, &'static str> {
-        LocalCache::new(100)
+        LocalCache::new(1 << 20, |value| value.len())
     }
 
     async fn found(value: &'static str) -> Result<Option<&'static str>, Infallible> {
@@ -212,6 +219,23 @@ mod tests {
         let now = cache.load(1, || found("new")).await.unwrap();
         assert_eq!(now.as_deref(), Some(&"new"));
         assert_eq!(cache.get(&1).await.flatten().as_deref(), Some(&"new"));
+    }
+
+    #[tokio::test]
+    async fn large_values_have_no_more_memory_than_many_small_ones() {
+        const MAX_BYTES: u64 = 100 << 10;
+        let cache: LocalCache<u32, Vec<u8>> = LocalCache::new(MAX_BYTES, Vec::len);
+        for key in 0..50 {
+            cache.load(key, async || Ok::<_, Infallible>(Some(vec![0; 10 << 10]))).await.unwrap();
+        }
+        for key in 50..1_000 {
+            cache.load(key, async || Ok::<_, Infallible>(None)).await.unwrap();
+        }
+        cache.cache.run_pending_tasks().await;
+        let kept: Vec<usize> =
+            cache.cache.iter().map(|(_, known)| known.value.map_or(0, |value| value.len())).collect();
+        let bytes = kept.iter().map(|bytes| (bytes + ENTRY_BYTES) as u64).sum::<u64>();
+        assert!(!kept.is_empty() && bytes <= MAX_BYTES, "{} values take {bytes} bytes", kept.len());
     }
 
     #[test]

@@ -120,11 +120,11 @@ enum NotLoaded {
 pub(crate) struct Pictures {
     records: Records,
     kept: Cache<String, Bytes>,
-    loads: Loads,
+    loads: Arc<Loads>,
 }
 
 impl Pictures {
-    pub(crate) fn new(records: Records) -> Self {
+    pub(crate) fn new(records: Records, loads: Arc<Loads>) -> Self {
         let weight =
             |name: &String, content: &Bytes| u32::try_from(name.len() + content.len()).unwrap_or(u32::MAX);
         Self {
@@ -135,7 +135,7 @@ impl Pictures {
                 .max_capacity(MAX_KEPT_BYTES)
                 .eviction_policy(EvictionPolicy::lru())
                 .build(),
-            loads: Loads::default(),
+            loads,
         }
     }
 
@@ -150,13 +150,14 @@ impl Pictures {
         self.kept.try_get_with_by_ref(name, load).await.map_err(|error| NotLoaded::clone(&error))
     }
 
-    /// A piece of a picture; empty at its end. If the picture is not in memory any more, only the piece is read.
+    /// A piece of a picture; empty at its end. If the picture is not in memory any more, only the piece is read, without waiting for a turn: whoever
+    /// has begun to read a picture gets the rest of it.
     async fn piece(&self, name: &str, begin: usize) -> Result<Bytes, NotLoaded> {
         if let Some(content) = self.kept.get(name).await {
             let rest = content.get(begin..).unwrap_or_default();
             return Ok(Bytes::copy_from_slice(rest.get(..PIECE_BYTES).unwrap_or(rest)));
         }
-        match self.loads.read(self.records.piece_of_picture(name, begin, PIECE_BYTES)).await {
+        match self.records.piece_of_picture(name, begin, PIECE_BYTES).await {
             Ok(piece) => piece.map(Bytes::from).ok_or(NotLoaded::Missing),
             Err(error) => Err(NotLoaded::Records(Arc::new(error))),
         }

@@ -119,6 +119,11 @@ impl Records {
         Ok(())
     }
 
+    /// How many calls can read at the same time.
+    pub fn max_readers(&self) -> u32 {
+        self.readers.options().get_max_connections()
+    }
+
     /// Waits for the calls under way and closes every connection.
     pub async fn close(&self) {
         self.readers.close().await;
