@@ -30,6 +30,9 @@ const { answers, asked } = vi.hoisted(() => {
 
 const ORDER = 'POST /api/v1/sales/sale/orders';
 
+/** How often the sale was asked for. */
+const looks = () => asked.filter((call) => call === 'GET /api/v1/sales/sale').length;
+
 async function buyButton(): Promise<HTMLButtonElement> {
   return vi.waitFor(() => {
     const buy: HTMLButtonElement = screen.getByRole('button', { name: /Buy now/ });
@@ -102,6 +105,44 @@ test('the page says once that it is sold out, and nothing that contradicts it, b
     await vi.advanceTimersByTimeAsync(5_000);
   }
   screen.getByText('If you join now, you are likely number 4.');
+});
+
+test('a look that brings the sale from before the refusal changes nothing', async () => {
+  const left = (available: number) =>
+    answers.set('GET /api/v1/sales/sale', () => Response.json(sale({ stock: { total: 100, available } })));
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  left(12);
+  const { container } = render(SalePage);
+  (await buyButton()).click();
+  await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
+  // A proxy may have a later page than we had, and still one from before the refusal.
+  for (const available of [12, 5]) {
+    left(available);
+    const before = looks();
+    document.dispatchEvent(new Event('visibilitychange'));
+    await vi.advanceTimersByTimeAsync(500);
+    expect(looks()).toBe(before + 1);
+    expect(container.textContent).not.toMatch(/\d+ left|\d+ of 100|Buy now/);
+    expect(container.textContent?.match(/sold out/gi)).toHaveLength(1);
+    expect(container.textContent).toContain('You were not charged.');
+  }
+  // Later it is news: something came back.
+  await vi.advanceTimersByTimeAsync(5_000);
+  await buyButton();
+  screen.getByText('Only 5 left');
+});
+
+test('the first look after a refusal is no earlier than a proxy has the sale as it is', async () => {
+  vi.spyOn(Math, 'random').mockReturnValue(0);
+  answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
+  render(SalePage);
+  (await buyButton()).click();
+  await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
+  const before = looks();
+  await vi.advanceTimersByTimeAsync(1_200);
+  expect(looks()).toBe(before);
+  await vi.advanceTimersByTimeAsync(400);
+  expect(looks()).toBe(before + 1);
 });
 
 test('who asked for more than are left is told so, and not how many the page thought there were', async () => {
