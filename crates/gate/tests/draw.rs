@@ -72,6 +72,17 @@ fn the_same_seed_gives_the_same_order_and_nothing_else_does() {
     assert!(same < 10, "{same} of 500 have the same place with one ticket more");
 }
 
+/// What `docs/draw.md` says the draw does not prove: extra tickets choose the count, and the count decides every place.
+#[test]
+fn whoever_knows_the_seed_can_place_a_friend_near_the_front_with_extra_tickets() {
+    let (count, friend) = (50_000, 7);
+    for seed in (1..=10).map(seed) {
+        let place = |extra| Draw::new(&seed, sale(), count + extra).place(friend);
+        let best = (0..=600).map(place).min().unwrap();
+        assert!(best < count / 100, "{best} is the best of 601 counts");
+    }
+}
+
 /// `docs/draw.md` shows these values: whoever changes them breaks every second implementation.
 #[test]
 fn the_draw_is_the_one_that_is_documented() {

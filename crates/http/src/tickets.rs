@@ -162,8 +162,8 @@ impl FromRequestParts<Arc<App>> for PathTicket {
 /// A ticket's place
 ///
 /// Whoever has the ticket may look. People who wait are known by their looking, or by their streams: ask every few
-/// seconds. Somebody who has not asked for 30 seconds is passed over, and has their place again when they are back, as
-/// long as a turn lasts.
+/// seconds, and at least every 15 seconds, or listen to the stream. Somebody who asks less often may be passed over,
+/// and has their place again when they are back, as long as a turn lasts.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)), responses((status = 200, body = TicketView)))]
 pub(crate) async fn get_ticket(

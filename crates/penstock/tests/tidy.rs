@@ -192,3 +192,38 @@ fn both_readmes_show_the_same_commands_and_pictures() {
     taken.sort();
     assert_eq!(shown, taken, "the READMEs show the pictures of docs/images, which `make screenshots` takes");
 }
+
+/// The names by which a page's headings are linked to, as GitHub makes them.
+fn anchors(page: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    let anchor = |heading: &str| -> String { heading.to_lowercase().chars().filter(kept).collect() };
+    headings.map(|line| anchor(line.trim_start_matches('#').trim()).replace(' ', "-")).collect()
+}
+
+#[test]
+fn links_to_a_section_find_it() {
+    let mut pages = vec![root().join("README.md"), root().join("README.zh.md")];
+    for folder in ["docs", "docs/adr"] {
+        let files = fs::read_dir(root().join(folder)).unwrap().map(|file| file.unwrap().path());
+        pages.extend(files.filter(|file| file.extension().is_some_and(|extension| extension == "md")));
+    }
+    let (mut found, mut broken) = (0, Vec::new());
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for (file, section) in links.filter_map(|link| link.split_once('#')) {
+            if file.contains("://") {
+                continue;
+            }
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            found += 1;
+            if !anchors(&target).contains(section) {
+                broken.push(format!("{}: {file}#{section}", page.display()));
+            }
+        }
+    }
+    assert!(found > 3, "the links were not found");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
