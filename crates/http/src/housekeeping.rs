@@ -161,7 +161,7 @@ async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
             painter.thread().unpark();
         }
         Err(error) => {
-            tracing::error!(%error, "there is no thread to draw pictures; captchas are answered `busy`")
+            tracing::error!(%error, "there is no thread to draw pictures; buyers get a proof of work instead of a captcha")
         }
     }
 }
