@@ -21,6 +21,8 @@ mod course;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod simulation;
 
 use course::{Bounds, Course, Measured};
