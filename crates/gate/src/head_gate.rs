@@ -1,6 +1,6 @@
-//! The head gate of one sale: never more passes at hand than a multiple of the units that are left, so that whoever
-//! gets a pass has a fair chance. A pass that was not used in an eighth of its time is late: it is still good, and stands in
-//! nobody's way. The gate counts; it does not know what a pass looks like, and nobody's turn.
+//! The head gate of one sale. It bounds the live passes to a multiple of the units that are left, so that everybody with a
+//! pass has a fair chance. A pass is late when an eighth of its time is over and it was not used: it is still good, but no
+//! longer counts against the bound. The gate counts; it does not know what a pass looks like, or whose turn it is.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,11 +14,11 @@ use crate::pass_share::{LivePasses, late_pass_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadGateOptions {
-    /// So many live passes that are not late for each available unit.
+    /// The most live passes for each available unit. Late ones don't count.
     pub factor: u32,
-    /// A pass is good for this long.
+    /// How long a pass is good.
     pub pass_seconds: u32,
-    /// So many live passes are kept in memory at most.
+    /// The most live passes that are kept in memory.
     pub max_live: usize,
 }
 

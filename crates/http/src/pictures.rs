@@ -150,8 +150,8 @@ impl Pictures {
         self.kept.try_get_with_by_ref(name, load).await.map_err(|error| NotLoaded::clone(&error))
     }
 
-    /// A piece of a picture; empty at its end. If the picture is not in memory any more, only the piece is read, without waiting for a turn: whoever
-    /// has begun to read a picture gets the rest of it.
+    /// A piece of a picture; empty at its end. If the picture has left the memory, only the piece is read, and without waiting for a turn, so that
+    /// a client that has begun to read a picture gets the rest of it.
     async fn piece(&self, name: &str, begin: usize) -> Result<Bytes, NotLoaded> {
         if let Some(content) = self.kept.get(name).await {
             let rest = content.get(begin..).unwrap_or_default();

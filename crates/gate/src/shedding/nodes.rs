@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::{simulation::TARGET, *};
 
-/// As a node on Redis: so many batches of a master's are under way …
+/// The batches that a node has under way at one master, as on Redis …
 const BATCHES_AT_ONCE: usize = 3;
 /// … and a full one takes about 5 ms there. A real one has 1,024 claims, and all limits here are in that proportion.
 const MAX_BATCH: usize = 32;

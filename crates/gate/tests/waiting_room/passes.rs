@@ -97,7 +97,7 @@ fn seconds_behind_unused_passes(people: u64, units: u32) -> i64 {
         all_are_there(&room);
         room.tick(&open, head.live_passes(now), now);
         save(&room);
-        // In the order of their turns, and whoever is refused tries again.
+        // In the order of their turns. Those who are refused try again at the next tick.
         while next <= last && is_admitted(room.standing(order[next], &open, now)) {
             if head.take(&BuyerId::from_stored(&order[next].to_string()), units, now).is_err() {
                 break;
