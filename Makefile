@@ -1,4 +1,4 @@
-# Everything a person does with Penstock. `make` alone lists it.
+# The commands for working with Penstock. `make` alone lists them.
 .DEFAULT_GOAL := help
 LISTEN ?= 127.0.0.1:8080
 DATA ?= data
@@ -7,18 +7,20 @@ SCENARIO ?= thirty-thousand-for-two-hundred
 # How Redis runs in `make cluster`: cluster, sentinel or single.
 REDIS ?= cluster
 CLUSTER ?= target/cluster
-# What runs on this machine tells a rehearsal how to come in, and is audited afterwards. A cluster that was killed has left
-# its configuration behind; so it counts only if its process lives, and if it is the one that is asked.
+# A rehearsal gets its secrets from the shop or the cluster that runs on this machine, and audits it afterwards.
+# A killed cluster leaves its configuration behind. So a cluster counts only if its process lives and its URL is
+# the one to rehearse.
 CLUSTER_RUNS = $(shell { read process url < $(CLUSTER)/local-cluster; } 2> /dev/null && \
 	test "$$url" = "$(URL)" && kill -0 $$process 2> /dev/null && echo yes)
 RUNNING = $(if $(CLUSTER_RUNS),--config $(CLUSTER)/cluster.toml,$(if $(wildcard $(DATA)/demo.json),--data $(DATA)))
 
-# What the pages are made of, folders too, so that a file that is gone is noticed. Their types are made from openapi.json.
+# The sources of the pages. Folders are listed, too, so that make notices a deleted file. The pages' types are
+# made from openapi.json.
 PAGES = $(shell find web/src web/public ! -name schema.d.ts) web/index.html web/console.html web/openapi.json \
 	web/package.json web/svelte.config.js web/tsconfig.json web/vite.config.ts web/scripts/compress.mjs
 
 .PHONY: help run rush cluster web openapi test bench figures screenshots fmt
-# Half a build is none.
+# Delete a target whose build failed halfway.
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -28,7 +30,7 @@ run: web ## build and start a shop with a demo sale that opens in 30 seconds (LI
 	cargo build --release --locked --bin penstock
 	target/release/penstock serve --demo --listen $(LISTEN) --data $(DATA)
 
-rush: web ## send simulated buyers at what `make run` or `make cluster` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
+rush: web ## rehearse with simulated buyers on what `make run` or `make cluster` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
 	cargo build --release --locked --bin penstock
 	target/release/penstock rush --url $(URL) --scenario $(SCENARIO) $(RUNNING) $(ARGS)
 
@@ -36,7 +38,7 @@ cluster: web ## start 3 nodes, 2 settlement workers, nginx, Redis and MariaDB on
 	cargo build --release --locked --bin penstock --bin penstock-local-cluster
 	target/release/penstock-local-cluster --server target/release/penstock --listen $(LISTEN) --redis $(REDIS) --folder $(CLUSTER)
 
-web: web/dist/index.html ## build the pages of the shop and the console, if something has changed; cargo puts web/dist into the binary
+web: web/dist/index.html ## build the pages of the shop and the console if something has changed; cargo puts web/dist into the binary
 
 web/dist/index.html: web/node_modules/.package-lock.json $(PAGES)
 	cd web && npm run build
@@ -45,12 +47,12 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci
 	touch $@
 
-openapi: ## renew web/openapi.json, from which the types of the pages are made, after a change of the API
+openapi: ## renew web/openapi.json after a change of the API; the types of the pages are made from it
 	cargo build --locked --bin penstock
 	target/debug/penstock openapi > target/openapi.json
 	cmp -s target/openapi.json web/openapi.json || mv target/openapi.json web/openapi.json
 
-test: web ## everything: format, lints, unit, property, crash, end-to-end and browser tests, every interleaving of the latch
+test: web ## run everything: format, lints, unit, property, crash, end-to-end and browser tests, every interleaving of the latch
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
@@ -65,7 +67,7 @@ bench: web ## measure against MariaDB, Redis and nginx on this machine; writes t
 	cargo build --release --locked -p penstock-ledger --example claims_at -p penstock-records --example settle_rate
 	target/release/penstock-bench --server target/release/penstock
 
-figures: web ## what a first visit to the pages costs on a slow phone: bytes, requests, times
+figures: web ## measure a first visit to the pages on a slow phone: bytes, requests, times
 	cargo build --release --locked --bin penstock
 	cd web && PENSTOCK_BIN=target/release/penstock npm run --silent figures
 

@@ -3,7 +3,7 @@
 //   k6 run -e SALE=… -e TOKENS=$PWD/tokens.csv penstock.k6.js
 //   k6 run -e SALE=… -e JWT_SECRET=… -e BUYERS=10000 penstock.k6.js
 //
-// Exits 99 if an answer was none of those of a sale that goes well.
+// Exits 99 if a sale that goes well would not give one of the answers.
 
 import http from 'k6/http';
 import crypto from 'k6/crypto';
@@ -15,13 +15,13 @@ import { SharedArray } from 'k6/data';
 
 const API = `${__ENV.URL || 'http://127.0.0.1:8080'}/api/v1`;
 const SALE = __ENV.SALE;
-if (!SALE) throw new Error('say which sale: -e SALE=…');
-if (!__ENV.TOKENS && !__ENV.JWT_SECRET) throw new Error('say who buys: -e TOKENS=FILE or -e JWT_SECRET=…');
+if (!SALE) throw new Error('no sale given: add -e SALE=…');
+if (!__ENV.TOKENS && !__ENV.JWT_SECRET) throw new Error('no buyers given: add -e TOKENS=FILE or -e JWT_SECRET=…');
 
 const tokens = new SharedArray('tokens', () =>
   __ENV.TOKENS ? open(__ENV.TOKENS).split('\n').filter((line) => line !== '') : []);
 const buyers = Number(__ENV.BUYERS) || tokens.length || 1000;
-// Keys are good for as long as a sale exists, so another run needs others.
+// Keys stay bound for as long as the sale exists, so each run needs new ones.
 export const setup = () => `k6-${Date.now()}`;
 
 const sold = new Counter('sold');
@@ -41,7 +41,7 @@ export const options = {
   thresholds: { checks: ['rate==1'], http_req_failed: ['rate==0'] },
 };
 
-// What a sale that goes well answers; anything else counts as failed.
+// The answers of a sale that goes well. Anything else counts as failed.
 http.setResponseCallback(http.expectedStatuses(200, 201, 409, 429, 503));
 
 function tokenOf(number) {
@@ -52,7 +52,7 @@ function tokenOf(number) {
   return `${text}.${crypto.hmac('sha256', __ENV.JWT_SECRET, text, 'base64rawurl')}`;
 }
 
-// "Not now" is answered by the same request, under the same key, when the server says.
+// After a "not now", sends the same request under the same key, when the server says.
 function untilAnswered(send) {
   for (;;) {
     const answer = send();

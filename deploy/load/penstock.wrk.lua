@@ -2,11 +2,11 @@
 --
 --   wrk -t 8 -c 8 -d 60s -s penstock.wrk.lua http://127.0.0.1:8080 -- SALE tokens.csv 8
 --
--- wrk does not tell a script which connection an answer came on, so every thread has to have one (-c equal to -t):
--- then a thread is one buyer after the other, and an order stays with who got it. Nor does it tell how many threads
--- there are, so the last argument does. Exits 1 if an answer was none of those of a sale that goes well.
+-- wrk does not tell a script which connection an answer came on, so every thread needs exactly one (-c equal to -t).
+-- Then a thread plays one buyer after the other, and an order stays with its buyer. wrk does not tell the number of
+-- threads either, so the last argument does. Exits 1 if a sale that goes well would not give one of the answers.
 
--- In wrk's own state, which knows all threads.
+-- This part runs in wrk's own state, which knows all threads.
 local threads = {}
 
 function setup(thread)
@@ -14,7 +14,7 @@ function setup(thread)
   table.insert(threads, thread)
 end
 
--- From here to `done` in the state of one thread. Global is what `done` reads.
+-- From here to `done`, the code runs in the state of one thread. `done` reads the global variables.
 sold, sold_out, paid, read, put_off, unexpected = 0, 0, 0, 0, 0, 0
 first_unexpected = ""
 
@@ -25,11 +25,11 @@ local wait_milliseconds = 0
 function init(args)
   local thread_count = tonumber(args[3])
   if not thread_count or thread_number >= thread_count then
-    io.stderr:write("after -- come the sale, the file of tokens, and the same number as after -t\n")
+    io.stderr:write("the arguments after -- are the sale, the file of tokens, and the same number as after -t\n")
     os.exit(2)
   end
   sale = args[1]
-  -- Keys are good for as long as a sale exists, so another run needs others.
+  -- Keys stay bound for as long as the sale exists, so each run needs new ones.
   run = os.time() .. "-" .. tostring(tokens):gsub("%W", "")
   local line_number = 0
   for line in assert(io.open(args[2])):lines() do
@@ -38,7 +38,7 @@ function init(args)
   end
 end
 
--- The step under way, so that it is sent again, under the same key, after a lost connection.
+-- Sends the current step. After a lost connection it is sent again, under the same key.
 function request()
   local headers = { Authorization = "Bearer " .. (tokens[buyer] or "") }
   if step == "look" then
@@ -98,7 +98,7 @@ function response(status, headers, body)
   end
 end
 
--- In wrk's own state again.
+-- This runs in wrk's own state again.
 function done(summary)
   local function sum(name)
     local total = 0
