@@ -1,7 +1,7 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
 
-/** As the server does: every address under /console is the console. */
+/** Like the server: every address under /console is the console. */
 const consoleAddresses: Plugin = {
   name: 'console-addresses',
   configureServer: (server) => {
@@ -12,7 +12,7 @@ const consoleAddresses: Plugin = {
   },
 };
 
-// Two pages that share what they have in common. The server's policy allows nothing inline and no other host.
+// Two pages with shared code. The server's policy allows nothing inline and no other host.
 export default defineConfig({
   plugins: [svelte(), consoleAddresses],
   build: {
@@ -21,7 +21,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rolldownOptions: {
       input: ['index.html', 'console.html'],
-      // What every page needs comes as one file, and so does what the shop and the console show first: each request has its price, too.
+      // One file for what every page needs, and one for what the first view of shop or console needs: each
+      // request costs time, too.
       output: {
         codeSplitting: {
           groups: [
@@ -50,7 +51,7 @@ export default defineConfig({
     },
   },
   worker: { format: 'es' },
-  // `npm run dev` shows the sources at once; the API is that of a server that runs beside it.
+  // `npm run dev` serves the sources; the API comes from a server running next to it.
   server: {
     host: '127.0.0.1',
     proxy: Object.fromEntries(

@@ -1,4 +1,4 @@
-// What the console tells afterwards: orders, the audit, dead letters, and the report of a rehearsal.
+// What the console shows afterwards: orders, the audit, dead letters, and the report of a rehearsal.
 import { readFile } from 'node:fs/promises';
 import { expect } from 'vitest';
 import { signUp, Stranger } from './support/merchant';
@@ -67,7 +67,7 @@ test('the audit says in words that everything adds up', async ({ visitAsAdmin, s
   await page.getByText('There are none: everything that was decided is settled.').waitFor();
 });
 
-test('the report of a rehearsal is drawn, and what is no report is told', async ({
+test('the report of a rehearsal is drawn, and a file that is not a report is refused', async ({
   visitAsAdmin,
   server,
 }) => {
@@ -92,12 +92,12 @@ test('the report of a rehearsal is drawn, and what is no report is told', async 
   await file.setInputFiles(report('{"something":"else"}'));
   await page
     .getByRole('alert')
-    .getByText(/no report of a rehearsal/)
+    .getByText(/not the report of a rehearsal/)
     .waitFor();
   const sent = visitor.requests.length;
   await file.setInputFiles(report(rush.stdout));
   await page.getByText('Every promise was kept.').first().waitFor();
   await page.locator('canvas').first().waitFor();
-  // It is read in the browser and goes nowhere.
+  // The browser reads it and sends it nowhere.
   expect(visitor.requests.slice(sent).filter((request) => request.method() !== 'GET')).toEqual([]);
 });

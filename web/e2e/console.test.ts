@@ -1,4 +1,4 @@
-// The console, from an item to a sale that is sold out while somebody watches.
+// The console, from an item to a sale that sells out while somebody watches.
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { newAdmin, signUp, Stranger, type Account } from './support/merchant';
@@ -11,7 +11,7 @@ async function fillSignIn(page: Page, account: Account): Promise<void> {
   await page.getByRole('main').getByRole('button', { name: 'Sign in' }).click();
 }
 
-/** How far the rows of tiles end from the right edge, each one. */
+/** The distance of each row of tiles from the right edge. */
 const holes = (page: Page) =>
   page.locator('.tiles').evaluate((tiles) => {
     const rows = new Map<number, number>();
@@ -46,7 +46,7 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
     .setInputFiles({ name: 'lantern.png', mimeType: 'image/png', buffer: png(400, 300) });
   await page.getByText(/400 × 300 pixels/).waitFor();
   await page.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('The item is there.').waitFor();
+  await page.getByText('The item is created.').waitFor();
 
   await page.getByRole('link', { name: 'Draft a sale of it' }).first().click();
   await page.getByLabel('Price in the sale').fill('99.00');
@@ -78,17 +78,17 @@ test('a sale goes from draft to sold out, and the live view moves with it', asyn
   const words = ['rush', '--url', server.url, '--sale', sale, '--buyers', '1500', '--rate', '100'];
   const rush = server.begin([...words, '--threads', '1', '--data', server.data, '--quiet', '--json']);
   try {
-    // All looked for together: the rush does not wait for one to be found before the next.
+    // All checks run together: none has to wait until another one succeeds.
     const told = () => page.getByRole('main').innerText();
     await Promise.all([
       expect
         .poll(async () => (await drawn()).filter((picture, at) => picture !== before[at]).length)
         .toBe(before.length),
-      // Time alone moves the charts, too: what they tell has to be the rush.
+      // Charts also move with time alone, so they have to show the rush.
       expect.poll(told).toMatch(/Claims\s+[1-9]/),
       expect.poll(told).toMatch(/Sold out\s+[1-9]/),
       page.getByText('0 of 40').waitFor(),
-      // The gate refuses them then, which is not as if nobody came.
+      // The gate refuses these buyers, which differs from nobody coming.
       expect.poll(told).toMatch(/all claims were refused at once, before the ledger/),
     ]);
     const { code, stdout, stderr } = await rush.finished;
@@ -125,7 +125,7 @@ test('the live view counts who waits, and tells how long claims take', async ({
     .waitFor();
 });
 
-test('a file that is no picture, or too large, is refused in words before anything is sent', async ({
+test('a file that is not a picture, or is too large, gets a reason before anything is sent', async ({
   visitAsAdmin,
 }) => {
   const visitor = await visitAsAdmin();
@@ -139,7 +139,7 @@ test('a file that is no picture, or too large, is refused in words before anythi
   });
   await page
     .getByRole('alert')
-    .getByText(/This is no PNG, JPEG, WebP, AVIF or GIF/)
+    .getByText(/This is not a PNG, JPEG, WebP, AVIF or GIF/)
     .waitFor();
   const noise = Buffer.concat([png(10, 10), Buffer.alloc(1024 * 1024)]);
   await file.setInputFiles({ name: 'large.png', mimeType: 'image/png', buffer: noise });
@@ -150,10 +150,7 @@ test('a file that is no picture, or too large, is refused in words before anythi
   expect(visitor.sent('POST', /\/admin\/pictures$/)).toEqual([]);
 });
 
-test('what is not right is said at its field, and nothing that was typed is lost', async ({
-  visitAsAdmin,
-  merchant,
-}) => {
+test('an error is shown at its field, and typed text is kept', async ({ visitAsAdmin, merchant }) => {
   const item = await merchant.item('Lamp');
   const { page } = await visitAsAdmin();
   await page.goto(`/console/sales/new?item=${item.id}`);
@@ -165,14 +162,14 @@ test('what is not right is said at its field, and nothing that was typed is lost
   await expect
     .poll(() => page.getByLabel('Units').evaluate((field) => field === document.activeElement))
     .toBe(true);
-  // Who goes to look for something else comes back to what was typed.
+  // The draft is still there after a look at another page.
   await page.getByRole('navigation').getByRole('link', { name: 'Items' }).click();
   await page.getByRole('heading', { level: 1, name: 'Items' }).waitFor();
   await page.goBack();
   await expect.poll(() => page.getByLabel('Price in the sale').inputValue()).toBe('12');
 });
 
-test('what can’t be undone names its consequence in figures', async ({ visitAsAdmin, server, merchant }) => {
+test('a confirmation states the consequences in figures', async ({ visitAsAdmin, server, merchant }) => {
   const sale = await merchant.publish({ units: 5 });
   await new Stranger(server).order(sale.id);
   const { page } = await visitAsAdmin();
@@ -192,7 +189,7 @@ test('what can’t be undone names its consequence in figures', async ({ visitAs
   await page.getByRole('button', { name: 'Close the sale' }).click();
   await page.getByRole('dialog').getByText('1 unit that is held can still be paid.').waitFor();
   await page.getByRole('dialog').getByText('11 units stay unsold.').waitFor();
-  // Neither button could be meant for the dialog alone.
+  // Neither button's label could refer to the dialog alone.
   await confirm(page, 'Keep the sale');
   expect((await merchant.sale(sale.id)).state).toBe('open');
   await page.getByRole('button', { name: 'Close the sale' }).click();
@@ -202,7 +199,7 @@ test('what can’t be undone names its consequence in figures', async ({ visitAs
   expect((await merchant.stats(sale.id)).total).toBe(12);
 });
 
-test('who has no admin role is told so, and sees nothing', async ({ visit, server }) => {
+test('a user without the admin role is told so, and sees nothing', async ({ visit, server }) => {
   const visitor = await visit();
   await visitor.signIn(await signUp(server));
   const { page } = visitor;

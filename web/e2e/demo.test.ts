@@ -1,4 +1,4 @@
-// What `make run` starts: everything that is printed works, and a new user buys with no instructions.
+// What `make run` starts: everything it prints works, and a new user can buy without instructions.
 import { expect } from 'vitest';
 import { newPhone } from './support/merchant';
 import { shop } from './support/shop';
@@ -6,7 +6,7 @@ import { test } from './support/test';
 
 test.override({ serverOptions: { flags: ['--demo'], adminToken: undefined } });
 
-/** What stands behind a name in the lines that the server printed. */
+/** The text after a name in the lines that the server printed. */
 function printed(lines: string[], name: string): string {
   const line = lines.find((text) => text.trim().startsWith(name)) ?? '';
   return line.trim().slice(name.length).trim();
@@ -28,7 +28,7 @@ test('a new user finds the demo’s headphones, signs up and buys them', async (
     .toBeGreaterThan(100);
   await shop(page).signIn.first().click();
   await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
-  // The page before it has a field for the phone, too.
+  // The page before this one has a field for the phone, too.
   await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
   await page.getByLabel('Phone number').fill(newPhone());
   await page.getByRole('button', { name: 'Send code' }).click();
@@ -45,7 +45,7 @@ test('a new user finds the demo’s headphones, signs up and buys them', async (
   await shop(page).paid.waitFor();
 });
 
-test('the merchant gets into the console with what was printed', async ({ visit, server }) => {
+test('the merchant gets into the console with the printed credentials', async ({ visit, server }) => {
   await expect.poll(() => printed(server.printed, 'the merchant')).not.toBe('');
   const [, phone = '', password = ''] =
     /phone (\S+), password (\S+)/.exec(printed(server.printed, 'the merchant')) ?? [];

@@ -1,4 +1,4 @@
-// What is true of every page: axe finds nothing serious in light and dark, and nothing is wider than a small phone.
+// Rules for every page: axe finds nothing serious in light or dark, and nothing is wider than a small phone.
 import { expect } from 'vitest';
 import type { Page } from 'playwright-core';
 import type { AuditReport, DeadLetter, Sale } from '../src/api/schema';
@@ -25,7 +25,7 @@ interface Scene {
 
 const heading = (page: Page) => page.getByRole('heading', { level: 1 }).first().waitFor();
 
-/** Opens a page and waits until what it fetches is there. */
+/** Opens a page and waits until its data has come. */
 function at(path: string): Scene {
   return {
     name: path,
@@ -37,7 +37,7 @@ function at(path: string): Scene {
   };
 }
 
-/** Looks at a page in light and dark, wide and narrow. */
+/** Checks a page in light and dark, wide and narrow. */
 async function lookAround(visitor: Visitor, scenes: Scene[]): Promise<void> {
   const { page } = visitor;
   for (const { name, show } of scenes) {
@@ -57,7 +57,7 @@ async function lookAround(visitor: Visitor, scenes: Scene[]): Promise<void> {
   }
 }
 
-/** Has the API answer something else to who asks for this; `from` gets the real answer. */
+/** Replaces the API's answer to requests for this path; `from` gets the real answer. */
 async function answerInstead(page: Page, path: RegExp, from: (answer: unknown) => unknown): Promise<void> {
   await page.route(path, async (route) => {
     const answer = await route.fetch();
@@ -67,7 +67,7 @@ async function answerInstead(page: Page, path: RegExp, from: (answer: unknown) =
 
 const LONG = 'A kettle with a very long name, BeautifullyBrushedStainlessSteelWithoutAnySpaceInIt, and more';
 
-test('of the shop, for who is not signed in', async ({ visit, merchant }) => {
+test('of the shop, for a visitor who is not signed in', async ({ visit, merchant }) => {
   const open = await merchant.publish({ title: LONG, units: 3, limit: 2 });
   const soon = await merchant.publish({
     opensInSeconds: 200_000,
@@ -210,7 +210,7 @@ test('of the console', async ({ visit, visitAsAdmin, merchant, server }) => {
   );
 });
 
-/** A confirmation of the sale's page, with its consequences. */
+/** A confirmation dialog of the sale's page, with its consequences. */
 function asked(sale: Sale, action: string, says: RegExp, units?: string): Scene {
   return {
     name: action,
@@ -230,7 +230,7 @@ const audited = async (page: Page, says: string): Promise<void> => {
   await page.getByRole('table').waitFor();
 };
 
-/** What the console tells when it is asked, or when something is wrong. */
+/** What the console shows when it is asked, or when something is wrong. */
 function toldScenes(open: Sale, rush: Promise<Finished>): Scene[] {
   const letter: DeadLetter = {
     id: '1',
@@ -289,7 +289,7 @@ function toldScenes(open: Sale, rush: Promise<Finished>): Scene[] {
   ];
 }
 
-test('of the console, when it has been asked something', async ({ visitAsAdmin, merchant, server }) => {
+test('of the console, when it shows answers and warnings', async ({ visitAsAdmin, merchant, server }) => {
   const { open } = await somethingToSee(merchant, server);
   const words = ['rush', '--url', server.url, '--buyers', '60', '--units', '20', '--opens-in', '1'];
   const rush = server.begin([...words, '--threads', '1', '--data', server.data, '--quiet', '--json']);
@@ -300,7 +300,7 @@ test('of the console, when it has been asked something', async ({ visitAsAdmin, 
   }
 });
 
-test('what moves while one waits stands still for who has asked for that', async ({
+test('waiting animations stand still under reduced motion', async ({
   visitAsBuyer,
   visitAsAdmin,
   merchant,

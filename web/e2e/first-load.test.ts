@@ -1,13 +1,13 @@
-// What a first visit costs, and where it comes from.
+// The size of a first visit, and where its files come from.
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { test } from './support/test';
 
-/** Compressed, headers included; without what the API says and the items' pictures. */
+/** Compressed, headers included; without the API's answers and the items' pictures. */
 const SHOP_LIMIT_BYTES = 50_000;
 const SIGNED_IN_LIMIT_BYTES = 60_000;
 
-/** Opens a page and counts what came over the line until it is quiet. */
+/** Opens a page and counts the bytes until the network is quiet. */
 async function load(page: Page, path: string): Promise<{ path: string; bytes: number }[]> {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send('Network.enable');
@@ -23,7 +23,7 @@ async function load(page: Page, path: string): Promise<{ path: string; bytes: nu
   return loaded.filter((one) => !/^\/(api|pictures)\//.test(one.path));
 }
 
-/** Opens a page for the first time, and says how many bytes that took. */
+/** The bytes of a first visit to a page. */
 async function cost(page: Page, path: string): Promise<number> {
   const loaded = await load(page, path);
   expect(loaded.map((one) => one.path)).toContain(path);
@@ -32,7 +32,7 @@ async function cost(page: Page, path: string): Promise<number> {
 }
 
 test.for(['en-GB', 'zh-CN'])(
-  'the shop’s first load is under 50 KB in %s, and under 60 KB for who is signed in',
+  'the shop’s first load is under 50 KB in %s, and under 60 KB for a signed-in buyer',
   async (locale, { visit, visitAsBuyer, merchant }) => {
     const sale = `/sales/${(await merchant.publish()).id}`;
     const list = await cost((await visit({ locale })).page, '/');
@@ -41,13 +41,13 @@ test.for(['en-GB', 'zh-CN'])(
     console.info(`First load in ${locale}: list ${list}, sale ${page}, signed in ${signedIn} bytes`);
     expect(list).toBeLessThan(SHOP_LIMIT_BYTES);
     expect(page).toBeLessThan(SHOP_LIMIT_BYTES);
-    // What buying needs comes on top of it.
+    // The code for buying comes on top.
     expect(signedIn).toBeGreaterThan(page);
     expect(signedIn).toBeLessThan(SIGNED_IN_LIMIT_BYTES);
   },
 );
 
-test('everybody gets the same page, and who comes again gets nothing anew', async ({
+test('everybody gets the same page, and a second visit downloads nothing again', async ({
   visit,
   server,
   merchant,
@@ -68,7 +68,7 @@ test('everybody gets the same page, and who comes again gets nothing anew', asyn
   expect(fromTheLine).toEqual([]);
 });
 
-test('the pages allow nothing that is inline and no other host', async ({ server }) => {
+test('the pages allow nothing inline and no other host', async ({ server }) => {
   for (const path of ['/', '/console']) {
     const policy = (await fetch(`${server.url}${path}`)).headers.get('content-security-policy') ?? '';
     expect(policy).toContain("default-src 'none'");

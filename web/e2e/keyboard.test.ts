@@ -23,7 +23,7 @@ test('somebody with a keyboard alone signs in, buys and pays', async ({ visit, m
   await shop(page).hold.waitFor();
   await pressOn(page, shop(page).pay);
   await shop(page).paid.waitFor();
-  // The button is gone, and the next stop is what follows it, not the page's beginning.
+  // The button is gone, and the next tab stop is close to it, not at the start of the page.
   const isNear = () => page.evaluate(() => document.activeElement?.closest('section.panel') !== null);
   await expect.poll(isNear).toBe(true);
   await page.keyboard.press('Tab');
@@ -65,7 +65,7 @@ test('a merchant with a keyboard alone drafts a sale, publishes and pauses it', 
   await pressOn(page, main.getByRole('link', { name: 'New sale' }));
   const choice = page.getByLabel('Item', { exact: true });
   await tabTo(page, choice);
-  // A letter on a list chooses what begins with it.
+  // A letter typed on a list chooses the entry that begins with it.
   await keyboard.press('z');
   await expect.poll(() => choice.inputValue()).toBe(item.id);
   for (const [label, text] of [
@@ -99,7 +99,7 @@ test('a merchant with a keyboard alone drafts a sale, publishes and pauses it', 
   await answer('Pause the sale');
   await page.getByText('Paused: new orders are refused.').waitFor();
   expect((await merchant.sale(sale.id)).state).toBe('paused');
-  // The focus is where one goes on.
+  // The focus is on the next control.
   const resume = main.getByRole('button', { name: 'Resume' });
   await expect.poll(() => resume.evaluate((element) => element === document.activeElement)).toBe(true);
 });

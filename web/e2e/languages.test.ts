@@ -13,7 +13,7 @@ test('a browser that speaks Chinese gets Chinese, with its money and times', asy
   await page.getByRole('heading', { level: 1, name: 'Lamp' }).waitFor();
   expect(await page.locator('html').getAttribute('lang')).toBe('zh-CN');
   await page.getByText('¥1,999').first().waitFor();
-  // Only what the merchant wrote, the brand and the other language's name are not Chinese.
+  // Everything is Chinese except the merchant's texts, the brand and the other language's name.
   const words = (await page.locator('body').innerText())
     .replaceAll(/Lamp|Made for a test\.|Penstock|English|CNY/g, '')
     .match(/[A-Za-z]{2,}/g);
@@ -51,13 +51,13 @@ test('a refusal is said in Chinese too', async ({ visit }) => {
   expect(await page.getByLabel('手机号').inputValue()).toBe('+8613900000000');
 });
 
-/** Words of a page that are not Chinese, without what is a name, a number, a unit or a command. */
+/** The words of a page that are not Chinese, except names, numbers, units and commands. */
 async function leftoverEnglish(page: Page): Promise<string[]> {
   const text = await page.evaluate(() => {
     const body = document.body.cloneNode(true) as HTMLElement;
     for (const part of body.querySelectorAll('code, pre, noscript, [lang=en], a[href^="/orders/"]'))
       part.remove();
-    // What is only heard is words, too.
+    // Text for screen readers counts, too.
     const heard = ['aria-label', 'placeholder', 'alt', 'title'].flatMap((name) =>
       [...body.querySelectorAll(`[${name}]`)].map((part) => part.getAttribute(name)),
     );
@@ -86,7 +86,7 @@ test('nothing of signing up is left in English', async ({ visit }) => {
 
 test('nothing of a purchase is left in English', async ({ visitAsBuyer, merchant, server }) => {
   const visitor = await visitAsBuyer({ locale: 'zh-CN' });
-  // A server that has just started may not have drawn its pictures yet; it is asked again.
+  // A server that has just started may not have its pictures yet; the page asks again.
   visitor.expectTrouble(/challenge was answered 503/);
   const { page } = visitor;
   const room = await merchant.publish({ title: 'Lamp', opensInSeconds: 3600, waitingRoom: true });

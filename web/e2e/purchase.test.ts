@@ -1,11 +1,11 @@
-// The whole way of a purchase, as different people go it.
+// A complete purchase, as different people make it.
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { newPhone, Stranger } from './support/merchant';
 import { shop } from './support/shop';
 import { test } from './support/test';
 
-// A turn that nobody uses is soon somebody else's.
+// An unused turn soon goes to the next person.
 test.override({ serverOptions: { settings: { PENSTOCK_GATE__TURN_SECONDS: 8 } } });
 
 test('somebody new signs up, waits for the turn, passes the check, buys and pays', async ({
@@ -34,7 +34,7 @@ test('somebody new signs up, waits for the turn, passes the check, buys and pays
     .first()
     .click();
   await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
-  // The page before it has a field for the phone, too.
+  // The page before this one has a field for the phone, too.
   await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
 
   await page.getByLabel('Phone number').fill(newPhone());
@@ -45,17 +45,17 @@ test('somebody new signs up, waits for the turn, passes the check, buys and pays
   await page.getByLabel('Password').fill('correct-horse-battery');
   await page.getByRole('button', { name: 'Create account' }).click();
 
-  // Somebody else is first, and does nothing with the turn.
+  // Somebody else is first, and does not use the turn.
   const first = new Stranger(server);
   const { ticket } = await first.ticket(sale.id);
   await expect.poll(async () => (await first.lookAt(sale.id, ticket)).state).toBe('admitted');
 
-  // Back at the sale, signed in, and nobody had to look for it.
+  // After signing in, the page returns to the sale by itself.
   await page.getByRole('heading', { level: 1, name: 'Headphones Q' }).waitFor();
   await shop(page).buy.click();
   await shop(page).waitingRoom.waitFor();
   await page.getByText('You are next', { exact: true }).waitFor();
-  // The check that follows is passed by the device.
+  // The device passes the check that follows.
   await shop(page).hold.waitFor();
   expect(visitor.sent('POST', /\/challenge$/)).toHaveLength(1);
   await shop(page).pay.click();
@@ -67,7 +67,7 @@ test('somebody new signs up, waits for the turn, passes the check, buys and pays
   await expect.poll(async () => (await merchant.stats(sale.id)).paid).toBe(1);
 });
 
-test('who comes before the opening takes part in the draw, and goes on alone when it opens', async ({
+test('an early buyer takes part in the draw, and continues by itself at the opening', async ({
   visitAsBuyer,
   merchant,
 }) => {
@@ -89,7 +89,7 @@ test('a sale opens on the page by itself', async ({ visitAsBuyer, merchant }) =>
   await shop(page).hold.waitFor();
 });
 
-/** Sets the clock of the visitor's device, for the pages that are opened from now on. */
+/** Sets the clock of the visitor's device, for all pages opened later. */
 async function setClock(page: Page, aheadMinutes: number): Promise<void> {
   await page.addInitScript((aheadMs) => {
     const Right = Date;
@@ -104,7 +104,7 @@ async function setClock(page: Page, aheadMinutes: number): Promise<void> {
   }, aheadMinutes * 60_000);
 }
 
-/** Minutes that are left by the page's countdown. */
+/** The minutes left on the page's countdown. */
 async function minutesLeft(page: Page): Promise<number> {
   const parts = (await page.getByRole('timer').first().innerText()).split(':').map(Number);
   return parts.reduce((sum, part) => sum * 60 + part, 0) / 60;
@@ -138,7 +138,7 @@ test('on a device whose clock is an hour wrong, everything happens by the server
   }
 });
 
-test('a picture that is read wrongly is followed by another, and who can’t see it has another way', async ({
+test('a wrong captcha answer brings a new picture, and a visitor who can’t see it has another way', async ({
   visitAsBuyer,
   merchant,
 }) => {
@@ -177,7 +177,7 @@ test('a cancelled order gives its unit back, and can be made again', async ({ vi
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('two units are bought one after the other, as two orders', async ({ visitAsBuyer, merchant }) => {
+test('two units bought one after the other are two orders', async ({ visitAsBuyer, merchant }) => {
   const sale = await merchant.publish({ units: 5, limit: 2 });
   const { page } = await visitAsBuyer();
   await shop(page).open(sale);

@@ -1,4 +1,4 @@
-// Who gets nothing, or nothing yet, is told what happened and what to do.
+// A buyer who gets nothing, or nothing yet, is told what happened and what to do.
 import { expect } from 'vitest';
 import { signUp, Stranger } from './support/merchant';
 import { shop } from './support/shop';
@@ -36,7 +36,7 @@ test('of two who race for the last unit one gets it, and the other is told what 
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('who finds a sale sold out is told the likely place on its waitlist, and gets it', async ({
+test('a buyer who finds a sale sold out is told the likely place on its waitlist, and gets it', async ({
   visit,
   visitAsBuyer,
   merchant,
@@ -58,11 +58,7 @@ test('who finds a sale sold out is told the likely place on its waitlist, and ge
   expect(await page.getByRole('main').innerText()).toMatch(/Your place\s+3/);
 });
 
-test('who waits on the waitlist gets the unit that comes back', async ({
-  visitAsBuyer,
-  merchant,
-  server,
-}) => {
+test('a buyer on the waitlist gets the unit that comes back', async ({ visitAsBuyer, merchant, server }) => {
   const sale = await merchant.publish({ units: 1 });
   const holder = new Stranger(server);
   const order = await holder.order(sale.id);
@@ -81,7 +77,7 @@ test('who waits on the waitlist gets the unit that comes back', async ({
   await expect.poll(async () => (await merchant.stats(sale.id)).paid).toBe(1);
 });
 
-test('who leaves the waitlist is not on it any more', async ({ visitAsBuyer, merchant, server }) => {
+test('a buyer who leaves the waitlist is no longer on it', async ({ visitAsBuyer, merchant, server }) => {
   const sale = await merchant.publish({ units: 1 });
   await new Stranger(server).order(sale.id);
   const { page } = await visitAsBuyer();
@@ -130,11 +126,14 @@ test('a sale that is paused or closed says so, and an order that is held can sti
   await shop(buyer.page).paid.waitFor();
 });
 
-test('who has as many as one person may buy is led to the orders', async ({ visitAsBuyer, merchant }) => {
+test('a buyer who has as many as one person may buy is led to the orders', async ({
+  visitAsBuyer,
+  merchant,
+}) => {
   const sale = await merchant.publish();
   const visitor = await visitAsBuyer();
   const { page } = visitor;
-  // In one tab the page does not know yet what the other tab did.
+  // This tab does not know yet what happened in the other tab.
   await shop(page).open(sale);
   await shop(page).buy.click();
   await shop(page).pay.click();
@@ -148,7 +147,7 @@ test('who has as many as one person may buy is led to the orders', async ({ visi
   await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
 });
 
-test('who has bought on another device is told that it would be too many', async ({
+test('a buyer who bought on another device is told that it would be too many', async ({
   visit,
   merchant,
   server,
@@ -174,7 +173,7 @@ test('who has bought on another device is told that it would be too many', async
   expect((await merchant.stats(sale.id)).paid).toBe(1);
 });
 
-test('a page or a sale that does not exist is told kindly', async ({ visit }) => {
+test('a page or a sale that does not exist gets a friendly page', async ({ visit }) => {
   const visitor = await visit();
   visitor.expectTrouble(/\/(nowhere|sales\/0{13}) was answered 404/);
   await visitor.page.goto('/nowhere');

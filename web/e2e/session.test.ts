@@ -36,7 +36,7 @@ test('the session is in a cookie that no script can read, and in no storage', as
   expect(everything).not.toContain(token);
 });
 
-test('Back after signing in leads to what was before the sale, not to the sale again', async ({
+test('Back after signing in leads to the page before the sale, not to the sale again', async ({
   visit,
   merchant,
   server,
@@ -48,7 +48,7 @@ test('Back after signing in leads to what was before the sale, not to the sale a
   await page.getByRole('link', { name: /Kettle B/ }).click();
   await shop(page).signIn.click();
   await page.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor();
-  // To the other form and back, as somebody does who is not sure.
+  // To the other form and back, like somebody who is not sure.
   await page.getByRole('main').getByRole('link', { name: 'Create account' }).click();
   await page.getByRole('heading', { level: 1, name: 'Create account' }).waitFor();
   await page.getByRole('main').getByRole('link', { name: 'Sign in' }).click();
@@ -79,7 +79,7 @@ test('another site’s page can’t order with somebody’s cookie', async ({ vi
   expect(server.url).toContain('127.0.0.1');
 });
 
-test('who signs out is signed out in every tab, and the cookie is gone', async ({ visitAsBuyer }) => {
+test('signing out works in every tab, and the cookie is gone', async ({ visitAsBuyer }) => {
   const visitor = await visitAsBuyer();
   const { page } = visitor;
   await page.goto('/account');
@@ -90,10 +90,10 @@ test('who signs out is signed out in every tab, and the cookie is gone', async (
   await page.getByRole('link', { name: 'Sign in' }).first().waitFor();
   await other.getByRole('link', { name: 'Sign in' }).first().waitFor();
   const kept = (await visitor.context.cookies()).map(({ name }) => name);
-  expect(kept, 'nothing but that this browser is known').toEqual(['penstock_device']);
+  expect(kept, 'only the mark of a known browser').toEqual(['penstock_device']);
 });
 
-test('a wrong password is told, and nothing that was typed is lost', async ({ visit, server }) => {
+test('a wrong password gets a message, and typed text is kept', async ({ visit, server }) => {
   const account = await signUp(server);
   const { page } = await visit();
   await page.goto('/sign-in');
@@ -107,7 +107,7 @@ test('a wrong password is told, and nothing that was typed is lost', async ({ vi
   await page.getByRole('heading', { level: 1, name: 'Sales' }).waitFor();
 });
 
-test('a number without a country’s code is of the country that is chosen', async ({ visit, server }) => {
+test('a number without a country code belongs to the chosen country', async ({ visit, server }) => {
   const account = await signUp(server);
   const { page } = await visit();
   await page.goto('/sign-in');
@@ -122,7 +122,7 @@ test('a number without a country’s code is of the country that is chosen', asy
   await page.getByRole('alert').getByText('Phone number and password don’t match.').waitFor();
   await page.getByRole('button', { name: '中文' }).click();
   const inChinese = page.getByLabel('国家或地区');
-  expect(await inChinese.inputValue(), 'what was chosen stays').toBe('DE');
+  expect(await inChinese.inputValue(), 'the choice stays').toBe('DE');
   await inChinese.selectOption({ label: '中国 +86' });
   await page.getByLabel('密码').fill(account.password);
   await page.keyboard.press('Enter');

@@ -9,7 +9,7 @@ import type { Visitor } from './support/visitor';
 const ORDERS = /\/api\/v1\/sales\/[^/]+\/orders$/;
 const PAY = /\/api\/v1\/orders\/[^/]+\/pay$/;
 
-/** Every key that orders were sent with. */
+/** Every key that was sent with an order. */
 async function keys(visitor: Visitor): Promise<Set<string | null>> {
   const sent = visitor.sent('POST', ORDERS);
   return new Set(await Promise.all(sent.map((request) => request.headerValue('idempotency-key'))));
@@ -44,10 +44,7 @@ test('a reload during a purchase goes on with it', async ({ visitAsBuyer, mercha
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('an answer that is lost on its way is asked for again, and is the same', async ({
-  visitAsBuyer,
-  merchant,
-}) => {
+test('a lost answer is requested again, and is the same', async ({ visitAsBuyer, merchant }) => {
   const sale = await merchant.publish({ limit: 5 });
   const visitor = await visitAsBuyer();
   visitor.expectTrouble(/orders \(net::ERR_FAILED\)/, /ERR_FAILED/);
@@ -56,7 +53,7 @@ test('an answer that is lost on its way is asked for again, and is the same', as
   await page.route(ORDERS, async (route) => {
     if (lost > 1 || route.request().method() !== 'POST') return route.continue();
     lost += 1;
-    // The server has accepted it, and nobody hears of it.
+    // The server has accepted it, but the answer is lost.
     await route.fetch();
     await route.abort('failed');
   });
@@ -68,7 +65,7 @@ test('an answer that is lost on its way is asked for again, and is the same', as
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('a network that is lost is waited for', async ({ visitAsBuyer, merchant }) => {
+test('a purchase waits for a lost network', async ({ visitAsBuyer, merchant }) => {
   const sale = await merchant.publish();
   const visitor = await visitAsBuyer();
   visitor.expectTrouble(/ERR_INTERNET_DISCONNECTED/);
@@ -84,7 +81,7 @@ test('a network that is lost is waited for', async ({ visitAsBuyer, merchant }) 
   expect((await merchant.stats(sale.id)).held).toBe(1);
 });
 
-test('a payment waits for a network that is lost, too', async ({ visitAsBuyer, merchant }) => {
+test('a payment waits for a lost network, too', async ({ visitAsBuyer, merchant }) => {
   const sale = await merchant.publish();
   const visitor = await visitAsBuyer();
   visitor.expectTrouble(/ERR_INTERNET_DISCONNECTED/);
@@ -109,7 +106,7 @@ test('a reload during a payment goes on with it, and nothing is paid twice', asy
   visitor.expectTrouble(/pay \(net::ERR_FAILED\)/, /ERR_FAILED/);
   const { page } = visitor;
   let isLost = true;
-  // Nothing arrives until the page is another.
+  // Nothing arrives until the page has been reloaded.
   await page.route(PAY, (route) => (isLost ? route.abort('failed') : route.continue()));
   await shop(page).open(sale);
   await shop(page).buy.click();
@@ -185,7 +182,7 @@ test('a place in the waiting room survives a reload and a second tab', async ({ 
   expect(visitor.sent('POST', /\/tickets$/)).toHaveLength(1);
 });
 
-test('who gets no stream of the waiting room is told by asking', async ({ visitAsBuyer, merchant }) => {
+test('without a stream, the page polls its place in the waiting room', async ({ visitAsBuyer, merchant }) => {
   const visitor = await visitAsBuyer();
   const sale = await merchant.publish({ opensInSeconds: 12, waitingRoom: true });
   visitor.expectTrouble(/events \(net::ERR_FAILED\)/);

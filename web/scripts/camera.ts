@@ -16,7 +16,7 @@ export interface Look {
   locale?: 'en' | 'zh-CN';
   /** Of the window, in pixels. */
   height?: number;
-  /** Charts of who wants no motion step less often. */
+  /** Lets charts move; with reduced motion they step less often. */
   motion?: boolean;
 }
 
@@ -29,7 +29,7 @@ export class Camera {
     this.server = server;
   }
 
-  /** A window of somebody, signed in or not. */
+  /** Opens a window for a user, signed in or not. */
   async open(look: Look = {}, who?: Account): Promise<{ context: BrowserContext; page: Page }> {
     const isPhone = look.device === 'phone';
     const context = await this.browser.newContext({
@@ -48,7 +48,7 @@ export class Camera {
     return { context, page: await context.newPage() };
   }
 
-  /** Writes what the window shows to `docs/images`. */
+  /** Writes a picture of the window to `docs/images`. */
   async shoot(page: Page, name: string): Promise<void> {
     await settle(page);
     const devtools = await page.context().newCDPSession(page);
@@ -66,7 +66,7 @@ export class Camera {
   }
 }
 
-/** Waits for letters and pictures. */
+/** Waits for fonts and pictures. */
 async function settle(page: Page): Promise<void> {
   await page.evaluate(async () => {
     await document.fonts.ready;

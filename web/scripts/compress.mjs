@@ -1,5 +1,5 @@
-// Writes a Brotli and a gzip form beside each file of dist that gets smaller by it, as small as it can be: it is done once,
-// and sent a million times.
+// Writes a Brotli and a gzip form of each file of dist that gets smaller by it, compressed as well as
+// possible: that is done once, and the file is sent a million times.
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -23,7 +23,7 @@ for (const entry of await readdir(dist, { recursive: true, withFileTypes: true }
   if (!entry.isFile()) continue;
   const file = join(entry.parentPath, entry.name);
   if (/\.(br|gz)$/.test(file)) {
-    // One whose original is gone, or is to be compressed again.
+    // Its original is gone, or will be compressed again.
     await rm(file);
   }
 }

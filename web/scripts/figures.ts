@@ -1,5 +1,5 @@
-// Prints what a first visit costs: bytes, requests, and how soon a page can be read and used, on the line and the
-// processor of a modest phone. `node scripts/run.mjs figures [--json] [--runs 3]`.
+// Prints the cost of a first visit: bytes, requests, and how soon a page can be read and used, on the network
+// and the processor of a modest phone. `node scripts/run.mjs figures [--json] [--runs 3]`.
 import type { Browser, BrowserContext, CDPSession } from 'playwright-core';
 import { startChromium } from '../e2e/support/chromium';
 import { call, newAdmin, type Account } from '../e2e/support/merchant';
@@ -7,7 +7,7 @@ import { Server } from '../e2e/support/server';
 import type { SalePage } from '../src/api/schema';
 
 const PROFILE = { megabitsPerSecond: 1.6, latencyMs: 150, cpuSlowdown: 4 };
-/** So long nothing may block the page before it counts as interactive. */
+/** How long nothing may block the page before it counts as interactive. */
 const QUIET_MS = 3_000;
 
 interface Visit {
@@ -19,7 +19,7 @@ interface Visit {
 interface Figures {
   page: string;
   requests: number;
-  /** As they came over the line, headers included. */
+  /** Bytes on the network, headers included. */
   bytes: {
     html: number;
     css: number;
@@ -109,7 +109,7 @@ async function measureIn(context: BrowserContext, visit: Visit): Promise<Figures
   };
 }
 
-/** What the page itself knows of its times; kept in the page, from before its first script. */
+/** The page's own timings; kept in the page, from before its first script. */
 interface Seen {
   fcp: number;
   lcp: number;
@@ -131,13 +131,13 @@ function observe(): void {
   watch('largest-contentful-paint', (entry) => (seen.lcp = entry.startTime));
   watch('longtask', (entry) => {
     seen.longTaskEnd = Math.max(seen.longTaskEnd, entry.startTime + entry.duration);
-    // What is short enough delays nobody.
+    // Shorter tasks delay nobody.
     seen.blocking += entry.duration - 50;
   });
   watch('resource', (entry) => {
     const { initiatorType, responseEnd, name } = entry as PerformanceResourceTiming;
     if (/\.(js|css)$/.test(name)) seen.lastScriptEnd = Math.max(seen.lastScriptEnd, responseEnd);
-    // A stream never ends, and looks that repeat don't delay anything.
+    // A stream never ends, and repeated looks don't delay anything.
     if (initiatorType !== 'fetch' && initiatorType !== 'xmlhttprequest')
       seen.lastLoadEnd = Math.max(seen.lastLoadEnd, responseEnd);
   });
@@ -154,7 +154,7 @@ async function slowDown(devtools: CDPSession): Promise<void> {
   await devtools.send('Emulation.setCPUThrottlingRate', { rate: PROFILE.cpuSlowdown });
 }
 
-/** Fills up while the page loads. */
+/** The result grows while the page loads. */
 async function countBytes(devtools: CDPSession): Promise<{ kind: string; size: number }[]> {
   const kinds = new Map<string, string>();
   const bytes: { kind: string; size: number }[] = [];
@@ -177,7 +177,7 @@ function kindOf({ pathname }: URL, type: string): string {
   return type === 'Image' && pathname.startsWith('/pictures/') ? 'pictures' : 'other';
 }
 
-/** The run whose time to interactive is in the middle. */
+/** The run with the median time to interactive. */
 function middle(all: Figures[]): Figures {
   const sorted = all.toSorted((one, other) => one.timeToInteractiveMs - other.timeToInteractiveMs);
   return sorted[Math.floor((sorted.length - 1) / 2)] as Figures;
@@ -187,7 +187,7 @@ function print(figures: Figures[], runs: number): void {
   const { megabitsPerSecond, latencyMs, cpuSlowdown } = PROFILE;
   console.log(
     `A first visit over ${megabitsPerSecond} Mbit/s with ${latencyMs} ms latency on a processor ${cpuSlowdown} × slower; ` +
-      `the middle one of ${runs}.\n`,
+      `the median of ${runs}.\n`,
   );
   const kilobytes = (bytes: number) => (bytes / 1000).toFixed(1);
   const rows: [string, (one: Figures) => string][] = [

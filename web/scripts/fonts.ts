@@ -1,4 +1,4 @@
-// The letters in pictures of the pages. They are the same on every machine: Inter, and Noto for Chinese.
+// The fonts of the pictures, the same on every machine: Inter, and Noto for Chinese.
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// Takes the pictures of the documentation: `npm run screenshots`. A shop with something to see is started, brought into
-// each state as people would, and photographed in light and dark, on desks and phones.
+// Takes the pictures for the documentation: `npm run screenshots`. Starts a shop with some content, brings it
+// into each state through the pages, and photographs it in light and dark, on desktops and phones.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,11 +11,11 @@ import type { Picture, Sale } from '../src/api/schema';
 import { Camera, type Look } from './camera';
 import { preferredFonts } from './fonts';
 
-/** Slow enough that a place in the waiting room can be seen. */
+/** Slow enough to show a place in the waiting room. */
 const SETTINGS = { PENSTOCK_GATE__ADMISSIONS_PER_SECOND: 2 };
 const CROWD = 240;
 
-/** Scenes are taken like this, each under its name and the ending. */
+/** Each scene is taken in these looks; the file name is the scene's with this ending. */
 const LOOKS = {
   '': {},
   '-dark': { scheme: 'dark' },
@@ -41,13 +41,13 @@ export async function main(): Promise<void> {
   }
 }
 
-/** On a phone what the buyer has to do is below the picture. */
+/** On a phone, the panel is below the picture. */
 async function showPanel(page: Page): Promise<void> {
   if ((page.viewportSize()?.width ?? 0) < 600)
     await page.getByRole('heading', { level: 1 }).evaluate((heading) => heading.scrollIntoView());
 }
 
-/** Whether the live view counts so many refusals. */
+/** Whether the live view counts at least this many refusals. */
 function hasRefused(count: number): boolean {
   const tile = [...document.querySelectorAll('dl > *')].find((one) => one.textContent?.includes('Refused'));
   const total = /([\d,]+) in total/.exec(tile?.textContent ?? '')?.[1] ?? '0';
@@ -66,7 +66,7 @@ class Studio {
     this.merchant = new Merchant(server);
   }
 
-  /** Puts up what is to be seen. */
+  /** Creates the content of the shop. */
   async furnish(): Promise<void> {
     await this.putUp('phone', {
       title: 'Phone X',
@@ -120,7 +120,7 @@ class Studio {
       await page.goto(`/sales/${id}`);
       await page.getByRole('button', { name: /^Buy now/ }).click();
       await page.getByRole('heading', { name: 'You are in the waiting room' }).waitFor();
-      // The pace is known after some have been let in.
+      // The pace is known once some people have been let in.
       await page
         .getByText(/to go$/)
         .first()
@@ -165,7 +165,7 @@ class Studio {
     await this.take('checklist', { '': {} }, checklist, newAdmin);
   }
 
-  /** The live view while simulated buyers come, in three windows at once. */
+  /** The live view with simulated buyers, in three windows at once. */
   async live(): Promise<void> {
     const { id } = await this.putUp('phone', { title: 'Phone X', units: 1200, holdSeconds: 900 });
     const admin = await newAdmin(this.server);
@@ -192,7 +192,7 @@ class Studio {
       'pays=0.75,pays_late=0.1,cancels=0.1',
     ];
     const rush = this.server.begin([...words, ...crowd]);
-    // When many have been refused there is something to see in every chart.
+    // Once many have been refused, every chart has content.
     const last = windows.at(-1)?.page;
     await last?.waitForFunction(hasRefused, 1500, { timeout: 120_000 });
     for (const { ending, context, page } of windows) {

@@ -1,14 +1,14 @@
-// What has to be true of every page.
+// Checks that every page has to pass.
 import axe, { type AxeResults } from 'axe-core';
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 
-/** No serious or critical violation, by axe, as the page is shown now. */
+/** Fails if axe finds a serious or critical violation on the page as it is now. */
 export async function expectAccessible(page: Page): Promise<void> {
   await page.evaluate(axe.source);
   const found = await page.evaluate(async () => {
     const run = (window as unknown as { axe: { run: (options: unknown) => Promise<AxeResults> } }).axe.run;
-    // What would be fetched for it is not looked at.
+    // Content that axe would have to fetch is not checked.
     const { violations } = await run({ preload: false, resultTypes: ['violations'] });
     return violations
       .filter(({ impact }) => impact === 'serious' || impact === 'critical')
@@ -22,12 +22,12 @@ export async function expectAccessible(page: Page): Promise<void> {
   expect(found, `axe on ${new URL(page.url()).pathname} (${scheme})`).toEqual([]);
 }
 
-/** Nothing is wider than the window. */
+/** Fails if something is wider than the window. */
 export async function expectNoSidewaysScrolling(page: Page): Promise<void> {
   const tooWide = await page.evaluate(() => {
     const root = document.documentElement;
     if (root.scrollWidth <= root.clientWidth) return [];
-    // What scrolls within itself makes nothing else wide.
+    // An element that scrolls within itself makes nothing else wide.
     const isContained = (element: Element): boolean => {
       const around = element.parentElement;
       if (!around || around === document.body) return false;
@@ -41,7 +41,7 @@ export async function expectNoSidewaysScrolling(page: Page): Promise<void> {
   expect(tooWide, `wider than the window on ${new URL(page.url()).pathname}`).toEqual([]);
 }
 
-/** Nothing moves by itself for who has asked for that. */
+/** Fails if something moves although the visitor asked for reduced motion. */
 export async function expectStill(page: Page): Promise<void> {
   const moving = await page.evaluate(() =>
     document
@@ -52,10 +52,10 @@ export async function expectStill(page: Page): Promise<void> {
         return target?.outerHTML.slice(0, 120) ?? animation.id;
       }),
   );
-  expect(moving, `what moves on ${new URL(page.url()).pathname}`).toEqual([]);
+  expect(moving, `movement on ${new URL(page.url()).pathname}`).toEqual([]);
 }
 
-/** What is pressed with a thumb is large enough for it; a link within a sentence is not meant. */
+/** Controls have to be large enough for a thumb, except links within a sentence. */
 export async function expectLargeTargets(page: Page, least = 44): Promise<void> {
   const small = await page.evaluate((least) => {
     const targets = document.querySelectorAll<HTMLElement>('button, a.button, nav a, input, select, summary');
@@ -76,7 +76,7 @@ export function isDark(page: Page): Promise<boolean> {
   });
 }
 
-/** Everything that a script of the page could read and that looks like a token of ours. */
+/** Everything that a script of the page can read and that looks like one of our tokens. */
 export async function tokensInReach(page: Page): Promise<string[]> {
   const kept = await page.evaluate(() => [
     document.cookie,

@@ -1,4 +1,4 @@
-// Finds Debian's Chromium, installs it where it is missing, and starts it.
+// Finds Debian's Chromium, installs it if it is missing, and starts it.
 import { execFileSync } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';

@@ -1,16 +1,16 @@
-// Somebody who uses the keyboard alone.
+// A visitor who uses only the keyboard.
 import type { Locator, Page } from 'playwright-core';
 
 const MOST_STOPS = 80;
 
-/** Moves on with Tab until the element has the focus, and it can be seen that it has. */
+/** Presses Tab until the element has a visible focus. */
 export async function tabTo(page: Page, wanted: Locator): Promise<void> {
   await wanted.first().waitFor();
   for (let stops = 0; stops < MOST_STOPS; stops += 1) {
     const isThere = await wanted.first().evaluate((element) => element === document.activeElement);
     if (isThere) {
       const shows = await wanted.first().evaluate((element) => {
-        // A card shows it around itself, which is its link's afterpart.
+        // A card shows the focus around itself, by its link's `::after`.
         const shown = [getComputedStyle(element), getComputedStyle(element, '::after')];
         return shown.some(({ outlineStyle, boxShadow }) => outlineStyle !== 'none' || boxShadow !== 'none');
       });

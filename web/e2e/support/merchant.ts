@@ -1,4 +1,4 @@
-// What a merchant and other buyers do through the API, to bring a sale into the state that a test looks at.
+// What a merchant and other buyers do through the API, to bring a sale into the state that a test needs.
 import { createHash, createHmac, randomInt, randomUUID } from 'node:crypto';
 import type { Challenge, Item, Order, Pass, Sale, SaleStats, Ticket } from '../../src/api/schema';
 import { ADMIN_TOKEN, JWT_SECRET, type Server } from './server';
@@ -26,7 +26,7 @@ export interface Offer {
 
 const PASSWORD = 'correct-horse-battery';
 
-/** A call of the API as whoever holds the token. Throws what the server said when it refuses. */
+/** A call of the API with this token. Throws the server's message when it refuses. */
 export async function call<T>(server: Server, token: string, method: string, path: string, body?: unknown) {
   const { status, data } = await attempt<T>(server, token, method, path, body);
   if (status >= 400) throw new Error(`${method} ${path} was answered ${status}: ${JSON.stringify(data)}`);
@@ -116,7 +116,7 @@ export class Merchant {
   }
 }
 
-/** A buyer of whom only the API knows. */
+/** A buyer who uses only the API. */
 export class Stranger {
   readonly buyer = `stranger-${randomUUID()}`;
   private readonly token = shopToken(this.buyer);
@@ -186,7 +186,7 @@ function solve(salt: string, difficulty: number): string {
   }
 }
 
-/** Signs somebody up who has not been here before. */
+/** Signs up a new user. */
 export async function signUp(server: Server, name = 'Ada'): Promise<Account> {
   const account = { phone: newPhone(), name, password: PASSWORD };
   const { code } = await call<{ code: string }>(server, '', 'POST', '/otp', { phone: account.phone });

@@ -1,7 +1,7 @@
-// A network that takes its time.
+// A slow network.
 import type { Page, Route } from 'playwright-core';
 
-/** Keeps requests on their way until they are let go. */
+/** Holds requests back until they are released. */
 export async function keepBack(
   page: Page,
   method: string,
@@ -15,7 +15,7 @@ export async function keepBack(
     if (route.request().method() !== method) return route.continue();
     arrived(route);
     await gate;
-    // The page may have been left meanwhile.
+    // The page may have been closed meanwhile.
     await route.continue().catch(() => {});
   });
   return {

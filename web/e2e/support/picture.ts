@@ -1,4 +1,4 @@
-// A picture for uploads, drawn here: a PNG with a gradient.
+// A picture for uploads: a PNG with a gradient.
 import { crc32, deflateSync } from 'node:zlib';
 
 export function png(width: number, height: number): Buffer {

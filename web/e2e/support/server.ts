@@ -10,7 +10,7 @@ export const REPOSITORY = fileURLToPath(new URL('../../../', import.meta.url));
 export const ADMIN_TOKEN = 'admin-token-of-browser-tests';
 export const JWT_SECRET = 'the-secret-that-browser-tests-sign-with';
 
-/** A debug build on a busy machine may take its time; this ends a server that will never be ready. */
+/** A debug build on a busy machine may be slow; this limit ends a server that never gets ready. */
 const READY_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 30_000;
 const LOG_LINES = 400;
@@ -20,7 +20,7 @@ export interface ServerOptions {
   settings?: Record<string, string | number | boolean>;
   /** Further arguments of `penstock serve`. */
   flags?: string[];
-  /** Without a token, a demo makes one itself. */
+  /** Without a token, a demo makes its own. */
   adminToken?: string | undefined;
 }
 
@@ -33,7 +33,7 @@ export interface Finished {
 export class Server {
   /** Such as `http://127.0.0.1:41234`. */
   url = '';
-  /** What it printed until it was ready, and after. */
+  /** Its output, before and after it was ready. */
   readonly printed: string[] = [];
   private readonly log: string[] = [];
   private readonly child: ChildProcess;
@@ -84,7 +84,7 @@ export class Server {
     return this.begin(words, input).finished;
   }
 
-  /** The same for a command that runs meanwhile. */
+  /** The same for a command that keeps running. */
   begin(words: string[], input = ''): { finished: Promise<Finished>; end: () => void } {
     let child: ChildProcess | undefined;
     const finished = new Promise<Finished>((done) => {
@@ -101,7 +101,7 @@ export class Server {
     return { finished, end: () => child?.kill('SIGTERM') };
   }
 
-  /** Ends the process that was started here, and removes its folder. */
+  /** Ends the process and removes its folder. */
   async stop(): Promise<void> {
     const force = setTimeout(() => this.child.kill('SIGKILL'), STOP_TIMEOUT_MS);
     this.child.kill('SIGTERM');
@@ -135,7 +135,7 @@ function variables(options: ServerOptions): NodeJS.ProcessEnv {
     PENSTOCK_IDENTITY__JWT__SECRET: JWT_SECRET,
     PENSTOCK_IDENTITY__CODES_IN_ANSWERS: 'true',
     PENSTOCK_IDENTITY__PASSWORD_CORE_PERCENT: '100',
-    // Small pictures and little room: many servers start in a run.
+    // Small pictures and few of them: a run starts many servers.
     PENSTOCK_GATE__CAPTCHA_POOL: '20',
     PENSTOCK_LEDGER__LOG_MEBIBYTES: '4',
     PENSTOCK_HTTP__DRAIN_SECONDS: '1',

@@ -1,4 +1,4 @@
-// The shop as somebody sees it: by roles, names and words.
+// The shop as a visitor sees it: by roles, names and words.
 import type { Page } from 'playwright-core';
 
 export const shop = (page: Page) => ({
@@ -6,7 +6,7 @@ export const shop = (page: Page) => ({
   title: (name: string) => page.getByRole('heading', { level: 1, name }),
   signIn: page.getByRole('main').getByRole('link', { name: /^Sign in/ }),
   buy: page.getByRole('button', { name: /^Buy now/ }),
-  /** After an order has come to its end. */
+  /** After an order has ended. */
   buyAgain: page.getByRole('button', { name: /^Buy (again|one more)/ }),
   joinRoom: page.getByRole('button', { name: 'Join the waiting room' }),
   waitingRoom: page.getByText('You are in the waiting room').first(),

@@ -1,4 +1,4 @@
-// What every browser test starts from: a server and a browser for its file, visitors for itself.
+// The base of every browser test: a server and a browser for its file, and fresh visitors for each test.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser, BrowserContextOptions } from 'playwright-core';
@@ -13,11 +13,11 @@ export interface World {
   server: Server;
   browser: Browser;
   merchant: Merchant;
-  /** Opens a browser of its own for somebody. */
+  /** Opens a separate browser for a visitor. */
   visit: (options?: BrowserContextOptions) => Promise<Visitor>;
-  /** The same for somebody who has an account and is signed in. */
+  /** The same for a signed-in buyer. */
   visitAsBuyer: (options?: BrowserContextOptions) => Promise<Visitor>;
-  /** The same for somebody who steers the shop. */
+  /** The same for a merchant. */
   visitAsAdmin: (options?: BrowserContextOptions) => Promise<Visitor>;
 }
 
@@ -36,7 +36,7 @@ export const test = plain.extend<World>({
     { scope: 'file' },
   ],
   browser: [
-    // Vitest wants to see what a fixture needs.
+    // Vitest reads the dependencies of a fixture from this parameter.
     // eslint-disable-next-line no-empty-pattern
     async ({}, use) => {
       const browser = await startChromium();
@@ -79,7 +79,7 @@ export const test = plain.extend<World>({
   },
 });
 
-/** A binary that was built without pages shows none. */
+/** A binary that was built without pages has none. */
 async function hasPages(server: Server): Promise<void> {
   const page = await (await fetch(server.url, { headers: { Accept: 'text/html' } })).text();
   if (!page.includes('/assets/'))

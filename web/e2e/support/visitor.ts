@@ -1,4 +1,4 @@
-// Somebody with a browser of their own, who notices everything that a page does wrong.
+// A visitor with a separate browser, who records everything that a page does wrong.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, BrowserContextOptions, Page, Request } from 'playwright-core';
@@ -8,7 +8,7 @@ import { REPOSITORY, type Server } from './server';
 /** Where the pictures and texts of failing tests go. */
 export const LEFT_AT = join(REPOSITORY, 'target/e2e');
 
-/** How long a page may take for what it is expected to do. */
+/** The longest wait for an expected change of a page. */
 const PATIENCE_MS = Number(process.env['PENSTOCK_E2E_PATIENCE_MS'] ?? 30_000);
 
 export class Visitor {
@@ -34,7 +34,7 @@ export class Visitor {
       locale: 'en-GB',
       timezoneId: 'Asia/Shanghai',
       viewport: { width: 1280, height: 900 },
-      // Without movement, what a test sees doesn't depend on the moment.
+      // Without animations, a test does not depend on timing.
       reducedMotion: 'reduce',
       ...options,
     });
@@ -63,7 +63,7 @@ export class Visitor {
     if (!answer.ok()) throw new Error(`${account.phone} can't sign in: ${await answer.text()}`);
   }
 
-  /** Trouble that belongs to the test, such as a network that was cut on purpose. */
+  /** Trouble that the test causes itself, such as a network cut. */
   expectTrouble(...patterns: RegExp[]): void {
     this.expected.push(...patterns);
   }
@@ -72,7 +72,7 @@ export class Visitor {
     return this.troubles.filter((trouble) => !this.expected.some((pattern) => pattern.test(trouble)));
   }
 
-  /** Requests whose path fits, by the method. */
+  /** Requests with this method and a matching path. */
   sent(method: string, path: RegExp): Request[] {
     return this.requests.filter(
       (request) => request.method() === method && path.test(new URL(request.url()).pathname),
@@ -83,7 +83,7 @@ export class Visitor {
     await this.context.close();
   }
 
-  /** Leaves a picture and the text of every tab. */
+  /** Saves a picture and the text of every tab. */
   async tell(name: string): Promise<void> {
     await mkdir(LEFT_AT, { recursive: true });
     for (const [at, page] of this.context.pages().entries()) {
@@ -116,13 +116,13 @@ export class Visitor {
     });
     page.on('requestfailed', (request) => {
       const reason = request.failure()?.errorText ?? '';
-      // A page that is left gives up what it waits for.
+      // A page that is closed cancels its requests.
       if (reason === 'net::ERR_ABORTED') return;
       this.troubles.push(`A request failed: ${request.method()} ${request.url()} (${reason})`);
     });
     page.on('response', (response) => {
       const path = new URL(response.url()).pathname;
-      // The API refuses with reason; what isn't the API has to be there, and nothing may break.
+      // The API may refuse; other files have to exist, and nothing may fail.
       const refused = path.startsWith('/api/') && response.status() < 500;
       if (response.status() < 400 || refused) return;
       this.troubles.push(`${response.request().method()} ${path} was answered ${response.status()}`);

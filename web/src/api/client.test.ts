@@ -1,10 +1,10 @@
-// Calls that are not answered.
+// Calls that get no answer.
 import { beforeEach, expect, test, vi } from 'vitest';
 import { api, outcome } from './client';
 
 const sent = vi.hoisted(() => {
   const sent: Request[] = [];
-  // The client takes hold of `fetch` when it is loaded. This one never answers; it only ends when it is told to.
+  // The client keeps `fetch` from when it is loaded. This one never answers; it ends only when it is aborted.
   globalThis.fetch = (input) => {
     const request = input as Request;
     sent.push(request);
@@ -21,21 +21,21 @@ beforeEach(() => {
   vi.spyOn(AbortSignal, 'timeout').mockImplementation(() => runsOut.signal);
 });
 
-test('a call that is never answered ends as if there were no network', async () => {
+test('a call without an answer ends as a network failure', async () => {
   const answer = outcome(api.GET('/api/v1/time'));
   runsOut.abort();
   expect(await answer).toMatchObject({ ok: false, failure: { code: 'network' } });
   expect(AbortSignal.timeout).toHaveBeenCalledExactlyOnceWith(15_000);
 });
 
-test('a call that may take long is waited for', async () => {
+test('a call that may take long has no limit', async () => {
   void outcome(api.GET('/api/v1/admin/audit', { signal: null }));
   await vi.waitFor(() => expect(sent.at(-1)?.url).toContain('audit'));
   runsOut.abort();
   expect(sent.at(-1)?.signal.aborted).toBe(false);
 });
 
-test('a call with a patience of its own ends by that', async () => {
+test('a call with its own limit ends at that limit', async () => {
   const own = new AbortController();
   const answer = outcome(api.GET('/api/v1/time', { signal: own.signal }));
   runsOut.abort();

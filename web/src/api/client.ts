@@ -1,15 +1,15 @@
-// The API, with the types that its own document gives. A call never throws: it answers with data or with a problem.
+// The API, with types generated from its own document. A call never throws: it returns data or a problem.
 import createClient from 'openapi-fetch';
 import type { paths, Problem } from './schema';
 
-/** What can go wrong: the codes of the API, and that it could not be reached at all. */
+/** The codes of the API, and `network` for a call that got no answer. */
 export type ErrorCode = Problem['code'] | 'network';
 
 export interface Failure {
   code: ErrorCode;
   status: number;
   detail: string;
-  /** By the name of the field, on 422. */
+  /** Complaints by field name, on 422. */
   fields: Record<string, string>;
   /** When it is worth trying again. */
   retryAfterSeconds: number | undefined;
@@ -17,10 +17,10 @@ export interface Failure {
 
 export type Outcome<T> = { ok: true; data: T } | { ok: false; failure: Failure };
 
-/** An answer that takes longer does not come any more, such as after the network was changed. */
+/** The longest wait for an answer. A later one no longer comes, for example after the network has changed. */
 const PATIENCE_MS = 15_000;
 
-/** Ends by itself. A call that brings a `signal` of its own, or null, has its own patience. */
+/** Ends by itself. A call that brings its own `signal`, or null, sets its own limit. */
 class PatientRequest extends Request {
   constructor(input: RequestInfo | URL, init?: RequestInit) {
     super(input, { signal: AbortSignal.timeout(PATIENCE_MS), ...init });
@@ -52,7 +52,7 @@ export function failureOf(error: unknown, response: Response): Failure {
   const problem = (typeof error === 'object' && error !== null ? error : {}) as Partial<Problem>;
   const retryAfter = Number(response.headers.get('Retry-After') ?? NaN);
   return {
-    // A proxy that is broken has no words of ours.
+    // The error of a broken proxy has no code of ours.
     code: problem.code ?? (response.status >= 500 ? 'unavailable' : 'bad_request'),
     status: response.status,
     detail: problem.detail ?? '',
@@ -61,14 +61,14 @@ export function failureOf(error: unknown, response: Response): Failure {
   };
 }
 
-/** The failure without its complaint about `field`, for when something else is typed there. */
+/** The failure without its complaint about `field`, for when that field is changed. */
 export function mended(failure: Failure | undefined, field: string): Failure | undefined {
   if (!failure?.fields[field]) return failure;
   const { [field]: _, ...fields } = failure.fields;
   return Object.keys(fields).length > 0 ? { ...failure, fields } : undefined;
 }
 
-/** Whether the same call may well succeed a little later. */
+/** Whether the same call may succeed a little later. */
 export function isPassing(failure: Failure): boolean {
   return ['network', 'busy', 'unavailable', 'rate_limited', 'request_timeout', 'internal'].includes(
     failure.code,

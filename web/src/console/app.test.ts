@@ -27,7 +27,7 @@ beforeEach(async () => {
   await startLanguage(loadWords);
   await speak('en', false);
   await whoAmI();
-  // A page that asks for nothing.
+  // A page that requests nothing.
   go('/console/nowhere');
 });
 afterEach(cleanup);
@@ -51,13 +51,13 @@ it('says that signing out failed, and forgets what was typed only when it succee
   expect(keptDraft('item:new')).toBeUndefined();
 });
 
-it('asks to sign in again as long as nobody did', async () => {
+it('keeps asking to sign in again until somebody does', async () => {
   render(App);
   await screen.findByText('Ada');
   const dialog = document.querySelector('dialog') as HTMLDialogElement;
   signedOut();
   await waitFor(() => expect(dialog.open).toBe(true));
-  // As a browser does at a second Escape, whatever it is told.
+  // A browser does this at a second Escape.
   dialog.open = false;
   await fireEvent(dialog, new Event('close'));
   expect(dialog.open).toBe(true);

@@ -1,4 +1,4 @@
-// The console's beginning: words first, so that nothing is shown in the wrong language.
+// Starts the console: words first, so that nothing is shown in the wrong language.
 import { mount } from 'svelte';
 import '../lib/renew';
 import '../ui/theme.css';
@@ -11,20 +11,20 @@ import { find } from './routes';
 import { loadWords } from './words.svelte';
 import App from './App.svelte';
 
-// A session that is over is asked for again, wherever that shows.
+// Any call may find that the session is over.
 api.use({
   onResponse: ({ response }) => {
     if (response.status === 401) signedOut();
   },
 });
 
-// Asked and fetched while the words are still on their way.
+// Requested while the words are still on their way.
 void whoAmI();
 find(location.pathname)
   ?.load()
-  // Who can't load it is told by the page.
+  // The page reports a failed load.
   .catch(() => undefined);
-// Not by waiting here: files that share one with this would wait for it.
+// Without `await`: files that share a chunk with this one would wait for it.
 void startLanguage(loadWords).then(() => {
   mount(App, { target: document.getElementById('app') as HTMLElement });
   void measure();

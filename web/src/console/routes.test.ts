@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { find } from './routes';
 
-it('finds each page, and takes "new" for no id', () => {
+it('finds each page, and does not take "new" for an id', () => {
   const at = (path: string) => {
     const found = find(path);
     return found && [found.section, found.params];

@@ -1,4 +1,4 @@
-// Which page is at which address. Each is loaded when it is first wanted.
+// The page of each address. Each is loaded when it is first needed.
 import type { Component } from 'svelte';
 import { match } from '../lib/router.svelte';
 

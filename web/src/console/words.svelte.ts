@@ -1,4 +1,4 @@
-// The words of the console in the present language.
+// The words of the console in the current language.
 import type { Language } from '../i18n/index.svelte';
 import type { Words } from '../i18n/types';
 import type en from './words/en';

@@ -21,7 +21,7 @@ const errors: Errors = {
     says: 'Phone number and password don’t match.',
     todo: 'Check both and try again. No account yet? Create one.',
   },
-  forbidden: { says: 'Your account may not do this.', todo: 'Sign in with an account that may.' },
+  forbidden: { says: 'Your account is not allowed to do this.', todo: 'Sign in with an account that is.' },
   cross_site: {
     says: 'The request seemed to come from another website.',
     todo: 'Open the shop in its own tab and try again.',
@@ -42,15 +42,15 @@ const errors: Errors = {
   not_found: { says: 'There is nothing here.', todo: 'Go back to the sales.' },
   item_not_found: {
     says: 'This item does not exist.',
-    todo: 'It may have been taken away. See the other sales.',
+    todo: 'It may have been removed. See the other sales.',
   },
   sale_not_found: { says: 'This sale does not exist.', todo: 'Check the address, or see the other sales.' },
   order_not_found: {
-    says: 'There is no such order of yours.',
+    says: 'You have no such order.',
     todo: 'Check the address, or see all of your orders.',
   },
   ticket_not_found: {
-    says: 'Your place in the waiting room is not known any more.',
+    says: 'Your place in the waiting room is no longer known.',
     todo: 'Join again to get a new place.',
   },
   not_waiting: {
@@ -107,32 +107,32 @@ const errors: Errors = {
     says: 'The payment came too late: nothing was left for it.',
     todo: 'You get back what you paid. You don’t have to do anything.',
   },
-  already_paid: { says: 'This order is paid already.', todo: 'It can’t be cancelled any more.' },
+  already_paid: { says: 'This order is paid already.', todo: 'It can no longer be cancelled.' },
   phone_taken: {
     says: 'This phone number has an account already.',
     todo: 'Sign in with it, or use another number.',
   },
   already_published: {
     says: 'This sale is published already.',
-    todo: 'Its terms can’t change any more. Close it and draft another one.',
+    todo: 'Its terms can no longer change. Close it and draft another one.',
   },
   not_published: { says: 'This sale is still a draft.', todo: 'Publish it first.' },
   dead_letter_stuck: {
     says: 'It still can’t be settled.',
-    todo: 'Remove the cause that is named with it, then retry.',
+    todo: 'Remove the cause named there, then retry.',
   },
   body_too_large: { says: 'That is too much at once.', todo: 'Send something smaller.' },
-  unsupported_media_type: { says: 'This kind of content is not taken.', todo: 'Choose another kind.' },
-  invalid_request: { says: 'Something is not filled in right.', todo: 'Look at the marked fields.' },
+  unsupported_media_type: { says: 'This kind of content is not accepted.', todo: 'Choose another kind.' },
+  invalid_request: { says: 'Something is not filled in correctly.', todo: 'Look at the marked fields.' },
   idempotency_key_reused: {
     says: 'This order was placed already, with another quantity.',
-    todo: 'The first one counts. You find it in your orders.',
+    todo: 'The first one counts. You can find it in your orders.',
   },
   otp_invalid: {
-    says: 'This code is wrong or no longer good.',
+    says: 'This code is wrong or no longer valid.',
     todo: 'Check the six digits, or have a new code sent.',
   },
-  rate_limited: { says: 'That was too often in a short time.', todo: 'Wait a moment, then try again.' },
+  rate_limited: { says: 'Too many requests in a short time.', todo: 'Wait a moment, then try again.' },
   internal: { says: 'Something went wrong on our side.', todo: 'Try again. Nothing is ordered twice.' },
   busy: { says: 'Very many people are here right now.', todo: 'Try again in a moment.' },
   unavailable: {

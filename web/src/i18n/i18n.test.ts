@@ -23,7 +23,7 @@ test('the choice is kept, and the page says its language', async () => {
   expect(document.documentElement.lang).toBe('en');
 });
 
-test('the language changes where nothing can be kept, too', async () => {
+test('the language changes also if nothing can be stored', async () => {
   const kept = vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
     throw new DOMException('denied', 'SecurityError');
   });
@@ -33,7 +33,7 @@ test('the language changes where nothing can be kept, too', async () => {
   await speak('en');
 });
 
-/** All texts, with where they are. */
+/** All texts, with their keys. */
 function texts(words: object, at = ''): [string, string][] {
   return Object.entries(words).flatMap(([name, value]) => {
     const here = `${at}.${name}`;
@@ -58,7 +58,7 @@ test.each([
   }
 });
 
-test('a failure is told in words, and a code of tomorrow too', async () => {
+test('a failure is shown in words, an unknown code too', async () => {
   await speak('en', false);
   const failure = {
     code: 'sold_out',

@@ -8,11 +8,11 @@ export type Language = keyof typeof LANGUAGES;
 const KEPT_AT = 'penstock.language';
 
 let language = $state<Language>('en');
-/** English as the visitor writes it: days and months are in another order elsewhere. */
+/** The visitor's kind of English: days and months differ in order. */
 const english = navigator.languages.find((tag) => /^en(-|$)/i.test(tag)) ?? 'en';
 let common = $state.raw<Common>();
 let errors = $state.raw<Errors>();
-/** Loads more words when the language changes: those of the shop or of the console. */
+/** Loads the words of the shop or of the console when the language changes. */
 let loadMore: (language: Language) => Promise<void> = async () => {};
 
 export function preferred(kept: string | null, wanted: readonly string[]): Language {
@@ -20,7 +20,7 @@ export function preferred(kept: string | null, wanted: readonly string[]): Langu
   return (known.find((tag) => tag === 'en' || tag === 'zh') as Language | undefined) ?? 'en';
 }
 
-/** Chooses the language and loads its words; the page is shown after that. */
+/** Chooses the language and loads its words before the page is shown. */
 export async function startLanguage(load: (language: Language) => Promise<void>): Promise<void> {
   loadMore = load;
   await speak(preferred(remembered(), navigator.languages), false);
@@ -48,7 +48,7 @@ function remember(wanted: Language): void {
   try {
     localStorage.setItem(KEPT_AT, wanted);
   } catch {
-    // It is asked again next time.
+    // The choice is made again next time.
   }
 }
 
@@ -65,7 +65,7 @@ export const i18n = {
   },
 };
 
-/** What happened and what to do now. */
+/** What happened, and what to do now. */
 export function inWords(failure: Pick<Failure, 'code'>): { says: string; todo: string } {
   return (errors as Errors)[failure.code] ?? (errors as Errors).internal;
 }

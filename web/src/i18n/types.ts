@@ -1,8 +1,8 @@
-// The shape of the words: English is the model, and what is missing in another language does not compile.
+// The shape of the words: English is the model, and a text missing in another language does not compile.
 import type { ErrorCode } from '../api/client';
 import type en from './en';
 
-/** A type whose texts may be others. */
+/** A type with other texts. */
 export type Words<T> = {
   [K in keyof T]: T[K] extends string
     ? string
@@ -12,5 +12,5 @@ export type Words<T> = {
 };
 
 export type Common = Words<(typeof en)['common']>;
-/** For every code what happened, and what to do now. */
+/** For every code: what happened, and what to do now. */
 export type Errors = Record<ErrorCode, { says: string; todo: string }>;

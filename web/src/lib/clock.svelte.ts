@@ -1,10 +1,11 @@
-// The server's time, by a measured offset. The visitor's clock may be wrong and may be set while we look.
+// The server's time, by a measured offset. The visitor's clock may be wrong and may be set while the page is
+// open.
 import { onDestroy } from 'svelte';
 import { api, outcome } from '../api/client';
 import { delayMs } from './retry';
 
 const SAMPLES = 3;
-/** An answer this quick can't be far off. */
+/** An answer this quick is accurate enough. */
 const QUICK_MS = 120;
 const MEASURE_AGAIN_MS = 5 * 60_000;
 
@@ -12,12 +13,15 @@ const MEASURE_AGAIN_MS = 5 * 60_000;
 let offset = $state(Date.now() - performance.now());
 let bestRoundTripMs = Infinity;
 let measuredAt = -Infinity;
-/** How far the two clocks of the browser are apart. It changes when the device slept or its clock was set. */
+/** The difference of the browser's two clocks. It changes when the device slept or its clock was set. */
 let apart = Date.now() - performance.now();
 let again: ReturnType<typeof setTimeout> | undefined;
 
 let tell = () => {};
-/** Until then it is the visitor's clock, which may be wrong; it ends also if the server can't be asked. */
+/**
+ * Resolves once the server's time was asked for; until then the visitor's clock is used, which may be wrong.
+ * Resolves also if the server can't be asked.
+ */
 export const asked = new Promise<void>((resolve) => (tell = resolve));
 
 const hasSlept = () => Math.abs(Date.now() - performance.now() - apart) > 1000;
@@ -27,7 +31,7 @@ export function serverNow(): number {
   return performance.now() + offset;
 }
 
-/** Takes over what the server said its time was, half a round trip ago. */
+/** Takes over the server's time from an answer; half the round trip has passed since. */
 export function learn(serverTime: string, sentAt: number, receivedAt: number): void {
   const roundTripMs = receivedAt - sentAt;
   if (roundTripMs > bestRoundTripMs) return;
@@ -35,7 +39,10 @@ export function learn(serverTime: string, sentAt: number, receivedAt: number): v
   offset = Date.parse(serverTime) - (sentAt + receivedAt) / 2;
 }
 
-/** Asks the server a few times and believes the quickest answer; not often, unless what we have is `inDoubt`. */
+/**
+ * Asks the server a few times and believes the quickest answer. Rarely asks again, unless the offset is
+ * `inDoubt`.
+ */
 export async function measure(inDoubt = false, tries = 1): Promise<void> {
   if (!inDoubt && !hasSlept() && performance.now() - measuredAt < MEASURE_AGAIN_MS) return;
   clearTimeout(again);
@@ -55,7 +62,7 @@ export async function measure(inDoubt = false, tries = 1): Promise<void> {
   }
 }
 
-/** The server's time, moving; for use in a component. */
+/** The server's time as state; for use in a component. */
 export function ticking(everyMs = 250): { readonly now: number } {
   let now = $state(serverNow());
   const timer = setInterval(() => {

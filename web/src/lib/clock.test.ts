@@ -9,20 +9,20 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-test('the quickest answer is believed, half its way taken into account', async () => {
+test('the quickest answer is believed, with half its round trip added', async () => {
   const { learn, serverNow } = await import('./clock.svelte');
   const start = performance.now();
   vi.advanceTimersByTime(400);
   learn('2030-01-01T00:00:10.000Z', start, start + 400);
   expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:10.200Z'));
-  // A slower answer is worth less, a quicker one more.
+  // A slower answer counts less, a quicker one more.
   learn('2031-01-01T00:00:00.000Z', start, start + 900);
   expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:10.200Z'));
   learn('2030-01-01T00:00:20.000Z', start + 380, start + 400);
   expect(serverNow()).toBe(Date.parse('2030-01-01T00:00:20.010Z'));
 });
 
-test('a visitor who sets his clock changes nothing', async () => {
+test('a change of the visitor’s clock has no effect', async () => {
   const { learn, serverNow } = await import('./clock.svelte');
   learn('2030-01-01T00:00:00.000Z', performance.now(), performance.now());
   vi.setSystemTime(new Date('1999-01-01'));
@@ -42,7 +42,7 @@ test('the server is asked again only after a while', async () => {
   expect(asked).toHaveBeenCalledTimes(2);
 });
 
-test('a server that can’t tell the time is asked again soon, ever more seldom, until it can', async () => {
+test('a server that can’t tell the time is asked again, less and less often, until it can', async () => {
   const asked = vi.fn(async () => Response.json({}, { status: 503 }));
   vi.stubGlobal('fetch', asked);
   const { measure, serverNow } = await import('./clock.svelte');

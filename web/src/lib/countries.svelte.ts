@@ -1,4 +1,4 @@
-// The countries that a phone number can be of, as the server knows them; what they are called, the browser knows.
+// The countries of phone numbers, as the server knows them; the browser knows their names.
 import { api, outcome } from '../api/client';
 import type { Country } from '../api/schema';
 
@@ -8,11 +8,11 @@ let areAway = $state(false);
 let asked: Promise<void> | undefined;
 
 export const countries = {
-  /** Empty until they are known. */
+  /** Empty until they are loaded. */
   get all(): readonly Country[] {
     return known;
   },
-  /** They could not be had; a number with its country's code needs none. */
+  /** They could not be loaded; a number with its country code needs none. */
   get areAway(): boolean {
     return areAway;
   },
@@ -22,7 +22,7 @@ export const countries = {
   },
 };
 
-/** Asks once; if that fails, again the next time. */
+/** Loads them once; after a failure, again at the next call. */
 export function loadCountries(): Promise<void> {
   asked ??= load();
   return asked;
@@ -39,7 +39,7 @@ async function load(): Promise<void> {
   home = answer.data.default;
 }
 
-/** In the order of their names in this language. */
+/** Sorted by their names in this language. */
 export function named(all: readonly Country[], locale: string): { value: string; name: string }[] {
   const names = new Intl.DisplayNames([locale], { type: 'region', fallback: 'code' });
   const order = new Intl.Collator(locale);

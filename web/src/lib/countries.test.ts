@@ -11,14 +11,14 @@ const ANSWER = {
   ],
 };
 
-test('countries are called and sorted as in the language of the page', () => {
+test('countries are named and sorted in the language of the page', () => {
   const names = (locale: string) => named(ANSWER.data, locale).map(({ name }) => name);
   expect(names('en')).toEqual(['Austria +43', 'China +86', 'Germany +49']);
   expect(names('zh-CN')).toEqual(['奥地利 +43', '德国 +49', '中国 +86']);
   expect(named(ANSWER.data, 'en').map(({ value }) => value)).toEqual(['AT', 'CN', 'DE']);
 });
 
-test('they are asked for once, and again only after it failed', async () => {
+test('they are loaded once, and again only after a failure', async () => {
   const asked = vi.spyOn(api, 'GET');
   const answer = (status: number, data?: unknown) =>
     asked.mockImplementation((() =>

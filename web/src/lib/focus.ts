@@ -1,8 +1,8 @@
-// A button that is pressed may disappear, and the focus with it. People who use the keyboard go on near it, not at the
-// beginning of the page.
+// A pressed button may disappear, and the focus with it. Keyboard users continue close to it, not at the top
+// of the page.
 import { tick } from 'svelte';
 
-/** After the page has changed: to this element, if nothing has the focus any more. */
+/** After the page has changed: moves the focus to this element, if nothing has it. */
 export async function keepFocus(to: () => HTMLElement | undefined): Promise<void> {
   await tick();
   const focused = document.activeElement;

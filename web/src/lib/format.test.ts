@@ -54,7 +54,7 @@ test('a length of time is in its natural unit', () => {
   expect(span(7_200)).toBe('2 hours');
 });
 
-test('what is agreed upon names its time zone', async () => {
+test('an agreed time names its time zone', async () => {
   const time = Date.parse('2026-11-11T02:00:00Z');
   const zone = /UTC|GMT|[A-Z]{3,4}/;
   expect(moment(time, 'long')).toMatch(zone);

@@ -1,4 +1,4 @@
-// Where Back leads after a page that nobody comes back to.
+// Where Back leads after a page that nobody returns to.
 import { beforeEach, expect, test, vi } from 'vitest';
 import { returnPath, signInAddress } from '../shop/account/return';
 import { go, leaveFor, route } from './router.svelte';
@@ -11,7 +11,7 @@ beforeEach(() => {
   history.replaceState(null, '', '/');
 });
 
-test('who came from the page that is returned to goes back, so that it is not there twice', () => {
+test('returning to the page before goes back in the history, so that it is not there twice', () => {
   go('/sales/abc');
   go('/sign-in?to=%2Fsales%2Fabc');
   leaveFor('/sales/abc');
@@ -25,7 +25,7 @@ test('an address with a query is returned to as a whole, and is not there twice'
   expect(back).toHaveBeenCalledTimes(1);
 });
 
-test('another form in between changes nothing', () => {
+test('another form in between makes no difference', () => {
   go('/sales/abc');
   go('/sign-in?to=%2Fsales%2Fabc');
   go('/sign-up?to=%2Fsales%2Fabc', 'replace');
@@ -33,7 +33,7 @@ test('another form in between changes nothing', () => {
   expect(back).toHaveBeenCalledTimes(1);
 });
 
-test('who came from elsewhere is led there in place of the form', () => {
+test('a visitor from elsewhere gets the page in place of the form', () => {
   leaveFor('/sales/abc');
   expect(back).not.toHaveBeenCalled();
   expect(location.pathname).toBe('/sales/abc');

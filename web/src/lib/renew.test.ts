@@ -16,23 +16,23 @@ function serverSays(answer: () => Response | Promise<Response>): void {
 beforeEach(() => {
   reload.mockReset();
   vi.stubGlobal('location', { pathname: '/orders', reload });
-  // As the browser has it, without loading it.
+  // As in the browser, but without loading the script.
   document.head.replaceChildren(new DOMParser().parseFromString(shell('old'), 'text/html').head.children[0]!);
 });
 
-test('a page that was replaced begins anew', async () => {
+test('an outdated page reloads', async () => {
   serverSays(() => new Response(shell('new')));
   await renew();
   expect(reload).toHaveBeenCalledOnce();
 });
 
-test('a page that is the newest stays, so that it does not begin anew for ever', async () => {
+test('the newest page stays, so that it does not reload for ever', async () => {
   serverSays(() => new Response(shell('old')));
   await renew();
   expect(reload).not.toHaveBeenCalled();
 });
 
-test('a page stays as it is while there is no network or no server', async () => {
+test('a page stays as it is without network or server', async () => {
   serverSays(() => Promise.reject(new TypeError('no network')));
   await renew();
   serverSays(() => new Response('{"code":"unavailable"}', { status: 503 }));

@@ -1,8 +1,8 @@
-// A page that was opened before a new version came may ask for a file that is gone. Then it begins anew, at the same address.
-// If the network is to blame, it does not: that would lose what was typed, and help nobody.
+// A page that was opened before a new version may request a file that is gone. Then it reloads, at the same
+// address. It does not reload if the network is down: that would lose typed text and help nobody.
 addEventListener('vite:preloadError', () => void renew());
 
-/** Begins anew if the server has another version of this page. */
+/** Reloads if the server has another version of this page. */
 export async function renew(): Promise<void> {
   const newest = await fetch(location.pathname, { cache: 'no-cache', headers: { Accept: 'text/html' } })
     .then((answer) => (answer.ok ? answer.text() : undefined))
@@ -12,7 +12,7 @@ export async function renew(): Promise<void> {
   if (scripts(page) !== scripts(document)) location.reload();
 }
 
-/** Their names change with the version. */
+/** The names of scripts change with the version. */
 function scripts(page: Document): string {
   return [...page.querySelectorAll('script[src]')].map((one) => one.getAttribute('src')).join();
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { delayMs } from './retry';
 
-test('waits grow, end growing, and are never shorter than the shop asks for', () => {
+test('waits grow up to a limit, and are never shorter than the shop asks for', () => {
   expect([1, 2, 3, 4, 5, 6, 20].map((tries) => delayMs(tries, undefined, 0))).toEqual([
     500, 1000, 2000, 4000, 8000, 15000, 15000,
   ]);

@@ -1,4 +1,4 @@
-// The page's address as state. Links are ordinary links: `follow` makes those of this page cheap.
+// The page's address as state. Links are ordinary links: `follow` makes those within this page quick.
 const place = $state({ path: location.pathname, query: location.search });
 
 addEventListener('popstate', read);
@@ -15,19 +15,19 @@ export const route = {
   get query() {
     return new URLSearchParams(place.query);
   },
-  /** Path and query: the whole of what is to be returned to. */
+  /** Path and query: the whole address to return to. */
   get address() {
     return place.path + place.query;
   },
 };
 
-/** The state that the browser keeps with an entry of its history. */
+/** The state that the browser keeps with a history entry. */
 interface Entry {
-  /** The address of the entry before, if that is a page of ours. */
+  /** The address of the entry before, if it is one of our pages. */
   from?: string;
 }
 
-/** `stay`: it is the same page, such as with another filter; the focus stays where it is. */
+/** `stay`: the same page, for example with another filter; the focus stays where it is. */
 export function go(to: string, how: 'push' | 'replace' | 'stay' = 'push'): void {
   if (how === 'push')
     history.pushState({ from: location.pathname + location.search } satisfies Entry, '', to);
@@ -39,19 +39,19 @@ export function go(to: string, how: 'push' | 'replace' | 'stay' = 'push'): void 
   begin();
 }
 
-/** People who use a screen reader or the keyboard start at the beginning of the new page. */
+/** Screen readers and the keyboard start at the top of the new page. */
 function begin(): void {
   document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true });
 }
 
-/** Leaves a page that nobody comes back to, without a second entry for the page that the visitor came from. */
+/** Leaves a page that nobody returns to, without a second entry for the page that the visitor came from. */
 export function leaveFor(to: string): void {
   if ((history.state as Entry | null)?.from !== to) return go(to, 'replace');
   addEventListener('popstate', begin, { once: true });
   history.back();
 }
 
-/** The parameters of `pattern`, such as `/sales/:id`, if it is the present address. */
+/** The parameters of `pattern`, such as `/sales/:id`, if the current address matches. */
 export function match(pattern: string, path = place.path): Record<string, string> | undefined {
   const wanted = pattern.split('/');
   const parts = path.replace(/(.)\/$/, '$1').split('/');
@@ -65,7 +65,7 @@ export function match(pattern: string, path = place.path): Record<string, string
   return found;
 }
 
-/** An address that somebody damaged is still one that can be told to be unknown. */
+/** A damaged address must still lead to the "not found" page. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -74,24 +74,26 @@ function decoded(part: string): string {
   }
 }
 
-/** A path of this site to return to. Anything else, such as another site's address, becomes `otherwise`. */
+/**
+ * A path of this site to return to. Anything else, such as an address of another site, becomes `otherwise`.
+ */
 export function safePath(wanted: string | null, otherwise = '/'): string {
   // Browsers read a backslash as a slash, and drop tabs and line breaks.
   if (!wanted || !/^\/(?![/\\])[^\\\s]*$/.test(wanted)) return otherwise;
   const url = new URL(wanted, location.origin);
-  // What `..` leaves over may begin with two slashes, which is another site again.
+  // After resolving `..`, the path may begin with two slashes, which is another site again.
   const isOurs = url.origin === location.origin && !url.pathname.startsWith('//');
   return isOurs ? url.pathname + url.search : otherwise;
 }
 
-/** For the click of an element that holds links: stays on this page where that is possible. */
+/** The click handler of an element with links: stays on this page if possible. */
 export function follow(prefixes: readonly string[]): (event: MouseEvent) => void {
   return (event) => {
     if (event.defaultPrevented || event.button !== 0) return;
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = (event.target as Element | null)?.closest('a');
     if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return;
-    // A place of this page is no other page.
+    // A fragment of this page is not another page.
     if (link.hash && link.pathname === location.pathname && link.search === location.search) {
       event.preventDefault();
       document.getElementById(link.hash.slice(1))?.focus();

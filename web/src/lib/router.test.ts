@@ -12,7 +12,7 @@ test('an address is matched with its parameters', () => {
   expect(match('/sales/:id', '/sales')).toBeUndefined();
 });
 
-test('only paths of this site are returned to', () => {
+test('a visitor returns only to paths of this site', () => {
   expect(safePath('/sales/abc')).toBe('/sales/abc');
   expect(safePath('/orders?after=1')).toBe('/orders?after=1');
   for (const evil of [
@@ -34,7 +34,7 @@ test('only paths of this site are returned to', () => {
   }
 });
 
-test('a place of this page has the focus, and no entry in the history', () => {
+test('a fragment of this page gets the focus, but no history entry', () => {
   document.body.innerHTML = '<a href="#main">Skip</a><main id="main" tabindex="-1"></main>';
   const stay = follow(['/']);
   document.body.addEventListener('click', stay);

@@ -1,4 +1,4 @@
-// Who is signed in. The token itself is in a cookie that no script can read.
+// The signed-in user. The token itself is in a cookie that no script can read.
 import { api, outcome, type Failure, type Outcome } from '../api/client';
 import type { Me } from '../api/schema';
 import { delayMs } from './retry';
@@ -9,18 +9,21 @@ let again: ReturnType<typeof setTimeout> | undefined;
 let asked = 0;
 
 export const session = {
-  /** Undefined until it is known; null: nobody. */
+  /** Undefined until it is known; null: nobody is signed in. */
   get me() {
     return me;
   },
 };
 
-/** Whether a session began in this browser: a cookie without a secret stands beside the one that no script can read. */
+/**
+ * Whether a session began in this browser. A cookie without a secret accompanies the one that no script can
+ * read.
+ */
 function mayBeSignedIn(): boolean {
   return /(?:^|; )penstock_signed_in=1/.test(document.cookie);
 }
 
-/** Asks the server who we are, unless it is certain that we are nobody. */
+/** Asks the server who is signed in, unless it is certain that nobody is. */
 export async function whoAmI(tries = 1): Promise<void> {
   clearTimeout(again);
   const turn = (asked += 1);
@@ -29,11 +32,11 @@ export async function whoAmI(tries = 1): Promise<void> {
     return;
   }
   const answer = await outcome(api.GET('/api/v1/me'));
-  // Who asked later knows better.
+  // A later request knows better.
   if (turn !== asked) return;
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;
-  // Whoever can't be asked may be signed in, perhaps as somebody else than before: it is asked again.
+  // If the server can't say, somebody may be signed in, perhaps another user than before: ask again.
   else {
     me = undefined;
     const later = delayMs(tries, answer.failure.retryAfterSeconds, Math.random());
@@ -41,7 +44,7 @@ export async function whoAmI(tries = 1): Promise<void> {
   }
 }
 
-/** Without a country the phone has its country's code, or is of the shop's own. */
+/** Without a country, the phone has its country code, or belongs to the shop's own country. */
 export async function signIn(
   phone: string,
   country: string | undefined,
@@ -58,14 +61,14 @@ export async function signIn(
 
 export async function signOut(): Promise<Failure | undefined> {
   const answer: Outcome<unknown> = await outcome(api.DELETE('/api/v1/sessions/current'));
-  // A session that is over already is as good.
+  // A session that has already ended is fine, too.
   if (!answer.ok && answer.failure.status !== 401) return answer.failure;
   me = null;
   tellTabs({ about: 'session' });
   return undefined;
 }
 
-/** A call was answered 401: the session is over. */
+/** A call was answered 401: the session has ended. */
 export function signedOut(): void {
   me = null;
 }

@@ -3,7 +3,7 @@ import { session, whoAmI } from './session.svelte';
 
 const asked = vi.hoisted(() => {
   const asked = vi.fn<() => Promise<Response>>();
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = () => asked();
   return asked;
 });
@@ -14,13 +14,13 @@ afterEach(() => {
   document.cookie = 'penstock_signed_in=; max-age=0';
 });
 
-test('nobody asks who he is if no session began here', async () => {
+test('the server is not asked if no session began here', async () => {
   await whoAmI();
   expect(session.me).toBeNull();
   expect(asked).not.toHaveBeenCalled();
 });
 
-test('the shop is asked ever more seldom who we are while it is away, and not before it may', async () => {
+test('an unavailable shop is asked less and less often who is signed in, and not before it allows', async () => {
   vi.resetModules();
   const { session, whoAmI } = await import('./session.svelte');
   document.cookie = 'penstock_signed_in=1';
@@ -36,14 +36,14 @@ test('the shop is asked ever more seldom who we are while it is away, and not be
   asked.mockImplementation(async () => Response.json({ buyer: 'ada', role: 'buyer', account: null }));
   await vi.advanceTimersByTimeAsync(30_000);
   expect(session.me?.buyer).toBe('ada');
-  // Another tab has signed in somebody else, and the shop can't be asked who: we don't go on as ada.
+  // Another tab has signed in somebody else, and the shop can't say whom: this tab does not continue as ada.
   asked.mockImplementation(async () => Response.json({}, { status: 503 }));
   await whoAmI();
   expect(session.me).toBeUndefined();
   asked.mockImplementation(async () => Response.json({ buyer: 'bob', role: 'buyer', account: null }));
   await vi.advanceTimersByTimeAsync(30_000);
   expect(session.me?.buyer).toBe('bob');
-  // An answer that others have overtaken says nothing.
+  // An overtaken answer does not count.
   let late = (_: Response): void => {};
   asked.mockImplementationOnce(() => new Promise((resolve) => (late = resolve)));
   const asking = whoAmI();

@@ -1,4 +1,4 @@
-// What tabs of the same browser tell each other, so that none shows what is no longer true.
+// Messages between tabs of the same browser, so that none shows outdated data.
 
 export type News = { about: 'session' } | { about: 'order'; sale: string; order: string };
 
@@ -9,7 +9,7 @@ export function tellTabs(news: News): void {
   channel?.postMessage(news);
 }
 
-/** Ends with what it returns. */
+/** Listens until the returned function is called. */
 export function hearTabs(hear: (news: News) => void): () => void {
   const heard = ({ data }: MessageEvent<News>) => hear(data);
   channel?.addEventListener('message', heard);

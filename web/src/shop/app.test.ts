@@ -1,4 +1,4 @@
-// The shop's frame when a page does not come.
+// The shop's frame when a page can't be loaded.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../i18n/index.svelte';
@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 afterEach(cleanup);
 
-test('a page that can’t be loaded can be tried again, and is no matter once another is shown', async () => {
+test('a page that can’t be loaded can be tried again, and the error goes away with another page', async () => {
   go('/here');
   render(App, { first: { path: '/here', Page: NotFound } });
   vi.spyOn(routes, 'pageAt').mockRejectedValue(new Error('gone'));

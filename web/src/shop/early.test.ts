@@ -38,7 +38,7 @@ test('nothing is shown by the visitor’s clock while the server’s is on its w
   expect(new Date(seen.now()).getFullYear()).toBe(2030);
 });
 
-test('what takes long to tell the time keeps nobody waiting', async () => {
+test('a slow answer about the time keeps nobody waiting', async () => {
   const seen = await start();
   await vi.advanceTimersByTimeAsync(600);
   expect(seen.isThere).toBe(true);

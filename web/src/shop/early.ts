@@ -1,14 +1,14 @@
-// What the first page will ask the API for is asked for while the page itself is still on its way.
+// Requests the first page's data while the page itself is still being loaded.
 import { api, outcome, type Outcome } from '../api/client';
 import type { SalePage, Sale } from '../api/schema';
 import { asked } from '../lib/clock.svelte';
 import { match } from '../lib/router.svelte';
 import { session } from '../lib/session.svelte';
 
-/** As many sales as the list begins with. */
+/** The number of sales that the list begins with. */
 export const FIRST_SALES = 24;
 
-/** So long the first answer is held back until it can be shown by the right time. */
+/** How long the first answer is held back until the server's time is known. */
 const TIME_WITHIN_MS = 1_000;
 
 let early: { path: string; answer: Promise<Outcome<unknown>> } | undefined;
@@ -21,7 +21,7 @@ export function foresee(path: string): void {
   const id = match('/sales/:id', path)?.['id'];
   if (id !== undefined) {
     early = { path, answer: onTime(askForSale(id)) };
-    // Whoever may be signed in needs the rest of the page, too.
+    // A visitor who may be signed in needs the rest of the page, too.
     if (session.me !== null) void import('./sale/personal').catch(() => {});
   } else if (path === '/') early = { path, answer: onTime(askForSales()) };
 }
@@ -31,7 +31,7 @@ async function onTime<T>(answer: Promise<T>): Promise<T> {
   return answer;
 }
 
-/** The answer that is on its way already; it is good for one time. */
+/** The answer that is already on its way; it is used once. */
 function taken<T>(path: string): Promise<Outcome<T>> | undefined {
   const found = early?.path === path ? early.answer : undefined;
   early = undefined;

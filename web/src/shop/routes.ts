@@ -1,5 +1,5 @@
-// The shop's pages by their address. The two that people come to are there from the beginning; each of the others comes
-// when it is needed, the first one together with the words.
+// The shop's pages by their address. The two most visited ones are always included; each of the others is
+// loaded when it is needed, the first one together with the words.
 import type { Component } from 'svelte';
 import { match } from '../lib/router.svelte';
 import Home from './pages/Home.svelte';

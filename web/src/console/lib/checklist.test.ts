@@ -25,13 +25,13 @@ describe('the checklist before publishing', () => {
     expect(mayPublish(lines)).toBe(true);
   });
 
-  it('misses a picture and a description, and says that they are mended at the item', () => {
+  it('misses a picture and a description, and says that they are fixed at the item', () => {
     const item = { ...aSale().item, picture: null, description: '  ' };
     expect(line('picture', { item })).toMatchObject({ standing: 'advice', mend: 'item' });
     expect(line('description', { item })).toMatchObject({ standing: 'advice', mend: 'item' });
   });
 
-  it('blocks a price above the regular one or in another currency, and wonders at the same one', () => {
+  it('blocks a price above the regular one or in another currency, and points out an equal one', () => {
     const price = (amount: string, currency = 'CNY') => line('price', { price: { amount, currency } });
     expect(price('4000.00')).toMatchObject({ standing: 'missing', point: { says: 'above' } });
     expect(price('1.00', 'EUR')).toMatchObject({ standing: 'missing', point: { says: 'other_currency' } });
@@ -56,7 +56,7 @@ describe('the checklist before publishing', () => {
     expect(line('opening', { opens_at: inMinutes(60) })).toMatchObject({ standing: 'done' });
   });
 
-  it('blocks a closing that is over or before the opening', () => {
+  it('blocks a closing in the past or before the opening', () => {
     expect(line('closing', { closes_at: inMinutes(-1), opens_at: null })).toMatchObject({
       standing: 'missing',
       point: { says: 'past' },
@@ -72,7 +72,7 @@ describe('the checklist before publishing', () => {
     expect(line('closing', { closes_at: null })).toMatchObject({ standing: 'done' });
   });
 
-  it('blocks a limit above the units, and warns if a handful could take everything', () => {
+  it('blocks a limit above the units, and warns if a few buyers could take everything', () => {
     const stock = { total: 100, available: 100 };
     expect(line('limit', { stock, limit_per_buyer: 101 })).toMatchObject({ standing: 'missing' });
     expect(line('limit', { stock, limit_per_buyer: 25 })).toMatchObject({
@@ -106,7 +106,7 @@ describe('the checklist before publishing', () => {
     expect(line('gate', calm)).toMatchObject({ standing: 'done', point: { says: 'open' } });
   });
 
-  it('lets advice pass and what is missing not', () => {
+  it('lets advice pass, but not missing points', () => {
     const advice = checklist(aSale({ ...ready, opens_at: null }), NOW);
     expect(advice.some(({ standing }) => standing === 'advice')).toBe(true);
     expect(mayPublish(advice)).toBe(true);

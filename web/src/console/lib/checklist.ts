@@ -1,11 +1,11 @@
-// What is to be looked at before a sale is published. Pure: the words are elsewhere.
+// The checks before a sale is published. Pure: the words are elsewhere.
 import type { Sale } from '../../api/schema';
 import { discountPercent, minorUnits } from './price';
 
-/** Missing: it can't be meant, and blocks. Advice: it may well be meant. */
+/** Missing: it can't be intended, and blocks. Advice: it may be intended. */
 export type Standing = 'done' | 'advice' | 'missing';
 
-/** What each line says; the words have a sentence for each. */
+/** The state of each line; the words have a sentence for each. */
 export type Point =
   | { about: 'picture'; says: 'has' | 'none' }
   | { about: 'description'; says: 'has' | 'none' }
@@ -26,16 +26,16 @@ export type Point =
 export interface Line {
   standing: Standing;
   point: Point;
-  /** Where it is mended. */
+  /** Where it is fixed. */
   mend: 'item' | 'sale';
 }
 
 const MINUTE_MS = 60_000;
-/** Who can only be told now will hardly be there. */
+/** With less notice than this, hardly anybody will be there. */
 const SOON_MINUTES = 10;
 const SHORT_HOLD_SECONDS = 120;
 const LONG_HOLD_SECONDS = 3600;
-/** From this discount on a crowd is to be expected. */
+/** A discount from which on a crowd is likely. */
 const CROWD_PERCENT = 30;
 
 const minutesBetween = (from: number, to: number) => Math.max(1, Math.round((to - from) / MINUTE_MS));
@@ -111,7 +111,7 @@ function limit(sale: Sale): Line {
   const line = (standing: Standing, point: Point): Line => ({ standing, point, mend: 'sale' });
   if (most > units) return line('missing', { about: 'limit', says: 'above_units', limit: most, units });
   const buyers = Math.ceil(units / most);
-  // A handful could take everything.
+  // A few buyers could take everything.
   return units >= 20 && buyers < 10
     ? line('advice', { about: 'limit', says: 'few_buyers', buyers })
     : line('done', { about: 'limit', says: 'fits', limit: most });

@@ -14,26 +14,26 @@ function sentences(
   return consequences(action, sale, stats, NOW, more).map((it) => consequenceInWords(words, it, (at) => at));
 }
 
-describe('a confirmation names the consequence in figures', () => {
+describe('a confirmation states the consequences in figures', () => {
   it('of closing', () => {
     expect(sentences('close', { stats: someStats({ held: 42, available: 38, waiting: 1200 }) })).toEqual([
-      'Nobody can order any more.',
+      'No more orders are accepted.',
       '42 units that are held can still be paid.',
       '1,200 people in the waiting room are sent away.',
       '38 units stay unsold.',
       'This can’t be undone.',
     ]);
     expect(sentences('close', { stats: someStats({ held: 0, available: 0 }) })).toEqual([
-      'Nobody can order any more.',
+      'No more orders are accepted.',
       'No unit is held at the moment.',
       'This can’t be undone.',
     ]);
   });
 
-  it('of closing, also for who is on the waitlist', () => {
+  it('of closing, also for people on the waitlist', () => {
     const soldOut = { held: 2, available: 0, state: 'sold_out' } as const;
     expect(sentences('close', { stats: someStats({ ...soldOut, waitlist: 1200 }) })).toEqual([
-      'Nobody can order any more.',
+      'No more orders are accepted.',
       '2 units that are held can still be paid.',
       '1,200 people on the waitlist are sent away.',
       'This can’t be undone.',
@@ -42,21 +42,21 @@ describe('a confirmation names the consequence in figures', () => {
       '1 person on the waitlist is sent away.',
     );
     expect(sentences('close', { stats: someStats({ ...soldOut, waitlist: null }) })).toContain(
-      'Who is on the waitlist is sent away.',
+      'Everyone on the waitlist is sent away.',
     );
     expect(sentences('close', { stats: someStats(soldOut) }).join(' ')).not.toContain('waitlist');
   });
 
-  it('of resuming, where what is free is for the waitlist first', () => {
+  it('of resuming, when free units go to the waitlist first', () => {
     const paused = { state: 'paused', available: 5 } as const;
     expect(sentences('resume', { stats: someStats({ ...paused, waitlist: 3 }) })).toEqual([
-      '5 units are free. 3 people on the waitlist are offered them first, in order; what is left is on sale again at once, if the window is open.',
+      '5 units are free. 3 people on the waitlist are offered them first, in order; the rest is on sale again at once, if the window is open.',
     ]);
     expect(sentences('resume', { stats: someStats({ ...paused, available: 1, waitlist: 1 }) })).toEqual([
-      '1 unit is free. 1 person on the waitlist is offered it first, in order; what is left is on sale again at once, if the window is open.',
+      '1 unit is free. 1 person on the waitlist is offered it first, in order; the rest is on sale again at once, if the window is open.',
     ]);
     expect(sentences('resume', { stats: someStats({ ...paused, waitlist: null }) })).toEqual([
-      '5 units are free. Who is on the waitlist is offered them first, in order; what is left is on sale again at once, if the window is open.',
+      '5 units are free. Everyone on the waitlist is offered them first, in order; the rest is on sale again at once, if the window is open.',
     ]);
     expect(sentences('resume', { stats: someStats(paused) })).toEqual([
       '5 units are on sale again at once, if the window is open.',
@@ -77,14 +77,14 @@ describe('a confirmation names the consequence in figures', () => {
     ]);
   });
 
-  it('of restocking, also for those who wait', () => {
+  it('of restocking, also for people who wait', () => {
     expect(sentences('restock', { more: 50 })).toEqual([
       '50 units more, 150 in total.',
       'This can’t be undone.',
     ]);
-    const first = 'Who is on the waitlist gets them first, in order.';
+    const first = 'People on the waitlist get them first, in order.';
     expect(sentences('restock', { more: 1, stats: someStats({ available: 0 }) })).toContain(first);
-    // Units have come back in a pause, and people wait for the end of it.
+    // Units came back during a pause, and people wait for its end.
     const paused = { state: 'paused', available: 5 } as const;
     expect(sentences('restock', { more: 1, stats: someStats({ ...paused, waitlist: 3 }) })).toContain(first);
     expect(sentences('restock', { more: 1, stats: someStats({ ...paused, waitlist: null }) })).toContain(
@@ -104,7 +104,7 @@ describe('a confirmation names the consequence in figures', () => {
     expect(consequences('publish', over, undefined, NOW)[0]).toEqual({ says: 'opens_at_once', units: 100 });
   });
 
-  it('without figures that it does not have', () => {
+  it('without unknown figures', () => {
     const says = consequences('close', aSale({ state: 'open' }), undefined, NOW).map((it) => it.says);
     expect(says).toContain('what_is_held_can_be_paid');
     expect(says).not.toContain('nothing_is_held');
@@ -123,12 +123,12 @@ describe('a confirmation names the consequence in figures', () => {
     const words = zh as typeof en;
     expect(sentences('close', { words })).toContain('42 件待付款的仍可付款。');
     const stats = someStats({ state: 'paused', available: 5, waitlist: 3 });
-    expect(sentences('close', { words, stats })).toContain('候补名单上的 3 人将被请离。');
+    expect(sentences('close', { words, stats })).toContain('候补名单上的 3 人将被移出。');
     expect(sentences('resume', { words, stats })).toEqual([
       '有 5 件可售：先按顺序提供给候补名单上的 3 人；只要在开售时间内，剩下的立即恢复销售。',
     ]);
     const unknown = someStats({ state: 'sold_out', available: 0, waitlist: null });
-    expect(sentences('close', { words, stats: unknown })).toContain('候补名单上的人将被请离。');
+    expect(sentences('close', { words, stats: unknown })).toContain('候补名单上的人将被移出。');
   });
 });
 

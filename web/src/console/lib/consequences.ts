@@ -1,21 +1,21 @@
-// What a change of a sale will lead to, in figures. Pure: the words are elsewhere.
+// The effects of a change of a sale, in figures. Pure: the words are elsewhere.
 import type { Sale, SaleStats } from '../../api/schema';
 
 export type Action = 'publish' | 'pause' | 'resume' | 'restock' | 'close';
 
-/** What each sentence says; the words have one for each. */
+/** The state of each sentence; the words have one for each. */
 export type Consequence =
   | { says: 'opens_at_once'; units: number }
   | { says: 'opens_later'; units: number; at: string }
   | { says: 'terms_fixed' }
   | { says: 'nobody_orders_until_resumed' }
-  | { says: 'nobody_orders_any_more' }
+  | { says: 'no_more_orders' }
   | { says: 'held_can_be_paid'; units: number }
   | { says: 'nothing_is_held' }
   | { says: 'what_is_held_can_be_paid' }
   | { says: 'waiting_keep_their_places'; people: number }
   | { says: 'waiting_are_sent_away'; people: number }
-  /** Without people: nobody knows how many. */
+  /** `people` is undefined if their number is unknown. */
   | { says: 'waitlist_is_sent_away'; people: number | undefined }
   | { says: 'unsold_stay'; units: number }
   | { says: 'on_sale_again'; units: number }
@@ -28,10 +28,10 @@ export type Consequence =
 export function consequences(
   action: Action,
   sale: Sale,
-  /** Empty: they could not be had. Then no figure is invented. */
+  /** Undefined if they could not be fetched. Then no figure is invented. */
   stats: SaleStats | undefined,
   now: number,
-  /** Of a restock. */
+  /** The units of a restock. */
   more = 0,
 ): Consequence[] {
   const { available, held, total, waiting } = stats ?? {
@@ -45,7 +45,7 @@ export function consequences(
     : held > 0
       ? { says: 'held_can_be_paid', units: held }
       : { says: 'nothing_is_held' };
-  // Empty: the records that have the waitlist are away.
+  // Undefined if the records, which have the waitlist, are unavailable.
   const listed = stats?.waitlist ?? undefined;
   const isWaitedFor =
     listed === undefined ? ['sold_out', 'paused'].includes(stats?.state ?? sale.state) : listed > 0;
@@ -81,7 +81,7 @@ export function consequences(
       ];
     case 'close':
       return [
-        { says: 'nobody_orders_any_more' },
+        { says: 'no_more_orders' },
         heldOnes,
         ...(waiting > 0 ? [{ says: 'waiting_are_sent_away', people: waiting } as const] : []),
         ...(isWaitedFor ? [{ says: 'waitlist_is_sent_away', people: listed } as const] : []),
@@ -91,7 +91,7 @@ export function consequences(
   }
 }
 
-/** What can be done to a sale in this state. */
+/** The actions that a sale in this state allows. */
 export function actionsIn(state: string): Action[] {
   switch (state) {
     case 'draft':

@@ -6,7 +6,7 @@ afterEach(() => {
   forgetAllDrafts();
 });
 
-it('keeps what is typed until it is saved', () => {
+it('keeps typed text until it is saved', () => {
   keepDraft('sale:new', { units: '4' });
   expect(keptDraft('sale:new')).toEqual({ units: '4' });
   expect(keptDraft('sale:other')).toBeUndefined();
@@ -34,7 +34,7 @@ it('works where nothing may be stored', () => {
   expect(keptDraft('sale:new')).toEqual({ units: '4' });
 });
 
-it('does not stumble over what it can’t read', () => {
+it('ignores what it can’t read', () => {
   sessionStorage.setItem('penstock.draft.sale:new', '{');
   expect(keptDraft('sale:new')).toBeUndefined();
 });

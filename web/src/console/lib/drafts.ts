@@ -1,7 +1,7 @@
-// What is typed into a form and not saved stays in this tab: somebody may go and create the item first, or reload. It holds
-// no secret, and is forgotten when it is saved, or when somebody signs out.
+// Unsaved text of a form stays in this tab: the user may create the item first, or reload. It contains no
+// secret, and is forgotten when it is saved or when the user signs out.
 const PREFIX = 'penstock.draft.';
-/** For browsers that let us store nothing. */
+/** For browsers that refuse to store anything. */
 const kept = new Map<string, string>();
 
 function storage(): Storage | undefined {
@@ -27,7 +27,7 @@ export function keepDraft(form: string, typed: unknown): void {
   try {
     storage()?.setItem(PREFIX + form, text);
   } catch {
-    // It is full: a reload will lose it, and nothing else.
+    // The storage is full: a reload will lose the text, nothing else.
   }
 }
 

@@ -1,5 +1,5 @@
-// A form that creates or changes one thing: what was typed stays until it is saved, what is wrong is said at its field, and
-// nothing is created twice because an answer is lost.
+// A form that creates or changes one thing. Typed text stays until it is saved, errors are shown at their
+// fields, and a lost answer never leads to a second copy.
 import type { Failure, Outcome } from '../../api/client';
 import { mayBeDone } from './doubt';
 import { forgetDraft, keepDraft, keptDraft } from './drafts';
@@ -7,39 +7,39 @@ import { forgetDraft, keepDraft, keptDraft } from './drafts';
 type Complaints<Form> = Partial<Record<keyof Form, string>>;
 
 interface Subject<Form, Saved> {
-  /** Of the draft: what was typed is kept under it. */
+  /** The name of the draft that keeps the typed text. */
   name: string;
   blank: Form;
-  /** What is wrong with it before the server is asked. */
+  /** The errors that are found without asking the server. */
   check(form: Form): Complaints<Form>;
-  /** What the server complains of, at our fields; `isAll` is false if that leaves something unsaid. */
+  /** The server's complaints, at our fields; `isAll` is false if some of them belong to no field. */
   explain(fields: Record<string, string>, form: Form): { complaints: Complaints<Form>; isAll: boolean };
   send(form: Form): Promise<Outcome<Saved>>;
-  /** Whether it changes what is there: that may be done twice. */
+  /** Whether it changes an existing thing: that can be repeated safely. */
   changes: boolean;
-  /** The page of what is just like it among the newest. */
+  /** The page of an identical one among the newest. */
   findTwin(form: Form): Promise<string | undefined>;
 }
 
 export class Editor<Form extends object, Saved> {
   form: Form;
   isLoaded = $state(false);
-  /** What was typed in an earlier visit is in the form. */
+  /** The form contains text from an earlier visit. */
   isPickedUp: boolean;
   isBusy = $state(false);
   failure = $state.raw<Failure>();
-  /** Complaints that still hold for the form as it is now. */
+  /** Complaints that still apply to the current form. */
   readonly complaints = $derived.by(() => this.#standing());
-  /** Whether what the server refused is said at the fields; otherwise its own words have to do. */
+  /** Whether all of the server's complaints are shown at fields; otherwise its own words are needed. */
   isAllSaid = $state(true);
-  /** Nobody knows whether it was created. */
+  /** It is unknown whether it was created. */
   doubt = $state.raw<{ twin: string | undefined }>();
   readonly isChanged = $derived.by(() => JSON.stringify(this.form) !== JSON.stringify(this.#before));
 
   /** The complaints of the last try; `of` is the form that the server judged, if they are the server's. */
   #said = $state.raw<{ complaints: Complaints<Form>; of?: Form }>();
   readonly #subject: Subject<Form, Saved>;
-  /** What the form held at first. */
+  /** The form's first contents. */
   #before: Form;
 
   /** For use in a component. */
@@ -56,7 +56,7 @@ export class Editor<Form extends object, Saved> {
     });
   }
 
-  /** What the server has is known; what was typed, in an earlier visit or while it was saved, goes before it. */
+  /** The server's data has come; text typed in an earlier visit or during saving takes precedence. */
   begin(start: Form): void {
     const isTyped = this.isPickedUp || (this.isLoaded && this.isChanged);
     this.#before = start;
@@ -64,18 +64,18 @@ export class Editor<Form extends object, Saved> {
     this.isLoaded = true;
   }
 
-  /** What was typed in an earlier visit is not wanted any more. */
+  /** Discards the text from an earlier visit. */
   startAfresh(): void {
     this.isPickedUp = false;
     this.form = this.#before;
   }
 
-  /** What was typed has become something that is there. */
+  /** The typed text has been saved, or exists already. */
   forget(): void {
     forgetDraft(this.#subject.name);
   }
 
-  /** What was saved, if it was. */
+  /** Returns what was saved, if it was. */
   async save(): Promise<Saved | undefined> {
     if (this.isBusy) return undefined;
     const { check, send, explain, changes, findTwin } = this.#subject;
@@ -89,7 +89,7 @@ export class Editor<Form extends object, Saved> {
     this.isBusy = false;
     if (answer.ok) {
       this.#before = sent;
-      // What is typed after that is no second one.
+      // Text typed during saving does not start a second one.
       if (!changes) this.form = sent;
       this.isPickedUp = false;
       return answer.data;
@@ -101,7 +101,9 @@ export class Editor<Form extends object, Saved> {
     return undefined;
   }
 
-  /** Every change is checked again. A complaint that only the server can make ends when its field is changed. */
+  /**
+   * Every change is checked again. A complaint that only the server can make ends when its field is changed.
+   */
   #standing(): Complaints<Form> {
     if (!this.#said) return {};
     const { complaints, of } = this.#said;

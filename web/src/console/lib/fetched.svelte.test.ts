@@ -59,7 +59,7 @@ it('asks again in the end when no answer comes at all', async () => {
   end();
 });
 
-it('reloads at once when somebody wants it, whatever is on its way', async () => {
+it('reloads at once on demand, even if an answer is on its way', async () => {
   const { it, end } = fetchAndKeepFresh();
   void it.reload();
   expect(answers).toHaveLength(2);
@@ -69,7 +69,7 @@ it('reloads at once when somebody wants it, whatever is on its way', async () =>
   end();
 });
 
-it('goes on after another call’s answer was taken over', async () => {
+it('continues after it took over another call’s answer', async () => {
   const { it, end } = fetchAndKeepFresh();
   it.put('given');
   await answer(0, 'older');
@@ -79,7 +79,7 @@ it('goes on after another call’s answer was taken over', async () => {
   end();
 });
 
-it('says nothing of what passes, and asks again', async () => {
+it('hides passing failures, and asks again', async () => {
   const { it, end } = fetchAndKeepFresh(unlessItLasts);
   await fail(0, 'unavailable');
   expect(it.failure).toBeUndefined();
@@ -90,7 +90,7 @@ it('says nothing of what passes, and asks again', async () => {
   end();
 });
 
-it('says what lasts, and at once what does not pass', async () => {
+it('shows a lasting failure, and a final one at once', async () => {
   const { it, end } = fetchAndKeepFresh(unlessItLasts);
   for (let second = 0; second <= 5; second += 1) {
     expect(it.failure).toBeUndefined();
@@ -105,7 +105,7 @@ it('says what lasts, and at once what does not pass', async () => {
   other.end();
 });
 
-it('asks for nothing while nobody is signed in, and at once when somebody is', async () => {
+it('asks for nothing until somebody is signed in, then at once', async () => {
   const { end } = fetchAndKeepFresh();
   await answer(0, 'first');
   signedOut();

@@ -1,4 +1,5 @@
-// What a page asked the server for: the answer, or why there is none. Asked again when what it depends on changes.
+// Data that a page fetches from the server: the answer, or why there is none. Fetched again when its inputs
+// change.
 import { untrack } from 'svelte';
 import { isPassing, type Failure, type Outcome } from '../../api/client';
 import { session } from '../../lib/session.svelte';
@@ -8,23 +9,27 @@ export interface Fetched<T> {
   readonly failure: Failure | undefined;
   readonly busy: boolean;
   reload(): Promise<void>;
-  /** Reloads, unless an answer is on its way already: a slow one would be dropped for the next, again and again. */
+  /**
+   * Reloads, unless an answer is on its way already: otherwise a slow answer would be dropped again and
+   * again.
+   */
   refresh(): Promise<void>;
-  /** Takes over what another call answered. */
+  /** Takes over the answer of another call. */
   put(data: T): void;
 }
 
-/** An answer that takes longer is not waited for any more when there is another chance. */
+/** After this time, an answer is given up for a new request. */
 const PATIENCE_MS = 30_000;
-/** What failed is asked for again after so long, while nothing is said. */
+/** How soon a failed call is repeated while its failure is not shown. */
 const AGAIN_MS = 1000;
 
-/** For pages that refresh by themselves: what passes within some seconds is not worth a word. */
+/** For pages that refresh by themselves: a failure that passes within seconds is not shown. */
 export const unlessItLasts = (failure: Failure) => (isPassing(failure) ? 5000 : 0);
 
 /**
- * `call` may read state: when that changes, it is called anew, and what comes late for the old state is dropped. Nothing is
- * asked while it gives nothing. `unsaidMs` tells how long a failure is kept quiet while it is asked again.
+ * `call` may read state: when that changes, it is called again, and late answers for the old state are
+ * dropped. Nothing is fetched while it returns nothing. `unsaidMs` is how long a failure stays hidden while
+ * the call is repeated.
  */
 export function fetched<T>(
   call: () => Promise<Outcome<T>> | undefined,
@@ -34,7 +39,7 @@ export function fetched<T>(
   let failure = $state.raw<Failure>();
   let busy = $state(true);
   let turn = 0;
-  /** The answer that is on its way, and since when. */
+  /** The answer that is on its way, and when it was requested. */
   let underWay: { turn: number; since: number } | undefined;
   let failingSince: number | undefined;
   let again: ReturnType<typeof setTimeout> | undefined;
@@ -98,7 +103,10 @@ export function fetched<T>(
   };
 }
 
-/** Asks anew every so often while somebody looks at the page and is signed in. Give it `refresh`, not `reload`. */
+/**
+ * Repeats `refresh` regularly while the page is visible and somebody is signed in. Give it `refresh`, not
+ * `reload`.
+ */
 export function keepFresh(refresh: () => unknown, everyMs: number): void {
   const isOut = $derived(session.me === null);
   let wasOut = false;
@@ -107,7 +115,7 @@ export function keepFresh(refresh: () => unknown, everyMs: number): void {
       wasOut = true;
       return;
     }
-    // Who comes back finds what was refused meanwhile.
+    // After signing in again, fetch what was refused meanwhile.
     if (wasOut) untrack(() => void refresh());
     wasOut = false;
     const timer = setInterval(() => {

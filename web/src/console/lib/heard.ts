@@ -1,11 +1,12 @@
-// What is read out of something that moves: a step now and then, instead of every second and every percent.
+// What a screen reader says of a moving value: a step now and then, instead of every second and every
+// percent.
 
-/** The last half minute that is full. */
+/** Rounded down to half minutes. */
 export function heardSeconds(seconds: number): number {
   return Math.floor(seconds / 30) * 30;
 }
 
-/** The last quarter that is full. */
+/** Rounded down to quarters. */
 export function heardPercent(percent: number): number {
   return Math.floor(percent / 25) * 25;
 }

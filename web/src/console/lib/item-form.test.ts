@@ -12,7 +12,7 @@ const fine: ItemForm = {
   currency: 'cny',
 };
 
-it('becomes what the API wants', () => {
+it('becomes a request of the API', () => {
   expect(itemComplaints(en, fine)).toEqual({});
   expect(itemRequest(fine)).toEqual({
     title: 'Kettle',
@@ -23,7 +23,7 @@ it('becomes what the API wants', () => {
   expect(itemRequest({ ...fine, picture: ' ' }).picture).toBeNull();
 });
 
-it('is complained of at the field', () => {
+it('has its errors at the fields', () => {
   const complaints = (change: Partial<ItemForm>) => Object.keys(itemComplaints(en, { ...fine, ...change }));
   expect(Object.keys(itemComplaints(en, formOfItem()))).toEqual(['title', 'amount']);
   expect(complaints({ title: '  ' })).toEqual(['title']);
@@ -43,7 +43,7 @@ it('is complained of at the field', () => {
   expect(complaints({ amount: '1200.5', currency: 'JPY' })).toEqual(['amount']);
 });
 
-it('says what the server complains of in our words, at the field', () => {
+it('shows the server’s complaints in our words, at the field', () => {
   const said = (fields: Record<string, string>) => itemFields(zh, fields, fine);
   const say = zh.sales.complaints;
   expect(

@@ -1,4 +1,4 @@
-// The form of an item: what was typed, and what is wrong with it before the server is asked.
+// The form of an item: the typed text, and its errors before the server is asked.
 import type { Item, ItemRequest } from '../../api/schema';
 import { decimalsOf, isCurrency, minorUnits, tidyAmount } from './price';
 import { priceComplaint } from './server-says';
@@ -24,7 +24,9 @@ export function formOfItem(item?: Item): ItemForm {
 
 export type ItemComplaints = Partial<Record<keyof ItemForm, string>>;
 
-/** `before` is what the server has: a picture that was fine once does not keep the title from being changed. */
+/**
+ * `before` is the saved item: a picture that was accepted once does not keep the title from being changed.
+ */
 export function itemComplaints(words: ConsoleWords, form: ItemForm, before?: Item): ItemComplaints {
   const say = words.sales.complaints;
   const complaints: ItemComplaints = {};
@@ -50,7 +52,7 @@ export function itemRequest(form: ItemForm): ItemRequest {
   };
 }
 
-/** Whether this item is what was to be saved. */
+/** Whether this item is the one that was to be saved. */
 export function isItemOf(request: ItemRequest, item: Item): boolean {
   return (
     item.title === request.title &&
@@ -61,7 +63,7 @@ export function isItemOf(request: ItemRequest, item: Item): boolean {
   );
 }
 
-/** What the server complains of, in our words, at the field it belongs to. */
+/** The server's complaints, in our words, at the fields they belong to. */
 export function itemFields(
   words: ConsoleWords,
   fields: Record<string, string>,

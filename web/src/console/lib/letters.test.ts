@@ -16,13 +16,13 @@ const letter = (event: DeadLetter['event'] | 'doubled', order_id: string | null 
   created_at: '2026-11-11T10:00:00Z',
 });
 
-it('says what was decided, also if the server is newer than the page', () => {
+it('names the decision, also if the server is newer than the page', () => {
   expect(decisionInWords(en, letter('paid', 's1-7'))).toBe('Order s1-7 was paid');
   expect(decisionInWords(en, letter('closed'))).toBe('Sale s1 was closed');
   expect(decisionInWords(en, letter('doubled'))).toBe('“doubled” was decided in sale s1');
 });
 
-it('leaves a cause that is new here to the words of the server', () => {
+it('shows an unknown cause in the server’s words', () => {
   const { causes } = en.deadLetters;
   expect(causeInWords(causes, 'sale_missing')).toBe(causes.sale_missing);
   expect(causeInWords(causes, 'bad_weather' as Cause)).toBe(causes.unknown);

@@ -1,8 +1,8 @@
-// Dead letters in words: what was decided, and what to do about it.
+// Dead letters in words: the decision, and what to do about it.
 import type { Cause, DeadLetter } from '../../api/schema';
 import type { ConsoleWords } from './words-of';
 
-/** Those that are about an order; the others are about a sale. */
+/** Decisions about an order; all others are about a sale. */
 const OF_ORDERS = ['held', 'paid', 'released', 'refund_due'];
 
 export function decisionInWords(words: ConsoleWords, letter: DeadLetter): string {
@@ -12,7 +12,7 @@ export function decisionInWords(words: ConsoleWords, letter: DeadLetter): string
   return say[event](OF_ORDERS.includes(event) ? (letter.order_id ?? '…') : letter.sale_id);
 }
 
-/** Why it can’t be settled, and what to do; of a cause that is new here only the server’s words tell. */
+/** Why it can’t be settled, and what to do. An unknown cause has only the server’s words. */
 export function causeInWords<T>(words: Record<Cause, T>, cause: Cause): T {
   return (words as Partial<Record<Cause, T>>)[cause] ?? words.unknown;
 }

@@ -28,7 +28,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-it('shows what is told', () => {
+it('shows the figures it gets', () => {
   const told: unknown[] = [];
   const { view, end } = watch(
     () => 's 1',
@@ -44,7 +44,7 @@ it('shows what is told', () => {
   expect(FakeStream.newest.isClosed).toBe(true);
 });
 
-it('says that it is cut off, comes back by itself, and keeps the last figures meanwhile', () => {
+it('says that it is cut off, reconnects by itself, and keeps the last figures meanwhile', () => {
   const { view, end } = watch(() => undefined);
   FakeStream.newest.tell({ seconds: 1 });
   FakeStream.newest.break();
@@ -57,7 +57,7 @@ it('says that it is cut off, comes back by itself, and keeps the last figures me
   end();
 });
 
-it('takes silence for a break, also if the browser has not noticed', () => {
+it('treats silence as a break, even if the browser has not noticed', () => {
   const { view, end } = watch(() => undefined);
   FakeStream.newest.tell({ seconds: 1 });
   const first = FakeStream.newest;
@@ -67,7 +67,7 @@ it('takes silence for a break, also if the browser has not noticed', () => {
   end();
 });
 
-it('waits longer each time, and asks nothing any more when it is over', () => {
+it('waits longer each time, and stops asking at the end', () => {
   const { end } = watch(() => undefined);
   for (let round = 0; round < 3; round += 1) {
     FakeStream.newest.break();
@@ -85,7 +85,7 @@ it('asks for nothing while there is nothing to watch', () => {
   end();
 });
 
-it('lets go of the stream while nobody is signed in, and comes back with who is', async () => {
+it('closes the stream while nobody is signed in, and reopens it after signing in', async () => {
   const { end } = watch(() => undefined);
   FakeStream.newest.tell({ seconds: 1 });
   signedOut();

@@ -1,17 +1,17 @@
-// The server's live figures, one event a second. Tells when it is cut off, and comes back by itself.
+// The server's live figures, one event a second. Says when it is cut off, and reconnects by itself.
 import type { LiveFigures } from '../../api/schema';
 import { session, whoAmI } from '../../lib/session.svelte';
 
-/** Nothing for so long: the stream is as good as gone, also if the browser has not noticed. */
+/** After this much silence the stream counts as broken, even if the browser has not noticed. */
 const SILENT_AFTER_MS = 5000;
 const RECONNECT_MS = [1000, 2000, 4000, 8000];
 
 export type Connection = 'connecting' | 'live' | 'cut_off';
 
 /**
- * For use in a component: the figures of one sale, of all that are not over (undefined), or nothing yet (null). `ontold` gets
- * each event. While nobody is signed in nothing is asked. Who does not keep what he saw lets go of the stream while nobody looks:
- * a browser has only a few connections for all its tabs.
+ * For use in a component: the figures of one sale, of all that are not over (undefined), or nothing yet
+ * (null). `ontold` gets each event. Nothing is requested while nobody is signed in. Without `ontold`, the
+ * stream is closed while the page is hidden: a browser has only a few connections for all its tabs.
  */
 export function live(sale: () => string | undefined | null, ontold?: (figures: LiveFigures) => void) {
   let figures = $state.raw<LiveFigures>();
@@ -44,7 +44,7 @@ export function live(sale: () => string | undefined | null, ontold?: (figures: L
       clearTimeout(timer);
       timer = setTimeout(lost, SILENT_AFTER_MS);
     }
-    // A browser gives up for good on an answer that is no stream, such as 503: so we come back ourselves.
+    // A browser gives up for good on an answer that is not a stream, such as 503, so we reconnect ourselves.
     function lost(): void {
       if (isOver) return;
       source?.close();
@@ -52,7 +52,7 @@ export function live(sale: () => string | undefined | null, ontold?: (figures: L
       connection = failures === 0 && connection === 'connecting' ? 'connecting' : 'cut_off';
       const wait = RECONNECT_MS[Math.min(failures, RECONNECT_MS.length - 1)] ?? 1000;
       failures += 1;
-      // A stream does not say why it was refused. Perhaps nobody is signed in any more.
+      // A stream does not say why it was refused. Perhaps the session is over.
       if (failures === 2) void whoAmI();
       timer = setTimeout(connect, wait * (0.75 + Math.random() / 2));
     }

@@ -3,7 +3,7 @@ import { csvAddress, filterOf, pageAddress, queryOf } from './order-query';
 
 const filter = (query: string) => filterOf(new URLSearchParams(query));
 
-it('reads from the address what is looked for, and no state that there is not', () => {
+it('reads the filter from the address, and ignores unknown states', () => {
   expect(filter('q=+abc+&sale=s1&state=held')).toEqual({ q: 'abc', sale: 's1', state: 'held' });
   expect(filter('state=lost&page=3')).toEqual({ q: '', sale: '', state: '' });
 });
@@ -16,7 +16,7 @@ it('exports exactly what is filtered', () => {
   expect(pageAddress({ q: '', sale: '', state: 'paid' })).toBe('/console/orders?state=paid');
 });
 
-it('takes a phone as people write it, and ids as they are', () => {
+it('cleans up a phone as people write it, and leaves ids alone', () => {
   expect(queryOf({ q: '+86 138 (0013) 8000', sale: '', state: '' })).toEqual({ q: '+8613800138000' });
   expect(queryOf({ q: '53erv2zjdpknk-12', sale: '', state: '' })).toEqual({ q: '53erv2zjdpknk-12' });
 });

@@ -1,4 +1,4 @@
-// Which orders are looked for: in the page's address, in the call, and in the address of the table to download.
+// The filter of the orders: in the page's address, in the call, and in the address of the table to download.
 
 export const ORDER_STATES = ['held', 'paid', 'expired', 'cancelled'] as const;
 
@@ -19,12 +19,12 @@ export function filterOf(query: URLSearchParams): OrderFilter {
   };
 }
 
-/** What people paste as a phone has spaces and brackets; ids and buyers are left as they are. */
+/** A pasted phone has spaces and brackets; ids and buyers are left as they are. */
 function tidy(q: string): string {
   return /^\+?[\d\s()-]{6,}$/.test(q) ? q.replace(/[\s()-]/g, '') : q;
 }
 
-/** Only what is asked for. */
+/** Only the set filters. */
 export function queryOf(filter: OrderFilter): Record<string, string> {
   const wanted = { q: tidy(filter.q.trim()), sale: filter.sale.trim(), state: filter.state };
   return Object.fromEntries(Object.entries(wanted).filter(([, value]) => value));
@@ -36,5 +36,5 @@ function address(path: string, filter: OrderFilter): string {
 }
 
 export const pageAddress = (filter: OrderFilter) => address('/console/orders', filter);
-/** All orders that are shown, on all pages. */
+/** All orders that match, on all pages. */
 export const csvAddress = (filter: OrderFilter) => address('/api/v1/admin/orders.csv', filter);

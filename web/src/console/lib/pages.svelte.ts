@@ -1,4 +1,4 @@
-// A list that comes in pages and grows.
+// A list that is loaded page by page.
 import { untrack } from 'svelte';
 import type { Failure, Outcome } from '../../api/client';
 
@@ -7,7 +7,7 @@ interface Page<T> {
   next?: string | null;
 }
 
-/** `call` may read state; when that changes, the list begins anew. */
+/** `call` may read state; when that changes, the list starts again. */
 export function paged<T>(call: (after: string | undefined) => Promise<Outcome<Page<T>>>) {
   let rows = $state.raw<T[]>([]);
   let next = $state.raw<string | null | undefined>(undefined);
@@ -49,7 +49,7 @@ export function paged<T>(call: (after: string | undefined) => Promise<Outcome<Pa
     get busy() {
       return busy;
     },
-    /** Whether the rows are those that are asked for. */
+    /** Whether the rows are those that were requested. */
     get loaded() {
       return loaded;
     },

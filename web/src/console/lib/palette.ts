@@ -1,5 +1,5 @@
-// The colours of charts: those of Okabe and Ito, which colour-blind people can tell apart too, made lighter on dark ground
-// and darker on light ground. Lines differ in their dashes besides.
+// The colours of charts: those of Okabe and Ito, which colour-blind people can tell apart, lighter on a dark
+// background and darker on a light one. Lines also differ in their dashes.
 export interface Ink {
   light: string;
   dark: string;

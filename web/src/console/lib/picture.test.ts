@@ -4,7 +4,7 @@ import { faultOf, kindOf, lookAt, MAX_PICTURE_BYTES } from './picture';
 const bytes = (text: string) => Uint8Array.from(text, (character) => character.charCodeAt(0));
 const fine = { kind: 'image/png', bytes: 2000, size: { width: 800, height: 600 } } as const;
 
-it('knows a picture by its bytes, not by its name', async () => {
+it('recognises a picture by its bytes, not by its name', async () => {
   expect(kindOf(bytes('\x89PNG\r\n\x1a\n....'))).toBe('image/png');
   expect(kindOf(bytes('\xff\xd8\xff\xe0..'))).toBe('image/jpeg');
   expect(kindOf(bytes('RIFF....WEBPVP8 '))).toBe('image/webp');

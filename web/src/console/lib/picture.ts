@@ -1,4 +1,4 @@
-// Looks at a picture before it is uploaded, by the same rules as the server.
+// Checks a picture before it is uploaded, by the same rules as the server.
 
 export const MAX_PICTURE_BYTES = 1024 * 1024;
 export const MAX_PICTURE_SIDE = 4096;
@@ -8,7 +8,7 @@ export type PictureType = (typeof PICTURE_TYPES)[number];
 /** Why a picture can't be used. */
 export type PictureFault = 'kind' | 'empty' | 'too_large' | 'too_many_pixels' | 'unreadable';
 
-/** What the bytes are, whatever the file is called. */
+/** The type of the bytes, whatever the file's name. */
 export function kindOf(bytes: Uint8Array): PictureType | undefined {
   const text = (from: number, to: number) => String.fromCharCode(...bytes.subarray(from, to));
   if (text(0, 8) === '\x89PNG\r\n\x1a\n') return 'image/png';
@@ -22,7 +22,7 @@ export function kindOf(bytes: Uint8Array): PictureType | undefined {
 export interface LookedAt {
   kind: PictureType | undefined;
   bytes: number;
-  /** Empty: a browser could not read it. */
+  /** Undefined if the browser could not read it. */
   size: { width: number; height: number } | undefined;
 }
 
@@ -38,14 +38,14 @@ export function faultOf({ kind, bytes, size }: LookedAt): PictureFault | undefin
 export async function lookAt(file: Blob): Promise<LookedAt> {
   const kind = kindOf(new Uint8Array(await file.slice(0, 32).arrayBuffer()));
   const looked: LookedAt = { kind, bytes: file.size, size: undefined };
-  // What is refused anyway need not be decoded.
+  // A refused file need not be decoded.
   if (!kind || file.size > MAX_PICTURE_BYTES) return looked;
   try {
     const bitmap = await createImageBitmap(file);
     looked.size = { width: bitmap.width, height: bitmap.height };
     bitmap.close();
   } catch {
-    // It stays without a size.
+    // The size stays unknown.
   }
   return looked;
 }

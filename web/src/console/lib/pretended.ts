@@ -1,4 +1,4 @@
-// A stream of live figures for tests: a server that tells what it is given.
+// A stream of live figures for tests: a fake server that sends given figures.
 import type { LiveFigures, LiveSale } from '../../api/schema';
 
 export class FakeStream extends EventTarget {
@@ -24,7 +24,7 @@ export class FakeStream extends EventTarget {
   }
 }
 
-/** A sale in a rush, each of its numbers another one. */
+/** A sale in a rush, with a different value for each number. */
 export function aRush(change: Partial<LiveSale> = {}): LiveSale {
   return {
     id: '1f5r7wz82mh35',

@@ -19,13 +19,13 @@ it('understands how people write amounts', () => {
   expect(tidyAmount('1,999')).toBe('1999');
 });
 
-it('tells the discount, and none between two currencies', () => {
+it('computes the discount, and none between two currencies', () => {
   expect(discountPercent(cny('1999.00'), cny('3999.00'))).toBe(50);
   expect(discountPercent(cny('4000'), cny('4000'))).toBe(0);
   expect(discountPercent(cny('1'), { amount: '2', currency: 'EUR' })).toBeUndefined();
 });
 
-it('offers the currencies that are in use, each once, and takes no other', () => {
+it('offers each currency in use once, and accepts no other', () => {
   expect(CURRENCIES[0]).toBe('CNY');
   expect(new Set(CURRENCIES).size).toBe(CURRENCIES.length);
   for (const code of CURRENCIES) expect(isCurrency(code), code).toBe(true);

@@ -1,7 +1,7 @@
-// Amounts as a merchant types them, compared without the errors of floating point.
+// Amounts as a merchant types them, compared without floating-point errors.
 import type { Money } from '../../api/schema';
 
-/** By ISO 4217, as the server has it. */
+/** By ISO 4217, as on the server. */
 const WITHOUT_DECIMALS = 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF'.split(' ');
 const WITH_THREE = 'BHD IQD JOD KWD LYD OMR TND'.split(' ');
 const WITH_TWO = (
@@ -13,7 +13,7 @@ const WITH_TWO = (
   'WST XCD XCG YER ZAR ZMW ZWG'
 ).split(' ');
 
-/** Those that something can be bought with today; those that most shops want come first. */
+/** Currencies in use today, the most common ones first. */
 export const CURRENCIES: readonly string[] = [
   ...new Set(
     ['CNY', 'USD', 'EUR', 'JPY', 'GBP', 'HKD'].concat(
@@ -29,7 +29,7 @@ export function decimalsOf(currency: string): number {
 
 const MAX_MINOR = 1_000_000_000_000n;
 
-/** In the smallest unit of the currency; undefined if it is no amount. */
+/** In the smallest unit of the currency; undefined if it is not an amount. */
 export function minorUnits({ amount, currency }: Money): bigint | undefined {
   const found = /^(\d{1,16})(?:\.(\d+))?$/.exec(amount);
   const decimals = decimalsOf(currency);
@@ -43,15 +43,15 @@ export function isCurrency(text: string): boolean {
   return CURRENCIES.includes(text);
 }
 
-/** What was typed, as the API wants it: 1 999,00 and 1,999.00 are the same. */
+/** The typed amount in the form of the API: 1 999,00 and 1,999.00 are the same. */
 export function tidyAmount(typed: string): string {
   const plain = typed.trim().replace(/[\s'’]/g, '');
-  // A comma before the last two or three digits at most is a decimal one if there is no point besides.
+  // A single comma before the last one or two digits is a decimal comma, if there is no point.
   const decimal = /^\d+,\d{1,2}$/.test(plain) ? plain.replace(',', '.') : plain.replace(/,/g, '');
   return decimal;
 }
 
-/** By how many percent `price` is below `regular`, rounded down; undefined where they can't be compared. */
+/** By how many percent `price` is below `regular`, rounded down; undefined if they can't be compared. */
 export function discountPercent(price: Money, regular: Money): number | undefined {
   const [low, high] = [minorUnits(price), minorUnits(regular)];
   if (low === undefined || high === undefined || high === 0n || price.currency !== regular.currency)

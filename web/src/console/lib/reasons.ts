@@ -1,11 +1,11 @@
-// Why claims are refused, in words. A code that is new here is shown as it is.
+// Why claims are refused, in words. An unknown code is shown as it is.
 import type { ConsoleWords } from './words-of';
 
 export function reason(words: ConsoleWords, code: string): string {
   return (words.reasons as Record<string, string>)[code] ?? code.replaceAll('_', ' ');
 }
 
-/** The most frequent first; what comes after the first `most` is put together. */
+/** The most frequent first; all after the first `most` are added up. */
 export function mostFrequent(
   counts: Record<string, number>,
   most: number,

@@ -13,7 +13,7 @@ const plain: Rehearsal = {
   waitingRoom: false,
 };
 
-it('shows exactly the command for what was chosen', () => {
+it('shows exactly the command for the chosen options', () => {
   expect(command(plain)).toBe('penstock rush --url http://127.0.0.1:8080 --json > rehearsal.json');
   expect(
     command({ ...plain, scenario: 'unpaid', buyers: ' 5000 ', units: '300', rate: '0', waitingRoom: true }),
@@ -22,7 +22,7 @@ it('shows exactly the command for what was chosen', () => {
   );
 });
 
-it('tells where the settings of the server are', () => {
+it('names the place of the server’s settings', () => {
   expect(command({ ...plain, place: 'data' })).toContain(' --data ./data --json');
   expect(command({ ...plain, place: 'config', path: ' /etc/penstock.toml ' })).toContain(
     ' --config /etc/penstock.toml --json',
@@ -33,7 +33,7 @@ it('tells where the settings of the server are', () => {
   }
 });
 
-it('shows no command that would do something else in a shell', () => {
+it('shows no command that a shell would read differently', () => {
   expect(faultyFields(plain)).toEqual([]);
   expect(faultyFields({ ...plain, rate: '12.5', buyers: '1' })).toEqual([]);
   for (const url of ['', 'https://shop.example', 'http://a b', 'http://x/$(rm)', "http://x/'", 'ftp://x']) {

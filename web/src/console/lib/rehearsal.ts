@@ -1,6 +1,6 @@
-// The command that rehearses a sale, from what was chosen. Pure.
+// The command that rehearses a sale with the chosen options. Pure.
 
-/** The scenarios that are part of the binary. */
+/** The built-in scenarios. */
 export const SCENARIOS = [
   'thirty-thousand-for-two-hundred',
   'unpaid',
@@ -9,17 +9,20 @@ export const SCENARIOS = [
   'ten-million',
 ] as const;
 
-/** Where the command finds what the server has to let it in: its folder, its file, or the same variables. */
+/**
+ * Where the command finds the server's secrets: in its data folder, its configuration file, or the same
+ * variables.
+ */
 export const PLACES = ['data', 'config', ''] as const;
 
 export interface Rehearsal {
   url: string;
   place: (typeof PLACES)[number];
-  /** Of the folder or the file. */
+  /** The path of the folder or the file. */
   path: string;
   /** Empty: a plain sale. */
   scenario: string;
-  /** Empty fields are left to the scenario. */
+  /** The scenario fills in empty fields. */
   buyers: string;
   units: string;
   rate: string;
@@ -29,14 +32,14 @@ export interface Rehearsal {
 
 export type RehearsalField = 'url' | 'path' | 'buyers' | 'units' | 'rate';
 
-/** The fields that are not right. */
+/** The invalid fields. */
 export function faultyFields(chosen: Rehearsal): RehearsalField[] {
   const whole = (text: string, least: number) =>
     text.trim() === '' || (/^\d{1,9}$/.test(text.trim()) && Number(text) >= least);
   const faulty: RehearsalField[] = [];
   // The generator speaks plain HTTP.
   if (!/^http:\/\/[\w.:[\]-]+(\/[\w./~%-]*)?$/.test(chosen.url.trim())) faulty.push('url');
-  // Nothing that a shell would take for more than a path.
+  // Only characters that a shell takes as part of a path.
   if (chosen.place && !/^[\w./~][\w./~@:+-]*$/.test(chosen.path.trim())) faulty.push('path');
   if (!whole(chosen.buyers, 1)) faulty.push('buyers');
   if (!whole(chosen.units, 1)) faulty.push('units');

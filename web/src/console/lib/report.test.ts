@@ -63,7 +63,7 @@ function read(value: object): Report {
 }
 
 describe('reading a report', () => {
-  it('takes what the command prints, also with a line too much around it', () => {
+  it('accepts the command’s output, also with an extra line around it', () => {
     const text = JSON.stringify(aReport());
     for (const around of [text, `\uFEFF${text}\n`, `$ penstock rush --json\n${text}\n$`]) {
       const answer = readReport(around);
@@ -71,7 +71,7 @@ describe('reading a report', () => {
     }
   });
 
-  it('takes a file that PowerShell wrote', () => {
+  it('accepts a file that PowerShell wrote', () => {
     const text = '{"scenario": "抢购"}';
     const wide = Uint8Array.from(
       [...`\uFEFF${text}`].flatMap((one) => [one.charCodeAt(0) & 255, one.charCodeAt(0) >> 8]),
@@ -81,7 +81,7 @@ describe('reading a report', () => {
     expect(textOf(new TextEncoder().encode(text))).toBe(text);
   });
 
-  it('says clearly what is wrong with anything else', () => {
+  it('names the fault of anything else', () => {
     expect(readReport('  ')).toEqual({ fault: 'empty' });
     expect(readReport('sold out after 3 s')).toEqual({ fault: 'not_json' });
     expect(readReport('{"scenario": ')).toEqual({ fault: 'not_json' });
@@ -105,7 +105,7 @@ describe('reading a report', () => {
     expect(at({ refused: { sold_out: '7' } })).toEqual({ fault: 'not_a_report', at: 'refused.sold_out' });
   });
 
-  it('is not clean if something is wrong, or was not checked', () => {
+  it('is not clean if something is wrong or unchecked', () => {
     const { verdict } = read(aReport());
     expect(isClean(verdict)).toBe(true);
     expect(isClean({ ...verdict, audit: null })).toBe(true);
@@ -116,7 +116,7 @@ describe('reading a report', () => {
 });
 
 describe('drawing a report', () => {
-  it('puts slices together and counts none twice', () => {
+  it('merges slices and counts none twice', () => {
     const timeline = Array.from({ length: 1000 }, (_, place) =>
       slice(place * 100, { sold: 1, refused: { busy: 2 }, p50_ms: place < 500 ? 1 : 3, p99_ms: place }),
     );
@@ -128,7 +128,7 @@ describe('drawing a report', () => {
     expect(found[0]).toMatchObject({ seconds: 0, refused: { busy: 20 }, p50_ms: 1, p99_ms: 9 });
   });
 
-  it('never mixes what was before the opening with what came after', () => {
+  it('never mixes slices before and after the opening', () => {
     const timeline = Array.from({ length: 1000 }, (_, place) =>
       slice((place - 333) * 100, { sold: place < 333 ? 0 : 1 }),
     );
@@ -139,14 +139,14 @@ describe('drawing a report', () => {
     expect(found.reduce((sum, { sold }) => sum + sold, 0)).toBe(667);
   });
 
-  it('leaves a gap where nothing was answered, and fills what is not told with zeros', () => {
+  it('leaves a gap where nothing was answered, and fills missing counts with zeros', () => {
     const report = read(aReport({ timeline: [slice(-300), slice(0, { sold: 5, p50_ms: 2, p99_ms: 9 })] }));
     const { stretches: found } = stretches(report, whole(report));
     expect(found.map(({ came }) => came)).toEqual([1, 0, 0, 1]);
     expect(found.map(({ p99_ms }) => p99_ms)).toEqual([null, null, null, 9]);
   });
 
-  it('looks closely at the moment in which nearly all orders came', () => {
+  it('zooms in on the time in which nearly all orders came', () => {
     const calm = Array.from({ length: 100 }, (_, place) => slice(-10_000 + place * 100));
     const rush = [
       slice(0, { sold: 5, refused: { sold_out: 9000 } }),
@@ -161,7 +161,7 @@ describe('drawing a report', () => {
     expect(to).toBeLessThanOrEqual(500);
   });
 
-  it('lists requests as a buyer makes them, and leaves out what nobody did', () => {
+  it('lists requests in a buyer’s order, and leaves out unused kinds', () => {
     expect(latencyRows(read(aReport()).latency).map(([kind]) => kind)).toEqual(['sign_in', 'order', 'dance']);
   });
 });

@@ -1,4 +1,5 @@
-// The report of `penstock rush --json`: read with care, since somebody chose the file, and made ready to be drawn. Pure.
+// The report of `penstock rush --json`: read with care, since the user chose the file, and prepared for
+// drawing. Pure.
 
 export interface Slice {
   at_ms: number;
@@ -60,7 +61,7 @@ export interface Report {
 
 export const MAX_REPORT_BYTES = 64 * 1024 * 1024;
 
-/** Why it can't be drawn; `at` names the place. */
+/** Why it can't be drawn; `at` names the place in the JSON. */
 export type ReportFault =
   { fault: 'empty' | 'not_json' | 'a_page' | 'too_large' } | { fault: 'not_a_report'; at: string };
 export type Read = { report: Report } | ReportFault;
@@ -95,13 +96,13 @@ export function readReport(text: string): Read {
   }
 }
 
-/** Whoever copies from a terminal takes a line too much with him. */
+/** Text copied from a terminal may have an extra line around the JSON. */
 function parsed(text: string): unknown {
   for (const candidate of [text, text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1)]) {
     try {
       return JSON.parse(candidate) as unknown;
     } catch {
-      // The next, if there is one.
+      // Try the next one, if there is one.
     }
   }
   return undefined;
@@ -122,7 +123,7 @@ function amount(from: Fields, name: string, at: string): number {
 
 const amountOrNull = (from: Fields, name: string, at: string) =>
   from[name] === null || from[name] === undefined ? null : amount(from, name, at);
-/** For what older versions don't have. */
+/** For fields that older versions don't have. */
 const amountOrZero = (from: Fields, name: string, at: string) => amountOrNull(from, name, at) ?? 0;
 
 function words(from: Fields, name: string, at: string): string {
@@ -244,20 +245,20 @@ function verdict(from: Fields): Verdict {
 
 export const VERDICT_COUNTS = ['oversold', 'lost', 'duplicated', 'over_limit', 'unanswered'] as const;
 
-/** What was not checked is not clean. */
+/** Unchecked is not clean. */
 export function isClean(verdict: Verdict): boolean {
   return VERDICT_COUNTS.every((name) => verdict[name] === 0) && verdict.audit !== false && !verdict.unchecked;
 }
 
-/** A part of the timeline, with the same length for each. */
+/** A part of the timeline; all parts have the same length. */
 export interface Stretch {
-  /** Its beginning, from the opening. */
+  /** Its start, counted from the opening. */
   seconds: number;
   came: number;
   orders_due: number;
   sold: number;
   refused: Record<string, number>;
-  /** Empty: no order was answered. */
+  /** Null: no order was answered. */
   p50_ms: number | null;
   p99_ms: number | null;
 }
@@ -266,8 +267,8 @@ const answers = (slice: Slice) =>
   slice.sold + Object.values(slice.refused).reduce((sum, count) => sum + count, 0);
 
 /**
- * Puts slices together until there are at most about `most`; what nobody did anything in counts as 0. None reaches over the
- * opening: what was sold after it must not seem to be sold before.
+ * Merges slices until there are at most about `most`; missing counts are 0. No stretch crosses the opening:
+ * sales after it must not seem to come before it.
  */
 export function stretches(
   { timeline, slice_ms }: Pick<Report, 'timeline' | 'slice_ms'>,
@@ -298,7 +299,7 @@ export function stretches(
       stretch.refused[code] = (stretch.refused[code] ?? 0) + count;
     const [weight, before] = [answers(slice), answered[place] ?? 0];
     if (weight === 0) continue;
-    // Of half of the answers the mean, of the slowest the slowest.
+    // The mean of the medians, and the highest of the p99 values.
     stretch.p50_ms = ((stretch.p50_ms ?? 0) * before + slice.p50_ms * weight) / (before + weight);
     stretch.p99_ms = Math.max(stretch.p99_ms ?? 0, slice.p99_ms);
     answered[place] = before + weight;
@@ -312,7 +313,7 @@ export function whole({ timeline, slice_ms }: Pick<Report, 'timeline' | 'slice_m
   return [Math.min(first, 0), last + slice_ms];
 }
 
-/** The part in which nearly all orders were answered, if that is much shorter than the whole. */
+/** The time in which nearly all orders were answered, if that is much shorter than the run. */
 export function closeUp(report: Pick<Report, 'timeline' | 'slice_ms'>): [number, number] {
   const all = whole(report);
   const total = report.timeline.reduce((sum, slice) => sum + answers(slice), 0);
@@ -336,7 +337,7 @@ export function closeUp(report: Pick<Report, 'timeline' | 'slice_ms'>): [number,
 
 const REQUESTS = ['sign_in', 'page', 'ticket', 'challenge', 'pass', 'order', 'pay', 'cancel'];
 
-/** What was asked for at all, in the order in which a buyer does it. */
+/** The kinds that were requested at all, in the order in which a buyer makes them. */
 export function latencyRows(latency: Report['latency']): [kind: string, quantiles: Quantiles][] {
   const place = (kind: string) => (REQUESTS.includes(kind) ? REQUESTS.indexOf(kind) : REQUESTS.length);
   return Object.entries(latency)

@@ -9,20 +9,20 @@ const sale = aSale({ opens_at: '2026-11-11T12:00:00.123Z', closes_at: '2026-11-1
 const form = formOfSale(sale, ZONE);
 
 describe('the form of a sale', () => {
-  it('shows a draft in the visitor’s zone and gives it back', () => {
+  it('shows a draft in the visitor’s zone and reads it back', () => {
     expect(form).toMatchObject({ opens: '2026-11-11T20:00', closes: '2026-11-11T22:00', units: '100' });
     const request = saleRequest(form, sale, ZONE);
-    // The field shows no milliseconds, and nobody touched it.
+    // The field shows no milliseconds, and was not changed.
     expect(request.opens_at).toBe('2026-11-11T12:00:00.123Z');
     expect(request).toMatchObject({ item_id: 'p1', units: 100, limit_per_buyer: 1, hold_seconds: 900 });
   });
 
-  it('takes over what is typed, and clears a time that is taken away', () => {
+  it('takes over typed text, and clears a time that is removed', () => {
     const request = saleRequest({ ...form, opens: '2026-11-11T21:30', closes: '' }, sale, ZONE);
     expect(request).toMatchObject({ opens_at: '2026-11-11T13:30:00.000Z', closes_at: null });
   });
 
-  it('complains at the field', () => {
+  it('shows errors at the field', () => {
     expect(saleComplaints(en, form, ZONE)).toEqual({});
     expect(Object.keys(saleComplaints(en, newSaleForm(), ZONE)).sort()).toEqual([
       'amount',
@@ -42,7 +42,7 @@ describe('the form of a sale', () => {
     });
   });
 
-  it('is known again in a draft that was made of it', () => {
+  it('is recognised in a draft that was made from it', () => {
     const request = saleRequest({ ...form, amount: '1999' }, sale, ZONE);
     expect(isDraftOf(request, sale)).toBe(true);
     expect(isDraftOf(request, { ...sale, state: 'open' })).toBe(false);
@@ -52,7 +52,7 @@ describe('the form of a sale', () => {
       );
   });
 
-  it('says what the server complains of in our words, at the field', () => {
+  it('shows the server’s complaints in our words, at the field', () => {
     const say = zh.sales.complaints;
     const fields = {
       closes_at: 'has to come after opens_at',

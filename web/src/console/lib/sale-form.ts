@@ -1,11 +1,11 @@
-// The form of a sale: what was typed, and what is wrong with it before the server is asked.
+// The form of a sale: the typed text, and its errors before the server is asked.
 import type { Item, Sale, SaleRequest } from '../../api/schema';
 import { decimalsOf, isCurrency, minorUnits, tidyAmount } from './price';
 import { priceComplaint, unitsComplaint } from './server-says';
 import type { ConsoleWords } from './words-of';
 import { fromLocal, toLocal } from './zoned';
 
-/** As it stands in the fields: all of it text, times in the visitor's zone. */
+/** The contents of the fields: all text, times in the visitor's zone. */
 export interface SaleForm {
   itemId: string;
   amount: string;
@@ -81,7 +81,7 @@ function instant(text: string, zone?: string): string | null {
   return typeof time === 'object' ? time.instant : null;
 }
 
-/** `before` is what the server has: a time that was not touched keeps what a field can't show. */
+/** `before` is the saved sale: an unchanged time keeps its precision beyond that of the field. */
 export function saleRequest(form: SaleForm, before?: Sale, zone?: string): SaleRequest {
   const untouched = before && formOfSale(before, zone);
   return {
@@ -96,7 +96,7 @@ export function saleRequest(form: SaleForm, before?: Sale, zone?: string): SaleR
   };
 }
 
-/** Whether this draft is what was to be saved. */
+/** Whether this draft is the one that was to be saved. */
 export function isDraftOf(request: SaleRequest, sale: Sale): boolean {
   const at = (time: string | null | undefined) => (time ? Date.parse(time) : undefined);
   return (
@@ -114,7 +114,7 @@ export function isDraftOf(request: SaleRequest, sale: Sale): boolean {
   );
 }
 
-/** What the server complains of, in our words, at the field it belongs to. */
+/** The server's complaints, in our words, at the fields they belong to. */
 export function saleFields(
   words: ConsoleWords,
   fields: Record<string, string>,

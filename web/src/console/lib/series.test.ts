@@ -47,8 +47,8 @@ function figures(second: number, sale: Partial<LiveSale> = {}, rest: Partial<Liv
   };
 }
 
-describe('what the live view keeps', () => {
-  it('is one row a second', () => {
+describe('the series of the live view', () => {
+  it('has one row a second', () => {
     const series = new Series();
     series.push(figures(0), SALE);
     series.push(figures(1, { claims_per_second: 7 }), SALE);
@@ -58,7 +58,7 @@ describe('what the live view keeps', () => {
     expect(series.column('p99')).toEqual([null, null]);
   });
 
-  it('has a gap where it was cut off, not a line across', () => {
+  it('has a gap while it was cut off, not a line across', () => {
     const series = new Series();
     series.push(figures(0), SALE);
     series.push(figures(20), SALE);
@@ -77,7 +77,7 @@ describe('what the live view keeps', () => {
     expect(series.times[0]).toBe(START / 1000 + KEPT_SECONDS);
   });
 
-  it('fills a new reason up with zeros, and one that is over, too', () => {
+  it('fills a new reason with zeros, and a past one, too', () => {
     const series = new Series();
     series.push(figures(0), SALE);
     series.push(figures(1, { refusals_per_second: { busy: 4 } }), SALE);
@@ -87,18 +87,18 @@ describe('what the live view keeps', () => {
     expect(series.refusals('sold_out')).toEqual([0, 0, 9]);
   });
 
-  it('does not take a node that began anew for a second without demand', () => {
+  it('does not count a restarted node as a second without demand', () => {
     const series = new Series();
     series.push(figures(0, { refusals_per_second: { busy: 1 } }), SALE);
     series.push(figures(1, { claims_per_second: 0 }, { seconds: 0 }), SALE);
     series.push(figures(2), SALE);
     expect(series.column('claims')).toEqual([5, null, 5]);
     expect(series.refusals('busy')).toEqual([1, null, 0]);
-    // What is counted by the ledger is known all the same.
+    // The ledger's counts are known all the same.
     expect(series.column('available')).toEqual([90, 90, 90]);
   });
 
-  it('leaves out what it has already, and a sale that is not told of', () => {
+  it('skips repeated events, and events without the sale', () => {
     const series = new Series();
     series.push(figures(5), SALE);
     series.push(figures(5), SALE);

@@ -1,8 +1,8 @@
-// What the live view has seen in the last ten minutes, in columns as charts want them. Pure.
+// The last ten minutes of the live view, as columns for charts. Pure.
 import type { LiveFigures } from '../../api/schema';
 
 export const KEPT_SECONDS = 600;
-/** Events come each second; what is further apart has a gap between. */
+/** Events come each second; a longer interval leaves a gap. */
 const GAP_SECONDS = 2.5;
 
 const PLAIN = [
@@ -31,7 +31,7 @@ export class Series {
     return this.#columns.get(name) ?? [];
   }
 
-  /** In the order in which they were first seen, so that each keeps its colour. */
+  /** In the order of their first appearance, so that each keeps its colour. */
   get codes(): string[] {
     return [...this.#refusals.keys()];
   }
@@ -40,19 +40,21 @@ export class Series {
     return this.#refusals.get(code) ?? [];
   }
 
-  /** How many rows there are; gaps are rows. */
+  /** The number of rows, gaps included. */
   get length(): number {
     return this.times.length;
   }
 
-  /** Takes an event. What is not newer than the last is left out: a server repeats itself to who comes back. */
+  /**
+   * Takes an event. Skips events that are not newer than the last: a server repeats itself after a reconnect.
+   */
   push(figures: LiveFigures, sale: string): void {
     const time = Date.parse(figures.at) / 1000;
     const last = this.times.at(-1);
     if (!Number.isFinite(time) || (last !== undefined && time <= last)) return;
     if (last !== undefined && time - last > GAP_SECONDS) this.#row((last + time) / 2, {}, undefined);
     const of = figures.sales.find(({ id }) => id === sale);
-    // A node that has only begun has nothing to compare with: its rates are not known, which is not 0.
+    // A node that has just started has nothing to compare with: its rates are unknown, not 0.
     const rate = (value: number | undefined) => (figures.seconds > 0 ? value : undefined);
     this.#row(
       time,
@@ -83,7 +85,7 @@ export class Series {
     this.times.push(time);
     for (const name of PLAIN) this.#columns.get(name)?.push(values[name] ?? null);
     for (const code of Object.keys(refusals ?? {})) {
-      // Until now nobody was refused for it.
+      // So far nobody was refused for it.
       if (!this.#refusals.has(code)) this.#refusals.set(code, new Array<Value>(before).fill(0));
     }
     for (const [code, column] of this.#refusals) column.push(refusals ? (refusals[code] ?? 0) : null);

@@ -1,5 +1,6 @@
-// The server complains of fields in English. What it means is said here in the visitor's language, by the field and, where one
-// field can be wrong in several ways, by the sentence. What is new here is shown as the server says it, by the page.
+// The server's complaints about fields are in English. Here they are put into the visitor's language, by the
+// field and, where one field can be wrong in several ways, by the sentence. The page shows unknown complaints
+// in the server's words.
 import { decimalsOf } from './price';
 import type { ConsoleWords } from './words-of';
 
@@ -15,7 +16,7 @@ export function priceComplaint(
   return { amount: say.amount(decimalsOf(currency.trim().toUpperCase())) };
 }
 
-/** How many units are too few or too many, for a draft or a restock. */
+/** Too few or too many units, for a draft or a restock. */
 export function unitsComplaint(words: ConsoleWords, message: string): string {
   const say = words.sales.complaints;
   return /more units than/.test(message) ? say.tooManyUnits : say.units;

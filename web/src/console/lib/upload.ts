@@ -1,4 +1,4 @@
-// Sends a picture to the server and tells how far it is. `fetch` can't tell that.
+// Sends a picture to the server and reports the progress, which `fetch` can't do.
 import { failureOf, type Outcome } from '../../api/client';
 import type { Picture } from '../../api/schema';
 import type { PictureType } from './picture';

@@ -1,4 +1,4 @@
-// Turns what pure functions found into sentences of the present language.
+// Turns the results of pure functions into sentences of the current language.
 import type { Failure } from '../../api/client';
 import type { Sale } from '../../api/schema';
 import type { Errors } from '../../i18n/types';
@@ -10,18 +10,21 @@ import type { Consequence } from './consequences';
 
 export type ConsoleWords = Words<typeof en>;
 
-/** What a merchant is told, or else what everybody is. */
+/** The merchant's words for a failure, or else the buyer's. */
 export function troubleInWords(words: ConsoleWords, failure: Failure): { says: string; todo: string } {
   const own = words.errors as Partial<Errors>;
   return own[failure.code] ?? inWords(failure) ?? words.errors.internal;
 }
 
-/** A state of a sale or an order; one that is new here is shown as it is. */
+/** The name of a state of a sale or an order; an unknown one is shown as it is. */
 export function stateName(words: ConsoleWords, state: string): string {
   return (words.states as Record<string, string>)[state] ?? state;
 }
 
-/** When a sale opens and closes. Of one that is closed only the plan is known: it may have been closed by hand at any time. */
+/**
+ * When a sale opens and closes. Of a closed sale only the plan is known: it may have been closed by hand at
+ * any time.
+ */
 export function windowInWords(
   { sale: say }: ConsoleWords,
   { state, opens_at, closes_at }: Pick<Sale, 'state' | 'opens_at' | 'closes_at'>,

@@ -23,14 +23,14 @@ describe('a time in the visitor’s zone', () => {
     });
   });
 
-  it('happens twice when they are put back, and the first is meant', () => {
+  it('happens twice when clocks are put back, and means the first', () => {
     expect(fromLocal('2026-10-25T02:30', 'Europe/Berlin')).toEqual({
       instant: '2026-10-25T00:30:00.000Z',
       happensTwice: true,
     });
   });
 
-  it('is refused when it is none', () => {
+  it('is refused if it is not a time', () => {
     for (const text of ['', 'tomorrow', '2026-11-11', '2026-13-11T12:00', '2026-11-11 12:00']) {
       expect(fromLocal(text, 'UTC'), text).toBe('malformed');
     }

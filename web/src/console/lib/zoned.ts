@@ -1,11 +1,11 @@
-// Times as they are typed into a form: in the visitor's time zone, which is named beside them.
+// Times as they are typed into a form: in the visitor's time zone, which is named next to them.
 
 /** The visitor's time zone, such as `Asia/Shanghai`. */
 export function visitorZone(): string {
   return Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
 }
 
-/** What `zone` is ahead of UTC at that instant, in milliseconds. */
+/** The difference of `zone` to UTC at that instant, in milliseconds. */
 function offsetMs(instant: number, zone: string): number {
   const parts = new Intl.DateTimeFormat('en-US-u-ca-gregory-nu-latn', {
     timeZone: zone,
@@ -30,7 +30,7 @@ function offsetMs(instant: number, zone: string): number {
   return local - Math.floor(instant / 1000) * 1000;
 }
 
-/** For the value of a field of the type `datetime-local`: `2026-11-11T20:00`, with seconds where there are any. */
+/** For the value of a `datetime-local` field: `2026-11-11T20:00`, with seconds if there are any. */
 export function toLocal(instant: string | number, zone = visitorZone()): string {
   const time = typeof instant === 'string' ? Date.parse(instant) : instant;
   const text = new Date(time + offsetMs(time, zone)).toISOString();
@@ -40,8 +40,8 @@ export function toLocal(instant: string | number, zone = visitorZone()): string 
 export type LocalTime = { instant: string; happensTwice: boolean } | 'malformed' | 'skipped';
 
 /**
- * The instant of what was typed. When clocks are put forward some times don't exist, and when they are put back some
- * happen twice: then the first is meant.
+ * The instant of a typed time. When clocks are put forward, some times don't exist; when they are put back,
+ * some happen twice, and the first is meant.
  */
 export function fromLocal(text: string, zone = visitorZone()): LocalTime {
   if (!/^\d{4,6}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?$/.test(text)) return 'malformed';
@@ -58,7 +58,7 @@ export function fromLocal(text: string, zone = visitorZone()): LocalTime {
   return { instant: new Date(first).toISOString(), happensTwice: fits.length > 1 };
 }
 
-/** The zone with what it is ahead of UTC then: `Asia/Shanghai, GMT+8`. */
+/** The zone with its difference to UTC then: `Asia/Shanghai, GMT+8`. */
 export function zoneInWords(instant: string | number, locale: string, zone = visitorZone()): string {
   const parts = new Intl.DateTimeFormat(locale, { timeZone: zone, timeZoneName: 'shortOffset' });
   const name = parts.formatToParts(new Date(instant)).find(({ type }) => type === 'timeZoneName')?.value;

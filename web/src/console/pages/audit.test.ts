@@ -11,7 +11,7 @@ const counts = { total: 20, available: 11, held: 5, paid: 4 };
 const pair = { held: 4, paid: 2 };
 const waiter = { buyer: 'ann', units: 1, since_millis: 1_794_391_200_000 };
 
-/** One of each kind; a new one does not compile until it is here. */
+/** One of each kind; a new kind does not compile until it is added here. */
 const VALUES: { [K in Kind]: Omit<Extract<Difference, { kind: K }>, 'kind' | 'what'> } = {
   ledger_counts: { counts },
   ledger_orders: { ...pair, orders_held: 6, orders_paid: 2 },
@@ -80,7 +80,7 @@ const report: AuditReport = {
   more_differences: 5,
 };
 
-/** Runs the audit; the differences that the page shows. */
+/** Runs the audit; returns the differences that the page shows. */
 async function audited(language: Language, answer: AuditReport): Promise<HTMLElement[]> {
   await speak(language, false);
   vi.spyOn(api, 'GET').mockImplementation((() =>
@@ -113,7 +113,7 @@ it('says what does not add up, with the numbers and where to look', async () => 
   expect(screen.getByText('Sale s1').getAttribute('href')).toBe('/console/sales/s1');
 });
 
-it('says it in Chinese without a sentence of the server', async () => {
+it('shows it in Chinese without a sentence of the server', async () => {
   const found = await audited('zh', report);
   expect(screen.getByText('账目不一致。')).toBeTruthy();
   expect(screen.getByText('超卖了 1 件不存在的商品。')).toBeTruthy();
@@ -139,7 +139,7 @@ it.each(['en', 'zh'] as const)('has every value that a sentence needs, in %s', a
   }
 });
 
-it('repeats the server where it is newer than the page', async () => {
+it('shows the server’s words if it is newer than the page', async () => {
   const newer = [{ kind: 'order_haunted', what: SERVER_SAYS } as unknown as Difference];
   const [line] = await audited('en', { ...report, differences: newer });
   expect(line?.textContent).toContain(SERVER_SAYS);

@@ -18,7 +18,7 @@ const letter = (id: string) => ({
   created_at: '2026-11-11T10:00:00Z',
 });
 
-/** A server that settles all but those that are named. */
+/** A server that settles all letters except the named ones. */
 function serve(stuck: string[] = []): void {
   const page = { data: ['a', 'b', 'c'].map(letter) };
   vi.spyOn(api, 'GET').mockImplementation((() =>
@@ -38,7 +38,7 @@ afterEach(cleanup);
 
 const button = (id: string) => screen.findByRole('button', { name: new RegExp(`order-${id} was paid`) });
 
-it('goes on at the next letter when one is settled, and at the last message after the last', async () => {
+it('moves the focus to the next letter when one is settled, and at the last message after the last', async () => {
   serve();
   render(DeadLetters);
   await fireEvent.click(await button('b'));
@@ -60,7 +60,7 @@ it('stays at a letter that still can’t be settled', async () => {
   await waitFor(() => expect(document.activeElement).toBe(same));
 });
 
-it('does not call it good when it stopped', async () => {
+it('reports no success when it stopped', async () => {
   serve(['b']);
   render(DeadLetters);
   await fireEvent.click(await screen.findByRole('button', { name: 'Retry all, from top to bottom' }));
@@ -71,15 +71,12 @@ it('does not call it good when it stopped', async () => {
 it.each([
   ['en', 'is in another state than it should be', 'mend the records, then retry'],
   ['zh', '订单状态与应有的不符', '修复记录库后重试'],
-] as const)(
-  'says why and what to do in words, and shows those of the server, in %s',
-  async (language, why, todo) => {
-    serve();
-    await speak(language, false);
-    render(DeadLetters);
-    expect(await screen.findAllByText(why, { exact: false })).toHaveLength(3);
-    expect(screen.getAllByText(todo, { exact: false })).toHaveLength(3);
-    const [said] = screen.getAllByText('The records are of another mind.');
-    expect(said?.getAttribute('lang')).toBe('en');
-  },
-);
+] as const)('says why and what to do, and shows the server’s words, in %s', async (language, why, todo) => {
+  serve();
+  await speak(language, false);
+  render(DeadLetters);
+  expect(await screen.findAllByText(why, { exact: false })).toHaveLength(3);
+  expect(screen.getAllByText(todo, { exact: false })).toHaveLength(3);
+  const [said] = screen.getAllByText('The records are of another mind.');
+  expect(said?.getAttribute('lang')).toBe('en');
+});

@@ -17,7 +17,7 @@ const kettle: Item = {
   created_at: '2026-11-11T10:00:00Z',
 };
 
-/** A server whose answer to the creation is lost, and which has these items then. */
+/** A server that creates an item but loses the answer, and then has these items. */
 function serve(items: Item[]): void {
   vi.spyOn(api, 'POST').mockImplementation((() => Promise.reject(new TypeError('lost'))) as never);
   vi.spyOn(api, 'GET').mockImplementation((() =>
@@ -49,13 +49,13 @@ it('finds the item that was created although the answer is lost', async () => {
   expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('Kettle');
 });
 
-it('says that it may be there when it is not to be found', async () => {
+it('says that it may be there if it can’t be found', async () => {
   serve([]);
   await save();
   expect(await screen.findByText(/Look at the list before you save again/)).toBeTruthy();
 });
 
-it('says at its field what is wrong, and goes there', async () => {
+it('shows an error at its field, and focuses it', async () => {
   const post = vi.spyOn(api, 'POST');
   post.mockClear();
   render(EditItem);
@@ -67,7 +67,7 @@ it('says at its field what is wrong, and goes there', async () => {
   expect(post).not.toHaveBeenCalled();
 });
 
-it('complains no longer of what is mended', async () => {
+it('stops complaining about what was corrected', async () => {
   render(EditItem);
   await fireEvent.click(screen.getByRole('button', { name: 'Save' }));
   const [title, price] = [screen.getByLabelText('Title'), screen.getByLabelText('Regular price')];
@@ -76,13 +76,13 @@ it('complains no longer of what is mended', async () => {
   await fireEvent.input(title, { target: { value: 'Kettle' } });
   await fireEvent.input(price, { target: { value: '19.999' } });
   expect([isRed(title), isRed(price)]).toEqual([false, true]);
-  screen.getByText(/Something is not right yet/);
+  screen.getByText(/Some fields are not right yet/);
   await fireEvent.input(price, { target: { value: '19.99' } });
   expect(isRed(price)).toBe(false);
-  expect(screen.queryByText(/Something is not right yet/)).toBeNull();
+  expect(screen.queryByText(/Some fields are not right yet/)).toBeNull();
 });
 
-it('takes back what the server complained of when something else is typed', async () => {
+it('removes the server’s complaint when the field changes', async () => {
   const errors = [{ field: 'title', message: 'has to have 1 to 200 characters' }];
   const refused = {
     error: { code: 'invalid_request', errors },
@@ -92,7 +92,7 @@ it('takes back what the server complained of when something else is typed', asyn
   await save();
   const title = screen.getByLabelText('Title');
   await vi.waitFor(() => expect(title.getAttribute('aria-invalid')).toBe('true'));
-  // The price is not what was wrong.
+  // The price was not the problem.
   await fireEvent.input(screen.getByLabelText('Regular price'), { target: { value: '20' } });
   expect(title.getAttribute('aria-invalid')).toBe('true');
   await fireEvent.input(title, { target: { value: 'Pot' } });
@@ -100,7 +100,7 @@ it('takes back what the server complained of when something else is typed', asyn
   expect(screen.queryByRole('alert')).toBeNull();
 });
 
-it('keeps what is typed while it is saved', async () => {
+it('keeps text typed during saving', async () => {
   let answer = (_: unknown): void => {};
   vi.spyOn(api, 'GET').mockImplementation((() =>
     Promise.resolve({ data: kettle, response: new Response(null) })) as never);
@@ -116,7 +116,7 @@ it('keeps what is typed while it is saved', async () => {
   await screen.findByText('Not saved yet');
 });
 
-it('picks up what was typed before, and lets go of it on demand', async () => {
+it('restores text typed before, and discards it on demand', async () => {
   render(EditItem);
   await fireEvent.input(screen.getByLabelText('Title'), { target: { value: 'Kettle' } });
   cleanup();
@@ -126,7 +126,7 @@ it('picks up what was typed before, and lets go of it on demand', async () => {
   expect((screen.getByLabelText('Title') as HTMLInputElement).value).toBe('');
 });
 
-it('says that a picture waits to be saved only until it is', async () => {
+it('says that a picture is not saved yet, until it is', async () => {
   const picture = '/pictures/k.png';
   const bytes = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
   vi.stubGlobal('createImageBitmap', () => Promise.resolve({ width: 4, height: 3, close: () => {} }));

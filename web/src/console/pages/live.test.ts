@@ -21,7 +21,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** Watches a sale and is told these figures, one after the other. */
+/** Watches a sale and receives these figures, one after the other. */
 async function watch(sale: Sale, ...told: LiveFigures[]): Promise<void> {
   vi.spyOn(api, 'GET').mockImplementation((() =>
     Promise.resolve({ data: sale, response: new Response(null) })) as never);
@@ -31,7 +31,7 @@ async function watch(sale: Sale, ...told: LiveFigures[]): Promise<void> {
   await screen.findByText('Live');
 }
 
-/** What each tile says, by its name. */
+/** The text of each tile, by its name. */
 function tiles(): Record<string, string> {
   const named = screen.getAllByRole('term').map((term) => {
     const says = [...(term.parentElement?.querySelectorAll('dd') ?? [])].map((part) => part.textContent);
@@ -42,7 +42,7 @@ function tiles(): Record<string, string> {
 
 const charts = () => screen.getAllByRole('img').map((chart) => chart.getAttribute('aria-label') ?? '');
 
-it('tells everything there is to know of a sale in a rush', async () => {
+it('shows all figures of a sale in a rush', async () => {
   await watch(aSale({ state: 'open', gate: guarded }), someFigures());
   expect(tiles()).toEqual({
     Left: '61 | 61 of 100',
@@ -61,7 +61,7 @@ it('tells everything there is to know of a sale in a rush', async () => {
   });
 });
 
-it('draws what moves, each line with its newest value', async () => {
+it('draws charts, each line with its newest value', async () => {
   await watch(
     aSale({ state: 'open', gate: guarded }),
     someFigures({ sales: [aRush({ waiting: 1 })] }),
@@ -80,7 +80,7 @@ it('draws what moves, each line with its newest value', async () => {
   ]);
 });
 
-it('shows every node and how it is', async () => {
+it('shows every node and its health', async () => {
   await watch(aSale({ state: 'open' }), someFigures());
   const rows = within(screen.getByRole('region', { name: 'Nodes' })).getAllByRole('row');
   const cells = rows.map((row) =>
@@ -93,27 +93,27 @@ it('shows every node and how it is', async () => {
   ]);
 });
 
-it('says that nobody came only while nobody comes', async () => {
+it('says that nobody came only if nobody came', async () => {
   const latency = null;
   await watch(aSale({ state: 'open' }), someFigures({ latency, sales: [aRush({ claims_per_second: 0 })] }));
   expect(tiles()['99 % within']).toBe('– | no claims in the last second');
-  // Sold out: the gate refuses them, and the ledger hears of none.
+  // Sold out: the gate refuses them, and none reaches the ledger.
   FakeStream.newest.tell(someFigures({ latency, sales: [aRush({ claims_per_second: 950 })] }));
   await vi.waitFor(() =>
     expect(tiles()['99 % within']).toBe('– | all claims were refused at once, before the ledger'),
   );
 });
 
-it('does not call a sale live that is closed', async () => {
+it('does not call a closed sale live', async () => {
   await watch(aSale({ state: 'open' }), someFigures());
   FakeStream.newest.tell(someFigures({ sales: [aRush({ state: 'closed' })] }));
-  await screen.findByText(/What is held can still be paid/);
+  await screen.findByText(/Units that are held can still be paid/);
   expect(screen.queryByText('Live')).toBeNull();
   FakeStream.newest.tell(someFigures({ sales: [aRush({ state: 'closed', held: 0 })] }));
   await screen.findByText('The sale is closed. Its last figures stay.');
 });
 
-it('has no room, no passes and no dead letters where there are none, and says what is not known', async () => {
+it('hides the room, passes and dead letters if there are none, and shows what is unknown', async () => {
   const quiet = someFigures({
     latency: null,
     settlement: { lag_decisions: null, trouble: 'the records are away' },

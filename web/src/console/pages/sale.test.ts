@@ -15,7 +15,7 @@ const refused = (status: number, code: string): Answer => ({
   response: new Response(null, { status }),
 });
 
-/** Answers to each address in turn; the last one stays. */
+/** Answers requests to each address in turn; the last answer repeats. */
 function serve(sales: Answer[], counts: Answer[]): void {
   vi.spyOn(api, 'GET').mockImplementation(((path: string) => {
     const answers = path.endsWith('/stats') ? counts : sales;
@@ -50,28 +50,28 @@ it('waits for a node that has not heard of the publishing yet', async () => {
   expect(screen.getByText('42')).toBeTruthy();
 });
 
-it('says so when it lasts', async () => {
+it('says so if it lasts', async () => {
   await open(aSale({ state: 'open' }), [refused(409, 'not_published')]);
   await vi.advanceTimersByTimeAsync(12_000);
   expect(screen.getByRole('alert').textContent).toContain('still a draft');
 });
 
-it('says of a closed sale that what is held can still be paid, and looks at it on', async () => {
+it('says that held units of a closed sale can still be paid, and keeps watching it', async () => {
   const closed = aSale({ state: 'closed' });
   await open(closed, [given(someStats({ held: 2 })), given(someStats({ held: 0 }))]);
-  expect(screen.getByText(/nobody can order any more. What is held can still be paid/)).toBeTruthy();
+  expect(screen.getByText(/no more orders are accepted. Units that are held can still be paid/)).toBeTruthy();
   expect(screen.getByText('Closed by hand')).toBeTruthy();
   await vi.advanceTimersByTimeAsync(4000);
-  expect(screen.queryByText(/What is held can still be paid/)).toBeNull();
+  expect(screen.queryByText(/Units that are held can still be paid/)).toBeNull();
 });
 
-it('does not call a closed sale a draft when nobody counts it any more', async () => {
+it('does not call a closed sale a draft when it is no longer counted', async () => {
   await open(aSale({ state: 'closed' }), [refused(409, 'not_published')]);
   await vi.advanceTimersByTimeAsync(12_000);
   expect(screen.queryByRole('alert')).toBeNull();
 });
 
-it('tells the window of a closed sale as a plan', () => {
+it('shows the window of a closed sale as a plan', () => {
   const now = Date.parse('2026-11-11T12:00:00Z');
   const told = (state: string, opens_at: string | null, closes_at: string | null) =>
     Object.values(
@@ -87,12 +87,12 @@ it('tells the window of a closed sale as a plan', () => {
   expect(told('closed', null, '2026-11-11T11:00:00Z')).toEqual(['When it was published', '11 at the latest']);
 });
 
-it('names what its bar draws', async () => {
+it('names the parts of its bar', async () => {
   await open(aSale({ state: 'open' }), [given(someStats())]);
   expect(screen.getByRole('img', { name: 'Phone X: 20 paid, 42 held, 38 left' })).toBeTruthy();
 });
 
-it('does not take a published sale for a draft again', async () => {
+it('never shows a published sale as a draft again', async () => {
   await open(aSale({ state: 'open' }), [given(someStats())], given(aSale()));
   await vi.advanceTimersByTimeAsync(4000);
   expect(screen.getByRole('button', { name: 'Pause' })).toBeTruthy();

@@ -11,7 +11,7 @@ import Steer from './Steer.svelte';
 
 let calls: string[] = [];
 
-/** A server that answers with what is given for `METHOD /path`. */
+/** A server with the given answers for `METHOD /path`. */
 function serve(answers: Record<string, [status: number, body: object]>): void {
   calls = [];
   for (const method of ['GET', 'POST'] as const) {
@@ -44,7 +44,7 @@ afterEach(() => {
 const open = aSale({ state: 'open' });
 const path = `/api/v1/admin/sales/${open.id}`;
 
-it('asks with the figures of now before it closes a sale, and then closes it', async () => {
+it('confirms with current figures before it closes a sale', async () => {
   serve({
     [`GET ${path}/stats`]: [200, someStats({ held: 42, available: 8 })],
     [`POST ${path}/close`]: [200, { ...open, state: 'closed' }],
@@ -62,11 +62,11 @@ it('asks with the figures of now before it closes a sale, and then closes it', a
 });
 
 it.each(['publish', 'pause', 'resume', 'restock', 'close'] as const)(
-  'names in each language what the buttons of a dialog do and leave: %s',
+  'labels the buttons of a dialog clearly in each language: %s',
   (action) => {
     for (const words of [en, zh]) {
       const [does, keeps] = [words.sale.does[action], words.sale.keeps[action]];
-      // On their own these could mean the dialog as well as the sale.
+      // On their own these could refer to the dialog as well as to the sale.
       for (const says of [does, keeps])
         expect(says).not.toMatch(/^(Close|Back|Cancel|OK|Yes|No|关闭|返回|取消)$/);
       expect(does).not.toBe(keeps);
@@ -74,9 +74,9 @@ it.each(['publish', 'pause', 'resume', 'restock', 'close'] as const)(
   },
 );
 
-it('forgets a complaint as soon as it is mended', async () => {
+it('removes a complaint as soon as the field is corrected', async () => {
   serve({ [`GET ${path}/stats`]: [200, someStats()] });
-  render(Steer, { sale: open, ondone: () => expect.fail('nothing was to be done') });
+  render(Steer, { sale: open, ondone: () => expect.fail('nothing should be done') });
   const field = await restock('0');
   await waitFor(() => expect(screen.queryByText('Loading …')).toBeNull());
   await enter(field);
@@ -100,7 +100,7 @@ it('keeps the number of a restock that was refused, and says why', async () => {
   expect(field.value).toBe('50');
 });
 
-/** Opens the restock of the sale and types how many. */
+/** Opens the restock of the sale and types the number. */
 async function restock(units: string): Promise<HTMLInputElement> {
   await fireEvent.click(screen.getByRole('button', { name: 'Restock' }));
   const field = (await screen.findByLabelText('Units to add')) as HTMLInputElement;
@@ -145,11 +145,11 @@ it('restocks once, however often Enter is pressed', async () => {
   expect(posts()).toEqual([`POST ${path}/restock`]);
 });
 
-it('does nothing at Enter while the figures are asked for, nor while the key is held', async () => {
+it('ignores Enter while the figures are fetched, and while the key is held', async () => {
   let tell: (answer: object) => void = () => undefined;
   serve({ [`POST ${path}/restock`]: [200, open] });
   vi.spyOn(api, 'GET').mockImplementation((() => new Promise((resolve) => (tell = resolve))) as never);
-  render(Steer, { sale: open, ondone: () => expect.fail('nothing was to be done') });
+  render(Steer, { sale: open, ondone: () => expect.fail('nothing should be done') });
   const field = await restock('50');
   await enter(field);
   tell({ data: someStats(), response: new Response(null) });
@@ -158,7 +158,7 @@ it('does nothing at Enter while the figures are asked for, nor while the key is 
   expect(posts()).toEqual([]);
 });
 
-it('stays open while it is being done, so that the answer belongs to what is shown', async () => {
+it('stays open during the call, so that the answer belongs to the dialog', async () => {
   let tell: (answer: object) => void = () => undefined;
   serve({ [`GET ${path}/stats`]: [200, someStats()] });
   vi.spyOn(api, 'POST').mockImplementation((() => new Promise((resolve) => (tell = resolve))) as never);
@@ -168,7 +168,7 @@ it('stays open while it is being done, so that the answer belongs to what is sho
   await enter(field);
   const dialog = field.closest('dialog') as HTMLDialogElement;
   expect((screen.getByRole('button', { name: 'Add no units' }) as HTMLButtonElement).disabled).toBe(true);
-  // As a browser does that closes it whatever it is told.
+  // A browser may do this whatever the page says.
   dialog.open = false;
   await fireEvent(dialog, new Event('close'));
   expect(dialog.open).toBe(true);
@@ -177,7 +177,7 @@ it('stays open while it is being done, so that the answer belongs to what is sho
   expect(dialog.open).toBe(false);
 });
 
-it('says what the total is when the answer of a restock is lost, and wants the number anew', async () => {
+it('shows the total if the answer of a restock is lost, and asks for the number again', async () => {
   let total = 100;
   serve({ [`POST ${path}/restock`]: [503, { code: 'unavailable' }] });
   const stats = () => Promise.resolve({ data: someStats({ total }), response: new Response(null) });
@@ -195,7 +195,7 @@ it('says what the total is when the answer of a restock is lost, and wants the n
   expect(await screen.findByText('5 units more, 155 in total.')).toBeTruthy();
 });
 
-it('restocks no further while nobody knows the total', async () => {
+it('does not restock again while the total is unknown', async () => {
   serve({ [`POST ${path}/restock`]: [503, { code: 'unavailable' }] });
   render(Steer, { sale: open, ondone: () => undefined });
   const field = await restock('50');

@@ -11,7 +11,7 @@ it('counts one unit as one', () => {
   expect(say.opens_later(1, 'Monday')).toBe('1 unit goes on sale on Monday.');
 });
 
-it('speaks to a merchant in one way, and calls the end of a sale by one name', () => {
+it('addresses merchants the same way everywhere, and uses one term for the end of a sale', () => {
   expect(Object.keys(texts).length).toBeGreaterThan(4);
   for (const [file, text] of Object.entries(texts)) {
     expect(text, file).not.toMatch(/你/);

@@ -1,5 +1,6 @@
-// What a buyer can do with one order: pay it, cancel it, and see what became of it. A payment that was begun goes on after
-// a lost network or a reload, in one tab at a time, and looks before it asks again: nobody pays twice, or too late.
+// A buyer's dealings with one order: pay it, cancel it, and see its outcome. A payment that was begun
+// continues after a lost network or a reload, in one tab at a time, and checks the order before it repeats a
+// request: nobody pays twice or too late.
 import { untrack } from 'svelte';
 import { api, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order } from '../../api/schema';
@@ -16,16 +17,16 @@ const MAX_LOOKS = 20;
 
 const memory = browserMemory();
 
-/** A payment of it was begun here, and no answer is known. */
+/** A payment was begun here and its answer is unknown. */
 export const isBeingPaid = (order: Order): boolean => memory.payment(order.id) !== undefined;
 
 export class Desk {
   order = $state.raw<Order>() as Order;
   busy = $state<'pay' | 'cancel'>();
   failure = $state.raw<Failure>();
-  /** Set while something that passes is tried again. */
+  /** Set while a passing failure is being retried. */
   trouble = $state.raw<Failure>();
-  /** The session ended in the middle of it. Not a state: effects that end for this reason would see its old value. */
+  /** The session ended during a call. Not a state: effects triggered by that would see its old value. */
   wasCutOff = false;
   /** The order came by the waitlist. */
   wasOffered = $state(false);
@@ -37,12 +38,12 @@ export class Desk {
     this.#onchange = onchange;
   }
 
-  /** It was paid when nothing was left any more, so the money goes back. That is final. */
+  /** It was paid when nothing was left, so the money goes back. That is final. */
   get refundDue(): boolean {
     return this.order.refund_due === true || this.failure?.code === 'refund_due';
   }
 
-  /** A payment that came too late is told before the order says so itself. */
+  /** The state of the order. A payment that came too late is shown before the order's own state says so. */
   standsAt(now: number): OrderState {
     return this.refundDue ? 'expired' : stateOf(this.order, now);
   }
@@ -56,7 +57,7 @@ export class Desk {
     await this.#act('cancel');
   }
 
-  /** Goes on with a payment that was under way when the page was left. */
+  /** Continues a payment that was under way when the page was left. */
   async resume(): Promise<void> {
     const begun = memory.payment(this.order.id);
     if (begun === undefined) return;
@@ -64,7 +65,7 @@ export class Desk {
     else memory.forgetPayment(this.order.id);
   }
 
-  /** The buyer does not want to wait until it can be paid. It may have been paid, though no answer came. */
+  /** The buyer stops waiting for the payment. It may have succeeded without an answer. */
   async giveUp(): Promise<void> {
     memory.forgetPayment(this.order.id);
     this.close();
@@ -72,15 +73,15 @@ export class Desk {
     await this.look();
   }
 
-  /** The page goes away. A payment that was begun stays begun. */
+  /** The page is closed. A payment that was begun stays begun. */
   close(): void {
     this.#stop.abort();
     this.busy = this.trouble = undefined;
   }
 
-  /** Takes over what is known of the order by now. */
+  /** Takes over the order's newest known state. */
   take(order: Order): void {
-    // Two answers may overtake each other. What is final stays.
+    // Answers may overtake each other. A final state stays.
     if (this.order.state !== 'held' && order.state === 'held') return;
     if (this.order.refund_due && !order.refund_due) return;
     const changed = this.order.state !== order.state;
@@ -88,7 +89,7 @@ export class Desk {
     if (changed) this.#onchange(order);
   }
 
-  /** Asks what became of it: its time is over, or another tab has dealt with it. */
+  /** Fetches the order: its time is over, or another tab has dealt with it. */
   async look(): Promise<void> {
     const id = this.order.id;
     const answer = await outcome(api.GET('/api/v1/orders/{id}', { params: { path: { id } } }));
@@ -97,22 +98,22 @@ export class Desk {
   }
 
   /**
-   * Looks now and then, and ever more seldom, until the shop has taken note that the time is over; ends with what it
-   * returns.
+   * Looks now and then, less and less often, until the shop has noted that the time is over. Stops when the
+   * returned function is called.
    */
   awaitExpiry(): () => void {
     let timer: ReturnType<typeof setTimeout>;
     let isOver = false;
     const wait = (looks: number): void => {
       if (isOver || looks === MAX_LOOKS || this.order.state !== 'held' || session.me === null) return;
-      // Nobody looks at a page that is hidden.
+      // Nobody is looking at a hidden page.
       const waitMs = document.hidden ? LONGEST_MS : Math.min(LONGEST_MS, FIRST_LOOK_MS * 1.5 ** looks);
       timer = setTimeout(
         () => void this.look().then(() => wait(looks + 1)),
         waitMs * (0.75 + Math.random() / 2),
       );
     };
-    // What each look brings is no reason to begin anew.
+    // The result of a look must not restart this effect.
     untrack(() => wait(0));
     return () => {
       isOver = true;
@@ -125,7 +126,7 @@ export class Desk {
   }
 
   async #act(what: 'pay' | 'cancel', goesOn = false): Promise<void> {
-    // A double click is one click.
+    // A double click counts as one.
     if (this.busy) return;
     this.busy = what;
     this.failure = undefined;
@@ -137,7 +138,7 @@ export class Desk {
         this.#drive(what, { goesOn, looksFirst }, signal),
       );
     } catch (reason) {
-      // Nobody waits for it here any more.
+      // Nobody waits for it here now.
       if (signal.aborted) return;
       throw reason;
     }
@@ -156,7 +157,7 @@ export class Desk {
     if (looksFirst) await this.look();
     let wasSent = looksFirst;
     const send = async (): Promise<Outcome<Order>> => {
-      // A payment that comes too late only has to go back.
+      // A payment that comes too late would have to be refunded.
       if (wasSent && !this.#isHeld) return { ok: true, data: this.order };
       wasSent = true;
       const answer = await outcome(
@@ -165,7 +166,7 @@ export class Desk {
           : api.POST('/api/v1/orders/{id}/cancel', { params }),
       );
       if (answer.ok || answer.failure.status === 401) return answer;
-      // Whatever it was, the order may be another now: only the answer may have been lost.
+      // In any case the order's state may have changed: perhaps only the answer was lost.
       await this.look();
       const isMoot = this.order.refund_due || this.order.state === (what === 'pay' ? 'paid' : 'cancelled');
       return isMoot ? { ok: true, data: this.order } : answer;
@@ -174,7 +175,7 @@ export class Desk {
     const answer = await untilAnswered(send, { signal, sleep, online, random: Math.random, ontrouble });
     if (answer.ok) this.take(answer.data);
     else this.failure = answer.failure;
-    // After signing in again it goes on.
+    // It continues after signing in again.
     this.wasCutOff = this.failure?.status === 401;
     if (this.wasCutOff) signedOut();
     else if (what === 'pay') memory.forgetPayment(this.order.id);

@@ -1,4 +1,4 @@
-// Paying with a network that comes and goes: it goes on, in whatever page, and nobody pays twice or too late.
+// Payments over an unreliable network: they continue on any page, and nobody pays twice or too late.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
@@ -9,11 +9,11 @@ import { Desk } from './desk.svelte';
 import OrderCard from './OrderCard.svelte';
 import OrderStage from './OrderStage.svelte';
 
-/** A shop that can be out of reach, and what it was asked. */
+/** A shop that can be out of reach, and the requests it got. */
 const shop = vi.hoisted(() => {
   const shop = {
     isAway: false,
-    /** The next answers are lost, though what was asked is done. */
+    /** How many of the next answers are lost, although the requests are carried out. */
     losesAnswers: 0,
     state: 'held' as 'held' | 'paid',
     payBefore: '',
@@ -22,7 +22,7 @@ const shop = vi.hoisted(() => {
     asked: [] as string[],
     order: (): unknown => undefined,
   };
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     const { method, url } = input as Request;
     if (shop.isAway) throw new TypeError('no network');
@@ -61,7 +61,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('a payment goes on by itself when the network is back', async () => {
+test('a payment continues by itself when the network is back', async () => {
   const desk = new Desk(held());
   render(OrderStage, { desk, now: serverNow() });
   shop.isAway = true;
@@ -76,19 +76,19 @@ test('a payment goes on by itself when the network is back', async () => {
   expect([shop.paid, desk.trouble, desk.failure]).toEqual([1, undefined, undefined]);
 });
 
-test('an answer that was lost is not paid for again', async () => {
+test('a lost answer leads to no second payment', async () => {
   const desk = new Desk(held());
   shop.losesAnswers = 1;
   await desk.pay();
   expect([desk.order.state, pays()]).toEqual(['paid', 1]);
 });
 
-test('a payment goes on after a reload, and only once', async () => {
+test('a payment continues after a reload, and only once', async () => {
   shop.isAway = true;
   const before = new Desk(held());
   void before.pay();
   await vi.advanceTimersByTimeAsync(5_000);
-  // The page goes away.
+  // The page is closed.
   before.close();
   shop.isAway = false;
   const after = new Desk(held());
@@ -119,7 +119,7 @@ test('nobody pays by coming back much later, or when the time is over', async ()
   expect(pays()).toBe(0);
 });
 
-test('a payment that is held up until the time is over is not made', async () => {
+test('a payment that is delayed until the time is over is not made', async () => {
   shop.payBefore = new Date(serverNow() + 20_000).toISOString();
   const desk = new Desk(held());
   shop.isAway = true;
@@ -131,7 +131,7 @@ test('a payment that is held up until the time is over is not made', async () =>
   expect([shop.paid, pays(), desk.busy]).toEqual([0, 0, undefined]);
 });
 
-test('a buyer may stop trying, and then nothing goes on', async () => {
+test('a buyer may stop the tries, and then nothing continues', async () => {
   const desk = new Desk(held());
   render(OrderStage, { desk, now: serverNow() });
   shop.isAway = true;
@@ -148,7 +148,7 @@ test('a buyer may stop trying, and then nothing goes on', async () => {
   expect(pays()).toBe(0);
 });
 
-/** What browsers have: one holder at a time, and whoever comes later waits. */
+/** Locks as in browsers: one holder at a time, and later ones wait. */
 function locks(): Pick<LockManager, 'request'> {
   let last: Promise<unknown> = Promise.resolve();
   let held = 0;
@@ -166,7 +166,7 @@ function locks(): Pick<LockManager, 'request'> {
   return { request: request as LockManager['request'] };
 }
 
-test('a payment that was stopped in one tab does not go on in another that waited for its turn', async () => {
+test('a payment stopped in one tab does not continue in another that waited for its turn', async () => {
   vi.spyOn(navigator, 'locks', 'get').mockReturnValue(locks() as LockManager);
   shop.isAway = true;
   const [first, second] = [new Desk(held()), new Desk(held())];
@@ -182,7 +182,7 @@ test('a payment that was stopped in one tab does not go on in another that waite
   expect([pays(), second.busy]).toEqual([0, undefined]);
 });
 
-test('what the shop refuses for good is not tried again', async () => {
+test('a final refusal is not retried', async () => {
   shop.refusal = { code: 'hold_expired', status: 409 };
   const desk = new Desk(held());
   await desk.pay();
@@ -195,13 +195,13 @@ test('what the shop refuses for good is not tried again', async () => {
 test.each([
   ['on the stage', OrderStage],
   ['in the list', OrderCard],
-])('who pays by keyboard goes on where they were: %s', async (_, part) => {
+])('the focus stays near the button after paying by keyboard: %s', async (_, part) => {
   const desk = new Desk(held());
   const { container } = render(part, { desk, now: serverNow() });
   const pay = screen.getByRole('button', { name: /^Pay/ });
   pay.focus();
   pay.click();
-  // While it is being paid the focus stays.
+  // The focus stays during the payment.
   expect(document.activeElement).toBe(pay);
   await vi.advanceTimersByTimeAsync(100);
   expect(desk.order.state).toBe('paid');

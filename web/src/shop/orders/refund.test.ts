@@ -1,4 +1,4 @@
-// What a buyer reads of an order that was paid when nothing was left any more.
+// What a buyer reads about an order that was paid when nothing was left.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
@@ -10,7 +10,7 @@ import OrderStage from './OrderStage.svelte';
 
 const answers = vi.hoisted(() => {
   const answers = new Map<string, () => Response>();
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     const { method, url } = input as Request;
     const answer = answers.get(`${method} ${new URL(url).pathname}`);
@@ -37,20 +37,20 @@ describe.each([
   ['on the stage', OrderStage],
   ['in the list', OrderCard],
 ])('%s', (_, part) => {
-  test('the money goes back, whoever looks and whenever', () => {
+  test('the refund is shown in both places', () => {
     const { container } = render(part, { desk: new Desk(refunded), now: NOW });
     expect(screen.getByText('The payment came too late: nothing was left for it.')).toBeTruthy();
     expect(screen.getByText(BACK)).toBeTruthy();
     expect(container.textContent).not.toMatch(/charged/);
   });
 
-  test('nothing is said of money where nobody paid', () => {
+  test('a refund is not mentioned if nobody paid', () => {
     const { container } = render(part, { desk: new Desk(unpaid), now: NOW });
     expect(screen.queryByText(BACK)).toBeNull();
     expect(container.textContent).not.toMatch(/charged/);
   });
 
-  test('a cancellation that comes after it is not answered as if nothing had been paid', async () => {
+  test('a later cancellation does not hide the payment', async () => {
     answers.set('POST /api/v1/orders/order-1/cancel', problem('hold_expired'));
     answers.set('GET /api/v1/orders/order-1', () => Response.json(refunded));
     const desk = new Desk(order());
@@ -60,7 +60,7 @@ describe.each([
     expect(screen.queryByText('The time to pay is over.')).toBeNull();
   });
 
-  test('it is said, and nothing can be paid again, although the order can’t be read any more', async () => {
+  test('the refund is shown and paying again is impossible, even if the order can no longer be read', async () => {
     answers.set('POST /api/v1/orders/order-1/pay', problem('refund_due'));
     const desk = new Desk(order());
     render(part, { desk, now: IN_TIME });
@@ -79,7 +79,7 @@ test('in Chinese, too', async () => {
   expect(screen.getByText('未在规定时间内付款，商品不再为你保留。')).toBeTruthy();
 });
 
-test('a refund stays due, whatever an answer says that was late', () => {
+test('a refund stays due, whatever a late answer says', () => {
   const desk = new Desk(refunded);
   desk.take(unpaid);
   expect(desk.refundDue).toBe(true);

@@ -1,9 +1,9 @@
-// What an order's state means to its buyer.
+// The meaning of an order's state to its buyer.
 import type { Order } from '../../api/schema';
 
 export type OrderState = 'held' | 'paid' | 'expired' | 'cancelled';
 
-/** An order whose time is over may still be called held until the shop has taken note. */
+/** An order whose time is over may still be called held until the shop has noted it. */
 export function stateOf(order: Order, now: number): OrderState {
   if (order.state === 'held') return now < Date.parse(order.pay_before) ? 'held' : 'expired';
   return order.state as OrderState;

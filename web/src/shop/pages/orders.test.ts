@@ -1,4 +1,4 @@
-// The pages of orders when another buyer signs in, such as in another tab.
+// The pages of orders when another buyer signs in, for example in another tab.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
@@ -11,7 +11,7 @@ import Orders from './Orders.svelte';
 
 const answers = vi.hoisted(() => {
   const answers = new Map<string, () => Response | Promise<Response>>();
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     const answer = answers.get(new URL((input as Request).url).pathname);
     return answer ? answer() : Response.json({ code: 'order_not_found' }, { status: 404 });
@@ -33,7 +33,7 @@ beforeEach(async () => {
 });
 afterEach(cleanup);
 
-test('an order is not shown to who signs in after its buyer', async () => {
+test('an order is not shown to the next buyer who signs in', async () => {
   go('/orders/order-1');
   answers.set('/api/v1/orders/order-1', () => Response.json(order()));
   render(OrderPage);
@@ -44,7 +44,7 @@ test('an order is not shown to who signs in after its buyer', async () => {
   expect(screen.queryByRole('link', { name: 'To the sale' })).toBeNull();
 });
 
-test('the list is the new buyer’s, also if the former one’s was still on its way', async () => {
+test('the list is the new buyer’s, even if the former buyer’s list was still on its way', async () => {
   let arrive: (() => void) | undefined;
   answers.set('/api/v1/orders', () => new Promise((resolve) => (arrive = () => resolve(orders('adas')()))));
   const { container } = render(Orders);

@@ -1,4 +1,4 @@
-// The page of a sale whose other half does not come.
+// The page of a sale whose code for buying can't be loaded.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
@@ -17,7 +17,7 @@ vi.hoisted(() => {
     ...{ id: 'sale', state: 'open', price, regular_price: price, limit_per_buyer: 1, hold_seconds: 900 },
     ...{ stock: { total: 100, available: 40 }, gate: { challenge: 'none', waiting_room: false } },
   };
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) =>
     Response.json((input as Request).url.endsWith('/me') ? { buyer: 'ada', role: 'buyer' } : sale);
 });
@@ -27,7 +27,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('whoever can’t be given a button to buy with is told so, and can begin anew', async () => {
+test('a buyer without a buy button is told so, and can reload', async () => {
   vi.useFakeTimers();
   document.cookie = 'penstock_signed_in=1';
   go('/sales/sale');

@@ -1,10 +1,10 @@
-// The page of a sale as a whole: what it asks the shop for, and what it says when the session ends.
+// The whole page of a sale: its requests to the shop, and its messages when the session ends.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
 import { go } from '../../lib/router.svelte';
 import { signedOut, whoAmI } from '../../lib/session.svelte';
-// Already there, so that no test waits for it.
+// Loaded in advance, so that no test waits for it.
 import '../sale/personal';
 import { order, sale } from '../purchase/pretended';
 import { loadWords } from '../words.svelte';
@@ -13,14 +13,14 @@ import SalePage from './SalePage.svelte';
 const { answers, asked } = vi.hoisted(() => {
   const answers = new Map<string, () => Response | Promise<Response>>();
   const asked: string[] = [];
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     const { method, url } = input as Request;
     const call = `${method} ${new URL(url).pathname}`;
     asked.push(call);
     return answers.get(call)?.() ?? Response.json({ code: 'not_found' }, { status: 404 });
   };
-  // Whoever waits here waits for ever.
+  // A stream of the waiting room that never says anything.
   globalThis.EventSource = class {
     addEventListener(): void {}
     close(): void {}
@@ -30,7 +30,7 @@ const { answers, asked } = vi.hoisted(() => {
 
 const ORDER = 'POST /api/v1/sales/sale/orders';
 
-/** How often the sale was asked for. */
+/** The number of requests for the sale. */
 const looks = () => asked.filter((call) => call === 'GET /api/v1/sales/sale').length;
 
 async function buyButton(): Promise<HTMLButtonElement> {
@@ -60,7 +60,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('whoever loses the session in the waiting room is told so', async () => {
+test('a buyer whose session ends in the waiting room is told so', async () => {
   const ticket = { ticket: 't', number: 7, state: 'waiting', position: 7 };
   answers.set('GET /api/v1/sales/sale', () =>
     Response.json(sale({ gate: { challenge: 'none', waiting_room: true, pass_required: true } })),
@@ -73,7 +73,7 @@ test('whoever loses the session in the waiting room is told so', async () => {
   await vi.waitFor(() => screen.getByText(/Your session is over/));
 });
 
-test('a refusal is shown at once, and nothing is asked in the same moment', async () => {
+test('a refusal is shown at once, and nothing is requested in the same moment', async () => {
   answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
   render(SalePage);
   const buy = await buyButton();
@@ -107,7 +107,7 @@ test('the page says once that it is sold out, and nothing that contradicts it, b
   screen.getByText('If you join now, you are likely number 4.');
 });
 
-test('a look that brings the sale from before the refusal changes nothing', async () => {
+test('a look with data from before the refusal changes nothing', async () => {
   const left = (available: number) =>
     answers.set('GET /api/v1/sales/sale', () => Response.json(sale({ stock: { total: 100, available } })));
   answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
@@ -115,7 +115,7 @@ test('a look that brings the sale from before the refusal changes nothing', asyn
   const { container } = render(SalePage);
   (await buyButton()).click();
   await vi.waitFor(() => screen.getByRole('button', { name: /Join the waitlist/ }));
-  // A proxy may have a later page than we had, and still one from before the refusal.
+  // A proxy may have a newer page than ours that is still from before the refusal.
   for (const available of [12, 5]) {
     left(available);
     const before = looks();
@@ -126,13 +126,13 @@ test('a look that brings the sale from before the refusal changes nothing', asyn
     expect(container.textContent?.match(/sold out/gi)).toHaveLength(1);
     expect(container.textContent).toContain('You were not charged.');
   }
-  // Later it is news: something came back.
+  // Later on it counts: something came back.
   await vi.advanceTimersByTimeAsync(5_000);
   await buyButton();
   screen.getByText('Only 5 left');
 });
 
-test('the first look after a refusal is no earlier than a proxy has the sale as it is', async () => {
+test('the first look after a refusal waits until a proxy has the current sale', async () => {
   vi.spyOn(Math, 'random').mockReturnValue(0);
   answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
   render(SalePage);
@@ -145,7 +145,7 @@ test('the first look after a refusal is no earlier than a proxy has the sale as 
   expect(looks()).toBe(before + 1);
 });
 
-test('who asked for more than are left is told so, and not how many the page thought there were', async () => {
+test('a buyer who asked for too many is told so, without the outdated figure', async () => {
   const some = { limit_per_buyer: 5, stock: { total: 100, available: 12 } };
   answers.set('GET /api/v1/sales/sale', () => Response.json(sale(some)));
   answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
@@ -155,7 +155,7 @@ test('who asked for more than are left is told so, and not how many the page tho
   await vi.waitFor(() => screen.getByRole('button', { name: /Buy now.*398/ }).click());
   await vi.waitFor(() => screen.getByText('There are fewer than 2 left. Choose fewer and try again.'));
   expect(container.textContent).not.toMatch(/12 (left|of)|sold out/i);
-  // The next look knows better.
+  // The next look has the figure.
   answers.set('GET /api/v1/sales/sale', () =>
     Response.json(sale({ ...some, stock: { total: 100, available: 1 } })),
   );
@@ -164,7 +164,7 @@ test('who asked for more than are left is told so, and not how many the page tho
   expect(container.textContent).not.toMatch(/fewer than/);
 });
 
-test('another refusal stays after the stock was told of once', async () => {
+test('a later refusal for another reason stays', async () => {
   answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));
   render(SalePage);
   (await buyButton()).click();
@@ -178,7 +178,7 @@ test('another refusal stays after the stock was told of once', async () => {
   screen.getByText(/more than one person may buy/);
 });
 
-test('a session that ends while somebody pays is renewed, and the payment goes on', async () => {
+test('after a session ends during a payment, the payment continues in a new one', async () => {
   const held = order({ pay_before: new Date(Date.now() + 900_000).toISOString() });
   let state = 'held';
   answers.set('GET /api/v1/orders', () => Response.json({ data: [{ ...held, state }], next: null }));
@@ -197,7 +197,7 @@ test('a session that ends while somebody pays is renewed, and the payment goes o
   await vi.waitFor(() => screen.getByText('Paid. It’s yours!'));
 });
 
-test('a sale that does not exist is no failure to try again', async () => {
+test('a missing sale offers no retry', async () => {
   answers.set('GET /api/v1/sales/sale', () => Response.json({ code: 'sale_not_found' }, { status: 404 }));
   render(SalePage);
   await vi.waitFor(() => screen.getByRole('heading', { level: 1, name: 'This sale does not exist' }));
@@ -206,7 +206,7 @@ test('a sale that does not exist is no failure to try again', async () => {
   expect(screen.getByRole('link', { name: 'All sales' }).getAttribute('href')).toBe('/');
 });
 
-test('a purchase goes on after a pause that the page has not even seen', async () => {
+test('a purchase continues after a pause that the page has not seen', async () => {
   answers.set(ORDER, () => Response.json({ code: 'paused' }, { status: 409 }));
   render(SalePage);
   (await buyButton()).click();
@@ -218,7 +218,7 @@ test('a purchase goes on after a pause that the page has not even seen', async (
   expect(asked.filter((call) => call === ORDER)).toHaveLength(2);
 });
 
-test('a page that was left orders nothing', async () => {
+test('a closed page orders nothing', async () => {
   const intent = { key: 'k', quantity: 1, touchedAt: Date.now(), keptAt: Date.now() };
   localStorage.setItem('penstock.purchase.ada.sale', JSON.stringify(intent));
   let arrive: (() => void) | undefined;
@@ -232,7 +232,7 @@ test('a page that was left orders nothing', async () => {
   expect(asked).not.toContain(ORDER);
 });
 
-test('a sale that was closed before its time did not end in the future', async () => {
+test('a sale that was closed early shows no end in the future', async () => {
   const over = { ...sale(), state: 'closed', closes_at: new Date(Date.now() + 3_600_000).toISOString() };
   answers.set('GET /api/v1/sales/sale', () => Response.json(over));
   render(SalePage);
@@ -244,7 +244,7 @@ test('a sale that was closed before its time did not end in the future', async (
   await vi.waitFor(() => screen.getByText(/Ended/));
 });
 
-test('who is sent away from the waiting room after a reload is told that nothing is left, not to buy fewer', async () => {
+test('a buyer sent away from the waiting room after a reload is told that nothing is left, not to buy fewer', async () => {
   const intent = { key: 'k', quantity: 1, touchedAt: Date.now(), keptAt: Date.now() };
   localStorage.setItem('penstock.purchase.ada.sale', JSON.stringify(intent));
   answers.set(ORDER, () => Response.json({ code: 'sold_out' }, { status: 409 }));

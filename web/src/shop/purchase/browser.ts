@@ -1,4 +1,4 @@
-// The world as a browser has it.
+// The purchase's world in a browser.
 import { api, outcome } from '../../api/client';
 import { measure, serverNow } from '../../lib/clock.svelte';
 import { signedOut } from '../../lib/session.svelte';
@@ -28,7 +28,7 @@ const calls: Calls = {
     outcome(api.POST('/api/v1/sales/{id}/pass', { params: { path: { id } }, body: proof })),
 };
 
-/** Whether the stream still stands is doubtful after a network was lost or a device slept. */
+/** Calls when a stream may have broken: after a lost network, or after the device slept. */
 function onDoubt(doubt: () => void): () => void {
   const seen = () => {
     if (document.visibilityState === 'visible') doubt();
@@ -58,7 +58,7 @@ function solve(
   }).finally(() => worker.terminate());
 }
 
-/** 128 random bits as text. `randomUUID` is missing where a page did not come over TLS. */
+/** 128 random bits as text. `randomUUID` is missing on pages without TLS. */
 function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
     byte.toString(16).padStart(2, '0'),

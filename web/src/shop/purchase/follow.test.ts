@@ -48,7 +48,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 describe('following a ticket', () => {
-  test('passes on what the server tells, and asks nothing', async () => {
+  test('passes on the server’s events, and asks nothing', async () => {
     const { stream, heard, ask, stop, ended } = following();
     stream().says({ position: 3 });
     stream().says({ position: 2 });
@@ -63,13 +63,13 @@ describe('following a ticket', () => {
     expect(stream().close).toHaveBeenCalled();
   });
 
-  test('asks and connects again when the stream is cut, and only listens when it is back', async () => {
+  test('asks and reconnects when the stream is cut, and only listens once it is back', async () => {
     const { stream, streams, heard, ask, stop, ended } = following();
     stream().says({ position: 9 });
     await vi.advanceTimersByTimeAsync(0);
     stream().onerror?.();
     expect(stream().close).toHaveBeenCalled();
-    // Not at once: all were cut off in the same moment.
+    // Not at once: all buyers were cut off in the same moment.
     await vi.advanceTimersByTimeAsync(2_000);
     expect(ask).not.toHaveBeenCalled();
     await vi.advanceTimersByTimeAsync(2_000);
@@ -84,7 +84,7 @@ describe('following a ticket', () => {
     await ended;
   });
 
-  test('comes back ever more seldom while the shop is away, and not before it may', async () => {
+  test('reconnects less and less often while the shop is away, and not before it allows', async () => {
     const { stream, open, ask, stop, ended } = following();
     const failure = { code: 'unavailable', status: 503, detail: '', fields: {} } as const;
     ask.mockResolvedValue({ ok: false, failure: { ...failure, retryAfterSeconds: undefined } });
@@ -108,7 +108,7 @@ describe('following a ticket', () => {
     await ended;
   });
 
-  test('asks if a stream does not begin, as behind a proxy that holds it back', async () => {
+  test('asks if a stream does not begin, as behind a buffering proxy', async () => {
     const { ask, heard, stop, ended } = following();
     await vi.advanceTimersByTimeAsync(4_000);
     expect(ask).not.toHaveBeenCalled();
@@ -135,7 +135,7 @@ describe('following a ticket', () => {
     await ended;
   });
 
-  test('asks after a long silence, and opens another stream if it was kept in the dark', async () => {
+  test('asks after a long silence, and opens another stream if it missed events', async () => {
     const { streams, stream, ask, heard, stop, ended } = following();
     stream().says({ position: 7 });
     await vi.advanceTimersByTimeAsync(59_000);
@@ -151,7 +151,7 @@ describe('following a ticket', () => {
     await ended;
   });
 
-  test('tells that a ticket is unknown, and is silent about what passes', async () => {
+  test('reports an unknown ticket, and hides passing failures', async () => {
     const { stream, heard, ask, stop, ended } = following();
     const failure = {
       code: 'unavailable',

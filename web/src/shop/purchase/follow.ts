@@ -1,4 +1,5 @@
-// Follows a ticket through the waiting room: by the server's events, and by asking now and then while these don't come.
+// Follows a ticket through the waiting room: by the server's events, and by asking now and then when there
+// are none.
 import { isPassing, type Outcome } from '../../api/client';
 import type { Ticket } from '../../api/schema';
 import { delayMs } from '../../lib/retry';
@@ -8,15 +9,15 @@ export interface Following {
   open(): EventSource;
   sleep(milliseconds: number, signal: AbortSignal): Promise<void>;
   random(): number;
-  /** Calls when a stream may have ended without a word; ends with what it returns. */
+  /** Calls when a stream may have ended silently, until the returned function is called. */
   onDoubt(doubt: () => void): () => void;
 }
 
-/** Without events the server is asked about so often. */
+/** How often the server is asked when there are no events. */
 const ASK_EVERY_MS = 3_000;
-/** A stream begins with where the ticket stands. If that does not come, something on the way holds it back. */
+/** A stream begins with the ticket's state. If that does not come, something on the way holds it back. */
 const FIRST_WORD_MS = 5_000;
-/** A stream that says nothing for so long may have ended without a word. */
+/** A stream that is silent for this long may have ended unnoticed. */
 const SILENCE_MS = 60_000;
 
 export async function* followTicket(
@@ -39,14 +40,14 @@ export async function* followTicket(
       news.push(JSON.parse(event.data) as Ticket);
       wake();
     };
-    // The browser would connect again by itself, but without end and ever after the same time.
+    // The browser would reconnect by itself, but for ever and at a fixed interval.
     opened.onerror = () => {
       opened.close();
       isCut = true;
       wake();
     };
   };
-  /** Until there is something to see to, or the time is over. */
+  /** Waits until there is something to do, or the time is over. */
   const rest = async (milliseconds: number) => {
     if (news.length > 0 || isInDoubt || signal.aborted) return;
     const over = new AbortController();
@@ -78,7 +79,7 @@ export async function* followTicket(
         connect();
         patienceMs = FIRST_WORD_MS;
       } else if (isCut) {
-        // Those who were cut off together don't come back together.
+        // Buyers who were cut off together must not reconnect together.
         isCut = false;
         last = undefined;
         patienceMs = pauseMs;
@@ -92,7 +93,7 @@ export async function* followTicket(
         const isDead = stream?.readyState === 2 || (last && answer.ok && !isSame(last, answer.data));
         if (isDead) connect();
         patienceMs = last && !failure ? around(SILENCE_MS) : pauseMs;
-        // What passes is asked again; the rest has to be told.
+        // Passing failures are retried; all others are reported.
         if (!failure || !isPassing(failure)) yield answer;
       }
     }

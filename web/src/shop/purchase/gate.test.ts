@@ -9,7 +9,7 @@ afterEach(() => void vi.useRealTimers());
 describe('the waiting room', () => {
   const gate = { waiting_room: true, pass_required: true };
 
-  test('the place is shown, and the turn goes on by itself', async () => {
+  test('the place is shown, and the purchase continues at the turn', async () => {
     const { tab, told, calls } = shop(gate);
     told.set('ticket-1', [
       fine(ticket({ position: 9 })),
@@ -22,7 +22,7 @@ describe('the waiting room', () => {
     expect(calls.pass).not.toHaveBeenCalled();
     purchase.stop();
 
-    // After a reload the same ticket is followed.
+    // After a reload, the same ticket is followed.
     told.set('ticket-1', [fine(admitted())]);
     const after = tab();
     await after.resume();
@@ -46,7 +46,7 @@ describe('the waiting room', () => {
     expect(purchase.step).toMatchObject({ at: 'waiting', from: null, ticket: { position: null } });
   });
 
-  test('a place is kept for as long as it stands', async () => {
+  test('a place is kept as long as it is valid', async () => {
     const { tab, told, calls, wait } = shop(gate);
     told.set('ticket-1', [fine(ticket())]);
     const purchase = tab();
@@ -67,7 +67,7 @@ describe('the waiting room', () => {
     expect(calls.takeTicket).toHaveBeenCalledTimes(1);
   });
 
-  test('a missed turn means a new place, and that is said', async () => {
+  test('a missed turn leads to a new place, and the buyer is told', async () => {
     const { tab, told, calls } = shop(gate);
     calls.takeTicket
       .mockResolvedValueOnce(fine(ticket()))
@@ -81,7 +81,7 @@ describe('the waiting room', () => {
     expect(purchase.missedTurn).toBe(true);
   });
 
-  test('a turn that was used up is replaced by a new ticket', async () => {
+  test('a used turn is replaced by a new ticket', async () => {
     const { tab, calls } = shop(gate);
     calls.takeTicket
       .mockResolvedValueOnce(fine(ticket()))
@@ -93,7 +93,7 @@ describe('the waiting room', () => {
     expect(calls.pass.mock.calls[1]?.[1]).toMatchObject({ ticket: 'ticket-2' });
   });
 
-  test('new tickets are not taken without end', async () => {
+  test('the number of new tickets is limited', async () => {
     const { tab, calls } = shop(gate);
     calls.pass.mockResolvedValue(failed('not_admitted', 403));
     const purchase = tab();
@@ -102,7 +102,7 @@ describe('the waiting room', () => {
     expect(calls.takeTicket.mock.calls.length).toBeLessThan(8);
   });
 
-  test.each(['sold_out', 'closed'] as const)('who waits is told %s', async (reason) => {
+  test.each(['sold_out', 'closed'] as const)('a waiting buyer is told %s', async (reason) => {
     const { tab, told, memory } = shop(gate);
     told.set('ticket-1', [fine(ticket({ state: 'gone', reason }))]);
     const purchase = tab();
@@ -121,7 +121,7 @@ describe('the waiting room', () => {
     expect(calls.takeTicket).toHaveBeenCalledTimes(1);
   });
 
-  test('who is signed out while waiting is told so, and has the same place after signing in', async () => {
+  test('a buyer signed out while waiting is told so, and has the same place after signing in', async () => {
     const { tab, told, calls } = shop(gate);
     told.set('ticket-1', [fine(ticket()), failed('unauthorized', 401)]);
     const purchase = tab();
@@ -160,7 +160,7 @@ describe('the waiting room', () => {
 });
 
 describe('the challenge', () => {
-  test('a proof of work is solved beside the page', async () => {
+  test('a proof of work is solved outside the page', async () => {
     const { tab, calls, world } = shop({ challenge: 'pow', pass_required: true });
     let finish: (answer: string) => void = () => {};
     vi.mocked(world.solve).mockImplementation((_work, onprogress) => {
@@ -181,7 +181,7 @@ describe('the challenge', () => {
     expect(purchase.step.at).toBe('done');
   });
 
-  test('one that came too late is replaced by itself, not without end', async () => {
+  test('one that came too late is replaced automatically, up to a limit', async () => {
     const { tab, calls } = shop({ challenge: 'pow', pass_required: true });
     calls.pass.mockResolvedValueOnce(failed('challenge_failed', 403));
     const purchase = tab();
@@ -196,7 +196,7 @@ describe('the challenge', () => {
     expect(refused.step).toMatchObject({ at: 'refused', failure: { code: 'challenge_failed' } });
   });
 
-  test('a device that can’t work is no reason to wait for ever', async () => {
+  test('a device that can’t solve it does not make the buyer wait for ever', async () => {
     vi.stubGlobal('reportError', vi.fn());
     const { tab, keys, world } = shop({ challenge: 'pow', pass_required: true });
     vi.mocked(world.solve).mockRejectedValueOnce(new Error('no worker'));
@@ -209,7 +209,7 @@ describe('the challenge', () => {
     vi.unstubAllGlobals();
   });
 
-  test('a picture is read by the buyer, who may err, ask for another one, or let the device work', async () => {
+  test('a picture is read by the buyer, who may make a mistake, ask for another one, or let the device solve a puzzle', async () => {
     const { tab, calls } = shop({ challenge: 'captcha', pass_required: true });
     calls.challenge
       .mockResolvedValueOnce(fine(picture('first')))
@@ -239,7 +239,7 @@ describe('the challenge', () => {
     expect(purchase.step.at).toBe('done');
   });
 
-  test('who reads a picture when it is their turn is there all the time', async () => {
+  test('a buyer who reads a picture during the turn counts as present', async () => {
     const { tab, calls, world } = shop({ challenge: 'captcha', waiting_room: true, pass_required: true });
     calls.challenge.mockResolvedValue(fine(picture('picture')));
     const follow = vi.spyOn(world, 'follow');
@@ -255,7 +255,7 @@ describe('the challenge', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('goes on in the tab that takes over, and the other one waits for what comes of it', async () => {
+  test('continues in the tab that takes over, and the other one waits for the result', async () => {
     const { tab, calls, keys } = shop({ challenge: 'captcha', pass_required: true });
     calls.challenge.mockResolvedValue(fine(picture('picture')));
     const [left, right] = [tab(), tab()];
@@ -276,7 +276,7 @@ describe('the challenge', () => {
     expect(keys()).toEqual(['key-1']);
   });
 
-  test('a pass that is no longer good is replaced, and the order keeps its key', async () => {
+  test('an invalid pass is replaced, and the order keeps its key', async () => {
     const { tab, calls, keys } = shop({ challenge: 'pow', pass_required: true });
     calls.order.mockResolvedValueOnce(failed('pass_invalid', 403));
     const purchase = tab();
@@ -286,7 +286,7 @@ describe('the challenge', () => {
     expect(keys()).toEqual(['key-1', 'key-1']);
   });
 
-  test('passes that are all given out are waited for', async () => {
+  test('a purchase waits while all passes are given out', async () => {
     const { tab, calls } = shop({ pass_required: true });
     calls.pass.mockResolvedValueOnce(failed('passes_exhausted'));
     const purchase = tab();
@@ -318,7 +318,7 @@ describe('the challenge', () => {
     expect(purchase.step.at).toBe('done');
   });
 
-  test('a sale that asks for nothing after all just sells', async () => {
+  test('a sale without any check just sells', async () => {
     const { tab, calls } = shop({ challenge: 'pow', pass_required: true });
     calls.challenge.mockResolvedValue(failed('not_gated'));
     calls.pass.mockResolvedValue(failed('not_gated'));

@@ -5,8 +5,8 @@ const intent = { key: 'key', quantity: 2, touchedAt: Date.now() };
 
 beforeEach(() => localStorage.clear());
 
-describe('what a purchase keeps', () => {
-  test('is there after a reload, by buyer and sale', () => {
+describe('the memory of a purchase', () => {
+  test('survives a reload, by buyer and sale', () => {
     browserMemory().keepIntent('ada.sale', intent);
     browserMemory().keepTicket('ada.sale', { ticket: 't', from: 9 });
     expect(browserMemory().intent('ada.sale')).toEqual(intent);
@@ -18,7 +18,7 @@ describe('what a purchase keeps', () => {
     expect(browserMemory().ticket('ada.sale')).toBeUndefined();
   });
 
-  test('lasts as long as the page where the browser keeps nothing', () => {
+  test('lasts as long as the page if the browser stores nothing', () => {
     const memory = browserMemory(() => {
       throw new DOMException('denied', 'SecurityError');
     });
@@ -33,7 +33,7 @@ describe('what a purchase keeps', () => {
     localStorage.setItem('penstock.purchase.ada.old', JSON.stringify({ ...intent, keptAt }));
     localStorage.setItem('penstock.ticket.ada.old', '{"ticket":"t","from":1}');
     localStorage.setItem('penstock.language', 'zh');
-    // The server's time may be another than the visitor's.
+    // The server's time may differ from the visitor's.
     browserMemory().keepIntent('ada.new', { ...intent, touchedAt: keptAt });
     browserMemory().keepTicket('ada.new', { ticket: 't', from: 1 });
     browserMemory();
@@ -44,7 +44,7 @@ describe('what a purchase keeps', () => {
     ]);
   });
 
-  test('is nothing if somebody else wrote there', () => {
+  test('ignores data of other code', () => {
     const memory = browserMemory();
     localStorage.setItem('penstock.purchase.ada.sale', '{"key":');
     localStorage.setItem('penstock.ticket.ada.sale', '{"ticket":1}');

@@ -1,26 +1,26 @@
-// What a purchase under way must not lose by a reload: its key, its place in the waiting room, and that it is being paid.
-// None of it is worth anything without the session. Works without storage too; then a reload starts anew.
+// What a purchase must not lose in a reload: its key, its place in the waiting room, and a payment under way.
+// It is worthless without the session. Works without storage too; then a reload starts over.
 
-/** A wish to buy, with the key that makes every retry of it the same order. */
+/** A wish to buy, with the key that makes all its retries the same order. */
 export interface Intent {
   key: string;
   quantity: number;
-  /** When it was last seen to be under way, in milliseconds. */
+  /** When it was last seen under way, in milliseconds. */
   touchedAt: number;
   /** It may have reached the ledger. */
   asked?: boolean;
-  /** The order that came of it. */
+  /** The order that resulted. */
   order?: string;
 }
 
 /** A place in a waiting room. */
 export interface KeptTicket {
   ticket: string;
-  /** The first place that was seen, so that the way behind can be shown. */
+  /** The first place that was seen, for showing progress. */
   from: number | null;
 }
 
-/** A purchase or a payment that was left alone for longer does not go on by itself. */
+/** A purchase or payment that was left alone for longer does not continue by itself. */
 export const FRESH_MS = 10 * 60_000;
 
 export interface Memory {
@@ -30,7 +30,7 @@ export interface Memory {
   ticket(of: string): KeptTicket | undefined;
   keepTicket(of: string, ticket: KeptTicket): void;
   forgetTicket(of: string): void;
-  /** When the buyer wanted to pay this order, in milliseconds, if nobody knows yet what came of it. */
+  /** When the buyer wanted to pay this order, in milliseconds, if the outcome is still unknown. */
   payment(order: string): number | undefined;
   keepPayment(order: string, at: number): void;
   forgetPayment(order: string): void;
@@ -38,7 +38,7 @@ export interface Memory {
 
 const OLD_MS = 7 * 24 * 3_600_000;
 
-/** Nobody comes back to a purchase of last week. */
+/** Nobody returns to a purchase of last week. */
 function forgetOld(storage: () => Storage): void {
   try {
     const kept = storage();
@@ -68,7 +68,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
     }
   };
   const write = (key: string, value: object): void => {
-    // By the visitor's clock, whatever that says: it is compared with nothing else.
+    // By the visitor's clock, right or wrong: it is only compared with itself.
     const text = JSON.stringify({ ...value, keptAt: Date.now() });
     try {
       storage().setItem(key, text);
@@ -82,7 +82,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
     try {
       storage().removeItem(key);
     } catch {
-      // Then it was never there.
+      // Then it was never stored.
     }
   };
   forgetOld(storage);

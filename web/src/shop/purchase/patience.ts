@@ -1,12 +1,12 @@
-// Patience with a network that comes and goes, and with other tabs.
+// Patience with an unreliable network, and with other tabs.
 import { isPassing, type Failure, type Outcome } from '../../api/client';
 import { delayMs, MAX_RETRY_AFTER_SECONDS, MAX_TRIES } from '../../lib/retry';
 
 export interface Lock {
   signal: AbortSignal;
-  /** Called if somebody else has it and we have to wait. */
+  /** Called if another holder makes us wait. */
   onwait?: () => void;
-  /** Takes it away from who has it. */
+  /** Takes the lock from its holder. */
   steal?: boolean;
 }
 
@@ -25,10 +25,10 @@ export function sleep(milliseconds: number, signal: AbortSignal): Promise<void> 
   });
 }
 
-/** A browser may be wrong about being offline: after this time it is worth a try. */
+/** A browser may be wrong about being offline: after this time a try is worthwhile. */
 const OFFLINE_MS = 20_000;
 
-/** Ends when there is a network; at once if there seems to be one. */
+/** Resolves when there is a network; at once if there seems to be one. */
 export async function online(signal: AbortSignal): Promise<void> {
   if (navigator.onLine !== false) return;
   const back = new AbortController();
@@ -38,13 +38,13 @@ export async function online(signal: AbortSignal): Promise<void> {
   await Promise.race([isBack, sleep(OFFLINE_MS, signal)]).finally(() => back.abort());
 }
 
-/** Only one tab of this browser at a time is in `work` under the same name. */
+/** At most one tab of this browser at a time runs `work` under a name. */
 export async function exclusively<T>(
   name: string,
   { signal, onwait, steal = false }: Lock,
   work: () => Promise<T>,
 ): Promise<T> {
-  // Only pages that came over TLS, or from this machine, have locks. The key alone is enough for one order.
+  // Only pages over TLS, or from this machine, have locks. The key alone ensures a single order.
   const locks = navigator.locks as LockManager | undefined;
   if (!locks) return work();
   const full = `penstock.${name}`;
@@ -62,12 +62,12 @@ export interface Patience {
   sleep(milliseconds: number, signal: AbortSignal): Promise<void>;
   online(signal: AbortSignal): Promise<void>;
   random(): number;
-  /** Told why the call is tried again, and undefined when it is over. */
+  /** Called with the reason for a retry, and with undefined when it is over. */
   ontrouble(failure: Failure | undefined): void;
   mayPass?: (failure: Failure) => boolean;
 }
 
-/** Calls until there is an answer that will not change by waiting, visibly and not without end. */
+/** Calls until the answer will not change by waiting. The retries are visible and limited. */
 export async function untilAnswered<T>(
   call: () => Promise<Outcome<T>>,
   { signal, sleep, online, random, ontrouble, mayPass = isPassing }: Patience,

@@ -5,7 +5,7 @@ import { hasZeroBits, partDone, search } from './pow';
 const salt = (text: string) => new TextEncoder().encode(text);
 
 describe('a proof of work', () => {
-  test('is what the server says it is', () => {
+  test('matches the server’s definition', () => {
     for (const difficulty of [1, 7, 8, 9, 12]) {
       const answer = search(salt('penstock'), difficulty, 0, 1_000_000);
       const hash = createHash('sha256').update(`penstock${answer}`).digest();
@@ -14,7 +14,7 @@ describe('a proof of work', () => {
     }
   });
 
-  test('is the first number that will do', () => {
+  test('is the first number that fits', () => {
     // By `printf 'penstock%d' n | sha256sum`.
     const first = (difficulty: number) => {
       for (let number = 0; ; number += 1) {
@@ -25,13 +25,13 @@ describe('a proof of work', () => {
     expect(search(salt('penstock'), 10, 0, 100_000)).toBe(first(10));
   });
 
-  test('goes on where the last search ended', () => {
+  test('continues where the last search ended', () => {
     const answer = Number(search(salt('x'), 10, 0, 100_000));
     expect(search(salt('x'), 10, 0, answer)).toBeUndefined();
     expect(search(salt('x'), 10, answer, 1)).toBe(String(answer));
   });
 
-  test('counts zero bits over bytes', () => {
+  test('counts zero bits across bytes', () => {
     const hash = Uint8Array.of(0, 0b0001_0000, 255);
     expect(hasZeroBits(hash, 11)).toBe(true);
     expect(hasZeroBits(hash, 12)).toBe(false);

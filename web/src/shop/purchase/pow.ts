@@ -7,7 +7,7 @@ export function hasZeroBits(hash: Uint8Array, bits: number): boolean {
   return bits % 8 === 0 || (hash[bytes] as number) >> (8 - (bits % 8)) === 0;
 }
 
-/** Tries the numbers from `from` on, `count` of them. */
+/** Tries `count` numbers, starting with `from`. */
 export function search(
   salt: Uint8Array,
   difficulty: number,
@@ -26,7 +26,7 @@ export function search(
   return undefined;
 }
 
-/** The part of the expected work that so many tries are; never quite 1, since luck may run out. */
+/** The share of the expected work done after this many tries; never quite 1, since luck may run out. */
 export function partDone(tries: number, difficulty: number): number {
   return 1 - Math.exp(-tries / 2 ** difficulty);
 }

@@ -1,4 +1,4 @@
-// Solves a proof of work beside the page, so that the page stays quick.
+// Solves a proof of work outside the page's thread, so that the page stays responsive.
 import { partDone, search } from './pow';
 
 const CHUNK = 4_096;

@@ -1,4 +1,4 @@
-// A shop that answers what a test wants, and pages that have one of its sales open.
+// A fake shop with the answers a test needs, and pages with one of its sales open.
 import { vi } from 'vitest';
 import type { Failure, Outcome } from '../../api/client';
 import type { Challenge, Order, Pass, Sale, Ticket } from '../../api/schema';
@@ -7,7 +7,7 @@ import type { Lock } from './patience';
 import { Purchase, type Terms } from './purchase.svelte';
 import type { World } from './world';
 
-/** Where what is kept of the purchase is. */
+/** The name under which the purchase is stored. */
 export const NAME = 'buyer.sale';
 
 export function failed(code: Failure['code'], status = 409, retryAfterSeconds?: number): Outcome<never> {
@@ -67,7 +67,7 @@ export const picture = (id: string): Challenge => ({
   expires_at: '',
 });
 
-/** Locks as tabs of one browser share them. */
+/** Locks shared by the tabs of one browser. */
 function locks(): World['exclusively'] {
   const tails = new Map<string, Promise<unknown>>();
   const robbed = new Map<string, () => void>();
@@ -92,7 +92,7 @@ function locks(): World['exclusively'] {
   };
 }
 
-/** A shop, and what it was asked. */
+/** A shop, and the requests it got. */
 export function shop(gate: Partial<Terms['gate']> = {}) {
   const storage = new Map<string, string>();
   const memory: Memory = browserMemory(
@@ -113,7 +113,7 @@ export function shop(gate: Partial<Terms['gate']> = {}) {
     challenge: vi.fn(async (..._: unknown[]): Promise<Outcome<Challenge>> => fine(pow)),
     pass: vi.fn(async (..._: unknown[]): Promise<Outcome<Pass>> => fine({ pass: 'pass', expires_at: '' })),
   };
-  /** What the waiting room tells, by ticket. */
+  /** The waiting room's messages, by ticket. */
   const told = new Map<string, Outcome<Ticket>[]>();
   const world: World = {
     calls,
@@ -134,7 +134,7 @@ export function shop(gate: Partial<Terms['gate']> = {}) {
     exclusively: locks(),
     follow: async function* (_sale, name, signal) {
       for (const one of told.get(name) ?? [fine(admitted(name))]) yield one;
-      // Then nothing more is told until nobody listens.
+      // Nothing more comes until the listener leaves.
       await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
     },
     solve: vi.fn(async (_work, onprogress) => {
@@ -153,9 +153,9 @@ export function shop(gate: Partial<Terms['gate']> = {}) {
     memory,
     told,
     world,
-    /** A page that has the sale open. */
+    /** A page with the sale open. */
     tab: (done: (order: Order) => void = () => {}) => new Purchase('buyer', () => terms, world, done),
-    /** The page before goes away without a word, and its locks with it. */
+    /** The page before is gone without notice, and its locks with it. */
     reload: () => new Purchase('buyer', () => terms, { ...world, exclusively: locks() }),
     keys: () => calls.order.mock.calls.map((call) => call[2]),
     wait: (milliseconds: number) => (now += milliseconds),

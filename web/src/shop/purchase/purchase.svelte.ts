@@ -1,5 +1,5 @@
-// One buyer's purchase in one sale, from the click to the hold, as explicit steps. It knows no page. Whatever happens on
-// the way (a reload, a second tab, a lost network), all tries of one wish carry the same key, so they are one order.
+// One buyer's purchase in one sale, from the click to the hold, as explicit steps. It knows no page. In spite
+// of reloads, second tabs and lost networks, all tries of one wish carry the same key, so they are one order.
 import { isPassing, type Failure, type Outcome } from '../../api/client';
 import type { Order, Sale, Ticket } from '../../api/schema';
 import { FRESH_MS, type Intent } from './memory';
@@ -8,17 +8,20 @@ import type { World } from './world';
 
 export type Step =
   | { at: 'idle' }
-  /** The session is over; what was under way goes on after signing in. */
+  /** The session has ended; the purchase continues after signing in. */
   | { at: 'sign_in' }
-  /** Another tab of this browser is at it. */
+  /** Another tab of this browser is working on it. */
   | { at: 'elsewhere' }
   | { at: 'waiting'; ticket: Ticket; from: number | null }
-  /** A proof of work; `part` of the expected work is done. */
+  /** A proof of work; `part` is the share of the expected work done. */
   | { at: 'working'; part: number; turnUntil: string | null }
   | { at: 'captcha'; image: string; wrong: boolean; turnUntil: string | null }
   | { at: 'ordering' }
   | { at: 'done'; order: Order }
-  /** `goesOn`: trying again is the same purchase with the same key. `atMost`: no more units are left than this. */
+  /**
+   * `goesOn`: trying again continues the same purchase with the same key. `atMost`: the most units that can
+   * be left.
+   */
   | { at: 'refused'; failure: Failure; goesOn: boolean; atMost?: number };
 
 export type Terms = Pick<Sale, 'id' | 'gate' | 'opens_at'>;
@@ -30,14 +33,17 @@ interface Proof {
 
 type Reply = { answer: string } | { kind: 'pow' | 'captcha' };
 
-/** So often a lost turn, pass or proof is replaced by itself in one purchase. */
+/** How often a lost turn, pass or proof is replaced automatically in one purchase. */
 const MAX_ANEW = 4;
-/** Our idea of the server's time may be off by so much. */
+/** How far off our idea of the server's time may be. */
 const CLOCK_MS = 3_000;
 
 class Refused extends Error {
   readonly failure: Failure;
-  /** The quantity that was too much. A buyer who is refused before ordering is told that nothing is left: that is 1. */
+  /**
+   * The quantity that was too much. A buyer who is refused before ordering is told that nothing is left: that
+   * counts as 1.
+   */
   readonly wanted: number;
   constructor(failure: Failure, wanted = 1) {
     super(failure.code);
@@ -48,7 +54,7 @@ class Refused extends Error {
 
 export class Purchase {
   step = $state.raw<Step>({ at: 'idle' });
-  /** Set while something that passes is tried again. */
+  /** Set while a passing failure is being retried. */
   trouble = $state.raw<Failure>();
   /** A turn was missed, and a new place was taken. */
   missedTurn = $state(false);
@@ -72,26 +78,26 @@ export class Purchase {
     return this.#stop !== undefined;
   }
 
-  /** Whether what is under way may have been ordered: then it can only be asked for as it was. */
+  /** Whether the current wish may have been ordered: then it can only be repeated unchanged. */
   get wasAsked(): boolean {
     return this.#world.memory.intent(this.#name)?.asked ?? false;
   }
 
-  /** Buys. `known` are the orders of this sale that the buyer sees: buying is then meant as one more. */
+  /** Buys. `known` are the orders of this sale that the buyer sees: the purchase then means another one. */
   async buy(quantity: number, known: readonly string[] = []): Promise<void> {
     await this.#run((signal) => this.#intend(quantity, known, signal));
   }
 
-  /** Goes on with what was under way when the page was left, if anything was. */
+  /** Continues a purchase that was under way when the page was left. */
   async resume(): Promise<void> {
     const { memory, now, calls } = this.#world;
     const intent = memory.intent(this.#name);
     if (!intent || intent.order) return;
     if (now() - intent.touchedAt > FRESH_MS) {
-      // Only who still has a place in the queue still wants to buy.
+      // A buyer with a place in the queue still wants to buy; others may not.
       const kept = memory.ticket(this.#name);
       const seen = kept && (await calls.ticket(this.#terms().id, kept.ticket));
-      // A click since then, here or in another tab, is a wish of its own.
+      // A click since then, here or in another tab, is a new wish.
       if (this.isRunning || memory.intent(this.#name)?.key !== intent.key) return;
       const stands = seen && (seen.ok ? seen.data.state !== 'gone' : isPassing(seen.failure));
       if (!stands) {
@@ -103,23 +109,26 @@ export class Purchase {
     await this.tryAgain();
   }
 
-  /** The purchase that is kept goes on, however old it is. */
+  /** Continues the stored purchase, however old it is. */
   async tryAgain(): Promise<void> {
     await this.#run(async () => this.#world.memory.intent(this.#name));
   }
 
-  /** The purchase that another tab is at goes on here. */
+  /** Continues here a purchase that another tab is working on. */
   async takeOver(): Promise<void> {
     this.stop();
     await this.#run(async () => this.#world.memory.intent(this.#name), true);
   }
 
-  /** What a refusal said is no longer true. */
+  /** The reason of a refusal is gone. */
   forgive(): void {
     if (this.step.at === 'refused' && !this.step.goesOn) this.step = { at: 'idle' };
   }
 
-  /** The buyer looked at the sale again. A wish that a pause holds up goes on after it, unless nobody was here for long. */
+  /**
+   * The buyer looked at the sale again. A wish delayed by a pause continues after it, unless nobody was here
+   * for long.
+   */
   seen(isPaused: boolean): void {
     if (this.step.at !== 'refused' || this.step.failure.code !== 'paused') return;
     const { memory, now } = this.#world;
@@ -131,7 +140,7 @@ export class Purchase {
     else void this.tryAgain();
   }
 
-  /** Another tab has news of an order. If it is what came of our wish, it is ours, too. */
+  /** Another tab has news of an order. If it results from our wish, it is ours, too. */
   async heard(order: string): Promise<void> {
     if (!this.isRunning || this.#world.memory.intent(this.#name)?.order !== order) return;
     const found = await this.#world.calls.findOrder(order);
@@ -144,25 +153,25 @@ export class Purchase {
     this.#reply?.({ answer: text });
   }
 
-  /** Another picture, or a proof of work in its place. */
+  /** Asks for another picture, or for a proof of work instead. */
   another(kind: 'captcha' | 'pow'): void {
     this.#reply?.({ kind });
   }
 
-  /** Gives up the place in the waiting room, and the purchase. */
+  /** Gives up the place in the waiting room and the purchase. */
   leave(): void {
     this.stop();
     this.#forget();
     this.#world.memory.forgetTicket(this.#name);
   }
 
-  /** The page goes away. What is kept stays kept, and nothing begins any more. */
+  /** The page is closed. Stored data stays, and nothing new begins. */
   close(): void {
     this.stop();
     this.#isClosed = true;
   }
 
-  /** The page shows something else. What is kept stays kept. */
+  /** The page shows something else. Stored data stays. */
   stop(): void {
     this.#stop?.abort();
     this.#stop = undefined;
@@ -171,13 +180,13 @@ export class Purchase {
     this.step = { at: 'idle' };
   }
 
-  /** The order is paid, expired or cancelled: its key has served. */
+  /** The order is paid, expired or cancelled: its key is used up. */
   finished(order: string): void {
     if (this.#world.memory.intent(this.#name)?.order === order) this.#forget();
   }
 
   async #run(begin: (signal: AbortSignal) => Promise<Intent | undefined>, steal = false): Promise<void> {
-    // A double click is one click.
+    // A double click counts as one.
     if (this.#stop || this.#isClosed) return;
     const stop = new AbortController();
     this.#stop = stop;
@@ -196,11 +205,12 @@ export class Purchase {
       this.trouble = undefined;
       if (reason instanceof Refused) this.#refuse(reason.failure, reason.wanted);
       else if (reason instanceof DOMException && reason.name === 'AbortError') {
-        // The lock was taken away: another tab goes on, and this one waits for what comes of it.
+        // The lock was taken away: another tab continues, and this one waits for the result.
         stop.abort();
         await this.tryAgain();
       } else {
-        // Such as a worker that can't be loaded. Nobody should be left before a bar that stands still.
+        // For example a worker that can't be loaded. No buyer should be left with a progress bar that never
+        // moves.
         reportError(reason);
         this.#refuse(refusal('internal'));
       }
@@ -238,7 +248,7 @@ export class Purchase {
     if (intent) this.#world.memory.keepIntent(this.#name, { ...intent, ...change });
   }
 
-  /** The wish that is under way in this browser, or else a new one. */
+  /** The wish under way in this browser, or else a new one. */
   #intend(quantity: number, known: readonly string[], signal: AbortSignal): Promise<Intent> {
     const { memory, now, newKey, exclusively } = this.#world;
     return exclusively(`${this.#name}.intent`, { signal }, async () => {
@@ -247,7 +257,7 @@ export class Purchase {
       if (kept && !(kept.order && known.includes(kept.order))) {
         const isFresh = kept.order !== undefined || now() - kept.touchedAt <= FRESH_MS;
         if (isFresh && (kept.asked || kept.order)) return kept;
-        // What was not ordered yet may still become more or fewer.
+        // Before it was ordered, the quantity may still change.
         if (isFresh) key = kept.key;
       }
       const intent: Intent = { key: key ?? newKey(), quantity, touchedAt: now() };
@@ -256,17 +266,17 @@ export class Purchase {
     });
   }
 
-  /** To the order; undefined if another tab has come to an end without one. */
+  /** Leads to the order; undefined if another tab ended without one. */
   async #drive(intent: Intent, signal: AbortSignal, steal: boolean): Promise<Order | undefined> {
     const { memory, exclusively } = this.#world;
     if (intent.order) {
       const order = await this.#found(intent.order, signal);
       if (order.state === 'held' || order.state === 'paid') return order;
-      // It came to nothing, so this is a new wish.
+      // It had no result, so this is a new wish.
       this.#forget();
       return this.#drive(await this.#intend(intent.quantity, [], signal), signal, steal);
     }
-    // Waiting can go on in many tabs. What follows is done in one.
+    // Any number of tabs can wait in the queue. The rest is done in one tab.
     const queues = this.#terms().gate.waiting_room && !intent.asked;
     const turn = queues ? await this.#turn(signal) : undefined;
     const onwait = () => (this.step = { at: 'elsewhere' });
@@ -294,7 +304,7 @@ export class Purchase {
     let needsPass = gate.pass_required;
     let pass: string | undefined;
     for (let anew = 0; ; anew += 1) {
-      // What may have been accepted before is asked for first: that needs no pass.
+      // A wish that may have been accepted is checked first: that needs no pass.
       if (needsPass && !(intent.asked && anew === 0)) {
         pass = await this.#pass(anew === 0 ? turn : undefined, signal);
       }
@@ -309,7 +319,7 @@ export class Purchase {
     }
   }
 
-  /** The right to order: a turn, if people queue, and a solved challenge, if there is one. */
+  /** The right to order: a turn if there is a queue, and a solved challenge if there is one. */
   async #pass(turn: Ticket | undefined, signal: AbortSignal): Promise<string | undefined> {
     const { calls, memory } = this.#world;
     const { id, gate } = this.#terms();
@@ -348,16 +358,18 @@ export class Purchase {
       if (last.ok && last.data.state === 'admitted') return last.data;
       const code = last.ok ? last.data.reason : last.failure.code;
       if (code === 'sold_out' || code === 'closed') throw new Refused(refusal(code));
-      // Such as a session that is over: the place stays ours.
+      // For example a session that has ended: the place stays ours.
       if (!last.ok && last.failure.status !== 404) throw new Refused(last.failure);
-      // The turn is over, or the ticket is not known any more: back into the queue.
+      // The turn is over, or the ticket is unknown: back into the queue.
       memory.forgetTicket(this.#name);
       if (code === 'turn_over') this.missedTurn = true;
       if (anew >= MAX_ANEW) throw new Refused(last.ok ? refusal('not_admitted') : last.failure);
     }
   }
 
-  /** Goes on following the ticket meanwhile: whoever is not heard of seems to have left, and their unit is offered to another. */
+  /**
+   * Keeps following the ticket during `work`: a silent buyer counts as gone, and the unit goes to another.
+   */
   async #staying<T>(ticket: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
     const working = new AbortController();
     const stop = () => working.abort();
@@ -366,7 +378,7 @@ export class Purchase {
       for await (const heard of this.#world.follow(this.#terms().id, ticket, working.signal))
         if (!heard.ok || heard.data.state === 'gone') return;
     };
-    // Whether the turn is over, the pass tells.
+    // The pass tells whether the turn is over.
     stay().catch(() => {});
     try {
       return await work();
@@ -376,7 +388,7 @@ export class Purchase {
     }
   }
 
-  /** Our ticket; takes one if we have none. */
+  /** Our ticket; takes a new one if there is none. */
   #place(signal: AbortSignal): Promise<{ ticket: string }> {
     const { memory, calls, exclusively } = this.#world;
     return exclusively(`${this.#name}.ticket`, { signal }, async () => {
@@ -429,7 +441,7 @@ export class Purchase {
   #replied(signal: AbortSignal): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#reply = (reply) => {
-        // A double click is one answer.
+        // A double click counts as one answer.
         this.#reply = undefined;
         resolve(reply);
       };
@@ -448,7 +460,7 @@ export class Purchase {
 
   #mayPass(failure: Failure): boolean {
     if (failure.code === 'passes_exhausted') return true;
-    // The page opens by a clock that is nearly the server's.
+    // The page opens by a clock that is close to the server's.
     const opensAt = Date.parse(this.#terms().opens_at ?? '');
     if (failure.code === 'not_open')
       return this.#world.now() > opensAt - CLOCK_MS && this.#world.now() < opensAt + CLOCK_MS;

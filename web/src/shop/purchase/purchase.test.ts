@@ -47,7 +47,7 @@ describe('without a gate', () => {
     },
   );
 
-  test('no try comes before the shop said it may', async () => {
+  test('no try comes earlier than the shop allows', async () => {
     const { tab, calls } = shop();
     calls.order.mockResolvedValueOnce(failed('rate_limited', 429, 30));
     const bought = tab().buy(1);
@@ -58,7 +58,7 @@ describe('without a gate', () => {
     expect(calls.order).toHaveBeenCalledTimes(2);
   });
 
-  test('who is told to come back much later is told so at once', async () => {
+  test('a buyer who has to come back much later is told so at once', async () => {
     const { tab, calls } = shop();
     calls.order.mockResolvedValue(failed('rate_limited', 429, 3600));
     const purchase = tab();
@@ -81,7 +81,7 @@ describe('without a gate', () => {
     expect(new Set(keys())).toEqual(new Set(['key-1']));
   });
 
-  test('trying again goes on however long one has hesitated', async () => {
+  test('trying again continues the purchase after any delay', async () => {
     const { tab, calls, keys, wait } = shop();
     calls.order.mockResolvedValueOnce(failed('rate_limited', 429, 3600));
     const purchase = tab();
@@ -92,7 +92,7 @@ describe('without a gate', () => {
     expect(keys()).toEqual(['key-1', 'key-1']);
   });
 
-  test('a lost network is waited for', async () => {
+  test('a purchase waits for a lost network', async () => {
     const { tab, calls, world } = shop();
     let back = () => {};
     vi.mocked(world.online).mockReturnValue(new Promise((resolve) => (back = resolve)));
@@ -120,7 +120,7 @@ describe('without a gate', () => {
     },
   );
 
-  test('a refusal is taken back when the sale has changed, but not what goes on', async () => {
+  test('a refusal is taken back when the sale has changed, but not a running purchase', async () => {
     const { tab, calls } = shop();
     calls.order.mockResolvedValueOnce(failed('sold_out'));
     const purchase = tab();
@@ -133,7 +133,7 @@ describe('without a gate', () => {
     expect(purchase.step.at).toBe('refused');
   });
 
-  test('a pause is waited for, and the same purchase goes on after it', async () => {
+  test('a purchase waits for the end of a pause, and continues', async () => {
     const { tab, calls, keys, wait } = shop();
     calls.order.mockResolvedValueOnce(failed('paused'));
     const purchase = tab();
@@ -151,7 +151,7 @@ describe('without a gate', () => {
     expect(keys()).toEqual(['key-1', 'key-1']);
   });
 
-  test('a pause that ends when the buyer is long gone orders nothing', async () => {
+  test('the end of a pause orders nothing if the buyer is long gone', async () => {
     const { tab, calls, memory, wait } = shop();
     calls.order.mockResolvedValueOnce(failed('paused'));
     const purchase = tab();
@@ -164,7 +164,7 @@ describe('without a gate', () => {
     expect(memory.intent(NAME)).toBeUndefined();
   });
 
-  test('nothing begins any more when the page is left', async () => {
+  test('nothing new begins once the page is closed', async () => {
     const { tab, calls } = shop();
     calls.order.mockResolvedValueOnce(failed('paused'));
     await tab().buy(1);
@@ -185,14 +185,14 @@ describe('without a gate', () => {
     expect(purchase.step.at).toBe('done');
   });
 
-  test('who is told that the sale is not open has a wrong clock', async () => {
+  test('a buyer who hears that the sale is not open has a wrong clock', async () => {
     const { tab, calls, world } = shop();
     calls.order.mockResolvedValueOnce(failed('not_open'));
     await tab().buy(1);
     expect(world.doubtNow).toHaveBeenCalledTimes(1);
   });
 
-  test('a session that is over leads to signing in, and the same purchase goes on after that', async () => {
+  test('the end of a session leads to signing in, and the same purchase continues', async () => {
     const { tab, calls, keys, world } = shop();
     calls.order.mockResolvedValueOnce(failed('unauthorized', 401));
     const purchase = tab();
@@ -228,7 +228,7 @@ describe('reloads and tabs', () => {
     expect(calls.order).not.toHaveBeenCalled();
   });
 
-  test('what was left alone for long does not go on by itself', async () => {
+  test('an old purchase does not continue by itself', async () => {
     const { tab, calls, memory, world } = shop();
     memory.keepIntent(NAME, { key: 'old', quantity: 1, touchedAt: world.now() - FRESH_MS - 1, asked: true });
     const purchase = tab();
@@ -246,7 +246,7 @@ describe('reloads and tabs', () => {
     expect(right.step).toEqual({ at: 'done', order: order() });
   });
 
-  test('a tab says so while another one is at it', async () => {
+  test('a tab says that another one is working on the purchase', async () => {
     const { tab, calls } = shop();
     let answer: (outcome: Outcome<Order>) => void = () => {};
     calls.order.mockReturnValueOnce(new Promise((resolve) => (answer = resolve)));
@@ -271,7 +271,7 @@ describe('reloads and tabs', () => {
     expect(calls.order).toHaveBeenCalledTimes(1);
   });
 
-  test('who sees his order and buys again means another one', async () => {
+  test('a buyer who sees their order and buys again means another one', async () => {
     const { tab, keys } = shop();
     const purchase = tab();
     await purchase.buy(1);
@@ -279,7 +279,7 @@ describe('reloads and tabs', () => {
     expect(keys()).toEqual(['key-1', 'key-2']);
   });
 
-  test('what was not ordered yet may become more, with the same key', async () => {
+  test('the quantity may change before ordering, with the same key', async () => {
     const { tab, calls, memory, world } = shop();
     memory.keepIntent(NAME, { key: 'key-0', quantity: 1, touchedAt: world.now() });
     const purchase = tab();
@@ -289,7 +289,7 @@ describe('reloads and tabs', () => {
     expect(purchase.wasAsked).toBe(true);
   });
 
-  test('an unknown order that came to nothing does not stand in the way', async () => {
+  test('an unknown order without a result does not block a purchase', async () => {
     const { tab, calls, keys } = shop();
     await tab().buy(1);
     calls.findOrder.mockResolvedValueOnce(fine(order({ state: 'expired' })));
@@ -299,7 +299,7 @@ describe('reloads and tabs', () => {
     expect(keys()).toEqual(['key-1', 'key-2']);
   });
 
-  test('the key has served when the order is finished', async () => {
+  test('the key is used up when the order is finished', async () => {
     const { tab, memory } = shop();
     const purchase = tab();
     await purchase.buy(1);
@@ -309,7 +309,7 @@ describe('reloads and tabs', () => {
     expect(memory.intent(NAME)).toBeUndefined();
   });
 
-  test('news of another tab end the waiting, if they are of this purchase', async () => {
+  test('news from another tab ends the waiting, if it is about this purchase', async () => {
     const { tab, told, memory } = shop({ waiting_room: true, pass_required: true });
     told.set('ticket-1', [fine(ticket())]);
     const purchase = tab();
@@ -322,7 +322,7 @@ describe('reloads and tabs', () => {
     expect(purchase.step).toEqual({ at: 'done', order: order({ id: 'order-9' }) });
   });
 
-  test('a page that goes away stops, and forgets nothing', async () => {
+  test('a closed page stops, and forgets nothing', async () => {
     const { tab, calls, memory } = shop();
     calls.order.mockResolvedValue(failed('busy', 503));
     const purchase = tab();

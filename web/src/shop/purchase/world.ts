@@ -1,4 +1,4 @@
-// What a purchase needs of the world outside of it. Tests bring their own.
+// What a purchase needs from outside. Tests have their own implementation.
 import type { Outcome } from '../../api/client';
 import type { Challenge, Order, Pass, Ticket } from '../../api/schema';
 import type { Memory } from './memory';
@@ -21,25 +21,25 @@ export interface World {
   memory: Memory;
   /** The server's time in milliseconds. */
   now(): number;
-  /** That time is wrong, it seems. */
+  /** That time seems to be wrong. */
   doubtNow(): void;
   /** From 0 up to 1. */
   random(): number;
   newKey(): string;
   /** Rejects when `signal` does. */
   sleep(milliseconds: number, signal: AbortSignal): Promise<void>;
-  /** Ends when there is a network; at once if there seems to be one. */
+  /** Resolves when there is a network; at once if there seems to be one. */
   online(signal: AbortSignal): Promise<void>;
-  /** Only one tab of this browser at a time is in `work` under the same name. */
+  /** At most one tab of this browser at a time runs `work` under a name. */
   exclusively<T>(name: string, lock: Lock, work: () => Promise<T>): Promise<T>;
-  /** The ticket as it changes, until nobody wants to know any more. */
+  /** The ticket and its changes, until the caller stops listening. */
   follow(sale: string, ticket: string, signal: AbortSignal): AsyncIterable<Outcome<Ticket>>;
-  /** The answer to a proof of work; `onprogress` is told the part of the expected work that is done. */
+  /** The answer to a proof of work; `onprogress` gets the share of the expected work done. */
   solve(
     challenge: { salt: string; difficulty: number },
     onprogress: (part: number) => void,
     signal: AbortSignal,
   ): Promise<string>;
-  /** The session is over. */
+  /** The session has ended. */
   signedOut(): void;
 }

@@ -1,5 +1,5 @@
-// What of a sale is one's own: orders, the place on the waitlist, and the order that is being dealt with. It is fetched
-// after the page is there, since the page is the same for everybody.
+// The buyer's own part of a sale: orders, the place on the waitlist, and the order on the stage. It is
+// fetched after the page, because the page is the same for everybody.
 import { api, isPassing, outcome, type Failure, type Outcome } from '../../api/client';
 import type { Order, WaitlistPlace as Place } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
@@ -11,24 +11,24 @@ import { stateOf } from '../orders/state';
 import { nextLookMs, waitlist } from './waitlist';
 
 export class Mine {
-  /** Of this sale, newest first; undefined until they are known. */
+  /** Orders of this sale, newest first; undefined until they are known. */
   orders = $state.raw<Order[]>();
   /** Null: not on the list. */
   place = $state.raw<Place | null>();
-  /** With the order that is being dealt with. */
+  /** For the order on the stage. */
   desk = $state.raw<Desk>();
-  /** The list was left without an offer. */
+  /** The waitlist was left without an offer. */
   wasDropped = $state(false);
   busy = $state<'join' | 'leave'>();
 
   readonly #sale: string;
   readonly #onstale: (finished?: Order) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** So many looks have failed since the last that did not. */
+  /** How many looks have failed in a row. */
   #misses = 0;
   #isOver = false;
 
-  /** `onstale` is called when the sale is not what it was, perhaps because an order has come to its end. */
+  /** `onstale` is called when the known sale is out of date, perhaps because an order has ended. */
   constructor(sale: string, onstale: (finished?: Order) => void = () => {}) {
     this.#sale = sale;
     this.#onstale = onstale;
@@ -40,7 +40,7 @@ export class Mine {
     this.desk?.close();
   }
 
-  /** Looks for orders, and for the place on the waitlist if there may be one. */
+  /** Fetches the orders, and the place on the waitlist if there may be one. */
   async refresh(withPlace: boolean): Promise<void> {
     const before = this.place;
     const [orders, place] = await Promise.all([
@@ -48,7 +48,7 @@ export class Mine {
       withPlace || before ? waitlist.look(this.#sale) : undefined,
     ]);
     if (this.#isOver) return;
-    // Who has joined or left since then knows better.
+    // A change since then, such as joining or leaving, is newer.
     if (place && this.place === before) {
       if (place.ok) this.#stand(place.data);
       else if (place.failure.status === 401) return signedOut();
@@ -58,7 +58,7 @@ export class Mine {
       else this.place = null;
     }
     if (orders.ok) this.#take(orders.data, false);
-    // There may be one that has to be paid.
+    // There may be an order to pay.
     else if (this.orders === undefined && isPassing(orders.failure))
       this.#later(() => void this.refresh(withPlace), orders.failure);
   }
@@ -76,7 +76,7 @@ export class Mine {
     void this.desk.resume();
   }
 
-  /** Takes the order from the stage; it stays in the list. */
+  /** Takes the order off the stage; it stays in the list. */
   leaveStage(): void {
     this.desk = undefined;
   }
@@ -100,7 +100,7 @@ export class Mine {
     if (!answer.ok) return this.#refused(answer.failure);
     clearTimeout(this.#timer);
     this.place = null;
-    // Something may have come free in the last moment.
+    // Something may have come free at the last moment.
     void this.refresh(false);
     return undefined;
   }
@@ -129,7 +129,7 @@ export class Mine {
     const offer = cameUp ? held.find(({ id }) => !before.has(id)) : undefined;
     if (cameUp) this.wasDropped = held.length === 0;
     if (offer) tellTabs({ about: 'order', sale: this.#sale, order: offer.id });
-    // What has to be paid comes before what is over, and nothing comes between a payment and its answer.
+    // An order to pay comes before one that is over, and nothing comes between a payment and its answer.
     const isOnStage = this.desk && stateOf(this.desk.order, now) === 'held';
     if (this.desk?.busy || (isOnStage && !offer)) return;
     const next = offer ?? held.find(isBeingPaid) ?? held[0];
@@ -147,7 +147,7 @@ export class Mine {
     this.#later(() => void this.#lookForOffer(), failure);
   }
 
-  /** After a `failure` later and later. */
+  /** After each `failure` the wait grows. */
   #later(look: () => void, failure?: Failure): void {
     clearTimeout(this.#timer);
     const random = Math.random();
@@ -166,7 +166,10 @@ export class Mine {
     return this.#comeOff();
   }
 
-  /** We are off the list: units came back for us, or the list is over. Orders that were read before do not tell which. */
+  /**
+   * We are off the list: either units came back for us, or the list is over. Orders fetched earlier do not
+   * tell which.
+   */
   async #comeOff(): Promise<void> {
     const orders = await this.#loadOrders();
     if (this.#isOver || !this.place) return;

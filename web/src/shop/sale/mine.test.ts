@@ -1,4 +1,4 @@
-// What is one's own in a sale: the waitlist, its offers, and the order that is being dealt with.
+// The buyer's own part of a sale: the waitlist, its offers, and the order on the stage.
 import { cleanup, render } from '@testing-library/svelte';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Order } from '../../api/schema';
@@ -13,10 +13,10 @@ import { loadWords } from '../words.svelte';
 import { Mine } from './mine.svelte';
 import { nextLookMs } from './waitlist';
 
-/** What the shop answers, by method and path. */
+/** The shop's answers, by method and path. */
 const answers = vi.hoisted(() => {
   const answers = new Map<string, () => Response>();
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     const { method, url } = input as Request;
     const answer = answers.get(`${method} ${new URL(url).pathname}`);
@@ -61,7 +61,7 @@ describe('the waitlist', () => {
     mine.stop();
   });
 
-  test('is asked about more often by those who are next, and seldom where nobody looks', () => {
+  test('is fetched more often near the front, and rarely on a hidden page', () => {
     expect(nextLookMs(1, false, 0.5)).toBeLessThan(5_000);
     expect(nextLookMs(500, false, 0.5)).toBe(15_000);
     expect(nextLookMs(1, true, 0)).toBe(15_000);
@@ -79,7 +79,7 @@ describe('the waitlist', () => {
     expect(mine.wasDropped).toBe(false);
   });
 
-  test('keeps looking for the offer where orders can’t be read', async () => {
+  test('keeps looking for the offer if orders can’t be read', async () => {
     answers.set('GET /api/v1/orders', problem('unavailable', 503));
     answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
     const mine = new Mine('sale');
@@ -91,7 +91,7 @@ describe('the waitlist', () => {
     mine.stop();
   });
 
-  test('is found again by a reload, also if the offer came meanwhile', async () => {
+  test('is found again after a reload, even if the offer came meanwhile', async () => {
     answers.set(`GET ${WAITLIST}`, place(5));
     const mine = new Mine('sale');
     await mine.refresh(true);
@@ -103,7 +103,7 @@ describe('the waitlist', () => {
     expect(mine.desk?.wasOffered).toBe(true);
   });
 
-  test('has an offer also if it comes while both are asked for', async () => {
+  test('finds an offer that comes while both are being fetched', async () => {
     const mine = await waiting();
     // The orders were read before the offer, the place after it.
     answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
@@ -117,7 +117,7 @@ describe('the waitlist', () => {
     expect(mine.place).toBeNull();
   });
 
-  test('that was joined a moment ago is not taken for lost by an older answer', async () => {
+  test('is not dropped because of an answer from before joining', async () => {
     answers.set(`GET ${WAITLIST}`, problem('not_waiting', 404));
     const mine = new Mine('sale');
     const looking = mine.refresh(true);
@@ -127,7 +127,7 @@ describe('the waitlist', () => {
     expect(mine.wasDropped).toBe(false);
   });
 
-  test('is not asked about any more when the session is over', async () => {
+  test('is no longer fetched when the session is over', async () => {
     await waiting();
     const asked = vi.fn(problem('unauthenticated', 401));
     answers.set(`GET ${WAITLIST}`, asked);
@@ -136,7 +136,7 @@ describe('the waitlist', () => {
     expect(session.me).toBeNull();
   });
 
-  test('is looked for again if the shop could not be asked', async () => {
+  test('is fetched again if the shop could not be reached', async () => {
     answers.set(`GET ${WAITLIST}`, problem('unavailable', 503));
     const mine = new Mine('sale');
     await mine.refresh(true);
@@ -171,7 +171,7 @@ describe('the waitlist', () => {
     mine.stop();
   });
 
-  test('is not asked about any more once it was left', async () => {
+  test('is no longer fetched once it was left', async () => {
     const mine = await waiting();
     answers.set(`DELETE ${WAITLIST}`, () => new Response(null, { status: 204 }));
     expect(await mine.leave()).toBeUndefined();
@@ -183,7 +183,7 @@ describe('the waitlist', () => {
     expect(mine.wasDropped).toBe(false);
   });
 
-  test('that can’t be joined tells why, and that the sale is another', async () => {
+  test('says why it can’t be joined, and that the sale has changed', async () => {
     answers.set(`POST ${WAITLIST}`, problem('not_sold_out', 409));
     const stale = vi.fn();
     const mine = new Mine('sale', stale);
@@ -205,7 +205,7 @@ describe('the order on the stage', () => {
     expect(mine.orders?.map(({ id }) => id)).toEqual(['newest', 'held']);
   });
 
-  test('gives way to one that has to be paid when it is over itself', async () => {
+  test('is replaced by one that has to be paid once it is over', async () => {
     const mine = new Mine('sale');
     mine.show(order({ id: 'old', state: 'expired' }));
     orders(order({ id: 'new' }), order({ id: 'old', state: 'expired' }));
@@ -213,7 +213,7 @@ describe('the order on the stage', () => {
     expect(mine.desk?.order.id).toBe('new');
   });
 
-  test('stays there while it is paid, and the offer that came meanwhile follows', async () => {
+  test('stays there during payment, and an offer that came meanwhile follows', async () => {
     const mine = await waiting();
     mine.show(order());
     let answer = (_: Response): void => {};
@@ -246,7 +246,7 @@ describe('the order on the stage', () => {
     expect(mine.desk?.order).toMatchObject({ id: 'older', state: 'paid' });
   });
 
-  test('is paid once, and its end is told', async () => {
+  test('is paid once, and its end is reported', async () => {
     const finished = vi.fn();
     const mine = new Mine('sale', finished);
     mine.show(order());
@@ -258,7 +258,7 @@ describe('the order on the stage', () => {
     expect(finished).toHaveBeenCalledExactlyOnceWith(order({ state: 'paid' }));
   });
 
-  test('is what it is by now if it can’t be paid', async () => {
+  test('shows its current state if it can’t be paid', async () => {
     const mine = new Mine('sale');
     mine.show(order());
     answers.set('POST /api/v1/orders/order-1/pay', problem('refund_due', 409));
@@ -268,7 +268,7 @@ describe('the order on the stage', () => {
     expect(mine.desk?.failure?.code).toBe('refund_due');
   });
 
-  test('that another tab has paid is no failure', async () => {
+  test('may be paid by another tab without a failure', async () => {
     const mine = new Mine('sale');
     mine.show(order({ pay_before: '2999-01-01T00:00:00Z' }));
     answers.set('POST /api/v1/orders/order-1/cancel', problem('already_paid', 409));
@@ -281,7 +281,7 @@ describe('the order on the stage', () => {
     expect(mine.desk?.failure).toBeUndefined();
   });
 
-  test('does not come back to who wants another when its time is over', async () => {
+  test('does not return after its time is over if the buyer wants another', async () => {
     const mine = new Mine('sale');
     mine.show(order({ pay_before: '2020-01-01T00:00:00Z' }));
     mine.leaveStage();
@@ -290,14 +290,14 @@ describe('the order on the stage', () => {
     expect(mine.desk).toBeUndefined();
   });
 
-  test('does not go back to held by an answer that was late', () => {
+  test('does not go back to held because of a late answer', () => {
     const mine = new Mine('sale');
     mine.show(order({ state: 'paid' }));
     mine.show(order({ state: 'held' }));
     expect(mine.desk?.order.state).toBe('paid');
   });
 
-  test('is asked about ever more seldom, and not for ever, when its time is over', async () => {
+  test('is fetched less and less often, and not for ever, when its time is over', async () => {
     const asked = vi.fn(() => Response.json(order()));
     answers.set('GET /api/v1/orders/order-1', asked);
     render(OrderStage, { desk: new Desk(order()), now: Date.parse('2999-01-01') });
@@ -314,7 +314,7 @@ describe('the order on the stage', () => {
     cleanup();
   });
 
-  test('is not asked about any more when the session is over', async () => {
+  test('is no longer fetched when the session is over', async () => {
     const desk = new Desk(order());
     const asked = vi.fn(problem('unauthenticated', 401));
     answers.set('GET /api/v1/orders/order-1', asked);

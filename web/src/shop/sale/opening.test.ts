@@ -1,4 +1,4 @@
-// The sale page in the moment of the opening, when everybody looks at it.
+// The sale page at the opening, when everybody looks at it.
 import { cleanup, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Sale } from '../../api/schema';
@@ -25,7 +25,7 @@ const asked = vi.hoisted(() => {
     server_time: '2026-01-01T11:59:00Z',
   };
   const asked: string[] = [];
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     asked.push((input as Request).url);
     return Response.json(sale);
@@ -44,7 +44,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test('the page opens by the clock, and asks nothing in that moment', async () => {
+test('the page opens by the clock, and requests nothing in that moment', async () => {
   vi.spyOn(Math, 'random').mockReturnValue(0.5);
   render(SalePage);
   await vi.advanceTimersByTimeAsync(9_500);
@@ -52,7 +52,7 @@ test('the page opens by the clock, and asks nothing in that moment', async () =>
   await vi.advanceTimersByTimeAsync(1_000);
   screen.getByRole('link', { name: 'Sign in to buy' });
   expect(asked).toHaveLength(1);
-  // The figures come a while later, and for everybody at another time.
+  // The figures come later, at a different time for everybody.
   await vi.advanceTimersByTimeAsync(2_000);
   expect(asked).toHaveLength(2);
 });

@@ -12,7 +12,7 @@ import * as parts from './personal';
 import * as pretended from '../purchase/pretended';
 import type { Phase } from './phase';
 
-// The client takes hold of `fetch` when it is loaded. Nothing here waits for another answer.
+// The client keeps `fetch` from when it is loaded. Nothing here needs an answer.
 vi.hoisted(() => {
   globalThis.fetch = async () => Response.json({ buyer: 'ada', role: 'buyer', account: null, data: [] });
 });
@@ -83,13 +83,13 @@ beforeEach(async () => {
 });
 afterEach(cleanup);
 
-describe('who can buy', () => {
+describe('a buyer who can buy', () => {
   test('chooses how many, sees what it costs, and buys with one click', async () => {
     const { purchase } = show({ at: 'idle' });
     button(/One more/).click();
     await vi.waitFor(() => button(/Buy now\s+· CN¥398/).click());
     expect(purchase.buy).toHaveBeenCalledExactlyOnceWith(2, []);
-    // The choice stays; for the next test it is taken back.
+    // The choice stays; reset it for the next test.
     button(/One fewer/).click();
     await vi.waitFor(() => button(/Buy now\s+· CN¥199/));
   });
@@ -108,7 +108,7 @@ describe('who can buy', () => {
   });
 });
 
-describe('who can’t buy', () => {
+describe('a buyer who can’t buy', () => {
   test('is told before the opening', () => {
     show({ at: 'idle' }, { phase: 'soon' });
     expect((button(/Not open yet/) as HTMLButtonElement).disabled).toBe(true);
@@ -149,7 +149,7 @@ describe('who can’t buy', () => {
     const alert = screen.getByRole('alert');
     expect(alert.textContent).toContain('more than one person may buy');
     expect(alert.querySelector('a')?.getAttribute('href')).toBe('/orders');
-    // What was chosen is still there.
+    // The choice is still there.
     button(/Buy now/);
   });
 
@@ -172,7 +172,7 @@ describe('who can’t buy', () => {
     expect(screen.queryByText(/You were not charged/)).toBeNull();
   });
 
-  test('is told no place that nobody knows, and who would be first is told so', async () => {
+  test('is told no unknown place, and is told if they would be first', async () => {
     const { rerender } = show({ at: 'idle' }, { phase: 'sold_out' });
     expect(screen.queryByText(/likely/)).toBeNull();
     expect(screen.queryByText(/You were not charged/)).toBeNull();
@@ -180,7 +180,7 @@ describe('who can’t buy', () => {
     screen.getByText('Nobody is waiting yet: if you join now, you are likely first.');
   });
 
-  test('is told to choose fewer where only some are left, and not that nothing is', () => {
+  test('is told to choose fewer if only some are left, not that nothing is', () => {
     show({ at: 'refused', failure: failure('sold_out'), goesOn: false, atMost: 1 });
     screen.getByText('There are fewer than 2 left. Choose fewer and try again.');
     expect(screen.queryByText(/sold out/i)).toBeNull();
@@ -194,7 +194,7 @@ describe('who can’t buy', () => {
     expect(screen.queryByRole('button', { name: /waitlist/ })).toBeNull();
   });
 
-  test('can go on with what only failed for the moment', () => {
+  test('can continue after a passing failure', () => {
     const { purchase } = show({ at: 'refused', failure: failure('busy'), goesOn: true });
     button(/Try again/).click();
     expect(purchase.tryAgain).toHaveBeenCalledTimes(1);
@@ -203,7 +203,7 @@ describe('who can’t buy', () => {
     expect(purchase.leave).toHaveBeenCalledTimes(1);
   });
 
-  test('can change what was not ordered yet', () => {
+  test('can change the quantity before ordering', () => {
     const refused = { ...at({ at: 'refused', failure: failure('busy'), goesOn: true }), wasAsked: false };
     const { purchase } = show(refused.step, { purchase: refused });
     button(/Try again/);
@@ -219,7 +219,7 @@ describe('who can’t buy', () => {
   });
 });
 
-describe('who is on the way', () => {
+describe('a buyer on the way to an order', () => {
   test('sees the order being placed, and that it is tried again', () => {
     show({ at: 'ordering' }, { trouble: failure('busy') });
     screen.getByText('Placing your order …');
@@ -260,7 +260,7 @@ describe('who is on the way', () => {
     expect(purchase.another).toHaveBeenCalledExactlyOnceWith('pow');
   });
 
-  test('sees what comes next, wherever the page stands', async () => {
+  test('sees the next step, wherever the page is scrolled to', async () => {
     const seen = vi.fn();
     Element.prototype.scrollIntoView = seen;
     const { rerender } = show({ at: 'idle' });
@@ -289,14 +289,14 @@ describe('who is on the way', () => {
     vi.restoreAllMocks();
   });
 
-  test('can take over what another tab does', () => {
+  test('can take over from another tab', () => {
     const { purchase } = show({ at: 'elsewhere' });
     button(/Continue here/).click();
     expect(purchase.takeOver).toHaveBeenCalledTimes(1);
   });
 });
 
-describe('who has an order', () => {
+describe('a buyer with an order', () => {
   test('can pay or cancel while it is held', () => {
     show({ at: 'done', order }, { desk: order });
     screen.getByText('It’s yours. Pay to keep it');

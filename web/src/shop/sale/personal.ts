@@ -1,4 +1,5 @@
-// What of a sale's page is for who is signed in: it comes in one piece, so that no step of a purchase waits for the network.
+// The part of a sale's page for signed-in buyers: one file, so that no step of a purchase waits for the
+// network.
 export { default as OrderStage } from '../orders/OrderStage.svelte';
 export { browserWorld } from '../purchase/browser';
 export { Purchase } from '../purchase/purchase.svelte';

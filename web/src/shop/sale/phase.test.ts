@@ -24,7 +24,7 @@ function sale(change: Partial<Sale> = {}): Sale {
   };
 }
 
-describe('where a sale is', () => {
+describe('the phase of a sale', () => {
   test('opens and closes by the clock, before the server was asked', () => {
     const told = sale({ state: 'scheduled', opens_at: at(0) });
     expect(phaseOf(told, NOON - 1)).toBe('soon');
@@ -55,7 +55,7 @@ test('how much is left has a word', () => {
   expect(plenty({ total: 100, available: 0 })).toBe('none');
 });
 
-test('a discount is in whole percent, and never more than it is', () => {
+test('a discount is in whole percent, rounded down', () => {
   expect(discount('1999.00', '3999.00')).toBe(50);
   expect(discount('2.00', '3.00')).toBe(33);
   expect(discount('3.00', '3.00')).toBeUndefined();
@@ -80,7 +80,7 @@ test('the list shows what can be bought first', () => {
 });
 
 describe('the next look', () => {
-  test('comes after the opening, spread over seconds', () => {
+  test('comes after the opening, spread over some seconds', () => {
     const told = sale({ state: 'scheduled', opens_at: at(10) });
     expect(nextLookMs(told, NOON, 0)).toBe(10_500);
     expect(nextLookMs(told, NOON, 1)).toBe(13_500);

@@ -1,4 +1,5 @@
-// Where a sale is, by the server's word and the server's time: the page opens at the moment, not when it is told.
+// The phase of a sale, by the server's data and the server's time: the page opens on time, not when it is
+// told.
 import type { Sale } from '../../api/schema';
 
 export type Phase = 'soon' | 'open' | 'paused' | 'sold_out' | 'closed';
@@ -13,20 +14,20 @@ export function phaseOf(sale: Pick<Sale, 'state' | 'opens_at' | 'closes_at' | 's
 
 export type Plenty = 'plenty' | 'some' | 'few' | 'none';
 
-/** How much is left, in a word. */
+/** The remaining stock in a word. */
 export function plenty({ available, total }: Sale['stock']): Plenty {
   if (available === 0) return 'none';
   if (available <= 5 || available / total <= 0.1) return 'few';
   return available / total <= 0.5 ? 'some' : 'plenty';
 }
 
-/** In whole percent; undefined if it is none. */
+/** In whole percent; undefined if there is none. */
 export function discount(price: string, regular: string): number | undefined {
   const percent = Math.floor((1 - Number(price) / Number(regular)) * 100);
   return percent > 0 ? percent : undefined;
 }
 
-/** `soon` and `now` are ordered by what comes first, `over` by what was last. */
+/** `soon` and `now` are sorted by the next event, `over` by the latest end. */
 export function grouped(sales: readonly Sale[], now: number): { now: Sale[]; soon: Sale[]; over: Sale[] } {
   const groups = { now: [] as Sale[], soon: [] as Sale[], over: [] as Sale[] };
   for (const sale of sales) {
@@ -34,7 +35,7 @@ export function grouped(sales: readonly Sale[], now: number): { now: Sale[]; soo
     groups[phase === 'closed' ? 'over' : phase === 'soon' ? 'soon' : 'now'].push(sale);
   }
   const time = (text: string | null | undefined, otherwise: number) => (text ? Date.parse(text) : otherwise);
-  // What can be bought comes before what is sold out, and what ends soon before what does not.
+  // Available sales come before sold-out ones, and those that end soon before the others.
   const rank = (sale: Sale) => (phaseOf(sale, now) === 'sold_out' ? 1 : 0);
   groups.now.sort(
     (a, b) => rank(a) - rank(b) || time(a.closes_at, Infinity) - time(b.closes_at, Infinity) || 0,

@@ -2,8 +2,8 @@
 import { api, outcome } from '../../api/client';
 
 /**
- * When to look for the place again, in milliseconds: sooner for those whose turn is near. What is
- * offered is held for a while, so it can wait where nobody looks.
+ * When to fetch the place again, in milliseconds: sooner near the front. An offer is held for a while, so a
+ * hidden page can wait.
  */
 export function nextLookMs(position: number, isHidden: boolean, random: number): number {
   const every = isHidden ? 20_000 : Math.min(15_000, 4_000 + 100 * position);

@@ -1,5 +1,5 @@
-// A sale as it changes: asked for now and then, more often when something is about to happen, and never by everybody in the
-// same moment. The browser's cache sends the ETag along, so that most answers have no body.
+// A sale and its changes: fetched now and then, more often when something is about to happen, and never by
+// everybody in the same moment. The browser's cache sends the ETag, so most answers have no body.
 import type { Failure } from '../../api/client';
 import type { Sale } from '../../api/schema';
 import { serverNow } from '../../lib/clock.svelte';
@@ -7,13 +7,13 @@ import { delayMs } from '../../lib/retry';
 import { saleById } from '../early';
 import { phaseOf } from './phase';
 
-/** When to ask next, in milliseconds. */
+/** The wait before the next request, in milliseconds. */
 export function nextLookMs(sale: Sale | undefined, now: number, random: number): number {
   const around = (ms: number) => ms * (0.75 + random / 2);
   if (!sale) return around(4_000);
   switch (phaseOf(sale, now)) {
     case 'soon': {
-      // The page opens by the clock. The look after that only brings the figures, so it is spread widely.
+      // The page opens by the clock. The next look only brings the figures, so it is spread widely.
       const untilOpen = sale.opens_at ? Date.parse(sale.opens_at) - now : 15_000;
       return Math.min(around(30_000), Math.max(0, untilOpen) + 500 + random * 3_000);
     }
@@ -63,7 +63,7 @@ export class SaleWatch {
     if (answer.ok) this.sale = answer.data;
     this.failure = answer.ok ? undefined : answer.failure;
     this.#failures = answer.ok ? 0 : this.#failures + 1;
-    // Nobody looks at a page that is hidden; it looks again when it is shown.
+    // Nobody is looking at a hidden page; it looks again when it is shown.
     if (this.failure?.status === 404 || document.visibilityState === 'hidden') return;
     const again = nextLookMs(this.sale, serverNow(), Math.random());
     const atLeast = this.failure && delayMs(this.#failures, this.failure.retryAfterSeconds, Math.random());

@@ -3,7 +3,7 @@ import { SaleWatch } from './watch.svelte';
 
 const asked = vi.hoisted(() => {
   const asked = vi.fn<() => Promise<Response>>();
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = () => asked();
   return asked;
 });
@@ -11,7 +11,7 @@ const asked = vi.hoisted(() => {
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('a shop that is away is asked ever more seldom, and not before it may', async () => {
+test('an unavailable shop is asked less and less often, and not before it allows', async () => {
   asked.mockImplementation(async () => Response.json({}, { status: 503, headers: { 'Retry-After': '60' } }));
   const stop = new SaleWatch('sale').start();
   await vi.advanceTimersByTimeAsync(59_000);

@@ -165,7 +165,7 @@ export default {
 
   done: {
     paid: 'Paid. It’s yours!',
-    paidHint: 'Thank you. You find this order in your orders at any time.',
+    paidHint: 'Thank you. You can find this order in your orders at any time.',
     expired: 'The time to pay is over',
     expiredHint: 'It was not paid in time, so it is no longer held for you.',
     cancelled: 'Order cancelled',
@@ -245,18 +245,18 @@ export default {
     name: 'Name',
     since: 'Member since',
     changePassword: 'Change password',
-    current: 'Present password',
+    current: 'Current password',
     wanted: 'New password',
     change: 'Change password',
     changed: 'Your password is changed. On other devices you have to sign in again.',
-    wrong: 'This is not your present password.',
+    wrong: 'This is not your current password.',
     signIn: 'Sign in to see your account.',
-    none: 'You are signed in by the shop’s own token: there is no account here.',
+    none: 'You are signed in with the shop’s own token, so there is no account here.',
   },
 
   notFound: {
     title: 'This page does not exist',
-    body: 'The address may be wrong, or what was here is gone.',
+    body: 'The address may be wrong, or the page is gone.',
     home: 'To the sales',
   },
 };

@@ -8,7 +8,7 @@ const counted = (value: number, one: string, many: string) => `${n(value)} ${val
 export default {
   orders: {
     heading: 'Orders',
-    lead: 'All orders that are settled, newest first. What was accepted in the last moments may still be on its way.',
+    lead: 'All settled orders, newest first. Orders accepted in the last moments may still be on their way.',
     search: 'Order, buyer or phone',
     searchHint: 'A whole order number, a buyer’s id, or a whole phone number with country code',
     find: 'Search',
@@ -18,11 +18,11 @@ export default {
     allStates: 'All states',
     clear: 'Show all',
     export: 'Export as CSV',
-    exportHint: 'Everything that is filtered, on all pages',
+    exportHint: 'All orders that match the filter, on all pages',
     empty: 'There are no orders yet.',
-    emptyFiltered: 'No order fits what is chosen.',
+    emptyFiltered: 'No order matches the filter.',
     notFound:
-      'No order fits. Only whole values are found: an order number, a buyer’s id, or a phone number with its country code, such as +8613800138000.',
+      'No order matches. Search for a whole value: an order number, a buyer’s id, or a phone number with its country code, such as +8613800138000.',
     number: 'Order',
     item: 'Item',
     buyer: 'Buyer',
@@ -73,11 +73,12 @@ export default {
     again: 'Run it again',
     running: (seconds: number) =>
       `Comparing everything, for ${counted(seconds, 'second', 'seconds')} so far …`,
-    runningHint: 'With many orders it takes minutes. You can leave the page; then it has to be run again.',
+    runningHint:
+      'With many orders it takes minutes. You can leave the page, but then the audit has to be run again.',
     took: (seconds: string) => `It took ${seconds} s.`,
     ok: 'Everything adds up.',
     okWords: (orders: number, sales: number) =>
-      `${counted(orders, 'order', 'orders')} in ${counted(sales, 'sale', 'sales')}: no unit was sold twice, no order is lost, nobody has too much.`,
+      `${counted(orders, 'order', 'orders')} in ${counted(sales, 'sale', 'sales')}: no unit was sold twice, no order is lost, and nobody has too many.`,
     notOk: 'It does not add up.',
     found: {
       oversold: (count: number) => `${counted(count, 'unit was', 'units were')} sold that did not exist.`,
@@ -93,7 +94,7 @@ export default {
       differences: (count: number) =>
         `${counted(count, 'difference', 'differences')} between ledger, stock log and orders, named below.`,
       pending: (count: number) =>
-        `${counted(count, 'decision is', 'decisions are')} still on the way into the records. That is no difference.`,
+        `${counted(count, 'decision is', 'decisions are')} still on the way into the records. That is not a difference.`,
     },
     differences: 'Each difference',
     more: (count: number) => `And ${n(count)} more.`,

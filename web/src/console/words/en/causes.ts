@@ -2,7 +2,7 @@
 import type { Cause } from '../../../api/schema';
 
 const mend = 'Look at the order and the audit, mend the records, then retry.';
-const audit = 'A foreign hand or a defect: run the audit before you retry.';
+const audit = 'Somebody changed the records, or there is a defect: run the audit before you retry.';
 
 const causes: Record<Cause, { says: string; todo: string }> = {
   oversold: { says: 'More units would be sold than the records have.', todo: audit },
@@ -46,7 +46,7 @@ const causes: Record<Cause, { says: string; todo: string }> = {
   },
   unknown: {
     says: 'The server gave this reason.',
-    todo: 'Remove the cause, then retry. The audit tells what differs.',
+    todo: 'Remove the cause, then retry. The audit shows what differs.',
   },
 };
 

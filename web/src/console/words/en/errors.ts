@@ -1,4 +1,4 @@
-// What a merchant is told where it differs from what a buyer is told.
+// Errors whose words for merchants differ from those for buyers.
 export default {
   network: {
     says: 'The server can’t be reached.',
@@ -12,12 +12,12 @@ export default {
   not_published: { says: 'The sale is still a draft.', todo: 'Publish it first.' },
   already_published: {
     says: 'The sale has been published in the meantime; its terms are fixed.',
-    todo: 'Look at it anew. Units can still be added.',
+    todo: 'Look at it again. Units can still be added.',
   },
   closed: { says: 'The sale is closed for good.', todo: 'Draft another like it.' },
   invalid_request: {
-    says: 'Something is not right yet.',
-    todo: 'It is said at each field. Nothing you typed is lost.',
+    says: 'Some fields are not right yet.',
+    todo: 'See the note at each one. Nothing you typed is lost.',
   },
   body_too_large: { says: 'That is more than the server takes.', todo: 'Make it smaller and try again.' },
   unsupported_media_type: {

@@ -1,4 +1,4 @@
-// What an audit can find. The sale or the order is named beside it.
+// The findings of an audit. The sale or the order is named next to each.
 import type { UnitCounts } from '../../../api/schema';
 import type { Findings } from '../../lib/audit';
 import { causeInWords } from '../../lib/letters';
@@ -85,8 +85,8 @@ const findings: Findings = {
   held_twice: (found) => `It is held ${n(found.times)} times in the stock log.`,
   order_movements: (found) =>
     `It is ${found.state} with ${units(found.units)} in the ledger, but the stock log has ${both(found.held, found.paid)} of it.`,
-  unknown_movement: (found) => `The stock log has a movement of no known kind: “${found.movement}”.`,
-  no_order_number: (found) => `The stock log names ${found.number} as an order’s number, which is none.`,
+  unknown_movement: (found) => `The stock log has a movement of an unknown kind: “${found.movement}”.`,
+  no_order_number: (found) => `The stock log names ${found.number} as an order’s number, which it is not.`,
   waiter_differs: ({ number, ledger, records }) =>
     `Number ${n(number)} on the waitlist is ${ledger.buyer} for ${units(ledger.units)} since ${at(ledger.since_millis)} in the ledger, but ${records.buyer} for ${units(records.units)} since ${at(records.since_millis)} in the records.`,
   waiter_not_in_records: (found) =>

@@ -2,10 +2,10 @@
 const n = (value: number) => value.toLocaleString('en');
 const counted = (value: number, one: string, many: string) => `${n(value)} ${value === 1 ? one : many}`;
 const units = (value: number) => counted(value, 'unit', 'units');
-/** Nobody knows how many they are: then it is said without a figure. */
+/** Undefined if their number is unknown: then the sentence has no figure. */
 const onWaitlist = (people: number | undefined) =>
   people === undefined
-    ? 'Who is on the waitlist is'
+    ? 'Everyone on the waitlist is'
     : counted(people, 'person on the waitlist is', 'people on the waitlist are');
 const span = (minutes: number) => {
   if (minutes < 120) return counted(minutes, 'minute', 'minutes');
@@ -29,7 +29,7 @@ export default {
     currency: 'Currency',
     picture: 'Picture',
     saved: 'Saved. Sales of the item show it at once.',
-    created: 'The item is there. Now draft a sale of it.',
+    created: 'The item is created. Now draft a sale of it.',
     draftSale: 'Draft a sale of it',
     noPicture: 'No picture',
   },
@@ -40,14 +40,14 @@ export default {
     rules: 'PNG, JPEG, WebP, AVIF or GIF, at most 1 MiB and 4096 × 4096 pixels; 4:3 looks best.',
     address: 'Or its address',
     addressHint: 'Begins with https://, or with / on this server.',
-    remove: 'Take it away',
+    remove: 'Remove it',
     preview: 'How buyers see it',
     uploading: (percent: number) => `Uploading, ${percent} % …`,
     uploaded: (width: number, height: number, size: string) => `${width} × ${height} pixels, ${size}.`,
     onceSaved: 'It belongs to the item once you save.',
     unreachable: 'There is no picture at this address, or it can’t be shown.',
     faults: {
-      kind: 'This is no PNG, JPEG, WebP, AVIF or GIF. Save the picture as one of these and choose it again.',
+      kind: 'This is not a PNG, JPEG, WebP, AVIF or GIF. Save the picture as one of these and choose it again.',
       empty: 'The file is empty. Choose another.',
       too_large: 'The picture has more than 1 MiB. Make it smaller or save it as WebP, and choose it again.',
       too_many_pixels:
@@ -80,7 +80,7 @@ export default {
     discount: (percent: number, price: string) => `${percent} % below the regular price of ${price}`,
     units: 'Units',
     limit: 'Limit per buyer',
-    limitHint: 'So many units one buyer may have in this sale.',
+    limitHint: 'The most units that one buyer may have in this sale.',
     opens: 'Opening',
     opensHint: 'Empty: it opens when you publish it.',
     closes: 'Closing',
@@ -99,12 +99,13 @@ export default {
     },
     challengeHint: 'Makes thousands of bots costly.',
     waitingRoom: 'Waiting room',
-    waitingRoomHint: 'Buyers queue for their turn; those who come before the opening, by a draw.',
+    waitingRoomHint:
+      'Buyers queue for their turn. Those who come before the opening get their places by a draw.',
     saveDraft: 'Save the draft',
     saved: 'The draft is saved.',
     complaints: {
       item_id: 'Choose an item.',
-      itemGone: 'There is no such item any more. Choose another.',
+      itemGone: 'This item is gone. Choose another.',
       title: 'Has to have 1 to 200 characters.',
       description: 'Has to have at most 10,000 characters.',
       picture: 'Has to begin with https:// or / and have no spaces; browsers show no picture from http://.',
@@ -122,7 +123,7 @@ export default {
       skippedTime: 'This time does not exist: clocks are put forward that night.',
       closes_at: 'Has to come after the opening.',
       challenge: 'Choose one of these.',
-      fixAbove: 'Something is not right yet. It is said at each field.',
+      fixAbove: 'Some fields are not right yet. See the note at each one.',
     },
     happensTwice: 'Clocks are put back that night, and this time happens twice; the first is meant.',
   },
@@ -139,7 +140,7 @@ export default {
     closedBy: (time: string) => `${time} at the latest`,
     each: (limit: number) => `${units(limit)} for each buyer`,
     holdFor: (seconds: number) => `${time(seconds)} to pay`,
-    noGate: 'None: who is signed in can order',
+    noGate: 'None: everyone who is signed in can order',
     gateParts: { pow: 'Proof of work', captcha: 'Captcha', room: 'Waiting room', pass: 'Pass' },
     counts: 'Stock',
     available: 'Available',
@@ -161,8 +162,8 @@ export default {
       `${counted(count, 'point has', 'points have')} to be fixed before it can be published.`,
     mend: 'Fix it',
     standing: { done: 'Done', advice: 'Advice', missing: 'To fix' },
-    closedWords: 'The sale is closed: nobody can order any more.',
-    closedButHeld: 'The sale is closed: nobody can order any more. What is held can still be paid.',
+    closedWords: 'The sale is closed: no more orders are accepted.',
+    closedButHeld: 'The sale is closed: no more orders are accepted. Units that are held can still be paid.',
     actions: {
       publish: 'Publish',
       pause: 'Pause',
@@ -170,7 +171,7 @@ export default {
       restock: 'Restock',
       close: 'Close the sale',
     },
-    /** In the dialog that asks. */
+    /** The confirming button of the dialog. */
     does: {
       publish: 'Publish',
       pause: 'Pause the sale',
@@ -210,9 +211,9 @@ export default {
       opens_at_once: (count: number) => `${counted(count, 'unit is', 'units are')} on sale at once.`,
       opens_later: (count: number, at: string) =>
         `${counted(count, 'unit goes', 'units go')} on sale on ${at}.`,
-      terms_fixed: 'Price, window, limit and gate can’t be changed any more; units can be added.',
+      terms_fixed: 'Price, window, limit and gate can no longer be changed; units can still be added.',
       nobody_orders_until_resumed: 'Nobody can order until you resume it.',
-      nobody_orders_any_more: 'Nobody can order any more.',
+      no_more_orders: 'No more orders are accepted.',
       held_can_be_paid: (count: number) =>
         `${counted(count, 'unit that is held can', 'units that are held can')} still be paid.`,
       what_is_held_can_be_paid: 'Units that are held can still be paid.',
@@ -227,10 +228,10 @@ export default {
         `${counted(count, 'unit is', 'units are')} on sale again at once, if the window is open.`,
       offered_then_on_sale: (count: number, people: number | undefined) =>
         `${counted(count, 'unit is', 'units are')} free. ${onWaitlist(people)} offered ${count === 1 ? 'it' : 'them'} ` +
-        'first, in order; what is left is on sale again at once, if the window is open.',
+        'first, in order; the rest is on sale again at once, if the window is open.',
       sold_out_still: 'No unit is left, so it will show as sold out.',
       more_units: (count: number, total: number) => `${units(count)} more, ${n(total)} in total.`,
-      waitlist_first: 'Who is on the waitlist gets them first, in order.',
+      waitlist_first: 'People on the waitlist get them first, in order.',
       final: 'This can’t be undone.',
     },
     points: {
@@ -248,7 +249,7 @@ export default {
       },
       opening: {
         ahead: (minutes: number) => `It opens in ${span(minutes)}.`,
-        soon: (minutes: number) => `It opens in ${span(minutes)}: hardly anybody can know by then.`,
+        soon: (minutes: number) => `It opens in ${span(minutes)}: hardly anybody will know by then.`,
         at_once: 'No opening is set: it opens the moment you publish it.',
         past: 'The opening is over: it opens the moment you publish it.',
       },
@@ -258,7 +259,7 @@ export default {
         past: 'The closing is over already.',
         before_opening: 'The closing is before the opening.',
         short: (minutes: number) =>
-          `It is open for ${span(minutes)} only, less than the time to pay: what comes back unpaid can’t be sold again.`,
+          `It is open for ${span(minutes)} only, less than the time to pay: units that come back unpaid can’t be sold again.`,
       },
       limit: {
         fits: (limit: number) => `One buyer may have ${units(limit)}.`,
@@ -275,7 +276,7 @@ export default {
         both: 'A challenge and a waiting room keep bots and the crowd in order.',
         challenge_only: 'A challenge keeps bots away.',
         room_only: 'The waiting room has no challenge: bots can queue by the thousand.',
-        open: 'There is no gate: who is signed in can order.',
+        open: 'There is no gate: everyone who is signed in can order.',
         open_to_a_crowd: 'For such a discount many will come: think of a waiting room and a challenge.',
       },
     },

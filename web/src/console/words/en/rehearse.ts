@@ -10,10 +10,10 @@ export default {
     url: 'Server',
     urlHint: 'A node, or the plain port of the proxy: the generator speaks http.',
     scenario: 'Scenario',
-    ownScenario: 'None: only what is chosen below',
+    ownScenario: 'None: only the choices below',
     scenarios: {
       'thirty-thousand-for-two-hundred': '30,000 people press in the same moment, for 200 units',
-      unpaid: 'Half of those who get a unit don’t pay; it is sold again',
+      unpaid: 'Half of those who get a unit don’t pay; their units are sold again',
       bots: '2,000 people and as many bots, behind a challenge and a waiting room',
       'late-opening': '10,000 people come long before the opening and press too early',
       'ten-million': '10,000,000 purchase requests for 10,000 units',
@@ -29,14 +29,14 @@ export default {
     buyers: 'Buyers',
     units: 'Units',
     rate: 'Buyers a second',
-    rateHint: '0: as fast as it goes',
+    rateHint: '0: as fast as possible',
     byScenario: 'Empty: as the scenario says',
     challenge: 'Challenge',
     challengeByScenario: 'As the scenario says',
     waitingRoom: 'With a waiting room',
     command: 'The command',
     commandHint:
-      'Run it where Penstock is installed. It publishes a sale of its own if PENSTOCK_ADMIN_TOKEN is the server’s, and closes it afterwards; of a server started with --demo on the same machine, its data folder tells everything.',
+      'Run it where Penstock is installed. If PENSTOCK_ADMIN_TOKEN is the server’s, it publishes a sale of its own and closes it afterwards. For a server started with --demo on the same machine, its data folder is enough.',
     complaints: {
       url: 'An address that begins with http://, such as http://127.0.0.1:8080.',
       path: 'A path of letters, digits and . / ~ _ -, such as ./data.',
@@ -53,13 +53,13 @@ export default {
     another: 'Another report',
     faults: {
       empty: 'There is nothing in it. Choose the file that the command wrote.',
-      not_json: 'This is no JSON. Run the command with --json, and choose the file that it wrote.',
+      not_json: 'This is not JSON. Run the command with --json, and choose the file that it wrote.',
       a_page:
-        'This is the page that --report writes; open it in a browser. Here the JSON is needed: run it with --json.',
+        'This is the page that --report writes; open it in a browser. You need the JSON here: run the command with --json.',
       too_large: 'This is too large for a report.',
       unreadable: 'The file can’t be read.',
       not_a_report: (at: string) =>
-        `This is JSON, but no report of a rehearsal: “${at}” is missing or is something else. It may come from another version.`,
+        `This is JSON, but not the report of a rehearsal: “${at}” is missing or has another type. It may come from another version.`,
     },
     clean: 'Every promise was kept.',
     cleanWords:
@@ -104,7 +104,7 @@ export default {
     p50: 'Half within',
     p99: '99 % within',
     closeUp: (from: string, to: string) =>
-      `Shown is the moment in which nearly all orders were answered: ${from} to ${to}.`,
+      `The charts show the time in which nearly all orders were answered: ${from} to ${to}.`,
     opening: 'opening',
     stockGone: 'stock gone',
     latencies: 'How long requests took',

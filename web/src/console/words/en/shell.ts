@@ -1,4 +1,4 @@
-// The frame, signing in, the overview, and what pages share.
+// The frame, signing in, the overview, and texts that pages share.
 const n = (value: number) => value.toLocaleString('en');
 const counted = (value: number, one: string, many: string) => `${n(value)} ${value === 1 ? one : many}`;
 
@@ -20,13 +20,13 @@ export default {
     lead: 'With an account that has the admin role.',
     again: 'Your session is over. Sign in again to go on; what you typed is still there.',
     notAdmin: (name: string) =>
-      `You are signed in as ${name}, but this account has no admin role. Who runs this server can give it one:`,
+      `You are signed in as ${name}, but this account has no admin role. The operator of this server can give it one:`,
     otherAccount: 'Sign in with another account',
     nobody: 'somebody',
   },
   shared: {
     notFound: 'There is no such page in the console.',
-    notFoundTodo: 'The address may be mistyped, or what was there is gone.',
+    notFoundTodo: 'The address may be mistyped, or the page is gone.',
     toOverview: 'To the overview',
     all: 'All',
     none: 'None',
@@ -41,7 +41,7 @@ export default {
     unsaved: 'Not saved yet',
     opensInNewTab: 'opens in a new tab',
     pickedUp: 'What you typed here before is still there. It is not saved yet.',
-    isThere: 'One that is just like it is there now. To save again makes a second one.',
+    isThere: 'One just like it exists now. Saving again creates a second one.',
     lookAtIt: 'Look at it',
     mayBeThere: 'It may be saved all the same. Look at the list before you save again, or there may be two:',
     startAfresh: 'Discard it',
@@ -92,7 +92,7 @@ export default {
     },
     thisNode: 'This node',
     moreSales: (count: number) => `The newest ${n(count)} sales are counted.`,
-    healthUnknown: 'The state of the nodes is not known at the moment.',
+    healthUnknown: 'The state of the nodes is unknown at the moment.',
     deadLetters: (count: number) =>
       `${counted(count, 'decision', 'decisions')} could not be settled: have a look at the dead letters.`,
     lag: (decisions: number) => `${counted(decisions, 'decision is', 'decisions are')} still to be settled.`,

@@ -15,7 +15,7 @@ export default {
     heading: (title: string) => `Live: ${title}`,
     connection: { connecting: 'Connecting …', live: 'Live', cut_off: 'Cut off' },
     cutOff: (time: string) =>
-      `Cut off since ${time}. It is tried again by itself; what happens meanwhile is a gap in the charts. The sale goes on.`,
+      `Cut off since ${time}. The page reconnects by itself; until then the charts have a gap. The sale goes on.`,
     notPublished: 'A draft has nothing to watch. Publish it first.',
     over: 'The sale is closed. Its last figures stay.',
     lastMinutes: 'The last 10 minutes are kept while this page is open.',
@@ -56,7 +56,7 @@ export default {
     steer: 'Steer it',
     asTable: 'The figures as a table',
     tableLead:
-      'The last 30 seconds, newest first. It stands still while it is open; close and open it to renew it.',
+      'The last 30 seconds, newest first. The table does not change while it is open; reopen it to refresh it.',
     time: 'Time',
     perSecond: (name: string) => `${name}/s`,
     chartLabel: (title: string, values: string) =>
@@ -64,7 +64,7 @@ export default {
     show: 'Show or hide',
     milliseconds: (value: string) => `${value} ms`,
     seconds: (value: string) => `${value} s`,
-    trouble: 'Settlement stands still:',
+    trouble: 'Settlement has stopped:',
   },
   reasons: {
     sold_out: 'Sold out',

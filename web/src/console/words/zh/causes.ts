@@ -3,7 +3,7 @@ import type { Words } from '../../../i18n/types';
 import type en from '../en/causes';
 
 const mend = '请查看订单和对账结果，修复记录库后重试。';
-const audit = '可能有人改动，或存在缺陷。请先对账，再重试。';
+const audit = '记录库可能被人改动过，或程序存在缺陷。请先对账，再重试。';
 
 const causes: Words<typeof en> = {
   oversold: { says: '卖出的件数会超过记录库里的剩余。', todo: audit },

@@ -3,7 +3,7 @@ import type { Words } from '../../../i18n/types';
 import type en from '../en/goods';
 
 const n = (value: number) => value.toLocaleString('zh-CN');
-/** Nobody knows how many they are: then it is said without a figure. */
+/** Undefined if their number is unknown: then the sentence has no figure. */
 const howMany = (people: number | undefined) => (people === undefined ? '' : ` ${n(people)} `);
 const span = (minutes: number) => {
   if (minutes < 120) return `${n(minutes)} 分钟`;
@@ -15,7 +15,7 @@ const time = (seconds: number) => (seconds < 120 ? `${n(seconds)} 秒` : span(Ma
 const zh: Words<typeof en> = {
   items: {
     heading: '商品',
-    lead: '您要卖的东西。一场活动以特定价格出售某件商品的若干件。',
+    lead: '您要出售的商品。每场活动以特定价格限量出售一种商品。',
     create: '新建商品',
     editing: (title: string) => `编辑“${title}”`,
     empty: '还没有商品。',
@@ -83,7 +83,7 @@ const zh: Words<typeof en> = {
     closesHint: '留空则一直开售，直到您手动结束。',
     inZone: (zone: string) => `按您的时区：${zone}`,
     hold: '付款时限',
-    holdHint: (seconds: number) => `订单保留 ${time(seconds)}，逾期未付款的件数会重新开售。`,
+    holdHint: (seconds: number) => `订单保留 ${time(seconds)}，逾期未付款的商品会重新开售。`,
     holdSeconds: '付款时限（秒）',
     gate: '准入',
     challenge: '人机验证',
@@ -92,7 +92,7 @@ const zh: Words<typeof en> = {
       pow: '工作量证明：买家的设备计算片刻',
       captcha: '图形验证码：买家识别图片中的字符',
     },
-    challengeHint: '让成千上万的机器人付出代价。',
+    challengeHint: '大幅提高机器人批量抢购的成本。',
     waitingRoom: '排队室',
     waitingRoomHint: '买家排队等候；开售前到来的人由抽签决定顺序。',
     saveDraft: '保存草稿',
@@ -154,8 +154,8 @@ const zh: Words<typeof en> = {
     checklistMissing: (count: number) => `有 ${n(count)} 点必须修改后才能发布。`,
     mend: '去修改',
     standing: { done: '完成', advice: '建议', missing: '须修改' },
-    closedWords: '活动已结束，谁也不能再下单。',
-    closedButHeld: '活动已结束，谁也不能再下单；待付款的件数仍可付款。',
+    closedWords: '活动已结束，不再接受新订单。',
+    closedButHeld: '活动已结束，不再接受新订单；待付款的商品仍可付款。',
     actions: {
       publish: '发布',
       pause: '暂停',
@@ -200,14 +200,14 @@ const zh: Words<typeof en> = {
       opens_at_once: (count: number) => `${n(count)} 件立即开售。`,
       opens_later: (count: number, at: string) => `${n(count)} 件将于 ${at} 开售。`,
       terms_fixed: '价格、时间、限购和准入方式不能再改，但可以补货。',
-      nobody_orders_until_resumed: '恢复之前谁也不能下单。',
-      nobody_orders_any_more: '谁也不能再下单。',
+      nobody_orders_until_resumed: '恢复之前无法下单。',
+      no_more_orders: '不再接受新订单。',
       held_can_be_paid: (count: number) => `${n(count)} 件待付款的仍可付款。`,
-      what_is_held_can_be_paid: '待付款的件数仍可付款。',
-      nothing_is_held: '目前没有待付款的件数。',
+      what_is_held_can_be_paid: '待付款的商品仍可付款。',
+      nothing_is_held: '目前没有待付款的商品。',
       waiting_keep_their_places: (people: number) => `排队室里的 ${n(people)} 人保留位置。`,
-      waiting_are_sent_away: (people: number) => `排队室里的 ${n(people)} 人将被请离。`,
-      waitlist_is_sent_away: (people: number | undefined) => `候补名单上的${howMany(people)}人将被请离。`,
+      waiting_are_sent_away: (people: number) => `排队室里的 ${n(people)} 人将被移出。`,
+      waitlist_is_sent_away: (people: number | undefined) => `候补名单上的${howMany(people)}人将被移出。`,
       unsold_stay: (count: number) => `${n(count)} 件未售出。`,
       on_sale_again: (count: number) => `只要在开售时间内，${n(count)} 件立即恢复销售。`,
       offered_then_on_sale: (count: number, people: number | undefined) =>
@@ -238,7 +238,8 @@ const zh: Words<typeof en> = {
         by_hand: '一直开售，直到您手动结束。',
         past: '结束时间已过。',
         before_opening: '结束时间早于开售时间。',
-        short: (minutes: number) => `销售只持续 ${span(minutes)}，短于付款时限：未付款退回的件数无法再卖。`,
+        short: (minutes: number) =>
+          `销售只持续 ${span(minutes)}，短于付款时限：未付款退回的商品无法再次出售。`,
       },
       limit: {
         fits: (limit: number) => `每人限购 ${n(limit)} 件。`,
@@ -248,10 +249,10 @@ const zh: Words<typeof en> = {
       hold: {
         fits: (seconds: number) => `买家有 ${time(seconds)}付款。`,
         short: (seconds: number) => `买家只有 ${time(seconds)}付款，很多人会来不及。`,
-        long: (seconds: number) => `买家有 ${time(seconds)}付款，未付款的件数要很久才能退回。`,
+        long: (seconds: number) => `买家有 ${time(seconds)}付款，未付款的商品要很久才能重新开售。`,
       },
       gate: {
-        both: '人机验证和排队室会让机器人和人群井然有序。',
+        both: '人机验证挡住机器人，排队室维持秩序。',
         challenge_only: '人机验证会挡住机器人。',
         room_only: '排队室没有人机验证：机器人可以成批排队。',
         open: '没有准入门槛，登录即可下单。',

@@ -15,7 +15,7 @@ const zh: Words<typeof en> = {
     ownScenario: '不用场景，只按下面的选择',
     scenarios: {
       'thirty-thousand-for-two-hundred': '30,000 人同一刻抢 200 件',
-      unpaid: '一半抢到的人不付款，件数重新开售',
+      unpaid: '一半抢到的人不付款，商品重新开售',
       bots: '2,000 人和同样多的机器人，有人机验证和排队室',
       'late-opening': '10,000 人早早到场，提前点击',
       'ten-million': '10,000,000 次购买请求抢 10,000 件',
@@ -64,7 +64,7 @@ const zh: Words<typeof en> = {
     cleanWords: '没有人被承诺不存在的商品，没有丢单、重单、超买，也没有未答复的请求。',
     booksAgree: '服务器自身的账目也一致。',
     booksUnknown: '未能核对服务器自身的账目。',
-    notClean: '没有撑住。',
+    notClean: '未能撑住。',
     counts: {
       oversold: (count: number) => `承诺了 ${n(count)} 件不存在的商品。`,
       lost: (count: number) => `${n(count)} 笔已承诺的订单找不到或无法付款。`,
@@ -88,8 +88,8 @@ const zh: Words<typeof en> = {
     orderP99: '99% 的下单响应',
     orderP50: (time: string) => `半数在 ${time} 内`,
     charts: {
-      crowd: '人群如何到来',
-      stock: '库存如何售出',
+      crowd: '到场情况',
+      stock: '售出情况',
       outcomes: '答复结果（每秒）',
       waiting: '答复耗时',
     },
