@@ -1,4 +1,4 @@
-//! What can be asked of a ledger, and what it answers.
+//! The commands a ledger takes, and its answers.
 
 use crate::{Accepted, BuyerId, Claim, Order, OrderId, Place, SaleId, SaleStatus, SaleTerms};
 
@@ -13,9 +13,10 @@ pub enum Command {
     Resume(SaleId),
     Close(SaleId),
     Claim(Claim),
-    /// A question: what was this claim answered when it was accepted? Unlike `Claim` it never makes an order.
+    /// A question: how was this claim answered when it was accepted? Unlike `Claim` it never makes an order.
     Recall(Claim),
-    /// A payment for an order was made. `buyer` is who says so; None is a provider or an operator.
+    /// A payment for an order was made. `buyer` is the buyer who reports it; None is a provider or an
+    /// operator.
     ConfirmPayment {
         order: OrderId,
         buyer: Option<BuyerId>,
@@ -24,11 +25,12 @@ pub enum Command {
         order: OrderId,
         buyer: Option<BuyerId>,
     },
-    /// Releases at most `max` holds whose time is over.
+    /// Releases at most `max` holds that have run out.
     ExpireDue {
         max: u32,
     },
-    /// A question; it changes nothing, but its answer waits for what it rests on, like any other.
+    /// A question. It changes nothing, but its answer waits until the decisions it rests on are durable, like
+    /// any other answer.
     FindOrder {
         order: OrderId,
         buyer: Option<BuyerId>,
@@ -38,13 +40,14 @@ pub enum Command {
         buyer: BuyerId,
         max: u32,
     },
-    /// Puts the buyer on the waitlist of a sale that is sold out. Who is on it already keeps his place and his quantity.
+    /// Puts the buyer on the waitlist of a sale that is sold out. A buyer already on it keeps their place and
+    /// quantity.
     Join {
         sale: SaleId,
         buyer: BuyerId,
         quantity: u32,
     },
-    /// Takes the buyer off the waitlist, if he is on it.
+    /// Takes the buyer off the waitlist, if they are on it.
     Leave {
         sale: SaleId,
         buyer: BuyerId,
@@ -57,7 +60,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The sale that the command is about; None if it is about many.
+    /// The sale that the command is about; None if it is about several.
     pub fn sale(&self) -> Option<SaleId> {
         match self {
             Self::Publish(terms) => Some(terms.sale),
@@ -77,7 +80,7 @@ impl Command {
     }
 }
 
-/// The answer to a command, in the shape that belongs to it.
+/// The answer to a command, one variant per kind of command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// To Publish, Restock, Pause, Resume and Close.
@@ -98,7 +101,7 @@ pub enum Reply {
     Joined(Result<Place, JoinRefusal>),
     /// To Leave: whether the buyer was on the list.
     Left(bool),
-    /// To FindPlace. None also when the sale is over: nobody is offered anything any more.
+    /// To FindPlace. None also once the sale is closed, because nobody gets an offer then.
     Place(Option<Place>),
 }
 
@@ -132,7 +135,7 @@ pub enum ClaimRefusal {
     KeyReused,
     #[error("the quantity is zero")]
     InvalidQuantity,
-    /// Only to Recall.
+    /// Only in answer to Recall.
     #[error("no order was accepted with this key")]
     NotAccepted,
 }
@@ -144,7 +147,7 @@ pub enum PaymentRefusal {
     /// The buyer has cancelled: don't charge.
     #[error("the hold is over")]
     HoldExpired,
-    /// The hold expired and no unit is left for it: what was charged has to go back.
+    /// The hold expired and no unit is left for it: any money charged has to go back.
     #[error("the payment has to be refunded")]
     RefundDue,
 }

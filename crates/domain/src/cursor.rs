@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::InvalidId;
 
-/// The fingerprint of a stream's history at one position. Two histories that differ before a position have different
-/// marks there; a stream whose history can't be lost has no use for marks and leaves them zero.
+/// The fingerprint of a stream's history at one position. Two histories that differ before a position have
+/// different marks there. A stream whose history can't be lost needs no marks and leaves them zero.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mark(pub [u8; 16]);
 
@@ -27,7 +27,7 @@ impl FromStr for Mark {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        // A parsed number may have a sign before it; a mark may not.
+        // A parsed number may start with a sign; a mark may not.
         if text.len() != 32 || text.starts_with('+') {
             return Err(InvalidId);
         }
@@ -35,7 +35,7 @@ impl FromStr for Mark {
     }
 }
 
-/// Up to here, a reader has read a stream. Position 0 is before the first decision; there the mark is zero.
+/// How far a reader has read a stream. Position 0 is before the first decision; the mark is zero there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     pub position: u64,
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_mark_is_refused() {
+    fn text_that_is_not_a_mark_is_refused() {
         let signed = format!("+{}", "0".repeat(31));
         for text in ["", "00", &"g".repeat(32), &"0".repeat(33), &signed] {
             assert_eq!(text.parse::<Mark>(), Err(InvalidId), "{text}");

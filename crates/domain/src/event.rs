@@ -1,11 +1,11 @@
-//! What a ledger decided. The feed is these, in order; `Book` is rebuilt from them.
+//! The decisions of a ledger. The feed is these, in order, and `Book` is rebuilt from them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{BuyerId, KeyDigest, OrderId, SaleId, SaleTerms, Timestamp};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-// The journal stores a variant by its place: new ones come at the end.
+// The journal stores a variant by its index: add new ones at the end.
 pub enum Event {
     Published(SaleTerms),
     Restocked {
@@ -21,7 +21,7 @@ pub enum Event {
         quantity: u32,
         key: KeyDigest,
     },
-    /// A held or an expired order was paid; an expired one took its units anew.
+    /// A held or an expired order was paid. An expired one took its units again.
     Paid {
         order: OrderId,
         quantity: u32,
@@ -35,15 +35,15 @@ pub enum Event {
     RefundDue {
         order: OrderId,
     },
-    /// A buyer waits for units of a sale that is sold out.
+    /// A buyer joined the waitlist of a sale that is sold out.
     Joined {
         sale: SaleId,
-        /// Larger than that of anybody who is on the list or was offered something.
+        /// Larger than every number that is on the list or got an offer.
         number: u32,
         buyer: BuyerId,
         quantity: u32,
     },
-    /// A buyer is off the waitlist.
+    /// A buyer left the waitlist.
     Left {
         sale: SaleId,
         number: u32,
@@ -60,11 +60,11 @@ pub enum ReleaseReason {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeaveReason {
-    /// He wanted to.
+    /// The buyer asked to leave.
     Asked,
-    /// The next decision of the sale is the hold that he is offered.
+    /// The buyer got an offer: the next decision of the sale is their hold.
     Offered,
-    /// It was his turn, and he may not have any more.
+    /// It was the buyer's turn, but they have reached the limit.
     LimitReached,
 }
 

@@ -1,4 +1,4 @@
-//! What a sale asks of a buyer before an order. The rules of passing are the gate's; this is what the merchant wrote.
+//! What a sale asks of a buyer before an order. This is what the merchant configured; the gate applies it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub enum ChallengeKind {
     None,
     /// A proof of work.
     Pow,
-    /// A picture to read, or a proof of work for who can't see it.
+    /// A picture to read, or a proof of work for people who can't see it.
     Captcha,
 }
 
@@ -30,6 +30,6 @@ impl ChallengeKind {
 pub struct GateTerms {
     pub challenge: ChallengeKind,
     pub waiting_room: bool,
-    /// Always true where there is a challenge or a waiting room: the pass is what they lead to.
+    /// Always true where there is a challenge or a waiting room, because both lead to a pass.
     pub pass_required: bool,
 }

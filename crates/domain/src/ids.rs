@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Crockford's base 32 in lower case: no `i`, `l`, `o`, `u`, so that an id can be read aloud.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// What each byte stands for: ids are read on the way of every order.
+/// The value of each byte. A table, because every order parses ids.
 const DIGITS: [u8; 256] = {
     let mut digits = [NO_DIGIT; 256];
     let mut digit = 0;
@@ -60,7 +60,7 @@ macro_rules! opaque_id {
         pub struct $name(u64);
 
         impl $name {
-            /// Makes an id of any 64 random bits.
+            /// Makes an id from any 64 random bits.
             pub const fn from_random(bits: u64) -> Self {
                 Self(bits & ID_BITS)
             }
@@ -69,7 +69,7 @@ macro_rules! opaque_id {
                 self.0
             }
 
-            /// The form in which SQL stores it.
+            /// The form SQL stores.
             pub const fn as_i64(self) -> i64 {
                 self.0 as i64
             }
@@ -114,7 +114,7 @@ opaque_id!(
     AccountId
 );
 
-/// An order is the `number`th accepted claim of its sale, so an order is found without an index.
+/// An order is the `number`th accepted claim of its sale, so it is found without an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OrderId {
     pub sale: SaleId,
@@ -140,7 +140,7 @@ impl FromStr for OrderId {
     }
 }
 
-/// Who wants a unit: an account of ours (`account:…`) or the subject of a shop's own token.
+/// A buyer: an account of ours (`account:…`) or the subject of a shop's own token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BuyerId(Arc<str>);
 
@@ -160,7 +160,7 @@ impl BuyerId {
         if acceptable { Ok(Self(subject.into())) } else { Err(InvalidId) }
     }
 
-    /// Reads back what `as_str` gave, for example from SQL.
+    /// Reads what `as_str` gave, for example from SQL.
     pub fn from_stored(text: &str) -> Self {
         Self(text.into())
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_id_is_refused() {
+    fn text_that_is_not_an_id_is_refused() {
         for text in ["", "0", "zzzzzzzzzzzzz", "000000000000u", "00000000000000", "０００"] {
             assert_eq!(text.parse::<SaleId>(), Err(InvalidId), "{text}");
         }

@@ -1,5 +1,5 @@
 //! The rules of a flash sale: ids, money, sales, claims, orders and the `Book` that decides.
-//! No I/O, no clock, no async; it knows no other crate of the workspace.
+//! No I/O, no clock, no async; it depends on no other crate of the workspace.
 
 mod book;
 mod command;

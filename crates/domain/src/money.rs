@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A code of ISO 4217, such as `CNY`. One that was stored earlier may be in use no more, or may never have been.
+/// An ISO 4217 code such as `CNY`. A stored one may no longer be in use, or may never have been.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Currency([u8; 3]);
 
@@ -28,8 +28,8 @@ impl Currency {
         std::str::from_utf8(&self.0).unwrap_or("XXX")
     }
 
-    /// Reads back what `as_str` gave, for example from SQL: whatever was sold must stay readable, also if its currency has
-    /// left the list since.
+    /// Reads what `as_str` gave, for example from SQL. An old order must stay readable even if its currency
+    /// has left the list.
     pub fn from_stored(text: &str) -> Result<Self, InvalidMoney> {
         let code: [u8; 3] = text.as_bytes().try_into().map_err(|_| InvalidMoney::Currency)?;
         if code.iter().all(u8::is_ascii_uppercase) { Ok(Self(code)) } else { Err(InvalidMoney::Currency) }
@@ -41,7 +41,8 @@ impl Currency {
     }
 }
 
-/// The decimals of a currency that something can be bought with today (ISO 4217, without funds, metals and test codes).
+/// The decimals of a currency that people can pay with today (ISO 4217, without funds, metals and test
+/// codes).
 fn decimals_in_use(code: [u8; 3]) -> Option<usize> {
     match &code {
         b"BIF" | b"CLP" | b"DJF" | b"GNF" | b"ISK" | b"JPY" | b"KMF" | b"KRW" | b"PYG" | b"RWF" | b"UGX"
@@ -106,7 +107,7 @@ impl Money {
         if minor > MAX_MINOR { Err(InvalidMoney::TooLarge) } else { Ok(Self { minor, currency }) }
     }
 
-    /// The amount as it is written in the API, such as `1999.00`.
+    /// The amount as the API writes it, such as `1999.00`.
     pub fn amount(&self) -> String {
         let decimals = self.currency.decimals();
         let digits = format!("{:0>width$}", self.minor, width = decimals + 1);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_amount_is_refused() {
+    fn text_that_is_not_an_amount_is_refused() {
         for amount in
             ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.001", "1,00", " 1", "٣", "99999999999999999999"]
         {

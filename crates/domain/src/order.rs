@@ -1,4 +1,4 @@
-//! Claims and the orders that come of them.
+//! Claims, and the orders they become.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -7,7 +7,7 @@ use crate::{BuyerId, OrderId, SaleId, Timestamp};
 
 pub const MAX_KEY_BYTES: usize = 128;
 
-/// One buyer asking for units.
+/// One buyer's request for units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub sale: SaleId,
@@ -16,8 +16,8 @@ pub struct Claim {
     pub key: KeyDigest,
 }
 
-/// An idempotency key, reduced to 128 bits. A key counts per sale and buyer, so whoever managed to find two
-/// keys of one digest would only have confused himself.
+/// An idempotency key, reduced to 128 bits. A key counts per sale and buyer, so a buyer who finds two keys
+/// with one digest harms only themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeyDigest([u64; 2]);
 
@@ -25,7 +25,7 @@ pub struct KeyDigest([u64; 2]);
 #[error("an idempotency key is 1 to {MAX_KEY_BYTES} visible ASCII characters")]
 pub struct InvalidKey;
 
-/// The lower half of the keys that belong to offers. What a client sends never has it.
+/// The lower half of the keys that belong to offers. A client's key never has it.
 const OFFER: u64 = u64::MAX;
 
 impl KeyDigest {
@@ -37,13 +37,13 @@ impl KeyDigest {
         Ok(Self::of_digest(xxh3_128(key)))
     }
 
-    /// Whoever finds a key whose digest looks like an offer's must not be able to take that.
+    /// Moves a digest out of the range of offers, so that no client can pick an offer's key.
     const fn of_digest(digest: u128) -> Self {
         let lower = digest as u64;
         Self([(digest >> 64) as u64, if lower == OFFER { OFFER - 1 } else { lower }])
     }
 
-    /// The key of the order that was offered to the waiter with this number.
+    /// The key of the order offered to the waiter with this number.
     pub const fn of_offer(number: u32) -> Self {
         Self([number as u64, OFFER])
     }
@@ -96,7 +96,7 @@ impl std::str::FromStr for OrderState {
     }
 }
 
-/// An accepted claim and what became of it.
+/// An accepted claim and the order's state since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub id: OrderId,
@@ -106,15 +106,15 @@ pub struct Order {
     pub created_at: Timestamp,
     pub pay_before: Timestamp,
     pub paid_at: Option<Timestamp>,
-    /// A payment came too late and no unit was left: the money has to go back.
+    /// The payment came too late and no unit was left: the money has to go back.
     pub refund_due: bool,
 }
 
-/// The answer to a claim that got its units, now or before.
+/// The answer to a claim that got its units, now or earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
     pub order: Order,
-    /// The claim was accepted before, and this is its first answer again: no unit was given for it now.
+    /// The claim was accepted before, and this is its first answer again. No further unit was given for it.
     pub is_repeated: bool,
 }
 
@@ -129,7 +129,7 @@ mod tests {
         }
         assert_ne!(KeyDigest::of_offer(0), KeyDigest::of_offer(1));
         assert_eq!(KeyDigest::of(b"0").unwrap().offered_to(), None);
-        // Whoever finds a key whose digest ends like an offer's gets another digest.
+        // A client's key whose digest ends like an offer's gets another digest.
         assert_eq!(KeyDigest::of_digest(u128::from(OFFER)).offered_to(), None);
         assert_eq!(KeyDigest::of_digest(7 << 64 | 9).words(), [7, 9]);
     }

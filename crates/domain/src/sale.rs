@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{SaleId, Timestamp};
 
-/// Bounds of what a sale may ask for; `Book` relies on them.
+/// The bounds of a sale's terms; `Book` relies on them.
 pub const MAX_UNITS: u32 = 100_000_000;
 pub const MAX_LIMIT_PER_BUYER: u32 = 1_000_000;
 pub const MAX_HOLD_SECONDS: u32 = 30 * 24 * 3600;
-/// Orders that one buyer can have of a sale, whatever became of them: claiming and cancelling has to come to an end.
+/// The most orders one buyer can have of a sale, including ended ones, so that nobody can claim and cancel
+/// forever.
 pub const MAX_ORDERS_PER_BUYER: usize = 256;
 const _: () = assert!(MAX_LIMIT_PER_BUYER <= MAX_UNITS);
 const _: () = assert!(MAX_UNITS.checked_add(MAX_UNITS).is_some());
@@ -19,14 +20,14 @@ pub struct SaleTerms {
     pub sale: SaleId,
     pub units: u32,
     pub limit_per_buyer: u32,
-    /// None: open from its publishing on.
+    /// None: open as soon as it is published.
     pub opens_at: Option<Timestamp>,
     /// None: open until it is closed by hand.
     pub closes_at: Option<Timestamp>,
     pub hold_seconds: u32,
 }
 
-/// What a merchant and a buyer call the situation of a sale.
+/// The state of a sale in the words that merchants and buyers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SaleState {
     Draft,
@@ -64,7 +65,7 @@ pub struct SaleStatus {
     pub paid: u32,
     pub paused: bool,
     pub closed: bool,
-    /// Grows with every change of the sale, so that old news is recognised.
+    /// Grows with every change of the sale, so that a reader recognises an old status.
     pub version: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Moments. A `Timestamp` is always handed in by the caller; nothing here can read a clock.
+//! Moments. The caller always passes in a `Timestamp`; nothing here reads a clock.
 
 use serde::{Deserialize, Serialize};
 

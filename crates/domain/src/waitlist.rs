@@ -1,21 +1,21 @@
-//! The waitlist of a sale that is sold out: who waits for units that come back, and at which place.
+//! The waitlist of a sale that is sold out: buyers who wait for units to come back, and their places.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{BuyerId, MAX_UNITS, Timestamp};
 
-/// So many can wait for the units of one sale. A large restock, or the end of a pause, makes an offer to each of them in one
-/// step, so that this is a bound on such a step, too: the ledger has to end it within its patience, and decides nothing else
-/// on that server meanwhile.
+/// The most buyers who can wait for one sale. A large restock or the end of a pause makes an offer to all of
+/// them in one step. The ledger has to finish that step within its patience, and decides nothing else on that
+/// server meanwhile.
 pub const MAX_WAITERS: u32 = 10_000;
 const _: () = assert!(MAX_WAITERS <= MAX_UNITS);
 
-/// Somebody on the list. A smaller number is served first; numbers have gaps where somebody has left.
+/// Somebody on the list. A smaller number is served first. There are gaps where somebody has left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
     pub number: u32,
     pub buyer: BuyerId,
-    /// So many units he wants; he may be offered fewer.
+    /// The units they want; an offer may have fewer.
     pub quantity: u32,
     pub joined_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! `Book` against a naive model, and the rules of a sale as sentences.
+//! `Book` against a naive model, and the rules of a sale, one test each.
 #![allow(clippy::unwrap_used, reason = "a test may; the lint only knows functions marked as tests")]
 
 #[path = "support/naive_model.rs"]
@@ -40,7 +40,7 @@ fn terms(units: u32, limit_per_buyer: u32) -> SaleTerms {
     }
 }
 
-/// A book with its feed, so that every test can check that the feed rebuilds the book.
+/// A book and its feed, so that every test can check that the feed rebuilds the book.
 #[derive(Default)]
 struct Bench {
     book: Book,
@@ -96,8 +96,8 @@ impl Bench {
 #[test]
 fn a_sale_sells_exactly_its_units() {
     let mut bench = Bench::with(terms(3, 1));
-    for who in 0..3 {
-        assert!(bench.claim(who, 1, 0, 1).is_ok());
+    for number in 0..3 {
+        assert!(bench.claim(number, 1, 0, 1).is_ok());
     }
     assert_eq!(bench.claim(3, 1, 0, 1), Err(ClaimRefusal::SoldOut));
     assert_eq!(bench.available(), 0);
@@ -125,7 +125,7 @@ fn a_recall_repeats_the_first_answer_and_never_makes_an_order() {
     assert_eq!(bench.recall(1, 2, 7, 3), Err(ClaimRefusal::KeyReused));
     assert_eq!(bench.recall(2, 1, 7, 3), Err(ClaimRefusal::NotAccepted), "another buyer's key");
     assert_eq!(bench.recall(1, 0, 8, 3), Err(ClaimRefusal::NotAccepted));
-    assert_eq!(bench.recall(1, 1, 8, 500), Err(ClaimRefusal::NotAccepted), "also when it is over");
+    assert_eq!(bench.recall(1, 1, 8, 500), Err(ClaimRefusal::NotAccepted), "after the close, too");
     assert_eq!(bench.recall(1, 1, 7, 500), Ok(first));
     assert_eq!(bench.feed.len(), decisions, "nothing was decided");
 }
@@ -138,7 +138,7 @@ fn a_key_belongs_to_its_buyer() {
 }
 
 #[test]
-fn the_window_is_judged_by_the_time_given() {
+fn the_opening_hours_are_judged_by_the_time_passed_in() {
     let mut bench = Bench::with(terms(5, 5));
     assert_eq!(bench.claim(1, 1, 1, -1), Err(ClaimRefusal::NotOpen));
     assert!(bench.claim(1, 1, 1, 0).is_ok());
@@ -182,7 +182,7 @@ fn a_late_payment_does_not_lift_the_limit() {
 }
 
 #[test]
-fn a_foreign_order_does_not_exist() {
+fn another_buyers_order_is_not_found() {
     let mut bench = Bench::with(terms(1, 1));
     let order = bench.claim(1, 1, 1, 0).unwrap().id;
     let foreign = Some(buyer(2));
@@ -194,7 +194,7 @@ fn a_foreign_order_does_not_exist() {
 }
 
 #[test]
-fn claiming_and_cancelling_comes_to_an_end() {
+fn a_buyer_can_not_claim_and_cancel_forever() {
     let mut bench = Bench::with(terms(5, 1));
     for key in 0..MAX_ORDERS_PER_BUYER as u32 {
         let order = bench.claim(1, 1, key, 1).unwrap().id;
@@ -244,15 +244,15 @@ fn a_waitlist_has_a_bound() {
             Reply::Joined(place) => place.map(|place| place.position),
             other => panic!("{other:?}"),
         };
-    for who in 1..=MAX_WAITERS {
-        assert_eq!(join(who), Ok(who));
+    for number in 1..=MAX_WAITERS {
+        assert_eq!(join(number), Ok(number));
     }
     let one_more = MAX_WAITERS + 1;
     assert_eq!(join(one_more), Err(JoinRefusal::WaitlistFull));
-    assert_eq!(join(7), Ok(7), "who is on it stays on it");
+    assert_eq!(join(7), Ok(7), "a waiter keeps their place");
     bench.run(Command::Cancel { order, buyer: None }, at(2));
     let join = Command::Join { sale: sale(1), buyer: buyer(one_more), quantity: 1 };
-    let Reply::Joined(Ok(place)) = bench.run(join, at(2)) else { panic!("somebody had his turn") };
+    let Reply::Joined(Ok(place)) = bench.run(join, at(2)) else { panic!("a place is free now") };
     assert_eq!(place.position, MAX_WAITERS);
 }
 
@@ -315,7 +315,7 @@ fn model_reply(model: &mut NaiveLedger, command: &Command, now: Timestamp) -> Re
         Command::Join { sale, buyer, quantity } => Reply::Joined(model.join(*sale, buyer, *quantity, now)),
         Command::Leave { sale, buyer } => Reply::Left(model.leave(*sale, buyer)),
         Command::FindPlace { sale, buyer } => Reply::Place(model.place(*sale, buyer, now)),
-        other => panic!("{other:?} is compared by its effect"),
+        other => panic!("{other:?} should be compared by its effect"),
     }
 }
 
@@ -360,7 +360,7 @@ proptest! {
             rebuilt.apply(decision);
         }
         let snapshot = bench.book.snapshot();
-        // Questions move the clock but leave no trace in the feed.
+        // Questions move the clock but add nothing to the feed.
         let sales_of = |book: &Book| book.snapshot().sales;
         prop_assert_eq!(sales_of(&rebuilt), snapshot.sales.clone(), "the feed rebuilds the book");
         prop_assert_eq!(rebuilt.position(), snapshot.position);

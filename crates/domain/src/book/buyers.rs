@@ -1,4 +1,5 @@
-//! Tells in which sales a buyer has orders, so that nobody has to look for them in every sale. It does not know the orders.
+//! Tells in which sales a buyer has orders, so that a lookup need not go through every sale. It does not hold
+//! the orders themselves.
 
 use std::hash::BuildHasher;
 
@@ -6,17 +7,19 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::{BuyerId, SaleId};
 
-/// A table that grows has to move all it has, while the ledger decides nothing. Each of many small tables moves little.
+/// A table that grows has to move all its entries, and the ledger decides nothing meanwhile. With many small
+/// tables each move is short.
 const TABLES: usize = 1 << 12;
-/// Spreads 32 bits over the 64 that a table wants.
+/// Spreads 32 bits over the 64 that a table needs.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// One buyer in one sale. A few bytes, because there is one for nearly every order.
+/// One buyer in one sale. Only a few bytes, because there is one for nearly every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
-    /// A part of the hash of the buyer's name. Two buyers may share it: then a sale is asked in vain.
+    /// A part of the hash of the buyer's name. Two buyers may share it; then one sale is searched for
+    /// nothing.
     buyer: u32,
-    /// The number of the sale in the order of publishing.
+    /// The sale's number in the order of publishing.
     sale: u32,
 }
 
@@ -42,20 +45,20 @@ impl Default for Buyers {
 }
 
 impl Buyers {
-    /// A sale was published; answers its number.
+    /// Adds a published sale and returns its number.
     pub(super) fn publish(&mut self, sale: SaleId) -> u32 {
         self.sales.push(sale);
         self.sales.len() as u32 - 1
     }
 
-    /// The buyer has a first order in the sale with this number.
+    /// Notes that the buyer has their first order in the sale with this number.
     pub(super) fn add(&mut self, buyer: &BuyerId, sale: u32) {
         let (table, buyer) = self.place(buyer);
         let hash_of = |entry: &Entry| Entry::hash(entry.buyer);
         self.tables[table].insert_unique(Entry::hash(buyer), Entry { buyer, sale }, hash_of);
     }
 
-    /// The sales in which the buyer has orders, and perhaps, if seldom, one in which they have none.
+    /// The sales in which the buyer has orders. In rare cases also one in which they have none.
     pub(super) fn sales_of(&self, buyer: &BuyerId) -> impl Iterator<Item = SaleId> + '_ {
         let (table, buyer) = self.place(buyer);
         let entries = self.tables[table].iter_hash(Entry::hash(buyer));
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_buyer_is_found_in_every_sale_with_an_order_and_hardly_in_another() {
+    fn a_buyer_is_found_in_every_sale_with_an_order_and_rarely_in_another() {
         let mut buyers = Buyers::default();
         let sales: Vec<SaleId> = (0..40).map(SaleId::from_random).collect();
         let numbers: Vec<u32> = sales.iter().map(|sale| buyers.publish(*sale)).collect();
@@ -92,7 +95,7 @@ mod tests {
             assert!(expected.iter().all(|sale| found.contains(sale)), "buyer {buyer}");
             in_vain += found.len() - expected.len();
         }
-        assert!(in_vain < 50, "{in_vain} sales would be asked in vain");
+        assert!(in_vain < 50, "{in_vain} sales would be searched for nothing");
         assert_eq!(buyers.sales_of(&BuyerId::of_subject("nobody").unwrap()).count(), 0);
     }
 }

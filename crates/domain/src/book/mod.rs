@@ -1,5 +1,5 @@
-//! The ledger's state machine. It takes a command and the time, decides, and says what it decided as events;
-//! it is rebuilt by applying those events again. It knows no clock, no disk and no runtime.
+//! The ledger's state machine. It takes a command and the time, decides, and reports its decisions as events.
+//! It is rebuilt by applying those events again. It knows no clock, no disk and no runtime.
 
 mod buyers;
 mod sale_book;
@@ -18,8 +18,8 @@ use crate::{
     SaleRefusal, SaleState, SaleStatus, SaleTerms, Timestamp,
 };
 
-/// Orders of all sales for which room is made before they come: a thousand large sales must not take the memory of a
-/// thousand million orders, nor spread the orders they do get over so much of it.
+/// The most orders, over all sales, that memory is reserved for in advance. Without this limit a thousand
+/// large sales would take the memory of a billion orders, and spread the few orders they get over all of it.
 const MAX_IDLE_ROOM: usize = 1 << 22;
 
 /// All published sales with their stock, their orders and their idempotency keys.
@@ -32,7 +32,7 @@ pub struct Book {
     /// The latest time seen. Time never runs backwards here, whatever the caller's clock does, so that a
     /// sale's holds come due in the order of their numbers.
     clock: Timestamp,
-    /// Orders for which the sales have room that is not used yet.
+    /// Orders that the sales have reserved memory for and not received yet.
     idle_room: usize,
 }
 
@@ -97,10 +97,11 @@ impl Book {
         }
     }
 
-    /// Applies a decision that was made before, on the way back to the state it led to.
+    /// Applies a decision that was made before, to get back to the state it led to.
     ///
     /// # Panics
-    /// If the decision does not follow from the state: then the feed is not ours, and selling on would be wrong.
+    /// If the decision does not follow from the state. Then the feed is not ours, and selling on would be
+    /// wrong.
     pub fn apply(&mut self, decision: &Decision) {
         assert_eq!(decision.position, self.position + 1, "the feed has a gap");
         self.position = decision.position;
@@ -242,8 +243,8 @@ impl Book {
         Ok(Accepted { order: self.existing(order), is_repeated: false })
     }
 
-    /// A payment in time makes the hold a sale. One that comes too late gets its units again if they are
-    /// still there, and is owed a refund if not; both in one step, so nobody is charged without stock.
+    /// A payment in time turns the hold into a paid order. A late one gets its units again if they are still
+    /// available, and a refund is due if not. Both happen in one step, so nobody is charged without stock.
     fn confirm_payment(
         &mut self,
         order: &Order,
@@ -255,13 +256,15 @@ impl Book {
             OrderState::Paid => return Ok(order.clone()),
             OrderState::Cancelled => return Err(PaymentRefusal::HoldExpired),
             OrderState::Expired if order.refund_due => return Err(PaymentRefusal::RefundDue),
-            // A hold that is over but not yet released would be released and taken again: the same result.
+            // A hold that has run out but is not yet released would be released and taken again: the same
+            // result.
             OrderState::Held => {
                 self.record(Event::Paid { order: id, quantity, after_expiry: false }, now, decisions)
             }
             OrderState::Expired => {
                 let Some(sale) = self.sales.get(&id.sale) else { return Err(PaymentRefusal::UnknownOrder) };
-                // Also when the sale is over: it was claimed in time, and nobody else can have the unit now.
+                // This holds after the sale's end, too: the order was claimed in time, and nobody else can
+                // have the unit now.
                 if quantity > sale.status().available || !sale.within_limit(&order.buyer, quantity) {
                     self.record(Event::RefundDue { order: id }, now, decisions);
                     return Err(PaymentRefusal::RefundDue);
@@ -304,7 +307,7 @@ impl Book {
             let reason = ReleaseReason::Expired;
             self.record(Event::Released { order: *order, quantity: *quantity, reason }, now, decisions);
         }
-        // What comes back to a sale at once is offered together, so that who wants more than one unit gets them.
+        // Offer all units that come back to one sale together, so that a waiter who wants several gets them.
         for of_one_sale in due.chunk_by(|(one, _), (next, _)| one.sale == next.sale) {
             if let Some((order, _)) = of_one_sale.first() {
                 self.offer(order.sale, now, decisions);
@@ -313,7 +316,7 @@ impl Book {
         due.len() as u32
     }
 
-    /// The order, if it exists and belongs to `buyer` (or nobody in particular asks).
+    /// The order, if it exists and belongs to `buyer`; None matches any buyer.
     fn find(&self, order: OrderId, buyer: Option<&crate::BuyerId>) -> Option<Order> {
         let found = self.sales.get(&order.sale)?.order(order.number)?;
         buyer.is_none_or(|buyer| *buyer == found.buyer).then_some(found)
@@ -354,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_orders_is_looked_for_in_the_buyers_own_sales_only() {
+    fn a_buyers_orders_are_searched_only_in_sales_where_they_have_some() {
         let mut book = Book::default();
         let sales: Vec<SaleId> = (1..=500).map(|number| publish(&mut book, number)).collect();
         sales.iter().for_each(|sale| claim(&mut book, *sale, 1));
         [7, 300].into_iter().for_each(|place| claim(&mut book, sales[place], 2));
         let buyer = BuyerId::of_subject("2").unwrap();
         for mut book in [Book::from_snapshot(book.snapshot()), book] {
-            assert_eq!(book.buyers.sales_of(&buyer).count(), 2, "sales that are asked");
+            assert_eq!(book.buyers.sales_of(&buyer).count(), 2, "sales that are searched");
             let command = Command::OrdersOf { buyer: buyer.clone(), max: 10 };
             let Reply::Orders(orders) = book.execute(command, NOW, &mut Vec::new()) else {
                 panic!("no list")
@@ -375,16 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn many_large_sales_share_the_room_that_is_made_ahead() {
+    fn many_large_sales_share_the_memory_reserved_in_advance() {
         let mut book = Book::default();
         let sales: Vec<SaleId> = (1..=20).map(|number| publish(&mut book, number)).collect();
         assert_eq!(book.idle_room, MAX_IDLE_ROOM);
-        // A sale that got none sells as well as any other.
+        // A sale that got no share sells as well as any other.
         let last = sales[sales.len() - 1];
         assert_eq!(book.sales[&last].idle_room(), 0);
         (0..1_000).for_each(|number| claim(&mut book, last, number));
         assert_eq!(book.idle_room, MAX_IDLE_ROOM);
-        // Room that is used or given up is there for the next.
+        // A share that is used or given up goes to the next sale.
         claim(&mut book, sales[0], 0);
         assert_eq!(book.idle_room, MAX_IDLE_ROOM - 1);
         book.execute(Command::Close(sales[0]), NOW, &mut Vec::new());

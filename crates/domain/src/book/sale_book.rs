@@ -1,5 +1,5 @@
-//! One sale inside the `Book`: counts, orders, and two tables that find an order by buyer and by key.
-//! Written for few bytes an order, because all orders of all published sales are in memory.
+//! One sale inside the `Book`: counts, orders, and two tables that find an order by buyer and by key. It uses
+//! few bytes per order, because all orders of all published sales are in memory.
 
 use std::hash::BuildHasher;
 
@@ -16,10 +16,10 @@ use crate::{
 
 /// "No earlier order" in `Record::previous_of_buyer`.
 const NONE: u32 = u32::MAX;
-/// Orders of one sale for which room is made at publishing, so that the tables of an ordinary sale never grow while it
-/// sells.
+/// The most orders that a sale reserves memory for when it is published, so that the tables of an ordinary
+/// sale never grow while it sells.
 const MAX_ROOM: usize = 1 << 20;
-/// Up to this many orders and waiters a debug build recounts the whole sale after every decision.
+/// A debug build recounts the whole sale after every decision, up to this many orders and waiters.
 const MAX_RECOUNTED: usize = 2048;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Record {
     refund_due: bool,
 }
 
-/// An order's memory is this, a share of two hash tables (below 32 bytes) and the buyer's name.
+/// The memory of an order: this record, a share of two hash tables (below 32 bytes) and the buyer's name.
 const _: () = assert!(size_of::<Record>() <= 72);
 
 #[derive(Debug)]
@@ -59,16 +59,16 @@ pub(super) struct SaleBook {
     records: Vec<Record>,
     by_buyer: HashTable<BuyerEntry>,
     by_key: HashTable<u32>,
-    /// All holds before this number are over: holds of one sale come due in the order of their numbers.
+    /// All holds before this number have ended: holds of one sale expire in the order of their numbers.
     first_hold: u32,
-    /// So many orders there was room for from the beginning.
+    /// Orders that memory was reserved for at the beginning.
     room: usize,
     hasher: DefaultHashBuilder,
     waitlist: Waitlist,
 }
 
 impl SaleBook {
-    /// A sale with no units; its `Published` event brings them. It makes room for at most `max_room` orders.
+    /// A sale with no units; its `Published` event adds them. Reserves memory for at most `max_room` orders.
     pub(super) fn new(terms: SaleTerms, number: u32, max_room: usize) -> Self {
         let room = (terms.units as usize).min(MAX_ROOM).min(max_room);
         Self {
@@ -104,7 +104,7 @@ impl SaleBook {
         }
     }
 
-    /// Room that was made and may still be used.
+    /// Orders that memory is reserved for and that may still come.
     pub(super) fn idle_room(&self) -> usize {
         if self.closed { 0 } else { self.room.saturating_sub(self.records.len()) }
     }
@@ -127,8 +127,8 @@ impl SaleBook {
         })
     }
 
-    /// What the claim was answered when it was accepted, whatever became of the order since. None if its key is
-    /// new.
+    /// The answer the claim got when it was accepted, whatever happened to the order since. None if its key
+    /// is new.
     pub(super) fn first_answer(&self, claim: &Claim) -> Option<Result<Accepted, ClaimRefusal>> {
         let number = *self.by_key.find(self.hash_of_key(&claim.buyer, claim.key), |number| {
             let record = &self.records[*number as usize];
@@ -146,7 +146,7 @@ impl SaleBook {
         quantity <= self.units_within_limit(buyer)
     }
 
-    /// So many units the buyer may have besides those he has.
+    /// The units the buyer may still get, besides those they have.
     pub(super) fn units_within_limit(&self, buyer: &BuyerId) -> u32 {
         let owned = self.buyer_entry(buyer).map_or(0, |entry| entry.units);
         less(self.terms.limit_per_buyer, owned)
@@ -156,9 +156,9 @@ impl SaleBook {
         &self.waitlist
     }
 
-    /// Whether the buyer may have one order more, whatever became of the others.
+    /// Whether the buyer may have one more order, whatever happened to the others.
     pub(super) fn has_room_for_order(&self, buyer: &BuyerId) -> bool {
-        // Few have more than one, so that walking along them is cheaper than counting for everybody.
+        // Few buyers have more than one, so walking the chain is cheaper than keeping a count for everybody.
         let mut next = self.buyer_entry(buyer).map_or(NONE, |entry| entry.latest_order);
         for _ in 0..MAX_ORDERS_PER_BUYER {
             let Some(record) = self.records.get(next as usize) else { return true };
@@ -186,7 +186,7 @@ impl SaleBook {
         }
     }
 
-    /// Adds the holds that are over at `now`, at most `max`, to `due`.
+    /// Adds the holds that have run out at `now`, at most `max`, to `due`.
     pub(super) fn due_holds(&self, now: Timestamp, max: usize, due: &mut Vec<(OrderId, u32)>) {
         let open_holds = self.records.iter().enumerate().skip(self.first_hold as usize);
         let due_here = open_holds
@@ -329,8 +329,8 @@ impl SaleBook {
         self.hasher.hash_one((buyer.as_str(), key))
     }
 
-    /// Units are conserved, nobody is over the limit, one key has one order. A broken invariant ends the
-    /// process: better no sale than a unit that isn't there.
+    /// Units are conserved, nobody is over the limit, and each key has one order. A broken invariant ends the
+    /// process: better no sale than a sold unit that does not exist.
     pub(super) fn assert_invariants(&self) {
         let sum = u64::from(self.available) + u64::from(self.held) + u64::from(self.paid);
         assert_eq!(u64::from(self.total), sum, "units of {:?} are not conserved", self.terms.sale);
@@ -393,7 +393,7 @@ impl SaleBook {
     }
 }
 
-/// Subtraction that ends the process instead of selling a unit that isn't there.
+/// Subtraction that ends the process rather than sell a unit that does not exist.
 fn less(units: u32, taken: u32) -> u32 {
     units.checked_sub(taken).unwrap_or_else(|| panic!("{taken} units taken of {units}"))
 }

@@ -1,4 +1,4 @@
-//! The whole `Book` as plain data: what compaction writes, recovery reads, and the audit compares.
+//! The whole `Book` as plain data. Compaction writes it, recovery reads it, and the audit compares it.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ pub struct SaleSnapshot {
     pub status: SaleStatus,
     /// In the order of their numbers, without gaps.
     pub orders: Vec<SnapshotOrder>,
-    /// Who waits for units, in the order of their numbers.
+    /// The waitlist, in the order of its numbers.
     pub waiters: Vec<Waiter>,
 }
 
 impl SaleSnapshot {
-    /// A number for who joins the waitlist next: beyond everybody on it, and beyond everybody who was offered something,
-    /// because an offer's key is made of the number.
+    /// The number of the next person to join the waitlist. It is above every number on the list and every
+    /// number that got an offer, because an offer's key is made from the number.
     pub fn next_waiter(&self) -> u32 {
         let offered = self.orders.iter().filter_map(|known| known.key.offered_to());
         let numbers = self.waiters.iter().map(|waiter| waiter.number).chain(offered);

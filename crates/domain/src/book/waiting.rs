@@ -1,5 +1,5 @@
-//! How the `Book` decides about the waitlist. Units that come back while somebody waits are not on sale: whose turn it is
-//! gets a hold of them at once, in the same decision, with the time to pay that every hold has.
+//! How the `Book` decides about the waitlist. Units that come back while somebody waits do not go on sale:
+//! the first waiter gets a hold of them in the same decision, with as much time to pay as any hold.
 
 use super::Book;
 use crate::{
@@ -60,14 +60,14 @@ impl Book {
         true
     }
 
-    /// None also when the sale is over: nobody is offered anything any more.
+    /// None also once the sale is closed, because nobody gets an offer then.
     pub(super) fn place(&self, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Option<Place> {
         let known = self.sales.get(&sale)?;
         (known.status().state(now) != SaleState::Closed).then(|| known.waitlist().place(buyer))?
     }
 
-    /// Offers what is available to who waits, until nothing is left or nobody waits. To be called after whatever brings units
-    /// back or lets the sale go on.
+    /// Offers available units to the waiters, until no unit or no waiter is left. Call it after every change
+    /// that brings units back or resumes the sale.
     pub(super) fn offer(&mut self, sale: SaleId, now: Timestamp, decisions: &mut Vec<Decision>) {
         while let Some((left, held)) = self.next_offer(sale, now) {
             self.record(left, now, decisions);
@@ -80,7 +80,7 @@ impl Book {
         assert!(!has_units_to_offer, "{sale:?} has units on sale while somebody waits for them");
     }
 
-    /// Takes whose turn it is off the list and, if he may have some, holds units for him.
+    /// Takes the first waiter off the list and holds units for them, if they may have any.
     fn next_offer(&self, sale: SaleId, now: Timestamp) -> Option<(Event, Option<Event>)> {
         let known = self.sales.get(&sale)?;
         let status = known.status();

@@ -1,23 +1,23 @@
-//! The waitlist of one sale in memory: first come, first served; anybody's place is found in a few steps, however many
-//! wait.
+//! The waitlist of one sale in memory: first come, first served. Finding a buyer's place takes a few steps,
+//! however long the list is.
 
 use hashbrown::HashMap;
 
 use crate::{BuyerId, MAX_WAITERS, Place, Waiter};
 
-/// So many empty places are left where they are, at least.
+/// Gaps are closed only when there are more of them than waiters and this number together.
 const MIN_GAPS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Waitlist {
-    /// In the order of their numbers; None has left.
+    /// In the order of their numbers. An entry is None when the buyer has left.
     places: Vec<Option<Waiter>>,
     /// All places before this one are empty.
     first: usize,
-    /// How many wait in spans of places: a binary indexed tree, whose entry `i` counts the lowest bit of `i + 1` many places
-    /// up to `i`.
+    /// Waiters per span of places: a binary indexed tree. Entry `i` covers as many places as the lowest set
+    /// bit of `i + 1` says, up to and including `i`.
     counts: Vec<u32>,
-    /// Where each buyer is.
+    /// The place of each buyer.
     by_buyer: HashMap<BuyerId, usize>,
     next_number: u32,
 }
@@ -39,7 +39,7 @@ impl Waitlist {
         self.next_number
     }
 
-    /// Whose turn it is.
+    /// The next waiter to get an offer.
     pub(super) fn front(&self) -> Option<&Waiter> {
         self.places.get(self.first)?.as_ref()
     }
@@ -59,7 +59,7 @@ impl Waitlist {
     }
 
     /// # Panics
-    /// If the buyer is on the list already, or somebody with his number was before.
+    /// If the buyer is already on the list, or the waiter's number is not higher than all before.
     pub(super) fn push(&mut self, waiter: Waiter) {
         assert!(waiter.number >= self.next_number, "waiter {} is out of turn", waiter.number);
         assert!(!self.is_full(), "the waitlist is full");
@@ -68,7 +68,7 @@ impl Waitlist {
         let known = self.by_buyer.insert(waiter.buyer.clone(), place);
         assert!(known.is_none(), "one buyer, two places on the waitlist");
         self.places.push(Some(waiter));
-        // The new entry covers itself and the spans that end right before it.
+        // The new entry covers its own place and the spans that end right before it.
         let (mut count, mut before) = (1, place);
         let span_begins = place + 1 - lowest_bit(place + 1);
         while before > span_begins {
@@ -98,7 +98,7 @@ impl Waitlist {
         }
     }
 
-    /// The next number, if it is not beyond this one already.
+    /// Raises the next number to this one, if it is lower.
     pub(super) fn skip_to(&mut self, next_number: u32) {
         self.next_number = self.next_number.max(next_number);
     }
@@ -112,7 +112,7 @@ impl Waitlist {
         self.next_number = next_number;
     }
 
-    /// How many wait at the places up to this one.
+    /// The number of waiters at the places up to and including this one.
     fn count_up_to(&self, place: usize) -> u32 {
         let (mut count, mut entry) = (0, place + 1);
         while entry > 0 {
@@ -122,18 +122,18 @@ impl Waitlist {
         count
     }
 
-    /// Counts everything anew.
+    /// Recounts everything.
     pub(super) fn assert_consistent(&self) {
         let mut waiting = 0;
         for (place, waiter) in self.places.iter().enumerate() {
             let Some(waiter) = waiter else { continue };
             waiting += 1;
-            assert_eq!(self.by_buyer.get(&waiter.buyer), Some(&place), "who waits is found");
+            assert_eq!(self.by_buyer.get(&waiter.buyer), Some(&place), "every waiter is found by name");
             assert_eq!(self.count_up_to(place), waiting, "a place on the waitlist");
         }
-        assert_eq!(self.len(), waiting as usize, "who waits");
+        assert_eq!(self.len(), waiting as usize, "the length of the waitlist");
         assert!(self.waiters().is_sorted_by_key(|waiter| waiter.number), "the order of the waitlist");
-        assert_eq!(self.front(), self.waiters().next(), "whose turn it is");
+        assert_eq!(self.front(), self.waiters().next(), "the first waiter");
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_right_whoever_leaves() {
+    fn places_stay_right_when_anybody_leaves() {
         let mut list = Waitlist::default();
         (0..1_000).for_each(|number| push(&mut list, number));
         for step in [7, 3, 2] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_come_and_go_leave_no_room_behind() {
+    fn waiters_who_leave_free_their_places() {
         let mut list = Waitlist::default();
         push(&mut list, 0);
         for number in 1..10_000 {

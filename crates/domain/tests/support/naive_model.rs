@@ -1,5 +1,5 @@
-//! A second, naive ledger to compare `Book` with: plain lists, everything recounted for every answer.
-//! Written from the rules in words, not from `Book`'s code.
+//! A second, naive ledger to compare `Book` with: plain lists, and everything is recounted for every answer.
+//! Written from the rules, not from `Book`'s code.
 
 use penstock_domain::*;
 
@@ -18,7 +18,7 @@ pub(crate) struct NaiveLedger {
     pub(crate) paused: Vec<SaleId>,
     pub(crate) closed: Vec<SaleId>,
     pub(crate) orders: Vec<NaiveOrder>,
-    /// Who waits for any sale, in the order in which they joined.
+    /// Everybody who waits for any sale, in the order of joining.
     pub(crate) waiting: Vec<NaiveWaiter>,
 }
 
@@ -56,7 +56,7 @@ impl NaiveLedger {
         buyer.is_none_or(|buyer| *buyer == found.buyer).then_some(found)
     }
 
-    /// It can change nothing: it has no more than a look.
+    /// Changes nothing: it takes `&self`.
     pub(crate) fn recall(&self, claim: &Claim) -> Result<Accepted, ClaimRefusal> {
         self.terms_of(claim.sale).ok_or(ClaimRefusal::UnknownSale)?;
         let earlier = self
@@ -90,8 +90,8 @@ impl NaiveLedger {
             return Err(ClaimRefusal::InvalidQuantity);
         }
         let wanted = u64::from(self.owned(claim.sale, &claim.buyer)) + u64::from(claim.quantity);
-        let is_his = |o: &&NaiveOrder| o.order.id.sale == claim.sale && o.order.buyer == claim.buyer;
-        let orders = self.orders.iter().filter(is_his).count();
+        let is_theirs = |o: &&NaiveOrder| o.order.id.sale == claim.sale && o.order.buyer == claim.buyer;
+        let orders = self.orders.iter().filter(is_theirs).count();
         if wanted > u64::from(terms.limit_per_buyer) || orders >= MAX_ORDERS_PER_BUYER {
             return Err(ClaimRefusal::LimitReached);
         }

@@ -1,4 +1,4 @@
-//! The waitlist of the naive ledger: a plain list, searched from its beginning. Written from the rules in words.
+//! The waitlist of the naive ledger: a plain list, searched from the start. Written from the rules.
 
 use penstock_domain::*;
 
@@ -18,7 +18,7 @@ impl NaiveLedger {
         has_begun && !self.is_closed(sale, now) && !self.paused.contains(&sale)
     }
 
-    /// So many units the buyer may still get, in one more order.
+    /// The units the buyer may still get with one more order.
     fn most(&self, sale: SaleId, buyer: &BuyerId) -> u32 {
         let orders =
             self.orders.iter().filter(|o| o.order.id.sale == sale && o.order.buyer == *buyer).count();
@@ -72,7 +72,7 @@ impl NaiveLedger {
         self.waiting.len() < before
     }
 
-    /// Gives what is available to those who wait for it.
+    /// Gives available units to the waiters.
     pub(crate) fn serve(&mut self, now: Timestamp) {
         let can_be_served = |model: &Self, waiter: &NaiveWaiter| {
             model.is_going_on(waiter.sale, now) && model.available(waiter.sale) > 0
@@ -95,7 +95,7 @@ impl NaiveLedger {
                 paid_at: None,
                 refund_due: false,
             };
-            // No claim has this key; which it is, is not compared.
+            // No claim has this key. Keys of offers are not compared.
             self.orders.push(NaiveOrder { order, key: KeyDigest::of_offer(u32::MAX) });
         }
     }
