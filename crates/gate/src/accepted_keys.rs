@@ -1,8 +1,8 @@
-//! A set of accepted idempotency keys that readers ask without a lock. It may say "maybe" of a key it never saw,
-//! but never "no" of one it did.
+//! A set of accepted idempotency keys that readers query without a lock. It may say "maybe" for a key it
+//! never saw, but never "no" for one it did.
 //!
 //! It is a chain of split-block Bloom filters. A full layer is followed by a larger one and nothing is ever
-//! removed, so that a reader needs no protection from the writer. A question touches one cache line a layer.
+//! removed, so a reader needs no protection from the writer. A query touches one cache line per layer.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,15 +10,16 @@ use penstock_domain::{KeyDigest, MAX_UNITS};
 
 use crate::sync::{AtomicU64, OnceLock};
 
-/// 16 bits a key and one bit in each of eight words: about one wrong "maybe" in a thousand.
+/// 16 bits per key, and one bit in each of eight words: about one wrong "maybe" in a thousand.
 const BITS_PER_KEY: usize = 16;
 const WORDS_PER_BLOCK: usize = 8;
 const KEYS_PER_BLOCK: usize = WORDS_PER_BLOCK * 64 / BITS_PER_KEY;
-/// Few, because there may be thousands of sales. Exploring every interleaving takes a layer of one block.
+/// Few, because there may be thousands of sales. Loom explores every interleaving, so its layer has one
+/// block.
 const FIRST_LAYER_KEYS: usize = if cfg!(loom) { KEYS_PER_BLOCK } else { 512 };
-/// Each new layer is so many times as large as all before it together.
+/// The size of each new layer, as a multiple of all layers before it together.
 const GROWTH: usize = 3;
-/// Beyond the last layer's capacity it only says "maybe" more often.
+/// Beyond the capacity of the last layer, wrong "maybe" answers become more frequent.
 const LAYERS: usize = 13;
 const _: () =
     assert!(cfg!(loom) || FIRST_LAYER_KEYS * 4usize.pow(LAYERS as u32 - 1) > 10 * MAX_UNITS as usize);
@@ -65,7 +66,7 @@ impl Layer {
     }
 }
 
-/// Where the writer stands. Only one writer at a time has it.
+/// The writer's position. Only one writer at a time has it.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     layer: usize,
@@ -85,7 +86,7 @@ impl AcceptedKeys {
 
     pub(crate) fn insert_all(&self, growth: &mut Growth, keys: &[KeyDigest]) {
         for (done, key) in keys.iter().enumerate() {
-            // After a recovery all keys are told again; what answers "maybe" already needs no second place.
+            // A recovery tells all keys again. A key that already gets a "maybe" is not inserted twice.
             if self.may_contain(*key) {
                 continue;
             }
@@ -124,7 +125,7 @@ mod tests {
             keys.insert_all(&mut growth, &[key(number)]);
         }
         assert!((0..200_000).all(|number| keys.may_contain(key(number))));
-        assert!(growth.layer >= 2, "it grew by layers");
+        assert!(growth.layer >= 2, "the set grew by layers");
     }
 
     #[test]
@@ -139,7 +140,7 @@ mod tests {
                 all.chunks(17).for_each(|chunk| keys.insert_all(&mut growth, chunk));
             }
             let maybes = (100_000..200_000).filter(|number| keys.may_contain(key(*number))).count();
-            assert!(maybes < 1_000, "{maybes} of 100,000 foreign keys passed for accepted ones");
+            assert!(maybes < 1_000, "{maybes} of 100,000 foreign keys were mistaken for accepted ones");
         }
     }
 

@@ -1,5 +1,6 @@
-//! The numbers that one of several nodes may give out: blocks that it took from what all nodes share. How large the
-//! next block should be follows from how many people ask. It takes no blocks itself and knows no other node.
+//! The numbers that one of several nodes may give out: blocks taken from the numbers that all nodes share.
+//! The size of the next block depends on how many people ask. This module takes no blocks itself and knows no
+//! other node.
 
 use std::{
     collections::VecDeque,
@@ -8,15 +9,16 @@ use std::{
 
 use penstock_domain::Timestamp;
 
-/// A block is for as many people as come in this time.
+/// A block is made for the people who come within this time.
 const AHEAD_MILLIS: i64 = 1_000;
-/// No block is larger, beyond those who wait for it.
+/// The most numbers in a block, beyond those for people already waiting.
 const MAX_AHEAD: u64 = 50_000;
-/// Nor than this and a quarter of what was given out: numbers that nobody gets stand between people in the draw.
+/// A block also has at most this plus a quarter of the numbers given out. Unused numbers stand between people
+/// in the draw.
 const FEW_AHEAD: u64 = 4;
-/// How much of the demand of a moment ago still counts a second later.
+/// The weight of past demand, one second later.
 const KEPT_AFTER_A_SECOND: f64 = 0.5;
-/// The demand is measured over at least so long.
+/// The shortest time over which the demand is measured.
 const MIN_WINDOW_MILLIS: i64 = 50;
 
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ struct State {
     blocks: VecDeque<Block>,
     is_closed: bool,
     given_out: u64,
-    /// Who asked since the demand was measured.
+    /// Requests since the demand was last measured.
     asked: u64,
     measured_at: Option<Timestamp>,
     per_second: f64,
@@ -41,19 +43,19 @@ struct Block {
 }
 
 impl Blocks {
-    /// None: the node has none left.
+    /// None: the node has no number left.
     pub fn take(&self, now: Timestamp) -> Option<u64> {
         let mut state = self.at(now);
         state.asked += 1;
         state.next()
     }
 
-    /// For somebody who asked before and had to wait.
+    /// For a person who asked before and had to wait.
     pub fn take_late(&self, now: Timestamp) -> Option<u64> {
         self.at(now).next()
     }
 
-    /// How many numbers the next block should have, when so many people wait for it.
+    /// The size of the next block, for `waiting` people who wait for it.
     pub fn wanted(&self, waiting: u64, now: Timestamp) -> u64 {
         let mut state = self.at(now);
         state.measure(now);
@@ -62,7 +64,7 @@ impl Blocks {
         waiting + ahead.min(MAX_AHEAD).min(FEW_AHEAD + given_out / 4)
     }
 
-    /// The numbers `from..to`, to be given out until `good_until`.
+    /// Adds the numbers `from..to`, to be given out until `good_until`.
     pub fn put(&self, from: u64, to: u64, good_until: Timestamp) {
         let mut state = self.lock();
         if !state.is_closed {
@@ -70,14 +72,14 @@ impl Blocks {
         }
     }
 
-    /// From now on no number is given out.
+    /// Stops giving out numbers.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
         state.blocks.clear();
     }
 
-    /// The blocks that are good now. What has ended once stays so, even if the clock steps back.
+    /// The blocks that are good now. An ended block stays ended, even if the clock steps back.
     fn at(&self, now: Timestamp) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.blocks.retain(|block| now < block.good_until);
@@ -112,7 +114,7 @@ impl State {
         }
         let seconds = millis.max(MIN_WINDOW_MILLIS) as f64 / 1_000.0;
         let lately = self.asked as f64 / seconds;
-        // A rush counts at once and is forgotten slowly.
+        // A rush raises the demand at once; it fades slowly.
         self.per_second = lately.max(self.per_second * KEPT_AFTER_A_SECOND.powf(seconds));
         self.asked = 0;
         self.measured_at = Some(now);
@@ -155,22 +157,23 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_node_asks_for_who_waits_and_a_busy_one_for_those_who_come_next() {
+    fn a_quiet_node_asks_for_waiting_people_and_a_busy_one_for_the_next_ones_too() {
         let blocks = Blocks::default();
         assert_eq!(blocks.wanted(1, at(0)), 1);
-        // One person in two seconds.
+        // One person every two seconds.
         for second in [2, 4, 6] {
             assert_eq!(blocks.take(at(second * 1_000)), None);
             assert_eq!(blocks.wanted(1, at(second * 1_000)), 1);
         }
-        // A thousand in a tenth of a second: the next thousands are on their way, but so far few have come.
+        // A thousand people in a tenth of a second. Thousands more are on their way, but few have come so
+        // far.
         assert!((0..1_000).all(|_| blocks.take(at(6_100)).is_none()));
         assert_eq!(blocks.wanted(1_000, at(6_100)), 1_000 + 4 + 250);
         blocks.put(0, 40_000, at(10_000));
         assert!((0..40_000).all(|_| blocks.take_late(at(6_100)).is_some()));
         let wanted = blocks.wanted(1_000, at(6_100));
         assert!((1_000 + 9_000..=1_000 + 10_254).contains(&wanted), "{wanted}");
-        // A minute later all is quiet again.
+        // A minute later everything is quiet again.
         assert!(blocks.wanted(1, at(66_100)) <= 1 + 10);
         assert_eq!(blocks.wanted(1, at(126_100)), 1);
     }

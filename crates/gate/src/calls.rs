@@ -1,11 +1,11 @@
-//! Which places were called, in which step, and which of them have become a pass: runs of neighbouring places, so that a
-//! crowd that is all there takes a few bytes. It knows no time.
+//! Which places were called, in which step, and which of them have become a pass. It stores runs of
+//! neighbouring places, so a crowd that is all there takes a few bytes. It knows no time.
 
 use std::collections::BTreeMap;
 
-/// With this many runs nobody new is called. Turns that are taken split the runs that are there, at most into one for each
-/// person who was called, and in the end the pieces are one run again. A crowd of which every second person has left has
-/// a run for every two people.
+/// At this many runs, nobody new is called. A turn that is taken splits a run, so there is at most one run
+/// per person called; in the end the pieces join into one run again. If every second person in a crowd has
+/// left, there is a run for every two people.
 pub(crate) const MAX_RUNS: usize = 32_768;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +15,13 @@ pub(crate) struct Run {
     pub(crate) is_taken: bool,
 }
 
-/// By the first place of each run. They don't overlap.
+/// Keyed by the first place of each run. Runs don't overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(BTreeMap<u64, Run>);
 
 impl Calls {
-    /// These places were not called before. They become one run with neighbours of the same step that are taken, too, or
-    /// not taken either.
+    /// Adds places that were not called before. They join neighbouring runs of the same step that are taken,
+    /// or not taken, like them.
     pub(crate) fn add(&mut self, from: u64, mut run: Run) {
         if from >= run.to {
             return;
@@ -37,7 +37,7 @@ impl Calls {
         }
     }
 
-    /// The run that this place is in.
+    /// The run that contains this place.
     pub(crate) fn of(&self, place: u64) -> Option<Run> {
         self.entry(place).map(|(_, run)| run)
     }
@@ -47,7 +47,7 @@ impl Calls {
         (place < run.to).then_some((*from, *run))
     }
 
-    /// The step of this place, the first time that it is taken.
+    /// Marks the place as taken. Returns its step the first time.
     pub(crate) fn take(&mut self, place: u64) -> Option<u64> {
         let (from, run) = self.entry(place).filter(|(_, run)| !run.is_taken)?;
         self.0.remove(&from);
@@ -57,7 +57,8 @@ impl Calls {
         Some(run.step)
     }
 
-    /// Moves `parts` of each run of a step that is not taken into another step, and answers how many places that are.
+    /// Moves `parts` of each run of a step that is not taken into another step. Returns the number of places
+    /// moved.
     pub(crate) fn part(&mut self, step: u64, into: u64, parts: impl Fn(u64, u64) -> Vec<(u64, u64)>) -> u64 {
         let runs: Vec<(u64, Run)> =
             self.iter().filter(|(_, run)| run.step == step && !run.is_taken).collect();
@@ -84,7 +85,7 @@ impl Calls {
         self.0.iter().map(|(from, run)| (*from, *run))
     }
 
-    /// The runs of those steps, joined whether or not they are taken.
+    /// The runs of the steps that match, joined whether or not they are taken.
     pub(crate) fn places(&self, is_meant: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
         joined(self.iter().filter(|(_, run)| is_meant(run.step)))
     }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_is_taken_in_any_order_is_one_run_in_the_end() {
+    fn a_crowd_taken_in_any_order_becomes_one_run_in_the_end() {
         let mut calls = called(&[(5, 105)]);
         for place in 0..100 {
             assert_eq!(calls.take(5 + place * 37 % 100), Some(1));

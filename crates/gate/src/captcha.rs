@@ -1,6 +1,6 @@
-//! Pictures of letters to read, drawn ahead of the rush: drawing one takes longer than everything else at the gate.
-//! A picture is shown a few times within a few seconds at most, so that collecting pictures with their answers is of no
-//! use. It knows nothing of buyers, sales and challenges.
+//! Pictures of letters to read, drawn ahead of the rush: drawing one takes longer than everything else at the
+//! gate. A picture is shown only a few times within a few seconds, so collecting pictures with their answers
+//! is useless. It knows nothing of buyers, sales and challenges.
 
 use std::{
     collections::VecDeque,
@@ -15,30 +15,31 @@ use captcha::{
 };
 use penstock_domain::Timestamp;
 
-/// As many as people read without losing patience.
+/// As many as people are willing to read.
 const CHARACTERS: u32 = 5;
-/// What a person can't take for something else, even bent: no 0 O 1 I l, 2 Z, 5 S, 6 b, 8 B, 9 g q, C G, D Q, U V u n,
-/// f t, W, r, no small p that looks like D. Sixteen if large and small ones count as one, so a million answers.
+/// Characters that people can't mistake for others, even when bent: no 0 O 1 I l, 2 Z, 5 S, 6 b, 8 B, 9 g q,
+/// C G, D Q, U V u n, f t, W, r, and no small p, which looks like D. There are sixteen if upper and lower
+/// case count as one, so a million answers.
 const ALPHABET: &[char] = &[
     '3', '4', '7', 'A', 'E', 'F', 'H', 'K', 'M', 'N', 'P', 'R', 'T', 'X', 'Y', 'a', 'd', 'e', 'h', 'k', 'm',
     'x', 'y',
 ];
-/// The widest letter is 49 pixels wide, so even five of these fit in with their waves.
+/// The widest letter is 49 pixels wide, so even five of these fit with their waves.
 const WIDTH: u32 = 280;
 const HEIGHT: u32 = 100;
-/// A picture is shown at most this often, and more than once only while there are none that nobody has seen.
+/// How often a picture is shown at most. It is shown again only while there is no unseen one.
 const MAX_SHOWN: u32 = 4;
-/// A picture is not shown again later than this after it was shown first.
+/// How long after its first showing a picture may be shown again.
 const SHOWN_AGAIN_MILLIS: i64 = 10_000;
 
-/// What it shows, and how.
+/// The answer a picture shows, and its image.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
     pub answer: Arc<str>,
     pub png: Arc<[u8]>,
 }
 
-/// A pool of pictures. Whoever takes one never waits for one to be drawn.
+/// A pool of pictures. Taking one never waits for one to be drawn.
 #[derive(Debug)]
 pub struct Pictures {
     capacity: usize,
@@ -48,9 +49,9 @@ pub struct Pictures {
 
 #[derive(Debug, Default)]
 struct Pool {
-    /// Nobody has seen these.
+    /// Pictures that nobody has seen.
     fresh: VecDeque<Picture>,
-    /// The oldest first.
+    /// Oldest first.
     shown: VecDeque<Shown>,
     painted: u64,
 }
@@ -63,13 +64,13 @@ struct Shown {
 }
 
 impl Pictures {
-    /// Draws nothing yet.
+    /// Makes an empty pool.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, bends: RandomState::new(), pool: Mutex::default() }
     }
 
-    /// A picture that nobody has seen if there is one, otherwise one that was shown a moment ago and not often. None:
-    /// more are asked for than are drawn.
+    /// An unseen picture if there is one, otherwise a recent one that was not shown often. None: pictures are
+    /// requested faster than they are drawn.
     pub fn take(&self, random: u64, now: Timestamp) -> Option<Picture> {
         let mut pool = self.lock();
         pool.forget_old(now);
@@ -87,7 +88,7 @@ impl Pictures {
         Some(picture)
     }
 
-    /// Draws a picture where one is missing, or in the place of one that was seen. False: there was nothing to do.
+    /// Draws a picture to fill a gap, or to replace one that was seen. False: there was nothing to do.
     pub fn paint_one(&self) -> bool {
         let bends = {
             let mut pool = self.lock();
@@ -97,7 +98,7 @@ impl Pictures {
             pool.painted += 1;
             self.bends.hash_one(pool.painted)
         };
-        // Nobody waits at the lock meanwhile.
+        // The lock is free while a picture is drawn.
         let Some(picture) = paint(bends) else { return false };
         let mut pool = self.lock();
         if pool.fresh.len() >= self.capacity {
@@ -117,7 +118,7 @@ impl Pictures {
 
 impl Pool {
     fn forget_old(&mut self, now: Timestamp) {
-        // A clock that was set back makes no picture young again.
+        // Setting the clock back must not make an old picture recent again.
         let is_old = |shown: &Shown| !(0..SHOWN_AGAIN_MILLIS).contains(&now.millis_since(shown.first_at));
         while self.shown.front().is_some_and(is_old) {
             self.shown.pop_front();
@@ -125,7 +126,7 @@ impl Pool {
     }
 }
 
-/// `bends` is random: the letters are the library's choice, but its waves would always be the same.
+/// `bends` is random. The library picks random letters, but its waves would always be the same.
 fn paint(bends: u64) -> Option<Picture> {
     let mut bends = Bends(bends);
     let grid = Grid::new(bends.between(14, 22) as u32, bends.between(12, 18) as u32);
@@ -133,15 +134,15 @@ fn paint(bends: u64) -> Option<Picture> {
     let along = Wave::new(bends.between(12, 24) / 10.0, bends.amplitude(5, 9)).vertical();
     let mut captcha = Captcha::new();
     captcha.set_chars(ALPHABET).add_chars(CHARACTERS);
-    // The grid is bent along with the letters, so that it can't be taken out line by line.
+    // The grid is bent together with the letters, so that it can't be removed line by line.
     captcha.apply_filter(grid).apply_filter(across).apply_filter(along).view(WIDTH, HEIGHT);
-    // Single pixels are easy to clean away; dots as thick as the letters' strokes are not.
+    // Single pixels are easy to clean away. Dots as thick as the strokes of the letters are not.
     captcha.apply_filter(Dots::new(30).min_radius(1).max_radius(3)).apply_filter(Noise::new(0.12));
     let (answer, png) = captcha.as_tuple()?;
     Some(Picture { answer: answer.into(), png: png.into() })
 }
 
-/// Random bits, used up from below.
+/// Random bits, used up from the lowest.
 struct Bends(u64);
 
 impl Bends {
@@ -161,7 +162,7 @@ impl Bends {
     }
 }
 
-/// Leaves out the picture, and the answer too: logs are read by many.
+/// Leaves out the picture and the answer, because many people read logs.
 impl fmt::Debug for Picture {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Picture").field("png_bytes", &self.png.len()).finish_non_exhaustive()
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pool_gives_nothing_and_nothing_is_drawn_ahead_of_painting() {
+    fn an_empty_pool_gives_nothing_until_a_picture_is_painted() {
         assert!(Pictures::new(3).take(0, at(0)).is_none());
         let none = Pictures::new(0);
         assert!(!none.paint_one());
@@ -246,9 +247,9 @@ mod tests {
         assert!(!first.contains(&png_of(&pictures, 0)));
     }
 
-    /// Somebody who asks as fast as they can, with a painter that can't keep up, and notes every picture.
+    /// A collector asks as fast as possible, the painter can't keep up, and every picture is noted.
     #[test]
-    fn a_collector_sees_no_picture_often_nor_again_after_a_few_seconds() {
+    fn a_collector_sees_a_picture_only_a_few_times_and_only_for_a_few_seconds() {
         let pictures = painted(20, 20);
         let mut seen: HashMap<Arc<[u8]>, (i64, u32)> = HashMap::new();
         let (mut given, mut refused) = (0, 0);
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_no_faster_than_pictures_are_drawn_never_sees_one_twice() {
+    fn nobody_sees_a_picture_twice_while_painting_keeps_up() {
         let pictures = painted(20, 20);
         let mut seen = HashSet::new();
         for step in 0..300 {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_brings_no_picture_back() {
+    fn setting_the_clock_back_brings_no_picture_back() {
         let pictures = painted(3, 3);
         (0..3).for_each(|_| drop(pictures.take(0, at(60_000)).unwrap()));
         assert!(pictures.take(0, at(0)).is_none());
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_do_not_tell_the_answer() {
+    fn logs_do_not_show_the_answer() {
         let picture = Picture { answer: "KdM7x".into(), png: [1, 2, 3].into() };
         assert_eq!(format!("{picture:?}"), "Picture { png_bytes: 3, .. }");
     }

@@ -1,5 +1,6 @@
-//! Challenges: a proof of work, or a picture to read. What a challenge is stands, signed, in its id, so that giving
-//! one out costs no memory; only what was redeemed is remembered. It knows no pictures and no passes; how an id is written, `challenge_id` knows.
+//! Challenges: a proof of work, or a picture to read. A challenge is described by its signed id, so giving
+//! one out costs no memory; only redeemed ones are remembered. This module knows no pictures and no passes.
+//! The format of an id is in `challenge_id`.
 
 use std::array;
 
@@ -16,34 +17,34 @@ use crate::{
     used::{Marked, Used},
 };
 
-/// No answer is longer.
+/// The longest answer.
 pub const MAX_ANSWER_BYTES: usize = 64;
-/// A proof of work that stands in for a captcha has so many bits more.
+/// The extra bits of a proof of work that stands in for a captcha.
 const HARDER_BITS: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChallengeOptions {
-    /// A challenge is good for this long.
+    /// How long a challenge is good.
     pub lifetime_seconds: u32,
     /// The difficulty in quiet times.
     pub min_bits: u8,
-    /// The difficulty at most.
+    /// The highest difficulty.
     pub max_bits: u8,
-    /// Up to so many challenges in a second are quiet times. Each doubling costs a bit more.
+    /// Up to this many challenges per second count as quiet times. Each doubling beyond adds a bit.
     pub easy_per_second: u32,
-    /// So many redeemed challenges are remembered at most.
+    /// The most redeemed challenges that are remembered.
     pub max_used: usize,
-    /// Drawn at random in each life of the process. What was given out in another life is refused, because nobody
-    /// remembers whether it was redeemed.
+    /// Drawn at random for each run of the process. Challenges from another run are refused, because nobody
+    /// remembers whether they were redeemed.
     pub instance: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChallengeRefusal {
-    /// One word for everything, so that nobody learns from it.
+    /// One message for every cause, so that nobody learns from it.
     #[error("the challenge was not met, is not valid, or was used before")]
     Failed,
-    #[error("no more redeemed challenges can be remembered at the moment")]
+    #[error("the memory for redeemed challenges is full; try again later")]
     Full,
 }
 
@@ -62,19 +63,19 @@ pub struct CaptchaChallenge {
     pub expires_at: Timestamp,
 }
 
-/// A challenge that is good for who presents it, and an answer. It counts once it is marked as used, so that nobody
-/// tries many answers at the same time.
+/// A genuine challenge presented by its buyer, with an answer. It counts only once it is marked as used, so
+/// that nobody can try many answers at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Presented {
-    /// A part of its signature, which differs from every other.
+    /// A part of its signature, unique to this challenge.
     pub fingerprint: u64,
     pub issued_at: Timestamp,
-    /// Nobody may learn it without marking the challenge as used.
+    /// Must stay hidden until the challenge is marked as used.
     pub is_met: bool,
     presented_at: Timestamp,
 }
 
-/// Whether SHA-256 of the salt and the answer, one after the other, starts with so many zero bits.
+/// Whether the SHA-256 of the salt followed by the answer starts with `difficulty` zero bits.
 pub fn solves(salt: &str, answer: &str, difficulty: u8) -> bool {
     if answer.len() > MAX_ANSWER_BYTES {
         return false;
@@ -89,8 +90,8 @@ pub fn solves(salt: &str, answer: &str, difficulty: u8) -> bool {
 pub struct Challenges {
     options: ChallengeOptions,
     instance: [u8; 8],
-    /// Moments in ids, of demand and of what was redeemed are of this time. If the clock is set back, nothing becomes
-    /// good again, and nothing new is taken for old.
+    /// Times in ids, in the demand and in the redeemed challenges use this clock. If the system clock is set
+    /// back, nothing becomes good again, and nothing new is mistaken for old.
     time: SteadyTime,
     used: Used,
     demand: Demand,
@@ -103,7 +104,7 @@ impl Challenges {
         Self { options, instance, time: SteadyTime::default(), used, demand: Demand::new() }
     }
 
-    /// `nonce` is random. `harder` is for those who take this instead of a captcha.
+    /// `nonce` is random. `harder` is for people who choose this instead of a captcha.
     pub fn proof_of_work(
         &self,
         keys: &KeyRing,
@@ -123,7 +124,7 @@ impl Challenges {
         ProofOfWork { id: encode(&fields, &signature), salt: salt(&signature), difficulty, expires_at }
     }
 
-    /// `nonce` is random, `answer` is what the picture shows.
+    /// `nonce` is random; `answer` is what the picture shows.
     pub fn captcha(
         &self,
         keys: &KeyRing,
@@ -140,13 +141,13 @@ impl Challenges {
         let answer_signature = keys.sign(Purpose::CaptchaAnswer, &answer_message(&sale, &head, &answer));
         let mut fields = [0; CAPTCHA_BYTES];
         fields[..HEAD_BYTES].copy_from_slice(&head);
-        // The same key signs the whole, so its id need not stand there twice.
+        // The same key signs the whole id, so the key's id is not repeated here.
         fields[HEAD_BYTES..].copy_from_slice(&answer_signature[KEY_ID_BYTES..]);
         let signature = keys.sign(Purpose::Challenge, &self.message(&sale, &fields, buyer));
         CaptchaChallenge { id: encode(&fields, &signature), expires_at: self.expires_at(now) }
     }
 
-    /// Refuses what is forged, somebody else's or over. Whether it was used is not looked at.
+    /// Refuses forged and expired challenges and those of other buyers. Does not check whether it was used.
     pub fn present(
         &self,
         keys: &KeyRing,
@@ -169,7 +170,8 @@ impl Challenges {
         Ok(Presented { fingerprint: challenge.fingerprint(), issued_at, is_met, presented_at })
     }
 
-    /// A challenge can be redeemed once, where one process remembers all that were; a wrong answer uses it up.
+    /// A challenge can be redeemed once, if one process remembers all redeemed ones. A wrong answer uses it
+    /// up.
     pub fn redeem(&self, presented: &Presented) -> Result<(), ChallengeRefusal> {
         match self.used.mark(presented.fingerprint, presented.issued_at, presented.presented_at) {
             Marked::First if presented.is_met => Ok(()),
@@ -178,7 +180,7 @@ impl Challenges {
         }
     }
 
-    /// Of a proof of work that would be given out now.
+    /// The difficulty of a proof of work given out now.
     pub fn difficulty(&self, now: Timestamp) -> u8 {
         self.difficulty_of(self.demand.per_second(self.time.advance(now)))
     }
@@ -194,8 +196,8 @@ impl Challenges {
         issued_at.plus_seconds(self.options.lifetime_seconds)
     }
 
-    /// The first field is the kind, which gives their length, and only the buyer's varies beyond that. So no two
-    /// messages are the same bytes.
+    /// The first field is the kind, which fixes the length of the fields. Only the buyer's length varies, so
+    /// no two messages are the same bytes.
     fn message<'a>(&'a self, sale: &'a [u8; 8], fields: &'a [u8], buyer: &'a BuyerId) -> [&'a [u8]; 4] {
         [sale, &self.instance, fields, buyer.as_str().as_bytes()]
     }
@@ -215,17 +217,17 @@ fn is_met(challenge: &Challenge<'_>, keys: &KeyRing, sale: &[u8; 8], answer: &st
     }
 }
 
-/// The nonce in the head keeps two challenges with the same answer from looking alike.
+/// The nonce in the head makes two challenges with the same answer look different.
 fn answer_message<'a>(sale: &'a [u8; 8], head: &'a [u8; HEAD_BYTES], answer: &'a str) -> [&'a [u8]; 3] {
     [sale, head, answer.as_bytes()]
 }
 
-/// Nobody has to tell large letters from small ones.
+/// Upper and lower case count as the same.
 fn as_compared(answer: &str) -> String {
     answer.trim().to_lowercase()
 }
 
-/// The tag of the signature in hexadecimal digits: nobody knows it before the challenge was given out.
+/// The tag of the signature in hexadecimal digits. Nobody knows it before the challenge is given out.
 fn salt(signature: &Signature) -> String {
     let tag: [u8; TAG_BYTES] = array::from_fn(|place| signature[KEY_ID_BYTES + place]);
     format!("{:032x}", u128::from_be_bytes(tag))
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_captcha_is_redeemed_once_whatever_the_case_of_the_letters() {
+    fn a_captcha_is_redeemed_once_in_upper_or_lower_case() {
         let challenges = Challenges::new(OPTIONS);
         for (nonce, answer) in ["KdM7x", "kdm7x", "KDM7X", " kDm7X "].into_iter().enumerate() {
             let captcha = captcha(&challenges, nonce as u64);
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_uses_the_challenge_up() {
+    fn a_wrong_answer_uses_up_the_challenge() {
         let challenges = Challenges::new(OPTIONS);
         let work = proof_of_work(&challenges, 1);
         assert_eq!(redeem(&challenges, &work.id, &wrong_answer_to(&work)), FAILED);
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_hundred_who_redeem_a_challenge_at_once_one_succeeds() {
+    fn of_a_hundred_attempts_to_redeem_a_challenge_at_once_one_succeeds() {
         const THREADS: usize = 100;
         let challenges = Challenges::new(OPTIONS);
         let captcha = captcha(&challenges, 1);
@@ -426,11 +428,11 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_refuses_what_was_given_out_before() {
+    fn a_restart_refuses_challenges_given_out_before() {
         let before = Challenges::new(OPTIONS);
         let (captcha, work) = (captcha(&before, 1), proof_of_work(&before, 2));
         let answer = answer_to(&work);
-        // Whatever the clock says after the restart, also the very same moment or an earlier one.
+        // The clock after the restart does not matter; it may even show the same moment or an earlier one.
         for now in [START, START.plus_seconds(1), START.plus_millis(-3_600_000)] {
             let restarted = Challenges::new(ChallengeOptions { instance: 6, ..OPTIONS });
             for (id, answer) in [(&captcha.id, "KdM7x"), (&work.id, &answer)] {
@@ -441,11 +443,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_refuses_nothing_new_and_makes_nothing_good_again() {
+    fn setting_the_clock_back_refuses_nothing_new_and_makes_nothing_good_again() {
         let challenges = Challenges::new(OPTIONS);
         let ask_at = |nonce, now| challenges.captcha(&ring(), sale(), &ann(), "KdM7x", nonce, now);
         let redeem_at = |id: &str, now| challenges.redeem_as(&ring(), (sale(), &ann()), id, "KdM7x", now);
-        // A steady stream, so that what was redeemed at first is forgotten already.
+        // A steady stream, long enough to forget the challenges redeemed first.
         let mut now = START;
         let mut redeemed = Vec::new();
         for nonce in 0..400 {
@@ -495,7 +497,7 @@ mod tests {
         let challenges = Challenges::new(OPTIONS);
         assert_eq!(challenges.difficulty(START), 4);
         let mut now = START;
-        // Steadily 250, 550, 1,150 and 100,000 in a second; both kinds count.
+        // Steadily 250, 550, 1,150 and 100,000 per second; both kinds count.
         for (per_10_millis, bits) in [(2.5, 5), (5.5, 6), (11.5, 7), (1_000.0, 10)] {
             let mut due = 0.0;
             for _ in 0..500 {

@@ -1,5 +1,5 @@
-//! How a challenge is written in its id: kind, difficulty, nonce and moment of issue, for a captcha the MAC of its
-//! answer, then the signature. It knows nothing of answers, of time, or of who asks.
+//! The format of a challenge's id: kind, difficulty, nonce and time of issue, for a captcha also the MAC of
+//! its answer, then the signature. It knows nothing of answers, the time or buyers.
 
 use std::array;
 
@@ -10,15 +10,15 @@ use crate::keys::{KEY_ID_BYTES, SIGNATURE_BYTES, Signature, TAG_BYTES};
 
 pub(crate) const PROOF_OF_WORK: u8 = 1;
 pub(crate) const CAPTCHA: u8 = 2;
-/// Kind, difficulty, nonce, moment of issue.
+/// Kind, difficulty, nonce, time of issue.
 pub(crate) const HEAD_BYTES: usize = 1 + 1 + 8 + 8;
-/// A captcha has the MAC of its answer behind that.
+/// A captcha adds the MAC of its answer.
 pub(crate) const CAPTCHA_BYTES: usize = HEAD_BYTES + TAG_BYTES;
 pub(crate) const MAX_ID_BYTES: usize = CAPTCHA_BYTES + SIGNATURE_BYTES;
 
-/// What an id says. Nothing of it counts before the signature is verified.
+/// The content of an id. Do not trust it before the signature is verified.
 pub(crate) struct Challenge<'a> {
-    /// Everything that is signed.
+    /// The bytes that are signed.
     pub(crate) fields: &'a [u8],
     pub(crate) head: &'a [u8; HEAD_BYTES],
     pub(crate) issued_at: Timestamp,
@@ -32,7 +32,7 @@ pub(crate) enum Task<'a> {
 }
 
 impl<'a> Challenge<'a> {
-    /// There is one way to write an id: spare bits, padding and anything behind it are refused.
+    /// There is only one way to write an id: spare bits, padding and trailing text are refused.
     pub(crate) fn read(id: &str, buffer: &'a mut [u8; MAX_ID_BYTES]) -> Option<Self> {
         let length = URL_SAFE_NO_PAD.decode_slice(id, buffer).ok()?;
         let (fields, signature) = buffer[..length].split_last_chunk()?;
@@ -47,7 +47,7 @@ impl<'a> Challenge<'a> {
         Some(Self { fields, head, issued_at, task, signature })
     }
 
-    /// A signature differs from every other, and nobody can choose it.
+    /// Every challenge has another signature, and nobody can choose it.
     pub(crate) fn fingerprint(&self) -> u64 {
         u64::from_be_bytes(array::from_fn(|place| self.signature[KEY_ID_BYTES + place]))
     }

@@ -1,13 +1,14 @@
-//! How many of something there are in a second, measured over about the last one. No timer: the measure fades when it
-//! is asked. It does not know what is counted.
+//! Measures the rate of an event per second, over about the last second. There is no timer: the measure fades
+//! when it is read. It does not know what it counts.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use penstock_domain::Timestamp;
 
-/// After this long, what was counted weighs about a third.
+/// After this long, a counted event has about a third of its weight.
 const MEMORY_MILLIS: f64 = 1_000.0;
-/// A clock that is behind by more has stepped back; by less, threads have overtaken each other.
+/// If the time is behind by more than this, the clock was set back. If by less, threads have overtaken each
+/// other.
 const STEP_BACK_MILLIS: i64 = 1_000;
 
 #[derive(Debug)]
@@ -15,18 +16,18 @@ pub(crate) struct Demand(Mutex<Measure>);
 
 #[derive(Debug)]
 struct Measure {
-    /// Each counted one weighs 1 at first and fades. For a memory of a second this is the number in a second.
+    /// Each event adds 1, which then fades. With a memory of one second this is the rate per second.
     level: f64,
     at: Timestamp,
 }
 
 impl Demand {
     pub(crate) fn new() -> Self {
-        // Before any moment that can be handed in.
+        // Earlier than any time passed in.
         Self(Mutex::new(Measure { level: 0.0, at: Timestamp::from_millis(i64::MIN) }))
     }
 
-    /// Counts one, and gives how many there are in a second.
+    /// Counts one event and returns the rate per second.
     pub(crate) fn count(&self, now: Timestamp) -> f64 {
         let mut measure = self.faded(now);
         measure.level += 1.0;
@@ -44,7 +45,7 @@ impl Demand {
             measure.level *= (-(passed_millis as f64) / MEMORY_MILLIS).exp();
             measure.at = now;
         } else if passed_millis < -STEP_BACK_MILLIS {
-            // Waiting for the old time to come again would stop the fading for that long.
+            // Waiting for the old time to return would stop the fading for that long.
             measure.at = now;
         }
         measure
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_fades_within_seconds() {
+    fn past_demand_fades_within_seconds() {
         let demand = Demand::new();
         let now = count_steadily(&demand, 5, START, 5_000);
         let measured = demand.per_second(now.plus_seconds(10));

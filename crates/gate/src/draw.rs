@@ -1,29 +1,29 @@
-//! The draw: people who came before the opening get their place by a keyed permutation, computed one number at a time,
-//! so that no list is kept and anybody can compute it again from the published seed. `docs/draw.md` fixes every
-//! byte of it. It knows nothing of tickets, people or time.
+//! The draw. People who came before the opening get their place by a keyed permutation, computed one number
+//! at a time. So no list is kept, and anybody can compute it again from the published seed. `docs/draw.md`
+//! fixes every byte of it. It knows nothing of tickets, people or time.
 
 use std::fmt;
 
 use penstock_domain::SaleId;
 use sha2::{Digest as _, Sha256};
 
-/// Opens the message that the key is made of; another version of the draw would have another name.
+/// Starts the message that the key is made from. Another version of the draw would have another name.
 pub const DRAW_ALGORITHM: &str = "penstock draw 1";
 
-/// With ten rounds on six bits, the places of any two numbers differ from a uniform choice by less than one part
-/// in a hundred million, and on more bits by less. See `docs/draw.md`.
+/// With ten rounds on six bits, the places of any two numbers differ from a uniform choice by less than one
+/// part in a hundred million. On more bits they differ by less. See `docs/draw.md`.
 const ROUNDS: u8 = 10;
 const MIN_BITS: u32 = 6;
 
-/// What is published before the opening: it binds the seed without telling it.
+/// Published before the opening: it binds the seed without revealing it.
 pub fn commitment(seed: &[u8; 32]) -> [u8; 32] {
     Sha256::digest(seed).into()
 }
 
-/// A permutation of `0..count`. Numbers from `count` on keep their place: they came after the opening.
+/// A permutation of `0..count`. Numbers from `count` on came after the opening and keep their place.
 #[derive(Clone)]
 pub struct Draw {
-    /// Has taken the key in already; each round goes on from here.
+    /// The hash after the key; each round continues from here.
     keyed: Sha256,
     count: u64,
     left_bits: u32,
@@ -58,8 +58,8 @@ impl Draw {
         self.walk(place, Self::unshuffle)
     }
 
-    /// The network permutes a power of two. What falls outside goes through it again until it is inside, which it
-    /// is at last where it started.
+    /// The network permutes a power of two. A value outside the range goes through it again until it is
+    /// inside. This ends, at the latest with the starting value.
     fn walk(&self, start: u64, step: impl Fn(&Self, u64) -> u64) -> u64 {
         if start >= self.count {
             return start;
@@ -80,7 +80,7 @@ impl Draw {
         (0..ROUNDS).rev().fold(value, |value, round| self.round(round, value))
     }
 
-    /// Even rounds change the left half by the right one, odd rounds the right half by the left one.
+    /// Even rounds change the left half using the right one, odd rounds the right half using the left one.
     fn round(&self, round: u8, value: u64) -> u64 {
         let left = value >> self.right_bits;
         let right = value & low_bits(self.right_bits);
@@ -99,12 +99,12 @@ impl Draw {
     }
 }
 
-/// Halves have between 3 and 32 bits.
+/// Each half has between 3 and 32 bits.
 const fn low_bits(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
-/// Leaves out the key: it tells the order.
+/// Leaves out the key, which reveals the order.
 impl fmt::Debug for Draw {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Draw").field("count", &self.count).finish_non_exhaustive()

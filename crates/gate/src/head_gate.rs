@@ -1,6 +1,7 @@
-//! The head gate of one sale. It bounds the live passes to a multiple of the units that are left, so that everybody with a
-//! pass has a fair chance. A pass is late when an eighth of its time is over and it was not used: it is still good, but no
-//! longer counts against the bound. The gate counts; it does not know what a pass looks like, or whose turn it is.
+//! The head gate of one sale. It limits live passes to a multiple of the units left, so that everybody with a
+//! pass has a fair chance. A pass that is unused after an eighth of its time is late: it is still good, but
+//! no longer counts against the limit. The gate counts; it does not know what a pass looks like, or whose
+//! turn it is.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,17 +15,17 @@ use crate::pass_share::{LivePasses, late_pass_millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadGateOptions {
-    /// The most live passes for each available unit. Late ones don't count.
+    /// The most live passes per available unit. Late ones don't count.
     pub factor: u32,
     /// How long a pass is good.
     pub pass_seconds: u32,
-    /// The most live passes that are kept in memory.
+    /// The most live passes kept in memory.
     pub max_live: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadGateRefusal {
-    #[error("there are live passes enough for the units that are left")]
+    #[error("there are enough live passes for the units that are left")]
     Exhausted,
     #[error("no more live passes can be remembered")]
     Full,
@@ -33,16 +34,17 @@ pub enum HeadGateRefusal {
 #[derive(Debug)]
 pub struct HeadGate {
     options: HeadGateOptions,
-    /// Buyers are told apart by 64 bits under a key that nobody knows, which saves their names.
+    /// Stores 64 bits per buyer, hashed with a secret key, instead of their name.
     hasher: RandomState,
     passes: Mutex<Passes>,
 }
 
 #[derive(Debug, Default)]
 struct Passes {
-    /// The deadline of each live pass by buyer. A pass that was used or has expired is taken out.
+    /// The deadline of each live pass by buyer. A used or expired pass is removed.
     live: HashMap<u64, Timestamp>,
-    /// The same passes, the next deadline first, in whatever order they were set: a clock may step back.
+    /// The same passes, next deadline first. They may have been added in any order, because a clock may step
+    /// back.
     fresh: BTreeSet<(Timestamp, u64)>,
     late: BTreeSet<(Timestamp, u64)>,
     issued: u64,
@@ -53,18 +55,18 @@ impl HeadGate {
         Self { options, hasher: RandomState::new(), passes: Mutex::default() }
     }
 
-    /// Whether `take` would give this buyer a pass now: a look before the costly checks.
+    /// Whether `take` would give this buyer a pass now. A cheap look before the costly checks.
     pub fn has_room_for(&self, buyer: &BuyerId, available: u32, now: Timestamp) -> bool {
         let passes = self.passes_at(now);
         passes.live.contains_key(&self.hasher.hash_one(buyer)) || self.room(&passes, available).is_ok()
     }
 
-    /// Whether this buyer has a pass that is neither used nor over.
+    /// Whether this buyer has a pass that is neither used nor expired.
     pub fn has_live(&self, buyer: &BuyerId, now: Timestamp) -> bool {
         self.passes_at(now).live.contains_key(&self.hasher.hash_one(buyer))
     }
 
-    /// The deadline of this buyer's pass: that of the one he has, or of a new one if there is room for it.
+    /// The deadline of this buyer's pass: the one they have, or a new one if there is room for it.
     pub fn take(
         &self,
         buyer: &BuyerId,
@@ -78,7 +80,7 @@ impl HeadGate {
         }
         self.room(&passes, available)?;
         let deadline = now.plus_seconds(self.options.pass_seconds);
-        // A pass of no duration is never live, and nothing would take it out.
+        // A pass of no duration is never live, and nothing would remove it.
         if now < deadline {
             passes.live.insert(buyer, deadline);
             passes.fresh.insert((deadline, buyer));
@@ -87,8 +89,9 @@ impl HeadGate {
         Ok(deadline)
     }
 
-    /// An order with this buyer's pass was accepted, so the pass no longer stands for somebody who may still come.
-    /// False: they have none here (it has expired, is from before a restart, or this was said before).
+    /// An order with this buyer's pass was accepted, so the pass no longer stands for a person who may still
+    /// come. False: they have none here, because it has expired, is from before a restart, or was already
+    /// reported.
     pub fn used(&self, buyer: &BuyerId, now: Timestamp) -> bool {
         let mut passes = self.passes_at(now);
         let buyer = self.hasher.hash_one(buyer);
@@ -97,18 +100,18 @@ impl HeadGate {
         passes.fresh.remove(&pass) || passes.late.remove(&pass)
     }
 
-    /// Issued, not used, not expired.
+    /// Issued, not used and not expired.
     pub fn live(&self, now: Timestamp) -> u64 {
         self.passes_at(now).live.len() as u64
     }
 
-    /// The same, and how many of them are late.
+    /// The live passes, and how many of them are late.
     pub fn live_passes(&self, now: Timestamp) -> LivePasses {
         let passes = self.passes_at(now);
         LivePasses { all: passes.live.len() as u64, late: passes.late.len() as u64 }
     }
 
-    /// Ever.
+    /// All passes ever issued.
     pub fn issued(&self) -> u64 {
         self.lock().issued
     }
@@ -123,7 +126,7 @@ impl HeadGate {
         }
     }
 
-    /// The passes that are live now. What has expired or was late once stays so, even if the clock steps back.
+    /// The passes that are live now. An expired or late pass stays so, even if the clock steps back.
     fn passes_at(&self, now: Timestamp) -> MutexGuard<'_, Passes> {
         let mut passes = self.lock();
         passes.age(now, now.plus_millis(late_pass_millis(self.options.pass_seconds)));
@@ -136,7 +139,7 @@ impl HeadGate {
 }
 
 impl Passes {
-    /// Passes that are good until `late_until` at most are late.
+    /// Passes with a deadline up to `late_until` become late.
     fn age(&mut self, now: Timestamp, late_until: Timestamp) {
         while let Some((deadline, buyer)) = self.fresh.first().copied()
             && deadline <= late_until
@@ -220,11 +223,11 @@ mod tests {
         assert!(!gate.has_room_for(&buyer(1), 1, late_at.plus_millis(-1)));
         assert!(gate.take(&buyer(1), 1, late_at).is_ok());
         let before_its_end = deadline.plus_millis(-1);
-        assert_eq!(gate.take(&buyer(0), 1, before_its_end), Ok(deadline), "still the same pass");
+        assert_eq!(gate.take(&buyer(0), 1, before_its_end), Ok(deadline), "it is still the same pass");
         assert_eq!((gate.live(before_its_end), gate.live(deadline)), (2, 1));
     }
 
-    /// Bots that take passes in a sale without a waiting room, again and again, and never order.
+    /// In a sale without a waiting room, bots take passes again and again and never order.
     #[test]
     fn passes_that_nobody_uses_hold_up_others_for_an_eighth_of_their_time_and_not_for_all_of_it() {
         const UNITS: u32 = 48;
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_lies_around_is_late() {
+    fn a_pass_left_unused_is_late() {
         let gate = gate(1, 100);
         gate.take(&buyer(0), 5, START).unwrap();
         gate.take(&buyer(1), 5, START).unwrap();
@@ -273,13 +276,13 @@ mod tests {
         let later = START.plus_seconds(1);
         assert_eq!(gate.take(&buyer(0), 1, later), Ok(later.plus_seconds(PASS_SECONDS)));
         assert_eq!(gate.take(&buyer(1), 1, later), Err(HeadGateRefusal::Exhausted));
-        // The deadline of the first pass does not end the second one.
+        // The deadline of the first pass must not end the second one.
         let first_deadline = START.plus_seconds(PASS_SECONDS);
         assert_eq!(gate.live(first_deadline), 1);
     }
 
     #[test]
-    fn memory_is_bounded_whatever_is_available() {
+    fn memory_is_bounded_for_any_number_of_units() {
         let gate = gate(1, 3);
         for number in 0..3 {
             assert!(gate.take(&buyer(number), u32::MAX, START).is_ok());
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_never_get_more_passes_than_the_factor_allows() {
+    fn many_requests_at_once_never_get_more_passes_than_the_factor_allows() {
         const THREADS: usize = 64;
         let gate = gate(3, 1_000);
         let (granted, barrier) = (AtomicU32::new(0), Barrier::new(THREADS));
@@ -333,9 +336,9 @@ mod tests {
         Take(usize),
         Look(usize),
         Use(usize),
-        /// Restock, sale or return.
+        /// A restock, a sale or a return.
         Available(u32),
-        /// Now and then the clock steps back.
+        /// Sometimes the clock steps back.
         Wait(i64),
     }
 
@@ -356,7 +359,7 @@ mod tests {
         over: bool,
     }
 
-    /// Every pass ever issued, looked at from the beginning for each question.
+    /// Every pass ever issued, searched from the start for each question.
     #[derive(Default)]
     struct Model {
         passes: BTreeMap<usize, Vec<ModelPass>>,

@@ -1,5 +1,6 @@
-//! The keys that the gate signs with. Each purpose has its own, derived from the node's secret, so that a pass can
-//! never be taken for a ticket. Two secrets are good at a time: what the one before signed outlives a rotation.
+//! The keys that the gate signs with. Each purpose has its own, derived from the node's secret, so that a
+//! pass can never be mistaken for a ticket. Two secrets are good at a time, so signatures outlive one
+//! rotation.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use penstock_domain::SaleId;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// 128 bits: nobody guesses that by trying.
+/// 128 bits, too many to guess.
 pub(crate) const TAG_BYTES: usize = 16;
 pub(crate) const KEY_ID_BYTES: usize = 4;
 pub(crate) const SIGNATURE_BYTES: usize = KEY_ID_BYTES + TAG_BYTES;
@@ -30,18 +31,18 @@ const PURPOSES: [(Purpose, &[u8]); 5] = [
     (Purpose::BuyerTag, b"penstock buyer tag 1"),
 ];
 
-/// How a sale stands in everything that is signed.
+/// The form of a sale in everything that is signed.
 pub(crate) fn sale_bytes(sale: SaleId) -> [u8; 8] {
     sale.as_u64().to_be_bytes()
 }
 
-/// Which key signed, and what it made of the message.
+/// The id of the signing key, and the tag it made from the message.
 pub(crate) type Signature = [u8; SIGNATURE_BYTES];
 
 #[derive(Clone)]
 struct Keys {
     id: [u8; KEY_ID_BYTES],
-    /// By purpose, with the key already taken in.
+    /// One per purpose, with the key already absorbed.
     macs: [Hmac<Sha256>; PURPOSES.len()],
 }
 
@@ -77,12 +78,12 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// `previous` is the secret before the last rotation; what it signed is still good.
+    /// `previous` is the secret before the last rotation. Its signatures are still good.
     pub fn new(current: &[u8; 32], previous: Option<&[u8; 32]>) -> Self {
         Self { current: Keys::new(current), previous: previous.map(Keys::new) }
     }
 
-    /// Signs the message, which is its parts one after the other: only the last part may vary in length.
+    /// Signs the concatenation of the parts. Only the last part may vary in length.
     pub(crate) fn sign(&self, purpose: Purpose, parts: &[&[u8]]) -> Signature {
         let mut signature = [0; SIGNATURE_BYTES];
         signature[..KEY_ID_BYTES].copy_from_slice(&self.current.id);
@@ -90,14 +91,14 @@ impl KeyRing {
         signature
     }
 
-    /// Takes the same time for every signature, wrong or right: a key that is not ours costs a MAC too.
+    /// Takes the same time for every signature, right or wrong: an unknown key costs a MAC, too.
     pub(crate) fn verifies(&self, purpose: Purpose, parts: &[&[u8]], signature: &Signature) -> bool {
         let (id, tag) = signature.split_at(KEY_ID_BYTES);
         self.verifies_start(purpose, parts, id, tag)
     }
 
-    /// As `verifies`, for a tag of which only the first bytes are kept, made by the key with this id. How many that are
-    /// is fixed by the purpose: nobody but us chooses it.
+    /// Like `verifies`, for a tag that is cut to its first bytes and was made by the key with this id. The
+    /// purpose fixes the number of bytes, so an attacker can't choose it.
     pub(crate) fn verifies_start(&self, purpose: Purpose, parts: &[&[u8]], id: &[u8], start: &[u8]) -> bool {
         let is_previous = |keys: &&Keys| keys.id == id;
         let keys = self.previous.as_ref().filter(is_previous).unwrap_or(&self.current);
@@ -106,7 +107,7 @@ impl KeyRing {
     }
 }
 
-/// Leaves out what is secret.
+/// Leaves out the secrets.
 impl fmt::Debug for KeyRing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_breaks_nothing_and_two_rotations_end_it() {
+    fn a_signature_outlives_one_rotation_but_not_two() {
         let (first, second, third) = ([1; 32], [2; 32], [3; 32]);
         let old = KeyRing::new(&first, None).sign(Purpose::Pass, &[b"m"]);
         assert!(KeyRing::new(&second, Some(&first)).verifies(Purpose::Pass, &[b"m"], &old));

@@ -1,8 +1,8 @@
-//! The latch of one sale: refuses from memory what the ledger would refuse, as long as that is certain.
+//! The latch of one sale. It refuses from memory what the ledger would refuse, as long as that is certain.
 //!
-//! It is a short cut and never the truth: it may send a claim the full way to the ledger for no reason, but it
-//! refuses only when the last durable news says so, and never a retry of a claim that was accepted, because
-//! that one has to get its first answer again.
+//! It is a shortcut and never the truth. It may send a claim on to the ledger for no reason. But it refuses
+//! only if the last durable news says so, and never refuses a retry of an accepted claim, because that has to
+//! get its first answer again.
 
 use std::sync::{
     PoisonError,
@@ -17,7 +17,7 @@ use crate::{
     sync::{AtomicU8, Mutex, MutexGuard},
 };
 
-/// What the ledger would answer to any new claim at the moment.
+/// The ledger's answer to any new claim at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuickRefusal {
     SoldOut,
@@ -31,17 +31,18 @@ const SOLD_OUT: u8 = 1;
 const PAUSED: u8 = 2;
 const CLOSED: u8 = 3;
 
-/// What a claim needs comes first, and what is rarely needed last: there may be more sales than a cache has room for.
+/// Fields that a claim needs come first and rarely used ones last, because there may be more sales than fit
+/// into a cache.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Latch {
-    /// The part of the refusal that does not depend on the time.
+    /// The part of the refusal that does not depend on time.
     situation: AtomicU8,
-    /// The window never changes after publishing.
+    /// The opening hours never change after publishing.
     opens_at: Timestamp,
     closes_at: Timestamp,
     latest: Latest,
-    /// Held by who brings news; nobody who asks for a unit ever waits for it.
+    /// Locked by writers of news. A claim never waits for it.
     news: Mutex<Growth>,
     accepted: AcceptedKeys,
 }
@@ -60,11 +61,11 @@ impl Latch {
         latch
     }
 
-    /// Takes news of the sale. Old news can't override newer, whatever order they come in; the keys count
-    /// always.
+    /// Takes news of the sale. Old news can't override newer news, in whatever order it comes, but its keys
+    /// always count.
     pub fn update(&self, status: SaleStatus, accepted: &[KeyDigest]) {
         let mut growth = self.lock();
-        // The keys first: once the latch refuses, it has to know every claim that was accepted before.
+        // The keys come first: once the latch refuses, it has to know every claim accepted before.
         self.accepted.insert_all(&mut growth, accepted);
         if status.version < self.latest.read_locked(&growth).version {
             return;
@@ -73,7 +74,7 @@ impl Latch {
         self.situation.store(situation(&status), Release);
     }
 
-    /// Some(refusal) if a claim with this key would certainly be refused at the time `now`.
+    /// Some(refusal) if a claim with this key is certain to be refused at the time `now`.
     pub fn refuses(&self, key: KeyDigest, now: Timestamp) -> Option<QuickRefusal> {
         let refusal = self.closed_to_new_claims(now)?;
         if self.accepted.may_contain(key) { None } else { Some(refusal) }
@@ -81,7 +82,7 @@ impl Latch {
 
     fn closed_to_new_claims(&self, now: Timestamp) -> Option<QuickRefusal> {
         let situation = self.situation.load(Acquire);
-        // In the order in which `SaleStatus::state` looks.
+        // In the same order as `SaleStatus::state`.
         if situation == CLOSED || now >= self.closes_at {
             Some(QuickRefusal::Closed)
         } else if situation == PAUSED {
@@ -95,12 +96,12 @@ impl Latch {
         }
     }
 
-    /// False if no claim with this key was ever accepted. True says little: there may have been one.
+    /// False if no claim with this key was ever accepted. True means only that there may have been one.
     pub fn may_have_accepted(&self, key: KeyDigest) -> bool {
         self.accepted.may_contain(key)
     }
 
-    /// The last durable status that was heard of.
+    /// The last durable status that this latch heard of.
     pub fn status(&self) -> SaleStatus {
         self.latest.read().unwrap_or_else(|| self.latest.read_locked(&self.lock()))
     }
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn old_news_overrides_nothing_but_its_keys_count() {
+    fn old_news_overrides_nothing_and_its_keys_still_count() {
         let latch = Latch::new(status(5, 0), &[]);
         latch.update(status(4, 3), &[key("late")]);
         assert_eq!(latch.status().version, 5);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn it_refuses_exactly_when_the_state_sells_nothing() {
+    fn the_latch_refuses_exactly_when_the_state_sells_nothing() {
         for available in [0, 1] {
             for (paused, closed) in [(false, false), (true, false), (false, true), (true, true)] {
                 let status = SaleStatus { paused, closed, ..status(1, available) };
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sees_the_latch_set_sees_the_keys_accepted_before() {
+    fn a_reader_who_sees_the_latch_set_sees_the_keys_accepted_before() {
         for _ in 0..200 {
             let latch = Arc::new(Latch::new(status(1, 1), &[]));
             let asker = std::thread::spawn({

@@ -1,5 +1,5 @@
-//! The last status of a sale, for many who read and one who writes at a time. Writing takes a few stores and no memory, because
-//! every order of every sale is news; reading takes no lock, unless it meets a write half-way.
+//! The last status of a sale, for many readers and one writer at a time. Every order of every sale is news,
+//! so writing takes a few stores and no memory. Reading takes no lock, unless it meets a half-finished write.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -7,7 +7,7 @@ use penstock_domain::{SaleStatus, SaleTerms};
 
 use crate::sync::{AtomicU64, MutexGuard, fence};
 
-/// In place of the version while the rest is written.
+/// Stands in for the version while the other fields are written.
 const HALF_WRITTEN: u64 = u64::MAX;
 const PAUSED: u64 = 1;
 const CLOSED: u64 = 2;
@@ -16,11 +16,11 @@ const CLOSED: u64 = 2;
 #[repr(C)]
 pub(crate) struct Latest {
     version: AtomicU64,
-    /// Available and held units; the total follows.
+    /// Available and held units. The total follows from the counts.
     available_held: AtomicU64,
-    /// Paid units, and whether it is paused or closed.
+    /// Paid units, and whether the sale is paused or closed.
     paid_flags: AtomicU64,
-    /// What never changes after publishing.
+    /// The part that never changes after publishing.
     terms: SaleTerms,
 }
 
@@ -35,18 +35,18 @@ impl Latest {
         }
     }
 
-    /// Whoever calls it holds the writers' lock.
+    /// The caller holds the writers' lock.
     pub(crate) fn write<T>(&self, status: &SaleStatus, _lock: &MutexGuard<'_, T>) {
         let (available_held, paid_flags) = pack(status);
         self.version.store(HALF_WRITTEN, Relaxed);
-        // Who sees one of the numbers sees that they are being written.
+        // A reader who sees one of the new numbers also sees that they are being written.
         fence(Release);
         self.available_held.store(available_held, Relaxed);
         self.paid_flags.store(paid_flags, Relaxed);
         self.version.store(status.version, Release);
     }
 
-    /// None: it is being written.
+    /// None: a write is going on.
     pub(crate) fn read(&self) -> Option<SaleStatus> {
         let version = self.version.load(Acquire);
         let status = self.with_version(version);
@@ -54,7 +54,7 @@ impl Latest {
         (version != HALF_WRITTEN && self.version.load(Relaxed) == version).then_some(status)
     }
 
-    /// Whoever calls it holds the writers' lock.
+    /// The caller holds the writers' lock.
     pub(crate) fn read_locked<T>(&self, _lock: &MutexGuard<'_, T>) -> SaleStatus {
         self.with_version(self.version.load(Relaxed))
     }
@@ -66,7 +66,7 @@ impl Latest {
             ((available_held >> 32) as u32, available_held as u32, (paid_flags >> 32) as u32);
         SaleStatus {
             terms: self.terms,
-            // What is read while it is written may be any numbers.
+            // A read during a write may give any numbers, so the sum may overflow.
             total: available.wrapping_add(held).wrapping_add(paid),
             available,
             held,

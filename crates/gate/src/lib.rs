@@ -1,4 +1,5 @@
-//! Who may try: the latch that refuses what can't succeed, and limits. No I/O, no clock; sees only the domain.
+//! Decides which requests may try: the latch that refuses what can't succeed, and limits. No I/O, no clock;
+//! knows only the domain.
 
 mod accepted_keys;
 mod blocks;

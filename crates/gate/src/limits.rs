@@ -1,9 +1,9 @@
-//! Token buckets: by key, such as the address a request comes from, or one for all. The memory is bounded, and the
-//! time is handed in. Knows nothing of what it limits.
+//! Token buckets, one per key (such as the address of a request) or one for all. Memory is bounded, and the
+//! caller passes in the time. Does not know what it limits.
 //!
-//! The buckets of all keys live in a table of fixed size: sets of four, a key belongs to one set. When a set is
-//! full, a newcomer takes the place of the bucket that has recovered furthest. So nobody is locked out because
-//! others came first, and who is over the limit is the last to be forgotten.
+//! The buckets of all keys live in a table of fixed size, divided into sets of four. A key belongs to one
+//! set. When a set is full, a newcomer replaces the bucket that has recovered furthest. So nobody is locked
+//! out because others came first, and keys over their limit are forgotten last.
 
 use std::{
     fmt,
@@ -29,17 +29,17 @@ use crate::steady_time::SteadyTime;
 
 const WAYS: usize = 4;
 const NANOS_PER_MILLI: u64 = 1_000_000;
-/// No bucket takes longer to recover: the arithmetic in nanoseconds has to fit into 64 bits.
+/// The longest recovery of a bucket: its nanoseconds have to fit into 64 bits.
 const LONGEST_RECOVERY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOptions {
-    /// So many at once.
+    /// The most allowed at once.
     pub burst: NonZeroU32,
-    /// Then one more each time this has passed.
+    /// Time until one more is allowed.
     pub one_per: Duration,
-    /// About so many keys are told apart, and memory is taken for no more. When more come, those that have
-    /// recovered furthest are forgotten first.
+    /// About how many keys are told apart; this bounds the memory. When more come, those that have recovered
+    /// furthest are forgotten first.
     pub max_keys: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct TooMany {
     pub retry_after_seconds: u32,
 }
 
-/// An address as limits see it: a household of IPv6 may have a whole /56, which is 256 networks.
+/// An address as the limits see it. An IPv6 household may have a whole /56, which is 256 networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AddressKey(u128);
 
@@ -64,14 +64,14 @@ impl AddressKey {
     }
 }
 
-/// The same on every node.
+/// Gives the same text on every node.
 impl fmt::Display for AddressKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:032x}", self.0)
     }
 }
 
-/// Governor's clock, set by whoever asks.
+/// Governor's clock, set by the caller.
 #[derive(Clone, Debug, Default)]
 struct HandedTime(Arc<SteadyTime>);
 
@@ -90,7 +90,7 @@ impl Clock for HandedTime {
 }
 
 fn quota(burst: NonZeroU32, one_per: Duration) -> Quota {
-    // A period of zero has no quota; the shortest there is stands for it.
+    // A period of zero has no quota, so the shortest period stands in for it.
     let one_per = one_per.clamp(Duration::from_nanos(1), LONGEST_RECOVERY / burst.get());
     Quota::with_period(one_per).unwrap_or(Quota::per_second(NonZeroU32::MIN)).allow_burst(burst)
 }
@@ -100,7 +100,7 @@ fn too_many(not_until: &NotUntil<Nanos>, now: Nanos) -> TooMany {
     TooMany { retry_after_seconds: u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX) }
 }
 
-/// A bucket's place in the table. An unused one is the same as one that recovered at the beginning of time.
+/// A bucket's place in the table. An unused one looks like one that recovered at the beginning of time.
 #[derive(Clone, Copy, Default)]
 struct Way {
     fingerprint: u64,
@@ -110,10 +110,10 @@ struct Way {
 
 type Set = Mutex<[Way; WAYS]>;
 
-/// Where governor keeps the buckets.
+/// Storage for governor's buckets.
 struct Table<K> {
     sets: Box<[Set]>,
-    /// Seeded at random, so that nobody can aim at the set or the bucket of another.
+    /// Seeded at random, so that nobody can aim at another key's set or bucket.
     hasher: RandomState,
     keys: PhantomData<fn(&K)>,
 }
@@ -135,7 +135,7 @@ impl<K> Table<K> {
 }
 
 impl<K: Hash> Table<K> {
-    /// As if so much of what recovers the bucket had happened already.
+    /// Makes the bucket recover `nanos` earlier.
     fn recover(&self, key: &K, nanos: u64) {
         let fingerprint = self.hasher.hash_one(key);
         let mut ways = self.set(fingerprint).lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +145,7 @@ impl<K: Hash> Table<K> {
     }
 }
 
-/// The table as governor has it.
+/// The table in the form governor needs.
 struct Buckets<K>(Arc<Table<K>>);
 
 impl<K: Hash> StateStore for Buckets<K> {
@@ -173,7 +173,7 @@ impl<K: Hash> StateStore for Buckets<K> {
     }
 }
 
-/// A bucket for each key.
+/// One bucket per key.
 pub struct KeyedLimit<K: Hash + Eq + Clone> {
     buckets: RateLimiter<K, Buckets<K>, HandedTime, NoOpMiddleware<Nanos>>,
     table: Arc<Table<K>>,
@@ -193,7 +193,7 @@ impl<K: Hash + Eq + Clone> KeyedLimit<K> {
         Self { buckets, table, time, nanos_for_one, table_bytes }
     }
 
-    /// What was checked did not come about, through no fault of who asked.
+    /// Returns a token, if the checked action did not happen through no fault of the caller.
     pub fn give_back(&self, key: &K) {
         self.table.recover(key, self.nanos_for_one);
     }
@@ -210,15 +210,15 @@ impl<K: Hash + Eq + Clone> fmt::Debug for KeyedLimit<K> {
     }
 }
 
-/// One bucket for the whole node. As the time comes in milliseconds, a rate above 1,000 a second needs a burst of
-/// at least a millisecond's worth to be reached.
+/// One bucket for the whole node. The time comes in milliseconds, so a rate above 1,000 a second needs a
+/// burst of at least one millisecond's worth.
 pub struct SingleLimit {
     bucket: RateLimiter<NotKeyed, InMemoryState, HandedTime, NoOpMiddleware<Nanos>>,
     time: HandedTime,
 }
 
 impl SingleLimit {
-    /// So many at once (`burst`), then one more each time `one_per` has passed.
+    /// Allows `burst` at once, then one more each time `one_per` has passed.
     pub fn new(burst: NonZeroU32, one_per: Duration) -> Self {
         let time = HandedTime::default();
         let bucket = RateLimiter::direct_with_clock(quota(burst, one_per), time.clone());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_the_burst_is_told_when_to_come_back() {
+    fn requests_over_the_burst_are_told_when_to_come_back() {
         let limit = limit(3, 100);
         for _ in 0..3 {
             assert_eq!(limit.check(&1, at(0)), Ok(()));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_had_again_and_no_more() {
+    fn a_returned_token_can_be_used_once_more() {
         let limit = limit(2, 100);
         for _ in 0..20 {
             assert_eq!(limit.check(&1, at(0)), Ok(()));
@@ -285,7 +285,7 @@ mod tests {
         assert!(limit.table_bytes <= 1_000 * 18, "{} bytes", limit.table_bytes);
         let newcomer = 1_000_000;
         for _ in 0..3 {
-            assert_eq!(limit.check(&newcomer, at(0)), Ok(()), "a whole burst, like anybody");
+            assert_eq!(limit.check(&newcomer, at(0)), Ok(()), "a newcomer gets a whole burst");
         }
         assert!(limit.check(&newcomer, at(0)).is_err());
     }
@@ -299,7 +299,7 @@ mod tests {
         }
         let mut slipped_through = 0;
         for address in 0..1_000_000_u32 {
-            // The flood lasts 25 seconds, in which two more are due to anybody.
+            // The flood lasts 25 seconds, in which every key recovers two tokens.
             let now = at(i64::from(address / 40_000));
             assert_eq!(limit.check(&address, now), Ok(()));
             if address % 100 == 0 && limit.check(&heavy, now).is_ok() {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_furthest_from_recovery_is_the_last_to_be_forgotten() {
+    fn the_key_furthest_from_recovery_is_forgotten_last() {
         let limit = limit(3, WAYS);
         for (key, times) in [(1, 3), (2, 1), (3, 2), (4, 3)] {
             for _ in 0..times {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_gives_nothing_away() {
+    fn setting_the_clock_back_gives_nothing_away() {
         let limit = limit(1, 10);
         assert_eq!(limit.check(&1, at(5)), Ok(()));
         assert!(limit.check(&1, at(0)).is_err());
@@ -361,7 +361,7 @@ mod tests {
             let hours_back = -3_600 * step;
             assert_eq!(by_key.check(&1, at(hours_back + 10)), Ok(()), "step {step}");
             assert_eq!(single.check(at(hours_back + 10)), Ok(()), "step {step}");
-            // The next step back finds this moment, and goes on from it.
+            // The next step back starts from this moment.
             for seconds in [10, 15, 19] {
                 assert!(by_key.check(&1, at(hours_back + seconds)).is_err(), "step {step}");
                 assert!(single.check(at(hours_back + seconds)).is_err(), "step {step}");
@@ -394,7 +394,7 @@ mod tests {
             |millis| (0..200).filter(|_| limit.check(Timestamp::from_millis(millis)).is_ok()).count();
         assert_eq!(passed_at(1_000), 50);
         assert_eq!((1_001..1_101).map(passed_at).sum::<usize>(), 1_000);
-        assert_eq!(passed_at(1_200), 50, "what was left over does not pile up");
+        assert_eq!(passed_at(1_200), 50, "unused tokens do not pile up");
         let refused = limit.check(Timestamp::from_millis(1_200)).unwrap_err();
         assert_eq!(refused.retry_after_seconds, 1);
     }

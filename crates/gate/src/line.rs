@@ -1,5 +1,6 @@
-//! The line of those who wait and are there, as a few counts of people along the places: enough to tell anybody how many
-//! are before them, and small enough to tell to other nodes. It knows no turns and no time.
+//! The people who wait and are there, counted along the places in a few stretches. That is enough to tell
+//! anybody how many people are before them, and small enough to send to other nodes. It knows no turns and no
+//! time.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +8,16 @@ const STRETCHES: u64 = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// The first place that may wait.
+    /// The first place that may be waiting.
     from: u64,
-    /// Places in each stretch.
+    /// The number of places in each stretch.
     places: u64,
-    /// People in each stretch.
+    /// The number of people in each stretch.
     people: Vec<u64>,
 }
 
 impl Line {
-    /// Of the places `from..to`; `people` counts those who wait in a part of it.
+    /// Covers the places `from..to`. `people` counts the waiting people in a part of it.
     pub(crate) fn new(from: u64, to: u64, people: impl Fn(u64, u64) -> u64) -> Self {
         let places = to.saturating_sub(from).div_ceil(STRETCHES).max(1);
         let starts = (from..to).step_by(usize::try_from(places).unwrap_or(usize::MAX));
@@ -31,7 +32,7 @@ impl Line {
         self.people.iter().sum()
     }
 
-    /// 1 is the next. Exact where everybody is there, and about right elsewhere.
+    /// 1 is the next person. Exact where everybody is there, and about right elsewhere.
     pub(crate) fn position(&self, place: u64) -> u64 {
         let ahead = place.saturating_sub(self.from);
         let places = self.places.max(1);
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_counts_those_who_are_there() {
+    fn a_position_counts_people_who_are_there() {
         for places in [1, 2, 255, 256, 257, 10_000] {
             let everybody = Line::new(7, 7 + places, |from, to| to - from);
             assert_eq!(everybody.total(), places);

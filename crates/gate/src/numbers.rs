@@ -1,5 +1,6 @@
-//! The numbers of a waiting room: 0, 1, 2, … by one atomic counter, each given out once, also across a crash. For
-//! that a number has to be durably reserved before it is given out. Knows nothing of people, places or turns.
+//! The numbers of a waiting room: 0, 1, 2, … from one atomic counter, each given out once, even across a
+//! crash. To ensure that, a number has to be durably reserved before it is given out. Knows nothing of
+//! people, places or turns.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -9,22 +10,22 @@ use std::sync::{
     },
 };
 
-/// At least so many numbers are ready to be given out.
+/// The fewest numbers kept ready to be given out.
 pub(crate) const MIN_HEADROOM: u64 = 8_192;
-/// Beyond this a faster rush is told to wait for the next reservation.
+/// The most numbers reserved ahead. A faster rush has to wait for the next reservation.
 const MAX_HEADROOM: u64 = 1 << 20;
 const HEADROOM_SECONDS: f64 = 2.0;
-/// How much of the demand of a moment ago still counts a second later.
+/// The weight of past demand, one second later.
 const KEPT_AFTER_A_SECOND: f64 = 0.5;
-/// The counter never comes near this bit. Set: no number is given out any more.
+/// The counter never comes near this bit. If it is set, no more numbers are given out.
 const CLOSED: u64 = 1 << 63;
 
 #[derive(Debug)]
 pub(crate) struct Numbers {
     next: AtomicU64,
-    /// Numbers below are durably reserved.
+    /// Numbers below this one are durably reserved.
     reserved: AtomicU64,
-    /// Who was sent away because nothing was reserved: part of the demand.
+    /// People sent away because no number was reserved. They are part of the demand.
     refused: AtomicU64,
     demand: Mutex<Demand>,
 }
@@ -36,7 +37,7 @@ struct Demand {
 }
 
 impl Numbers {
-    /// Goes on at what was reserved: which of the numbers below were given out, nobody knows after a crash.
+    /// Starts at the reserved number: after a crash nobody knows which numbers below it were given out.
     pub(crate) fn starting_at(reserved: u64) -> Self {
         let reserved = reserved.min(CLOSED - 1);
         Self {
@@ -49,7 +50,7 @@ impl Numbers {
 
     pub(crate) fn take(&self) -> Option<u64> {
         let mut next = self.next.load(Relaxed);
-        // The closing bit makes a closed counter larger than anything that can be reserved.
+        // The closing bit makes a closed counter larger than any reservation.
         while next < self.reserved.load(Acquire) {
             match self.next.compare_exchange_weak(next, next + 1, AcqRel, Relaxed) {
                 Ok(number) => return Some(number),
@@ -60,19 +61,20 @@ impl Numbers {
         None
     }
 
-    /// Whether `take` would give a number now. Who hears that it would not is sent away, and so is part of the demand.
+    /// Whether `take` would give a number now. A caller who gets `false` sends the person away, so they count
+    /// as demand.
     pub(crate) fn has_any(&self) -> bool {
         let has_any = self.next.load(Relaxed) < self.reserved.load(Acquire);
         self.refused.fetch_add(u64::from(!has_any), Relaxed);
         has_any
     }
 
-    /// How many numbers were given out. Whatever is given out later is not below.
+    /// How many numbers were given out. Numbers given out later are not below this.
     pub(crate) fn issued(&self) -> u64 {
         self.next.load(Acquire) & !CLOSED
     }
 
-    /// From now on no number is given out; returns how many were.
+    /// Stops giving out numbers; returns how many were given out.
     pub(crate) fn close(&self) -> u64 {
         self.next.fetch_or(CLOSED, AcqRel) & !CLOSED
     }
@@ -85,13 +87,13 @@ impl Numbers {
         self.reserved.fetch_max(reserved.min(CLOSED - 1), Release);
     }
 
-    /// All numbers below are given out, by whoever: here none of them is.
+    /// Numbers below `issued` are given out by any node. This counter gives out none of them.
     pub(crate) fn given_out_elsewhere(&self, issued: u64) {
         self.reserved_durably(issued);
         self.next.fetch_max(issued.min(CLOSED - 1), AcqRel);
     }
 
-    /// Takes note of the demand since the last time.
+    /// Measures the demand since the last call.
     pub(crate) fn measure(&self, millis: u64) {
         if millis == 0 {
             return;
@@ -101,11 +103,12 @@ impl Numbers {
         let asked = self.issued().saturating_add(self.refused.load(Relaxed));
         let lately = asked.saturating_sub(demand.asked_before) as f64 / seconds;
         demand.asked_before = asked;
-        // A rush counts at once and is forgotten slowly.
+        // A rush raises the demand at once; it fades slowly.
         demand.per_second = lately.max(demand.per_second * KEPT_AFTER_A_SECOND.powf(seconds));
     }
 
-    /// Up to where numbers should be reserved by now: what is reserved already, as long as that will last.
+    /// The number up to which numbers should be reserved by now. Keeps the present reservation for as long as
+    /// it lasts.
     pub(crate) fn wanted(&self) -> u64 {
         let per_second = self.demand.lock().unwrap_or_else(PoisonError::into_inner).per_second;
         let headroom = ((per_second * HEADROOM_SECONDS) as u64).clamp(MIN_HEADROOM, MAX_HEADROOM);
@@ -130,12 +133,12 @@ mod tests {
         assert_eq!([numbers.take(), numbers.take(), numbers.take()], [Some(5), Some(6), None]);
         numbers.reserved_durably(6);
         assert!(!numbers.has_any());
-        assert_eq!(numbers.take(), None, "an old reservation takes nothing back and gives nothing");
+        assert_eq!(numbers.take(), None, "an old reservation changes nothing");
         assert_eq!(numbers.issued(), 7);
     }
 
     #[test]
-    fn many_who_ask_at_once_get_different_numbers() {
+    fn people_who_ask_at_once_get_different_numbers() {
         let numbers = Numbers::starting_at(0);
         numbers.reserved_durably(40_000);
         let taken: Vec<u64> = thread::scope(|scope| {
@@ -151,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rush_is_provided_for_and_forgotten_again() {
+    fn a_rush_raises_the_reservation_and_is_forgotten_again() {
         let numbers = Numbers::starting_at(0);
         assert_eq!(numbers.wanted(), 2 * MIN_HEADROOM);
         numbers.reserved_durably(numbers.wanted());
-        // 1,000,000 a second ask; most of them find nothing left.
+        // 1,000,000 people per second ask; most of them find no number left.
         let given_out = (0..100_000).filter_map(|_| numbers.take()).count() as u64;
         assert_eq!(given_out, 2 * MIN_HEADROOM);
         numbers.measure(100);
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sent_away_before_asking_for_a_number_is_provided_for_too() {
+    fn people_sent_away_before_asking_for_a_number_count_as_demand() {
         let numbers = Numbers::starting_at(0);
         assert!((0..100_000).all(|_| !numbers.has_any()));
         numbers.measure(100);
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_counter_has_given_out_exactly_what_it_says() {
+    fn a_closed_counter_reports_exactly_how_many_it_gave_out() {
         let numbers = Numbers::starting_at(0);
         numbers.reserved_durably(1 << 40);
         let (given, said) = thread::scope(|scope| {

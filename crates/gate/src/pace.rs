@@ -1,25 +1,25 @@
-//! The pace of admission: how fast people may be let in, and how fast they were of late. It knows only counts and
-//! moments.
+//! The pace of admission: how fast people may be let in, and how fast they were let in lately. It knows only
+//! counts and times.
 
 use std::collections::VecDeque;
 
 use penstock_domain::Timestamp;
 
-/// An admission that had to wait may be made up for, but not by more than this.
+/// The most time whose missed admissions may be made up for.
 const BURST_MILLIS: u64 = 250;
-/// The pace is measured over the last so many milliseconds …
+/// The time over which the pace is measured.
 const WINDOW_MILLIS: i64 = 10_000;
-/// … from notes that are at least so far apart …
+/// The shortest time between two notes.
 const NOTE_EVERY_MILLIS: i64 = 250;
-/// … and is not known before so much has been seen.
+/// The shortest time after which the pace is known.
 const MIN_WINDOW_MILLIS: i64 = 1_000;
-/// Longer gaps between two looks than this count as this: a process that slept does not make up for it.
+/// A longer gap between two looks counts as this, so a process that slept does not make up for it.
 const MAX_GAP_MILLIS: u64 = 1_000;
 
-/// A person, in the thousandths that a millisecond brings at one person a second: no rounding loses anybody.
+/// One person, in the thousandths that a millisecond adds at one person per second. So rounding loses nobody.
 const PERSON: u64 = 1_000;
 
-/// Tokens for admissions: so many a second, with a small burst, and always at least one at a time.
+/// Tokens for admissions: `per_second`, with a small burst, and always at least one at a time.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     per_second: u64,
@@ -36,12 +36,13 @@ impl Allowance {
 
     pub(crate) fn accrue(&mut self, millis: u64) {
         let accrued = self.per_second * millis.min(MAX_GAP_MILLIS);
-        // What one gap brings may be spent whole, so that slow ticks keep the pace; parts of a person don't count.
+        // The gain of one gap may be spent whole, so that slow ticks keep the pace. Fractions of a person
+        // don't count.
         let most = self.burst.max(accrued) + (PERSON - 1);
         self.saved = (self.saved + accrued).min(most);
     }
 
-    /// So many people may be admitted now.
+    /// The number of people who may be admitted now.
     pub(crate) fn people(&self) -> u64 {
         self.saved / PERSON
     }
@@ -58,12 +59,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// With nobody waiting there is nothing to measure.
+    /// With nobody waiting, there is nothing to measure.
     pub(crate) fn forget(&mut self) {
         self.notes.clear();
     }
 
-    /// `admitted` people ever by `now`. Returns how many a second that were lately, if it is known.
+    /// `admitted` counts everybody admitted by `now`. Returns the recent rate per second, if it is known.
     pub(crate) fn note(&mut self, admitted: u64, now: Timestamp) -> Option<f64> {
         if self.notes.back().is_none_or(|(noted_at, _)| now.millis_since(*noted_at) >= NOTE_EVERY_MILLIS) {
             self.notes.push_back((now, admitted));
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_let_in_for_long_is_not_made_up_for() {
+    fn a_long_pause_is_not_made_up_for() {
         let mut allowance = Allowance::new(100);
         (0..1_000).for_each(|_| allowance.accrue(100));
         assert_eq!(allowance.people(), 25);
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pace_is_that_of_the_last_ten_seconds_and_takes_little_memory() {
+    fn the_pace_covers_the_last_ten_seconds_and_takes_little_memory() {
         let mut measured = Measured::default();
         let mut admitted = 0;
         let mut pace = None;

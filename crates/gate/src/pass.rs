@@ -1,5 +1,5 @@
-//! The pass: what an order has to carry. It is a signature over sale, buyer and deadline, so that a node checks it
-//! without looking anything up. It knows nothing of challenges, turns and stock.
+//! The pass that an order has to carry. It is a signature over sale, buyer and deadline, so a node can check
+//! it without looking anything up. It knows nothing of challenges, turns and stock.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use penstock_domain::{BuyerId, SaleId, Timestamp};
@@ -18,7 +18,7 @@ pub enum PassRefusal {
     Expired,
 }
 
-/// The pass is good until just before `deadline`.
+/// The pass is good until just before its deadline.
 pub fn issue_pass(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, deadline: Timestamp) -> String {
     let deadline = deadline.as_millis().to_be_bytes();
     let signature = keys.sign(Purpose::Pass, &message(&sale_bytes(sale), &deadline, buyer));
@@ -30,8 +30,8 @@ pub fn issue_pass(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, deadline: Times
     text
 }
 
-/// The deadline of a good pass. Every text costs exactly one MAC and no allocation, so that neither the time nor
-/// the load tells or depends on what is wrong with it.
+/// The deadline of a good pass. Every text costs exactly one MAC and no allocation, so neither the time nor
+/// the load depends on what is wrong with it.
 pub fn check_pass(
     keys: &KeyRing,
     sale: SaleId,
@@ -40,7 +40,7 @@ pub fn check_pass(
     now: Timestamp,
 ) -> Result<Timestamp, PassRefusal> {
     let read = read(text);
-    // A zero signature stands in for what can't be read; it is verified like any other.
+    // A zero signature stands in for an unreadable one and is verified like any other.
     let (deadline, signature) = read.unwrap_or(([0; DEADLINE_BYTES], [0; SIGNATURE_BYTES]));
     let is_signed = keys.verifies(Purpose::Pass, &message(&sale_bytes(sale), &deadline, buyer), &signature);
     if !is_signed || read.is_none() {
@@ -50,7 +50,7 @@ pub fn check_pass(
     if now < deadline { Ok(deadline) } else { Err(PassRefusal::Expired) }
 }
 
-/// There is one way to write a pass: spare bits, padding and anything before or after it are refused.
+/// There is only one way to write a pass: spare bits, padding and surrounding text are refused.
 fn read(text: &[u8]) -> Option<([u8; DEADLINE_BYTES], Signature)> {
     let encoded = text.strip_prefix(PREFIX.as_bytes())?;
     let mut pass = [0; PASS_BYTES];
@@ -59,7 +59,7 @@ fn read(text: &[u8]) -> Option<([u8; DEADLINE_BYTES], Signature)> {
     Some((*deadline, signature.try_into().ok()?))
 }
 
-/// Only the last part varies in length, so that no two messages are the same bytes.
+/// Only the last part varies in length, so no two messages are the same bytes.
 fn message<'a>(sale: &'a [u8; 8], deadline: &'a [u8; DEADLINE_BYTES], buyer: &'a BuyerId) -> [&'a [u8]; 3] {
     [sale, deadline, buyer.as_str().as_bytes()]
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_of_another_buyer_is_not_told_to_have_expired() {
+    fn another_buyers_expired_pass_is_refused_as_invalid() {
         let refusal = check_pass(&ring(), sale(), &buyer("bob"), pass().as_bytes(), DEADLINE);
         assert_eq!(refusal, Err(PassRefusal::Invalid));
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pass_is_refused() {
+    fn text_that_is_not_a_pass_is_refused() {
         let zeros = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode([0; PASS_BYTES]));
         for text in ["", "psp_", "psp_!", "\u{0}", "psp_\u{e9}", &zeros] {
             assert_eq!(

@@ -1,5 +1,5 @@
-//! What becomes of passes, learnt from those before: how many that were taken a while ago have become an order. It knows only
-//! counts and moments.
+//! Learns from earlier passes how many become an order, by looking at those taken a while ago. It knows only
+//! counts and times.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,22 @@ use penstock_domain::Timestamp;
 
 use crate::uptake::{BUYER, LATE};
 
-/// However few passes are used, one that is not late counts for this part of a buyer: five for each unit left at most, as many as
-/// the head gate gives out unless it is set otherwise. A late one counts as little as a late turn.
+/// The least that a pass counts for, however few are used, as long as it is not late. At this value there are
+/// at most five for each unit left, as many as the head gate gives out by default. A late pass counts as
+/// little as a late turn.
 pub(crate) const LEAST_PASS: u64 = 3;
-/// A pass is late after this part of the time that it is good.
+/// A pass is late after this part of its time.
 const LATE_AFTER_PART: i64 = 8;
-/// The time for which a pass is good is divided into this many steps, and passes are counted by step.
+/// The time of a pass is divided into this many steps, and passes are counted per step.
 const STEPS: i64 = 64;
-/// At first every pass is expected to become an order, as if this many had.
+/// At first every pass is expected to become an order, as if this many already had.
 const PRESUMED_PASSES: u64 = 4;
 
-/// Passes that are neither used nor over.
+/// Passes that are neither used nor expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LivePasses {
     pub all: u64,
-    /// Those of them that are older than `late_after_millis`.
+    /// The late ones among them, which are older than `late_after_millis`.
     pub late: u64,
 }
 
@@ -31,7 +32,7 @@ impl From<u64> for LivePasses {
     }
 }
 
-/// When a pass is late, from when it was given out.
+/// How long after it was given out a pass becomes late.
 pub fn late_after_millis(pass_seconds: u32) -> i64 {
     i64::from(pass_seconds) * 1_000 / LATE_AFTER_PART
 }
@@ -43,7 +44,7 @@ pub fn late_pass_millis(pass_seconds: u32) -> i64 {
 
 #[derive(Debug)]
 pub(crate) struct PassShare {
-    /// Since when, and how many from then on.
+    /// The start of each step, and the passes taken in it.
     taken: VecDeque<(Timestamp, u64)>,
     pass_seconds: u32,
 }
@@ -75,15 +76,15 @@ impl PassShare {
         }
     }
 
-    /// What a pass that is not late counts for, in parts of `BUYER`, while `late` others are.
+    /// What a pass that is not late counts for, in parts of `BUYER`, while `late` others are late.
     pub(crate) fn fresh(&self, late: u64, now: Timestamp) -> u64 {
-        // A step too many rather than one too few: then more passes seem to have been used.
+        // One step too many rather than one too few. At worst, more passes seem to have been used.
         let from = late_after_millis(self.pass_seconds) - self.step_millis();
         let to = self.pass_millis() + self.step_millis();
         let is_meant = |since: Timestamp| (from..to).contains(&now.millis_since(since));
         let taken: u64 =
             self.taken.iter().filter(|(since, _)| is_meant(*since)).map(|(_, passes)| passes).sum();
-        // Of some it is not known here when they were taken: this node keeps the room for a short time only.
+        // This node has not kept the room for long, so it does not know when some of them were taken.
         if taken < late {
             return BUYER;
         }
@@ -91,7 +92,7 @@ impl PassShare {
         share.clamp(LEAST_PASS, BUYER)
     }
 
-    /// What all live passes count for.
+    /// What all live passes count for together.
     pub(crate) fn spoken_for(&self, live: LivePasses, now: Timestamp) -> u64 {
         let fresh = live.all.saturating_sub(live.late).saturating_mul(self.fresh(live.late, now));
         fresh.saturating_add(live.late.saturating_mul(LATE))
@@ -107,11 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_counts_for_the_share_of_those_before_that_were_used() {
+    fn a_pass_counts_for_the_share_of_earlier_passes_that_were_used() {
         let mut share = PassShare::new(120);
         assert_eq!((late_after_millis(120), share.fresh(0, at(0))), (15_000, BUYER));
         (0..100).for_each(|pass| share.taken(at(pass * 10)));
-        assert_eq!(share.fresh(0, at(14_000)), BUYER, "they may all be used yet");
+        assert_eq!(share.fresh(0, at(14_000)), BUYER, "they may all still be used");
         assert_eq!(share.fresh(0, at(17_000)), BUYER, "all were used");
         assert_eq!(share.fresh(50, at(17_000)), 9);
         assert_eq!(share.fresh(100, at(17_000)), LEAST_PASS);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_a_bound() {
+    fn the_memory_has_a_bound() {
         let mut share = PassShare::new(1);
         (0..100_000).for_each(|pass| share.taken(at(pass * 100)));
         (0..100_000).for_each(|pass| share.taken(at(-pass * 100)));

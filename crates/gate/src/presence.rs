@@ -1,6 +1,6 @@
-//! Who is there: everybody who waits asks for their place or listens to a stream, and each time a bit is set. Two
-//! generations of bits tell who was heard of lately. It is no list of people: a few kilobytes, a bit for each place, and in
-//! a large room a bit for several neighbours. It knows no turns and no sale.
+//! Knows who is there. People who wait ask for their place or listen to a stream, and each time a bit is set.
+//! Two generations of bits tell who was heard of lately. It does not list people: it takes a few kilobytes,
+//! one bit per place, and in a large room one bit for several neighbours. It knows no turns and no sale.
 
 mod people;
 
@@ -15,16 +15,17 @@ use serde::{Deserialize, Serialize};
 use self::people::People;
 use crate::draw::Draw;
 
-/// Somebody who was not heard of for two generations has left. One generation is longer than any client waits before it
-/// asks again.
+/// A person not heard of for two generations has left. One generation is longer than any client waits before
+/// it asks again.
 pub const GENERATION_MILLIS: i64 = 15_000;
-/// After a restart nobody was heard of. For this long nobody counts as gone, so that those who ask again a little later
-/// than others don't lose their place to them. A page comes back within 4.5 seconds if it has not been sent away before.
+/// After a restart nobody has been heard of. For this long nobody counts as gone, so that people who return a
+/// little later don't lose their place to faster ones. A page returns within 4.5 seconds, unless it was sent
+/// away before.
 const SETTLING_MILLIS: i64 = 6_000;
-/// More places than this share their bits with neighbours: 128 KiB a generation.
+/// With more places than this, neighbours share a bit: 128 KiB per generation.
 const MAX_BITS: u64 = 1 << 20;
 const MIN_WORDS: usize = 64;
-/// Who was heard of before the draw is found at this many places with one look.
+/// The most places that one look moves from the early numbers.
 const PLACED_AT_ONCE: u64 = 2_048;
 
 #[derive(Debug)]
@@ -35,14 +36,14 @@ struct Generations {
     lately: Bits,
     before: Bits,
     began_at: Option<Timestamp>,
-    /// By number, until the draw gives everybody their place.
+    /// People known by number, until the draw gives everybody their place.
     early: Option<Early>,
     is_placed: bool,
-    /// Nobody was heard of yet because the process is new, not because nobody is there.
+    /// Nobody has been heard of because the process is new, not because nobody is there.
     is_settling: bool,
 }
 
-/// Numbers that were heard of before the draw, and up to which place they were found since.
+/// Numbers heard of before the draw, and the place up to which they have been moved.
 #[derive(Debug)]
 struct Early {
     numbers: Bits,
@@ -50,7 +51,7 @@ struct Early {
 }
 
 impl Presence {
-    /// `is_settling`: people were there before this process was.
+    /// `is_settling`: people were there before this process started.
     pub(crate) fn new(is_settling: bool) -> Self {
         Self(RwLock::new(Generations {
             lately: Bits::default(),
@@ -62,7 +63,7 @@ impl Presence {
         }))
     }
 
-    /// For a moment nobody counts as gone.
+    /// From now on, nobody counts as gone for a moment.
     pub(crate) fn settle(&self) {
         self.change(|generations| {
             generations.is_settling = true;
@@ -70,7 +71,7 @@ impl Presence {
         });
     }
 
-    /// By its number until `drawn`, and then by the place, which is known by then.
+    /// Notes the person by number until `drawn`, and by place after that, because the place is known by then.
     pub(crate) fn heard(&self, number: u64, place: impl Fn() -> u64) {
         let is_set = |generations: &Generations| {
             let index = if generations.is_placed { place() } else { number };
@@ -87,7 +88,7 @@ impl Presence {
         }
     }
 
-    /// From now on people are known by their places.
+    /// From now on, people are known by their places.
     pub(crate) fn drawn(&self) {
         self.change(|generations| {
             let mut numbers = std::mem::take(&mut generations.lately);
@@ -97,8 +98,8 @@ impl Presence {
         });
     }
 
-    /// To be called about every 100 milliseconds. True: a generation has ended, and everybody who listens should be heard
-    /// of again.
+    /// Call this about every 100 milliseconds. True: a generation has ended, and everybody on a stream has to
+    /// be noted again.
     pub(crate) fn listen(&self, draw: Option<&Draw>, now: Timestamp) -> bool {
         self.change(|generations| {
             if let Some(draw) = draw {
@@ -135,7 +136,8 @@ impl Presence {
 }
 
 impl Generations {
-    /// In the order of the places, so that nobody is called before somebody in front of them was looked for.
+    /// Goes in the order of the places, so that nobody is called before the people in front of them were
+    /// looked for.
     fn place_early(&mut self, draw: &Draw) {
         let Some(early) = &mut self.early else { return };
         let to = early.placed_to.saturating_add(PLACED_AT_ONCE).min(draw.count());
@@ -152,7 +154,7 @@ impl Generations {
     }
 }
 
-/// A bit for each of `1 << shift` neighbours.
+/// One bit for each `1 << shift` neighbours.
 #[derive(Debug, Default)]
 struct Bits {
     shift: u32,
@@ -165,11 +167,11 @@ impl Bits {
         ((bit / 64) as usize, 1 << (bit % 64))
     }
 
-    /// False: there is no room for it yet.
+    /// False: there is no room for this index yet.
     fn set(&self, index: u64) -> bool {
         let (word, mask) = self.word(index);
         let Some(word) = self.words.get(word) else { return false };
-        // Most are heard of more than once; a look spares the others' caches.
+        // Most people are heard of more than once. Reading first spares the caches of other threads.
         if word.load(Relaxed) & mask == 0 {
             word.fetch_or(mask, Relaxed);
         }
@@ -210,25 +212,25 @@ impl Bits {
     }
 }
 
-/// Who is there at one moment.
+/// The people who are there at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct There {
     shift: u32,
     words: Vec<u64>,
-    /// By place, not by number.
+    /// By place rather than by number.
     is_placed: bool,
-    /// Of the places below it is known who is there.
+    /// Presence is known for the places below this one.
     known_to: u64,
 }
 
-/// Nobody has told anything.
+/// No node has told anything.
 impl Default for There {
     fn default() -> Self {
         Self { shift: 0, words: Vec::new(), is_placed: false, known_to: 0 }
     }
 }
 
-/// As nodes tell each other who is there.
+/// The message in which a node tells others who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     shift: u32,
@@ -238,7 +240,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// By place, not by number.
+    /// By place rather than by number.
     pub fn is_placed(&self) -> bool {
         self.is_placed
     }
@@ -250,7 +252,7 @@ impl There {
         if self.known_to == 0 && self.is_placed {
             return None;
         }
-        // The earlier half may have grown beyond what the later one needs.
+        // The older generation may need more bits than the newer one.
         while self.words.len() as u64 * 64 > MAX_BITS {
             self.fold();
         }
@@ -258,9 +260,9 @@ impl There {
         Some(Told { shift: self.shift, is_placed: self.is_placed, known_to: self.known_to, people })
     }
 
-    /// All that nodes have told: somebody is there if one of them has heard of them. A node that has not heard of the
-    /// draw yet tells numbers, from which nobody knows who is there at which place; so nobody is called until it has
-    /// told places, or until the others take it for gone because it is silent.
+    /// Combines what all nodes have told: a person is there if any node has heard of them. A node that has
+    /// not heard of the draw yet tells numbers, which say nothing about places. Then nobody is called until
+    /// that node tells places, or falls silent and counts as gone.
     pub fn of_all(told: &[Told], is_drawn: bool) -> Self {
         if told.is_empty() {
             return Self::default();
@@ -297,7 +299,7 @@ impl There {
         }
     }
 
-    /// Each bit stands for twice as many neighbours.
+    /// Makes each bit stand for twice as many neighbours.
     fn fold(&mut self) {
         let halved =
             |word: u64| (0..32).fold(0, |half, bit| half | u64::from(word >> (2 * bit) & 3 != 0) << bit);
@@ -312,7 +314,7 @@ impl There {
         self.known_to
     }
 
-    /// The next one from here on who is there.
+    /// The next place, from here on, where somebody is there.
     pub(crate) fn next(&self, from: u64) -> Option<u64> {
         let bit = from >> self.shift;
         let mut place = (bit / 64) as usize;
@@ -325,7 +327,7 @@ impl There {
         Some(next.max(from))
     }
 
-    /// The runs of `from..to` where nobody is there.
+    /// The runs in `from..to` where nobody is there.
     pub(crate) fn gaps(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
         let (mut gaps, mut from) = (Vec::new(), from);
         while from < to {
@@ -338,7 +340,7 @@ impl There {
         gaps
     }
 
-    /// How many of `from..to` are there.
+    /// The number of people in `from..to` who are there.
     pub(crate) fn count(&self, from: u64, to: u64) -> u64 {
         if from >= to {
             return 0;
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_heard_of_for_two_generations_has_left() {
+    fn a_person_not_heard_of_for_two_generations_has_left() {
         let presence = placed();
         presence.heard(3, || 3);
         assert!(!presence.listen(None, at(GENERATION_MILLIS - 1)));
@@ -436,7 +438,7 @@ mod tests {
         );
     }
 
-    /// As a node tells them, how many bytes that takes, and what another makes of it.
+    /// What a node tells about these places: its size in bytes, and the result on another node.
     fn told_of(places: impl Iterator<Item = u64>) -> (usize, There) {
         let presence = placed();
         places.for_each(|place| presence.heard(place, || place));
@@ -447,9 +449,9 @@ mod tests {
         (bytes, There::of_all(&[told], true))
     }
 
-    /// A request that looked for the place just before the draw knows only the number.
+    /// A request that read the place just before the draw knows only the number.
     #[test]
-    fn somebody_heard_of_in_the_moment_of_the_draw_is_filed_under_their_place() {
+    fn a_person_heard_of_at_the_moment_of_the_draw_is_filed_under_their_place() {
         let presence = Presence::new(false);
         presence.heard(3, || 70);
         assert_eq!(all(&presence.there()), [3]);
@@ -459,9 +461,9 @@ mod tests {
     }
 
     #[test]
-    fn few_people_in_a_large_room_are_told_each_by_themselves_and_in_few_bytes() {
+    fn few_people_in_a_large_room_are_told_individually_in_few_bytes() {
         for people in [1_000, 10_000, 100_000] {
-            // At places that nobody chose.
+            // Scattered places.
             let places = (0..people).map(|person| person * 618_970_019 % MAX_BITS);
             let exact: std::collections::BTreeSet<u64> = places.clone().collect();
             let (bytes, there) = told_of(places);
@@ -476,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_the_draw_is_found_at_their_place_in_the_order_of_places() {
+    fn people_who_waited_for_the_draw_are_moved_to_their_places_in_order() {
         const PEOPLE: u64 = 5_000;
         let draw = Draw::new(&[7; 32], penstock_domain::SaleId::from_random(1), PEOPLE);
         let presence = Presence::new(false);

@@ -1,44 +1,44 @@
-//! What a waiting room has to remember across a restart: a few words, and the places whose turn was not over.
-//! It does not know how it is stored.
+//! What a waiting room remembers across a restart: a few words, and the places whose turn was not over. It
+//! does not know how it is stored.
 
 use std::fmt;
 
 use penstock_domain::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A new room's state has to be durable before its commitment is shown to anybody.
+/// The state of a new room has to be durable before its commitment is shown to anybody.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomState {
     /// Decides the draw. Secret until the opening.
     pub seed: [u8; 32],
-    /// Numbers below may have been given out.
+    /// Numbers below this one may have been given out.
     pub reserved: u64,
-    /// So many numbers came before the opening and take part in the draw. None: the sale has not opened.
+    /// The numbers from before the opening, which take part in the draw. None: the sale has not opened.
     pub early: Option<u64>,
-    /// The places below were called, or gone past because nobody was there.
+    /// The places below this one were called, or passed over because nobody was there.
     pub admitted: u64,
-    /// How many people had a turn that was not over and had not become a pass.
+    /// People whose turn was neither over nor a pass yet.
     #[serde(default)]
     pub open: u64,
-    /// How many passes were in people's hands that this process had given out.
+    /// Live passes that this process had given out.
     #[serde(default)]
     pub live_passes: u64,
-    /// Passes from before it, and until when they may be good.
+    /// Passes from earlier processes, and until when they may be good.
     #[serde(default)]
     pub old_passes: Vec<(u64, Timestamp)>,
-    /// Those from this place up to `admitted` who were away may still come back.
+    /// People from this place up to `admitted` who were away may still come back.
     #[serde(default)]
     pub open_from: u64,
     /// Runs of places whose turn was not over.
     #[serde(default)]
     pub called: Vec<(u64, u64)>,
-    /// People who were ever called.
+    /// Everybody who was ever called.
     #[serde(default)]
     pub let_in: u64,
 }
 
 impl RoomState {
-    /// A new room, decided by 32 random bytes.
+    /// A new room, based on 32 random bytes.
     pub fn new(seed: [u8; 32]) -> Self {
         Self {
             seed,
@@ -59,7 +59,7 @@ impl RoomState {
     }
 }
 
-/// Leaves out the seed: it tells the order.
+/// Leaves out the seed, which reveals the order.
 impl fmt::Debug for RoomState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -1,11 +1,12 @@
-//! How many requests may be under way at once: as many as get their answer within a target latency. What comes on
-//! top is refused at once instead of waiting for an answer that comes too late. Knows nothing of the work, and has
-//! no clock.
+//! Limits how many requests may be under way at once, to as many as get their answer within a target latency.
+//! Further requests are refused at once instead of waiting for an answer that comes too late. Knows nothing
+//! of the work, and has no clock.
 //!
-//! The limit follows the measured latency, window by window: it is cut when the mean is over what is allowed and a cut
-//! shortens it, and grows when it is not and the limit was nearly reached (`course`). It doesn't seek the lowest latency:
-//! what commits in groups does more the more is under way, up to the point where the answers come too late. When nobody has
-//! come for a while, what was measured is of another rush, and the limit begins again.
+//! The limit follows the measured latency, window by window (`course`). It is cut when the mean is too long
+//! and a cut shortens it. It grows when the mean is not too long and the limit was nearly reached. It does
+//! not seek the lowest latency: group commits do more with more requests under way, up to the point where
+//! answers come too late. After a quiet time the old measurements belong to another rush, and the limit
+//! starts over.
 
 use std::{
     sync::{
@@ -27,16 +28,16 @@ mod simulation;
 
 use course::{Bounds, Course, Measured};
 
-/// The shortest time that a window lasts …
+/// The shortest time a window lasts.
 const WINDOW_MILLIS: u64 = 100;
-/// … and the fewest samples that it has.
+/// The fewest samples a window has.
 const WINDOW_SAMPLES: u32 = 16;
 const NOT_STARTED: i64 = i64::MIN;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SheddingOptions {
-    /// The limit never stays below this; only a trial may go down to half of it for a moment. It is at least one: without
-    /// samples the limit could not recover.
+    /// The lowest lasting limit; a trial may go down to half of it for a moment. It is at least one, because
+    /// without samples the limit could not recover.
     pub min: u32,
     pub max: u32,
     pub initial: u32,
@@ -50,20 +51,21 @@ pub struct Shedding {
     in_flight: AtomicU32,
     window: Window,
     course: Mutex<Course>,
-    /// The window and its samples at the last look for quiet.
+    /// The window and its samples at the last check for quiet.
     seen: AtomicU64,
 }
 
-/// What is measured between two decisions. All of it is only a measurement: a sample that comes while the window
-/// is being closed may count in either or be lost.
+/// The measurements between two decisions. They are only approximate: a sample that comes while the window
+/// closes may count in either window or be lost.
 #[derive(Debug)]
 struct Window {
-    /// Who enters in a window is measured in it or not at all. So a window never blames the present limit for
-    /// what entered under the one before.
+    /// A request is measured in the window it entered, or not at all. So the present limit is never blamed
+    /// for requests that entered under the one before.
     number: AtomicU32,
     started_at_millis: AtomicI64,
-    /// It has all it needs, and ends with the next one who enters: not with the sample that completes it, because those who
-    /// are answered together have waited differently long, and all of them count.
+    /// The window has all the samples it needs, and ends when the next request enters. It does not end with
+    /// the last sample, because requests answered together have waited for different times, and all of them
+    /// have to count.
     is_complete: AtomicBool,
     samples: AtomicU32,
     latency_micros: AtomicU64,
@@ -91,8 +93,8 @@ impl Shedding {
         }
     }
 
-    /// To be called now and then: begins again if nobody has come between two calls. The burst of the next sale is not
-    /// to be measured by the end of the last.
+    /// Call this now and then. Starts over if no request came between two calls, so that the end of the last
+    /// sale does not decide about the burst of the next.
     pub fn begin_again_if_quiet(&self) {
         let (number, samples) = (self.window.number.load(Relaxed), self.window.samples.load(Relaxed));
         let seen = u64::from(number) << 32 | u64::from(samples);
@@ -103,18 +105,18 @@ impl Shedding {
         }
     }
 
-    /// None: so many are under way that another one would have to wait too long.
+    /// None: too many requests are under way, so this one would wait too long.
     pub fn try_enter(self: &Arc<Self>) -> Option<InFlight> {
         if self.window.is_complete.load(Relaxed) && self.window.is_complete.swap(false, Relaxed) {
             self.adjust();
         }
         let limit = self.limit.load(Relaxed);
-        // Who is refused only reads, so that a flood of refusals does not slow down those who are let in.
+        // A refused request only reads, so that a flood of refusals does not slow down the admitted requests.
         self.in_flight.fetch_update(Relaxed, Relaxed, |count| (count < limit).then_some(count + 1)).ok()?;
         Some(InFlight { window: self.window.number.load(Relaxed), shedding: Arc::clone(self) })
     }
 
-    /// Whether the next one would be refused.
+    /// Whether the next request would be refused.
     pub fn is_full(&self) -> bool {
         self.in_flight() >= self.limit()
     }
@@ -132,7 +134,7 @@ impl Shedding {
         let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
         window.latency_micros.fetch_add(u64::from(micros), Relaxed);
         let samples = window.samples.fetch_add(1, Relaxed) + 1;
-        // The count only falls when somebody leaves, so its peaks are seen by those who are about to.
+        // The count falls only when a request leaves, so a request that is about to leave sees every peak.
         let in_flight = self.in_flight.load(Relaxed);
         if window.most_in_flight.load(Relaxed) < in_flight {
             window.most_in_flight.fetch_max(in_flight, Relaxed);
@@ -156,7 +158,7 @@ impl Shedding {
 }
 
 impl Window {
-    /// True for exactly one of those who ask when it has lasted long enough; the time of the next window begins with it.
+    /// True for exactly one caller, once the window has lasted long enough. The next window begins then.
     fn is_completed_by_me(&self, now: Timestamp) -> bool {
         let started_at = self.started_at_millis.load(Relaxed);
         // A clock that was set back must not keep the window open, so the direction does not matter.
@@ -164,7 +166,7 @@ impl Window {
             return false;
         }
         let begin = self.started_at_millis.compare_exchange(started_at, now.as_millis(), Relaxed, Relaxed);
-        // The very first samples only tell when the first window begins.
+        // The very first samples only mark the beginning of the first window.
         begin.is_ok_and(|started_at| started_at != NOT_STARTED)
     }
 }
@@ -180,7 +182,7 @@ impl SheddingOptions {
     }
 }
 
-/// A place among those under way. Dropping it gives the place back, also when its holder panics.
+/// A place among the requests under way. Dropping it frees the place, even if its holder panics.
 #[derive(Debug)]
 pub struct InFlight {
     shedding: Arc<Shedding>,
@@ -188,8 +190,8 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// The answer is known: its latency is a sample. Who is dropped without this (an error, a client that went
-    /// away) leaves without one.
+    /// The answer is known, and its latency is a sample. A request dropped without this call (after an error,
+    /// or when the client is gone) leaves no sample.
     pub fn finished(self, latency: Duration, now: Timestamp) {
         if self.window == self.shedding.window.number.load(Relaxed) {
             self.shedding.sample(latency, now);
@@ -213,7 +215,8 @@ mod tests {
         Arc::new(Shedding::new(SheddingOptions { min: 8, max: 10_000, initial, target_latency: TARGET }))
     }
 
-    /// A window of this latency at each of the times, and somebody who enters after them: a window ends with the next one who enters.
+    /// A window of this latency at each of the times, and a request that enters after each one, because that
+    /// ends the window.
     fn windows(shedding: &Arc<Shedding>, latency: Duration, millis: impl IntoIterator<Item = i64>) {
         for millis in millis {
             let places: Vec<InFlight> = std::iter::from_fn(|| shedding.try_enter()).collect();
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_entered_under_another_limit_is_no_sample_for_this_one() {
+    fn a_request_that_entered_under_another_limit_is_not_a_sample() {
         let shedding = shedding(100);
         windows(&shedding, TARGET * 4, [0, 100]);
         let earlier: Vec<InFlight> = (0..40).filter_map(|_| shedding.try_enter()).collect();
@@ -245,24 +248,24 @@ mod tests {
         let shedding = shedding(100);
         windows(&shedding, TARGET * 4, [0, 1_000, 2_000]);
         shedding.begin_again_if_quiet();
-        assert_eq!(shedding.limit(), 50, "somebody was here since the last look");
+        assert_eq!(shedding.limit(), 50, "a request has come since the last look");
         let place = shedding.try_enter().unwrap();
         shedding.begin_again_if_quiet();
-        assert_eq!(shedding.limit(), 50, "somebody is still here");
+        assert_eq!(shedding.limit(), 50, "a request is still under way");
         drop(place);
         shedding.begin_again_if_quiet();
         assert_eq!(shedding.limit(), 100);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_does_not_hold_the_limit_still() {
+    fn setting_the_clock_back_does_not_freeze_the_limit() {
         let shedding = shedding(100);
         windows(&shedding, TARGET * 4, [5_000_000, 5_000_100, 1_000]);
         assert_eq!(shedding.limit(), 50);
     }
 
     #[test]
-    fn the_place_of_who_gives_up_or_panics_is_free_again() {
+    fn a_request_that_gives_up_or_panics_frees_its_place() {
         let shedding = shedding(8);
         let mut places: Vec<InFlight> = std::iter::from_fn(|| shedding.try_enter()).collect();
         assert_eq!((places.len(), shedding.in_flight()), (8, 8));

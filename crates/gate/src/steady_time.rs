@@ -1,35 +1,37 @@
-//! The time that is handed in, made steady: it never goes back. If the clock it comes from is set back, it goes on
-//! from where it was, because waiting for the old time to come again would stop whatever waits for that long. It
-//! reads no clock, and it means nothing beyond the life of the process.
+//! A steady time that never goes back, made from the time passed in. If the clock is set back, the steady
+//! time goes on from where it was. Otherwise everything that waits for a time would stand still until the old
+//! time returned. It reads no clock, and has no meaning beyond the life of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use penstock_domain::Timestamp;
 
-/// A clock that is behind by more has been set back; by less, threads have overtaken each other.
+/// If the time is behind by more than this, the clock was set back. If by less, threads have overtaken each
+/// other.
 const STEP_BACK_MILLIS: u64 = 1_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct SteadyTime {
     latest_millis: AtomicU64,
-    /// By so much this time is ahead of the one that is handed in: the sum of all steps back.
+    /// How far the steady time is ahead of the clock: the sum of all steps back.
     ahead_millis: AtomicU64,
 }
 
 impl SteadyTime {
-    /// The steady time, now that it is `now` by the clock.
+    /// The steady time when the clock shows `now`.
     pub(crate) fn advance(&self, now: Timestamp) -> Timestamp {
         let ahead = self.ahead_millis.load(Relaxed);
         let steady = u64::try_from(now.as_millis()).unwrap_or(0).saturating_add(ahead);
         let latest = self.latest_millis.load(Relaxed);
-        // Mostly another thread has been here in the same millisecond, and nothing has to be written.
+        // Usually another thread was here in the same millisecond, and nothing has to be written.
         if latest < steady {
             let latest = self.latest_millis.fetch_max(steady, Relaxed);
             return timestamp(latest.max(steady));
         }
         if latest - steady > STEP_BACK_MILLIS {
-            // Of several threads that see the step, one makes up for it. Who read the old clock just before and
-            // the new difference just after makes this time leap once, as setting the clock forward does.
+            // Of several threads that see the step, one corrects for it. A thread that read the old clock
+            // just before and the new difference just after makes the time leap once, as setting the clock
+            // forward does.
             let further_ahead = ahead + (latest - steady);
             let _ = self.ahead_millis.compare_exchange(ahead, further_ahead, Relaxed, Relaxed);
         }
@@ -54,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_time_of_the_clock_as_long_as_that_goes_forward() {
+    fn steady_time_follows_a_clock_that_goes_forward() {
         let time = SteadyTime::default();
         for millis in [0, 1, 1, 500, 3_600_000] {
             assert_eq!(time.advance(at(millis)), at(millis));
@@ -63,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_does_not_stop_it() {
+    fn setting_the_clock_back_does_not_stop_steady_time() {
         let time = SteadyTime::default();
         time.advance(at(10_000));
         assert_eq!(time.advance(at(-3_600_000)), at(10_000));
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_overtake_each_other_do_not_drive_it() {
+    fn threads_that_overtake_each_other_do_not_move_steady_time() {
         let time = SteadyTime::default();
         time.advance(at(1_000));
         for _ in 0..1_000 {
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_threads_that_see_the_clock_set_back_one_makes_up_for_it() {
+    fn one_of_many_threads_corrects_for_a_clock_set_back() {
         for _ in 0..100 {
             let time = SteadyTime::default();
             time.advance(at(3_600_000));

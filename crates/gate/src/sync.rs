@@ -1,5 +1,5 @@
-//! The shared memory the latch is made of: the standard library's, or loom's when every interleaving is explored
-//! (`cfg(loom)`, tests/latch_interleavings.rs). Knows nothing of what is built on it.
+//! The shared-memory types of the latch: the standard library's, or loom's when every interleaving is
+//! explored (`cfg(loom)`, tests/latch_interleavings.rs). Does not know what is built on it.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
@@ -24,8 +24,8 @@ mod explored {
         Ordering::{Acquire, Release},
     };
 
-    /// What the standard library promises of its `OnceLock`, in terms loom knows: who sees it set sees all that
-    /// was done before it was set, and who doesn't may be late. Set by one thread at a time.
+    /// The promises of the standard library's `OnceLock`, in terms loom knows: a thread that sees it set sees
+    /// everything done before it was set, and a thread that doesn't may be late. Set by one thread at a time.
     #[derive(Debug)]
     pub(crate) struct OnceLock<T> {
         set: AtomicBool,

@@ -1,5 +1,5 @@
-//! A ticket of the waiting room: a signed number, so that nobody has to be remembered. Its owner can read the
-//! number in it; only we can make one. It knows nothing of places or turns.
+//! A ticket of the waiting room: a signed number, so that the room need not remember anybody. Its owner can
+//! read the number; only we can make a ticket. It knows nothing of places or turns.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use penstock_domain::{BuyerId, SaleId};
@@ -11,8 +11,8 @@ const SEAL_BYTES: usize = BUYER_TAG_BYTES + SIGNATURE_BYTES;
 /// Base 64 without padding.
 const SEAL_CHARACTERS: usize = (SEAL_BYTES * 4).div_ceil(3);
 
-/// Tells buyers apart without naming them: a ticket may be shown to others, who can't try out who its buyer may be,
-/// because only we can make a tag.
+/// Tells buyers apart without naming them. A ticket may be shown to others, and they can't find out its buyer
+/// by trying names, because only we can make a tag.
 type BuyerTag = [u8; BUYER_TAG_BYTES];
 type Seal = [u8; SEAL_BYTES];
 
@@ -20,13 +20,13 @@ type Seal = [u8; SEAL_BYTES];
 pub struct Ticket {
     pub number: u64,
     sale: SaleId,
-    /// Of the key that made both the tag and the signature.
+    /// The id of the key that made both the tag and the signature.
     key_id: [u8; KEY_ID_BYTES],
     buyer_tag: BuyerTag,
 }
 
 impl Ticket {
-    /// `keys` are those the ticket was read with.
+    /// `keys` are the ones the ticket was read with.
     pub fn belongs_to(&self, keys: &KeyRing, buyer: &BuyerId) -> bool {
         let message: [&[u8]; 2] = [&sale_bytes(self.sale), buyer.as_str().as_bytes()];
         keys.verifies_start(Purpose::BuyerTag, &message, &self.key_id, &self.buyer_tag)
@@ -45,7 +45,7 @@ pub fn issue_ticket(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, number: u64) 
     text
 }
 
-/// None: forged, of another sale, or not written exactly as we write it.
+/// None: the ticket is forged, of another sale, or not written exactly as we write it.
 pub fn read_ticket(keys: &KeyRing, sale: SaleId, text: &str) -> Option<Ticket> {
     let (number, seal) = parse(text)?;
     let (mut buyer_tag, mut signature): (BuyerTag, Signature) = ([0; BUYER_TAG_BYTES], [0; SIGNATURE_BYTES]);
@@ -58,7 +58,7 @@ pub fn read_ticket(keys: &KeyRing, sale: SaleId, text: &str) -> Option<Ticket> {
     is_signed.then_some(Ticket { number, sale, key_id, buyer_tag })
 }
 
-/// The number of a ticket as anybody can read it, without knowing whether the ticket is genuine.
+/// The number of a ticket. Anybody can read it, without knowing whether the ticket is genuine.
 pub fn ticket_number(text: &str) -> Option<u64> {
     parse(text).map(|(number, _)| number)
 }
@@ -82,12 +82,12 @@ fn message(sale: SaleId, number: u64, buyer_tag: &BuyerTag) -> Message {
 fn buyer_tag(keys: &KeyRing, sale: SaleId, buyer: &BuyerId) -> BuyerTag {
     let signature = keys.sign(Purpose::BuyerTag, &[&sale_bytes(sale), buyer.as_str().as_bytes()]);
     let mut tag = [0; BUYER_TAG_BYTES];
-    // The same key signs the ticket, so its id need not stand there twice.
+    // The same key signs the ticket, so its id is not repeated here.
     tag.copy_from_slice(&signature[KEY_ID_BYTES..KEY_ID_BYTES + BUYER_TAG_BYTES]);
     tag
 }
 
-/// Takes only the one way to write a ticket, so that two texts are never the same ticket.
+/// Accepts only one way to write a ticket, so that two texts are never the same ticket.
 fn parse(text: &str) -> Option<(u64, Seal)> {
     let (number, seal_text) = text.split_once('.')?;
     let canonical =
@@ -96,7 +96,7 @@ fn parse(text: &str) -> Option<(u64, Seal)> {
         return None;
     }
     let mut seal = [0; SEAL_BYTES];
-    // Trailing bits that aren't zero are refused by the decoder.
+    // The decoder refuses trailing bits that aren't zero.
     let length = URL_SAFE_NO_PAD.decode_slice(seal_text, &mut seal).ok()?;
     (length == SEAL_BYTES).then_some((number.parse().ok()?, seal))
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn without_our_keys_nobody_can_try_out_whose_a_ticket_is() {
+    fn without_our_keys_nobody_can_find_out_whose_ticket_it_is() {
         let seal_of = |secret: u8, sale: SaleId| {
             let text = issue_ticket(&KeyRing::new(&[secret; 32], None), sale, &buyer("ada"), 5);
             parse(&text).unwrap().1
@@ -161,12 +161,12 @@ mod tests {
         assert_ne!(
             tag_of(1, sale()),
             tag_of(1, SaleId::from_random(8)),
-            "nobody is followed from sale to sale"
+            "buyers can't be tracked from sale to sale"
         );
     }
 
     #[test]
-    fn a_pass_is_no_ticket_even_if_it_signs_the_same() {
+    fn a_pass_is_not_a_ticket_even_if_it_signs_the_same() {
         let tag = buyer_tag(&keys(), sale(), &buyer("ada"));
         let signature = keys().sign(Purpose::Pass, &message(sale(), 5, &tag).each());
         let seal = URL_SAFE_NO_PAD.encode([&tag[..], &signature[..]].concat());
@@ -194,7 +194,7 @@ mod tests {
     fn a_ticket_can_be_written_in_one_way_only() {
         let text = issue_ticket(&keys(), sale(), &buyer("ada"), 12);
         let (_, seal) = text.split_once('.').unwrap();
-        // The last character carries four bits that mean nothing.
+        // The last character has four bits without meaning.
         let (most, _) = seal.split_at(seal.len() - 1);
         let same_bytes = (b'A'..=b'z').map(char::from).map(|last| format!("12.{most}{last}"));
         let readable = same_bytes.filter(|text| read_ticket(&keys(), sale(), text).is_some()).count();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_or_longer_text_is_no_ticket() {
+    fn a_truncated_or_longer_text_is_not_a_ticket() {
         let text = issue_ticket(&keys(), sale(), &buyer("ada"), 12);
         for length in 0..text.len() {
             assert_eq!(read_ticket(&keys(), sale(), &text[..length]), None, "{length} characters");

@@ -1,5 +1,6 @@
-//! Whose turn it is: the people who were called in the last while, in steps, how many of each step have not taken a pass
-//! yet, and how many buyers they still stand for. Places only; it knows no numbers, no sale and no clock.
+//! Whose turn it is. People called recently are kept in steps, with the number in each step who have not
+//! taken a pass yet, and the buyers they still stand for. It knows only places: no numbers, no sale and no
+//! clock.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -12,38 +13,40 @@ use crate::{
     uptake::{BUYER, LATE, LEAST_FRESH, Uptake},
 };
 
-/// Calls that are closer together become one step, so that the number of steps has a bound.
+/// Calls closer together than this share a step, so that the number of steps is bounded.
 const MIN_STEP_MILLIS: i64 = 100;
 const STEPS_PER_TURN: i64 = 512;
-/// A turn is kept for this much longer than it lasts, for somebody who asked for a pass at the last moment: their turn
-/// must not be given to another while their pass is being made.
+/// How much longer than it lasts a turn is kept. Somebody may ask for a pass at the last moment, and their
+/// place must not go to another person while their pass is being made.
 const GRACE_MILLIS: i64 = 500;
-/// When the room looks whether the person is away, or at the end of a shorter turn. By then somebody who was called just after they
-/// were heard of, and was not heard of since, counts as away; everybody else has heard of their turn.
+/// How long after a call the room checks whether the person is away; a shorter turn is checked at its end. By
+/// then, somebody last heard of just before the call counts as away. Everybody else has heard of their turn.
 const AWAY_AFTER_MILLIS: i64 = 2 * GENERATION_MILLIS + 1_000;
-/// Where nodes tell each other of the turns, fewer steps keep that short. They give some people a second more.
+/// Nodes that share a room tell each other the steps, so there are fewer of them. Some people get up to a
+/// second more.
 const SHARED_STEPS_PER_TURN: i64 = 64;
-/// And the pass may be made by a node that heard of the turn late, with a call to another server.
+/// In a shared room, a node that heard of the turn late may make the pass, with a call to another server.
 const SHARED_GRACE_MILLIS: i64 = 1_500;
 
-/// The part of their time that the turns of a step are in.
+/// The phase of a step's turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// Nobody has looked who is away.
+    /// Nobody has checked yet who is away.
     First,
-    /// Those who were away are in a step of their own, and whoever leaves from now on does not count.
+    /// People who were away have moved to a step of their own. People who leave from now on do not count.
     Second,
-    /// They were away, so that they may not know of their turn: it lasts twice as long. They count only if they are back.
+    /// These people were away and may not know of their turn, so it lasts twice as long. They count only once
+    /// they are back.
     Extra,
 }
 
-/// Turns as nodes tell each other of them: everything but which of them have become a pass.
+/// The turns as nodes tell them to each other: everything except which of them have become a pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStep {
     pub began_at: Timestamp,
     pub until: Timestamp,
     pub kept_until: Timestamp,
-    /// The places that were gone past to find those who were called.
+    /// The places that were passed over to find the people called.
     pub from: u64,
     pub to: u64,
     /// Runs of places that were called.
@@ -57,27 +60,27 @@ pub struct TurnStep {
 struct Step {
     id: u64,
     began_at: Timestamp,
-    /// The turn of everybody in the step ends here.
+    /// The end of the turn of everybody in the step.
     until: Timestamp,
-    /// Those who are pending are counted on until here.
+    /// Pending people count until this time.
     kept_until: Timestamp,
     from: u64,
     to: u64,
     called: u64,
     /// People who may still take a pass.
     pending: u64,
-    /// It was learnt how many of them come.
+    /// `uptake` has learnt how many of them come.
     is_judged: bool,
     part: Part,
-    /// How many people who may still take a pass are there, as far as anybody has looked.
+    /// People who may still take a pass and are there, as of the last check.
     there: u64,
 }
 
-/// What is known of a place.
+/// The state of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Until(Timestamp),
-    /// They were away when they would have been called, a short time ago.
+    /// The person was away a short time ago, when they would have been called.
     Missed,
     Over,
 }
@@ -97,12 +100,12 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// `uptake_seconds`: how long people are presumed to take before they take their turn up.
+    /// `uptake_seconds`: how soon people are presumed to take up their turn.
     pub(crate) fn lasting(turn_seconds: u32, uptake_seconds: u32) -> Self {
         Self::new(turn_seconds, uptake_seconds, STEPS_PER_TURN, GRACE_MILLIS)
     }
 
-    /// Of a room that several nodes share.
+    /// For a room that several nodes share.
     pub(crate) fn shared(turn_seconds: u32, uptake_seconds: u32) -> Self {
         Self::new(turn_seconds, uptake_seconds, SHARED_STEPS_PER_TURN, SHARED_GRACE_MILLIS)
     }
@@ -122,7 +125,7 @@ impl Turns {
         }
     }
 
-    /// All that another node has to know.
+    /// Everything that another node has to know.
     pub(crate) fn told(&self) -> (Vec<TurnStep>, Uptake) {
         let mut called = self.calls.by_step();
         let told = |step: &Step| TurnStep {
@@ -139,7 +142,7 @@ impl Turns {
         (self.steps.iter().map(told).collect(), self.uptake.clone())
     }
 
-    /// Takes the place of all that was known.
+    /// Replaces everything that was known.
     pub(crate) fn replace(&mut self, told: &[TurnStep], uptake: &Uptake) {
         self.steps.clear();
         self.calls = Calls::default();
@@ -169,7 +172,7 @@ impl Turns {
         self.next_id
     }
 
-    /// How many people they are.
+    /// Returns the number of people in the runs.
     fn add_runs(&mut self, runs: &[(u64, u64)], step: u64) -> u64 {
         for (from, to) in runs {
             self.calls.add(*from, Run { to: *to, step, is_taken: false });
@@ -177,13 +180,13 @@ impl Turns {
         runs.iter().map(|(from, to)| to.saturating_sub(*from)).sum()
     }
 
-    /// The number of live passes that comes next was taken after all turns that are known to have become passes.
+    /// The next number of live passes was read after all turns known to have become passes.
     pub(crate) fn passes_are_counted(&mut self) {
         self.taken_lately = 0;
     }
 
-    /// The runs `called` have their turn, and the places `past` were gone past to find them. Whoever of those comes back
-    /// soon has missed nothing.
+    /// Gives the runs `called` their turn. The places `past` were passed over to find them. A person from one
+    /// of these who comes back soon has missed nothing.
     pub(crate) fn call(&mut self, called: &[(u64, u64)], past: Range<u64>, now: Timestamp) {
         let until = now.plus_millis(self.turn_millis);
         let kept_until = until.plus_millis(self.grace_millis);
@@ -214,23 +217,25 @@ impl Turns {
         }
     }
 
-    /// Those who had their turn when the process ended get a new one. `pending` of them had not taken it up.
+    /// Gives a new turn to people whose turn was not over when the process ended. `pending` of them had not
+    /// taken it up.
     pub(crate) fn restore(&mut self, called: &[(u64, u64)], past: Range<u64>, pending: u64, now: Timestamp) {
         self.call(called, past, now);
         if let Some(step) = self.steps.back_mut() {
             step.pending = pending;
-            // What follows is a step of its own, and of this one nobody knows how many had come before.
+            // Later calls get a step of their own. This one is not judged, because nobody knows how many had
+            // already come.
             step.began_at = now.plus_millis(-self.step_millis);
             step.is_judged = true;
         }
     }
 
-    /// Whether one more run could be remembered.
+    /// The number of further runs that fit.
     pub(crate) fn room_for_runs(&self) -> u64 {
         MAX_RUNS.saturating_sub(self.calls.runs()) as u64
     }
 
-    /// Forgets the turns that are over, and learns. True: since `before`, somebody's turn has ended.
+    /// Forgets the turns that are over, and learns from them. True: a turn has ended since `before`.
     pub(crate) fn settle(&mut self, there: &There, before: Timestamp, now: Timestamp) -> bool {
         self.uptake.forget_old(now);
         let (fresh_millis, turn_millis) = (self.uptake.fresh_millis(self.presumed_millis), self.turn_millis);
@@ -253,8 +258,9 @@ impl Turns {
         ended
     }
 
-    /// Somebody who looks once a minute is called because they have just looked, and would look again when their turn ends.
-    /// So the turn of those who are away lasts twice as long. Whether they come is learnt when it is learnt of the others.
+    /// A person who looks once a minute is called because they have just looked, and would look again only
+    /// when their turn ends. So the turn of people who are away lasts twice as long. They are judged at the
+    /// same time as the others.
     fn prolong(&mut self, there: &There, now: Timestamp) {
         let turn_millis = self.turn_millis;
         let looked_at_age = AWAY_AFTER_MILLIS.min(turn_millis);
@@ -277,7 +283,8 @@ impl Turns {
             if away == 0 {
                 continue;
             }
-            // Who had taken a pass is not known across a restart.
+            // After a restart nobody knows who had taken a pass, so there may be more people away than
+            // pending.
             let moved = away.min(pending);
             if let Some(step) = self.steps.get_mut(index) {
                 step.pending -= moved;
@@ -314,7 +321,7 @@ impl Turns {
         }
     }
 
-    /// Moves all turns: later, because nobody could use the time, or earlier, because the clock was set back.
+    /// Moves all turns: later if nobody could use the time, earlier if the clock was set back.
     pub(crate) fn shift(&mut self, millis: i64) {
         for step in &mut self.steps {
             step.began_at = step.began_at.plus_millis(millis);
@@ -323,13 +330,13 @@ impl Turns {
         }
     }
 
-    /// From this place on, turns were not over at this moment. None: all were.
+    /// The first place from which turns were not over at this time. None: all were over.
     pub(crate) fn first_open(&self, now: Timestamp) -> Option<u64> {
         let open = self.steps.iter().filter(|step| now < step.until && step.part != Part::Extra);
         open.map(|step| step.from).min()
     }
 
-    /// Of a place that was gone past, or called.
+    /// The state of a place that was passed over or called.
     pub(crate) fn of(&self, place: u64, now: Timestamp) -> Turn {
         let until = self.calls.of(place).map(|run| self.step(run.step).map(|step| step.until));
         match until {
@@ -344,7 +351,7 @@ impl Turns {
         self.steps.binary_search_by_key(&id, |step| step.id).ok().and_then(|index| self.steps.get(index))
     }
 
-    /// One after the last neighbour that was called with this place. None: it was not called.
+    /// One after the last neighbour that was called with this place. None: the place was not called.
     pub(crate) fn called_to(&self, place: u64) -> Option<u64> {
         self.calls.of(place).map(|run| run.to)
     }
@@ -354,12 +361,13 @@ impl Turns {
         self.calls.iter().map(|(from, run)| (from, run.to))
     }
 
-    /// The runs whose turn was not over at this moment.
+    /// The runs whose turn was not over at this time.
     pub(crate) fn open(&self, now: Timestamp) -> Vec<(u64, u64)> {
         self.calls.places(|id| self.step(id).is_some_and(|step| now < step.until))
     }
 
-    /// This turn has become a pass. False: that was known, or the turn was over. Saying it twice changes nothing.
+    /// Marks this turn as taken by a pass. False: it was already marked, or is over. Repeating it changes
+    /// nothing.
     pub(crate) fn taken(&mut self, place: u64, now: Timestamp) -> bool {
         let Some(id) = self.calls.take(place) else { return false };
         let Ok(index) = self.steps.binary_search_by_key(&id, |step| step.id) else { return false };
@@ -375,7 +383,8 @@ impl Turns {
         true
     }
 
-    /// This turn has become a pass already. A turn that was forgotten because it is over is not known any more.
+    /// Whether this turn has already become a pass. Unknown, and so false, once the turn is over and
+    /// forgotten.
     pub(crate) fn is_taken(&self, place: u64) -> bool {
         self.calls.of(place).is_some_and(|run| run.is_taken)
     }
@@ -385,13 +394,15 @@ impl Turns {
         self.steps.iter().map(|step| step.pending).sum()
     }
 
-    /// What a person who is called now counts for, in parts of `BUYER`, if the pass that they may take counts for `pass`.
+    /// What a person who is called now counts for, in parts of `BUYER`, if the pass they may take counts for
+    /// `pass`.
     pub(crate) fn fresh(&self, pass: u64) -> u64 {
         self.uptake.fresh().saturating_mul(pass).div_ceil(BUYER).max(LEAST_FRESH)
     }
 
-    /// How many buyers to count on, in parts of `BUYER`, beside a number of live passes that was taken since the last
-    /// `settle`, but maybe before the latest turns became passes: one of them is rather counted twice than not at all.
+    /// The buyers to count on, in parts of `BUYER`, besides the live passes. The live passes were counted
+    /// since the last `settle`, but maybe before the latest turns became passes. So such a turn may count
+    /// twice, rather than not at all.
     pub(crate) fn spoken_for(&self, pass: u64, now: Timestamp) -> u64 {
         let (fresh, fresh_millis) = (self.fresh(pass), self.uptake.fresh_millis(self.presumed_millis));
         let counted = |step: &Step| {
@@ -404,7 +415,7 @@ impl Turns {
     }
 }
 
-/// Milliseconds since the last one in the step was called. A pause does not count.
+/// Milliseconds since the last person in the step was called. Pauses do not count.
 fn age(step: &Step, turn_millis: i64, now: Timestamp) -> i64 {
     let turns = if step.part == Part::Extra { 2 } else { 1 };
     turns * turn_millis - step.until.millis_since(now)
@@ -415,14 +426,14 @@ mod tests {
     use super::*;
     use crate::presence::Presence;
 
-    /// Nobody has told who is there.
+    /// No node has told who is there.
     static NOBODY: std::sync::LazyLock<There> = std::sync::LazyLock::new(There::default);
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(1_800_000_000_000 + millis)
     }
 
-    /// The places `from..to` are called; nobody was gone past.
+    /// Calls the places `from..to`; nobody is passed over.
     fn admit(turns: &mut Turns, from: u64, to: u64, now: Timestamp) {
         turns.call(&[(from, to)], from..to, now);
     }
@@ -439,11 +450,11 @@ mod tests {
         assert_eq!(turns.pending(), 5, "a pass may be in the making");
         assert!(!turns.settle(&NOBODY, at(60_000), at(60_000 + GRACE_MILLIS)));
         assert_eq!(turns.pending(), 2);
-        assert_eq!(turns.of(2, at(0)), Turn::Over, "a turn that was forgotten is over");
+        assert_eq!(turns.of(2, at(0)), Turn::Over, "a forgotten turn is over");
     }
 
     #[test]
-    fn who_was_away_has_missed_nothing_until_the_turns_they_were_passed_over_for_are_over() {
+    fn a_person_passed_over_misses_nothing_until_the_turns_called_instead_are_over() {
         let mut turns = Turns::lasting(60, 6);
         turns.call(&[(4, 5), (9, 10)], 0..10, at(0));
         assert_eq!((turns.of(4, at(1)), turns.of(3, at(1))), (Turn::Until(at(60_000)), Turn::Missed));
@@ -487,13 +498,13 @@ mod tests {
         assert_eq!(turns.spoken_for(BUYER, at(2_900)), 80 * BUYER);
         assert_eq!(turns.spoken_for(BUYER, at(3_000)), 80 * LATE);
         turns.settle(&NOBODY, at(500), at(3_000));
-        // Half of them came, so that each of the next counts for about a half.
+        // Half of them came, so each of the next counts for about half a buyer.
         assert!((7..12).contains(&turns.fresh(BUYER)), "{}", turns.fresh(BUYER));
         assert_eq!(turns.of(150, at(3_000)), Turn::Until(at(60_000)), "nobody's turn is cut short");
     }
 
     #[test]
-    fn whether_people_who_are_away_come_is_learnt_when_it_is_learnt_of_the_others() {
+    fn people_who_are_away_are_judged_at_the_same_time_as_the_others() {
         let presence = Presence::new(false);
         presence.drawn();
         [0, 1].into_iter().for_each(|place| presence.heard(place, || place));
@@ -506,15 +517,15 @@ mod tests {
         assert_eq!(turns.spoken_for(BUYER, at(AWAY_AFTER_MILLIS)), 2 * BUYER, "two are away");
         assert_eq!(turns.fresh(BUYER), BUYER, "nobody is late yet");
         assert_eq!(turns.of(2, at(119_999)), Turn::Until(at(120_000)), "they have more time");
-        // One of those who are there, and one who was away.
+        // One person who is there, and one who was away.
         [0, 2].into_iter().for_each(|place| assert!(turns.taken(place, at(40_000))));
         turns.settle(&there, at(40_000), at(60_000));
-        // As if four had come before.
+        // As if four people had come before.
         assert!((12..14).contains(&turns.fresh(BUYER)), "two of four came");
     }
 
     #[test]
-    fn what_nodes_tell_each_other_is_all_they_need() {
+    fn nodes_tell_each_other_everything_they_need() {
         let mut turns = Turns::shared(60, 6);
         turns.call(&[(4, 5), (9, 12)], 0..12, at(0));
         turns.taken(10, at(500));
@@ -531,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_called_before_a_restart_has_a_new_turn_and_counts_as_far_as_it_was_open() {
+    fn people_called_before_a_restart_have_a_new_turn_and_count_if_theirs_was_open() {
         let mut turns = Turns::lasting(60, 6);
         turns.restore(&[(5, 1_000_000)], 3..1_000_000, 1, at(0));
         admit(&mut turns, 1_000_000, 1_000_002, at(10));
@@ -547,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_steps_has_a_bound_and_nobody_loses_time_by_it() {
+    fn the_number_of_steps_is_bounded_and_nobody_loses_time() {
         for turn_seconds in [1, 120, 3_600, 86_400] {
             let mut turns = Turns::lasting(turn_seconds, 6);
             let mut most = 0;
@@ -566,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_prolongs_no_turn() {
+    fn setting_the_clock_back_prolongs_no_turn() {
         let mut turns = Turns::lasting(60, 6);
         admit(&mut turns, 0, 1, at(3_600_000));
         turns.shift(-3_600_000);

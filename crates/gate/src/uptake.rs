@@ -1,28 +1,27 @@
-//! What becomes of turns, learnt from those before: how many of the people who are called take their turn up, and how
-//! soon. An open turn that others would have taken up by now hardly stands for a buyer any more. It knows only counts and
-//! moments.
+//! Learns from earlier turns how many of the people called take up their turn, and how soon. An open turn
+//! that others would have taken up by now hardly stands for a buyer. It knows only counts and times.
 
 use penstock_domain::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a turn stands for is counted in parts of a buyer.
+/// What a turn stands for is counted in these parts of a buyer.
 pub const BUYER: u64 = 16;
-/// However few take their turn up, one that has just begun counts for this: nobody is called while eight of them are open for each
-/// unit.
+/// The least that a new turn counts for, however few take theirs up. Nobody is called while eight of them are
+/// open per unit.
 pub const LEAST_FRESH: u64 = 2;
-/// A turn that should have been taken up by now counts for this, if the person is there: nobody is called while sixteen of them are
-/// open for each unit.
+/// What a late turn counts for, if the person is there. Nobody is called while sixteen of them are open per
+/// unit.
 pub const LATE: u64 = 1;
 
-/// Half of what is known stems from the last this many people.
+/// This many of the most recent people carry half of the weight.
 const REMEMBERED_PEOPLE: f64 = 64.0;
-/// What was learnt longer ago than this is not true any more.
+/// Knowledge older than this is dropped.
 const FORGOTTEN_AFTER_MILLIS: i64 = 300_000;
-/// At first everybody is expected to come, as if this many had come after the time that is presumed.
+/// At first everybody is expected to come, as if this many people had come after the presumed time.
 const PRESUMED_PEOPLE: f64 = 4.0;
-/// A turn is late after twice the time in which nine of ten were taken up, but not before this.
+/// A turn is late after twice the time in which nine of ten were taken up, but not earlier than this.
 const MIN_FRESH_MILLIS: i64 = 3_000;
-/// Up to which time turns were taken up, in groups that grow. What took longer is in one more.
+/// The upper bounds of the groups by time taken, which get wider. Longer times go into one more group.
 const DELAYS_MILLIS: [i64; 15] = [
     500, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000,
     96_000,
@@ -46,7 +45,7 @@ impl Uptake {
         }
     }
 
-    /// How many people were called long enough ago, and how many of them have taken their turn up.
+    /// `called` people were called long enough ago, and `taken` of them have taken up their turn.
     pub(crate) fn judge(&mut self, called: u64, taken: u64, now: Timestamp) {
         self.forget_old(now);
         let kept = kept_after(called as f64);
@@ -55,7 +54,7 @@ impl Uptake {
         self.judged_at = Some(now);
     }
 
-    /// Somebody has taken their turn up after they were judged to stay away.
+    /// Somebody took up their turn after being judged to stay away.
     pub(crate) fn came_late(&mut self) {
         self.taken = (self.taken + 1.0).min(self.called);
     }
@@ -66,13 +65,14 @@ impl Uptake {
         }
     }
 
-    /// What a turn counts for that has just begun, in parts of `BUYER`.
+    /// What a new turn counts for, in parts of `BUYER`.
     pub(crate) fn fresh(&self) -> u64 {
         let share = (self.taken + PRESUMED_PEOPLE) / (self.called + PRESUMED_PEOPLE);
         ((share * BUYER as f64).ceil() as u64).clamp(LEAST_FRESH, BUYER)
     }
 
-    /// How long a turn counts for that. Before anybody has taken one up, that is presumed to take `presumed_millis`.
+    /// How long a turn counts as new. Until anybody has taken one up, that is presumed to take
+    /// `presumed_millis`.
     pub(crate) fn fresh_millis(&self, presumed_millis: i64) -> i64 {
         let presumed = DELAYS_MILLIS.partition_point(|most| *most < presumed_millis);
         let people = |(group, people): (usize, &f64)| {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_come_count_in_full_and_those_who_do_not_for_less_and_less() {
+    fn people_who_come_count_in_full_and_others_for_less_and_less() {
         let mut uptake = Uptake::default();
         uptake.judge(100, 99, NOW);
         assert_eq!(uptake.fresh(), BUYER);
@@ -115,13 +115,13 @@ mod tests {
         assert!((8..13).contains(&uptake.fresh()), "{}", uptake.fresh());
         uptake.judge(48, 0, NOW);
         uptake.judge(300, 0, NOW);
-        assert_eq!(uptake.fresh(), LEAST_FRESH, "however many stay away");
+        assert_eq!(uptake.fresh(), LEAST_FRESH, "never less, however many stay away");
         uptake.judge(300, 300, NOW);
         assert_eq!(uptake.fresh(), BUYER, "they are back");
     }
 
     #[test]
-    fn those_who_come_late_have_come() {
+    fn people_who_come_late_count_as_having_come() {
         let mut uptake = Uptake::default();
         uptake.judge(100, 0, NOW);
         assert_eq!(uptake.fresh(), LEAST_FRESH);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_judged_by_what_happened_long_ago() {
+    fn old_knowledge_is_dropped() {
         let mut uptake = Uptake::default();
         uptake.judge(300, 0, NOW);
         uptake.forget_old(NOW.plus_millis(FORGOTTEN_AFTER_MILLIS));

@@ -1,5 +1,5 @@
-//! Which challenges were redeemed, as far back as one could still be good. Bounded, and forgotten wholesale by
-//! generation. It knows fingerprints and moments of issue, not what a challenge is.
+//! The redeemed challenges, as far back as one could still be good. Memory is bounded, and whole generations
+//! are forgotten at once. It knows fingerprints and times of issue, not what a challenge is.
 
 use std::{
     array,
@@ -13,20 +13,20 @@ use std::{
 
 use penstock_domain::Timestamp;
 
-/// Enough that threads rarely meet at one.
+/// Enough that threads rarely want the same one.
 const SHARDS: usize = 64;
-/// Shards are told apart by bits that the hash tables inside don't use to find a place: those use the lowest ones
-/// and the seven highest.
+/// The shard is chosen by bits that the hash tables inside don't use to find a place: they use the lowest
+/// bits and the seven highest.
 const SHARD_SHIFT: u32 = 50;
-/// What has expired is remembered for this part of a lifetime longer.
+/// Expired challenges are remembered for up to this part of a lifetime longer.
 const GENERATIONS_PER_LIFETIME: i64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
-    /// It had not been used. It is now.
+    /// It was unused, and is marked now.
     First,
     Again,
-    /// Nothing more can be remembered, so it was not marked.
+    /// The memory is full, so it was not marked.
     Full,
 }
 
@@ -37,22 +37,23 @@ pub(crate) struct Used {
     max_remembered: usize,
     lifetime_millis: i64,
     generation_millis: i64,
-    /// The generation of the moment at which what has expired was last looked for.
+    /// The generation in which expired challenges were last removed.
     swept_in: AtomicI64,
 }
 
 #[derive(Debug)]
 struct Shard {
-    /// A handful, in no order.
+    /// A handful, in no particular order.
     generations: Vec<Generation>,
-    /// This generation and all before were forgotten. A clock that steps back doesn't make them good again.
+    /// This generation and all before it were forgotten. A clock that steps back doesn't make them good
+    /// again.
     forgotten: i64,
 }
 
 #[derive(Debug)]
 struct Generation {
     number: i64,
-    /// Eight bytes each; the table around them brings it to 10 to 20.
+    /// Eight bytes each; with the table around them it is 10 to 20.
     fingerprints: HashSet<u64, BuildHasherDefault<AsItIs>>,
 }
 
@@ -70,8 +71,8 @@ impl Used {
         }
     }
 
-    /// Exactly one of all calls with the same fingerprint is the first. `fingerprint` has to be evenly spread, like
-    /// a part of a signature.
+    /// Of all calls with the same fingerprint, exactly one is the first. Fingerprints have to be evenly
+    /// spread, like a part of a signature.
     pub(crate) fn mark(&self, fingerprint: u64, issued_at: Timestamp, now: Timestamp) -> Marked {
         self.forget_expired(now);
         let number = self.generation_of(issued_at);
@@ -91,14 +92,14 @@ impl Used {
         Marked::First
     }
 
-    /// Looks through everything once in a generation.
+    /// Sweeps all shards once per generation.
     fn forget_expired(&self, now: Timestamp) {
         let generation = self.generation_of(now);
         if self.swept_in.load(Relaxed) == generation || self.swept_in.swap(generation, Relaxed) == generation
         {
             return;
         }
-        // Whatever was issued in a generation before this one has expired.
+        // Challenges issued in an earlier generation than this have expired.
         let first_good = self.generation_of(now.plus_millis(-self.lifetime_millis));
         for shard in &self.shards {
             let forgotten = lock(shard).forget_before(first_good);
@@ -121,7 +122,7 @@ impl Shard {
         &mut self.generations[place].fingerprints
     }
 
-    /// How many fingerprints were forgotten.
+    /// Returns how many fingerprints were forgotten.
     fn forget_before(&mut self, number: i64) -> usize {
         let mut forgotten = 0;
         for generation in self.generations.extract_if(.., |generation| generation.number < number) {
@@ -136,7 +137,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fingerprints are parts of signatures, which nobody can choose: hashing them again gains nothing.
+/// Fingerprints are parts of signatures, which nobody can choose. Hashing them again gains nothing.
 #[derive(Debug, Default)]
 struct AsItIs(u64);
 
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_twice_is_told_apart_until_it_has_expired() {
+    fn a_second_mark_is_noticed_until_the_challenge_has_expired() {
         let used = Used::new(LIFETIME_SECONDS, 10);
         assert_eq!(used.mark(fingerprint(1), START, START), Marked::First);
         for seconds in 0..LIFETIME_SECONDS {
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded_and_what_has_expired_makes_room() {
+    fn the_memory_is_bounded_and_expired_challenges_make_room() {
         let used = Used::new(LIFETIME_SECONDS, 1000);
         for number in 0..1000 {
             assert_eq!(used.mark(fingerprint(number), START, START), Marked::First);
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_good_can_be_used_to_its_last_moment_whatever_else_is_used() {
+    fn a_good_challenge_can_be_used_until_its_last_moment() {
         let used = Used::new(LIFETIME_SECONDS, 100_000);
         for second in 0..LIFETIME_SECONDS {
             let now = START.plus_seconds(second);
@@ -218,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_stays_used_if_the_clock_steps_back() {
+    fn a_forgotten_challenge_stays_used_if_the_clock_steps_back() {
         let used = Used::new(LIFETIME_SECONDS, 10);
         assert_eq!(used.mark(fingerprint(1), START, START), Marked::First);
         let later = START.plus_seconds(100 * LIFETIME_SECONDS);
         assert_eq!(used.mark(fingerprint(2), later, later), Marked::First);
         assert_eq!(used.mark(fingerprint(1), START, START), Marked::Again);
-        // And what is issued from then on can be used soon again.
+        // Challenges issued from then on can soon be used again.
         let soon = START.plus_seconds(LIFETIME_SECONDS);
         assert_eq!(used.mark(fingerprint(3), soon, soon), Marked::First);
     }
@@ -240,7 +241,7 @@ mod tests {
         for shard in &used.shards {
             for generation in &lock(shard).generations {
                 entries += generation.fingerprints.len();
-                // The table keeps an eighth of its places free, and a byte beside each.
+                // The table keeps an eighth of its slots free, and one byte beside each.
                 slots += generation.fingerprints.capacity() * 8 / 7;
             }
         }

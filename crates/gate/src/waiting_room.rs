@@ -1,7 +1,7 @@
-//! The waiting room of one sale: who may go on to buy, in a fair order, at the pace the shop can take, and no more
-//! people than are likely to buy what is left. It keeps no list of people: a ticket is a number, its place is computed,
-//! and those are called in the order of their places who are there. It does no I/O: what has to survive is handed out
-//! by `unsaved` and takes effect by `saved`.
+//! The waiting room of one sale. It decides who may go on to buy: in a fair order, at the pace the shop can
+//! take, and no more people than are likely to buy the units left. It keeps no list of people: a ticket is a
+//! number, its place is computed, and people who are there are called in the order of their places. It does
+//! no I/O: `unsaved` hands out the state that has to survive, and `saved` puts it into effect.
 
 mod shared;
 mod standing;
@@ -33,25 +33,25 @@ pub use self::{
     standing::{DrawView, GoneReason, RoomFigures, Standing, TicketState},
 };
 
-/// Counts that may be a little old after a crash are made durable no more often than this.
+/// The shortest time between two saves of counts, which may be a little old after a crash.
 const SAVE_COUNTS_EVERY_MILLIS: i64 = 1_000;
-/// Where nodes share a room, turns end up to so long after its keeper was last heard of, and no later: if nobody keeps it,
-/// the next keeper may give that time back.
+/// In a shared room, turns end at most this long after the keeper was last heard of. If nobody keeps the
+/// room, the next keeper may give the time back.
 const UNHEARD_MILLIS: i64 = 1_000;
-/// Passes from before earlier restarts are counted together.
+/// The most restarts whose passes are counted separately. Older ones are added together.
 const MAX_RESTARTS: usize = 8;
-/// The stored form of a pace that is not known.
+/// The stored form of an unknown pace.
 const UNKNOWN: u64 = f64::NAN.to_bits();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomOptions {
-    /// How long somebody whose turn has come may take to ask for a pass.
+    /// How long a person may take to ask for a pass once it is their turn.
     pub turn_seconds: u32,
-    /// How soon people are expected to ask for a pass, until it is known how soon they do.
+    /// How soon people are expected to ask for a pass, until their real speed is known.
     pub uptake_seconds: u32,
-    /// How long a pass is good. Passes from before a restart are counted on for so long.
+    /// How long a pass is good. Passes from before a restart count for as long.
     pub pass_seconds: u32,
-    /// At most so many people are admitted each second; 0 is taken for 1.
+    /// The most people admitted per second; 0 means 1.
     pub admissions_per_second: u32,
 }
 
@@ -61,20 +61,20 @@ pub struct WaitingRoom {
     options: RoomOptions,
     seed: Seed,
     numbers: Numbers,
-    /// Other nodes have this room too: numbers, and how many of them are early, come from outside.
+    /// Other nodes share this room: the numbers, and how many are early, come from outside.
     is_shared: bool,
-    /// There once the number of early tickets is durable.
+    /// Set once the number of early tickets is durable.
     draw: OnceLock<Draw>,
     presence: Presence,
     line: RwLock<Line>,
-    /// Changed under the lock of `admission` only; read by everybody who waits.
+    /// Changed only under the lock of `admission`; read by everybody who waits.
     admitted: AtomicU64,
-    /// People a second, as the bits of a float.
+    /// People per second, as the bits of a float.
     pace: AtomicU64,
     admission: Mutex<Admission>,
 }
 
-/// Not to be printed.
+/// A seed that must not be printed.
 struct Seed([u8; 32]);
 
 impl std::fmt::Debug for Seed {
@@ -88,9 +88,9 @@ struct Admission {
     turns: Turns,
     allowance: Allowance,
     measured: Measured,
-    /// People who were ever called.
+    /// Everybody who was ever called.
     let_in: u64,
-    /// The number of early tickets, from the opening on; it counts when it is durable.
+    /// The number of early tickets, from the opening on. It takes effect when it is durable.
     frozen: Option<u64>,
     durable: RoomState,
     ticked_at: Option<Timestamp>,
@@ -98,10 +98,10 @@ struct Admission {
     seen: Option<SaleState>,
     /// The draw has appeared since the last tick.
     drawn_lately: bool,
-    /// Passes in people's hands at the last tick.
+    /// Live passes at the last tick.
     live_passes: u64,
     pass_share: PassShare,
-    /// Passes from before each restart, which nobody else counts any more, and until when they may be good.
+    /// Passes from before each restart, which nobody else counts, and until when they may be good.
     old_passes: Vec<(u64, Timestamp)>,
 }
 
@@ -124,8 +124,8 @@ impl Admission {
         }
     }
 
-    /// What passes from before restarts count for. Nobody knows how old each of them is, but when the last of a group must be
-    /// late, all of them are.
+    /// What passes from before restarts count for. Nobody knows how old each one is, but once the newest of a
+    /// group must be late, all of them are.
     fn old_passes_for(&self, pass_seconds: u32, now: Timestamp) -> u64 {
         let late_for = late_pass_millis(pass_seconds);
         let live = self.old_passes.iter().filter(|(_, until)| now < *until);
@@ -141,7 +141,7 @@ impl Admission {
         }
     }
 
-    /// Nobody counts the passes of the process before any more.
+    /// Takes over the passes of the previous process, which nobody else counts.
     fn remember_passes(&mut self, good_until: Timestamp, now: Timestamp) {
         self.old_passes = self.durable.old_passes.clone();
         self.old_passes.push((self.durable.live_passes, good_until));
@@ -156,9 +156,9 @@ impl Admission {
 }
 
 impl WaitingRoom {
-    /// A new room has `RoomState::new(seed)`. A restored one goes on at `reserved`, so that no number is given out
-    /// twice. Those whose turn was not over have a full new one from the first tick on, and as many people are counted
-    /// on as had an open turn or a live pass then.
+    /// A new room starts with `RoomState::new(seed)`. A restored one goes on at `reserved`, so that no number
+    /// is given out twice. People whose turn was not over get a full new one from the first tick on. The room
+    /// counts on as many people as had an open turn or a live pass at that time.
     pub fn new(sale: SaleId, state: RoomState, options: RoomOptions) -> Self {
         let draw = state.early.map(|early| Draw::new(&state.seed, sale, early));
         let room = Self {
@@ -184,7 +184,7 @@ impl WaitingRoom {
         room
     }
 
-    /// True the first time.
+    /// True if this call set the draw.
     fn set_draw(&self, draw: Draw) -> bool {
         let is_new = self.draw.set(draw).is_ok();
         if is_new {
@@ -193,26 +193,27 @@ impl WaitingRoom {
         is_new
     }
 
-    /// None: the numbers that were made durable are used up for the moment.
+    /// None: the durable numbers are used up for the moment.
     pub fn take_number(&self) -> Option<u64> {
         self.numbers.take()
     }
 
-    /// A number could be given out now: a look before anything is spent on asking for one.
+    /// Whether a number could be given out now. Check this before spending anything on asking for one.
     pub fn has_numbers(&self) -> bool {
         self.numbers.has_any()
     }
 
-    /// Somebody asked for this ticket, or listens: they are there. `place` as `place` tells it.
+    /// Somebody asked for this ticket or listens to a stream, so they are there. `place` is the answer of
+    /// `place`.
     pub fn heard(&self, number: u64, place: Option<u64>) {
-        // The draw may have appeared since it was asked for the place.
+        // The draw may have appeared since the caller asked for the place.
         let place = || place.or_else(|| self.place(number)).unwrap_or(number);
         self.presence.heard(number, place);
     }
 
-    /// To be called about every 100 milliseconds. `live_passes` has to be read before `status`: an order that is
-    /// accepted in between is then counted twice rather than not at all. True: something people see has changed, or
-    /// those who listen should be heard of again.
+    /// Call this about every 100 milliseconds. Read `live_passes` before `status`: then an order accepted in
+    /// between counts twice rather than not at all. True: something people see has changed, or everybody on a
+    /// stream has to be noted again.
     pub fn tick(&self, status: &SaleStatus, live_passes: impl Into<LivePasses>, now: Timestamp) -> bool {
         let all_again = self.presence.listen(self.draw.get(), now);
         self.look(status, live_passes.into(), &self.presence.there(), now) | all_again
@@ -227,7 +228,7 @@ impl WaitingRoom {
         let mut changed = admission.seen.replace(state) != Some(state);
         self.freeze(&mut admission, status, state, now);
         if state == SaleState::Paused {
-            // Nobody can use their turn, so nobody loses any of it.
+            // Nobody can use their turn, so nobody loses time.
             admission.turns.shift(i64::try_from(millis).unwrap_or(0));
         }
         changed |= std::mem::take(&mut admission.drawn_lately);
@@ -263,7 +264,7 @@ impl WaitingRoom {
         millis.max(0) as u64
     }
 
-    /// Whatever number is given out from the opening on is not early.
+    /// Numbers given out from the opening on are not early.
     fn freeze(&self, admission: &mut Admission, status: &SaleStatus, state: SaleState, now: Timestamp) {
         if self.is_shared || admission.frozen.is_some() || state == SaleState::Closed {
             return;
@@ -275,8 +276,8 @@ impl WaitingRoom {
         };
     }
 
-    /// Calls those who are there, in the order of their places, as long as what all open turns and passes stand for does
-    /// not exceed the units on sale.
+    /// Calls people who are there, in the order of their places, as long as all open turns and passes
+    /// together stand for no more than the units on sale.
     fn call(
         &self,
         admission: &mut Admission,
@@ -291,7 +292,8 @@ impl WaitingRoom {
         let pass = admission.pass_share.fresh(passes.late, now);
         let spoken_for = turns.spoken_for(pass, now).saturating_add(passes_for);
         let (left, fresh) = ((u64::from(available) * BUYER).saturating_sub(spoken_for), turns.fresh(pass));
-        // To the nearest: a few sixteenths are no reason to call one more, and none to leave a unit to nobody.
+        // Rounds to the nearest, so that a few sixteenths neither call one person more nor leave a unit to
+        // nobody.
         let room = (left + fresh / 2) / fresh;
         let budget = room.min(admission.allowance.people()).min(turns.room_for_runs());
         let admitted = self.admitted.load(Relaxed);
@@ -303,7 +305,7 @@ impl WaitingRoom {
         admission.allowance.spend(people);
         admission.let_in += people;
         admission.turns.call(&called, past.clone(), now);
-        // Last: whoever sees that their turn has come has to find it.
+        // Stored last: a reader who sees that a turn has come has to find it.
         self.admitted.store(past.end, Release);
         true
     }
@@ -330,7 +332,7 @@ impl WaitingRoom {
         called
     }
 
-    /// True: somebody waits where nobody did, or the other way round.
+    /// True: the line was empty and is not now, or the other way round.
     fn line_up(&self, admission: &Admission, there: &There, now: Timestamp) -> bool {
         let admitted = self.admitted.load(Relaxed);
         let first = admission.turns.first_open(now).unwrap_or(admitted);
@@ -348,7 +350,7 @@ impl WaitingRoom {
         changed
     }
 
-    /// True: it has become known or unknown.
+    /// True: the pace has become known or unknown.
     fn measure_pace(&self, admission: &mut Admission, now: Timestamp) -> bool {
         if self.waiting() == 0 {
             admission.measured.forget();
@@ -367,8 +369,8 @@ impl WaitingRoom {
         Some(f64::from_bits(self.pace.load(Relaxed))).filter(|pace| pace.is_finite() && *pace > 0.0)
     }
 
-    /// What has to be made durable next, if anything. Reservations and the opening are asked for at once; other counts,
-    /// which may be a little old after a crash, once a second.
+    /// The state to make durable next, if any. Reservations and the opening are urgent. Other counts, which
+    /// may be a little old after a crash, come once a second.
     pub fn unsaved(&self) -> Option<RoomState> {
         if self.numbers.is_closed() {
             return None;
@@ -385,7 +387,7 @@ impl WaitingRoom {
         (urgent || (due && wanted != *durable)).then_some(wanted)
     }
 
-    /// This state, which came from `unsaved`, is durable.
+    /// This state, which came from `unsaved`, is now durable.
     pub fn saved(&self, state: &RoomState) {
         let mut admission = self.lock();
         admission.saved_at = admission.ticked_at;
@@ -398,14 +400,14 @@ impl WaitingRoom {
         }
     }
 
-    /// The exact state for an orderly stop. No number is given out any more.
+    /// The exact state for an orderly stop. No more numbers are given out.
     pub fn closing_state(&self) -> RoomState {
         let issued = self.numbers.close();
         self.state(&self.lock(), issued)
     }
 
     fn state(&self, admission: &Admission, reserved: u64) -> RoomState {
-        // Before the first tick the new turns of those who were restored have not begun.
+        // Before the first tick, the new turns of restored people have not begun.
         let Some(now) = admission.ticked_at else {
             return RoomState { reserved, early: admission.frozen, ..admission.durable.clone() };
         };
@@ -424,8 +426,8 @@ impl WaitingRoom {
         }
     }
 
-    /// The place of a number in the order of the room. Once there, it never changes, so that who watches a ticket
-    /// has to compute it only once. None: not drawn yet.
+    /// The place of a number in the order of the room. Once known, it never changes, so a watcher of a ticket
+    /// computes it only once. None: not drawn yet.
     pub fn place(&self, number: u64) -> Option<u64> {
         self.draw.get().map(|draw| draw.place(number))
     }
@@ -434,7 +436,7 @@ impl WaitingRoom {
         self.standing_at(self.place(number), status, now)
     }
 
-    /// Of the ticket that has this place.
+    /// The standing of the ticket at this place.
     pub fn standing_at(&self, place: Option<u64>, status: &SaleStatus, now: Timestamp) -> Standing {
         let opened = status.terms.opens_at.is_none_or(|opens_at| now >= opens_at);
         let waiting =
@@ -455,7 +457,7 @@ impl WaitingRoom {
             match self.turn(place, now) {
                 Turn::Until(until) => return Standing { state: TicketState::Admitted { until }, ..waiting },
                 Turn::Over => return Standing { state: TicketState::Gone(GoneReason::TurnOver), ..waiting },
-                // They are back, and before all others.
+                // They are back, and ahead of everybody else.
                 Turn::Missed => {}
             }
         }
@@ -479,8 +481,8 @@ impl WaitingRoom {
         admission.turns.of(place, now)
     }
 
-    /// This ticket's turn has become a pass, so it is no longer pending. To be called after the pass was counted as
-    /// live, so that it is counted all the time. Calling it twice changes nothing.
+    /// This ticket's turn has become a pass, so it is no longer pending. Call this after the pass was counted
+    /// as live, so that it never goes uncounted. Repeating it changes nothing.
     pub fn pass_taken(&self, number: u64) {
         let Some(place) = self.place(number) else { return };
         let mut admission = self.lock();
@@ -489,22 +491,22 @@ impl WaitingRoom {
         }
     }
 
-    /// An order was accepted with a pass that is not from this process. It was good until this time.
+    /// An order was accepted with a pass from an earlier process, which was good until this time.
     pub fn old_pass_used(&self, good_until: Timestamp) {
         let mut admission = self.lock();
-        // They are in the order of the restarts.
+        // The groups are in the order of the restarts.
         let mut groups = admission.old_passes.iter_mut();
         if let Some((passes, _)) = groups.find(|(passes, until)| *passes > 0 && good_until <= *until) {
             *passes -= 1;
         }
     }
 
-    /// This ticket's turn has become a pass already. It is known as long as the turn lasts.
+    /// Whether this ticket's turn has already become a pass. Known as long as the turn lasts.
     pub fn has_taken(&self, number: u64) -> bool {
         self.place(number).is_some_and(|place| self.lock().turns.is_taken(place))
     }
 
-    /// Seed and count are told after the opening, once it is durable how many take part.
+    /// The seed and the count are revealed after the opening, once the number of participants is durable.
     pub fn draw(&self) -> DrawView {
         let count = self.draw.get().map(Draw::count);
         DrawView { commitment: commitment(&self.seed.0), seed: count.map(|_| self.seed.0), count }

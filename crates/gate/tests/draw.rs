@@ -5,7 +5,7 @@
 use penstock_domain::SaleId;
 use penstock_gate::{Draw, commitment};
 
-/// Any seeds will do: the draw must not rely on good ones to be uniform.
+/// Any seeds will do: the draw has to be uniform for all of them.
 fn seed(number: u64) -> [u8; 32] {
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&number.to_be_bytes());
@@ -29,7 +29,7 @@ fn is_permutation(places: &[u64]) -> bool {
 }
 
 #[test]
-fn everybody_has_a_place_of_his_own() {
+fn everybody_has_a_place_of_their_own() {
     for count in (0..=300).chain([511, 512, 513, 1_000, 4_095, 4_097, 20_000]) {
         let draw = Draw::new(&seed(count), sale(), count);
         assert!(is_permutation(&places(&draw)), "{count} tickets");
@@ -49,7 +49,7 @@ fn a_place_leads_back_to_its_number() {
 }
 
 #[test]
-fn who_came_after_the_opening_keeps_his_place() {
+fn numbers_from_after_the_opening_keep_their_place() {
     let draw = Draw::new(&seed(1), sale(), 100);
     for number in [100, 101, 5_000, u64::MAX] {
         assert_eq!(draw.place(number), number);
@@ -72,9 +72,10 @@ fn the_same_seed_gives_the_same_order_and_nothing_else_does() {
     assert!(same < 10, "{same} of 500 have the same place with one ticket more");
 }
 
-/// What `docs/draw.md` says the draw does not prove: extra tickets choose the count, and the count decides every place.
+/// The limit of the draw that `docs/draw.md` admits: extra tickets choose the count, and the count decides
+/// every place.
 #[test]
-fn whoever_knows_the_seed_can_place_a_friend_near_the_front_with_extra_tickets() {
+fn somebody_who_knows_the_seed_can_place_a_friend_near_the_front_with_extra_tickets() {
     let (count, friend) = (50_000, 7);
     for seed in (1..=10).map(seed) {
         let place = |extra| Draw::new(&seed, sale(), count + extra).place(friend);
@@ -83,7 +84,7 @@ fn whoever_knows_the_seed_can_place_a_friend_near_the_front_with_extra_tickets()
     }
 }
 
-/// `docs/draw.md` shows these values: whoever changes them breaks every second implementation.
+/// `docs/draw.md` shows these values. Changing them breaks every other implementation.
 #[test]
 fn the_draw_is_the_one_that_is_documented() {
     let seed: [u8; 32] = std::array::from_fn(|index| index as u8);
@@ -95,7 +96,7 @@ fn the_draw_is_the_one_that_is_documented() {
     assert_eq!([0, 1, 1_234, 49_999].map(|number| draw.place(number)), [29171, 22571, 43982, 34051]);
 }
 
-/// The value that chi-square exceeds once in a million times (Wilson and Hilferty's approximation).
+/// The value that chi-square exceeds once in a million trials (approximation of Wilson and Hilferty).
 fn one_in_a_million(degrees: usize) -> f64 {
     let degrees = degrees as f64;
     let normal = 4.753_424;
@@ -114,7 +115,7 @@ fn assert_uniform(observed: &[u64], what: &str) {
 
 #[test]
 fn a_biased_draw_would_be_noticed() {
-    // The exact values are 44.81 and 180.79; the approximation is a little on the safe side.
+    // The exact values are 44.81 and 180.79; the approximation is slightly above.
     assert!((44.8..46.0).contains(&one_in_a_million(9)), "{}", one_in_a_million(9));
     assert!((180.7..181.2).contains(&one_in_a_million(99)), "{}", one_in_a_million(99));
     let slightly: Vec<u64> = (0..20).map(|place| 1_000 + if place == 0 { 300 } else { 0 }).collect();
@@ -139,7 +140,7 @@ fn over_many_seeds_every_place_is_as_likely_for_every_number() {
     }
 }
 
-/// Not only each place, but each order: friends who come together are not drawn together.
+/// Each order is as likely, not only each place: friends who come together are not drawn together.
 #[test]
 fn over_many_seeds_every_order_of_a_few_is_as_likely() {
     for count in [3, 4, 5] {
@@ -155,10 +156,10 @@ fn over_many_seeds_every_order_of_a_few_is_as_likely() {
 }
 
 #[test]
-fn to_come_first_is_no_advantage_and_no_disadvantage() {
+fn coming_first_is_neither_an_advantage_nor_a_disadvantage() {
     let count = 120_000;
     let draw = Draw::new(&seed(7), sale(), count);
-    // Whoever came, in whatever order: the earliest, the latest, every hundredth.
+    // The earliest, the latest, and every hundredth person.
     let groups: [(&str, Vec<u64>); 3] = [
         ("the earliest 1 %", (0..count / 100).collect()),
         ("the latest 1 %", (count - count / 100..count).collect()),

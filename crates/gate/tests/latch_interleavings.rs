@@ -1,5 +1,5 @@
-//! The latch under every interleaving of those who bring news and those who ask, and under every order in which
-//! memory may show them each other's writes. Empty without `--cfg loom`; `make test` runs it with it.
+//! The latch under every interleaving of writers and readers, and under every order in which memory may show
+//! them each other's writes. Empty without `--cfg loom`; `make test` runs it with that.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -10,7 +10,7 @@ use penstock_gate::{Latch, QuickRefusal};
 
 const NOW: Timestamp = Timestamp::from_millis(150);
 const SOLD_OUT: Option<QuickRefusal> = Some(QuickRefusal::SoldOut);
-/// As many as the first layer of accepted keys holds when it is explored.
+/// The number of keys in the first layer under loom.
 const KEYS_IN_FIRST_LAYER: usize = 32;
 
 type News = Vec<(SaleStatus, Vec<KeyDigest>)>;
@@ -32,7 +32,8 @@ fn key(text: &str) -> KeyDigest {
     KeyDigest::of(text.as_bytes()).unwrap()
 }
 
-/// A latch with one unit left hears news, each list of them from a thread of its own, while somebody asks.
+/// A latch with one unit left hears news. Each list comes from a thread of its own, while another thread
+/// asks.
 fn explore(known: &[KeyDigest], news: &[News], ask: fn(&Latch), afterwards: fn(&Latch)) {
     let mut model = loom::model::Builder::new();
     model.max_branches = 10_000;
@@ -53,7 +54,7 @@ fn explore(known: &[KeyDigest], news: &[News], ask: fn(&Latch), afterwards: fn(&
 }
 
 #[test]
-fn whoever_sees_the_latch_set_sees_the_key_accepted_with_the_last_unit() {
+fn a_reader_who_sees_the_latch_set_sees_the_key_accepted_with_the_last_unit() {
     explore(
         &[],
         &[vec![(status(2, 0), vec![key("a")])]],
@@ -66,7 +67,7 @@ fn whoever_sees_the_latch_set_sees_the_key_accepted_with_the_last_unit() {
 }
 
 #[test]
-fn whoever_sees_the_latch_set_sees_every_key_accepted_before() {
+fn a_reader_who_sees_the_latch_set_sees_every_key_accepted_before() {
     explore(
         &[],
         &[vec![(status(2, 1), vec![key("a")]), (status(3, 0), vec![key("b")])]],
@@ -94,7 +95,7 @@ fn a_key_that_needs_a_new_layer_is_seen_like_any_other() {
 }
 
 #[test]
-fn whoever_sees_the_latch_set_sees_a_status_at_least_as_new() {
+fn a_reader_who_sees_the_latch_set_sees_a_status_at_least_as_new() {
     explore(
         &[],
         &[vec![(status(2, 0), vec![])]],
@@ -108,7 +109,7 @@ fn whoever_sees_the_latch_set_sees_a_status_at_least_as_new() {
 }
 
 #[test]
-fn old_news_never_lifts_the_latch_but_its_keys_count() {
+fn old_news_never_lifts_the_latch_and_its_keys_still_count() {
     explore(
         &[],
         &[vec![(status(3, 0), vec![key("b")])], vec![(status(2, 1), vec![key("late")])]],
@@ -127,13 +128,13 @@ fn old_news_never_lifts_the_latch_but_its_keys_count() {
 }
 
 #[test]
-fn returned_units_lift_the_latch_for_good_whatever_comes_late() {
+fn returned_units_lift_the_latch_for_good_despite_late_news() {
     explore(
         &[],
         &[vec![(status(2, 0), vec![])], vec![(status(3, 1), vec![])]],
         |latch| {
             let looks = [(); 3].map(|()| latch.refuses(key("foreign"), NOW).is_some());
-            assert_ne!(looks, [true, false, true], "it was lifted and set again by old news");
+            assert_ne!(looks, [true, false, true], "old news set the latch again");
         },
         |latch| {
             assert_eq!(latch.status().version, 3);
@@ -143,7 +144,7 @@ fn returned_units_lift_the_latch_for_good_whatever_comes_late() {
 }
 
 #[test]
-fn after_all_news_have_come_the_newest_counts() {
+fn after_all_news_has_come_the_newest_counts() {
     explore(
         &[],
         &[
@@ -160,8 +161,8 @@ fn after_all_news_have_come_the_newest_counts() {
     );
 }
 
-/// Here the one who asks has a thread of its own and the model's brings the news: the other way round loom does not try a
-/// single mixture.
+/// The reader has a thread of its own, and the model's thread brings the news. The other way round, loom does
+/// not try a single mixture.
 #[test]
 fn a_status_is_read_as_it_was_written() {
     let mut model = loom::model::Builder::new();

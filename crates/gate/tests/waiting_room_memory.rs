@@ -1,4 +1,5 @@
-//! A million people wait and take no memory. A test binary of its own, because it counts every allocation.
+//! A million people wait and take no memory. This test is a binary of its own, because it counts every
+//! allocation.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
@@ -12,14 +13,15 @@ use penstock_domain::{BuyerId, SaleId, SaleStatus, SaleTerms, Timestamp};
 use penstock_gate::{KeyRing, RoomOptions, RoomState, WaitingRoom, issue_ticket};
 
 const PEOPLE: u64 = 1_000_000;
-/// Bits for who is there, 128 KiB three times at most, and up to 16 open turns for each of a thousand units.
+/// Bits for the people who are there, at most three times 128 KiB, and up to 16 open turns for each of a
+/// thousand units.
 const MAX_GROWTH_BYTES: isize = 1024 * 1024;
 
 struct Counting;
 
 static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size() as isize, Relaxed);
@@ -87,7 +89,7 @@ fn a_million_people_take_no_memory_and_have_a_million_places() {
         characters += issue_ticket(&keys, sale, &buyer, number).len();
     }
     for step in 0..1_000 {
-        // Somebody asks now and then, each time another.
+        // Now and then somebody asks, another person each time.
         (0..1_000).for_each(|person| {
             let number = step as u64 * 1_000 + person;
             room.heard(number, room.place(number));

@@ -1,16 +1,17 @@
-//! Who is there, in as few bytes as it takes to tell another node. It knows places, and nothing of when somebody was heard of.
+//! The people who are there, in as few bytes as possible, for other nodes. It knows places, but not when
+//! somebody was heard of.
 
 use serde::{Deserialize, Serialize};
 
 use super::MAX_BITS;
 
-/// Whichever is shorter: 128 KiB at most, and two bytes for each person in a large room where few are left.
+/// The shorter form is used: at most 128 KiB, and two bytes per person in a large room where few are left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum People {
-    /// A bit for each place.
+    /// One bit per place.
     Bits(Vec<u8>),
-    /// How many places lie between those that are there, seven bits a byte, the lowest first; the highest bit says that
-    /// another byte follows.
+    /// The number of places between people who are there, seven bits per byte, lowest first. The highest bit
+    /// says that another byte follows.
     Gaps(Vec<u8>),
 }
 
@@ -56,7 +57,7 @@ fn word_of(bytes: &[u8]) -> u64 {
     bytes.iter().enumerate().fold(0, |word, (place, byte)| word | u64::from(*byte) << (8 * place))
 }
 
-/// What is beyond the last bit that a node can have is not from a node.
+/// Ignores anything beyond the last bit a node can have: a node never sends that.
 fn words_of_gaps(bytes: &[u8]) -> Vec<u64> {
     let mut words = Vec::new();
     let (mut bit, mut gap, mut shift) = (0, 0, 0);
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_from_another_node_takes_no_more_memory_than_sense() {
+    fn a_malformed_message_takes_no_more_memory_than_a_good_one() {
         for byte in 0..=255 {
             for people in [People::Gaps(vec![byte; 200_000]), People::Bits(vec![byte; 200_000])] {
                 assert!(people.words().len() as u64 * 64 <= MAX_BITS);

@@ -1,20 +1,22 @@
-//! What the limit becomes after each window of measurements. It knows no threads and no clock.
+//! Decides the limit after each window of measurements. It knows no threads and no clock.
 //!
-//! The latency has two parts. One is the queue: it is in proportion to what is under way, and a lower limit shortens it at
-//! no cost. The other is a floor, such as the sync behind a group commit: a lower limit leaves it as it is and only has
-//! fewer decided in the same time. From one latency nobody can tell which it is, so the course tries: it halves what is
-//! under way for a window and compares. If the latency falls along, the cut is kept. If it doesn't, the cut is taken back,
-//! and the floor is allowed from then on. The target is what is allowed without a trial.
+//! The latency has two parts. One is the queue, which is proportional to the load under way: a lower limit
+//! shortens it at no cost. The other is a floor, such as the sync behind a group commit: a lower limit does
+//! not change it, and fewer requests are decided in the same time. A single latency does not show which part
+//! it is, so the course tries. It halves the load for a window and compares. If the latency falls along with
+//! the load, the cut is kept. If not, the cut is taken back, and the latency of that floor is allowed from
+//! then on. The target latency is always allowed, without a trial.
 
-/// The allowed latency is at least five thirds of the one that half as many under way had. Behind a queue half as many wait
-/// half as long, so that this is less than the present latency; at a floor it is more.
+/// The allowed latency is at least 5/3 of the latency measured with half the load. If there is a queue, half
+/// the load waits half as long, so this is below the present latency. At a floor it is above.
 const ALLOWED_TO_HALF: (u64, u64) = (5, 3);
-/// Windows between two trials while the limit holds people back. It doubles as long as trials find the same …
+/// Windows between two trials while the limit holds requests back. Doubles as long as trials give the same
+/// result …
 const FIRST_TRIAL_AFTER: u32 = 8;
 /// … up to this.
 const MAX_TRIAL_AFTER: u32 = 32;
 
-/// What was measured in one window.
+/// The measurements of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     pub(super) limit: u32,
@@ -27,9 +29,9 @@ impl Measured {
         self.most_in_flight.min(self.limit)
     }
 
-    /// Whether at least five sixths as many were decided in the same time as in the `other` window.
+    /// Whether the rate is at least five sixths of the rate in the `other` window.
     fn keeps_rate_of(self, other: Self) -> bool {
-        // The rate is what is under way by the time that each takes.
+        // The rate is the load divided by the latency.
         let product = |under_way: u32, micros: u64| u128::from(under_way) * u128::from(micros);
         product(self.under_way(), other.mean_micros) * 6 >= product(other.under_way(), self.mean_micros) * 5
     }
@@ -47,7 +49,7 @@ pub(super) struct Course {
     bounds: Bounds,
     step: Step,
     last: Measured,
-    /// The latency that half as many under way had at the last trial, if that showed a floor.
+    /// The latency with half the load at the last trial, if that showed a floor.
     half_micros: Option<u64>,
     /// Windows until the next trial.
     trial_in: u32,
@@ -56,14 +58,16 @@ pub(super) struct Course {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// `was_over`: the last window took too long. One alone is no reason to cut: the process may have been stopped for
-    /// a moment.
+    /// `was_over`: the last window took too long. One such window is not enough for a cut, because the
+    /// process may have been stopped for a moment.
     Steady { was_over: bool },
-    /// The limit is being cut. `start` was measured when that began and `before` at the last cut that was kept. It is no measure of a
-    /// floor if what was under way was still `growing`, because those who came first in that window waited for fewer.
+    /// The limit is being cut. `start` was measured at the beginning, and `before` at the last cut that was
+    /// kept. If the load was still `growing`, that window can't show a floor, because the first requests in
+    /// it waited behind fewer others.
     Cutting { start: Measured, before: Measured, growing: bool },
-    /// The latency did not follow the cut. What was under way before is let in again, to see that it was the cut, and not
-    /// the time, that made no difference. The first of its `windows` has not settled yet.
+    /// The latency did not follow the cut. The load from before is let in again, to check that the cut made
+    /// no difference, rather than that everything became slower meanwhile. The first of the `windows` has not
+    /// settled yet.
     Checking { before: Measured, cut: Measured, windows: u32 },
 }
 
@@ -82,7 +86,7 @@ impl Course {
     /// The limit for the next window.
     pub(super) fn next_limit(&mut self, measured: Measured) -> u32 {
         if self.half_micros.is_some_and(|half| measured.mean_micros.max(self.last.mean_micros) < half / 2) {
-            // The floor is gone. One window alone may have been lucky.
+            // The floor is gone. It takes two windows, because one alone may have been lucky.
             self.half_micros = None;
         }
         self.trial_in = self.trial_in.saturating_sub(1);
@@ -110,12 +114,12 @@ impl Course {
             return self.lower(measured.under_way(), mean_micros);
         }
         if is_over && was_over && is_nearly_reached {
-            // As many as the minimum are let in again after this, whatever they wait for. So a small cut, even one that
-            // helps, is of no use: only a half tells whether there is a floor.
+            // The minimum is let in again after this, however long it waits. So a small cut is useless, even
+            // if it helps: only halving the load shows whether there is a floor.
             return self.halve(measured);
         }
         if is_over || !is_nearly_reached {
-            // If the limit was not what held anybody back, nothing is known of a larger one.
+            // The limit did not hold requests back, so nothing is known about a larger one.
             return limit;
         }
         if self.trial_in == 0 && mean_micros * 2 > self.allowed_micros() {
@@ -139,12 +143,13 @@ impl Course {
             self.step = Step::Steady { was_over: false };
             return limit.max(self.bounds.min);
         }
-        // A floor that is known is not given up for one window at the half, which may have been lucky.
+        // One window at half the load may have been lucky, so it does not disprove a known floor.
         if self.half_micros.is_none() && allowed_by_half(mean_micros) < before.mean_micros {
             if measured.keeps_rate_of(start) {
                 return self.follows(start, measured, before.limit);
             }
-            // Each cut has cost little, and all of them too much. The one before the last is kept with its latency.
+            // Each cut has cost little, but together they cost too much. Go back to the last but one, and
+            // allow its latency.
             self.tried(false);
             self.half_micros = Some(before.mean_micros * ALLOWED_TO_HALF.1 / ALLOWED_TO_HALF.0 + 1);
             return before.limit;
@@ -154,7 +159,7 @@ impl Course {
             return self.lower(measured.under_way(), mean_micros);
         }
         self.step = Step::Checking { before, cut: measured, windows: 0 };
-        // There may be a few more than before, who are not to be told to come back for the sake of a trial.
+        // A few more requests than before may have come. Don't turn them away for the sake of a trial.
         before.limit.min(before.most_in_flight.saturating_add(before.most_in_flight / 4))
     }
 
@@ -163,12 +168,12 @@ impl Course {
             self.step = Step::Checking { before, cut, windows: 1 };
             return measured.limit;
         }
-        // If fewer came again, because those who were refused come later, the cut has to be believed: there is no crowd now
-        // that could have become slower with the time.
+        // Fewer may come now, because refused requests return later. Then believe what the cut showed:
+        // without the crowd, this window can't show that everything became slower.
         let as_many_came = measured.under_way() > before.under_way() / 4 * 3;
         if as_many_came && allowed_by_half(cut.mean_micros) < measured.mean_micros {
             if windows == 1 {
-                // Where commits take now more and now less, one window of them is slow by chance.
+                // Where commit times vary, a single window may be slow by chance.
                 self.step = Step::Checking { before, cut, windows: 2 };
                 return measured.limit;
             }
@@ -179,8 +184,9 @@ impl Course {
         before.limit
     }
 
-    /// The latency followed the cut, so it was a queue that was cut. What is left may be a floor: if it is still too much,
-    /// the next cut tells, down to half of the minimum. If it is not, the limit that fits is known, which is not above the one before.
+    /// The latency followed the cut, so the cut shortened a queue. The rest may be a floor. If it is still
+    /// too long, the next cut shows that, down to half of the minimum. If not, the fitting limit is known,
+    /// and it is not above the one before.
     fn follows(&mut self, start: Measured, cut: Measured, before: u32) -> u32 {
         let is_as_before = self.half_micros.is_none() && cut.mean_micros <= self.bounds.target_micros;
         self.tried(is_as_before);
@@ -199,18 +205,19 @@ impl Course {
         self.trial_in = self.trial_after;
     }
 
-    /// By a tenth at least, so that it moves; by a half at most, until it is known whether that helps.
+    /// Lowers by at least a tenth, so that the limit moves, and by at most a half, until it is known whether
+    /// that helps.
     fn lower(&self, under_way: u32, mean_micros: u64) -> u32 {
         self.fitting(under_way, mean_micros).clamp(under_way / 2, under_way - under_way.div_ceil(10))
     }
 
-    /// By a tenth at least, by a half at most.
+    /// Raises by at least a tenth and at most a half.
     fn raise(&self, limit: u32, mean_micros: u64) -> u32 {
         let least = limit.saturating_add((limit / 10).max(1));
         self.fitting(limit, mean_micros).clamp(least, limit.saturating_add(limit / 2).max(least))
     }
 
-    /// How many may be under way if the latency is in proportion to that.
+    /// The load that fits the allowed latency, if latency is proportional to load.
     fn fitting(&self, under_way: u32, mean_micros: u64) -> u32 {
         let fits = u128::from(under_way) * u128::from(self.allowed_micros()) / u128::from(mean_micros.max(1));
         u32::try_from(fits).unwrap_or(u32::MAX)
@@ -231,7 +238,7 @@ mod tests {
         Course::new(Bounds { min: 8, max: 1_000, target_micros: TARGET })
     }
 
-    /// The limit after windows of these latencies in which all the limit allowed was under way.
+    /// The limit after windows of these latencies, in each of which the limit was fully used.
     fn after(course: &mut Course, limit: u32, latencies: &[u64]) -> u32 {
         latencies.iter().fold(limit, |limit, mean_micros| {
             course.next_limit(Measured { limit, most_in_flight: limit, mean_micros: *mean_micros })
@@ -239,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_window_cuts_nothing_and_two_cut_by_a_tenth_at_least_and_by_a_half_at_most() {
+    fn one_bad_window_cuts_nothing_and_two_cut_by_a_tenth_to_a_half() {
         assert_eq!(after(&mut course(), 100, &[10_000_000]), 100);
         assert_eq!(after(&mut course(), 100, &[50_001, 50_001]), 90);
         assert_eq!(after(&mut course(), 100, &[75_000, 75_000]), 66);
@@ -247,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_only_when_the_limit_was_nearly_reached() {
+    fn the_limit_grows_only_when_it_was_nearly_reached() {
         let grown = |limit, most_in_flight, mean_micros| {
             course().next_limit(Measured { limit, most_in_flight, mean_micros })
         };
@@ -292,26 +299,26 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_the_minimum_are_let_in_whatever_they_wait_for() {
+    fn the_minimum_is_let_in_however_long_it_waits() {
         let mut course = course();
         let slow = Measured { limit: 1_000, most_in_flight: 8, mean_micros: 10_000_000 };
         assert!((0..20).all(|_| course.next_limit(slow) == 1_000));
     }
 
     #[test]
-    fn a_floor_that_is_known_is_not_given_up_for_one_lucky_window() {
+    fn one_lucky_window_does_not_disprove_a_known_floor() {
         let mut course = course();
         assert_eq!(after(&mut course, 400, &[80_000, 80_000, 80_000]), 200);
         assert_eq!(after(&mut course, 200, &[80_000]), 400);
         assert_eq!(after(&mut course, 400, &[80_000, 80_000]), 400);
         assert_eq!(after(&mut course, 400, &[150_000, 150_000]), 355);
-        assert_eq!(after(&mut course, 200, &[75_000]), 400, "is it still there?");
+        assert_eq!(after(&mut course, 200, &[75_000]), 400, "is the floor still there?");
         assert_eq!(after(&mut course, 400, &[80_000, 80_000]), 400);
         assert_eq!(course.allowed_micros(), 75_000 * 5 / 3);
     }
 
     #[test]
-    fn at_the_minimum_a_latency_just_over_the_target_is_tried_by_a_half() {
+    fn at_the_minimum_a_latency_just_over_the_target_leads_to_a_trial_at_half_the_load() {
         let mut course = course();
         assert_eq!(after(&mut course, 8, &[50_100, 50_100]), 4);
         assert_eq!(after(&mut course, 4, &[49_900]), 8, "it is a floor");
@@ -320,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn at_the_minimum_a_queue_is_borne() {
+    fn at_the_minimum_a_queue_is_tolerated() {
         let mut course = course();
         assert_eq!(after(&mut course, 8, &[800_000, 800_000]), 4);
         assert_eq!(after(&mut course, 4, &[400_000]), 8);
     }
 
     #[test]
-    fn whatever_is_measured_the_limit_is_never_below_half_of_the_minimum_and_soon_back_at_it() {
+    fn the_limit_is_never_below_half_of_the_minimum_and_soon_back_at_it() {
         for seed in 1..=50_u64 {
             let (mut course, mut limit, mut windows_below, mut chance) = (course(), 8, 0, seed);
             for _ in 0..2_000 {

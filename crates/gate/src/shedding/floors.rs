@@ -1,4 +1,4 @@
-//! Shedding behind floors of all heights, in the simulation.
+//! Shedding behind floors of many heights, in simulation.
 
 use std::{fmt, iter, sync::atomic::AtomicUsize, thread};
 
@@ -7,33 +7,34 @@ use super::{
     *,
 };
 
-/// Loads that the server can just bear, that are a little too much, and that are far too much: in tenths of what it can do.
+/// Loads that are just bearable, slightly too high and far too high, in tenths of the server's capacity.
 const LOADS: [u64; 3] = [9, 12, 100];
 
-/// Limits with the bounds that the server is delivered with and with wider ones, that begin low and that begin high.
+/// The default bounds and wider ones, each with a low and a high initial limit.
 fn limits() -> [SheddingOptions; 4] {
     [(64, 32_768, 64), (64, 32_768, 32_768), (8, 10_000, 8), (8, 10_000, 10_000)]
         .map(|(min, max, initial)| SheddingOptions { min, max, initial, target_latency: TARGET })
 }
 
-/// From a few to far more than are ever useful.
+/// From a few requests to far more than are ever useful.
 fn fixed_limits() -> impl Iterator<Item = SheddingOptions> {
     let limits = (4..=13).map(|power| 1 << power);
     limits.map(|limit| SheddingOptions { min: limit, max: limit, initial: limit, target_latency: TARGET })
 }
 
-/// A floor and a load. A floor is what a commit takes without anything in it.
+/// A floor and a load. A floor is the time of a commit with nothing in it.
 #[derive(Clone, Debug)]
 struct Flood {
     floor_micros: u64,
     max_batch: usize,
     per_second: u64,
-    /// The seed if commits take between a half and one and a half of their time.
+    /// The seed, if commits take between half and one and a half of their usual time.
     noise: Option<u64>,
 }
 
 impl Flood {
-    /// All loads at `count` floors. The floors are parts of the target, each higher than the one before by the same factor.
+    /// All loads at `count` floors. A floor is a part of the target, and each is higher than the one before
+    /// by the same factor.
     fn at(count: u32, lowest: f64, highest: f64, max_batch: usize) -> Vec<Self> {
         let factor = (highest / lowest).powf(1.0 / f64::from(count - 1));
         let target_micros = TARGET.as_micros() as f64;
@@ -46,7 +47,7 @@ impl Flood {
         floods.map(flood).collect()
     }
 
-    /// What comes of the limit in a long time, after a quarter of that time.
+    /// What the limit achieves over a long time, after the first quarter of it.
     fn under(&self, limit: SheddingOptions) -> Outcome {
         let mut simulation = Simulation::with(limit);
         (simulation.commit_micros, simulation.max_batch) = (self.floor_micros, self.max_batch);
@@ -57,18 +58,18 @@ impl Flood {
         simulation.run_for(self.time(), self.per_second)
     }
 
-    /// At a high floor a window lasts for two commits, and it needs some windows.
+    /// At a high floor a window lasts for two commits, and the limit needs several windows.
     fn time(&self) -> Duration {
         Duration::from_secs(15) + Duration::from_micros(200 * self.floor_micros)
     }
 
-    /// No limit accepts more than this: all who come, or what full batches take.
+    /// The most that any limit can accept: everybody who comes, or full batches.
     fn most(&self) -> f64 {
         let full = 1e6 * self.max_batch as f64 / full_commit_micros(self.floor_micros, self.max_batch) as f64;
         full.min(self.per_second as f64) * self.time().as_secs_f64()
     }
 
-    /// The part of that which each limit accepts.
+    /// The part of `most` that each limit accepts.
     fn shares(&self) -> [f64; 4] {
         limits().map(|limit| self.under(limit).answered as f64 / self.most())
     }
@@ -84,7 +85,7 @@ impl fmt::Display for Flood {
     }
 }
 
-/// What is seen in each flood, on all processors.
+/// Runs `see` for each flood, on all processors.
 fn in_each<T: Send>(floods: &[Flood], see: impl Fn(&Flood) -> T + Sync) -> Vec<(T, &Flood)> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -98,7 +99,7 @@ fn in_each<T: Send>(floods: &[Flood], see: impl Fn(&Flood) -> T + Sync) -> Vec<(
     })
 }
 
-/// All shares, in ascending order, with what to call each case.
+/// All shares, in ascending order, with the name of each case.
 fn shares(floods: &[Flood]) -> Vec<(f64, String)> {
     let of_limits = |(shares, flood): ([f64; 4], &Flood)| {
         let limits = limits().map(|limit| (limit.min, limit.initial));
@@ -111,10 +112,10 @@ fn shares(floods: &[Flood]) -> Vec<(f64, String)> {
     shares
 }
 
-/// Batches are soon full, so that the best fixed limit accepts all that can be accepted.
+/// Batches fill up soon, so the best fixed limit accepts as much as possible.
 #[test]
-fn whatever_the_floor_nearly_as_many_are_accepted_as_by_the_best_fixed_limit() {
-    // Where as many as the minimum take just as long as the target allows, a floor is hardest to find.
+fn behind_any_floor_nearly_as_many_are_accepted_as_by_the_best_fixed_limit() {
+    // A floor is hardest to find where the minimum load takes just as long as the target allows.
     let near_the_target = Flood::at(60, 0.4, 0.55, MAX_BATCH);
     let floods = [Flood::at(60, 0.1, 20.0, MAX_BATCH), near_the_target].concat();
     let shares = shares(&floods);
@@ -123,10 +124,10 @@ fn whatever_the_floor_nearly_as_many_are_accepted_as_by_the_best_fixed_limit() {
     assert!(too_few.is_empty(), "{} cases: {too_few:#?}", too_few.len());
 }
 
-/// A window at a high floor has one commit or two, so that one that is slow by chance looks like a queue. The limit may be talked
-/// down by that, but not often, not to a trickle, and not for long.
+/// At a high floor a window has one or two commits, so a commit that is slow by chance looks like a queue.
+/// That may lower the limit, but not often, not to a trickle, and not for long.
 #[test]
-fn where_no_commit_takes_as_long_as_the_last_a_floor_is_found_all_the_same() {
+fn a_floor_is_found_even_if_commit_times_vary() {
     let floods = (1..=6).flat_map(|seed| {
         Flood::at(16, 0.1, 20.0, MAX_BATCH).into_iter().map(move |flood| Flood { noise: Some(seed), ..flood })
     });
@@ -138,10 +139,10 @@ fn where_no_commit_takes_as_long_as_the_last_a_floor_is_found_all_the_same() {
     assert!(mean >= 0.97 && below_nine_tenths * 50 <= shares.len() && shares[0].0 >= 0.7, "{told}");
 }
 
-/// If a batch has no bound that matters, each one more under way sells a little more and makes everybody wait longer, and the
-/// best fixed limit is the one at which they wait for seconds.
+/// If batches are practically unbounded, each additional request sells a little more and makes everybody wait
+/// longer. The best fixed limit then makes people wait for seconds.
 #[test]
-fn where_more_always_sell_more_the_limit_is_as_good_as_a_fixed_one_with_the_same_wait() {
+fn with_unbounded_batches_the_limit_is_as_good_as_a_fixed_one_with_the_same_wait() {
     let floods = [512, 4_096].map(|max_batch| Flood::at(14, 0.1, 20.0, max_batch)).concat();
     in_each(&floods, |flood| {
         let fixed: Vec<Outcome> = fixed_limits().map(|limit| flood.under(limit)).collect();

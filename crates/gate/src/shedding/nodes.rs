@@ -1,14 +1,14 @@
-//! Several nodes before one server, each with a limit of its own, in simulated time. A cut that one node makes as a trial shortens
-//! the queue at the server by the part that is this node's, which may look like a floor. But only some batches of each node wait there; the
-//! rest waits in the node, and is its own.
+//! Several nodes in front of one server, each with a limit of its own, in simulated time. A trial cut by one
+//! node shortens the queue at the server only by that node's part, which may look like a floor. But only some
+//! batches of each node wait at the server. The rest wait in the node, and depend only on its own limit.
 
 use std::collections::VecDeque;
 
 use super::{simulation::TARGET, *};
 
-/// The batches that a node has under way at one master, as on Redis …
+/// The batches one node has under way at one master, as on Redis. A full batch takes about 5 ms there.
 const BATCHES_AT_ONCE: usize = 3;
-/// … and a full one takes about 5 ms there. A real one has 1,024 claims, and all limits here are in that proportion.
+/// A real batch has 1,024 claims. All limits here are scaled in the same proportion.
 const MAX_BATCH: usize = 32;
 const CLAIM_MICROS: u64 = 150;
 
@@ -27,10 +27,10 @@ struct Node {
 struct Simulation {
     now_micros: u64,
     nodes: Vec<Node>,
-    /// The server's queue, and what it does now.
+    /// The server's queue; `working_on` is the batch in progress.
     queue: VecDeque<(usize, Vec<Claim>)>,
     done_at_micros: u64,
-    /// What the server takes for all that wait at once, however few these are.
+    /// The time of a sync, which covers all waiting batches at once, however few they are.
     sync_micros: u64,
     working_on: Vec<(usize, Vec<Claim>)>,
     next_arrival_micros: u64,
@@ -65,13 +65,15 @@ impl Simulation {
         self.seed >> 33
     }
 
-    /// What it can do in a second: with a sync, if all that nodes may have under way is there.
+    /// Claims per second at full load. With a sync, that means all nodes have as many batches under way as
+    /// they may.
     fn capacity(&self) -> u64 {
         let claims = (self.nodes.len() * BATCHES_AT_ONCE * MAX_BATCH) as u64;
         1_000_000 * claims / (self.sync_micros + claims * CLAIM_MICROS)
     }
 
-    /// At ten times the load. The mean latency as a multiple of the target, and how many were answered.
+    /// Runs at ten times the load. Returns the mean latency as a multiple of the target, and the number of
+    /// answers.
     fn run(&mut self, seconds: u64) -> (f64, u64) {
         let end = self.now_micros + seconds * 1_000_000;
         self.latency_micros = 0;
@@ -111,13 +113,13 @@ impl Simulation {
         }
     }
 
-    /// One batch, or, where it syncs, all that wait.
+    /// Takes one batch, or all waiting ones if the server syncs.
     fn work(&mut self) {
         let count = if self.sync_micros > 0 { self.queue.len() } else { 1 };
         self.working_on.extend(self.queue.drain(..count));
         let claims: usize = self.working_on.iter().map(|(_, batch)| batch.len()).sum();
         let micros = self.sync_micros + claims as u64 * CLAIM_MICROS;
-        // Between a half and one and a half of it.
+        // Between half and one and a half of the usual time.
         self.done_at_micros = self.now_micros + micros / 2 + micros * (self.random() % 1_024) / 1_024;
     }
 
@@ -139,7 +141,7 @@ impl Simulation {
 }
 
 #[test]
-fn nodes_that_share_a_server_wait_longer_than_one_but_sell_as_much_in_fair_shares() {
+fn nodes_that_share_a_server_wait_longer_than_one_node_but_sell_as_much_in_fair_shares() {
     for (nodes, sync_micros, most) in [(1, 0, 1.2), (3, 0, 2.0), (8, 0, 7.0), (3, 20_000, 7.5)] {
         for seed in 1..=2 {
             let mut simulation = Simulation::new(nodes, sync_micros, seed);

@@ -1,4 +1,4 @@
-//! Shedding in front of a simulated server, in simulated time. What comes of floors is in `floors`.
+//! Shedding in front of a simulated server, in simulated time. Tests with floors are in `floors`.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,20 @@ pub(super) const TARGET: Duration = Duration::from_millis(50);
 pub(super) const MAX_BATCH: usize = 64;
 const COMMIT_MICROS: u64 = 2_000;
 const ITEM_MICROS: u64 = 170;
-/// In a second, with every batch full.
+/// Requests per second, with every batch full.
 const CAPACITY: u64 = capacity(COMMIT_MICROS, MAX_BATCH);
 
 pub(super) const fn capacity(commit_micros: u64, max_batch: usize) -> u64 {
     1_000_000 * max_batch as u64 / full_commit_micros(commit_micros, max_batch)
 }
 
-/// How long a commit takes with as many in it as there may be.
+/// The time of a commit with a full batch.
 pub(super) const fn full_commit_micros(commit_micros: u64, max_batch: usize) -> u64 {
     commit_micros + ITEM_MICROS * max_batch as u64
 }
 
-/// A server that commits in groups: it takes what waits, at most `max_batch`, and answers all of it together.
+/// A server that commits in groups. It takes up to `max_batch` waiting requests and answers all of them
+/// together.
 pub(super) struct Simulation {
     shedding: Arc<Shedding>,
     now_micros: u64,
@@ -29,11 +30,11 @@ pub(super) struct Simulation {
     commit_ends_at_micros: u64,
     next_arrival_micros: u64,
     pub(super) max_batch: usize,
-    /// What a commit takes, however few are in it.
+    /// The base time of a commit, however small.
     pub(super) commit_micros: u64,
-    /// One while the server is well; that many times as slow while it isn't.
+    /// One while the server is well, or the factor by which it is slower.
     slowness: u64,
-    /// Commits take between a half and one and a half of their time, by chance.
+    /// Commits take between half and one and a half of their usual time, at random.
     pub(super) is_noisy: bool,
     pub(super) seed: u64,
 }
@@ -44,7 +45,7 @@ pub(super) struct Outcome {
     pub(super) answered: u64,
     latency_micros: u64,
     worst_micros: u64,
-    /// The limit of each moment somebody came, added up.
+    /// The sum of the limits at each arrival.
     limits: u64,
 }
 
@@ -119,7 +120,7 @@ impl Simulation {
         if self.is_noisy { micros / 2 + micros * (self.seed >> 54) / 1_024 } else { micros }
     }
 
-    /// The process stands still, and then hears of everything that came meanwhile at once.
+    /// The process stands still, and then sees everything that came meanwhile at once.
     fn stop_for(&mut self, time: Duration) {
         self.now_micros += time.as_micros() as u64;
         if self.commit_ends_at_micros != u64::MAX {
@@ -153,7 +154,7 @@ fn at_ten_times_the_load_nine_tenths_of_the_capacity_are_answered_in_time() {
 }
 
 #[test]
-fn the_limit_comes_to_the_same_from_below_and_from_above() {
+fn the_limit_converges_from_below_and_from_above() {
     let fits = CAPACITY * 50 / 1_000;
     for initial in [8, 10_000] {
         let mut simulation = Simulation::new(initial);
@@ -172,7 +173,7 @@ fn a_load_the_server_can_bear_is_never_refused() {
 }
 
 #[test]
-fn a_slow_phase_lowers_the_limit_and_the_end_of_it_raises_it_again() {
+fn a_slow_phase_lowers_the_limit_and_its_end_raises_it_again() {
     let mut simulation = Simulation::new(250);
     let before = simulation.run(10, 10 * CAPACITY);
     simulation.slowness = 5;
@@ -187,7 +188,7 @@ fn a_slow_phase_lowers_the_limit_and_the_end_of_it_raises_it_again() {
 }
 
 #[test]
-fn it_recovers_from_an_outage_that_answered_nothing_for_long() {
+fn the_limit_recovers_from_a_long_outage() {
     let mut simulation = Simulation::new(250);
     simulation.run(5, 10 * CAPACITY);
     simulation.slowness = 5_000;
@@ -199,7 +200,7 @@ fn it_recovers_from_an_outage_that_answered_nothing_for_long() {
 }
 
 #[test]
-fn a_floor_that_comes_and_goes_refuses_few_and_nobody_after_it() {
+fn a_passing_floor_refuses_few_requests_and_none_afterwards() {
     for commit_micros in [20_000, 40_000, 80_000] {
         let load = capacity(commit_micros, MAX_BATCH) * 8 / 10;
         let mut simulation = Simulation::new(10_000);
@@ -234,7 +235,7 @@ fn a_process_that_stood_still_goes_on_as_before() {
 }
 
 #[test]
-fn where_no_commit_takes_as_long_as_the_last_the_target_is_met_all_the_same() {
+fn the_target_is_met_even_if_commit_times_vary() {
     for seed in 1..=5 {
         let mut simulation = Simulation::new(10_000);
         (simulation.is_noisy, simulation.seed) = (true, seed);

@@ -1,6 +1,7 @@
-//! A waiting room that several nodes share. One of them keeps it: it lets people in by the totals of all nodes. What it
-//! comes to is a view, from a kilobyte in a small room to 100 KiB where half of 20,000 have left, from which every other node answers as if it were the only one, and from
-//! which another goes on when the keeper is gone. How nodes hear of each other is not known here.
+//! A waiting room that several nodes share. One of them keeps it and lets people in by the totals of all
+//! nodes. The result is a view: a kilobyte in a small room, 100 KiB where half of 20,000 people have left.
+//! From the view every other node answers as if it were the only one, and the next keeper goes on from it.
+//! How nodes reach each other is not known here.
 
 use std::sync::{
     Mutex, OnceLock, PoisonError, RwLock,
@@ -25,28 +26,29 @@ use crate::{
     uptake::Uptake,
 };
 
-/// A room that nobody kept for longer than this was of use to nobody: the time does not count against anybody's turn.
+/// If nobody kept a room for longer than this, nobody could use it, and the time does not count against
+/// anybody's turn.
 const LONG_UNKEPT_MILLIS: i64 = 5_000;
-/// What the keeper of a room tells the other nodes, and the next keeper.
+/// What the keeper of a room tells the other nodes and the next keeper.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoomView {
-    /// Numbers below are given out, or in the hands of a node that gives them out.
+    /// Numbers below this one are given out, or belong to a node that gives them out.
     pub issued: u64,
-    /// So many numbers take part in the draw. None: the sale has not opened.
+    /// The numbers that take part in the draw. None: the sale has not opened.
     pub early: Option<u64>,
-    /// The places below were called, or gone past because nobody was there.
+    /// The places below this one were called, or passed over because nobody was there.
     pub admitted: u64,
-    /// People who were ever called.
+    /// Everybody who was ever called.
     pub let_in: u64,
-    /// People a second.
+    /// People per second.
     pub pace: Option<f64>,
     pub turns: Vec<TurnStep>,
     pub line: Line,
-    /// What was learnt of turns that nobody takes up.
+    /// What was learnt about how people take up their turns.
     pub uptake: Uptake,
 }
 
-/// The counts of all nodes together, taken in one moment, so that a turn that has become a pass is in exactly one of them.
+/// The counts of all nodes, read at one moment, so that a turn that became a pass is in exactly one of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Totals<'a> {
     pub issued: u64,
@@ -54,14 +56,14 @@ pub struct Totals<'a> {
     pub live_passes: LivePasses,
     /// Numbers whose turn has become a pass since the last time.
     pub taken: &'a [u64],
-    /// Passes that are not live any more became orders, which a status of this version has seen.
+    /// A status of at least this version shows the orders of all passes that are no longer live.
     pub sale_version: u64,
-    /// Who is there, as nodes told it lately.
+    /// The people who are there, as nodes last told.
     pub there: &'a There,
 }
 
 impl WaitingRoom {
-    /// A room of which nothing is known yet but its seed. It gives out no numbers: they come from what the nodes share.
+    /// A room known only by its seed. It gives out no numbers: they come from what the nodes share.
     pub fn shared(sale: SaleId, seed: [u8; 32], options: RoomOptions) -> Self {
         let turns = Turns::shared(options.turn_seconds, options.uptake_seconds);
         Self {
@@ -79,22 +81,22 @@ impl WaitingRoom {
         }
     }
 
-    /// To be called about every 100 milliseconds on the room that people ask. True: those who listen should be heard of
-    /// again.
+    /// Call this about every 100 milliseconds on the room that people's requests read. True: everybody on a
+    /// stream has to be noted again.
     pub fn listen(&self, now: Timestamp) -> bool {
         self.presence.listen(self.draw.get(), now)
     }
 
-    /// Who is there, as far as this node has heard of them. None: there is nothing to tell yet.
+    /// The people this node has heard of. None: there is nothing to tell yet.
     pub fn told(&self) -> Option<Told> {
         self.presence.there().told()
     }
 
-    /// Takes over what the keeper saw when it last looked, at `kept_at`.
+    /// Takes over the view of the keeper's last look, at `kept_at`.
     pub fn follow(&self, view: &RoomView, kept_at: Timestamp) {
         let mut admission = self.lock();
-        // People were there before this node was, and it has not heard of any. Where the sale is open and nobody has been let in, it has only
-        // just begun, and who is there comes to be known at once.
+        // People were there before this node started, and it has not heard of them yet. If the sale is open
+        // and nobody has been let in, it has only just begun, and the node soon hears of everybody.
         let is_waiting_for_draw = view.early.is_none() && view.issued > 0;
         if admission.ticked_at.is_none() && (view.let_in > 0 || is_waiting_for_draw) {
             self.presence.settle();
@@ -106,18 +108,18 @@ impl WaitingRoom {
         admission.ticked_at = Some(kept_at);
         self.pace.store(view.pace.map_or(UNKNOWN, f64::to_bits), Relaxed);
         *self.line.write().unwrap_or_else(PoisonError::into_inner) = view.line.clone();
-        // Last: whoever sees that their turn has come has to find it.
+        // Stored last: a reader who sees that a turn has come has to find it.
         self.admitted.store(view.admitted, Release);
     }
 
-    /// The room was kept at this time, whether or not that changed anything.
+    /// The room was kept at this time, whether or not anything changed.
     pub fn still_kept(&self, kept_at: Timestamp) {
         let mut admission = self.lock();
         admission.ticked_at = admission.ticked_at.map(|ticked_at| ticked_at.max(kept_at));
     }
 
-    /// The keeper's look at the room, to be taken about every 100 milliseconds. What comes of it counts when it is durable
-    /// and nobody else has become the keeper; so the room that people ask is another, which follows the view.
+    /// The keeper's look at the room, about every 100 milliseconds. The result counts once it is durable and
+    /// nobody else has become the keeper. So people's requests read another room, which follows the view.
     pub fn tend(&self, status: &SaleStatus, totals: &Totals<'_>, now: Timestamp) -> RoomView {
         let mut admission = self.lock();
         self.numbers.given_out_elsewhere(totals.issued);
@@ -128,7 +130,8 @@ impl WaitingRoom {
         }
         admission.turns.passes_are_counted();
         drop(admission);
-        // Orders took the place of passes, and the status at hand does not show them yet: nobody is let in on it.
+        // Orders have replaced passes, and the status at hand does not show them yet. Let nobody in on that
+        // basis.
         let is_old = status.version < totals.sale_version;
         let live_passes = if is_old { u64::MAX.into() } else { totals.live_passes };
         self.look(status, live_passes, totals.there, now);

@@ -1,4 +1,4 @@
-//! What a waiting room says of a ticket, of its draw and of itself.
+//! What a waiting room tells about a ticket, about its draw and about itself.
 
 use penstock_domain::Timestamp;
 
@@ -19,18 +19,18 @@ pub enum TicketState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub state: TicketState,
-    /// The place in the order of the room, which never changes. Counts from 0. None: not drawn yet.
+    /// The place in the order of the room, counted from 0. It never changes. None: not drawn yet.
     pub place: Option<u64>,
-    /// Among the people who are there; 1 is the next to be called.
+    /// The position among the people who are there; 1 is the next to be called.
     pub position: Option<u64>,
     pub estimated_wait_seconds: Option<u64>,
 }
 
-/// What anybody may know of the draw.
+/// The public part of the draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawView {
     pub commitment: [u8; 32],
-    /// Told when it can no longer change anything.
+    /// Revealed once it can no longer change anything.
     pub seed: Option<[u8; 32]>,
     pub count: Option<u64>,
 }
@@ -40,9 +40,9 @@ pub struct RoomFigures {
     /// Tickets given out, including numbers that a crash skipped.
     pub tickets: u64,
     pub early: Option<u64>,
-    /// The places below were called, or gone past because nobody was there.
+    /// The places below this one were called, or passed over because nobody was there.
     pub admitted: u64,
-    /// People who were called.
+    /// Everybody who was called.
     pub let_in: u64,
     /// People who wait and are there.
     pub waiting: u64,

@@ -1,4 +1,4 @@
-//! The waiting room as people and the shop meet it: fair, never too many, and the same after a restart.
+//! The waiting room as people and the shop see it: fair, never too full, and the same after a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -64,7 +64,7 @@ thread_local! {
     static DISK: RefCell<Option<RoomState>> = const { RefCell::new(None) };
 }
 
-/// What a disk that never fails does.
+/// Saves like a disk that never fails.
 fn save(room: &WaitingRoom) -> Option<RoomState> {
     let state = room.unsaved()?;
     room.saved(&state);

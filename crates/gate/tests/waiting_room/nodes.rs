@@ -1,5 +1,5 @@
-//! Three made-up nodes that share a room, with everything that can happen between them: news that come late, a keeper
-//! that dies, numbers that nobody gets. What they share is a few fields here, as Redis has them in a real shop.
+//! Three simulated nodes that share a room, with everything that can happen between them: late news, a keeper
+//! that dies, numbers that nobody gets. A few fields here stand in for Redis.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,10 +10,10 @@ use super::*;
 
 const NODES: usize = 3;
 const SEED: [u8; 32] = [7; 32];
-/// A block from after the opening is good for so long.
+/// How long a block from after the opening is good.
 const GOOD_MILLIS: i64 = 1_000;
 
-/// What all nodes see.
+/// The state that all nodes share.
 #[derive(Default)]
 struct Shared {
     next: u64,
@@ -22,14 +22,14 @@ struct Shared {
     passes: Vec<(u64, Timestamp)>,
     had_a_pass: HashSet<u64>,
     taken: Vec<u64>,
-    /// By each node.
+    /// What each node last told.
     told: [Option<Told>; NODES],
     view: RoomView,
     kept_at: Option<Timestamp>,
     sale_version: u64,
 }
 
-/// One moment of it, as the keeper saw it.
+/// The shared state at one moment, as the keeper saw it.
 #[derive(Clone)]
 struct Seen {
     at: Timestamp,
@@ -78,7 +78,7 @@ impl Shop {
             tickets: Vec::new(),
             admitted_since: BTreeMap::new(),
         };
-        // They have looked before anybody comes.
+        // The nodes look before anybody comes.
         shop.look();
         shop
     }
@@ -93,7 +93,8 @@ impl Shop {
         }
     }
 
-    /// Somebody takes a ticket on this node, with a block of so many more numbers if it has none.
+    /// Somebody takes a ticket on this node. If the node has no number left, it takes a block with `ahead`
+    /// extra numbers.
     fn arrive(&mut self, node: usize, ahead: u64) -> u64 {
         self.freeze();
         let now = self.now();
@@ -125,7 +126,7 @@ impl Shop {
         self.shared.passes.iter().filter(|(_, deadline)| self.now() < *deadline).count() as u64
     }
 
-    /// Tells who is there, if the node has anything to tell.
+    /// The node tells who is there, if it has anything to tell.
     fn tell(&mut self, node: usize) {
         let shown = &self.nodes[node].shown;
         shown.listen(self.now());
@@ -143,7 +144,7 @@ impl Shop {
         self.check(newly_from, before);
     }
 
-    /// The keeper looks; if there is none, the next one goes on where the last view was.
+    /// The keeper looks. If there is none, the next keeper goes on from the last view.
     fn keep(&mut self) {
         self.freeze();
         let Some(mut keeper) = self.keeper.take() else {
@@ -190,7 +191,7 @@ impl Shop {
         }
     }
 
-    /// Never are many more admitted than could still buy, and never is anybody's turn taken back.
+    /// No more people are admitted than the units justify, and nobody's turn is taken back.
     fn check(&mut self, newly_from: u64, before: u64) {
         (0..NODES).for_each(|node| self.follow(node));
         let admitted = self.shared.view.admitted;
@@ -214,7 +215,7 @@ impl Shop {
         }
     }
 
-    /// As the last view has it.
+    /// According to the last view.
     fn admitted_without_pass(&self) -> Vec<u64> {
         let mut admitted = self.admitted_on(0);
         admitted.retain(|number| !self.shared.had_a_pass.contains(number));
@@ -228,7 +229,7 @@ impl Shop {
         self.tickets.iter().filter(may_go_on).copied().collect()
     }
 
-    /// On a node, by what it knows; it may be old.
+    /// Takes a pass on a node, judging by its own view, which may be old.
     fn take_pass(&mut self, node: usize, number: u64) {
         let standing = self.nodes[node].shown.standing(number, &self.status, self.now());
         if is_admitted(standing) && self.shared.had_a_pass.insert(number) {
@@ -237,7 +238,7 @@ impl Shop {
         }
     }
 
-    /// Somebody with a pass buys. The pass is told to be used at once, the keeper hears of the order later.
+    /// Somebody with a pass buys. The pass is reported as used at once; the keeper hears of the order later.
     fn buy(&mut self, index: usize) {
         let now = self.now();
         self.shared.passes.retain(|(_, deadline)| now < *deadline);
@@ -259,7 +260,7 @@ enum Happening {
     Restock(u32),
     Pause(bool),
     News,
-    /// Nobody keeps the room for so long.
+    /// Nobody keeps the room for this long.
     KeeperDies(i64),
 }
 
@@ -332,10 +333,10 @@ proptest! {
     }
 }
 
-/// The counterpart: it is not careful by admitting nobody, although every third number goes to nobody, every third
-/// person does not come, and the keeper dies all the time.
+/// The counterpart to the test above: the room is not safe merely by admitting nobody, although every third
+/// number goes to nobody, every third person does not come, and the keeper keeps dying.
 #[test]
-fn everybody_gets_a_turn_in_the_end_and_all_units_are_sold_whoever_keeps_the_room() {
+fn with_any_keeper_everybody_gets_a_turn_in_the_end_and_all_units_are_sold() {
     let mut shop = Shop::new(slow());
     for person in 0..60 {
         shop.arrive(person % NODES, 2);
@@ -371,7 +372,7 @@ fn everybody_gets_a_turn_in_the_end_and_all_units_are_sold_whoever_keeps_the_roo
 }
 
 #[test]
-fn the_draw_favours_no_node_and_every_node_tells_the_same_place() {
+fn the_draw_favours_no_node_and_every_node_shows_the_same_place() {
     const PEOPLE: usize = 6_000;
     let mut shop = Shop::new(OPTIONS);
     let numbers: Vec<u64> = (0..PEOPLE).map(|person| shop.arrive(person * NODES / PEOPLE, 99)).collect();
@@ -380,13 +381,13 @@ fn the_draw_favours_no_node_and_every_node_tells_the_same_place() {
     (0..3).for_each(|_| shop.look());
     assert_eq!(shop.shared.view.early, Some(PEOPLE as u64));
     let place = |node: usize, number: u64| shop.nodes[node].shown.place(number).unwrap();
-    assert_eq!(place(1, late), PEOPLE as u64, "who came late is behind all who were early");
+    assert_eq!(place(1, late), PEOPLE as u64, "a late person is behind all early ones");
     let mut sums = [0; NODES];
     for (person, number) in numbers.iter().enumerate() {
         assert_eq!(place(0, *number), place(2, *number));
         sums[person * NODES / PEOPLE] += place(0, *number);
     }
-    // The mean place of 2,000 of 6,000 is 3,000, give or take some 32 by chance.
+    // The mean place of 2,000 of 6,000 people is 3,000, give or take about 32 by chance.
     for sum in sums {
         let mean = sum / (PEOPLE / NODES) as u64;
         assert!((2_850..3_150).contains(&mean), "{sums:?}");
@@ -407,7 +408,7 @@ fn numbers_from_before_the_opening_are_not_given_out_after_it() {
         shop.all_ask();
         shop.look();
     });
-    // The 99 whom nobody got took nobody's turn.
+    // The 99 numbers that nobody got took nobody's turn.
     assert!([0, late].iter().all(|number| shop.admitted_without_pass().contains(number)));
     assert_eq!(shop.nodes[0].shown.figures().pending, 2);
 }
@@ -447,7 +448,7 @@ fn a_new_keeper_admits_nobody_on_units_that_are_spoken_for() {
 }
 
 #[test]
-fn a_turn_is_not_told_to_be_over_while_nobody_keeps_the_room() {
+fn a_turn_is_not_shown_as_over_while_nobody_keeps_the_room() {
     let at = |seconds: i64| Timestamp::from_millis(OPENS_AT_MILLIS + seconds * 1_000);
     let options =
         RoomOptions { turn_seconds: 10, uptake_seconds: 6, pass_seconds: 10, admissions_per_second: 10 };
@@ -475,7 +476,8 @@ fn a_turn_is_not_told_to_be_over_while_nobody_keeps_the_room() {
     assert_eq!(room.standing(0, &status(15), at(12)).state, TicketState::Gone(GoneReason::TurnOver));
 }
 
-/// Two thousand have left; a few are there, and ask another node each time, while the keeper dies all the time.
+/// Two thousand people have left. A few are there and ask another node each time, while the keeper keeps
+/// dying.
 #[test]
 fn a_unit_that_comes_back_goes_to_somebody_who_is_there_on_any_node() {
     let mut shop = Shop::new(OPTIONS);
@@ -503,7 +505,7 @@ fn a_unit_that_comes_back_goes_to_somebody_who_is_there_on_any_node() {
         }
     };
     pass(&mut shop, 60 * SECOND);
-    assert_eq!(shop.nodes[1].shown.figures().waiting, there.len() as u64, "each counts once");
+    assert_eq!(shop.nodes[1].shown.figures().waiting, there.len() as u64, "each person counts once");
     for bought in 1..=there.len() {
         shop.status.available = 1;
         shop.status.version += 1;
@@ -517,7 +519,7 @@ fn a_unit_that_comes_back_goes_to_somebody_who_is_there_on_any_node() {
     }
 }
 
-/// Each node hears of the draw when it looks, and tells who is there when it looks next.
+/// Each node hears of the draw at one look, and tells who is there at its next one.
 #[test]
 fn at_the_opening_those_with_the_best_places_are_called_whichever_node_they_ask() {
     const PEOPLE: usize = 3_000;
@@ -532,7 +534,7 @@ fn at_the_opening_those_with_the_best_places_are_called_whichever_node_they_ask(
             shop.millis += 100;
             shop.all_ask();
             shop.keep();
-            // The others look every fifth and every seventh time only.
+            // The other nodes look only every fifth and every seventh time.
             let looks = [0, 1, 2].map(|other| other == keeper || look % (3 + 2 * other) == 2 * other);
             for node in (0..NODES).filter(|node| looks[*node]) {
                 shop.tell(node);
@@ -543,7 +545,7 @@ fn at_the_opening_those_with_the_best_places_are_called_whichever_node_they_ask(
             let mut places: Vec<u64> = called.iter().filter_map(place).collect();
             places.sort_unstable();
             let best: Vec<u64> = (0..places.len() as u64).collect();
-            assert_eq!(places, best, "those on the keeper's own node came first");
+            assert_eq!(places, best, "people on the keeper's own node came first");
         }
         assert_eq!(shop.admitted_on(keeper).len(), UNITS, "of {} people", numbers.len());
     }

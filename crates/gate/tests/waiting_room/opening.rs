@@ -1,4 +1,4 @@
-//! Before the opening, the opening itself, and who comes later.
+//! Before the opening, the opening itself, and latecomers.
 
 use std::{
     collections::BTreeSet,
@@ -23,13 +23,13 @@ fn before_the_opening_everybody_waits_without_a_place() {
         standing,
         Standing { state: waiting, place: None, position: None, estimated_wait_seconds: None }
     );
-    // Nothing on sale yet is no reason to send people home.
+    // Having nothing on sale yet must not send people home.
     assert_eq!(room.standing(3, &status(0), at(OPENS_AT_MILLIS - 1)).state, waiting);
     assert_eq!(room.figures().admitted, 0);
 }
 
 #[test]
-fn the_seed_is_promised_before_the_opening_and_told_once_the_opening_is_durable() {
+fn the_seed_is_promised_before_the_opening_and_revealed_once_the_opening_is_durable() {
     let room = new_room(OPTIONS);
     take(&room, 10);
     let before = room.draw();
@@ -92,7 +92,7 @@ fn a_sale_that_was_closed_before_it_opened_is_never_drawn() {
 }
 
 #[test]
-fn who_comes_in_the_moment_of_the_opening_is_either_drawn_or_queued() {
+fn people_who_come_at_the_moment_of_the_opening_are_either_drawn_or_queued() {
     let room = new_room(OPTIONS);
     take(&room, 100);
     let done = AtomicBool::new(false);

@@ -7,14 +7,14 @@ use super::*;
 
 const OPEN: i64 = OPENS_AT_MILLIS;
 const PASS_MILLIS: i64 = PASS_SECONDS as i64 * SECOND;
-/// As many passes as the head gate gives out for each unit unless it is set otherwise.
+/// Passes per unit that the head gate gives out by default.
 const PASS_FACTOR: u32 = 5;
 
 struct Shop {
     room: WaitingRoom,
     order: Vec<u64>,
     units: u32,
-    /// By when each live pass was taken.
+    /// When each live pass was taken.
     taken_at: Vec<i64>,
     had_a_pass: Vec<u64>,
     millis: i64,
@@ -27,7 +27,7 @@ impl Shop {
         Self { room, order, units, taken_at: Vec::new(), had_a_pass: Vec::new(), millis: OPEN }
     }
 
-    /// Everybody whose turn it is takes a pass. This is how long after that they order; None: never.
+    /// Everybody whose turn it is takes a pass, and orders this long after that. None: they never order.
     fn passes(&mut self, orders_after: Option<i64>) {
         self.millis += 100;
         let before = self.taken_at.len();
@@ -82,8 +82,8 @@ fn there_are_never_more_passes_for_a_unit_than_the_head_gate_gives_out() {
     }
 }
 
-/// A crowd that takes passes and never orders, and a buyer behind all of them: when their turn comes, they get a pass. This is how
-/// long that takes, in seconds.
+/// A crowd takes passes and never orders, and a buyer is behind all of them. When their turn comes, they get
+/// a pass. Returns how long that takes, in seconds.
 fn seconds_behind_unused_passes(people: u64, units: u32) -> i64 {
     const PASS_SECONDS: u32 = 120;
     let options = RoomOptions { turn_seconds: 60, pass_seconds: PASS_SECONDS, ..OPTIONS };
@@ -97,7 +97,7 @@ fn seconds_behind_unused_passes(people: u64, units: u32) -> i64 {
         all_are_there(&room);
         room.tick(&open, head.live_passes(now), now);
         save(&room);
-        // In the order of their turns. Those who are refused try again at the next tick.
+        // In the order of their turns. A refused person tries again at the next tick.
         while next <= last && is_admitted(room.standing(order[next], &open, now)) {
             if head.take(&BuyerId::from_stored(&order[next].to_string()), units, now).is_err() {
                 break;
@@ -107,7 +107,7 @@ fn seconds_behind_unused_passes(people: u64, units: u32) -> i64 {
         }
         assert!(
             next > last || is_waiting_or_admitted(&room, order[next], &open, now),
-            "a turn ended in vain"
+            "a turn ended without a pass"
         );
         if next > last {
             return (millis - OPEN) / SECOND;
@@ -130,7 +130,7 @@ fn passes_that_are_never_used_hold_up_a_buyer_for_a_sixteenth_of_a_unit_and_cost
 }
 
 #[test]
-fn if_all_who_take_a_pass_order_soon_nobody_is_called_in_vain() {
+fn if_everybody_with_a_pass_orders_soon_nobody_is_called_for_nothing() {
     let mut shop = Shop::with(300, 0);
     for round in 1..=5 {
         shop.units += 50;

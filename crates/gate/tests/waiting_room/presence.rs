@@ -1,5 +1,5 @@
-//! People who left cost nothing: those who are there are called as soon as there is a unit for them, in their order, and
-//! never many more of them than could buy.
+//! People who left cost nothing: people who are there are called in order as soon as there is a unit for
+//! them, and never far more of them than could buy.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::*;
 
 const OPEN: i64 = OPENS_AT_MILLIS;
 const TICK: i64 = 100;
-/// How often somebody who waits asks.
+/// How often a waiting person asks.
 const ASKS_EVERY: i64 = 3_000;
-/// Open turns for each unit, at most.
+/// The most open turns per unit.
 const MOST_TURNS: u64 = BUYER / LATE;
-/// Those of them that began lately.
+/// The most of them that began recently.
 const MOST_FRESH_TURNS: u64 = BUYER / LEAST_FRESH;
 
-/// A person who waits, and what they do when their turn comes.
+/// A person who waits, and their behaviour when their turn comes.
 #[derive(Clone, Copy)]
 struct Person {
     is_there: bool,
-    /// How long after the call they take a pass; then they buy at once. None: asks for ever and never buys.
+    /// How long after the call they take a pass and buy at once. None: they keep asking and never buy.
     buys_after: Option<i64>,
     called_at: Option<i64>,
     has_bought: bool,
@@ -35,16 +35,17 @@ struct World {
     status: SaleStatus,
     millis: i64,
     people: BTreeMap<u64, Person>,
-    /// Of each number.
+    /// The place of each number.
     places: Vec<Option<u64>>,
-    /// The longest that a unit was there for somebody who waited.
+    /// The longest time a unit was free while a buyer waited.
     longest_wait: i64,
     waited_since: Option<i64>,
     most_open: u64,
 }
 
 impl World {
-    /// Everybody has waited for the opening, which is long ago; all was sold, and most have left since.
+    /// Everybody waited for the opening, which is long ago. Everything was sold, and most people have left
+    /// since.
     fn sold_out(people: Vec<Person>) -> Self {
         Self::sold_out_with(people, OPTIONS)
     }
@@ -99,7 +100,7 @@ impl World {
             }
         }
         self.most_open = self.most_open.max(open);
-        // A unit that is not spoken for by somebody who is there.
+        // Is a unit free, beyond those for people with an open turn?
         let is_free = waits && u64::from(self.status.available) > open;
         self.waited_since = if is_free { self.waited_since.or(Some(self.millis)) } else { None };
         self.longest_wait = self.longest_wait.max(self.waited_since.map_or(0, |since| self.millis - since));
@@ -116,7 +117,7 @@ impl World {
     }
 }
 
-/// Some of all are there, at places that nobody chose.
+/// Some people are there, spread over all places.
 fn some_there(people: usize, there: usize) -> Vec<Person> {
     let every = people / there;
     (0..people).map(|number| if number % every == every / 2 { PRESENT } else { GONE }).collect()
@@ -126,7 +127,7 @@ fn some_there(people: usize, there: usize) -> Vec<Person> {
 fn a_unit_that_comes_back_goes_to_somebody_who_is_there_and_not_to_two_thousand_who_left() {
     let mut world = World::sold_out(some_there(2_000, 10));
     assert_eq!(world.room.figures().waiting, 10, "people who left don't count");
-    // In dribs, as unpaid holds end.
+    // Units come back one by one, as unpaid holds end.
     for units in [1, 3, 1, 2, 3] {
         world.status.available += units;
         world.passes(8 * SECOND);
@@ -145,7 +146,7 @@ fn with_48_units_on_the_shelf_all_who_are_there_are_called_at_once() {
 }
 
 #[test]
-fn half_or_all_who_are_there_buy_all_and_not_one_too_many_is_called() {
+fn if_half_or_all_buy_everything_is_sold_and_nobody_too_many_is_called() {
     for there in [1_000, 2_000] {
         let mut world = World::sold_out(some_there(2_000, there));
         for _ in 0..20 {
@@ -158,9 +159,9 @@ fn half_or_all_who_are_there_buy_all_and_not_one_too_many_is_called() {
     }
 }
 
-/// Everybody has a picture to read first, and is expected to need time for it.
+/// Everybody has a picture to read first, and is expected to take time for it.
 #[test]
-fn those_who_need_long_for_a_captcha_are_not_taken_for_people_who_stay_away() {
+fn people_who_need_long_for_a_captcha_are_not_mistaken_for_people_who_stay_away() {
     let slow = Person { buys_after: Some(15 * SECOND), ..PRESENT };
     let options = RoomOptions { uptake_seconds: 20, ..OPTIONS };
     let mut world = World::sold_out_with(vec![slow; 2_000], options);
@@ -172,7 +173,7 @@ fn those_who_need_long_for_a_captcha_are_not_taken_for_people_who_stay_away() {
 }
 
 #[test]
-fn a_position_counts_those_before_one_who_are_there() {
+fn a_position_counts_the_people_in_front_who_are_there() {
     let world = World::sold_out(some_there(200, 20));
     let open = SaleStatus { available: 1, ..world.status };
     let order = in_order(&world.room, 200);
@@ -183,7 +184,8 @@ fn a_position_counts_those_before_one_who_are_there() {
     }
 }
 
-/// Thousands of tickets that a script asks for again and again and never uses, and a buyer behind all of them.
+/// A script asks for thousands of tickets again and again and never uses them, and a buyer is behind all of
+/// them.
 #[test]
 fn tickets_that_are_asked_for_and_never_used_do_not_stop_the_line() {
     const BOTS: u64 = 1_000;
@@ -198,14 +200,14 @@ fn tickets_that_are_asked_for_and_never_used_do_not_stop_the_line() {
         assert!(world.most_open <= MOST_TURNS * UNITS, "{} open turns for {UNITS} units", world.most_open);
         assert!(world.millis - began < 600 * SECOND, "{:?}", world.room.figures());
     }
-    // One by one, as many as there are units in each turn of 30 seconds, it took 25 minutes.
+    // It took 25 minutes when each turn of 30 seconds called one person per unit.
     let seconds = (world.millis - began) / SECOND;
     assert!(seconds <= 150, "the buyer waited {seconds} seconds");
 }
 
 /// The figures of ADR 9: how long a buyer waits behind two thousand such tickets, in seconds.
 #[test]
-fn a_buyer_behind_two_thousand_tickets_that_are_never_used_waits_for_minutes_and_not_for_ever() {
+fn a_buyer_behind_two_thousand_tickets_that_are_never_used_waits_for_minutes_and_not_forever() {
     for (uptake_seconds, told_seconds) in [(6, 170_i64), (20, 300)] {
         let options = RoomOptions { turn_seconds: 60, uptake_seconds, ..OPTIONS };
         let mut world = World::sold_out_with(vec![BOT; 2_001], options);
@@ -222,12 +224,12 @@ fn a_buyer_behind_two_thousand_tickets_that_are_never_used_waits_for_minutes_and
 }
 
 #[test]
-fn those_who_come_after_many_who_never_buy_are_not_called_without_bound() {
+fn buyers_behind_a_crowd_that_never_buys_are_not_called_without_bound() {
     const UNITS: u64 = 10;
     let mut world = World::sold_out(vec![BOT; 2_000]);
     world.status.available = UNITS as u32;
     world.passes(120 * SECOND);
-    // From now on everybody buys. Those who were called lately and those who are called now are few for each unit.
+    // From now on everybody buys. The people called recently and now are few per unit.
     let before = world.called() as u64;
     world.people.values_mut().for_each(|person| person.buys_after = Some(SECOND));
     world.passes(10 * SECOND);
@@ -238,14 +240,14 @@ fn those_who_come_after_many_who_never_buy_are_not_called_without_bound() {
 }
 
 #[test]
-fn when_all_come_back_at_once_only_as_many_are_called_as_could_buy() {
+fn when_everybody_comes_back_at_once_only_as_many_are_called_as_could_buy() {
     let mut world = World::sold_out(some_there(2_000, 2));
     world.status.available = 2;
     world.passes(5 * SECOND);
     assert_eq!(world.bought(), 2);
     let passed_over = world.room.figures().admitted;
     assert!(passed_over > 1_000, "somebody far behind was called: {passed_over}");
-    // News of units that came back reaches everybody in the same second.
+    // News of the returned units reaches everybody in the same second.
     world.people.values_mut().for_each(|person| person.is_there = true);
     world
         .people
@@ -260,7 +262,7 @@ fn when_all_come_back_at_once_only_as_many_are_called_as_could_buy() {
 }
 
 #[test]
-fn who_was_away_for_a_moment_is_called_before_those_behind() {
+fn a_person_who_was_away_for_a_moment_is_called_before_people_behind_them() {
     let mut world = World::sold_out(vec![GONE; 100]);
     let order = in_order(&world.room, 100);
     world.people.insert(order[90], PRESENT);
@@ -268,7 +270,7 @@ fn who_was_away_for_a_moment_is_called_before_those_behind() {
     world.status.available = 1;
     world.passes(4 * SECOND);
     assert!(world.people[&order[90]].has_bought);
-    // The phone was locked. Two are back, and so is a unit.
+    // Their phone was locked. Two people are back, and so is a unit.
     world.people.insert(order[40], PRESENT);
     world.people.insert(order[20], PRESENT);
     world.passes(ASKS_EVERY);
@@ -278,12 +280,12 @@ fn who_was_away_for_a_moment_is_called_before_those_behind() {
     for expected in [order[20], order[40], order[95]] {
         world.status.available = 1;
         world.passes(2 * SECOND);
-        assert!(world.people[&expected].has_bought, "first who was first in line");
+        assert!(world.people[&expected].has_bought, "the first in line buys first");
     }
 }
 
 #[test]
-fn who_stays_away_longer_than_a_turn_takes_a_new_ticket() {
+fn a_person_away_for_longer_than_a_turn_needs_a_new_ticket() {
     let mut world = World::sold_out(vec![GONE; 100]);
     let order = in_order(&world.room, 100);
     world.people.insert(order[90], PRESENT);
@@ -296,7 +298,7 @@ fn who_stays_away_longer_than_a_turn_takes_a_new_ticket() {
 }
 
 #[test]
-fn after_a_restart_those_who_are_back_first_take_nothing_from_those_who_come_a_moment_later() {
+fn after_a_restart_people_who_are_back_first_take_nothing_from_people_who_come_a_moment_later() {
     let mut world = World::sold_out(some_there(2_000, 10));
     world.status.available = 1;
     world.passes(2 * SECOND);
@@ -315,8 +317,8 @@ fn after_a_restart_those_who_are_back_first_take_nothing_from_those_who_come_a_m
     assert_eq!(bought.iter().take_while(|bought| **bought).count(), 5, "{bought:?}");
 }
 
-/// A tab in the background: a browser lets it look once a minute, and not always on time. A unit is there from some moment
-/// on, whenever they looked last; they came long ago, or have just taken a ticket.
+/// A tab in the background: the browser lets it look once a minute, and not always on time. The unit comes
+/// back at any moment between two looks. The person came long ago, or has just taken a ticket.
 #[test]
 fn somebody_who_looks_once_a_minute_has_time_to_use_their_turn() {
     const LOOKS_EVERY: i64 = 60 * SECOND + 300;
@@ -351,8 +353,8 @@ fn somebody_who_looks_once_a_minute_has_time_to_use_their_turn() {
     }
 }
 
-/// `leavers` leave when they have been called for `after`, each of four buyers behind them buys. This is how long that
-/// takes, in seconds.
+/// `leavers` leave `after` this long since their call, and each of four buyers behind them buys. Returns how
+/// long that takes, in seconds.
 fn seconds_behind(leavers: usize, after: i64, options: RoomOptions) -> i64 {
     const UNITS: usize = 4;
     const LONGEST_SECONDS: i64 = 600;
@@ -381,9 +383,9 @@ fn people_who_leave_when_they_are_called_cost_the_others_nothing_later() {
     assert!(seconds <= 60, "{seconds} s");
 }
 
-/// A turn counts in full for 48 seconds there, but not that of somebody who has left.
+/// A turn counts in full for 48 seconds here, but not the turn of somebody who has left.
 #[test]
-fn people_who_leave_when_they_are_called_are_told_from_people_who_read_a_picture() {
+fn people_who_leave_when_they_are_called_are_distinguished_from_people_who_read_a_picture() {
     let options = RoomOptions { turn_seconds: 60, uptake_seconds: 20, ..OPTIONS };
     for after in [0, 6, 15] {
         let seconds = seconds_behind(4, after * SECOND, options);
@@ -394,7 +396,7 @@ fn people_who_leave_when_they_are_called_are_told_from_people_who_read_a_picture
 }
 
 #[test]
-fn people_who_leave_when_they_are_called_keep_nobody_waiting_for_half_of_a_long_turn() {
+fn people_who_leave_when_they_are_called_keep_nobody_waiting_for_half_a_long_turn() {
     let options = RoomOptions { turn_seconds: 3_600, ..OPTIONS };
     let seconds = seconds_behind(150, 0, options);
     assert!(seconds <= 150, "{seconds} s");

@@ -1,4 +1,5 @@
-//! A crash and an orderly stop: no number twice, the same draw, and nobody is kept out by people who don't exist.
+//! A crash and an orderly stop: no number twice, the same draw, and nobody is kept out by people who don't
+//! exist.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,7 @@ fn restored_with(state: RoomState, options: RoomOptions) -> WaitingRoom {
     room
 }
 
-/// The state that is durable now; the room is then left alone, as by a crash.
+/// The state that is durable now. The room is then abandoned, as in a crash.
 fn durable(room: &WaitingRoom, millis: i64, status: &SaleStatus) -> RoomState {
     all_are_there(room);
     room.tick(status, 0, at(millis));
@@ -36,7 +37,7 @@ fn a_number_is_given_out_only_once_it_is_durably_reserved() {
     assert_eq!(room.take_number(), None);
     let state = room.unsaved().unwrap();
     assert!(state.reserved >= 1_024);
-    assert_eq!(room.take_number(), None, "asked for is not durable");
+    assert_eq!(room.take_number(), None, "a requested reservation is not durable");
     assert!(!room.has_numbers());
     room.saved(&state);
     assert!(room.has_numbers());
@@ -76,7 +77,7 @@ fn a_crash_gives_no_number_twice() {
                 assert!(seen.insert(number), "{number} was given out twice");
             } else if let Some(state) = room.unsaved() {
                 disk = state;
-                // In some lives the crash comes after the disk has it and before the room hears of it.
+                // In some runs the crash comes after the disk has saved and before the room hears of it.
                 if step % 7 != 3 {
                     room.saved(&disk);
                 }
@@ -108,7 +109,7 @@ fn a_crash_keeps_the_draw_and_who_was_admitted() {
 }
 
 #[test]
-fn who_could_still_buy_before_a_crash_is_counted_on_for_one_more_turn() {
+fn people_who_could_still_buy_before_a_crash_count_for_one_more_turn() {
     let room = opened_with(500, OPTIONS);
     let again = restored(durable(&room, OPEN + 2 * SECOND, &status(100)));
     let now = OPEN + 3 * SECOND;
@@ -123,13 +124,13 @@ fn who_could_still_buy_before_a_crash_is_counted_on_for_one_more_turn() {
 }
 
 #[test]
-fn who_has_bought_before_a_crash_does_not_block_the_others() {
+fn people_who_bought_before_a_crash_do_not_block_the_others() {
     let room = opened_with(500, OPTIONS);
     tick(&room, &status(100), 0, OPEN + SECOND);
     for number in in_order(&room, 500).into_iter().take(100) {
         room.pass_taken(number);
     }
-    // All hundred have ordered, and a hundred units were added.
+    // All hundred people have ordered, and a hundred units were added.
     let again = restored(durable(&room, OPEN + 3 * SECOND, &status(0)));
     tick(&again, &status(100), 0, OPEN + 4 * SECOND);
     tick(&again, &status(100), 0, OPEN + 11 * SECOND);
@@ -137,7 +138,7 @@ fn who_has_bought_before_a_crash_does_not_block_the_others() {
 }
 
 #[test]
-fn whose_turn_was_over_before_a_restart_has_no_new_one() {
+fn a_turn_that_was_over_before_a_restart_is_not_renewed() {
     let room = opened_with(500, OPTIONS);
     let order = in_order(&room, 500);
     let state_of = |room: &WaitingRoom, place: usize, millis: i64| {
@@ -150,7 +151,7 @@ fn whose_turn_was_over_before_a_restart_has_no_new_one() {
     tick(&room, &status(100), 0, now);
     let state = durable(&room, now + SECOND, &status(100));
     assert_eq!((state.admitted, state.open_from), (200, 100));
-    // Twice, the second time before the first tick.
+    // Restarts twice, the second time before the first tick.
     let again = restored(restored(state).closing_state());
     now += 1_000 * SECOND;
     for tick_first in [false, true] {
@@ -165,7 +166,7 @@ fn whose_turn_was_over_before_a_restart_has_no_new_one() {
             assert_eq!(state_of(&again, place, now), TicketState::Admitted { until }, "place {place}");
         }
     }
-    // The new turns end, and then nobody has one who was admitted so far.
+    // The new turns end. After that, nobody admitted so far has one.
     tick(&again, &status(100), 100, now + TURN_MILLIS + SECOND);
     let last = again.closing_state();
     assert_eq!((last.admitted, last.open_from), (200, 200));
@@ -175,7 +176,7 @@ fn whose_turn_was_over_before_a_restart_has_no_new_one() {
 }
 
 #[test]
-fn a_pass_from_before_a_restart_is_counted_on_in_full_until_it_must_be_late_and_a_little_until_it_ends() {
+fn a_pass_from_before_a_restart_counts_in_full_until_it_must_be_late_and_a_little_until_it_ends() {
     let room = opened_with(500, LONG_PASSES);
     tick(&room, &status(100), 0, OPEN + SECOND);
     let order = in_order(&room, 500);
@@ -189,12 +190,12 @@ fn a_pass_from_before_a_restart_is_counted_on_in_full_until_it_must_be_late_and_
         assert_eq!((again.figures().admitted, again.figures().pending), (100, 0), "not more than could buy");
     }
     let state = again.standing(order[0], &status(100), at(now + TURN_MILLIS)).state;
-    assert_eq!(state, TURN_OVER, "the turn itself is no longer than any");
+    assert_eq!(state, TURN_OVER, "the turn itself lasts no longer than any other");
     tick(&again, &status(100), 0, late_at);
-    // A sixteenth of a hundred units is for those who have had a pass all the time.
+    // A sixteenth of a hundred units is reserved for the people who have had a pass all along.
     assert_eq!((again.figures().admitted, again.figures().pending), (194, 94));
     order[100..194].iter().for_each(|number| again.pass_taken(*number));
-    // They have bought.
+    // These people have bought.
     let passes_end = now + 10 * TURN_MILLIS;
     tick(&again, &status(6), 0, passes_end - 1);
     assert_eq!(again.figures().admitted, 194, "6 units");
@@ -202,9 +203,9 @@ fn a_pass_from_before_a_restart_is_counted_on_in_full_until_it_must_be_late_and_
     assert_eq!((again.figures().admitted, again.figures().pending), (200, 6));
 }
 
-/// A hundred units and fifty live passes at the restart; then all fifty order.
+/// A hundred units and fifty live passes at the restart. Then all fifty order.
 #[test]
-fn a_pass_from_before_a_restart_that_is_used_is_not_counted_on_any_more() {
+fn a_used_pass_from_before_a_restart_no_longer_counts() {
     let room = opened_with(500, LONG_PASSES);
     tick(&room, &status(50), 0, OPEN + SECOND);
     in_order(&room, 500)[..50].iter().for_each(|number| room.pass_taken(*number));
@@ -222,7 +223,7 @@ fn a_pass_from_before_a_restart_that_is_used_is_not_counted_on_any_more() {
 }
 
 #[test]
-fn a_second_restart_counts_on_a_pass_no_longer_than_the_first() {
+fn a_second_restart_does_not_extend_how_long_a_pass_counts() {
     let room = opened_with(500, LONG_PASSES);
     tick(&room, &status(100), 0, OPEN + SECOND);
     in_order(&room, 500)[..100].iter().for_each(|number| room.pass_taken(*number));
@@ -244,7 +245,7 @@ fn a_second_restart_counts_on_a_pass_no_longer_than_the_first() {
 }
 
 #[test]
-fn passes_from_before_many_restarts_are_all_counted_on() {
+fn passes_from_before_many_restarts_all_count() {
     // No pass is late before the test is over.
     let long_passes = RoomOptions { pass_seconds: 80 * TURN_SECONDS, ..OPTIONS };
     let mut room = opened_with(500, long_passes);
@@ -280,11 +281,11 @@ fn a_pass_outlives_a_restart_even_if_no_turn_does() {
         assert_eq!(again.figures().admitted, 100);
     }
     tick(&again, &status(130), 0, now + 8 * SECOND);
-    assert_eq!(again.figures().admitted, 130, "units that were added are for the next");
+    assert_eq!(again.figures().admitted, 130, "added units are for the next people");
 }
 
 #[test]
-fn an_opening_that_was_not_durable_is_made_up_for() {
+fn an_opening_that_was_not_durable_is_repeated() {
     let room = new_room(OPTIONS);
     take(&room, 10);
     let state = durable(&room, OPEN - SECOND, &status(5));
@@ -293,12 +294,12 @@ fn an_opening_that_was_not_durable_is_made_up_for() {
     let again = restored(state.clone());
     assert_eq!(again.draw().seed, None);
     tick(&again, &status(5), 0, OPEN + SECOND);
-    assert_eq!(again.draw().count, Some(state.reserved), "all who may have a ticket take part");
+    assert_eq!(again.draw().count, Some(state.reserved), "everybody who may have a ticket takes part");
 }
 
-/// A number that was given out just before the crash, when nobody could count on it any more.
+/// A number given out just before the crash, when it was no longer sure to survive.
 #[test]
-fn who_comes_with_an_uncertain_number_can_take_one_pass() {
+fn a_person_with_an_uncertain_number_can_take_one_pass() {
     let room = new_room(OPTIONS);
     let state = durable(&room, OPEN - SECOND, &status(10));
     let last = take(&room, 100)[99];
@@ -314,7 +315,7 @@ fn who_comes_with_an_uncertain_number_can_take_one_pass() {
     assert!(again.has_taken(last));
 }
 
-/// Ten units each time, a hundred people, and a crash that skips a thousand numbers.
+/// Ten units at a time, a hundred people, and a crash that skips a thousand numbers.
 #[test]
 fn numbers_that_a_crash_skipped_keep_nobody_waiting() {
     let room = new_room(OPTIONS);
@@ -354,7 +355,7 @@ fn an_orderly_stop_skips_nothing_and_gives_out_nothing_more() {
     let state = room.closing_state();
     assert_eq!((state.reserved, state.early, state.admitted), (507, Some(500), 100));
     assert_eq!(room.take_number(), None);
-    assert_eq!(room.unsaved(), None, "an older wish must not follow the exact state");
+    assert_eq!(room.unsaved(), None, "an older request must not follow the exact state");
     let again = restored(state);
     assert_eq!(take(&again, 1), [late.last().unwrap() + 1]);
 }

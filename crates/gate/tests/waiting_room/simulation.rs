@@ -1,4 +1,5 @@
-//! A made-up sale with everything that can happen: never many more people may go on than could still buy.
+//! A simulated sale with everything that can happen: the room never admits far more people than could still
+//! buy.
 
 use penstock_gate::{BUYER, LATE};
 use proptest::prelude::*;
@@ -8,9 +9,9 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Happening {
     Arrive(u64),
-    /// So many milliseconds pass; then the room ticks.
+    /// This many milliseconds pass; then the room ticks.
     Tick(i64),
-    /// Of those admitted, this one takes a pass.
+    /// One of the admitted people takes a pass.
     TakePass(prop::sample::Index),
     /// Somebody with a pass buys.
     Buy(prop::sample::Index),
@@ -34,7 +35,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// The shop around the room, as simple as can be.
+/// A minimal shop around the room.
 struct Shop {
     room: WaitingRoom,
     status: SaleStatus,
@@ -44,7 +45,7 @@ struct Shop {
     /// Number, deadline.
     passes: Vec<(u64, Timestamp)>,
     had_a_pass: std::collections::HashSet<u64>,
-    /// When each admitted person was seen admitted first.
+    /// When each admitted person was first seen admitted.
     admitted_since: std::collections::BTreeMap<u64, i64>,
 }
 
@@ -67,7 +68,7 @@ impl Shop {
         self.passes.iter().filter(|(_, deadline)| at(self.millis) < *deadline).count() as u64
     }
 
-    /// People who may go on and have not: each of them counts on a unit.
+    /// People who may go on and have not done so yet. Each of them counts on a unit.
     fn admitted_without_pass(&self) -> Vec<u64> {
         let may_go_on = |number: &&u64| {
             let standing = self.room.standing(**number, &self.status, at(self.millis));
@@ -123,7 +124,7 @@ impl Shop {
         let newly = self.room.figures().let_in - before;
         let going_on = without_pass_before + newly + self.live_passes();
         let can_buy = u64::from(self.status.available);
-        // Whoever does not come in time counts for less and less, but not for nothing.
+        // People who do not come in time count for less and less, but never for nothing.
         let most = can_buy * BUYER / LATE;
         assert!(newly == 0 || going_on <= most, "{newly} admitted, {going_on} for {can_buy} units");
         assert!(newly == 0 || (!self.status.paused && self.millis >= OPENS_AT_MILLIS));
@@ -159,7 +160,7 @@ proptest! {
     }
 }
 
-/// The counterpart: the room is not careful by admitting nobody.
+/// The counterpart to the test above: the room is not safe merely by admitting nobody.
 #[test]
 fn everybody_gets_a_turn_in_the_end_and_all_units_are_sold() {
     let mut shop = Shop::new();
@@ -171,7 +172,7 @@ fn everybody_gets_a_turn_in_the_end_and_all_units_are_sold() {
         ticks += 1;
         assert!(ticks < 2_000, "only {sold} units were sold");
         shop.tick(250);
-        // Every third does not come.
+        // Every third person does not come.
         for number in shop.admitted_without_pass().into_iter().filter(|number| number % 3 != 0) {
             shop.take_pass(number);
         }

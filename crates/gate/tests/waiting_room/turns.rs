@@ -1,4 +1,4 @@
-//! Who may go on, for how long, and what happens if he does not.
+//! When people may go on, for how long, and what happens if they don't.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn no_more_are_admitted_than_could_still_buy() {
 }
 
 #[test]
-fn they_are_admitted_in_the_order_of_their_places() {
+fn people_are_admitted_in_the_order_of_their_places() {
     let room = opened_with(100, OPTIONS);
     tick(&room, &status(10), 0, OPEN + SECOND);
     let mut expected = in_order(&room, 100)[..10].to_vec();
@@ -34,7 +34,7 @@ fn they_are_admitted_in_the_order_of_their_places() {
 }
 
 #[test]
-fn a_pass_that_was_taken_is_counted_all_the_time_and_an_order_makes_no_room() {
+fn a_taken_pass_is_always_counted_and_an_order_makes_no_room() {
     let room = opened_with(100, OPTIONS);
     tick(&room, &status(10), 0, OPEN + SECOND);
     let order = in_order(&room, 100);
@@ -55,7 +55,7 @@ fn a_pass_that_was_taken_is_counted_all_the_time_and_an_order_makes_no_room() {
 }
 
 #[test]
-fn who_does_not_come_makes_room_for_others() {
+fn people_who_do_not_come_make_room_for_others() {
     let room = opened_with(100, OPTIONS);
     tick(&room, &status(10), 0, OPEN + SECOND);
     let order = in_order(&room, 100);
@@ -117,7 +117,7 @@ fn the_pace_is_never_exceeded() {
         let options = RoomOptions { admissions_per_second, ..OPTIONS };
         let room = opened_with(10_000, options);
         let (pace, mut before) = (u64::from(admissions_per_second), 0);
-        // A quarter of a second's worth at once, and at least one person.
+        // At once a quarter of a second's worth, and at least one person.
         let burst = (pace * 250).max(1_000);
         for step in 1..=40 {
             tick(&room, &status(1_000_000), 0, OPEN + step * 100);
@@ -132,7 +132,7 @@ fn the_pace_is_never_exceeded() {
 }
 
 #[test]
-fn only_who_has_a_ticket_is_admitted() {
+fn only_people_with_a_ticket_are_admitted() {
     let room = opened_with(3, OPTIONS);
     for second in 1..5 {
         tick(&room, &status(1_000), 0, OPEN + second * SECOND);
@@ -144,7 +144,7 @@ fn only_who_has_a_ticket_is_admitted() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_does_not_stop_the_room() {
+fn setting_the_clock_back_does_not_stop_the_room() {
     let room = opened_with(100, OPTIONS);
     let hour = 3_600 * SECOND;
     tick(&room, &status(10), 0, OPEN + hour);
@@ -156,7 +156,7 @@ fn a_clock_that_is_set_back_does_not_stop_the_room() {
 }
 
 #[test]
-fn a_pause_takes_nothing_of_anybodys_turn() {
+fn a_pause_does_not_shorten_anybodys_turn() {
     let room = opened_with(100, OPTIONS);
     tick(&room, &status(10), 0, OPEN + SECOND);
     let first = in_order(&room, 100)[0];

@@ -1,10 +1,10 @@
-//! What people are told about how long it takes.
+//! What people are told about their waiting time.
 
 use super::*;
 
 const OPEN: i64 = OPENS_AT_MILLIS;
 
-/// The estimate for who is last in line.
+/// The estimate for the last person in line.
 fn estimate(room: &WaitingRoom, last: u64, millis: i64) -> Option<u64> {
     room.standing(last, &status(1_000_000), at(millis)).estimated_wait_seconds
 }
@@ -45,16 +45,17 @@ fn in_a_steady_flow_the_estimate_is_right_within_a_fifth() {
             step += 1;
             tick(&room, &status(1_000_000), 0, OPEN + step * 100);
             estimates.push((step, estimate(&room, last, OPEN + step * 100)));
-            assert!(step < 10_000, "his turn never comes");
+            assert!(step < 10_000, "their turn never comes");
         }
-        // The first seconds are no steady flow yet, and the last are too short to be judged by whole seconds.
+        // In the first seconds the flow is not steady yet, and the last are too short to judge in whole
+        // seconds.
         let judged = estimates.iter().filter(|(at_step, _)| *at_step > 30 && step - at_step > 50);
         assert!(judged.clone().count() > 400);
         for (at_step, estimate) in judged {
             let (real, estimate) = ((step - at_step) as f64 / 10.0, estimate.unwrap() as f64);
             assert!(
                 (estimate - real).abs() <= real * 0.2 + 1.0,
-                "{estimate} seconds were said and {real} it took at {admissions_per_second} a second"
+                "estimated {estimate} seconds and took {real} at {admissions_per_second} a second"
             );
         }
     }
