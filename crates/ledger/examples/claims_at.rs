@@ -1,5 +1,5 @@
-//! Claims units through the ledger on a Redis that runs, every answer after a sync of its log, and prints a line of JSON
-//! with the rate: the benchmark's view of the ledger below HTTP.
+//! Claims units through the ledger on a running Redis, each answered after a sync of the server's log, and
+//! prints a line of JSON with the rate: the benchmark of the ledger below HTTP.
 //!
 //! `cargo run --release -p penstock-ledger --example claims_at -- ADDRESS [CLAIMS] [TASKS]`
 
@@ -34,7 +34,7 @@ fn claim(sale: SaleId, number: u64) -> Result<Claim, Failure> {
     Ok(Claim { sale, buyer, quantity: 1, key })
 }
 
-/// Tasks that claim one unit after another until all are gone; how long it took them.
+/// Runs tasks that claim one unit after another until all are gone. Returns how long that took.
 async fn sell(ledger: &Ledger, sale: SaleId, claims: u64, tasks: usize) -> Result<Duration, Failure> {
     let started = Instant::now();
     let mut running = JoinSet::new();
@@ -82,10 +82,10 @@ async fn main() -> Result<(), Failure> {
     ledger.publish(terms).await?;
     let time = sell(&ledger, sale, claims, tasks).await?;
     let stats = ledger.stats();
-    // All were accepted; if the next one is not, exactly so many units are gone.
+    // All claims were accepted. If the next one finds the sale sold out, exactly that many units are gone.
     match ledger.claim(claim(sale, claims)?).await {
         Err(LedgerError::Refused(ClaimRefusal::SoldOut)) => {}
-        other => return Err(format!("one claim more was answered {other:?}").into()),
+        other => return Err(format!("one more claim was answered {other:?}").into()),
     }
     ledger.stop().await;
     let per_second = claims as f64 / time.as_secs_f64();

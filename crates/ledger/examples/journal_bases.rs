@@ -1,5 +1,5 @@
-//! Measures what the journal could be built on (ADR 0002): commits a second and CPU per commit of SQLite with
-//! one packed row per commit, of an appended file, and of a file that was filled with zeroes before.
+//! Compares foundations for the journal (ADR 0002): commits a second and CPU per commit of SQLite with one
+//! packed row per commit, of an appended file, and of a file that was filled with zeroes before.
 //!
 //! `cargo run --release -p penstock-ledger --example journal_bases -- FOLDER` (a folder on the disk in question)
 
@@ -99,7 +99,7 @@ impl Base for Preallocated {
     }
 }
 
-/// Nanoseconds this thread has spent on a CPU, in the kernel too.
+/// Nanoseconds this thread has spent on a CPU, including the kernel.
 fn cpu_nanoseconds() -> Result<u64, Box<dyn Error>> {
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(schedstat.split(' ').next().ok_or("no schedstat")?.parse()?)

@@ -1,5 +1,5 @@
-//! How many claims a second go through the handle, every answer after a sync, and how long a start takes after
-//! them: first from the journal alone, then from a snapshot.
+//! Measures how many claims a second go through the handle, each answered after a sync, and how long a start
+//! takes afterwards: first from the journal alone, then from a snapshot.
 //!
 //! `cargo run --release -p penstock-ledger --example throughput -- [CLAIMS] [TASKS] [FOLDER]`
 
@@ -48,7 +48,7 @@ fn claim(number: u64) -> Result<Claim, Failure> {
     Ok(Claim { sale: sale(), buyer, quantity: 1, key })
 }
 
-/// One core's share: tasks that claim one unit after another.
+/// The buyers on one core: tasks that claim one unit after another.
 async fn buyers(
     ledger: Ledger,
     tasks: usize,
@@ -101,7 +101,7 @@ fn sell(ledger: &Ledger, claims: u64, tasks: usize) -> Result<(Duration, Vec<Dur
     Ok((started.elapsed(), latencies))
 }
 
-/// Seconds until an opened ledger sells.
+/// Seconds until an opened ledger is ready.
 fn start(folder: &Path, compact_after: u64) -> Result<(f64, Ledger), Failure> {
     let started = Instant::now();
     let ledger = open(folder, compact_after)?;
@@ -150,7 +150,7 @@ fn main() -> Result<(), Failure> {
     runtime.block_on(ledger.stop());
     let (seconds, ledger) = start(&folder, claims / 2)?;
     writeln!(out, "start from the journal: {seconds:.3} s")?;
-    // One more decision is enough for the compactor to be called.
+    // One more decision is enough to wake the compactor.
     runtime.block_on(ledger.restock(sale(), 1))?;
     while !std::fs::read_dir(&folder)?
         .any(|entry| entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("snapshot-")))

@@ -1,5 +1,5 @@
-//! The writer: it takes what arrived while the last commit was in flight, has the engine decide it, tells the
-//! news, then answers. It works for any engine; for one that may have several commits under way see `overlap`.
+//! The writer: it takes the requests that arrived during the last commit, has the engine decide them, tells
+//! the news, then answers. It works for any engine. For engines with several commits under way see `overlap`.
 
 use std::{
     io,
@@ -20,20 +20,20 @@ use crate::{
     stats::Counters,
 };
 
-/// How long the writer waits before it tries to bring its engine back: what lasted a moment should not cost a second. The wait
-/// doubles with every failure …
+/// How long the writer waits before it first tries to recover its engine: a short failure should not cost a
+/// second. The wait doubles with every failure …
 const FIRST_RECOVERY_AFTER: Duration = Duration::from_millis(50);
 /// … up to this.
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(1);
-/// While several ask at once, commits begin no closer together than this. A sync takes a fraction of it, and a writer that
-/// begins the next at once makes batches of a few, whose syncs and wakes cost more than all that is decided in them.
+/// The shortest time between the starts of two commits, while several callers ask. A sync takes a fraction of
+/// it. Without the pause, batches would be so small that their syncs and wakes cost more than the decisions.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatcherOptions {
-    /// Requests that may wait; one more is answered `Busy`.
+    /// Requests that may wait. Further ones are answered `Busy`.
     pub max_queued: usize,
-    /// Commands that are decided and made durable together.
+    /// The most commands that are decided and made durable together.
     pub max_batch: usize,
 }
 
@@ -66,7 +66,7 @@ pub fn start<E: Engine>(
     Ok(Ledger::new(queue, homes, feed, counters, health_seen))
 }
 
-/// Runs `work`; if it panics an invariant is broken, and the process ends rather than sell on or hang.
+/// Runs `work`. If it panics, an invariant is broken, and the process ends rather than sell on or hang.
 pub(crate) fn or_abort(who: &str, work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!(who, "panicked: an invariant of the ledger is broken; the process ends");
@@ -92,12 +92,12 @@ impl<E: Engine> Writer<E> {
             most => self.commit_overlapping(serving, most).await,
         }
         let Self { engine, health, .. } = self;
-        // Whoever waits for `Stopped` may open the ledger again: first let go of what the engine holds.
+        // After `Stopped` the ledger may be opened again, so first release what the engine holds.
         drop(engine);
         health.send_replace(Health::Stopped);
     }
 
-    /// One commit after the other, until the ledger is stopped.
+    /// Runs one commit after the other, until the ledger is stopped.
     async fn commit_in_turn(&mut self, mut serving: bool) {
         let mut rest_until = None;
         loop {
@@ -105,7 +105,7 @@ impl<E: Engine> Writer<E> {
                 break;
             }
             let Some(batch) = self.queue.take(rest_until).await else { break };
-            // Who asks alone, one thing after the other, waits for nobody.
+            // After a command that came alone there is no pause.
             rest_until = (batch.commands.len() > 1).then(|| Instant::now() + COMMIT_INTERVAL);
             let Batch { commands, askers } = batch;
             let started = Instant::now();
@@ -121,7 +121,8 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    /// Tells what came of a batch and answers those who asked. If nothing came of it, they are still to be answered.
+    /// Tells the news of a batch and answers the askers. After a failed commit, returns them: they still need
+    /// an answer.
     fn land(
         &self,
         askers: Vec<Asker>,
@@ -147,7 +148,7 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    /// Tries until the engine is back. False: the ledger was stopped meanwhile.
+    /// Tries until the engine is back. False if the ledger was stopped meanwhile.
     async fn recover(&mut self) -> bool {
         let mut wait = FIRST_RECOVERY_AFTER;
         loop {
@@ -166,7 +167,8 @@ impl<E: Engine> Writer<E> {
                     self.back(&news);
                     return true;
                 }
-                // Logged once, when it failed; what keeps it from coming back may be something else.
+                // The failure was logged when it happened. What keeps the engine from recovering may be
+                // something else.
                 Err(Unavailable { reason }) => drop(self.health.send_replace(Health::Unavailable(reason))),
             }
         }
@@ -187,7 +189,7 @@ impl<E: Engine> Writer<E> {
 
     fn back(&self, news: &[SaleNews]) {
         self.listener.sales_changed(news);
-        // Whoever sees `Ready` is let in.
+        // Open the queue first: a caller that sees `Ready` must be let in.
         self.queue.open();
         self.health.send_replace(Health::Ready);
         tracing::info!(sales = news.len(), "the ledger is ready");

@@ -1,5 +1,5 @@
-//! `Ledger`: the cheap handle by which the rest of Penstock asks the ledger. Every method is a command with
-//! the answer in its own shape.
+//! `Ledger`: the cheap handle through which the rest of Penstock uses the ledger. Every method is a command,
+//! with the answer as a type of its own.
 
 use std::{convert::Infallible, fmt, sync::Arc, time::Instant};
 
@@ -28,7 +28,7 @@ struct Shared {
     health: watch::Receiver<Health>,
 }
 
-/// When the last handle is gone nobody can ask any more: the writer ends.
+/// Without handles nobody can ask, so the writer ends with the last one.
 impl Drop for Shared {
     fn drop(&mut self) {
         self.queue.stop();
@@ -56,13 +56,13 @@ impl Ledger {
         self.decide(Command::Claim(claim)).await.0.map(|accepted| accepted.order)
     }
 
-    /// The first answer to this claim if it was accepted before; it never makes an order.
+    /// The first answer to this claim if it was accepted before. It never makes an order.
     pub async fn recall(&self, claim: Claim) -> Result<Order, LedgerError<ClaimRefusal>> {
         self.decide(Command::Recall(claim)).await.0.map(|accepted| accepted.order)
     }
 
-    /// A claim or a recall. Also tells when the answer was given, which may be long before a busy thread takes it: the
-    /// time up to there is the ledger's, the rest is not.
+    /// A claim or a recall. Also tells when the answer was given; a busy thread may take it much later. The
+    /// time until then is the ledger's, the rest is not.
     pub async fn decide(&self, command: Command) -> (Result<Accepted, LedgerError<ClaimRefusal>>, Instant) {
         let (answer, given_at) = self.shared.queue.ask(command).await;
         let verdict = match answer.map_err(failed) {
@@ -73,7 +73,7 @@ impl Ledger {
         (verdict, given_at)
     }
 
-    /// `buyer` is who says that the order was paid; None is a provider or an operator.
+    /// `buyer` is the buyer who reports the payment; None stands for a provider or an operator.
     pub async fn confirm_payment(
         &self,
         order: OrderId,
@@ -116,7 +116,7 @@ impl Ledger {
         self.ask_sale(Command::Close(sale)).await
     }
 
-    /// Releases at most `max` holds whose time is over and says how many it were.
+    /// Releases at most `max` overdue holds and returns their number.
     pub async fn expire_due(&self, max: u32) -> Result<u32, LedgerError<Infallible>> {
         match self.ask(Command::ExpireDue { max }).await? {
             Reply::Expired(released) => Ok(released),
@@ -124,7 +124,7 @@ impl Ledger {
         }
     }
 
-    /// The order, if it exists and belongs to `buyer` (None: to anybody).
+    /// The order, if it exists and belongs to `buyer` (None: anybody).
     pub async fn find_order(
         &self,
         order: OrderId,
@@ -136,7 +136,7 @@ impl Ledger {
         }
     }
 
-    /// The buyer's newest orders over all sales, newest first.
+    /// The buyer's newest orders across all sales, newest first.
     pub async fn orders_of(&self, buyer: BuyerId, max: u32) -> Result<Vec<Order>, LedgerError<Infallible>> {
         match self.ask(Command::OrdersOf { buyer, max }).await? {
             Reply::Orders(orders) => Ok(orders),
@@ -144,7 +144,8 @@ impl Ledger {
         }
     }
 
-    /// Puts the buyer on the waitlist of a sale that is sold out, and answers his place; who is on it already keeps his.
+    /// Puts the buyer on the waitlist of a sold-out sale, and returns their place. A buyer who is on it
+    /// already keeps their place.
     pub async fn join_waitlist(
         &self,
         sale: SaleId,
@@ -157,7 +158,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the buyer off the waitlist, and says whether he was on it.
+    /// Takes the buyer off the waitlist, and returns whether they were on it.
     pub async fn leave_waitlist(
         &self,
         sale: SaleId,
@@ -169,7 +170,7 @@ impl Ledger {
         }
     }
 
-    /// The buyer's place on the waitlist; None if he is not on it or the sale is over.
+    /// The buyer's place on the waitlist; None if they are not on it or the sale is over.
     pub async fn place_on_waitlist(
         &self,
         sale: SaleId,
@@ -189,7 +190,7 @@ impl Ledger {
         self.shared.health.borrow().clone()
     }
 
-    /// Waits until the ledger has left `Recovering`, and says what it became.
+    /// Waits until the ledger has left `Recovering`, and returns its new health.
     pub async fn recovered(&self) -> Health {
         let mut health = self.shared.health.clone();
         match health.wait_for(|health| *health != Health::Recovering).await {
@@ -212,11 +213,11 @@ impl Ledger {
         self.shared.counters.read()
     }
 
-    /// Takes nothing new, decides and answers everything that waits, and ends the writer.
+    /// Accepts nothing new, decides and answers everything that waits, and ends the writer.
     pub async fn stop(&self) {
         self.shared.queue.stop();
         let mut health = self.shared.health.clone();
-        // An error means that the writer is gone: that is what we wait for.
+        // An error means that the writer is gone, which is what we wait for.
         drop(health.wait_for(|health| *health == Health::Stopped).await);
     }
 

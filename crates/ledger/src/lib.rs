@@ -1,4 +1,5 @@
-//! The only authority on stock: the port, the batcher, the embedded engine, and the suite every engine passes.
+//! The only authority on stock: the port, the batcher, the embedded engine, the engine on Redis, and the
+//! suite every engine passes.
 
 pub mod batcher;
 pub mod conformance;

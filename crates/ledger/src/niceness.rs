@@ -1,4 +1,4 @@
-//! Which of our threads goes first where they share a core. It does not know what the threads do.
+//! Which of our threads goes first when they share a core. It does not know what the threads do.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ pub enum Turn {
     Writing,
     /// Somebody waits for an answer.
     Serving,
-    /// Nobody waits, but it must not fall behind for ever.
+    /// Nobody waits, but it must not fall behind forever.
     Settling,
-    /// Somebody waits, but it is a long piece of work that others must hardly notice.
+    /// Somebody waits, but the work is long and others must hardly notice it.
     Hashing,
-    /// It takes what the others leave.
+    /// It runs when the others leave time.
     Spare,
 }
 
@@ -22,17 +22,18 @@ const SERVING: i32 = 0;
 const SETTLING: i32 = 5;
 const HASHING: i32 = 10;
 const SPARE: i32 = 15;
-/// As the length of a slice.
+/// A slice length that leaves the choice to the kernel.
 const KERNEL_CHOOSES: Duration = Duration::ZERO;
 
-/// Gives the thread that calls it, and the threads that it starts from then on, their place in the line.
+/// Gives the calling thread, and the threads that it starts from then on, their place in the line.
 ///
-/// Only a privileged process may let its writer go before everybody else on the machine. In any other the writer stays
-/// where it is, and those who serve step back: refusing a flood must not keep it from what was let in.
+/// Only a privileged process may put its writer ahead of everything else on the machine. In other processes
+/// the writer stays where it is, and the serving threads step back: refusing a flood must not delay requests
+/// that were let in.
 pub fn take_turn(turn: Turn) {
     let niceness = match turn {
         Turn::Writing => WRITING,
-        // Trying it is the only way to know.
+        // Trying is the only way to know.
         Turn::Serving if set(WRITING) => SERVING,
         Turn::Serving | Turn::Settling => SETTLING,
         Turn::Hashing => HASHING,
@@ -46,19 +47,20 @@ pub fn take_turn(turn: Turn) {
     });
 }
 
-/// False: it can't be set, and the thread runs as it is.
+/// False if it can't be set; the thread then runs as before.
 fn set(niceness: i32) -> bool {
-    // Elsewhere it would be the priority of the whole process.
+    // On other systems it would be the priority of the whole process.
     #[cfg(target_os = "linux")]
     return rustix::process::setpriority_process(None, niceness).is_ok();
     #[cfg(not(target_os = "linux"))]
     return niceness == SERVING;
 }
 
-/// Asks Linux (6.12 and later; earlier ones ignore it) for slices of this length. A thread that wakes takes the core from one
-/// with longer slices at once. Otherwise it waits until that one has had its slice, which shows at the next tick of the
-/// clock, milliseconds later; and the writer wakes from every sync. Those who serve have the slices that the kernel's own threads
-/// have: with shorter ones they would keep the disk waiting.
+/// Asks Linux for slices of this length (6.12 and later; earlier versions ignore it). A thread that wakes
+/// takes the core at once from one with longer slices. Otherwise it waits until the other's slice is over,
+/// which the kernel notices only at the next clock tick, milliseconds later. The writer wakes after every
+/// sync. Serving threads keep the slices of the kernel's own threads: with shorter ones they would keep the
+/// disk waiting.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "neither std nor rustix has sched_setattr")]
 fn set_slices(length: Duration) {
@@ -69,8 +71,8 @@ fn set_slices(length: Duration) {
     attributes.sched_policy = libc::SCHED_OTHER as u32;
     attributes.sched_nice = niceness;
     attributes.sched_runtime = length.as_nanos() as u64;
-    // SAFETY: the kernel reads as many bytes as `size` says from a struct that lives until the call is over. If it refuses, the
-    // thread runs as it did.
+    // SAFETY: the kernel reads `size` bytes from a struct that lives until the call is over. If it refuses,
+    // the thread runs as before.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 

@@ -1,5 +1,5 @@
-//! The port: what an engine of the ledger has to do, and what it tells the rest. It knows no engine and no
-//! queue.
+//! The port: what an engine of the ledger has to do, and what it tells the rest. It depends on no engine and
+//! no queue.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -17,25 +17,25 @@ pub struct SaleNews {
 }
 
 pub trait Listener: Send + Sync + 'static {
-    /// Called after a batch is durable and before any of its answers leaves; also once, with all sales, after
-    /// each recovery. Called on the writer's thread: it has to be quick.
+    /// Called after a batch is durable and before any of it is answered; also once, with all sales, after
+    /// each recovery. It runs on the writer's thread and has to be quick.
     fn sales_changed(&self, news: &[SaleNews]);
 
-    /// False: it needs no accepted keys, so nobody has to read them for it.
+    /// False if it needs no accepted keys. Then nobody reads them for it.
     fn wants_keys(&self) -> bool {
         true
     }
 }
 
-/// The answers to a batch, in the order of its commands, and the news it made. Where sales are on several servers, what
-/// one of them can't decide fails alone; of such a command nothing is known.
+/// The answers to a batch, in the order of its commands, and the news it made. If sales are on several
+/// servers, only the commands that a server can't decide fail. What became of those is unknown.
 #[derive(Debug)]
 pub struct Committed {
     pub replies: Vec<Result<Reply, Unavailable>>,
     pub news: Vec<SaleNews>,
 }
 
-/// The ledger can't make anything durable at the moment, and why.
+/// Why the ledger can't make anything durable at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unavailable {
@@ -48,11 +48,11 @@ impl Unavailable {
     }
 }
 
-/// The server that decides a sale. The name means nothing to anybody but the engine.
+/// The server that decides a sale. Only the engine understands the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Home(pub Arc<str>);
 
-/// Which home a sale has. It may change at any time; whoever asks hears what is known now.
+/// Tells the home of a sale, as far as is known now. It may change at any time.
 #[derive(Clone)]
 pub enum Homes {
     /// All sales are decided in one place.
@@ -75,43 +75,44 @@ impl Homes {
     }
 }
 
-/// What decides and makes durable. One batcher owns it and calls it from one thread.
+/// Decides commands and makes the decisions durable. One batcher owns it and calls it from one thread.
 pub trait Engine: Send + 'static {
-    /// Decides the whole batch at the time `now`. The future is ready when everything the answers rest on is durable; how
-    /// much of the work is done before it is polled is the engine's affair. After an error nothing is known to be decided,
-    /// and nothing more is asked until `recover` succeeds.
+    /// Decides the whole batch at the time `now`. The future is ready when everything the answers rest on is
+    /// durable. The engine may do any part of the work before the future is polled. After an error nothing is
+    /// known to be decided, and nothing more is asked until `recover` succeeds.
     fn commit(
         &mut self,
         commands: Vec<Command>,
         now: Timestamp,
     ) -> impl Future<Output = Result<Committed, Unavailable>> + 'static;
 
-    /// How many commits of one home may be under way at once. They are decided in the order in which they were begun.
+    /// The most commits of one home under way at once. They are decided in the order in which they were
+    /// begun.
     fn max_in_flight(&self) -> usize {
         1
     }
 
-    /// Where the sales are decided. What one home has to decide never waits for another.
+    /// Where the sales are decided. Homes never wait for each other.
     fn homes(&self) -> Homes {
         Homes::One
     }
 
-    /// True: the command may take much longer than others, which must not wait for it. It is committed with its like,
-    /// beside and after the others, and if that fails it fails alone.
+    /// True if the command may take much longer than others, which must not wait for it. It is committed with
+    /// its kind, beside and after the others. If that fails, it fails alone.
     fn goes_aside(&self, command: &Command) -> bool {
         let _ = command;
         false
     }
 
-    /// True, of a command that goes aside: however many ask, one commit of them is under way at a time, and those that come
-    /// meanwhile go together in the next, because what it costs depends little on how many ask.
+    /// For commands that go aside: true if only one commit of them may be under way at a time. Commands that
+    /// come meanwhile go together in the next one, because its cost hardly depends on their number.
     fn gathers(&self, command: &Command) -> bool {
         let _ = command;
         false
     }
 
-    /// Comes back to the last durable state. Called once at the start and then, after a failure, about every
-    /// second until it succeeds. It answers the news of all sales.
+    /// Goes back to the last durable state, and returns the news of all sales. Called once at the start, and
+    /// after a failure about every second until it succeeds.
     fn recover(&mut self) -> impl Future<Output = Result<Vec<SaleNews>, Unavailable>>;
 }
 
@@ -119,20 +120,20 @@ pub trait Engine: Send + 'static {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     pub decisions: Vec<Decision>,
-    /// The mark at the last of them; without any, that of the cursor they were asked after.
+    /// The mark at the last decision; if there is none, that of the cursor that was read from.
     pub mark: Mark,
-    /// The epoch of the history they are of, as the feed had it before they were read: 0 where there is only one. They
-    /// may be settled only if the records have the stream in this epoch.
+    /// The epoch of their history, as the feed had it before they were read; 0 if there is only one. They may
+    /// be settled only if the records have the stream in this epoch.
     pub epoch: u64,
 }
 
 impl Piece {
-    /// Nothing comes after `after` yet.
+    /// An empty piece: nothing comes after `after` yet.
     pub fn nothing_after(after: Cursor) -> Self {
         Self { decisions: Vec::new(), mark: after.mark, epoch: 0 }
     }
 
-    /// Where whoever has read this goes on, if there is anything in it.
+    /// The cursor from which to read on; None if the piece is empty.
     pub fn end(&self) -> Option<Cursor> {
         self.decisions.last().map(|last| Cursor { position: last.position, mark: self.mark })
     }
@@ -141,7 +142,7 @@ impl Piece {
 /// Why a piece of a stream could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
-    /// The feed can't be read at the moment, or has forgotten what was asked for because it was settled.
+    /// The feed can't be read at the moment, or no longer has these decisions because they were settled.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// The stream's history is not the one the cursor was taken from, or ends before it.
@@ -149,7 +150,7 @@ pub enum FeedError {
     Diverged,
 }
 
-/// The ledger's durable decisions. A feed has streams, and each stream is an order of its own: positions 1, 2, …
+/// The ledger's durable decisions. A feed has streams. Each stream has an order of its own: positions 1, 2, …
 /// without gaps. All decisions of a sale are in one stream.
 pub trait Feed: Send + Sync + 'static {
     /// Every stream that may hold something to settle or that has a state.
@@ -163,31 +164,33 @@ pub trait Feed: Send + Sync + 'static {
         max: usize,
     ) -> BoxFuture<'a, Result<Piece, FeedError>>;
 
-    /// The position of the last durable decision of `stream` that was heard of; 0 if none was.
+    /// The last known position of a durable decision in `stream`; 0 if none is known.
     fn head(&self, stream: &str) -> u64;
 
-    /// The reader has taken all decisions up to `cursor` for good: the feed may forget them.
+    /// The reader has taken all decisions up to `cursor` for good: the feed may delete them.
     fn settled(&self, stream: &str, cursor: Cursor);
 
-    /// The reader can't go on, because the records have the stream in another epoch than the piece it has read: the ledger
-    /// compares the stream with the records again. It does so by itself where it answers `Diverged`.
+    /// The reader can't go on, because the records have the stream in another epoch than the piece it has
+    /// read. The ledger then compares the stream with the records again. After `Diverged` it does so by
+    /// itself.
     fn doubt(&self, stream: &str) {
         let _ = stream;
     }
 
-    /// Everything that the decisions of `stream` have led to, at some durable position of it, for an audit.
+    /// The state that the decisions of `stream` have led to, at some durable position, for an audit.
     fn state<'a>(&'a self, stream: &'a str) -> BoxFuture<'a, Result<BookSnapshot, Unavailable>>;
 
-    /// Whether the ledger forgets sales that are closed and settled for good; then only the records know them.
+    /// Whether the ledger forgets sales that are closed and settled for good. Then only the records have
+    /// them.
     fn forgets_closed_sales(&self) -> bool {
         false
     }
 }
 
-/// The only way a ledger learns the time.
+/// The only source of time for a ledger.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Why there is no answer of the kind that was asked for.
+/// Why a request did not get the answer it asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError<R> {
     #[error("{0}")]
@@ -201,19 +204,19 @@ pub enum LedgerError<R> {
 /// Whether the ledger decides at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It has just been opened. What is asked waits.
+    /// It has just been opened. Requests wait.
     Recovering,
     Ready,
-    /// What is asked is answered `Unavailable` at once; the ledger comes back by itself.
+    /// Requests are answered `Unavailable` at once. The ledger comes back by itself.
     Unavailable(String),
     Stopped,
 }
 
-/// Decisions read at once on the way through a feed.
+/// Decisions that `decisions_between` reads at once.
 const READ_AT_ONCE: usize = 10_000;
 
-/// The decisions of `stream` after `after` up to `to`, without gaps: what settlement has still to take, for an audit. An
-/// error may mean that the feed forgot some of them because they were settled meanwhile; then look again.
+/// The decisions of `stream` after `after` up to `to`, without gaps: those that settlement has yet to take,
+/// for an audit. An error may mean that some were settled and deleted meanwhile; then try again.
 pub async fn decisions_between(
     feed: &dyn Feed,
     stream: &str,
@@ -230,7 +233,7 @@ pub async fn decisions_between(
         };
         let mut expected = piece.decisions.iter().zip(position + 1..);
         if !expected.all(|(decision, expected)| decision.position == expected) {
-            return Err(Unavailable::new(format!("the feed has forgotten decision {}", position + 1)).into());
+            return Err(Unavailable::new(format!("the feed no longer has decision {}", position + 1)).into());
         }
         decisions.extend(piece.decisions.into_iter().take_while(|decision| decision.position <= to));
         reached = end;

@@ -1,5 +1,5 @@
-//! The bounded queue between the many that ask and the one that decides: how a batch is formed, and how its
-//! answers get back. It knows no engines, and no time but the writer's rest.
+//! The bounded queue between the many askers and the one writer: how a batch is formed, and how its answers
+//! get back. It depends on no engine, and on no time except the writer's rest.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ pub(crate) struct Queue {
     wake: Notify,
     max_queued: usize,
     max_batch: usize,
-    /// What the writer has taken out and has not begun to decide yet.
+    /// Commands that the writer has taken out and not yet begun to decide.
     sorted: AtomicUsize,
 }
 
@@ -42,7 +42,7 @@ struct State {
 #[derive(Clone, Debug)]
 enum Door {
     Open,
-    /// Newcomers are answered this at once.
+    /// Newcomers get this answer at once.
     Shut(Arc<str>),
     /// Like `Shut`, and the writer ends when the queue is empty.
     Stopping,
@@ -69,11 +69,11 @@ impl Queue {
         Self { state: Mutex::new(state), wake: Notify::new(), max_queued, max_batch, sorted }
     }
 
-    /// Asks and waits for the answer. Also tells when that was given: whoever asks may be too busy to take it at once.
+    /// Asks and waits for the answer. Also tells when it was given: a busy caller may take it much later.
     ///
-    /// Who finds the queue empty wakes the writer, but not before its runtime has been around once: everything
-    /// that was ready to run along with it joins the batch. A writer that is woken by the first request of a
-    /// burst commits batches of one, and syncing those is what a machine has no time for.
+    /// A caller that finds the queue empty wakes the writer, but first lets its runtime go around once:
+    /// everything that is ready to run joins the batch. A writer that is woken by the first request of a
+    /// burst commits batches of one, and a machine has no time to sync those.
     pub(crate) async fn ask(&self, command: Command) -> (Answer, Instant) {
         let (answer, delivery) = oneshot::channel();
         match self.push(command, Asker { thread: std::thread::current().id(), answer }) {
@@ -110,14 +110,15 @@ impl Queue {
         })
     }
 
-    /// Waits for the next batch, and then until `rest_until`, unless as much has gathered as a batch can take. None: the
+    /// Waits for the next batch, and then until `rest_until`, unless a full batch has gathered. None if the
     /// queue was stopped and is empty.
     pub(crate) async fn take(&self, rest_until: Option<Instant>) -> Option<Batch> {
         let mut woken = false;
         loop {
             {
                 let mut state = self.lock();
-                // What was left behind by the last batch needs no wake: it has waited long enough.
+                // Commands that the last batch left behind have waited long enough: a full batch needs no
+                // wake.
                 if woken && !state.commands.is_empty() || state.commands.len() >= self.max_batch {
                     return Some(self.take_from(&mut state));
                 }
@@ -133,7 +134,8 @@ impl Queue {
         }
     }
 
-    /// Blocks the writer's thread, which has nothing else to do: a runtime's clock would let it sleep twice as long.
+    /// Blocks the writer's thread, which has nothing else to do. By the runtime's clock it would sleep twice
+    /// as long.
     fn rest(&self, until: Instant) {
         let rest = until.saturating_duration_since(Instant::now());
         if !rest.is_zero() && self.len() < self.max_batch {
@@ -162,7 +164,7 @@ impl Queue {
         }
     }
 
-    /// From now on newcomers are answered `reason`; whoever waits is too.
+    /// From now on newcomers get the answer `reason`, and so does everyone who waits.
     pub(crate) fn shut(&self, reason: &Arc<str>) {
         let askers = {
             let mut state = self.lock();
@@ -201,7 +203,7 @@ impl Queue {
         self.lock().commands.len()
     }
 
-    /// How many the writer has sorted by their homes, where they wait.
+    /// How many commands the writer has sorted by home, where they wait.
     pub(crate) fn set_sorted(&self, sorted: usize) {
         self.sorted.store(sorted, Relaxed);
     }
@@ -211,7 +213,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, so a poisoned one is as good as any.
+        // Nothing panics while it holds the lock, so a poisoned lock is as good as any.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -222,7 +224,7 @@ enum Pushed {
     BatchFull,
 }
 
-/// Wakes the writer even if whoever promised to do it is dropped half-way.
+/// Wakes the writer even if the task that has to do it is dropped half-way.
 struct WakeOnDrop<'a>(&'a Notify);
 
 impl Drop for WakeOnDrop<'_> {
@@ -231,9 +233,9 @@ impl Drop for WakeOnDrop<'_> {
     }
 }
 
-/// One asker's answer and, for one asker of each thread, the answers of all the others on it: waking a task
-/// of another thread costs a system call, waking a neighbour costs nothing. So the writer wakes one task per
-/// thread and batch, and that one wakes its neighbours.
+/// One asker's answer. For one asker of each thread, also the answers of all others on that thread: waking a
+/// task of another thread costs a system call, waking a neighbour costs nothing. So the writer wakes one task
+/// per thread and batch, and that one wakes its neighbours.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     answer: Option<Answer>,
@@ -252,7 +254,7 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         let given_at = self.given_at;
         for (asker, answer) in self.neighbours.drain(..) {
-            // Whoever asked may be gone.
+            // The asker may be gone.
             drop(asker.answer.send(Delivery { answer: Some(answer), neighbours: Vec::new(), given_at }));
         }
     }

@@ -1,9 +1,9 @@
-//! Whether more is decided just now than settlement could carry away: a rush. What nobody waits for can be done after
-//! it, since most rushes last for seconds.
+//! Whether more is being decided than settlement can keep up with: a rush. Work that nobody waits for can
+//! wait for its end, since most rushes last for seconds.
 
 use std::time::{Duration, Instant};
 
-/// The pace is that of about so long ago; a shorter look would take one batch for a rush.
+/// The time over which the pace is measured. Over a shorter one, a single batch would look like a rush.
 const WINDOW: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -15,12 +15,13 @@ pub struct Rush {
 }
 
 impl Rush {
-    /// More than `per_second` decisions are a rush.
+    /// More than `per_second` decisions a second are a rush.
     pub fn beyond(per_second: u32) -> Self {
         Self { per_second: f64::from(per_second), head: 0, looked_at: None, is_on: false }
     }
 
-    /// True: there is a rush. `head` is the last decision's position; whoever asks more often knows sooner.
+    /// Whether there is a rush. `head` is the last decision's position. The more often this is called, the
+    /// sooner it knows.
     pub fn is_on(&mut self, head: u64, now: Instant) -> bool {
         let Some(looked_at) = self.looked_at else {
             (self.head, self.looked_at) = (head, Some(now));
@@ -45,7 +46,7 @@ mod tests {
         let mut rush = Rush::beyond(5_000);
         let begin = Instant::now();
         let after = |millis| begin + Duration::from_millis(millis);
-        // A ledger with a past is not in a rush because of it.
+        // Decisions from before the first look do not count.
         assert!(!rush.is_on(1_000_000, begin));
         assert!(!rush.is_on(1_000_400, after(100)));
         assert!(!rush.is_on(1_003_400, after(150)), "too short a look");

@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-/// Upper bounds of the batch-size buckets; a last bucket takes what is larger.
+/// Upper bounds of the batch-size buckets. A last bucket counts larger batches.
 pub const BATCH_SIZE_BOUNDS: [usize; 13] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
-/// What the writer did since it was started.
+/// What the writer has done since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
     pub batches: u64,

@@ -1,4 +1,4 @@
-//! The steps of an adoption one by one, as those meet them who were slow, were killed, or were quicker than others.
+//! The steps of an adoption one by one, for nodes that are slow, are killed, or are overtaken by others.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod nodes;
@@ -14,7 +14,7 @@ use redis::{Cmd, Value, cmd};
 /// Word, position, epoch and replication id.
 type Answer = (String, u64, u64, String);
 
-/// A sale of five units with three orders, that no node looks after any more.
+/// A sale of five units with three orders, and no running node.
 struct Stage {
     server: RedisServer,
     sale: SaleId,
@@ -29,8 +29,8 @@ impl Stage {
         let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
         let (node, sale) = (Node::on(&server, Arc::new(NothingSettled)).await, SaleId::from_random(7));
         node.publish(sale, 5).await;
-        for who in ["ann", "bob", "cid"] {
-            node.claim(sale, who).await.unwrap();
+        for name in ["ann", "bob", "cid"] {
+            node.claim(sale, name).await.unwrap();
         }
         node.ledger.stop().await;
         let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
@@ -43,7 +43,7 @@ impl Stage {
         format!("{{{}}}:{what}", self.sale)
     }
 
-    /// The server has another replication id, and no sale is at home on it.
+    /// Restarts the server: it gets another replication id, and no sale is at home on it.
     async fn restart(&mut self) -> String {
         self.server.kill().unwrap();
         self.server.restart().unwrap();
@@ -65,7 +65,7 @@ impl Stage {
         let mut pipeline = redis::pipe();
         pipeline.add_command(call);
         for _ in 0..100 {
-            // A server that was just started has to be found again.
+            // A server that has just been started has to be found again.
             if let Ok(mut values) = self.link.run(&self.key("sale"), pipeline.clone(), false).await {
                 return values.pop().unwrap();
             }
@@ -91,7 +91,7 @@ impl Stage {
         entries[0].1[1].clone()
     }
 
-    /// The records have settled the feed up to `position`, with this mark.
+    /// Begins a rebuild; the records have settled the feed up to `position`, with this mark.
     async fn begin(&self, home: &str, epoch: u64, position: u64, mark: &[u8]) -> String {
         self.word("begin", home, epoch, |call| {
             call.arg(position).arg(mark);
@@ -107,37 +107,37 @@ impl Stage {
     }
 }
 
-/// A sale of five units, one of which one buyer has; `buyers` is how many buyers it says it has.
+/// A sale of five units, one of which is held. It says that it has `buyers` buyers.
 fn whole_sale(call: &mut Cmd, buyers: u32) {
     call.arg(2).arg(&[7_u8; 16]).arg(&[0_u8; 29]).arg(&[5, 4, 1, 0]).arg(0).arg(0).arg(1).arg(0);
     call.arg("").arg(0).arg(buyers).arg(0).arg(0);
 }
 
 #[tokio::test]
-async fn what_was_trimmed_is_not_taken_for_lost() {
+async fn a_trimmed_feed_is_not_taken_for_a_lost_one() {
     let mut stage = Stage::new().await;
     let (second, third, fourth) = (stage.mark(2).await, stage.mark(3).await, stage.mark(4).await);
     stage.server.cli(&["XTRIM", &stage.key("feed"), "MINID", "3-0"]).unwrap();
     let home = stage.restart().await;
     assert_eq!(stage.keep(&home, 1, 2, &second).await, "trimmed", "the records are older");
-    assert_eq!(stage.keep(&home, 1, 3, &fourth).await, "lost", "it is there, and of another history");
+    assert_eq!(stage.keep(&home, 1, 3, &fourth).await, "lost", "it is there, but of another history");
     assert_eq!(stage.keep(&home, 1, 5, &fourth).await, "lost", "the records have more");
     assert_eq!(stage.keep(&home, 1, 3, &third).await, "home");
     assert_eq!(stage.word("look", "", 0, |_| {}).await, "home");
 }
 
 #[tokio::test]
-async fn a_feed_that_is_all_gone_is_not_replaced_where_the_sale_went_on() {
+async fn a_missing_feed_is_not_replaced_if_the_sale_went_on() {
     let mut stage = Stage::new().await;
     let third = stage.mark(3).await;
     stage.server.cli(&["DEL", &stage.key("feed")]).unwrap();
     let home = stage.restart().await;
     assert_eq!(stage.keep(&home, 1, 3, &third).await, "trimmed");
-    assert_eq!(stage.keep(&home, 1, 4, &third).await, "lost", "nothing is in it that the records lack");
+    assert_eq!(stage.keep(&home, 1, 4, &third).await, "lost", "it has nothing that the records lack");
 }
 
 #[tokio::test]
-async fn who_looked_at_another_server_does_nothing() {
+async fn a_node_that_looked_at_another_server_changes_nothing() {
     let mut stage = Stage::new().await;
     let former = stage.step("look", "", 0, |_| {}).await.3;
     let third = stage.mark(3).await;
@@ -147,7 +147,7 @@ async fn who_looked_at_another_server_does_nothing() {
     assert_eq!(stage.begin(&former, 1, 9, &[7; 16]).await, "gone");
     assert_eq!(stage.word("look", "", 0, |_| {}).await, "unhomed");
 
-    // A rebuild that began on one server does not go on on the next.
+    // A rebuild that began on one server does not continue on the next.
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
     let next = stage.restart().await;
     let put = |call: &mut Cmd| {
@@ -159,7 +159,7 @@ async fn who_looked_at_another_server_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_sale_without_all_its_buyers_is_not_a_whole_one() {
+async fn a_rebuilt_sale_that_lacks_buyers_is_refused() {
     let mut stage = Stage::new().await;
     let home = stage.restart().await;
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");
@@ -178,12 +178,12 @@ async fn a_sale_without_all_its_buyers_is_not_a_whole_one() {
 }
 
 #[tokio::test]
-async fn who_asked_the_records_earlier_gives_way() {
+async fn a_node_that_asked_the_records_earlier_gives_way() {
     let mut stage = Stage::new().await;
     let third = stage.mark(3).await;
     let home = stage.restart().await;
     assert_eq!(stage.keep(&home, 5, 3, &third).await, "home");
-    assert_eq!(stage.keep(&home, 4, 3, &third).await, "home", "the other has done it");
+    assert_eq!(stage.keep(&home, 4, 3, &third).await, "home", "the other node has done it");
     assert_eq!(stage.step("look", "", 0, |_| {}).await.2, 5, "in the later epoch");
     assert_eq!(stage.keep(&home, 6, 3, &third).await, "home");
     assert_eq!(stage.step("look", "", 0, |_| {}).await.2, 6);
@@ -195,7 +195,7 @@ async fn who_asked_the_records_earlier_gives_way() {
 }
 
 #[tokio::test]
-async fn what_an_abandoned_rebuild_left_is_cleared_away() {
+async fn the_remains_of_an_abandoned_rebuild_are_removed() {
     let mut stage = Stage::new().await;
     let third = stage.mark(3).await;
     let home = stage.restart().await;
@@ -210,10 +210,10 @@ async fn what_an_abandoned_rebuild_left_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_brought_back_is_not_brought_back_again() {
+async fn a_sale_is_not_brought_back_twice() {
     let mut stage = Stage::new().await;
     let home = stage.restart().await;
-    // Both find it lost; one is through before the other begins.
+    // Both find it lost; one finishes before the other begins.
     assert_eq!(stage.keep(&home, 1, 9, &[7; 16]).await, "lost");
     assert_eq!(stage.keep(&home, 2, 9, &[7; 16]).await, "lost");
     assert_eq!(stage.begin(&home, 1, 9, &[7; 16]).await, "begun");

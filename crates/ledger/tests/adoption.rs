@@ -1,4 +1,4 @@
-//! What becomes of a sale when its server was restarted or has lost the end of its history: the records win, units are
+//! A sale whose server was restarted, or has lost the end of its history: the records win, units are
 //! conserved, and nobody's order is sold to somebody else.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,12 +35,12 @@ impl Stage {
         Node::on(&self.server, self.sql.clone()).await
     }
 
-    /// A copy as an asynchronous replica may have it.
+    /// Copies the server's data, as an asynchronous replica may have it.
     fn copy(&self) {
         copy(self.server.folder(), &self.folder.path().join("copy"));
     }
 
-    /// The server dies, and what takes its place has only what was in the copy.
+    /// The server dies, and its replacement has only what was in the copy.
     fn fail_over_to_copy(&mut self) {
         self.server.kill().unwrap();
         fs::remove_dir_all(self.server.folder()).unwrap();
@@ -49,12 +49,12 @@ impl Stage {
     }
 
     async fn sell(&self, node: &Node, names: &[&str]) {
-        for who in names {
-            node.claim(self.sale, who).await.unwrap();
+        for name in names {
+            node.claim(self.sale, name).await.unwrap();
         }
     }
 
-    /// Sells what is left and checks that every unit was sold once, and that the records can follow.
+    /// Sells the remaining units. Checks that every unit was sold once, and that the records can follow.
     async fn sell_out(&self, node: &Node, owners: &[&str]) {
         let status = node.status(self.sale).await;
         assert_eq!(status.total, status.available + status.held + status.paid);
@@ -63,8 +63,8 @@ impl Stage {
         }
         assert_eq!(node.insist(self.sale, "nobody").await.unwrap_err(), ClaimRefusal::SoldOut);
         let mut numbers = Vec::new();
-        for who in owners {
-            numbers.push(node.insist(self.sale, who).await.unwrap().id.number);
+        for name in owners {
+            numbers.push(node.insist(self.sale, name).await.unwrap().id.number);
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -81,7 +81,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_restart_that_lost_nothing_changes_nothing_but_the_home() {
+async fn a_restart_without_loss_changes_only_the_home() {
     let mut stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -99,7 +99,7 @@ async fn a_restart_that_lost_nothing_changes_nothing_but_the_home() {
 }
 
 #[tokio::test]
-async fn a_lost_end_that_is_settled_comes_back() {
+async fn settled_decisions_that_were_lost_come_back() {
     let mut stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -115,12 +115,12 @@ async fn a_lost_end_that_is_settled_comes_back() {
     assert_eq!(order.id.number, 4, "the first answer");
     let after = node.status(stage.sale).await;
     assert!(after.version > before.version);
-    // What was neither settled nor on the copy is lost; a replica that confirms prevents that.
+    // Decisions that were neither settled nor copied are lost. A replica that confirms prevents that.
     assert_eq!((after.held, after.available), (5, 5));
     let expected = Reconciled { sale: stage.sale, brought_back: 3, given_up: 0 };
     until("the report", || !stage.sql.reconciliations().is_empty()).await;
     assert_eq!(stage.sql.reconciliations(), [expected]);
-    assert_eq!(*stage.sql.lost.lock().unwrap(), 1, "fay's order is in nobody's hands");
+    assert_eq!(*stage.sql.lost.lock().unwrap(), 1, "fay's order is lost");
     node.heard
         .until("the new version", |heard| heard.status(stage.sale).unwrap().version >= after.version)
         .await;
@@ -142,7 +142,7 @@ async fn a_node_that_starts_after_the_loss_brings_the_sale_back_too() {
 }
 
 #[tokio::test]
-async fn a_sale_that_is_gone_altogether_comes_back_without_being_asked_for() {
+async fn a_sale_that_is_gone_comes_back_unasked() {
     let mut stage = Stage::new();
     stage.copy();
     let node = stage.node().await;
@@ -154,7 +154,7 @@ async fn a_sale_that_is_gone_altogether_comes_back_without_being_asked_for() {
     assert_eq!(stage.sql.reconciliations()[0].brought_back, 3);
     stage.sell_out(&node, &["ann", "bob"]).await;
 
-    // Also when nobody was there to remember it.
+    // It also comes back if no node was there to remember it.
     node.ledger.stop().await;
     stage.fail_over_to_copy();
     let node = stage.node().await;
@@ -162,7 +162,7 @@ async fn a_sale_that_is_gone_altogether_comes_back_without_being_asked_for() {
 }
 
 #[tokio::test]
-async fn publishing_a_lost_sale_again_does_not_begin_it_anew() {
+async fn publishing_a_lost_sale_again_brings_it_back() {
     let mut stage = Stage::new();
     stage.copy();
     let node = stage.node().await;
@@ -177,7 +177,7 @@ async fn publishing_a_lost_sale_again_does_not_begin_it_anew() {
 }
 
 #[tokio::test]
-async fn two_nodes_that_meet_the_loss_at_once_bring_the_sale_back_once() {
+async fn nodes_that_find_the_loss_at_once_bring_the_sale_back_once() {
     let mut stage = Stage::new();
     let nodes = [stage.node().await, stage.node().await, stage.node().await];
     nodes[0].publish(stage.sale, UNITS).await;
@@ -194,7 +194,7 @@ async fn two_nodes_that_meet_the_loss_at_once_bring_the_sale_back_once() {
 }
 
 #[tokio::test]
-async fn who_dies_while_bringing_a_sale_back_is_replaced() {
+async fn a_node_that_dies_while_bringing_a_sale_back_is_replaced() {
     let mut stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -203,7 +203,7 @@ async fn who_dies_while_bringing_a_sale_back_is_replaced() {
     stage.sql.settle(&node.ledger, stage.sale).await.unwrap();
     node.ledger.stop().await;
     stage.fail_over_to_copy();
-    // Somebody has begun, and has put an order there that does not exist.
+    // Another node has begun, and has left an order that does not exist.
     let key = |what: &str| format!("{{{}}}:{what}", stage.sale);
     let seconds: u64 = stage.server.cli(&["TIME"]).unwrap().lines().next().unwrap().parse().unwrap();
     let until = (seconds + 2) * 1_000;
@@ -218,7 +218,7 @@ async fn who_dies_while_bringing_a_sale_back_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_history_that_went_another_way_gives_way_to_the_records() {
+async fn a_diverged_history_gives_way_to_the_records() {
     let stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -227,14 +227,14 @@ async fn a_history_that_went_another_way_gives_way_to_the_records() {
     stage.sql.change_mark(stage.sale);
     let diverged = stage.sql.settle(&node.ledger, stage.sale).await.unwrap_err();
     assert_eq!(diverged, FeedError::Diverged);
-    // Its server was not replaced: whoever can't settle makes the ledger look again.
+    // Its server was not replaced, but settlement that can't go on makes the ledger look again.
     until("the report", || !stage.sql.reconciliations().is_empty()).await;
     stage.sell_out(&node, &["ann", "bob"]).await;
     assert_eq!(stage.sql.reconciliations(), [Reconciled { sale: stage.sale, brought_back: 0, given_up: 1 }]);
 }
 
 #[tokio::test]
-async fn a_history_that_is_longer_than_the_records_is_never_replaced_by_them() {
+async fn a_history_longer_than_the_records_is_never_replaced_by_them() {
     let mut stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -249,7 +249,7 @@ async fn a_history_that_is_longer_than_the_records_is_never_replaced_by_them() {
     node.ledger.feed().settled(&name, newer);
     until("trimming", || stage.server.cli(&["XLEN", &feed]).unwrap() == "2").await;
 
-    // The records come from an older copy, and the ledger has forgotten what they lack.
+    // The records come from an older copy, and the ledger no longer has what they lack.
     stage.sql.go_back_to(stage.sale, older);
     stage.server.kill().unwrap();
     stage.server.restart().unwrap();
@@ -264,12 +264,12 @@ async fn a_history_that_is_longer_than_the_records_is_never_replaced_by_them() {
 }
 
 #[tokio::test]
-async fn an_epoch_that_nobody_took_up_does_not_stop_settlement() {
+async fn an_unused_epoch_does_not_stop_settlement() {
     let stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
     stage.sell(&node, &["ann"]).await;
-    // Whoever asked the records was killed before he came back to the ledger.
+    // A node that asked the records was killed before it came back to the ledger.
     let begun = stage.sql.begin_epoch(stage.sale, 0).await.unwrap();
     stage.sell_out(&node, &["ann"]).await;
     assert!(stage.sql.epoch_of(stage.sale) > begun.epoch);
@@ -277,7 +277,7 @@ async fn an_epoch_that_nobody_took_up_does_not_stop_settlement() {
 }
 
 #[tokio::test]
-async fn a_sale_that_was_lost_before_anything_was_settled_is_counted_as_lost() {
+async fn an_unsettled_sale_that_is_lost_is_counted_as_lost() {
     let stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -289,7 +289,7 @@ async fn a_sale_that_was_lost_before_anything_was_settled_is_counted_as_lost() {
 }
 
 #[tokio::test]
-async fn a_sale_that_a_node_remembers_is_not_published_anew_while_it_comes_back() {
+async fn a_remembered_sale_is_not_published_anew_while_it_comes_back() {
     let stage = Stage::new();
     let node = stage.node().await;
     node.publish(stage.sale, UNITS).await;
@@ -310,14 +310,14 @@ async fn a_sale_that_a_node_remembers_is_not_published_anew_while_it_comes_back(
 }
 
 #[tokio::test]
-async fn what_a_replaced_master_goes_on_to_sell_is_of_an_epoch_that_nobody_settles() {
+async fn a_replaced_master_sells_in_an_epoch_that_nobody_settles() {
     let mut stage = Stage::new();
     let here = stage.node().await;
     here.publish(stage.sale, UNITS).await;
     stage.sell(&here, &["ann"]).await;
     stage.sql.settle(&here.ledger, stage.sale).await.unwrap();
     stage.copy();
-    // The other one takes over, but this node and its master do not hear of it.
+    // The copy takes over, but this node and its master do not hear of it.
     let promoted = RedisServer::start(&stage.folder.path().join("copy"), RedisSettings::default()).unwrap();
     let there = Node::on(&promoted, stage.sql.clone()).await;
     there.insist(stage.sale, "bob").await.unwrap();
@@ -329,7 +329,7 @@ async fn what_a_replaced_master_goes_on_to_sell_is_of_an_epoch_that_nobody_settl
     assert_eq!((dead.decisions.len(), alive.decisions.len()), (1, 1));
     assert_eq!((alive.epoch, dead.epoch < epoch), (epoch, true));
 
-    // Also if it starts again, and is taken for a master there, its epoch is its own.
+    // If the old master starts again, and is taken for a master there, its epoch is still its own.
     stage.server.kill().unwrap();
     stage.server.restart().unwrap();
     let (dead, alive) = (here.status(stage.sale).await, there.status(stage.sale).await);

@@ -1,4 +1,4 @@
-//! The batcher with engines made up for the purpose: how batches form, and what a broken engine leads to.
+//! The batcher with engines made for these tests: how batches form, and what a broken engine leads to.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
 
@@ -53,7 +53,7 @@ impl Feed for Nothing {
     }
 }
 
-/// Takes its time and remembers how many it was asked at once.
+/// Takes its time, and remembers the size of each batch.
 #[derive(Clone, Default)]
 struct Slow {
     batches: Arc<Mutex<Vec<usize>>>,
@@ -102,7 +102,7 @@ fn start(engine: impl Engine, options: BatcherOptions) -> Ledger {
     batcher::start(engine, Arc::new(Nothing), options, clock, Arc::new(Nothing)).unwrap()
 }
 
-/// Each commit comes to its end when the test lets it; recalls go aside.
+/// Each commit ends when the test lets it. Recalls go aside.
 #[derive(Clone, Default)]
 struct Gated {
     gates: Arc<Mutex<VecDeque<Gate>>>,
@@ -140,7 +140,7 @@ impl Engine for Gated {
 }
 
 impl Gated {
-    /// Waits until so many commits are under way.
+    /// Waits until this many commits are under way.
     async fn under_way(&self, count: usize) {
         while self.gates.lock().unwrap().len() != count {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -151,7 +151,7 @@ impl Gated {
         self.gates.lock().unwrap().pop_front().unwrap().send(outcome).unwrap();
     }
 
-    /// Somebody asks, and his commit is under way; there are `count` then.
+    /// Sends a command, and waits until `count` commits are under way.
     async fn ask(&self, ledger: &Ledger, count: usize) -> JoinHandle<Result<u32, LedgerError<Infallible>>> {
         let ledger = ledger.clone();
         let asked = tokio::spawn(async move { ledger.expire_due(1).await });
@@ -166,7 +166,7 @@ async fn the_next_commit_begins_while_one_is_under_way() {
     let ledger = start(engine.clone(), BatcherOptions::default());
     let first = engine.ask(&ledger, 1).await;
     let second = engine.ask(&ledger, 2).await;
-    // No third one: this waits until one of them is through.
+    // There is no third commit: this command waits until one of the two is through.
     let third = tokio::spawn({
         let ledger = ledger.clone();
         async move { ledger.expire_due(1).await }
@@ -184,7 +184,7 @@ async fn the_next_commit_begins_while_one_is_under_way() {
 }
 
 #[tokio::test]
-async fn after_a_failure_what_is_under_way_ends_before_the_engine_recovers() {
+async fn after_a_failure_running_commits_end_before_the_engine_recovers() {
     let engine = Gated::default();
     let ledger = start(engine.clone(), BatcherOptions::default());
     let first = engine.ask(&ledger, 1).await;
@@ -193,7 +193,7 @@ async fn after_a_failure_what_is_under_way_ends_before_the_engine_recovers() {
     assert!(matches!(first.await.unwrap(), Err(LedgerError::Unavailable(_))));
     assert!(matches!(ledger.expire_due(1).await, Err(LedgerError::Unavailable(_))), "it is shut");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(engine.recoveries.load(SeqCst), 1, "it only opened so far");
+    assert_eq!(engine.recoveries.load(SeqCst), 1, "only the one at the start so far");
     engine.open(Ok(()));
     assert_eq!(second.await.unwrap(), Ok(0));
     while engine.recoveries.load(SeqCst) < 2 || ledger.health() != Health::Ready {
@@ -205,7 +205,7 @@ async fn after_a_failure_what_is_under_way_ends_before_the_engine_recovers() {
 }
 
 #[tokio::test]
-async fn what_goes_aside_fails_alone_and_holds_up_nobody() {
+async fn a_command_aside_fails_alone_and_delays_nobody() {
     let engine = Gated::default();
     let ledger = start(engine.clone(), BatcherOptions::default());
     let aside = tokio::spawn({
@@ -227,7 +227,7 @@ async fn what_goes_aside_fails_alone_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn stopping_waits_for_what_is_under_way() {
+async fn stopping_waits_for_running_commits() {
     let engine = Gated::default();
     let ledger = start(engine.clone(), BatcherOptions::default());
     let asked = engine.ask(&ledger, 1).await;
@@ -243,7 +243,7 @@ async fn stopping_waits_for_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn what_is_asked_together_is_decided_together() {
+async fn commands_that_arrive_together_are_decided_together() {
     let engine = Slow::default();
     let ledger = start(engine.clone(), BatcherOptions::default());
     join_all((0..500).map(|_| ledger.expire_due(1))).await;
@@ -255,7 +255,7 @@ async fn what_is_asked_together_is_decided_together() {
 }
 
 #[tokio::test]
-async fn what_arrives_during_a_commit_forms_the_next_batch() {
+async fn commands_that_arrive_during_a_commit_form_the_next_batch() {
     let engine = Slow::default();
     let ledger = start(engine.clone(), BatcherOptions::default());
     let late = async {
@@ -281,12 +281,12 @@ async fn no_batch_is_larger_than_the_bound() {
 }
 
 #[tokio::test]
-async fn an_answer_is_given_when_the_writer_gives_it_however_late_it_is_taken() {
+async fn an_answer_has_the_time_when_the_writer_gave_it() {
     const BUSY: Duration = Duration::from_millis(400);
     let ledger = start(Slow::default(), BatcherOptions::default());
     ledger.recovered().await;
     let asked_at = Instant::now();
-    // The thread that asks is busy while the answer comes.
+    // The asking thread is busy when the answer comes.
     let busy = async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         std::thread::sleep(BUSY);
@@ -324,6 +324,6 @@ fn a_broken_invariant_ends_the_process() {
 #[ignore = "it aborts; a_broken_invariant_ends_the_process runs it"]
 async fn the_process_of_a_broken_invariant() {
     drop(start(Broken, BatcherOptions::default()).expire_due(1).await);
-    // Who asked may hear that the writer is gone before the writer's thread has come to its end.
+    // The caller may hear that the writer is gone before the writer's thread has ended.
     tokio::time::sleep(Duration::from_secs(60)).await;
 }

@@ -1,4 +1,4 @@
-//! What takes long or hangs holds up nobody else: a silent server, records that don't answer.
+//! Whatever is slow or hangs holds up nobody else: a silent server, records that don't answer.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod nodes;
@@ -20,7 +20,7 @@ use penstock_ledger::{
 };
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
 
-/// So long that whoever waits for a silent server waits for the whole test.
+/// Long enough that a caller waiting for a silent server waits for the whole test.
 const LONG: Duration = Duration::from_secs(40);
 
 fn terms(sale: SaleId) -> SaleTerms {
@@ -31,7 +31,7 @@ fn buyer(who: &str) -> BuyerId {
     BuyerId::of_subject(who).unwrap()
 }
 
-/// Two sales of different masters.
+/// Two sales on different masters.
 fn sales_apart(cluster: &RedisCluster) -> (SaleId, SaleId) {
     let master = |sale: &SaleId| cluster.master_of(&format!("{{{sale}}}:sale")).unwrap();
     let first = SaleId::from_random(1);
@@ -40,7 +40,7 @@ fn sales_apart(cluster: &RedisCluster) -> (SaleId, SaleId) {
 }
 
 #[tokio::test]
-async fn a_buyer_who_looks_at_his_orders_holds_up_no_claims_while_a_master_is_silent() {
+async fn a_list_of_orders_delays_no_claims_while_a_master_is_silent() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
     for node in cluster.nodes() {
@@ -70,7 +70,7 @@ async fn a_buyer_who_looks_at_his_orders_holds_up_no_claims_while_a_master_is_si
 }
 
 #[tokio::test]
-async fn however_many_look_at_their_orders_redis_is_asked_about_each_sale_a_few_times() {
+async fn many_lists_of_orders_share_a_few_questions_to_redis() {
     const SALES: u64 = 30;
     const LOOKS: u64 = 300;
     let folder = tempfile::tempdir().unwrap();
@@ -95,12 +95,12 @@ async fn however_many_look_at_their_orders_redis_is_asked_about_each_sale_a_few_
     let found = futures_util::future::join_all(looks).await;
     assert_eq!((found[0], found.iter().sum::<usize>()), (1, 1), "each sees their own");
     let calls = asked() - before;
-    // One round goes at once, and the others gather while it is under way.
+    // One round of questions goes at once. The other lists gather while it is under way.
     assert!(calls < SALES * 20, "{calls} calls for {LOOKS} lists of {SALES} sales");
 }
 
 #[tokio::test]
-async fn a_silent_master_holds_up_no_claims_to_the_sales_of_the_others() {
+async fn a_silent_master_delays_no_claims_to_sales_of_other_masters() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
     for node in cluster.nodes() {
@@ -119,7 +119,7 @@ async fn a_silent_master_holds_up_no_claims_to_the_sales_of_the_others() {
     assert_ne!(node.ledger.home_of(silent), node.ledger.home_of(sold));
     let master = cluster.master_of(&format!("{{{silent}}}:sale")).unwrap();
     cluster.node(master).unwrap().pause().unwrap();
-    // More than can be under way at once, one after the other, and holds to release on both servers.
+    // More claims than can be under way at once, one after the other, and a release of holds on both servers.
     let waiting = (0..20).map(|number| {
         let ledger = node.ledger.clone();
         tokio::spawn(async move {
@@ -145,7 +145,7 @@ async fn a_silent_master_holds_up_no_claims_to_the_sales_of_the_others() {
 }
 
 #[tokio::test]
-async fn everybody_is_turned_away_in_the_time_of_one_call_when_redis_is_silent() {
+async fn everyone_is_turned_away_within_one_call_when_redis_is_silent() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let timeout = Duration::from_secs(4);
@@ -162,7 +162,7 @@ async fn everybody_is_turned_away_in_the_time_of_one_call_when_redis_is_silent()
         node.ledger.publish(terms(SaleId::from_random(2))),
     )
     .await;
-    // One after the other they would take twice as long, or longer.
+    // One after the other they would take at least twice as long.
     assert!(started.elapsed() < timeout * 7 / 4, "{:?}", started.elapsed());
     assert!(matches!(claimed.unwrap_err(), LedgerError::Unavailable(_)));
     assert!(matches!(orders.unwrap_err(), LedgerError::Unavailable(_)));
@@ -171,7 +171,7 @@ async fn everybody_is_turned_away_in_the_time_of_one_call_when_redis_is_silent()
     node.insist(sale, "bob").await.unwrap();
 }
 
-/// Records that take a question and never answer.
+/// Records that accept a question and never answer.
 struct Silent;
 
 impl Settled for Silent {
@@ -193,13 +193,13 @@ impl Settled for Silent {
 }
 
 #[tokio::test]
-async fn records_that_are_silent_keep_nobody_from_selling_what_is_there() {
+async fn silent_records_do_not_stop_the_sales_in_redis() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let options = RedisOptions { timeout: LONG, ..RedisOptions::single(server.address().to_string()) };
     let sale = SaleId::from_random(1);
     Node::with(options.clone(), Arc::new(NothingSettled)).await.publish(sale, 100).await;
-    // It is ready although nobody says which sales there should be.
+    // It is ready although the records do not say which sales there should be.
     let node = Node::with(options, Arc::new(Silent)).await;
     let ledger = node.ledger.clone();
     let publishing = tokio::spawn(async move { ledger.publish(terms(SaleId::from_random(2))).await });

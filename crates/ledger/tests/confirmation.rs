@@ -1,4 +1,4 @@
-//! What replicas have not confirmed is not answered, whoever asks for it, and a server that is a replica answers nothing.
+//! Nothing is answered before replicas have confirmed it, whichever node asks, and a replica answers nothing.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod nodes;
@@ -15,7 +15,7 @@ use penstock_ledger::{
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
 use tempfile::TempDir;
 
-/// A master and its replica, which has heard of everything so far.
+/// A master and its replica, which is up to date.
 fn pair() -> (RedisServer, RedisServer, [TempDir; 2]) {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let master = RedisServer::start(folders[0].path(), RedisSettings::default()).unwrap();
@@ -33,7 +33,7 @@ fn confirmed(server: &RedisServer) -> RedisOptions {
     RedisOptions { wait_replicas: 1, ..RedisOptions::single(server.address().to_string()) }
 }
 
-/// Ten units, as soon as the replica is quick enough.
+/// Publishes ten units, as soon as the replica is quick enough.
 async fn published(node: &Node, sale: SaleId) {
     let terms = SaleTerms {
         sale,
@@ -76,9 +76,9 @@ async fn a_retry_elsewhere_is_not_answered_before_replicas_have_the_order() {
     assert_eq!(first.status(sale).await.held, 2);
 }
 
-/// Newer servers let WAIT pass at once if the connection has written nothing since the last time.
+/// Newer servers let WAIT pass at once if the connection has written nothing since the last one.
 #[tokio::test]
-async fn an_answer_that_decides_nothing_writes_something_that_replicas_can_confirm() {
+async fn an_answer_without_decisions_writes_something_for_replicas_to_confirm() {
     let (master, _replica, _folders) = pair();
     let node = Node::with(confirmed(&master), Arc::new(Sql::default())).await;
     let sale = SaleId::from_random(2);
@@ -88,7 +88,7 @@ async fn an_answer_that_decides_nothing_writes_something_that_replicas_can_confi
     tokio::time::sleep(Duration::from_millis(5)).await;
     assert_eq!(node.insist(sale, "ann").await.unwrap(), order);
     assert!(clock_of(&master, sale) > before);
-    // Without replicas nobody needs it.
+    // Without replicas this is not needed.
     let alone = Node::on(&master, Arc::new(Sql::default())).await;
     let before = clock_of(&master, sale);
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -117,7 +117,7 @@ async fn a_master_that_became_a_replica_answers_nothing() {
     former.cli(&["REPLICAOF", &address.ip().to_string(), &address.port().to_string()]).unwrap();
     let other = Node::on(&next, sql).await;
     other.insist(sale, "bob").await.unwrap();
-    // The former master hears of everything, also of the sale's new home.
+    // The former master hears of everything, including the sale's new home.
     let key = format!("{{{sale}}}:sale");
     let heard = || former.cli(&["HGET", &key, "position"]).is_ok_and(|text| text.trim() == "3");
     until("the replica", heard).await;
@@ -133,7 +133,7 @@ fn waits(server: &RedisServer) -> u64 {
 }
 
 #[tokio::test]
-async fn the_sales_of_one_server_of_a_cluster_are_confirmed_together() {
+async fn sales_on_one_server_of_a_cluster_are_confirmed_together() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = RedisCluster::start(folder.path(), 1, 1).unwrap();
     let addresses = cluster.addresses().iter().map(ToString::to_string).collect();

@@ -17,7 +17,7 @@ struct Embedded {
 
 impl Subject for Embedded {
     async fn open(&self, batcher: BatcherOptions, clock: Clock, listener: Arc<dyn Listener>) -> Ledger {
-        // So few that snapshots are made in the middle of the tests.
+        // Small enough that snapshots are made during the tests.
         let options = EmbeddedOptions {
             batcher,
             compact_after_decisions: 10,

@@ -69,7 +69,7 @@ fn wal(folder: &Path) -> PathBuf {
     folder.join("journal.db-wal")
 }
 
-/// The files as a crash would leave them.
+/// A copy of the files, as a crash would leave them.
 fn crash_image(folder: &Path) -> TempDir {
     let image = TempDir::new().unwrap();
     for entry in fs::read_dir(folder).unwrap() {
@@ -103,7 +103,7 @@ async fn held_after_recovery(folder: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn a_torn_tail_costs_only_what_was_not_acknowledged() {
+async fn a_torn_tail_costs_only_unacknowledged_orders() {
     let folder = TempDir::new().unwrap();
     let ledger = open(folder.path()).await;
     let lengths = sell_one_by_one(&ledger, folder.path(), 6).await;
@@ -133,7 +133,7 @@ async fn a_garbled_tail_is_cut_off() {
     let image = crash_image(folder.path());
     let file = OpenOptions::new().write(true).open(wal(image.path())).unwrap();
     file.write_all_at(&[0xa5; 9_000], end).unwrap();
-    assert_eq!(held_after_recovery(image.path()).await, 6, "what follows the last record does not matter");
+    assert_eq!(held_after_recovery(image.path()).await, 6, "bytes after the last record do not matter");
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_changed_record_is_noticed() {
     drop(connection);
     let ledger = try_open(EmbeddedOptions::new(folder.path())).unwrap();
     let Health::Unavailable(reason) = ledger.recovered().await else {
-        panic!("it sells from a damaged journal")
+        panic!("the ledger is ready with a damaged journal")
     };
     assert!(reason.contains("position 3"), "{reason}");
 }
@@ -188,7 +188,7 @@ async fn compaction_keeps_the_state_and_bounds_the_journal() {
         ledger.feed().settled(STREAM, end(ledger.feed().as_ref()));
     }
     snapshot_beyond(folder.path(), 300).await;
-    // The writer deletes along with what it writes.
+    // The writer deletes records only when it writes.
     for number in 600..640 {
         claim(&ledger, number).await.unwrap();
     }
@@ -203,11 +203,11 @@ async fn compaction_keeps_the_state_and_bounds_the_journal() {
     assert_eq!(ledger.feed().state(STREAM).await.unwrap(), expected);
     assert_eq!(claim(&ledger, 3).await.unwrap().id.number, 3, "a retry finds its order in the snapshot");
     let forgotten = ledger.feed().read(STREAM, at(0), 10).await.expect_err("these were settled and are gone");
-    assert!(forgotten.to_string().contains("not in the journal any more"), "{forgotten}");
+    assert!(forgotten.to_string().contains("no longer in the journal"), "{forgotten}");
 }
 
 #[tokio::test]
-async fn compaction_forgets_nothing_that_is_not_settled() {
+async fn compaction_forgets_nothing_unsettled() {
     let folder = TempDir::new().unwrap();
     let options = EmbeddedOptions { compact_after_decisions: 50, ..EmbeddedOptions::new(folder.path()) };
     let ledger = try_open(options).unwrap();
@@ -222,7 +222,7 @@ async fn compaction_forgets_nothing_that_is_not_settled() {
     }
     let unsettled = ledger.feed().read(STREAM, at(20), 1_000).await.unwrap();
     assert_eq!(unsettled.decisions.len(), 201);
-    assert!(ledger.feed().read(STREAM, at(0), 1).await.is_err(), "what is settled was forgotten");
+    assert!(ledger.feed().read(STREAM, at(0), 1).await.is_err(), "settled decisions were forgotten");
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_damaged_snapshot_is_noticed() {
     assert_eq!(read_state(folder.path()).await.unwrap().sales[0].orders.len(), 20);
 }
 
-/// Makes every write to the journal fail, the way a disk would.
+/// Makes every write to the journal fail, as a broken disk would.
 fn break_the_disk(folder: &Path) {
     let connection = Connection::open(folder.join("journal.db")).unwrap();
     let broken = "BEGIN SELECT RAISE(FAIL, 'the disk is broken'); END";
@@ -287,7 +287,7 @@ async fn a_failed_write_accepts_nothing_and_the_ledger_comes_back() {
     break_the_disk(folder.path());
     let answers = join_all((2..10).map(|number| claim(&ledger, number))).await;
     for answer in answers {
-        let Err(LedgerError::Unavailable(reason)) = answer else { panic!("{answer:?} of a broken disk") };
+        let Err(LedgerError::Unavailable(reason)) = answer else { panic!("{answer:?} from a broken disk") };
         assert!(reason.contains("the disk is broken"), "{reason}");
     }
     assert!(matches!(ledger.health(), Health::Unavailable(reason) if reason.contains("the disk is broken")));
@@ -298,7 +298,7 @@ async fn a_failed_write_accepts_nothing_and_the_ledger_comes_back() {
     repair_the_disk(folder.path());
     until(&ledger, Health::Ready).await;
     assert_eq!(claim(&ledger, 1).await, Ok(first));
-    // The unit that was promised to nobody is still there.
+    // The unit that nobody was promised is still there.
     claim(&ledger, 7).await.unwrap();
     assert_eq!(claim(&ledger, 8).await, Err(LedgerError::Refused(ClaimRefusal::SoldOut)));
     assert_eq!(ledger.feed().read(STREAM, at(head), 10).await.unwrap().decisions.len(), 1);
@@ -332,7 +332,7 @@ async fn a_journal_of_version_1_is_taken_over() {
     let version = || connection.query_row("PRAGMA user_version", [], |row| row.get::<_, u32>(0)).unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     let ledger = open(folder.path()).await;
-    assert_eq!(version(), 2, "an older program must not read what comes now");
+    assert_eq!(version(), 2, "an older program must not read it now");
     let waiter = BuyerId::of_subject("waiter").unwrap();
     assert!(ledger.join_waitlist(sale(), waiter.clone(), 1).await.is_ok());
     ledger.cancel(held.id, None).await.unwrap();
@@ -363,7 +363,7 @@ async fn a_folder_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_journal_is_refused() {
+async fn a_file_that_is_not_a_journal_is_refused() {
     let folder = TempDir::new().unwrap();
     assert!(matches!(embedded::read(folder.path()).map(drop), Err(OpenError::Unusable { .. })));
     fs::write(

@@ -1,5 +1,5 @@
-//! A master dies while several nodes sell: whoever has an order keeps it, nobody gets one that is not there, and the
-//! sale goes on without help.
+//! A master dies while several nodes sell: every order that was given is kept, nobody gets one that does not
+//! exist, and the sale goes on without help.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod nodes;
@@ -34,7 +34,7 @@ fn options(mode: RedisMode) -> RedisOptions {
     RedisOptions { mode, wait_replicas: 1, wait_milliseconds: 300, ..RedisOptions::default() }
 }
 
-/// Everybody asks until there is an answer, `AT_ONCE` at a time, at any of the nodes. After a third of them
+/// All buyers ask until they get an answer, `AT_ONCE` at a time, spread over the nodes. After a third of them
 /// `disaster` happens.
 async fn rush(
     nodes: &[Node],
@@ -117,7 +117,7 @@ async fn the_sentinels_replace_a_master_that_died() {
 }
 
 #[tokio::test]
-async fn a_master_that_slept_and_wakes_after_it_was_replaced_sells_nothing() {
+async fn a_master_that_wakes_after_it_was_replaced_sells_nothing() {
     sell_with_sentinels(|sentinels, master| {
         sentinels.server(master).unwrap().pause().unwrap();
         sentinels.wait_for_failover(master).unwrap();
@@ -127,7 +127,7 @@ async fn a_master_that_slept_and_wakes_after_it_was_replaced_sells_nothing() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_cut_off_refuses_and_the_others_sell_on() {
+async fn a_node_that_is_cut_off_refuses_while_the_others_sell() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let address = server.address();
@@ -141,21 +141,21 @@ async fn a_node_that_is_cut_off_refuses_and_the_others_sell_on() {
         let name = |who: &str| format!("{who}{number}");
         cut_off.insist(sale, &name("ann")).await.unwrap();
         way.cut(kind).unwrap();
-        for who in ["bob", "cid"] {
-            let refused = cut_off.claim(sale, &name(who)).await.unwrap_err();
+        for buyer in ["bob", "cid"] {
+            let refused = cut_off.claim(sale, &name(buyer)).await.unwrap_err();
             assert!(matches!(refused, LedgerError::Unavailable(_)), "{refused:?}");
         }
         others.claim(sale, &name("dan")).await.unwrap();
         way.mend().unwrap();
         cut_off.insist(sale, &name("bob")).await.unwrap();
-        cut_off.heard.until("what the others sold", |heard| heard.has(sale, &name("dan"))).await;
+        cut_off.heard.until("the others' order", |heard| heard.has(sale, &name("dan"))).await;
     }
 }
 
 #[tokio::test]
 async fn a_cluster_replaces_a_master_that_died() {
     let folder = tempfile::tempdir().unwrap();
-    // Three masters, and two replicas for each: one is left to confirm when the other becomes master.
+    // Three masters with two replicas each: when one replica becomes master, the other can confirm.
     let mut cluster = RedisCluster::start(folder.path(), 3, 6).unwrap();
     let options = options(RedisMode::Cluster { addresses: texts(cluster.addresses()) });
     let sql = Arc::new(Sql::default());
@@ -188,7 +188,7 @@ async fn a_master_without_its_replicas_takes_no_sale_from_the_records() {
     node.insist(sale, "ann").await.unwrap();
     let before = sql.epoch_of(sale);
     replica.pause().unwrap();
-    // Whoever settles from this master is stopped by the records, and makes it look into them.
+    // Settlement from this master is stopped by the records, and makes it compare the sale with them.
     node.ledger.feed().doubt(&sale.to_string());
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     assert_eq!(sql.epoch_of(sale), before, "another master may have the sale by now");

@@ -1,4 +1,4 @@
-//! The way to Redis, on real servers: what is run once, what is noticed in time, and what comes back by itself.
+//! The way to Redis, on real servers: what runs once, what is noticed in time, and what recovers by itself.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
@@ -30,7 +30,7 @@ async fn get(link: &Link, key: &str) -> Result<Option<String>, LinkError> {
     link.call(key, get).await
 }
 
-/// A call is refused until the server is back; the link finds it without help.
+/// Repeats a call until the server is back. The link finds it without help.
 async fn until_it_works(link: &Link, key: &str) {
     let limit = Instant::now() + Duration::from_secs(30);
     while let Err(error) = get(link, key).await {
@@ -40,7 +40,7 @@ async fn until_it_works(link: &Link, key: &str) {
 }
 
 #[tokio::test]
-async fn each_command_has_its_value_and_a_failure_of_one_is_its_own() {
+async fn each_command_has_its_own_value_or_failure() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(&folder, RedisSettings::default());
     let link = Link::connect(options(&server)).await.unwrap();
@@ -55,7 +55,7 @@ async fn each_command_has_its_value_and_a_failure_of_one_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_script_the_server_does_not_know_is_loaded_and_only_what_did_not_run_runs_again() {
+async fn a_missing_script_is_loaded_and_only_its_calls_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(&folder, RedisSettings::default());
     let link = Link::connect(options(&server)).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_restarted_server_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_is_given_up_in_time_and_heard_again() {
+async fn a_silent_server_is_given_up_in_time_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = server(&folder, RedisSettings::default());
     let link = Link::connect(options(&server)).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_server_that_is_silent_is_given_up_in_time_and_heard_again() {
 }
 
 #[tokio::test]
-async fn what_no_replica_confirms_is_not_promised() {
+async fn an_unconfirmed_write_is_an_error() {
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = server(&folders.0, RedisSettings::default());
     let waiting = RedisOptions { wait_replicas: 1, wait_milliseconds: 100, ..options(&server) };
@@ -128,7 +128,7 @@ async fn what_no_replica_confirms_is_not_promised() {
 }
 
 #[tokio::test]
-async fn a_server_that_could_lose_orders_is_refused_unless_that_is_allowed() {
+async fn a_server_that_could_lose_orders_is_refused_unless_allowed() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let safe = server(&folders[0], RedisSettings::default());
     Link::connect(options(&safe)).await.unwrap().check_durability().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_server_that_could_lose_orders_is_refused_unless_that_is_allowed() {
     let link = Link::connect(options(&safe)).await.unwrap();
     let Err(LinkError::Unsafe(text)) = link.check_durability().await else { panic!("it was not refused") };
     assert!(text.contains(&format!("Redis {} has appendonly = no", replica.address())), "{text}");
-    // It may be made master with whatever settings it has.
+    // A replica may become master with the settings it has.
     for (setting, value) in [
         ("appendfsync", "everysec"),
         ("maxmemory-policy", "allkeys-lru"),
@@ -173,7 +173,7 @@ async fn a_server_that_could_lose_orders_is_refused_unless_that_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_password_is_needed_where_there_is_one() {
+async fn a_protected_server_needs_the_right_password() {
     let folder = tempfile::tempdir().unwrap();
     let server =
         server(&folder, RedisSettings { password: Some("horse".into()), ..RedisSettings::default() });
@@ -204,13 +204,13 @@ async fn nodes_with_wrong_clocks_agree_on_the_time_of_redis() {
     let seconds: i64 = told.lines().next().unwrap().parse().unwrap();
     for clock in [early.clock(), late.clock()] {
         let now = clock().as_millis();
-        // A slow machine may take its time to compare; a clock that was not corrected is off by years.
+        // A slow machine may take long to compare. A clock that was not corrected is off by years.
         assert!((seconds * 1_000 - 1_000..seconds * 1_000 + 60_000).contains(&now), "{now} at {seconds}");
     }
 }
 
 #[tokio::test]
-async fn a_follower_hears_again_after_his_server_was_restarted() {
+async fn a_follower_hears_again_after_a_restart_of_its_server() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = server(&folder, RedisSettings::default());
     let link = Link::connect(options(&server)).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_follower_hears_again_after_his_server_was_restarted() {
     server.pause().unwrap();
     let resumed = tokio::time::sleep(Duration::from_secs(3));
     tokio::select! {
-        heard = following.next() => panic!("{heard:?} of a silent server"),
+        heard = following.next() => panic!("{heard:?} from a silent server"),
         () = resumed => server.resume().unwrap(),
     }
     assert_eq!(following.next().await, Heard::Joined);

@@ -1,4 +1,4 @@
-//! The way to Redis when masters die and slots move: the next call finds the new one without help.
+//! The way to Redis when masters die and slots move: the next call finds the new master without help.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
@@ -29,8 +29,8 @@ fn cluster_options(cluster: &RedisCluster) -> RedisOptions {
     options(RedisMode::Cluster { addresses: texts(cluster.addresses()) })
 }
 
-/// Counts up until it works, from the count `before`, and says what the count is then. A call that failed after it was sent
-/// may have counted once, and no other may.
+/// Retries counting up from `before` until it works, and returns the new count. Each call that failed after
+/// it was sent may have counted once; no other may.
 async fn count_up(link: &Link, key: &str, confirm: bool, before: i64) -> i64 {
     let limit = Instant::now() + Duration::from_secs(60);
     let mut in_doubt = 0;
@@ -55,7 +55,7 @@ async fn count_up(link: &Link, key: &str, confirm: bool, before: i64) -> i64 {
 }
 
 #[tokio::test]
-async fn after_the_sentinels_chose_a_new_master_it_is_found() {
+async fn a_master_that_sentinels_have_chosen_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut sentinels = RedisSentinel::start(folder.path(), 2).unwrap();
     let link = Link::connect(sentinel_options(&sentinels)).await.unwrap();
@@ -75,7 +75,7 @@ async fn after_the_sentinels_chose_a_new_master_it_is_found() {
 }
 
 #[tokio::test]
-async fn each_key_goes_to_its_master_and_a_dead_master_stops_no_other() {
+async fn each_key_goes_to_its_master_and_a_dead_one_stops_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = RedisCluster::start(folder.path(), 3, 3).unwrap();
     let link = Link::connect(cluster_options(&cluster)).await.unwrap();
@@ -87,7 +87,7 @@ async fn each_key_goes_to_its_master_and_a_dead_master_stops_no_other() {
     let mut counts = Vec::new();
     for key in &keys {
         assert_eq!(link.call::<i64>(key, script.call().arg(1).arg(key).clone()).await.unwrap(), 1);
-        // Its replica knows of it, too.
+        // Its replica has it, too.
         counts.push(count_up(&link, key, true, 1).await);
     }
     let former = masters[0];
@@ -99,7 +99,7 @@ async fn each_key_goes_to_its_master_and_a_dead_master_stops_no_other() {
         count_up(&link, &keys[place], true, counts[place]).await;
     }
     cluster.wait_for_failover(&keys[0], former).unwrap();
-    // The new master has no replica, so nothing it writes is confirmed.
+    // The new master has no replica, so none of its writes are confirmed.
     for place in keys_at(true) {
         let key = &keys[place];
         count_up(&link, key, false, counts[place]).await;
@@ -116,7 +116,7 @@ async fn each_key_goes_to_its_master_and_a_dead_master_stops_no_other() {
 }
 
 #[tokio::test]
-async fn a_slot_that_moves_is_followed_on_its_way() {
+async fn a_moving_slot_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
     let options = RedisOptions { wait_replicas: 0, ..cluster_options(&cluster) };
@@ -129,7 +129,7 @@ async fn a_slot_that_moves_is_followed_on_its_way() {
     let id = |node: usize| cluster.nodes()[node].cli(&["CLUSTER", "MYID"]).unwrap();
     cluster.nodes()[to].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).unwrap();
     cluster.nodes()[from].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).unwrap();
-    // What is still there is answered there, what is not is asked for at the other.
+    // The old server answers for keys that it still has, the new one for the others.
     old_count = count_up(&link, old, false, old_count).await;
     new_count = count_up(&link, new, false, new_count).await;
     let port = cluster.nodes()[to].address().port().to_string();
@@ -143,7 +143,7 @@ async fn a_slot_that_moves_is_followed_on_its_way() {
 }
 
 #[tokio::test]
-async fn a_follower_in_a_cluster_goes_to_another_server_when_his_dies() {
+async fn a_follower_in_a_cluster_changes_servers_when_one_dies() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = RedisCluster::start(folder.path(), 3, 3).unwrap();
     let link = Link::connect(cluster_options(&cluster)).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_follower_in_a_cluster_goes_to_another_server_when_his_dies() {
     cluster.node(listened).unwrap().kill().unwrap();
     assert_eq!(following.next().await, Heard::Joined);
     let other = (0..6).find(|node| *node != listened).unwrap();
-    // A message crosses the cluster once its nodes have noticed who is gone.
+    // A message crosses the cluster once its nodes have noticed the dead one.
     cluster.nodes()[other].cli(&["PUBLISH", "news", "x"]).unwrap();
     assert_eq!(following.next().await, Heard::Message(("news".into(), b"x".to_vec())));
 }

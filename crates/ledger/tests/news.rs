@@ -1,4 +1,4 @@
-//! News between nodes: what one sells the others hear, and what they miss they find out.
+//! News between nodes: the others hear what one node sells, and find out what they missed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod nodes;
@@ -23,7 +23,7 @@ async fn node(server: &RedisServer) -> Node {
     Node::on(server, Arc::new(NothingSettled)).await
 }
 
-/// Nobody can tell the others anything any more, or can again.
+/// Lets nodes tell each other news, or forbids it.
 fn allow_messages(server: &RedisServer, allowed: bool) {
     let rule = if allowed { "+publish" } else { "-publish" };
     server.cli(&["ACL", "SETUSER", "default", rule]).unwrap();
@@ -50,7 +50,7 @@ async fn a_sale_of_one_node_is_heard_on_the_other() {
 }
 
 #[tokio::test]
-async fn what_nobody_told_is_found_in_the_feed_or_among_the_buyers() {
+async fn untold_news_is_found_in_the_feed_or_among_the_buyers() {
     let (server, _folder) = server();
     let (here, there) = (node(&server).await, node(&server).await);
     let sale = SaleId::from_random(2);
@@ -60,9 +60,9 @@ async fn what_nobody_told_is_found_in_the_feed_or_among_the_buyers() {
     there.heard.until("the order", |heard| heard.has(sale, "ann")).await;
     here.claim(sale, "bob").await.unwrap();
     there.heard.until("the next order", |heard| heard.has(sale, "bob")).await;
-    // What was settled is not in the feed any more.
-    for who in ["cid", "dan", "eve"] {
-        here.claim(sale, who).await.unwrap();
+    // Settled decisions may be gone from the feed.
+    for name in ["cid", "dan", "eve"] {
+        here.claim(sale, name).await.unwrap();
         server.cli(&["XTRIM", &format!("{{{sale}}}:feed"), "MAXLEN", "0"]).unwrap();
     }
     there.heard.until("the settled orders", |heard| heard.has(sale, "cid") && heard.has(sale, "eve")).await;
@@ -96,7 +96,7 @@ async fn a_status_is_never_told_before_the_keys_it_rests_on() {
 }
 
 #[tokio::test]
-async fn a_lost_list_of_all_sales_is_written_again() {
+async fn a_lost_list_of_all_sales_is_restored() {
     let (server, _folder) = server();
     let here = node(&server).await;
     let sale = SaleId::from_random(4);
@@ -121,13 +121,13 @@ async fn nodes_hear_of_each_other_again_after_redis_was_restarted() {
     assert_eq!(here.status(sale).await.available, 8);
 }
 
-/// Nobody can read all buyers of a sale any more.
+/// Forbids reading all buyers of a sale.
 fn forbid_reading_all_buyers(server: &RedisServer) {
     server.cli(&["ACL", "SETUSER", "default", "-hscan"]).unwrap();
 }
 
 #[tokio::test]
-async fn a_node_goes_on_from_what_it_knows_when_a_sale_has_a_new_epoch() {
+async fn a_node_keeps_what_it_knows_when_a_sale_has_a_new_epoch() {
     let (server, _folder) = server();
     let (here, there) = (node(&server).await, node(&server).await);
     let sale = SaleId::from_random(5);
@@ -146,7 +146,7 @@ async fn a_node_goes_on_from_what_it_knows_when_a_sale_has_a_new_epoch() {
     until("the count", || there.heard.status(sale).unwrap().available == 8).await;
 }
 
-/// Looks at sales and latches nothing.
+/// Looks at sales and needs no keys.
 struct WantsNoKeys(Mutex<Option<SaleStatus>>);
 
 impl Listener for WantsNoKeys {
@@ -179,14 +179,14 @@ async fn nobody_reads_keys_for_a_listener_that_wants_none() {
 }
 
 #[tokio::test]
-async fn a_silent_master_does_not_keep_the_sales_of_others_from_being_heard() {
+async fn a_silent_master_does_not_hold_up_news_of_other_masters() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
     let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
     let options = RedisOptions { mode: RedisMode::Cluster { addresses }, ..RedisOptions::default() };
     let here = Node::with(options.clone(), Arc::new(NothingSettled)).await;
     let there = Node::with(options, Arc::new(NothingSettled)).await;
-    // This one also has the list of all sales.
+    // This master also has the list of all sales.
     let silent = cluster.master_of("penstock:sales").unwrap();
     let sales = (0..50).map(|number| SaleId::from_random(2_000 + number * 7_919));
     let sale = sales
@@ -197,9 +197,9 @@ async fn a_silent_master_does_not_keep_the_sales_of_others_from_being_heard() {
     there.heard.until("the publishing", |heard| heard.status(sale).is_some()).await;
     cluster.nodes().iter().for_each(|server| allow_messages(server, false));
     cluster.node(silent).unwrap().pause().unwrap();
-    for who in ["ann", "bob"] {
-        here.insist(sale, who).await.unwrap();
-        there.heard.until("the order", |heard| heard.has(sale, who)).await;
+    for name in ["ann", "bob"] {
+        here.insist(sale, name).await.unwrap();
+        there.heard.until("the order", |heard| heard.has(sale, name)).await;
     }
     cluster.node(silent).unwrap().resume().unwrap();
 }

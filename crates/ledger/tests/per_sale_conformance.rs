@@ -1,4 +1,4 @@
-//! The suite is passed by an engine with a stream per sale, too.
+//! An engine with a stream per sale passes the suite, too.
 
 use penstock_ledger::conformance::PerSale;
 

@@ -1,4 +1,5 @@
-//! The engine on Redis passes the suite that every engine passes: on one server, with sentinels, and on a Cluster.
+//! The engine on Redis passes the suite that every engine passes: on one server, with sentinels, and on a
+//! Cluster.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;

@@ -1,5 +1,6 @@
-//! The same random commands to `Book` and to Redis: every reply, every status, every decision and the final state are
-//! equal. A sale on Redis is compared with a `Book` of its own, because each has a feed of its own.
+//! Sends the same random commands to `Book` and to Redis: every reply, every status, every decision and the
+//! final state are equal. Each sale on Redis is compared with a `Book` of its own, because it has a feed of
+//! its own.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -36,7 +37,7 @@ impl Listener for Heard {
     }
 }
 
-/// A `Book` for each sale, and what it decided.
+/// A `Book` for each sale, and its decisions.
 #[derive(Default)]
 struct Model {
     sales: BTreeMap<SaleId, (Book, Vec<Decision>)>,
@@ -93,14 +94,14 @@ impl Model {
         books.map(|(book, decisions)| part(book.execute(command.clone(), now, decisions))).collect()
     }
 
-    /// How many orders were offered to who waited.
+    /// How many offers were made to waiters.
     fn offers(&self) -> usize {
         let is_offer =
             |decision: &&Decision| matches!(decision.event, Event::Left { reason: LeaveReason::Offered, .. });
         self.sales.values().map(|(_, decisions)| decisions.iter().filter(is_offer).count()).sum()
     }
 
-    /// How many orders the sale has, to ask for some of them and for some that don't exist.
+    /// How many orders the sale has. Commands ask for some of them, and for some that don't exist.
     fn orders(&self, sale: SaleId) -> u64 {
         let held = |decision: &&Decision| matches!(decision.event, Event::Held { .. });
         self.sales.get(&sale).map_or(0, |(_, decisions)| decisions.iter().filter(held).count() as u64)
@@ -115,7 +116,7 @@ struct Chance {
 impl Chance {
     fn sale(&mut self) -> SaleId {
         let place = self.random.below(self.sales.len() as u64 + 1) as usize;
-        // Now and then one that nobody published.
+        // Now and then a sale that nobody published.
         self.sales.get(place).copied().unwrap_or(SaleId::from_random(u64::MAX))
     }
 
@@ -165,7 +166,7 @@ impl Chance {
             135..155 => Command::Cancel { order: self.order(model), buyer: self.asker() },
             155..165 => Command::FindOrder { order: self.order(model), buyer: self.asker() },
             165..170 => Command::OrdersOf { buyer: self.buyer(), max: self.random.below(6) as u32 },
-            // How Redis shares out a few releases among several sales is its own affair.
+            // How Redis divides a few releases among several sales is up to it.
             170..178 if self.sales.len() == 1 => Command::ExpireDue { max: self.random.below(8) as u32 },
             170..178 => Command::ExpireDue { max: MANY },
             178..186 => Command::Publish(self.terms(now)),
@@ -175,7 +176,7 @@ impl Chance {
             }
             192..195 => Command::Pause(self.sale()),
             195..199 => Command::Resume(self.sale()),
-            // Seldom, because nothing more happens in a sale that is closed.
+            // Seldom, because little happens in a closed sale.
             199 if self.random.percent(20) => Command::Close(self.sale()),
             199..230 => {
                 let quantity = self.random.below(4) as u32;
@@ -233,14 +234,14 @@ async fn compare_ends(ledger: &Ledger, model: &Model, heard: &Heard) {
         assert_eq!(piece.decisions, *decisions);
         let mut state = ledger.feed().state(&stream).await.unwrap();
         let expected = book.snapshot();
-        // A batch that decides nothing leaves the sale's clock alone; in `Book` it moves.
+        // In Redis, a batch that decides nothing leaves the sale's clock alone; in `Book` it moves the clock.
         assert!(state.clock <= expected.clock);
         state.clock = expected.clock;
         assert_eq!(state, expected);
     }
 }
 
-/// Asks all of it at once, and answers how much it was.
+/// Asks all of it at once, and returns the number of commands.
 async fn compare_replies(ledger: &Ledger, together: Vec<(Command, Reply)>, round: u64) -> usize {
     let replies = join_all(together.iter().map(|(command, _)| ask(ledger, command.clone()))).await;
     for ((command, expected), reply) in together.iter().zip(replies) {
@@ -249,7 +250,7 @@ async fn compare_replies(ledger: &Ledger, together: Vec<(Command, Reply)>, round
     together.len()
 }
 
-/// Plays a round, and answers how many orders were offered to who waited.
+/// Plays a round, and returns how many offers were made to waiters.
 async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) -> usize {
     let count = if round.is_multiple_of(3) { 1 } else { 4 };
     let sales = (0..count).map(|_| SaleId::from_random(random.next())).collect();
@@ -269,10 +270,10 @@ async fn play(servers: &Arc<Servers>, round: u64, mut random: Random) -> usize {
         let mut together = Vec::new();
         for _ in 0..1 + chance.random.below(60) {
             let command = chance.command(&model, now);
-            // What goes beside the others is decided before or after them, as it happens: so it is asked alone.
+            // A command that goes aside is decided before or after the others, so it is sent alone.
             let goes_aside = match command {
                 Command::Publish(_) | Command::OrdersOf { .. } => true,
-                // So does what is about the sales of several masters.
+                // So is a command about the sales of several masters.
                 Command::ExpireDue { .. } => servers.is_cluster(),
                 _ => false,
             };
@@ -299,7 +300,7 @@ async fn compare(test: &str, servers: Servers) {
     for round in 0..ROUNDS {
         offers += play(&servers, round, random.fork()).await;
     }
-    assert!(offers > 0, "nobody was offered anything, so nothing about that was compared");
+    assert!(offers > 0, "there was no offer to compare");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Holds on Redis' own clock are released by a worker that decides nothing else.
+//! A worker that decides nothing else releases holds by Redis' own clock.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
@@ -30,7 +30,7 @@ async fn open(server: &RedisServer) -> Ledger {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_there_before_the_first_sale_releases_its_holds() {
+async fn a_worker_that_started_before_the_first_sale_releases_its_holds() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let (worker, node) = (open(&server).await, open(&server).await);

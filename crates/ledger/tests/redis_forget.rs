@@ -1,4 +1,4 @@
-//! Sales that were closed and are settled leave Redis; others stay.
+//! Closed and settled sales leave Redis; others stay.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
@@ -23,7 +23,7 @@ impl Listener for Deaf {
     fn sales_changed(&self, _: &[SaleNews]) {}
 }
 
-/// Records that know how far each sale is complete and nothing else.
+/// Records that know only how far each sale is complete.
 #[derive(Default)]
 struct Cursors(Mutex<BTreeMap<SaleId, Cursor>>);
 
@@ -50,7 +50,7 @@ fn claim(sale: SaleId, who: &str) -> Claim {
     Claim { sale, buyer: BuyerId::of_subject(who).unwrap(), quantity: 1, key }
 }
 
-/// A sale with an order that is paid if `is_paid`, that somebody waits for, and that is closed.
+/// A closed sale with an order, which is paid if `is_paid`, and with a waiter.
 async fn closed_sale(ledger: &Ledger, number: u64, is_paid: bool) -> SaleId {
     let sale = SaleId::from_random(number);
     let terms =
@@ -74,7 +74,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
+async fn only_closed_and_settled_sales_leave_redis() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
@@ -84,9 +84,9 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     assert_eq!(ledger.recovered().await, Health::Ready);
     let unsettled = closed_sale(&ledger, 1, true).await;
     let held = closed_sale(&ledger, 2, false).await;
-    // Something of this one was put aside, so the records are not complete.
+    // A decision of this sale was put aside, so the records are not complete.
     let put_aside = closed_sale(&ledger, 4, true).await;
-    // The records have settled as much of this one, but of another history.
+    // The records have settled as much of this sale, but of another history.
     let diverged = closed_sale(&ledger, 5, true).await;
     let over = closed_sale(&ledger, 3, true).await;
     for (sale, position) in [(unsettled, 4), (held, 4), (diverged, 5), (over, 5)] {
@@ -100,7 +100,7 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
         let names = names.map(|name| format!("{{{sale}}}:{name}"));
         server.cli(&["EXISTS", &names[0], &names[1], &names[2], &names[3], &names[4]]).unwrap()
     };
-    // It leaves the list a look after its keys are gone, so the others have been looked at too.
+    // The sale leaves the list one look after its keys are gone, so the others have been looked at, too.
     let list = || server.cli(&["SISMEMBER", "penstock:sales", &over.to_string()]).unwrap();
     until("forgetting a sale", || list() == "0").await;
     assert_eq!(keys(over), "0");
@@ -112,8 +112,8 @@ async fn what_is_closed_and_settled_leaves_redis_and_nothing_else_does() {
     assert_eq!(ledger.find_order(order, None).await, Ok(None));
     let payment = ledger.confirm_payment(order, None).await;
     assert_eq!(payment, Err(LedgerError::Refused(PaymentRefusal::UnknownOrder)));
-    for who in ["ann", "bob"] {
-        let answer = ledger.claim(claim(over, who)).await;
+    for name in ["ann", "bob"] {
+        let answer = ledger.claim(claim(over, name)).await;
         assert_eq!(answer, Err(LedgerError::Refused(ClaimRefusal::Closed)));
     }
     let counts = ledger.close(over).await.unwrap();

@@ -1,4 +1,4 @@
-//! A waitlist on a Redis that is wiped: the records bring it back, and what they had settled may end anywhere.
+//! A waitlist on a Redis that is wiped: the records bring it back, and the settled history may end anywhere.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod nodes;
@@ -19,7 +19,7 @@ impl Listener for Deaf {
     fn sales_changed(&self, _: &[SaleNews]) {}
 }
 
-/// A sale of one unit, which ann holds, and for which bob, cem and dan wait.
+/// A sale of one unit, which ann holds, with the waiters bob, cem and dan.
 struct Stage {
     server: RedisServer,
     sql: Arc<Sql>,
@@ -64,18 +64,18 @@ impl Stage {
         orders.into_iter().map(|order| order.state).collect()
     }
 
-    /// Cancels the order in whose hands the unit is.
+    /// Cancels the buyer's newest order, which holds the unit.
     async fn cancel_order_of(&self, who: &str) {
         let orders = self.ledger.orders_of(buyer(who), 9).await.unwrap();
         self.ledger.cancel(orders[0].id, None).await.unwrap();
     }
 
-    /// Everything is gone from Redis, and has come back from the records.
+    /// Wipes Redis, and waits until the sale has come back from the records.
     async fn wipe(&self) -> SaleStatus {
         self.server.cli(&["FLUSHALL"]).unwrap();
         until("the sale", || !self.sql.reconciliations().is_empty()).await;
         loop {
-            // Whoever asks while it comes back asks again.
+            // Requests fail while the sale comes back.
             if let Ok(status) = self.ledger.restock(self.sale, 0).await {
                 return status;
             }
@@ -83,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// The records can follow, and then have what the ledger has.
+    /// Settles the rest. The records then have the same as the ledger.
     async fn compare_with_records(&self) {
         self.sql.settle(&self.ledger, self.sale).await.unwrap();
         let state = self.ledger.feed().state(&self.sale.to_string()).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_lost_waitlist_comes_back_in_its_order() {
         stage.cancel_order_of(from).await;
         assert_eq!(stage.orders(to).await, [OrderState::Held]);
     }
-    // An offer's key is made of a number, and no number was given to two of them.
+    // The key of an offer is made of a waiter's number, and no two offers have the same.
     assert_eq!(stage.join("bob").await, Ok(1));
     stage.cancel_order_of("cem").await;
     assert_eq!(stage.orders("bob").await, [OrderState::Held, OrderState::Cancelled]);
@@ -120,29 +120,29 @@ async fn a_lost_waitlist_comes_back_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_release_whose_offer_was_lost_is_offered_anew() {
+async fn a_release_whose_offer_was_lost_is_offered_again() {
     let stage = Stage::new().await;
     stage.sql.settle(&stage.ledger, stage.sale).await.unwrap();
     stage.ledger.cancel(stage.anns.id, None).await.unwrap();
     stage.sql.settle_some(&stage.ledger, stage.sale, 1).await;
     assert_eq!(stage.sql.status(stage.sale).available, 1, "the release is settled and the offer is not");
     let status = stage.wipe().await;
-    assert_eq!((status.available, status.held), (0, 1), "it is not on sale for a moment");
+    assert_eq!((status.available, status.held), (0, 1), "it is never on sale");
     assert_eq!(stage.orders("bob").await, [OrderState::Held]);
     assert_eq!(stage.position("cem").await, Some(1));
     stage.compare_with_records().await;
 }
 
 #[tokio::test]
-async fn who_was_taken_off_without_his_hold_gets_it_all_the_same() {
+async fn a_waiter_taken_off_before_the_hold_was_settled_gets_it_all_the_same() {
     let stage = Stage::new().await;
     stage.sql.settle(&stage.ledger, stage.sale).await.unwrap();
     stage.ledger.cancel(stage.anns.id, None).await.unwrap();
     stage.sql.settle_some(&stage.ledger, stage.sale, 2).await;
-    assert_eq!(stage.sql.status(stage.sale).available, 1, "his hold is not settled");
+    assert_eq!(stage.sql.status(stage.sale).available, 1, "the hold is not settled");
     let status = stage.wipe().await;
     assert_eq!((status.available, status.held), (0, 1));
-    assert_eq!(stage.orders("bob").await, [OrderState::Held], "he had kept his place in the records");
+    assert_eq!(stage.orders("bob").await, [OrderState::Held], "bob kept a place in the records");
     assert_eq!((stage.position("bob").await, stage.position("cem").await), (None, Some(1)));
     stage.cancel_order_of("bob").await;
     assert_eq!(stage.orders("cem").await, [OrderState::Held]);
@@ -150,7 +150,7 @@ async fn who_was_taken_off_without_his_hold_gets_it_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_waitlist_has_a_bound() {
+async fn the_length_of_a_waitlist_is_limited() {
     let stage = Stage::new().await;
     let set = |waiting: u32| {
         let (key, waiting) = (format!("{{{}}}:sale", stage.sale), waiting.to_string());
@@ -158,7 +158,7 @@ async fn a_waitlist_has_a_bound() {
     };
     set(MAX_WAITERS);
     assert_eq!(stage.join("eve").await, Err(JoinRefusal::WaitlistFull));
-    assert_eq!(stage.join("dan").await, Ok(3), "who is on it stays on it");
+    assert_eq!(stage.join("dan").await, Ok(3), "those on it stay on it");
     set(MAX_WAITERS - 1);
     assert_eq!(stage.join("eve").await, Ok(MAX_WAITERS));
 }

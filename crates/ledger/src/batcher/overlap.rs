@@ -1,5 +1,5 @@
-//! The writer for an engine far away: while one commit is under way the next is begun, so that the two sides need not
-//! take turns. Each home of sales has commits of its own, and what takes long goes beside the rest.
+//! The writer for a remote engine: it begins the next commit while one is under way, so that the two sides
+//! need not take turns. Each home of sales has commits of its own, and slow commands go beside the others.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,7 +15,7 @@ use crate::{
     queue::{Asker, Batch, Failure, deliver, refuse},
 };
 
-/// A commit that has come to its end.
+/// A finished commit.
 struct Landed {
     flight: Flight,
     askers: Vec<Asker>,
@@ -24,8 +24,8 @@ struct Landed {
 }
 
 impl<E: Engine> Writer<E> {
-    /// At most `most` commits of a home at a time, until the ledger is stopped. What is under way when a commit fails comes
-    /// to its end before the engine is asked to recover.
+    /// Runs at most `most` commits of a home at a time, until the ledger is stopped. If a commit fails, the
+    /// others that are under way finish before the engine is asked to recover.
     pub(super) async fn commit_overlapping(&mut self, mut serving: bool, most: usize) {
         let homes = self.engine.homes();
         let is_one = matches!(homes, Homes::One);
@@ -40,7 +40,7 @@ impl<E: Engine> Writer<E> {
                 }
                 serving = true;
             }
-            // What waits for the only home can wait in the queue as well.
+            // If there is only one home, its commands can wait in the queue as well.
             let takes = serving && !stopped && !(is_one && flights.is_any_home_full());
             tokio::select! {
                 biased;
@@ -53,7 +53,8 @@ impl<E: Engine> Writer<E> {
                     }
                 },
             }
-            // Who waits, waits for others of the same home or kind only, also if the ledger was stopped meanwhile.
+            // Commands wait only for others of the same home or kind, even if the ledger was stopped
+            // meanwhile.
             while let Some((flight, batch)) = flights.next(|command| self.engine.gathers(command)) {
                 flying.push(self.launch(flight, batch));
             }
@@ -61,7 +62,7 @@ impl<E: Engine> Writer<E> {
         }
     }
 
-    /// While a commit is under way the writer must not block: it has to hear of its end.
+    /// While a commit is under way the writer must not block: it has to notice the end of the commit.
     async fn next_batch(&self, rest_until: Option<Instant>, is_flying: bool) -> Option<Batch> {
         match rest_until {
             Some(until) if is_flying => {
@@ -79,7 +80,7 @@ impl<E: Engine> Writer<E> {
         async move { Landed { flight, askers, started, committed: committing.await } }
     }
 
-    /// False: the engine failed, and nothing more may be asked of it.
+    /// False if the engine failed and nothing more may be asked of it.
     fn take_down(&self, flights: &mut Flights, landed: Landed) -> bool {
         let Landed { flight, askers, started, committed } = landed;
         let is_aside = matches!(flight, Flight::Aside | Flight::Gathered);
@@ -95,7 +96,7 @@ impl<E: Engine> Writer<E> {
         false
     }
 
-    /// Each command to where it waits for its turn, as long as there is room.
+    /// Puts each command where it waits for its turn, as long as there is room.
     fn sort(&self, flights: &mut Flights, batch: Batch) {
         let mut too_many = Vec::new();
         for (command, asker) in batch.commands.into_iter().zip(batch.askers) {

@@ -1,4 +1,4 @@
-//! Sentences about claims: limits, idempotency, and never one unit too many.
+//! Claims: limits, idempotency, and never one unit too many.
 
 use futures_util::future::join_all;
 use penstock_domain::{ClaimRefusal, MAX_ORDERS_PER_BUYER, OrderState};
@@ -85,7 +85,7 @@ pub async fn nobody_has_more_orders_than_an_entry_can_hold(subject: impl Subject
         (0..=MAX_ORDERS_PER_BUYER).map(|number| claim(sale(1), "ann", 1, &format!("key-{number}"))).collect();
     let answers = join_all(tries.iter().map(|claim| stage.claim(claim))).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), MAX_ORDERS_PER_BUYER);
-    // Neither cancelling nor waiting makes room, but the orders that are there are still found by their keys.
+    // Cancelling makes no room, but existing orders are still found by their keys.
     let first = answers.into_iter().flatten().next().unwrap();
     stage.ledger.cancel(first.id, None).await.unwrap();
     let more = stage.claim(&claim(sale(1), "ann", 1, "one-too-many")).await;
@@ -94,7 +94,7 @@ pub async fn nobody_has_more_orders_than_an_entry_can_hold(subject: impl Subject
     stage.claim(&claim(sale(1), "bob", 1, "key")).await.unwrap();
 }
 
-pub async fn a_refusal_binds_nothing(subject: impl Subject) {
+pub async fn a_refused_claim_does_not_use_up_its_key(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     stage.publish(sale(1), 1, 2).await;
     let refused = stage.claim(&claim(sale(1), "ann", 2, "key")).await;
@@ -128,7 +128,7 @@ pub async fn it_never_oversells_under_concurrency(subject: impl Subject) {
     let claims: Vec<_> = (0..BUYERS)
         .map(|number| claim(sale(1), &format!("buyer-{number}"), 1, &format!("key-{number}")))
         .collect();
-    // Every claim three times, all at once.
+    // Every claim is sent three times, all at once.
     let answers = join_all((0..3).flat_map(|_| &claims).map(|claim| stage.claim(claim))).await;
     let mut orders = Vec::new();
     for answer in &answers {
@@ -142,7 +142,7 @@ pub async fn it_never_oversells_under_concurrency(subject: impl Subject) {
     assert_eq!(orders.len(), UNITS);
     for number in 0..BUYERS {
         let (first, rest) = (&answers[number], [&answers[number + BUYERS], &answers[number + 2 * BUYERS]]);
-        assert!(rest.iter().all(|retry| *retry == first), "a retry of buyer {number} was answered otherwise");
+        assert!(rest.iter().all(|retry| *retry == first), "a retry of buyer {number} got another answer");
     }
     assert_eq!(counts(stage.status(sale(1)).await), (UNITS as u32, 0, UNITS as u32, 0));
 }

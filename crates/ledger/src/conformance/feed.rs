@@ -1,4 +1,4 @@
-//! Sentences about what a ledger tells: its feed and its news.
+//! What a ledger tells: its feed and its news.
 
 use futures_util::future::join_all;
 use penstock_domain::{Book, Cursor, Mark};
@@ -29,8 +29,8 @@ async fn some_of_everything<S: Subject>(stage: &Stage<S>) {
     assert_eq!(stage.ledger.expire_due(100).await, Ok(1));
     stage.accepted(sale(2), "bob", 1).await;
     stage.ledger.confirm_payment(held.id, None).await.expect_err("no unit is left");
-    for who in ["cem", "dan", "eve"] {
-        stage.ledger.join_waitlist(sale(2), buyer(who), 1).await.unwrap();
+    for name in ["cem", "dan", "eve"] {
+        stage.ledger.join_waitlist(sale(2), buyer(name), 1).await.unwrap();
     }
     stage.ledger.leave_waitlist(sale(2), buyer("dan")).await.unwrap();
     stage.ledger.restock(sale(2), 1).await.unwrap();
@@ -58,7 +58,7 @@ pub async fn the_feed_has_no_gaps_and_rebuilds_the_state(subject: impl Subject) 
             let heard = stage.heard.latest(sale.status.terms.sale);
             assert_eq!(heard.map(counts), Some(counts(sale.status)));
         }
-        assert_eq!(stage.read_all(&stream, 1000).await, (decisions, end), "however it is read");
+        assert_eq!(stage.read_all(&stream, 1000).await, (decisions, end), "pieces may have any size");
     }
     assert_eq!(sales, 2);
 }
@@ -74,7 +74,7 @@ pub async fn the_feed_ends_at_its_head(subject: impl Subject) {
     assert_eq!(feed.head(&stream), 1);
     let (_, first) = stage.read_all(&stream, 10).await;
     stage.claim(&claim(sale(9), "ann", 1, "key")).await.expect_err("an unknown sale");
-    assert_eq!(feed.head(&stream), 1, "a refusal is no decision of the feed");
+    assert_eq!(feed.head(&stream), 1, "a refusal is not a decision");
     stage.accepted(sale(1), "ann", 1).await;
     assert_eq!(feed.head(&stream), 2);
     let piece = feed.read(&stream, first, 10).await.unwrap();
@@ -100,7 +100,7 @@ pub async fn a_cursor_of_another_history_is_noticed(subject: impl Subject) {
     assert_eq!(feed.read(&stream, beyond, 3).await, Err(FeedError::Diverged), "it ends before that");
 }
 
-pub async fn what_is_settled_is_still_in_the_state(subject: impl Subject) {
+pub async fn settled_decisions_stay_in_the_state(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     some_of_everything(&stage).await;
     let before = stage.states().await;

@@ -1,4 +1,4 @@
-//! Sentences about holds and orders: expiry, payment, cancelling, and who may see what.
+//! Holds and orders: expiry, payment, cancelling, and who may see what.
 
 use penstock_domain::{CancelRefusal, ClaimRefusal, OrderState, PaymentRefusal};
 
@@ -26,8 +26,8 @@ pub async fn an_expired_hold_returns_its_units(subject: impl Subject) {
 pub async fn expiry_releases_no_more_than_asked(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     stage.publish(sale(1), 9, 1).await;
-    for who in ["ann", "bob", "cem"] {
-        stage.accepted(sale(1), who, 1).await;
+    for name in ["ann", "bob", "cem"] {
+        stage.accepted(sale(1), name, 1).await;
     }
     stage.ledger.confirm_payment(order(sale(1), 1), None).await.unwrap();
     stage.pass_seconds(HOLD_SECONDS);

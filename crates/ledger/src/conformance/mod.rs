@@ -1,7 +1,7 @@
-//! The suite that every engine passes: sentences about a ledger, written against the handle alone.
+//! The suite that every engine passes: tests of a ledger, written against the handle alone.
 //!
-//! An engine's tests say `penstock_ledger::ledger_conformance_suite!(make)`, where `make()` gives a fresh,
-//! empty `Subject`; every sentence becomes a test of its own.
+//! An engine's tests say `penstock_ledger::ledger_conformance_suite!(make)`, where `make()` returns a fresh,
+//! empty `Subject`. Every function of the suite becomes a test of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "these are tests, shared between engines")]
 
@@ -40,7 +40,7 @@ use crate::{BatcherOptions, Clock, Health, Ledger, LedgerError, Listener, SaleNe
 
 /// An engine under test.
 pub trait Subject: Send + Sync + 'static {
-    /// Opens the ledger; if it was open before and was stopped, with everything that was in it.
+    /// Opens the ledger. If it was open before and was stopped, it still has everything that was in it.
     fn open(
         &self,
         options: BatcherOptions,
@@ -52,7 +52,7 @@ pub trait Subject: Send + Sync + 'static {
 const OPENING: i64 = 1_700_000_000_000;
 const HOLD_SECONDS: u32 = 60;
 
-/// A ledger, its hands on the clock, and everything it told its listener.
+/// A ledger, control over its clock, and everything it told its listener.
 struct Stage<S> {
     subject: S,
     ledger: Ledger,
@@ -133,7 +133,7 @@ impl<S: Subject> Stage<S> {
         self.claim(&claim(sale, who, quantity, who)).await.unwrap()
     }
 
-    /// The sale's counts, asked by a command that changes nothing.
+    /// The sale's counts, read with a command that changes nothing.
     async fn status(&self, sale: SaleId) -> SaleStatus {
         self.ledger.restock(sale, 0).await.unwrap()
     }
@@ -144,8 +144,8 @@ impl<S: Subject> Stage<S> {
         streams
     }
 
-    /// What every stream has led to, and the position at which it has. The clocks are not part of it: questions move them
-    /// and leave no trace.
+    /// The state of every stream, and its position. The clocks are left out: questions move them without a
+    /// decision.
     async fn states(&self) -> BTreeMap<Arc<str>, (u64, Vec<SaleSnapshot>)> {
         let mut states = BTreeMap::new();
         for stream in self.streams().await {
@@ -172,7 +172,7 @@ impl<S: Subject> Stage<S> {
         sales.into_iter().find(|one| one.status.terms.sale == sale).unwrap()
     }
 
-    /// All decisions of `stream`, read `step` at a time, and the cursor behind them.
+    /// All decisions of `stream`, read `step` at a time, and the cursor after them.
     async fn read_all(&self, stream: &str, step: usize) -> (Vec<Decision>, Cursor) {
         let (mut decisions, mut cursor) = (Vec::new(), Cursor::default());
         loop {
@@ -212,7 +212,8 @@ fn order(sale: SaleId, number: u32) -> OrderId {
     OrderId { sale, number }
 }
 
-/// Makes a test of every sentence, for the engine that `$make` (a function without arguments) gives.
+/// Makes a test of every function of the suite, for the engine that `$make` (a function without arguments)
+/// returns.
 #[macro_export]
 macro_rules! ledger_conformance_suite {
     ($make:path) => {
@@ -223,7 +224,7 @@ macro_rules! ledger_conformance_suite {
             a_key_counts_per_buyer_and_per_sale,
             a_buyer_never_exceeds_the_limit,
             nobody_has_more_orders_than_an_entry_can_hold,
-            a_refusal_binds_nothing,
+            a_refused_claim_does_not_use_up_its_key,
             an_impossible_claim_is_refused,
             it_never_oversells_under_concurrency,
             units_are_conserved_when_everything_happens_at_once,
@@ -244,29 +245,29 @@ macro_rules! ledger_conformance_suite {
             only_a_hold_can_be_cancelled,
             a_foreign_buyer_finds_nothing,
             a_buyer_sees_own_orders_newest_first,
-            who_waits_first_is_offered_what_comes_back,
-            only_a_sale_that_is_sold_out_is_waited_for,
-            who_joins_twice_keeps_his_place,
-            who_leaves_is_passed_over,
-            an_offer_is_what_is_there_within_the_limit,
-            who_may_have_no_more_is_passed_over,
-            an_offer_that_nobody_takes_goes_to_the_next,
+            the_first_waiter_is_offered_returned_units,
+            only_a_sold_out_sale_has_a_waitlist,
+            joining_twice_keeps_the_place,
+            a_buyer_who_leaves_is_passed_over,
+            an_offer_is_what_is_available_within_the_limit,
+            a_buyer_at_the_limit_is_passed_over,
+            an_unpaid_offer_goes_to_the_next_waiter,
             holds_that_end_together_are_offered_together,
-            a_sale_that_rests_offers_nothing,
-            a_large_restock_serves_all_in_their_order,
+            a_paused_or_closed_sale_offers_nothing,
+            a_large_restock_serves_everyone_in_order,
             a_full_list_is_served_by_one_restock,
             the_feed_has_no_gaps_and_rebuilds_the_state,
             the_feed_ends_at_its_head,
             a_cursor_of_another_history_is_noticed,
-            what_is_settled_is_still_in_the_state,
+            settled_decisions_stay_in_the_state,
             news_arrives_before_the_answer,
             old_news_is_recognised_by_its_version,
             a_full_queue_is_busy,
-            whoever_stops_waiting_holds_up_nobody,
-            stopping_answers_what_waits,
+            a_buyer_who_stops_waiting_delays_nobody,
+            stopping_answers_waiting_requests,
             a_stopped_ledger_is_unavailable,
             reopening_keeps_everything,
-            reopening_keeps_who_waits,
+            reopening_keeps_the_waiters,
         );
     };
     ($make:path: $($sentence:ident,)+) => {

@@ -1,5 +1,5 @@
-//! An engine in memory with a stream per sale and marks, as simple as it can be: it shows that the suite suits such
-//! engines, and lets tests of whoever reads a feed have several streams, and histories that get lost.
+//! A minimal engine in memory, with marks and a stream per sale. It shows that the suite suits such engines.
+//! Tests of feed readers use it to have several streams, and histories that get lost.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use crate::{
     Unavailable, batcher,
 };
 
-/// The decisions of one sale, each with the mark at it.
+/// The decisions of one sale, each with its mark.
 pub type History = Vec<(Decision, Mark)>;
 
-/// Whoever opens it sees the same sales: each `open` is a node of a cluster.
+/// Every `open` sees the same sales: each is a node of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct PerSale {
     shelves: Arc<Mutex<Shelves>>,
@@ -50,7 +50,7 @@ impl PerSale {
         self.lock().sales.get(&sale).map(|shelf| shelf.history.clone()).unwrap_or_default()
     }
 
-    /// Puts another history in the place of the sale's, as a failover does that loses the end of it.
+    /// Replaces the sale's history, like a failover that loses the end of it.
     pub fn put_history(&self, sale: SaleId, history: History) {
         let mut shelves = self.lock();
         let shelf = shelves.sales.entry(sale).or_default();
@@ -59,7 +59,7 @@ impl PerSale {
         shelf.history = history;
     }
 
-    /// How far the readers have said that they have taken the sale's decisions.
+    /// How far the readers have settled the sale's decisions.
     pub fn settled(&self, sale: SaleId) -> Cursor {
         self.lock().sales.get(&sale).map(|shelf| shelf.settled).unwrap_or_default()
     }
@@ -144,7 +144,7 @@ impl Shelves {
         let reply = shelf.book.execute(command, now, &mut decisions);
         let mark = Mark((u128::from(self.batches + 1) << 64 | u128::from(sale.as_u64())).to_be_bytes());
         shelf.history.extend(decisions.into_iter().map(|decision| (decision, mark)));
-        // A sale that was not published is as unknown as before.
+        // A sale that was not published stays unknown.
         if !shelf.history.is_empty() {
             self.sales.insert(sale, shelf);
         }
@@ -153,7 +153,7 @@ impl Shelves {
 }
 
 impl Shelf {
-    /// What the decisions after the first `since` have changed.
+    /// What changed after the first `since` decisions.
     fn news(&self, since: usize) -> SaleNews {
         let accepted: Vec<KeyDigest> = self.history[since..]
             .iter()

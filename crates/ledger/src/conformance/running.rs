@@ -1,4 +1,4 @@
-//! Sentences about running a ledger: full queues, impatient buyers, stopping and starting again.
+//! Running a ledger: full queues, impatient buyers, stopping and starting again.
 
 use futures_util::future::{FutureExt, join_all};
 
@@ -16,13 +16,13 @@ pub async fn a_full_queue_is_busy(subject: impl Subject) {
     let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!(busy + accepted, claims.len());
     assert!(busy > 0 && accepted >= 8, "{busy} busy, {accepted} accepted");
-    assert_eq!(stage.status(sale(1)).await.held as usize, accepted, "who was told busy has nothing");
+    assert_eq!(stage.status(sale(1)).await.held as usize, accepted, "a busy answer means no hold");
     for claim in &claims {
-        stage.claim(claim).await.expect("alone there is room");
+        stage.claim(claim).await.expect("one at a time there is room");
     }
 }
 
-pub async fn whoever_stops_waiting_holds_up_nobody(subject: impl Subject) {
+pub async fn a_buyer_who_stops_waiting_delays_nobody(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     stage.publish(sale(1), 1_000, 1).await;
     for round in 0..50 {
@@ -34,18 +34,18 @@ pub async fn whoever_stops_waiting_holds_up_nobody(subject: impl Subject) {
         drop(leaving);
         staying.await.unwrap();
     }
-    // What was asked is decided, whether or not somebody waits for the answer.
+    // A claim is decided whether or not somebody waits for the answer.
     assert_eq!(stage.status(sale(1)).await.held, 100);
 }
 
-pub async fn stopping_answers_what_waits(subject: impl Subject) {
+pub async fn stopping_answers_waiting_requests(subject: impl Subject) {
     let stage = Stage::open(subject).await;
     stage.publish(sale(1), 1_000, 1).await;
     let claims: Vec<_> =
         (0..300).map(|n| claim(sale(1), &format!("buyer-{n}"), 1, &format!("key-{n}"))).collect();
     let (answers, ()) =
         tokio::join!(join_all(claims.iter().map(|claim| stage.claim(claim))), stage.ledger.stop());
-    assert!(answers.iter().all(Result::is_ok), "what was asked before the stop is decided");
+    assert!(answers.iter().all(Result::is_ok), "claims from before the stop are decided");
     let stage = stage.reopen().await;
     assert_eq!(counts(stage.status(sale(1)).await), (1_000, 700, 300, 0));
 }

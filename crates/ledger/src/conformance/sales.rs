@@ -1,4 +1,4 @@
-//! Sentences about sales: publishing, restocking, pausing, closing, and the clock.
+//! Sales: publishing, restocking, pausing, closing, and the clock.
 
 use penstock_domain::{ClaimRefusal, MAX_UNITS, SaleRefusal, SaleState, SaleTerms};
 

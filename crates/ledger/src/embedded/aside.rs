@@ -1,4 +1,4 @@
-//! A thread beside the writer that works when it is woken. It does not know what for.
+//! A thread beside the writer that does its work each time it is woken.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// `work` is done once for each time the thread is woken; `begin` before the first.
+    /// Runs `begin` once, then `work` each time the thread is woken.
     pub(super) fn start(
         name: &'static str,
         begin: impl FnOnce() + Send + 'static,
@@ -35,7 +35,7 @@ impl Aside {
 
     pub(super) fn wake(&self) {
         if let Some(wake) = &self.wake {
-            // Full: it is awake already.
+            // If the channel is full, the thread is awake already.
             let _ = wake.try_send(());
         }
     }
@@ -45,7 +45,7 @@ impl Drop for Aside {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // A panic has ended the process before it got here.
+            // A panic has already ended the process.
             drop(thread.join());
         }
     }

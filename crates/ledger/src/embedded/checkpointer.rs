@@ -1,8 +1,8 @@
-//! The checkpointer: a thread that copies the journal's write-ahead log into its database while the writer goes on.
-//! The writer only copies what came meanwhile, and then its log begins afresh.
+//! The checkpointer: a thread that copies the journal's write-ahead log into its database while the writer
+//! goes on. The writer only copies what was added meanwhile; after that the log starts over.
 //!
-//! A commit that copies the whole log by itself keeps all others waiting for as long as the disk takes to write
-//! several megabytes.
+//! A commit that copies the whole log by itself keeps all others waiting until the disk has written several
+//! megabytes.
 
 use std::{
     io,
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::niceness::{Turn, take_turn};
 
-/// The second time it copies what came during the first, so that there is little left for the writer.
+/// The second round copies what was added during the first, so that little is left for the writer.
 const ROUNDS: usize = 2;
 
 const RESTING: u8 = 0;
 const COPYING: u8 = 1;
-/// The rest is the writer's.
+/// The writer copies the rest.
 const COPIED: u8 = 2;
 
 #[derive(Debug)]
@@ -43,15 +43,15 @@ impl Checkpointer {
         let seen = Arc::clone(&state);
         let work = move || {
             if let Err(error) = copy(&folder, room) {
-                // The writer copies all of it then, and if it can't either, the log has everything still.
-                tracing::warn!(%error, "the journal's log could not be copied beside the writer");
+                // The writer then copies the whole log. If that fails too, the log still has everything.
+                tracing::warn!(%error, "the journal's log could not be copied in the background");
             }
             seen.store(COPIED, Release);
         };
         Ok(Self { state, aside: Aside::start("ledger-log", || take_turn(Turn::Spare), work)? })
     }
 
-    /// Called by the writer after each commit; it nearly always costs a load.
+    /// The writer calls this after each commit. It nearly always costs only an atomic load.
     pub(super) fn committed(&self, journal: &mut Journal) {
         match self.state.load(Acquire) {
             RESTING if journal.is_log_long() => {
@@ -70,7 +70,7 @@ impl Checkpointer {
 }
 
 fn copy(folder: &Path, room: LogRoom) -> Result<(), JournalError> {
-    // Opened each time: it costs little beside the copying, and nothing is kept that a failure could have spoiled.
+    // Opened each time: that is cheap compared with the copying, and no state survives a failure.
     let mut journal = Journal::open(folder, room)?;
     (0..ROUNDS).try_for_each(|_| journal.begin_log_afresh())
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_begins_afresh_while_the_writer_goes_on() {
+    fn the_log_restarts_while_the_writer_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let room = LogRoom::of(4 << 20);
         let mut journal = Journal::open(folder.path(), room).unwrap();
@@ -101,7 +101,7 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         let log = || fs::metadata(folder.path().join("journal.db-wal")).unwrap().len();
-        // This one finds it copied; those after it write where the first ones wrote.
+        // This commit finds the log copied; later ones overwrite it from its beginning.
         commit(&mut journal);
         let length = log();
         for _ in 0..10 {

@@ -1,5 +1,5 @@
-//! The compactor: a thread that turns snapshot and journal into a new snapshot, with a `Book` of its own, so that
-//! the writer never waits for it. The writer deletes the records that nobody needs any more.
+//! The compactor: a thread that turns snapshot and journal into a new snapshot, with a `Book` of its own, so
+//! that the writer never waits for it. The writer deletes the records that are no longer needed.
 
 use std::{
     io,
@@ -13,9 +13,10 @@ use crate::{
     rush::Rush,
 };
 
-/// So many decisions a second are a rush, and compaction waits for its end …
+/// More decisions a second than this are a rush: compaction waits for its end.
 const RUSH_PER_SECOND: u32 = 5_000;
-/// … unless so many times as much has come as pays: a start must not take long.
+/// Even in a rush, compaction starts after this many times the usual number of decisions, to keep restarts
+/// short.
 const MAX_WAIT: u64 = 4;
 
 #[derive(Debug)]
@@ -36,11 +37,11 @@ impl Compactor {
         Ok(Self { shared, compact_after, rush: Rush::beyond(RUSH_PER_SECOND), aside })
     }
 
-    /// Called by the writer after each commit; it costs a look at the clock.
+    /// The writer calls this after each commit. It costs a look at the clock.
     pub(super) fn committed(&mut self, head: u64) {
         let is_rush = self.rush.is_on(head, Instant::now());
         if is_due(head, self.shared.compact_at.load(Relaxed), self.compact_after, is_rush) {
-            // Not again until the compactor has said when.
+            // Not again until the compactor has set the next position.
             self.shared.compact_at.store(u64::MAX, Relaxed);
             self.aside.wake();
         }
@@ -58,13 +59,13 @@ fn is_due(head: u64, compact_at: u64, compact_after: u64, is_rush: bool) -> bool
     head > compact_at.saturating_add(wait)
 }
 
-/// The position beyond which the next snapshot pays: when there is as much to replay as to read.
+/// The position beyond which the next snapshot is worth its cost: when there is as much to replay as to read.
 pub(super) fn next_compaction(snapshot_position: u64, snapshot_orders: u64, compact_after: u64) -> u64 {
     snapshot_position.saturating_add(compact_after.max(snapshot_orders))
 }
 
-/// Compacts until there is less to replay than pays: the writer may have nothing more to commit, and so nothing that would
-/// wake us again.
+/// Compacts until there is too little to replay for another snapshot. It must not rely on being woken again:
+/// the writer may have nothing more to commit.
 fn run(shared: &Shared, compact_after: u64) {
     loop {
         let compact_at = match compact(shared) {
@@ -74,7 +75,7 @@ fn run(shared: &Shared, compact_after: u64) {
             }
             Err(JournalError::Stopping) => return,
             Err(error) => {
-                // The journal still has everything; try again when it has grown further.
+                // The journal still has everything. Try again when it has grown further.
                 tracing::error!(%error, "could not write a snapshot of the ledger");
                 shared.head.load(Relaxed).saturating_add(compact_after)
             }
@@ -101,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rush_puts_it_off_but_not_for_ever() {
+    fn a_rush_delays_compaction_but_not_forever() {
         let is_due = |head, is_rush| is_due(head, 1_000, 250, is_rush);
         assert!(!is_due(1_000, false));
         assert!(is_due(1_001, false));
         assert!(!is_due(1_750, true));
         assert!(is_due(1_751, true));
-        // One that is under way is not begun again.
+        // A compaction that is under way is not started again.
         assert!(!super::is_due(u64::MAX, u64::MAX, 250, false));
     }
 }

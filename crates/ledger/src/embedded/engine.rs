@@ -1,4 +1,4 @@
-//! The embedded engine proper: decide in memory, make durable, tell.
+//! The embedded engine itself: it decides in memory, makes the decisions durable and answers.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Committed, Engine, SaleNews, Unavailable};
 
-/// Room for a record is kept from commit to commit up to this size.
+/// A buffer up to this size is kept from commit to commit.
 const MAX_KEPT_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Engine for Embedded {
 
 impl Embedded {
     fn commit_now(&mut self, commands: Vec<Command>, now: Timestamp) -> Result<Committed, Unavailable> {
-        // If the journal fails, the book is ahead of the disk: it stays taken and is thrown away.
+        // If the journal fails, the book is ahead of the disk: `running` stays None and the book is dropped.
         let Some(mut running) = self.running.take() else {
             return Err(Unavailable::new("the journal is not open"));
         };

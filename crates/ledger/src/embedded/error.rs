@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use crate::Unavailable;
 
-/// Why a ledger's folder was refused.
+/// Why a ledger's folder could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the journal in {} is in use by another process", .folder.display())]
@@ -25,9 +25,9 @@ pub(super) enum JournalError {
     Damaged(String),
     #[error("version {0} of the journal is newer than this program")]
     NewerVersion(u32),
-    #[error("the decisions after position {0} are not in the journal any more")]
+    #[error("the decisions after position {0} are no longer in the journal")]
     Forgotten(u64),
-    #[error("a reader of the journal does not let its recovery finish")]
+    #[error("a reader of the journal keeps its recovery from finishing")]
     Contended,
     #[error("the ledger is stopping")]
     Stopping,

@@ -14,13 +14,14 @@ use penstock_domain::{BookSnapshot, Cursor, Decision, Mark};
 use super::{STREAM, error::JournalError, journal::JournalReader, record, replay::replay, shared::Shared};
 use crate::{Feed, FeedError, Piece, Unavailable};
 
-/// Its futures have to be polled inside a Tokio runtime: reading files is done on the runtime's blocking threads.
+/// Poll its futures inside a Tokio runtime: files are read on the runtime's blocking threads.
 #[derive(Debug)]
 pub(super) struct JournalFeed {
     shared: Arc<Shared>,
-    /// Opened when it is needed; thrown away after an error.
+    /// Opened on demand; dropped after an error.
     reader: Arc<Mutex<Option<JournalReader>>>,
-    /// No engine tells the head: it is that of the last state.
+    /// True if no engine in this process sets the head. It is then the position of the last state that was
+    /// read.
     beside: bool,
 }
 
@@ -29,13 +30,13 @@ impl JournalFeed {
         Self { shared, reader: Arc::default(), beside: false }
     }
 
-    /// Of a ledger that another process may be writing.
+    /// The feed of a ledger that another process may be writing.
     pub(super) fn beside(shared: Shared) -> Self {
         Self { shared: Arc::new(shared), reader: Arc::default(), beside: true }
     }
 }
 
-/// It has one stream, whatever it is called, and no marks: what is in the journal stays as it is.
+/// There is one stream, whatever name the caller gives, and no marks: records in the journal never change.
 impl Feed for JournalFeed {
     fn streams(&self) -> BoxFuture<'_, Result<Vec<Arc<str>>, Unavailable>> {
         std::future::ready(Ok(vec![Arc::from(STREAM)])).boxed()

@@ -1,5 +1,5 @@
-//! The journal on disk: an SQLite database in WAL mode with one row per group commit (ADR 0002). It knows
-//! records as bytes; what is in them is not its business.
+//! The journal on disk: an SQLite database in WAL mode with one row per group commit (ADR 0002). To the
+//! journal, a record is just bytes.
 
 use std::{path::Path, time::Duration};
 
@@ -7,28 +7,29 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::JournalError;
 
-/// Grows when an older program could misread the journal. Since 2 there are waitlists: decisions about them, and who is on
-/// them in a snapshot.
+/// Grows when an older program could misread the journal. Version 2 added waitlists: decisions about them,
+/// and the waiters in a snapshot.
 pub(super) const VERSION: u32 = 2;
 const FILE_NAME: &str = "journal.db";
 const PAGE_BYTES: usize = 4_096;
-/// SQLite keeps so much in memory, unless told otherwise.
+/// The memory that SQLite uses as a cache by default.
 const CACHED_BYTES: usize = 2_000 << 10;
-/// A commit changes the table's last page, the first of the database and one or the other besides.
+/// A commit changes the last page of the table, the first page of the database, and sometimes another one.
 const PAGES_PER_COMMIT: usize = 3;
-/// Records deleted along with one insertion. More than one, so that the journal shrinks while the sale goes on;
-/// few, so that nobody's answer waits long for it.
+/// Records deleted along with one insertion: more than one, so that the journal shrinks during the sale; few,
+/// so that no answer waits long.
 const FORGOTTEN_PER_COMMIT: u32 = 4;
 const _: () = assert!(FORGOTTEN_PER_COMMIT > 1);
-/// How long a recovery waits for readers to finish, at most.
+/// The longest time a recovery waits for readers to finish.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Records that a reader fetches at once, so that it never holds back the write-ahead log for long.
+/// Records that a reader fetches at once. Few, so that it never holds back the write-ahead log for long.
 const ROWS_PER_READ: u32 = 64;
 
 /// The size of the write-ahead log.
 ///
-/// Its file is that long from the start: writing where nothing was before is work for a thread of the kernel as well, and on a
-/// busy machine each commit waits for that thread until the next tick of the clock.
+/// The file has this size from the start. Writing to a part of a file that was never written also takes work
+/// from a kernel thread, and on a busy machine each commit would wait for that thread until the next clock
+/// tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogRoom {
     bytes: usize,
@@ -43,12 +44,12 @@ impl LogRoom {
         self.bytes / PAGE_BYTES
     }
 
-    /// With about so many pages it is copied into the database …
+    /// At about this many pages the checkpointer copies the log into the database.
     fn long(self) -> usize {
         self.pages() / 8 * 7
     }
 
-    /// … and with so many by the commit that exceeds them, whoever waits.
+    /// At this many pages the commit that exceeds them copies the log, and its callers wait.
     fn too_long(self) -> usize {
         self.pages() * 4
     }
@@ -61,7 +62,7 @@ pub(super) struct Journal {
     room: LogRoom,
     /// All records up to this position are deleted.
     forgotten: u64,
-    /// About so many pages were written to the log since it was copied.
+    /// Roughly how many pages were written to the log since it was last copied.
     log_pages: usize,
 }
 
@@ -83,7 +84,7 @@ impl Journal {
                  COMMIT;"
             ))?;
         } else if version < VERSION {
-            // What is in an older journal reads as before; what comes now, an older program must not read.
+            // Older records read as before. An older program must not read the ones written from now on.
             connection.pragma_update(None, "user_version", VERSION)?;
         }
         Ok(Self { connection, room, forgotten: 0, log_pages: 0 })
@@ -91,9 +92,9 @@ impl Journal {
 
     /// Makes sure that everything a reader sees is on the disk, and that there is room to go on.
     ///
-    /// After a failed sync the kernel may call pages clean that never reached the disk, so nothing that was only
-    /// in the write-ahead log can be trusted: it is written anew into the database and synced there, and the
-    /// log begins afresh.
+    /// After a failed sync the kernel may treat pages as clean that never reached the disk. So nothing that
+    /// was only in the write-ahead log can be trusted: it is written to the database again and synced there,
+    /// and the log starts over.
     pub(super) fn settle_after_failure(&self) -> Result<(), JournalError> {
         let busy =
             self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))?;
@@ -103,21 +104,21 @@ impl Journal {
         self.make_room()
     }
 
-    /// Makes the log's file as long as it is going to be.
+    /// Makes the log's file as long as it will ever need to be.
     fn make_room(&self) -> Result<(), JournalError> {
-        // What is not committed never reaches the database; what SQLite does not keep in memory is in the log all the same, and
-        // a roll-back leaves the file as long as it is.
+        // A transaction that is rolled back never reaches the database. But whatever exceeds SQLite's cache
+        // is written to the log, and the rollback leaves the file that long.
         let unused = self.connection.unchecked_transaction()?;
         unused
             .execute("INSERT INTO probe VALUES (zeroblob(?1))", [(self.room.bytes + CACHED_BYTES) as i64])?;
         unused.rollback()?;
-        // A commit syncs all of the file.
+        // A commit syncs the whole file.
         self.connection.execute("INSERT INTO probe VALUES ('')", [])?;
         self.connection.execute("DELETE FROM probe", [])?;
         Ok(())
     }
 
-    /// Appends a record and returns when it is durable. Records up to `forget` may go.
+    /// Appends a record and returns when it is durable. Records up to `forget` may be deleted.
     pub(super) fn append(&mut self, last: u64, record: &[u8], forget: u64) -> Result<(), JournalError> {
         self.log_pages += record.len() / PAGE_BYTES + PAGES_PER_COMMIT;
         if forget <= self.forgotten {
@@ -141,11 +142,11 @@ impl Journal {
         self.log_pages >= self.room.long()
     }
 
-    /// Copies into the database what it lacks of the log. If no reader needs the log, the next commit writes where it
-    /// began.
+    /// Copies the part of the log that the database lacks. If no reader needs the log, the next commit writes
+    /// at its beginning.
     pub(super) fn begin_log_afresh(&mut self) -> Result<(), JournalError> {
         self.log_pages = 0;
-        // That somebody else copies just now, or that a reader is in the way, is no error: there is a next time.
+        // If another copy is running or a reader is in the way, that is not an error: there is a next time.
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         Ok(())
     }
@@ -162,7 +163,7 @@ fn version(connection: &Connection) -> Result<u32, JournalError> {
     if version > VERSION { Err(JournalError::NewerVersion(version)) } else { Ok(version) }
 }
 
-/// A reader's side. It sees what is durable and nothing else: SQLite shows a commit when it is synced.
+/// The readers' side. A reader sees only what is durable: SQLite shows a commit once it is synced.
 #[derive(Debug)]
 pub(super) struct JournalReader {
     connection: Connection,
@@ -179,8 +180,8 @@ impl JournalReader {
         Ok(Self { connection })
     }
 
-    /// Hands the records with decisions after `after` to `each`, in order, until there are none left or `each`
-    /// says false.
+    /// Passes the records with decisions after `after` to `each`, in order, until there are none left or
+    /// `each` returns false.
     pub(super) fn records(
         &self,
         after: u64,
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_has_its_room_from_the_start() {
+    fn the_log_has_its_full_size_from_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let room = LogRoom::of(8 << 20);
         let log_bytes = || std::fs::metadata(folder.path().join("journal.db-wal")).unwrap().len() as usize;
@@ -233,6 +234,6 @@ mod tests {
         }
         assert_eq!(log_bytes(), at_start);
         let database = std::fs::metadata(folder.path().join(FILE_NAME)).unwrap().len();
-        assert!(database < 1 << 20, "the log's room took {database} bytes in the database as well");
+        assert!(database < 1 << 20, "reserving the log also took {database} bytes in the database");
     }
 }

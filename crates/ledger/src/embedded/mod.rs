@@ -1,8 +1,9 @@
 //! The embedded engine: `Book` in memory, one writer, and a journal on disk that is compacted by snapshots.
 //!
-//! A batch is decided in memory, packed into one record and synced; only then do its answers leave. A start reads
-//! the newest snapshot and the records after it. After a failed write the book in memory is ahead of the disk: it
-//! is thrown away and rebuilt from what is durable. ADR 0002 says why the journal is an SQLite database.
+//! A batch is decided in memory, packed into one record and synced; only then is it answered. A start reads
+//! the newest snapshot and the records after it. After a failed write the book in memory is ahead of the
+//! disk, so it is thrown away and rebuilt from the files. ADR 0002 says why the journal is an SQLite
+//! database.
 
 mod aside;
 mod checkpointer;
@@ -35,21 +36,22 @@ use self::{
 };
 use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
 
-/// Whoever holds a lock on this file writes the journal.
+/// The process that holds a lock on this file writes the journal.
 const LOCK_NAME: &str = "lock";
 
-/// The name of its feed, under which settlement keeps its place.
+/// The name of the only stream in the feed. Settlement keeps its place under this name.
 pub const STREAM: &str = "ledger";
 
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
-    /// The journal's folder; it is created if it is missing.
+    /// The journal's folder. It is created if it is missing.
     pub folder: PathBuf,
     pub batcher: BatcherOptions,
-    /// A snapshot is made when there are more decisions since the last one than this, and than it has orders.
+    /// A snapshot is made when more decisions than this, and more than the last snapshot has orders, have
+    /// been added since.
     pub compact_after_decisions: u64,
-    /// The size of the journal's log, which is made when the journal is opened: that much can be sold although the disk is
-    /// full.
+    /// The size of the journal's log. Its file is made when the journal is opened, so this much can still be
+    /// sold when the disk is full.
     pub log_bytes: usize,
 }
 
@@ -64,8 +66,8 @@ impl EmbeddedOptions {
     }
 }
 
-/// Opens the journal in `options.folder`. It returns at once; the recovery runs on the writer's thread, and what is
-/// asked meanwhile waits for it.
+/// Opens the journal in `options.folder` and returns at once. The recovery runs on the writer's thread, and
+/// requests wait for it.
 pub fn open(
     options: EmbeddedOptions,
     clock: Clock,
@@ -76,7 +78,7 @@ pub fn open(
     let unusable = |error: std::io::Error| unusable(&folder, error);
     fs::create_dir_all(&folder).map_err(unusable)?;
     let lock = lock(&folder)?;
-    // What can be refused at once is refused here and not on the writer's thread.
+    // Refuse here what can be refused at once, not later on the writer's thread.
     Journal::open(&folder, log_room).map_err(|error| refused(&folder, error))?;
     let shared = Arc::new(Shared { folder: folder.clone(), ..Shared::default() });
     let compactor = Compactor::start(shared.clone(), compact_after).map_err(unusable)?;
@@ -87,8 +89,8 @@ pub fn open(
     batcher::start(engine, feed, batcher, clock, listener).map_err(unusable)
 }
 
-/// The feed of the ledger in `folder`, for whoever only reads. It changes nothing and works while a server runs; it ends
-/// where the last `state` that was asked for ended.
+/// A read-only feed of the ledger in `folder`. It changes nothing and works while a server runs. It ends
+/// where the last `state` that was read ended.
 pub fn read(folder: &Path) -> Result<impl Feed + use<>, OpenError> {
     JournalReader::open(folder).map_err(|error| refused(folder, error))?;
     Ok(JournalFeed::beside(Shared { folder: folder.into(), ..Shared::default() }))

@@ -5,15 +5,15 @@ use serde::{Serialize, Serializer};
 
 use super::error::JournalError;
 
-/// Packs `decisions`, which follow each other and were made at one time, into `bytes`. Positions are not
-/// stored: the journal knows the last one.
+/// Packs consecutive `decisions` that were made at one time into `bytes`. Positions are not stored: the
+/// journal knows the last one.
 pub(super) fn encode(decisions: &[Decision], bytes: Vec<u8>) -> Result<Vec<u8>, JournalError> {
     let Some(first) = decisions.first() else { return Ok(bytes) };
     assert!(decisions.iter().all(|decision| decision.at == first.at), "a batch is decided at one time");
     Ok(postcard::to_extend(&(first.at, Events(decisions)), bytes)?)
 }
 
-/// Unpacks the decisions of the record whose last one has the position `last`.
+/// Unpacks the decisions of a record. `last` is the position of its last decision.
 pub(super) fn decode(
     last: u64,
     bytes: &[u8],
@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// One record with all decisions of their time, as each version wrote it.
+    /// One record with all kinds of decisions that each version knew, as that version wrote it.
     const VERSION_1: &str = "80a0abfef9620a00ac02e807020180a0abfef96200840701ac020502ac0203ac0204ac0205ac020003616e6e02\
         f899d9a2d69cfddea401e3cbc582baac83f5bb0106ac0200020007ac0201010007ac0202010108ac0201";
     const VERSION_2: &str =
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_versions_wrote_reads_as_before() {
+    fn records_of_older_versions_still_decode() {
         for (hex, events) in [(VERSION_1, of_version_1()), (VERSION_2, of_version_2())] {
             let bytes: Vec<u8> = (0..hex.len())
                 .step_by(2)

@@ -1,4 +1,4 @@
-//! From files back to a `Book`: the newest snapshot, then every record after it.
+//! Rebuilds a `Book` from files: the newest snapshot, then every record after it.
 
 use std::{
     collections::HashMap,
@@ -14,9 +14,9 @@ use penstock_domain::{Book, Decision, Event, KeyDigest, SaleId, SnapshotOrder};
 use super::{error::JournalError, journal::JournalReader, record, snapshot};
 use crate::SaleNews;
 
-/// How often a compaction that overtakes a reader makes it begin anew.
+/// How often a reader starts again because a compaction overtook it.
 const MAX_ATTEMPTS: usize = 5;
-/// Records that are decoded before they can be applied.
+/// The most records that are decoded and not yet applied.
 const RECORDS_AHEAD: usize = 32;
 
 pub(super) struct Replayed {
@@ -24,7 +24,7 @@ pub(super) struct Replayed {
     /// The idempotency keys of each sale's accepted claims.
     keys: HashMap<SaleId, Vec<KeyDigest>>,
     pub(super) snapshot_position: u64,
-    /// Orders in the snapshot: what reading it costs.
+    /// Orders in the snapshot: they determine how long it takes to read.
     pub(super) snapshot_orders: u64,
 }
 
@@ -40,14 +40,14 @@ impl Replayed {
     }
 }
 
-/// Rebuilds the state after the last durable decision. Ends early if `stop` becomes true.
+/// Rebuilds the state after the last durable decision. Stops early if `stop` becomes true.
 pub(super) fn replay(folder: &Path, stop: &AtomicBool) -> Result<Replayed, JournalError> {
     for _ in 0..MAX_ATTEMPTS {
-        // First the journal, so that a folder without one is refused and not taken for an empty ledger.
+        // The journal comes first, so that a folder without one is refused and not taken for an empty ledger.
         let journal = JournalReader::open(folder)?;
         let mut replayed = from_snapshot(folder)?;
         match apply_records(journal, &mut replayed, stop) {
-            // A newer snapshot was written meanwhile, and the records that it made superfluous were deleted.
+            // A newer snapshot was written meanwhile, and the records that it replaces were deleted.
             Err(JournalError::Forgotten(position)) if snapshot::newest_position(folder)? > position => {}
             Err(error) => return Err(error),
             Ok(()) => return Ok(replayed),
@@ -75,7 +75,7 @@ fn from_snapshot(folder: &Path) -> Result<Replayed, JournalError> {
     })
 }
 
-/// One thread reads and decodes, the other applies: each is about half of the work.
+/// One thread reads and decodes, the other applies: each does about half of the work.
 fn apply_records(
     journal: JournalReader,
     replayed: &mut Replayed,

@@ -1,4 +1,4 @@
-//! What the writer, the compactor and the feed of one embedded ledger know in common.
+//! State that the writer, the compactor and the feed of one embedded ledger share.
 
 use std::{
     path::PathBuf,
@@ -10,17 +10,17 @@ pub(super) struct Shared {
     pub(super) folder: PathBuf,
     /// The last durable position.
     pub(super) head: AtomicU64,
-    /// Up to here settlement has taken the decisions.
+    /// Settlement has taken the decisions up to here.
     pub(super) settled: AtomicU64,
-    /// Up to here a durable snapshot covers them.
+    /// A durable snapshot covers the decisions up to here.
     pub(super) snapshot: AtomicU64,
-    /// When the head is beyond this, it is time for a snapshot.
+    /// A snapshot is due when the head is beyond this.
     pub(super) compact_at: AtomicU64,
     pub(super) stopping: AtomicBool,
 }
 
 impl Shared {
-    /// Up to here nobody needs the journal's records any more.
+    /// Records up to here are no longer needed.
     pub(super) fn forgettable(&self) -> u64 {
         self.settled.load(Relaxed).min(self.snapshot.load(Relaxed))
     }

@@ -17,13 +17,13 @@ use super::{error::JournalError, journal::VERSION};
 const PREFIX: &str = "snapshot-";
 const PARTIAL: &str = "snapshot.partial";
 const ORDERS_PER_PIECE: usize = 8_192;
-/// No piece is longer; a length beyond it is damage, not a reason to ask for memory.
+/// The longest a piece may be. A length beyond it means damage; no memory is allocated for it.
 const MAX_PIECE_BYTES: u32 = 16 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
-/// The longest order: a buyer's name and at most 128 bytes of everything else.
+/// The longest order has a buyer's name and at most 128 bytes of everything else.
 const _: () =
     assert!(ORDERS_PER_PIECE * (penstock_domain::MAX_BUYER_BYTES + 128) <= MAX_PIECE_BYTES as usize);
-/// All who wait for a sale are one piece.
+/// All waiters of a sale are in one piece.
 const _: () =
     assert!(MAX_WAITERS as usize * (penstock_domain::MAX_BUYER_BYTES + 32) < MAX_PIECE_BYTES as usize);
 /// Versions before this one have no waiters.
@@ -42,7 +42,7 @@ enum Piece {
         orders: u64,
     },
     Orders(Vec<SnapshotOrder>),
-    /// Behind the orders of each sale.
+    /// Follows the orders of each sale.
     Waiters(Vec<Waiter>),
 }
 
@@ -53,8 +53,8 @@ pub(super) fn write(folder: &Path, snapshot: BookSnapshot) -> Result<(), Journal
     let written =
         write_file(&partial, snapshot).and_then(|()| Ok(fs::rename(&partial, path(folder, position))?));
     if let Err(error) = written {
-        // Half a snapshot would take the room that the journal may need; if it can't be removed, the next
-        // attempt overwrites it.
+        // Half a snapshot would take room that the journal may need. If it can't be removed, the next attempt
+        // overwrites it.
         drop(fs::remove_file(&partial));
         return Err(error);
     }
@@ -67,7 +67,7 @@ pub(super) fn write(folder: &Path, snapshot: BookSnapshot) -> Result<(), Journal
 
 /// The newest snapshot in `folder`.
 pub(super) fn read_newest(folder: &Path) -> Result<Option<BookSnapshot>, JournalError> {
-    // Between finding the newest and opening it, it may be replaced by one that is newer still.
+    // An even newer snapshot may replace the newest one before it is opened.
     for _ in 0..3 {
         let Some(newest) = positions(folder)?.into_iter().max() else { return Ok(None) };
         match File::open(path(folder, newest)) {
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A sale of one unit that is held, and that somebody waits for.
+    /// A sale whose only unit is held, with one waiter.
     fn some_book() -> Book {
         let (sale, mut book) = (SaleId::from_random(1), Book::default());
         let (opens_at, closes_at) = (None, None);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_keeps_who_waits() {
+    fn a_snapshot_keeps_the_waiters() {
         let folder = tempfile::tempdir().unwrap();
         let snapshot = some_book().snapshot();
         assert_eq!(snapshot.sales[0].waiters.len(), 1);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_of_version_1_has_nobody_who_waits() {
+    fn a_snapshot_of_version_1_has_no_waiters() {
         let folder = tempfile::tempdir().unwrap();
         let BookSnapshot { position, clock, mut sales } = some_book().snapshot();
         let sale = &mut sales[0];

@@ -1,5 +1,6 @@
-//! Adoption: gives a sale a home after its server was replaced or started again. Before anything is decided there, the
-//! sale's history is compared with what the records have settled. If its end was lost, what the records know wins.
+//! Adoption: gives a sale a home after its server was replaced or restarted. Before anything is decided
+//! there, the sale's history is compared with what the records have settled. If the end of the history was
+//! lost, the records win.
 
 use std::{
     fmt,
@@ -30,22 +31,23 @@ use super::{
 };
 use crate::Unavailable;
 
-/// Sales that are compared with the records at the same time: a restart makes all of them homeless at once.
+/// The most sales that are compared with the records at once: a restart makes all of them homeless.
 const AT_ONCE: usize = 16;
-/// Calls of `put` that go in one round trip.
+/// Calls of `put` in one round trip.
 const PUTS_AT_ONCE: usize = 8;
-/// How often, and how long, to look whether somebody else has finished.
+/// How often, and how many times, to check whether another node has finished.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
 const BUSY_LOOKS: usize = 100;
-/// How often a sale is looked at anew because its server was replaced meanwhile, or somebody else was quicker.
+/// How many times to look at a sale again because its server was replaced meanwhile, or another node was
+/// quicker.
 const LOOKS: usize = 4;
-/// How long what was written for the replicas to confirm stays.
+/// How long the key lives that is written for the replicas to confirm.
 const PROOF_MILLISECONDS: u64 = 1_000;
-/// Records that don't answer for so long are away. A whole sale takes longer to read.
+/// Records that take longer than this to answer count as away. Reading a whole sale takes longer.
 const CURSOR_WITHIN: Duration = Duration::from_secs(2);
 const SALE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Adopts sales. It works on the runtime of its link, whoever asks, and goes on when nobody waits any more.
+/// Adopts sales on the runtime of its link. An adoption goes on even if nobody waits for it any longer.
 #[derive(Clone)]
 pub(super) struct Adoption {
     inner: Arc<Inner>,
@@ -58,34 +60,34 @@ struct Inner {
     sales: Arc<Sales>,
     settled: Arc<dyn Settled>,
     room: Semaphore,
-    /// One adopts a sale, the others wait for it.
+    /// One task adopts a sale, the others wait for it.
     turns: Mutex<HashMap<SaleId, Weak<Turn<()>>>>,
 }
 
-/// What the script answered.
+/// The script's answer.
 #[derive(Clone, Debug)]
 struct Answer {
     word: String,
     position: u64,
     epoch: u64,
-    /// The replication id of the server that answered: another one has other data.
+    /// The replication id of the server that answered. Another server has other data.
     home: String,
 }
 
-/// What came of comparing a sale with the records.
+/// The result of comparing a sale with the records.
 #[derive(Debug)]
 enum Compared {
-    /// It has its home, or does not exist.
+    /// The sale has its home, or does not exist.
     Done,
-    /// The ledger has not what the records have settled.
+    /// The ledger lacks decisions that the records have settled.
     Lost(Answer),
-    /// The ledger has more than the records, and not the place where they end.
+    /// The ledger has more than the records, but no longer the place where they end.
     Trimmed,
-    /// It is not as it was when it was looked at.
+    /// The sale has changed since it was looked at.
     Gone,
 }
 
-/// One adoption of a sale: which server was looked at, and what the records said then.
+/// One attempt to adopt a sale: which server was looked at, and what the records said then.
 #[derive(Clone, Copy, Debug)]
 struct Attempt<'a> {
     sale: SaleId,
@@ -117,7 +119,7 @@ impl Adoption {
         Self { inner: Arc::new(Inner { link, keys, script, sales, settled, room, turns }) }
     }
 
-    /// Adopts what the records have as open and the ledger has lost altogether, and answers which sales these are.
+    /// Adopts the sales that are open in the records and missing from the ledger. Returns them.
     pub(super) async fn bring_back_missing(&self) -> Result<Vec<SaleId>, Unavailable> {
         let inner = self.inner.clone();
         let finding = self.inner.link.runtime().spawn(async move { inner.missing().await });
@@ -152,7 +154,7 @@ impl Inner {
         Err(Unavailable::new(trouble))
     }
 
-    /// Compares the sale with the records, and brings it back if they know better.
+    /// Compares the sale with the records, and brings it back if it has lost settled decisions.
     async fn compare(
         &self,
         sale: SaleId,
@@ -161,7 +163,7 @@ impl Inner {
     ) -> Result<Compared, Unavailable> {
         self.prove(sale).await?;
         let least = least_epoch(look, known);
-        // The records are asked after the server was looked at: it is the one that decides the sale next, or none does.
+        // The records are asked after the look, so either that server decides the sale next, or none does.
         let begun = within(CURSOR_WITHIN, self.settled.begin_epoch(sale, least)).await?;
         if begun.cursor.position > 0 {
             self.announce(sale).await?;
@@ -177,8 +179,8 @@ impl Inner {
         self.bring_back(attempt, &Rebuilt::of(&settled.sale)).await
     }
 
-    /// Makes sure that enough replicas follow the server, before the records are told to go on with it: a master that is
-    /// cut off must not take a sale from the one that was put in its place.
+    /// Makes sure that enough replicas follow the server before the records are told to go on with it: a
+    /// master that is cut off must not take a sale from the one that replaced it.
     async fn prove(&self, sale: SaleId) -> Result<(), Unavailable> {
         let (key, mut pipeline) = (self.keys.proof(sale), redis::pipe());
         pipeline.cmd("SET").arg(&key).arg(1).arg("PX").arg(PROOF_MILLISECONDS);
@@ -187,14 +189,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Goes on with the history that is there, if it has what is settled.
+    /// Keeps the history that is there, if it has everything settled.
     async fn keep(&self, attempt: Attempt<'_>) -> Result<Compared, Unavailable> {
         let Attempt { sale, begun, .. } = attempt;
         let kept = self.ask(attempt, "keep", |call| {
             call.arg(begun.cursor.position).arg(&begun.cursor.mark.0);
         });
         let kept = kept.await?;
-        // Otherwise somebody else was quicker, and has told it.
+        // Otherwise another node was quicker, and has reported it.
         let is_ours = kept.epoch < begun.epoch;
         match kept.word.as_str() {
             "home" if is_ours => {
@@ -205,7 +207,7 @@ impl Inner {
             }
             "unknown" => {
                 self.tell_lost(attempt, kept.epoch, 0);
-                // Unless somebody has published it meanwhile.
+                // Unless the sale was published meanwhile.
                 if self.sales.counts(sale) == attempt.known {
                     self.sales.forget(sale);
                 }
@@ -216,14 +218,14 @@ impl Inner {
             "lost" => Ok(Compared::Lost(kept)),
             "trimmed" => {
                 let (position, settled) = (kept.position, begun.cursor.position);
-                tracing::error!(%sale, position, settled, "the records are older than the ledger, which does not have what lies between; restore newer records");
+                tracing::error!(%sale, position, settled, "the records are older than the ledger, which no longer has the decisions between; restore newer records");
                 Ok(Compared::Trimmed)
             }
             other => Err(unexpected(other)),
         }
     }
 
-    /// What the records have as open and the ledger does not know.
+    /// The sales that are open in the records and that the ledger does not know.
     async fn missing(&self) -> Result<Vec<SaleId>, Unavailable> {
         let open = within(CURSOR_WITHIN, self.settled.open_sales()).await?;
         let look = async |sale| (sale, self.look(sale).await);
@@ -237,7 +239,7 @@ impl Inner {
         Ok(missing)
     }
 
-    /// The list of all sales is on another server perhaps, and may have lost the sale too.
+    /// Adds the sale to the list of all sales, which may be on another server and may have lost it too.
     async fn announce(&self, sale: SaleId) -> Result<(), Unavailable> {
         let key = self.keys.sales();
         let mut add = redis::cmd("SADD");
@@ -246,7 +248,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the sale what the records say it is.
+    /// Replaces the sale with what the records have.
     async fn bring_back(&self, attempt: Attempt<'_>, rebuilt: &Rebuilt) -> Result<Compared, Unavailable> {
         let found = match self.begin(attempt).await? {
             Compared::Lost(found) => found,
@@ -255,7 +257,7 @@ impl Inner {
         if !self.put(attempt, rebuilt).await? {
             return Ok(Compared::Gone);
         }
-        // Nobody can have settled more of the lost history: it is of an older epoch than the records'.
+        // Nobody can have settled more of the lost history: its epoch is older than the records'.
         let cursor = attempt.begun.cursor;
         let finished = self.ask(attempt, "finish", |call| {
             call.arg(cursor.position).arg(&cursor.mark.0);
@@ -281,10 +283,11 @@ impl Inner {
         Ok(look.word == "home" && look.epoch == attempt.begun.epoch)
     }
 
-    /// `Lost`: the sale is ours to bring back, and this is how it was found.
+    /// `Lost`: this node may bring the sale back, and this is how it found it.
     async fn begin(&self, attempt: Attempt<'_>) -> Result<Compared, Unavailable> {
         for _ in 0..BUSY_LOOKS {
-            // What is settled may be there after all, now that nothing more can be settled: then nothing is replaced.
+            // Nothing more can be settled now, so check again: if the history has everything settled, it
+            // stays.
             let found = match self.keep(attempt).await? {
                 Compared::Lost(found) => found,
                 other => return Ok(other),
@@ -300,10 +303,10 @@ impl Inner {
                 other => return Err(unexpected(other)),
             }
         }
-        Err(Unavailable::new("somebody else brings the sale back"))
+        Err(Unavailable::new("another node is still bringing the sale back"))
     }
 
-    /// False: somebody else has begun anew, or the server is another one.
+    /// False if another node has started over, or the server was replaced.
     async fn put(&self, attempt: Attempt<'_>, rebuilt: &Rebuilt) -> Result<bool, Unavailable> {
         let puts = rebuilt.chunks().map(|chunk| self.call(attempt, "put", |call| chunk.add_to(call)));
         let (key, puts) = (self.keys.sale(attempt.sale), puts.collect::<Vec<Cmd>>());
@@ -325,7 +328,7 @@ impl Inner {
         let Attempt { sale, begun, .. } = attempt;
         let settled = begun.cursor.position;
         let brought_back = settled.saturating_sub(found.position);
-        // A history that has this place but not this mark went another way, at the latest here.
+        // A history that has this position but another mark diverged here or earlier.
         let has_place = found.position >= settled;
         let given_up = if has_place { found.position - settled + 1 } else { 0 };
         tracing::warn!(
@@ -341,8 +344,8 @@ impl Inner {
         self.tell_lost(attempt, found.epoch, settled);
     }
 
-    /// Says what this node had heard of and is gone. What it had heard of an epoch before the one that was found, others
-    /// have told already.
+    /// Reports decisions that this node had heard of and that are gone. Decisions from before the epoch that
+    /// was found were reported earlier.
     fn tell_lost(&self, Attempt { sale, known, .. }: Attempt<'_>, epoch: u64, position: u64) {
         let known = known.filter(|known| u64::from(known.epoch) >= epoch);
         let decisions = known.map_or(0, |known| known.position.saturating_sub(position));
@@ -406,14 +409,14 @@ fn answer(server: &str, value: Value) -> Result<Answer, Unavailable> {
     Ok(Answer { word, position, epoch, home })
 }
 
-/// An epoch that neither the server nor this node has heard of.
+/// The smallest epoch that neither the server nor this node has heard of.
 fn least_epoch(look: &Answer, known: Option<Counts>) -> u64 {
     let is_there = look.word != "unknown";
     let known = known.map_or(0, |counts| u64::from(counts.epoch) + 1);
     known.max(look.epoch + u64::from(is_there))
 }
 
-/// A database that is silent must not keep a sale from being looked at again.
+/// A silent database must not keep a sale from being looked at again.
 async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, Unavailable>>,

@@ -1,5 +1,5 @@
-//! The commands of one batch to one sale: as the script `decide` takes them, and its answers as replies. It knows
-//! no connection.
+//! The commands of one batch for one sale: their form as arguments of the script `decide`, and its answers as
+//! replies. It needs no connection.
 
 use penstock_domain::{
     Accepted, BuyerId, CancelRefusal, Claim, ClaimRefusal, Command, JoinRefusal, KeyDigest, MAX_UNITS,
@@ -16,7 +16,7 @@ use super::{
     link::Script,
 };
 
-/// The script that decides. Its contract is at the top of its first file.
+/// The script that decides. Its contract is at the top of its first file (head.lua).
 pub(super) fn decide_script() -> Script {
     Script::new(concat!(
         include_str!("scripts/head.lua"),
@@ -29,7 +29,7 @@ pub(super) fn decide_script() -> Script {
     ))
 }
 
-/// What an answer is an answer to.
+/// The kind of command that an answer belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Sale,
@@ -44,24 +44,24 @@ enum Asked {
     Place,
 }
 
-/// Some commands to one sale. Without any it asks how the sale is.
+/// Some commands for one sale. Without commands it reads the sale's status.
 #[derive(Debug)]
 pub(super) struct SaleBatch {
     pub(super) sale: SaleId,
     letters: Vec<u8>,
     asked: Vec<Asked>,
     claims: Vec<Claim>,
-    /// One behind the other.
+    /// Without gaps.
     packed_claims: Vec<u8>,
-    /// For those who ask for one order: its number and who asks.
+    /// For the commands about one order: its number and who asks.
     orders: Vec<(u32, Option<BuyerId>)>,
     arguments: Vec<Vec<u8>>,
 }
 
-/// What a server answered to a `SaleBatch`.
+/// A server's answer to a `SaleBatch`.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It is not the sale's home: nothing was done.
+    /// The server is not the sale's home: nothing was done.
     Unhomed,
     Decided(Outcome),
 }
@@ -74,9 +74,10 @@ pub(super) struct Outcome {
     pub(super) sale: Option<(SaleTerms, Counts)>,
     /// The sale's position before the batch.
     pub(super) before: u64,
-    /// In the order of the commands. Of commands to many sales it is this sale's part.
+    /// In the order of the commands. If a command goes to several sales, this is the sale's part of the
+    /// reply.
     pub(super) replies: Vec<Reply>,
-    /// The keys of the orders that were made.
+    /// The keys of the new orders.
     pub(super) accepted: Vec<KeyDigest>,
 }
 
@@ -153,8 +154,8 @@ impl SaleBatch {
         self.arguments.extend(arguments);
     }
 
-    /// The call of the script; `now` is None where the server's clock counts. `is_confirmed` says whether replicas have to
-    /// confirm what it answers.
+    /// The call of the script. `now` is None if the server's clock is to be used. `is_confirmed` says whether
+    /// replicas have to confirm the answers.
     pub(super) fn call(
         &self,
         script: &Script,
@@ -185,9 +186,9 @@ impl SaleBatch {
         call
     }
 
-    /// What the script answered.
+    /// Unpacks the script's answer.
     pub(super) fn verdict(&self, answer: Value) -> Result<Verdict, Damaged> {
-        let Value::Array(parts) = answer else { return Err(Damaged("decide answers a list")) };
+        let Value::Array(parts) = answer else { return Err(Damaged("decide did not answer a list")) };
         let mut parts = parts.into_iter();
         let mut next = || parts.next().unwrap_or(Value::Nil);
         let (is_decided, now) = (number(&next())? == 1, Timestamp::from_millis(number(&next())?));
@@ -250,7 +251,7 @@ impl SaleBatch {
             (Asked::OrdersOf, Value::Array(orders)) => {
                 Reply::Orders(orders.iter().map(order).collect::<Result<_, Damaged>>()?)
             }
-            (Asked::OrdersOf, _) => return Err(Damaged("a buyer's orders are a list")),
+            (Asked::OrdersOf, _) => return Err(Damaged("a buyer's orders are not a list")),
             (Asked::Join, Value::Int(code)) => Reply::Joined(Err(join_refusal(code)?)),
             (Asked::Join, place) => Reply::Joined(Ok(unpack_place(text(&place)?)?)),
             (Asked::Leave, was_on_it) => Reply::Left(number(&was_on_it)? == 1),
@@ -283,11 +284,11 @@ pub(super) fn number(value: &Value) -> Result<i64, Damaged> {
 pub(super) fn text(value: &Value) -> Result<&[u8], Damaged> {
     match value {
         Value::BulkString(bytes) => Ok(bytes),
-        _ => Err(Damaged("a text was expected")),
+        _ => Err(Damaged("a string was expected")),
     }
 }
 
-const UNKNOWN_REFUSAL: Damaged = Damaged("a refusal of no known kind");
+const UNKNOWN_REFUSAL: Damaged = Damaged("an unknown kind of refusal");
 
 fn sale_refusal(code: i64) -> Result<SaleRefusal, Damaged> {
     Ok(match code {

@@ -1,5 +1,5 @@
-//! One call to Redis, until each of its commands was run once: what a server turned away without running it goes
-//! where it belongs. What may have been run is never sent again.
+//! One call to Redis, until each of its commands was run once. A command that a server turned away without
+//! running it is sent to the right server. A command that may have been run is never sent again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,22 +13,23 @@ use super::{
     topology::slot_of,
 };
 
-/// How long a call waits before it asks again a server that is not ready.
+/// How long a call waits before it asks again when a server is not ready.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Run<'a> {
     link: &'a Link,
     slot: u16,
     deadline: Instant,
-    /// Replicas that have to confirm, and the fewest that confirmed a part of it.
+    /// The number of replicas that have to confirm, and the fewest that confirmed any part of the call.
     wanted: u32,
     confirmed: u32,
     /// The places of the commands that have not been run yet.
     left: Vec<usize>,
     values: Vec<Value>,
-    /// A server that is to be asked once instead of the master: the slot is on its way there.
+    /// A server to ask once instead of the master: the slot is moving there.
     aside: Option<String>,
-    /// The commands are of several slots. What is turned away may belong to as many servers, and is not sent again.
+    /// The commands belong to several slots. Those that are turned away may belong to as many servers, so
+    /// they are not sent again.
     is_mixed: bool,
 }
 
@@ -106,7 +107,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is left, for the server that is next.
+    /// The remaining commands, for the next server.
     fn rest<'c>(&self, commands: impl Iterator<Item = &'c Cmd>) -> Pipeline {
         let mut rest = redis::pipe();
         for (_, command) in commands.enumerate().filter(|(place, _)| self.left.contains(place)) {
@@ -125,7 +126,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps the values of what was run. Some: why the rest was not.
+    /// Keeps the values of the commands that were run. If some were not, returns the reason.
     fn take(&mut self, mut values: Vec<Value>, asking: bool) -> Option<TurnedAway> {
         let confirmed = (self.wanted > 0).then(|| values.pop());
         let step = if asking { 2 } else { 1 };
@@ -181,14 +182,14 @@ impl<'a> Run<'a> {
                     return Err(unreachable(server, &reason));
                 }
                 sleep(PAUSE).await;
-                // If nobody knows better, the same server is asked again.
+                // If that fails, the same server is asked again.
                 let _ = self.link.refresh(self.deadline).await;
                 Ok(())
             }
         }
     }
 
-    /// Loads what the commands that are left call.
+    /// Loads the scripts that the remaining commands call.
     async fn load_scripts(&self, server: &Server, pipeline: &Pipeline) -> Result<(), LinkError> {
         let mut shas: Vec<String> =
             self.left.iter().filter_map(|place| pipeline.cmd_iter().nth(*place)).filter_map(sha_of).collect();
@@ -197,13 +198,13 @@ impl<'a> Run<'a> {
         let mut load = redis::pipe();
         for sha in &shas {
             let Some(script) = self.link.script(sha) else {
-                let reason = format!("it does not know the script {sha}, and neither do we");
+                let reason = format!("it does not have the script {sha}, and neither has this node");
                 return Err(LinkError::Refused { server: server.address.to_string(), reason });
             };
             load.add_command(script.load());
         }
         if shas.is_empty() {
-            let reason = "it misses a script that nobody called".into();
+            let reason = "it lacks a script, but no command calls one".into();
             return Err(LinkError::Refused { server: server.address.to_string(), reason });
         }
         for loaded in server.send(Lane::Plain, &load, self.deadline).await? {
@@ -240,7 +241,8 @@ fn turned_away(value: &Value) -> Option<TurnedAway> {
         "MOVED" => Some(address().map_or_else(|| TurnedAway::NotReady(error.to_string()), TurnedAway::Moved)),
         "ASK" => Some(address().map_or_else(|| TurnedAway::NotReady(error.to_string()), TurnedAway::Ask)),
         "NOSCRIPT" => Some(TurnedAway::NoScript),
-        // None of these has run anything, not even a part of a script: a script's first write fails.
+        // A server that answers one of these has not run any part of a command or script: a script's first
+        // write fails.
         "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" | "BUSY" => {
             Some(TurnedAway::NotReady(error.to_string()))
         }

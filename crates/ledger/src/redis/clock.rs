@@ -1,4 +1,5 @@
-//! The time all nodes agree on: this machine's clock, corrected by how far it is from Redis'. It never runs backwards.
+//! The time all nodes agree on: this machine's clock, corrected by its distance from Redis' clock. It never
+//! runs backwards.
 
 use std::{
     fmt,
@@ -18,27 +19,27 @@ use super::{
 };
 use crate::Clock;
 
-/// Asked at the start, so that the first correction is a good one.
+/// Samples taken at the start, so that the first correction is a good one.
 const FIRST_SAMPLES: usize = 5;
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// A clock that is further off than this was set, or is another server's: then it is followed at once.
+/// A clock that is off by more than this was set, or belongs to another server: it is followed at once.
 const JUMP_MICROSECONDS: i64 = 250_000;
-/// How much of a small difference is made up for with each sample.
+/// Each sample corrects this fraction of a small difference.
 const SMOOTHING: i64 = 8;
-/// With each sample the best round trip counts for a little less, since the way may have become longer.
+/// The best round trip grows by this fraction with each sample, since the way may have become longer.
 const FADING: i64 = 16;
-/// The key whose master is asked: one server for all nodes.
+/// The master of this key is asked: one server for all nodes.
 const KEY: &str = "penstock:clock";
 
 pub struct SharedClock {
     system: Clock,
     offset_microseconds: AtomicI64,
-    /// The latest time told.
+    /// The latest time that was told.
     told_milliseconds: AtomicI64,
     samples: Mutex<Samples>,
 }
 
-/// What is known of the way to Redis.
+/// What is known about the way to Redis.
 #[derive(Debug, Default)]
 struct Samples {
     best_round_trip_microseconds: Option<i64>,
@@ -52,8 +53,8 @@ impl fmt::Debug for SharedClock {
 }
 
 impl SharedClock {
-    /// Asks Redis for its time, and goes on asking every second while somebody has the clock. `system` is this
-    /// machine's.
+    /// Asks Redis for its time, and then every second while the clock is in use. `system` is this machine's
+    /// clock.
     pub async fn start(link: &Link, system: Clock) -> Result<Arc<Self>, LinkError> {
         let clock = Arc::new(Self::new(system));
         for _ in 0..FIRST_SAMPLES {
@@ -67,7 +68,7 @@ impl SharedClock {
             loop {
                 sleep(SAMPLE_INTERVAL).await;
                 let Some(clock) = following.upgrade() else { return };
-                // While Redis can't be asked, the last correction stays right.
+                // While Redis can't be asked, the last correction stays in place.
                 let _ = clock.sample(&link).await;
             }
         });
@@ -90,7 +91,7 @@ impl SharedClock {
         Timestamp::from_millis(now.max(before))
     }
 
-    /// The same as a function.
+    /// The same clock as a function.
     pub fn clock(self: &Arc<Self>) -> Clock {
         let clock = self.clone();
         Arc::new(move || clock.now())
@@ -102,8 +103,8 @@ impl SharedClock {
         Ok(())
     }
 
-    /// While the master that all nodes ask is away, a node that starts takes the time of another: better than none. None:
-    /// nobody answers.
+    /// While the master that all nodes ask is away, a node that starts takes the time of any other master:
+    /// better than none. None if no master answers.
     async fn sample_any(&self, link: &Link) -> Option<()> {
         for master in link.topology().masters() {
             let (asked, mut question) = (Instant::now(), redis::pipe());
@@ -124,7 +125,7 @@ impl SharedClock {
         self.take(seconds.saturating_mul(1_000_000).saturating_add(microseconds), round_trip, system);
     }
 
-    /// Redis told its time half a round trip before the system's clock says `system`.
+    /// Redis told its time half a round trip before the system's clock said `system`.
     fn take(&self, redis: i64, round_trip: i64, system: i64) {
         let difference = redis.saturating_add(round_trip / 2).saturating_sub(system);
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +138,7 @@ impl SharedClock {
         samples.best_round_trip_microseconds = Some(round_trip.min(faded));
         let offset = self.offset_microseconds.load(Ordering::Relaxed);
         let change = difference.saturating_sub(offset);
-        // A long way tells little about the time: it can be wrong by half of it.
+        // A slow answer says little about the time: it can be wrong by half the round trip.
         let is_clear = change.saturating_abs() > JUMP_MICROSECONDS.saturating_add(round_trip / 2);
         if is_clear {
             self.offset_microseconds.store(difference, Ordering::Relaxed);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_off_tells_the_time_of_redis() {
+    fn a_machine_with_a_wrong_clock_tells_the_time_of_redis() {
         let (clock, system) = stopped_at(1_000_000);
         clock.take(1_090 * SECOND, 200, 1_000 * SECOND);
         assert_eq!(clock.now(), Timestamp::from_millis(1_090_000));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_difference_is_made_up_for_slowly_and_a_slow_answer_is_not_believed() {
+    fn small_differences_are_corrected_slowly_and_slow_answers_are_ignored() {
         let (clock, _) = stopped_at(1_000_000);
         clock.take(1_000 * SECOND, 200, 1_000 * SECOND);
         clock.take(1_000 * SECOND + 8_000, 200, 1_000 * SECOND);

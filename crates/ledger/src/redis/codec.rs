@@ -1,14 +1,14 @@
-//! The packed forms of what the ledger has in Redis: numbers are little-endian and of fixed size, so that the scripts
-//! take them apart with `struct.unpack`. The scripts write these forms too; a test compares both.
+//! The packed forms of the ledger's data in Redis. Numbers are little-endian and of fixed size, so that the
+//! scripts can unpack them with `struct.unpack`. The scripts write these forms too; a test compares both.
 
 use penstock_domain::{
     BuyerId, Decision, Event, KeyDigest, LeaveReason, Mark, Order, OrderId, OrderState, Place, ReleaseReason,
     SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp, Waiter,
 };
 
-/// What is in Redis was not written by us, or not by this version.
+/// Data in Redis that the ledger did not write, or that another version of it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Redis holds something that is not in the ledger's form: {0}")]
+#[error("Redis holds data that this ledger can't read: {0}")]
 pub(super) struct Damaged(pub(super) &'static str);
 
 impl From<Damaged> for crate::Unavailable {
@@ -17,13 +17,13 @@ impl From<Damaged> for crate::Unavailable {
     }
 }
 
-/// The version's upper bits count how often the sale was brought back from the records.
+/// The upper bits of a version are the sale's epoch.
 const EPOCH_SHIFT: u32 = 40;
 const TERMS_BYTES: usize = 29;
 const CLAIM_BYTES: usize = 20;
 /// Names of buyers in a page.
 pub(super) const PAGE: usize = 64;
-/// Ends a buyer's name: none has a control character in it.
+/// Ends a buyer's name. Names contain no control characters.
 const END_OF_NAME: u8 = b'\n';
 const OPENS: u8 = 1;
 const CLOSES: u8 = 2;
@@ -31,18 +31,18 @@ const PAUSED: u8 = 1;
 const CLOSED: u8 = 2;
 const FORGOTTEN: u8 = 4;
 
-/// Bytes that are taken one after the other.
+/// Takes bytes from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("it ends too early"))?;
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("it is too short"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged("it ends too early"))?;
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged("it is too short"))?;
         self.0 = rest;
         Ok(*taken)
     }
@@ -71,12 +71,12 @@ impl<'a> Reader<'a> {
         let length = self.0.iter().position(|byte| *byte == END_OF_NAME);
         let name = self.take(length.ok_or(Damaged("a buyer's name does not end"))?)?;
         let _end = self.u8()?;
-        let text = std::str::from_utf8(name).map_err(|_| Damaged("a buyer is not a text"))?;
+        let text = std::str::from_utf8(name).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
         Ok(BuyerId::from_stored(text))
     }
 
     fn end(&self) -> Result<(), Damaged> {
-        if self.0.is_empty() { Ok(()) } else { Err(Damaged("it goes on too long")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Damaged("it is too long")) }
     }
 }
 
@@ -84,7 +84,7 @@ fn put_key(bytes: &mut Vec<u8>, key: KeyDigest) {
     key.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
 }
 
-/// Units u32, limit u32, hold u32, flags u8, opens i64, closes i64. The sale's id is the key's.
+/// Units u32, limit u32, hold u32, flags u8, opens i64, closes i64. The sale's id is in the key.
 pub(super) fn pack_terms(terms: &SaleTerms) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TERMS_BYTES);
     for number in [terms.units, terms.limit_per_buyer, terms.hold_seconds] {
@@ -131,12 +131,12 @@ pub(super) struct Counts {
     pub(super) paid: u32,
     pub(super) paused: bool,
     pub(super) closed: bool,
-    /// Its orders, buyers and feed are gone from Redis.
+    /// The sale's orders, buyers and feed are gone from Redis.
     pub(super) forgotten: bool,
     pub(super) epoch: u32,
-    /// Of the last decision.
+    /// The position of the last decision.
     pub(super) position: u64,
-    /// No hold of the sale comes due before this moment; None if there is no hold.
+    /// No hold of the sale is due before this moment; None if there is no hold.
     pub(super) due: Option<Timestamp>,
 }
 
@@ -159,12 +159,12 @@ impl Counts {
     }
 }
 
-/// The position that a version stands for, whatever its epoch.
+/// The position in a version, without its epoch.
 pub(super) fn position_of_version(version: u64) -> u64 {
     version & ((1 << EPOCH_SHIFT) - 1)
 }
 
-/// How often the sale was brought back before this version of it.
+/// The epoch in a version.
 pub(super) fn epoch_of_version(version: u64) -> u64 {
     version >> EPOCH_SHIFT
 }
@@ -212,7 +212,7 @@ pub(super) fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32) {
     bytes.extend_from_slice(&quantity.to_le_bytes());
 }
 
-/// Whose the orders of a page are, one after the other.
+/// The buyers of a page's orders, one after the other.
 pub(super) fn pack_names<'a>(buyers: impl Iterator<Item = &'a BuyerId>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for buyer in buyers {
@@ -237,7 +237,7 @@ fn put_record(bytes: &mut Vec<u8>, SnapshotOrder { order, key }: &SnapshotOrder)
     put_claim(bytes, *key, order.quantity);
 }
 
-/// Everything of an order but its buyer, who is put in by whoever knows him.
+/// Everything about an order except its buyer, whom the caller fills in.
 fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Result<SnapshotOrder, Damaged> {
     let id = OrderId { sale, number: reader.u32()? };
     let (state, refund_due) = match reader.u8()? {
@@ -246,7 +246,7 @@ fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Resu
         2 => (OrderState::Expired, false),
         3 => (OrderState::Cancelled, false),
         4 => (OrderState::Expired, true),
-        _ => return Err(Damaged("an order is in no known state")),
+        _ => return Err(Damaged("an order's state is unknown")),
     };
     let (paid_at, created_at) = (reader.timestamp()?, reader.timestamp()?);
     let (key, quantity) = (reader.key()?, reader.u32()?);
@@ -261,11 +261,12 @@ fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Resu
 pub(super) fn unpack_order(sale: SaleId, hold_seconds: u32, bytes: &[u8]) -> Result<SnapshotOrder, Damaged> {
     let mut reader = Reader(bytes);
     let SnapshotOrder { order, key } = read_record(sale, hold_seconds, &mut reader)?;
-    let buyer = std::str::from_utf8(reader.0).map_err(|_| Damaged("a buyer is not a text"))?;
+    let buyer = std::str::from_utf8(reader.0).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
     Ok(SnapshotOrder { order: Order { buyer: BuyerId::from_stored(buyer), ..order }, key })
 }
 
-/// A buyer's entry: held and paid units u32, then the records of all his orders in the order of their numbers.
+/// A buyer's entry: held and paid units u32, then the records of the buyer's orders in the order of their
+/// numbers.
 pub(super) fn pack_buyer<'a>(units: u32, orders: impl Iterator<Item = &'a SnapshotOrder>) -> Vec<u8> {
     let mut bytes = units.to_le_bytes().to_vec();
     orders.for_each(|order| put_record(&mut bytes, order));
@@ -283,7 +284,7 @@ pub(super) fn pack_waiter(waiter: &Waiter) -> Vec<u8> {
 
 /// The entry of `buyer` on the waitlist.
 pub(super) fn unpack_waiter(buyer: &[u8], entry: &[u8]) -> Result<Waiter, Damaged> {
-    let buyer = std::str::from_utf8(buyer).map_err(|_| Damaged("a buyer is not a text"))?;
+    let buyer = std::str::from_utf8(buyer).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
     let mut reader = Reader(entry);
     let (number, quantity, joined_at) = (reader.u32()?, reader.u32()?, reader.timestamp()?);
     reader.end()?;
@@ -298,33 +299,33 @@ pub(super) fn unpack_place(bytes: &[u8]) -> Result<Place, Damaged> {
     Ok(Place { position, quantity, joined_at })
 }
 
-/// The keys of all orders in a buyer's entry that he has claimed.
+/// The keys of all orders in a buyer's entry that the buyer claimed. Offers are left out.
 pub(super) fn keys_of_buyer(bytes: &[u8]) -> Result<Vec<KeyDigest>, Damaged> {
     let mut reader = Reader(bytes);
     let _units = reader.u32()?;
     let mut keys = Vec::new();
     while reader.end().is_err() {
-        // Where an order is from and when its hold ends does not matter here.
+        // The order's sale and the end of its hold do not matter here.
         keys.push(read_record(SaleId::from_random(0), 0, &mut reader)?.key);
     }
     keys.retain(|key| key.offered_to().is_none());
     Ok(keys)
 }
 
-/// One entry of a sale's feed: what one batch decided, and its mark. An entry without decisions only says which
-/// history its position belongs to.
+/// One entry of a sale's feed: the decisions of one batch, and its mark. An entry without decisions only says
+/// which history its position belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The position of its first decision; `last + 1` if it has none.
+    /// The position of the first decision; `last + 1` if there is none.
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) mark: Mark,
     pub(super) decisions: Vec<Decision>,
 }
 
-/// First position i64, time i64, number of the first new order u32, then for each decision a letter and its parts; claims
-/// that were accepted one behind the other are one letter, their number u32, all claims and all names. All decisions were
-/// made at one time, and their new orders are numbered without gaps.
+/// First position i64, time i64, number of the first new order u32, then a letter and its parts for each
+/// decision. Claims that were accepted in a row have one letter, their number u32, all claims and all names.
+/// All decisions were made at one time, and their new orders are numbered without gaps.
 pub(super) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) -> Result<Entry, Damaged> {
     let mut reader = Reader(bytes);
     let (first, at, mut next_number) = (reader.u64()?, reader.timestamp()?, reader.u32()?);
@@ -341,7 +342,7 @@ pub(super) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) ->
         }
     }
     if position != last.saturating_add(1) {
-        return Err(Damaged("an entry of the feed has another length than its id says"));
+        return Err(Damaged("the length of an entry in the feed does not match its id"));
     }
     Ok(Entry { first, last, mark, decisions })
 }
@@ -353,7 +354,7 @@ fn read_accepted(
     push: &mut impl FnMut(Event),
 ) -> Result<(), Damaged> {
     let count = reader.u32()? as usize;
-    let size = count.checked_mul(CLAIM_BYTES).ok_or(Damaged("it ends too early"))?;
+    let size = count.checked_mul(CLAIM_BYTES).ok_or(Damaged("it is too short"))?;
     let mut claims = Reader(reader.take(size)?);
     for _ in 0..count {
         let (key, quantity, buyer) = (claims.key()?, claims.u32()?, reader.buyer()?);
@@ -393,14 +394,14 @@ fn read_event(sale: SaleId, letter: u8, reader: &mut Reader<'_>) -> Result<Event
             };
             Event::Left { sale, number: reader.u32()?, buyer: reader.buyer()?, reason }
         }
-        _ => return Err(Damaged("a decision of no known kind")),
+        _ => return Err(Damaged("an unknown kind of decision")),
     })
 }
 
-/// What a node tells the others after a batch: a sale as it is now, and the keys accepted on the way.
+/// What a node tells the others after a batch: a sale as it is now, and the keys that the batch accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// Who tells it, so that nobody listens to himself.
+    /// The node that sends the message. It ignores its own messages.
     pub(super) node: u64,
     /// The sale's position before the batch.
     pub(super) before: u64,

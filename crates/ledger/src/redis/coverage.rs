@@ -1,31 +1,33 @@
-//! How much of a sale's history this node has heard. A latch that refuses must know every key that was accepted
-//! before, so a status is told only when nothing is missing up to it. It knows no connection.
+//! How much of a sale's history this node has heard. A latch that refuses claims must know every accepted
+//! key, so a status is passed on only when nothing is missing up to it. It needs no connection.
 
 use penstock_domain::SaleStatus;
 
 use super::codec::{epoch_of_version, position_of_version};
 
-/// Parts of the history that were heard after a gap. One more is dropped; reading the feed heals it.
+/// The most parts of a history that are kept after a gap. Further ones are dropped; reading the feed brings
+/// them back.
 const MAX_ISLANDS: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Coverage {
     /// The sale at the last position up to which every accepted key was heard.
     status: SaleStatus,
-    /// Position before, and the sale after it, in the order of the former.
+    /// For each part after a gap: the position before it, and the sale after it. Ordered by the position.
     islands: Vec<(u64, SaleStatus)>,
 }
 
-/// What is to be done with news of a sale.
+/// What a piece of news says about a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing is missing: the sale is like this.
+    /// Nothing is missing: this is the sale.
     Known(SaleStatus),
-    /// Something before it was missed: this is the last that may be told until it is read.
+    /// Earlier news is missing. Until it is read, this is the last status that may be told.
     Gap(SaleStatus),
-    /// The history is another one, and all of it has to be read: until then this is the last that may be told.
+    /// The history is a different one and has to be read as a whole. Until then, this is the last status that
+    /// may be told.
     NewHistory(SaleStatus),
-    /// It is of a history that is gone.
+    /// The news belongs to a history that is gone.
     Outdated,
 }
 
@@ -39,7 +41,7 @@ impl Coverage {
         self.status
     }
 
-    /// Everything up to `status` was heard, in whatever history it is.
+    /// Notes that everything up to `status` was heard, in whichever history.
     pub(super) fn reach(&mut self, status: SaleStatus) {
         if epoch_of_version(status.version) == epoch_of_version(self.status.version) {
             self.hear(0, status);
@@ -48,7 +50,7 @@ impl Coverage {
         }
     }
 
-    /// Everything after `before` and up to `status` was heard.
+    /// Notes that everything after `before` and up to `status` was heard.
     pub(super) fn hear(&mut self, before: u64, status: SaleStatus) -> Heard {
         let (known, heard) = (epoch_of_version(self.status.version), epoch_of_version(status.version));
         if heard > known {
@@ -76,12 +78,13 @@ impl Coverage {
     }
 }
 
-/// Which positions the history of a sale has in common with its earlier epochs: it went on from a position of each.
+/// The positions up to which a sale's history is the same as in its earlier epochs: it went on from one of
+/// each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lineage(Vec<(u64, u64)>);
 
 impl Lineage {
-    /// `epoch:position epoch:position …`, the oldest first. What can't be read joins nothing.
+    /// `epoch:position epoch:position …`, the oldest first. A text that can't be parsed contains nothing.
     pub(super) fn parse(text: &str) -> Self {
         let entry = |entry: &str| {
             let (epoch, position) = entry.split_once(':')?;
@@ -90,11 +93,11 @@ impl Lineage {
         Self(text.split_ascii_whitespace().map(entry).collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// Whether everything up to `position` of `epoch` is in the history too.
+    /// Whether the history contains everything up to `position` of `epoch`.
     pub(super) fn contains(&self, epoch: u64, position: u64) -> bool {
         let since = self.0.iter().position(|(other, _)| *other == epoch);
         let since = since.and_then(|place| self.0.get(place..)).unwrap_or_default();
-        // Each time the end may have been lost.
+        // Each failover since then may have lost the end.
         !since.is_empty() && since.iter().all(|(_, kept)| position <= *kept)
     }
 }
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_told_at_once() {
+    fn news_without_a_gap_is_told_at_once() {
         let mut coverage = Coverage::new(at(5));
         assert_eq!(coverage.hear(5, at(9)), Heard::Known(at(9)));
         assert_eq!(coverage.hear(7, at(11)), Heard::Known(at(11)));
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_gap_is_told_when_the_gap_is_closed() {
+    fn news_after_a_gap_is_told_when_the_gap_is_closed() {
         let mut coverage = Coverage::new(at(5));
         assert_eq!(coverage.hear(8, at(9)), Heard::Gap(at(5)));
         assert_eq!(coverage.hear(12, at(13)), Heard::Gap(at(5)));
@@ -144,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn a_history_goes_on_from_what_no_failover_has_lost() {
+    fn a_history_contains_what_no_failover_has_lost() {
         let lineage = Lineage::parse("1:50 3:80 4:70");
         assert!(lineage.contains(1, 50) && lineage.contains(3, 70) && lineage.contains(4, 70));
         assert!(!lineage.contains(1, 51), "this one was lost");
         assert!(!lineage.contains(3, 71), "this one was lost with the server after the next");
-        assert!(!lineage.contains(2, 1), "this epoch was of another history");
+        assert!(!lineage.contains(2, 1), "this epoch belongs to another history");
         assert!(!Lineage::parse("").contains(0, 0) && !Lineage::parse("1:50 x").contains(1, 1));
     }
 
     #[test]
-    fn there_is_a_bound_to_what_is_kept_behind_gaps() {
+    fn the_number_of_parts_kept_after_gaps_is_limited() {
         let mut coverage = Coverage::new(at(1));
         for position in 1..1_000 {
             assert_eq!(coverage.hear(position * 10, at(position * 10 + 1)), Heard::Gap(at(1)));

@@ -1,5 +1,6 @@
-//! Sends batches to the script `decide`, all sales at once. What fails, fails for its sale alone: the sale rests, its
-//! commands are turned away at once, and in the background it is looked after until it answers again.
+//! Sends batches to the script `decide`, all sales at once. A failure affects only its own sale: the sale
+//! rests. While it rests, its commands are turned away at once, and a background task asks it until it
+//! answers again.
 
 use std::{
     fmt,
@@ -23,27 +24,27 @@ use super::{
 };
 use crate::Unavailable;
 
-/// How long a batch waits for the sales that this server has to adopt first. What takes longer goes on in the
+/// The longest a batch waits for sales that this server has to adopt first. A longer adoption goes on in the
 /// background, so that one sale does not hold up the others.
 const ADOPT_WITHIN: Duration = Duration::from_millis(300);
-/// How often a sale that rests is looked at.
+/// How often to check on a sale that rests.
 const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Sales that may rest at the same time: who asks for sales that don't exist must not fill the memory. One more is asked
-/// every time.
+/// The most sales that rest at once: requests for sales that don't exist must not fill the memory. Sales
+/// beyond the limit are asked every time.
 const MAX_RESTING: usize = 10_000;
 
-/// Gives a sale a new home after its server was replaced or started again.
+/// Gives a sale a new home after its server was replaced or restarted.
 pub(super) trait Adopt: Send + Sync {
     fn adopt(&self, sale: SaleId) -> BoxFuture<'_, Result<(), Unavailable>>;
 }
 
-/// Why the commands to a sale were not decided, as far as is known.
+/// Why the commands for a sale were not decided, as far as is known.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// The way to its server is broken.
+    /// The call to its server failed.
     Link(LinkError),
-    /// Something about this sale.
+    /// A problem with this sale alone.
     Sale(Unavailable),
 }
 
@@ -68,7 +69,7 @@ struct Inner {
     sales: Arc<Sales>,
     adoption: Arc<dyn Adopt>,
     resting: Mutex<HashSet<SaleId>>,
-    /// The last time Redis told, and when it did.
+    /// The last time Redis told, and when this node heard it.
     time_told: Mutex<Option<(Timestamp, Instant)>>,
 }
 
@@ -90,7 +91,8 @@ impl Decider {
         &self.inner.link
     }
 
-    /// Decides the batches, each in one step, and answers in their order. `now` is None where Redis' clock counts.
+    /// Decides the batches, each in one step, and answers in their order. `now` is None if Redis' clock is to
+    /// be used.
     pub(super) async fn decide(
         &self,
         batches: &[SaleBatch],
@@ -99,7 +101,7 @@ impl Decider {
         self.decide_by(batches, now, self.inner.link.deadline()).await
     }
 
-    /// The same, for who has less time than a call may take.
+    /// Like `decide`, with a deadline of the caller's.
     pub(super) async fn decide_by(
         &self,
         batches: &[SaleBatch],
@@ -110,7 +112,7 @@ impl Decider {
         results.resize_with(batches.len(), || None);
         let mut left: Vec<usize> = (0..batches.len()).collect();
         self.turn_away_resting(batches, &mut left, &mut results);
-        // Whoever was unhomed is adopted and asked once more.
+        // Sales that have no home are adopted and asked once more.
         for is_last in [false, true] {
             let unhomed = self.run(batches, &left, now, deadline, &mut results).await;
             if unhomed.is_empty() {
@@ -137,25 +139,26 @@ impl Decider {
         results
     }
 
-    /// What Redis' clock says now, judged by what it said last; None before anything was heard of it.
+    /// Redis' time now, estimated from the last time it told; None if it has not told any.
     pub(super) fn redis_time(&self) -> Option<Timestamp> {
         let (told, at) = (*locked(&self.inner.time_told))?;
         Some(told.plus_millis(i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// True: none of the known sales can be decided at the moment.
+    /// Whether none of the known sales can be decided at the moment.
     pub(super) fn is_everything_resting(&self) -> bool {
         let resting = locked(&self.inner.resting);
         self.inner.sales.remembered().iter().all(|sale| resting.contains(sale))
     }
 
-    /// True: some of these sales can't be decided at the moment.
+    /// Whether some of these sales can't be decided at the moment.
     pub(super) fn rests_any(&self, sales: &[SaleId]) -> bool {
         let resting = locked(&self.inner.resting);
         sales.iter().any(|sale| resting.contains(sale))
     }
 
-    /// Sales, or what belongs to them, that can be asked in one round trip: those of one server, as far as is known.
+    /// Groups sales, or what belongs to them, by server as far as is known. A group can be asked in one round
+    /// trip.
     pub(super) fn by_server<T>(&self, all: Vec<T>, sale_of: impl Fn(&T) -> Option<SaleId>) -> Vec<Vec<T>> {
         if all.is_empty() || !self.is_cluster() {
             return vec![all];
@@ -189,16 +192,15 @@ impl Decider {
         left.retain(|place| {
             let rests = batches.get(*place).is_some_and(|batch| resting.contains(&batch.sale));
             if rests {
-                let failure =
-                    Failure::Sale(Unavailable::new("the sale's server does not decide at the moment"));
+                let failure = Failure::Sale(Unavailable::new("the sale's server can't decide at the moment"));
                 set(results, *place, Err(failure));
             }
             !rests
         });
     }
 
-    /// Runs the batches at the places `left` and says which of them were sent to a server that is not their home, or has
-    /// lost them.
+    /// Runs the batches at the places `left`. Returns the places of those whose server is not the sale's
+    /// home, or has lost the sale.
     async fn run(
         &self,
         batches: &[SaleBatch],
@@ -225,13 +227,14 @@ impl Decider {
         unhomed
     }
 
-    /// A sale that this node knows and its server does not was lost with the server's data: the records have it.
+    /// If this node knows a sale and its server does not, the server has lost its data. The records have the
+    /// sale.
     fn is_lost(&self, batch: Option<&SaleBatch>, outcome: &Outcome) -> bool {
         let counts = batch.and_then(|batch| self.inner.sales.counts(batch.sale));
         outcome.sale.is_none() && counts.is_some_and(|counts| !counts.forgotten)
     }
 
-    /// One round trip, and one confirmation by the replicas, for the sales of one server.
+    /// One round trip and one confirmation by the replicas for all sales of one server.
     async fn run_together(
         &self,
         batches: &[SaleBatch],
@@ -248,7 +251,7 @@ impl Decider {
             if here.len() == 1 || !is_turned_away(&answer) {
                 return verdict(batch, answer);
             }
-            // The sale is on its way to another server, or has moved: it goes after it alone.
+            // The sale is moving to another server, or has moved: its batch is sent there alone.
             let answer = self.send(&[*batch], now, deadline).await?.pop();
             verdict(batch, answer.unwrap_or(Value::Nil))
         });
@@ -269,7 +272,8 @@ impl Decider {
             let mark = new_mark().map_err(Failure::Sale)?;
             pipeline.add_command(batch.call(script, keys, now, mark, is_confirmed));
         }
-        // Replicas confirm also where nothing was decided: what is answered may rest on what others wrote just before.
+        // Replicas confirm even if nothing was decided: the answers may rest on what others wrote just
+        // before.
         let key = keys.sale(first.sale);
         let sent = if batches.len() > 1 && self.is_cluster() {
             link.run_mixed(&key, pipeline, true, deadline).await
@@ -279,7 +283,7 @@ impl Decider {
         sent.map_err(Failure::Link)
     }
 
-    /// Adopts the sales of the batches at `unhomed`, and answers which can be asked again.
+    /// Adopts the sales of the batches at `unhomed`, and returns the places of those that can be asked again.
     async fn adopt(
         &self,
         batches: &[SaleBatch],
@@ -316,7 +320,7 @@ impl Decider {
         *locked(&self.inner.time_told) = Some((outcome.now, Instant::now()));
     }
 
-    /// The sale is not asked again until it has answered in the background.
+    /// Stops asking the sale until it has answered in the background.
     fn rest(&self, sale: SaleId) {
         let mut resting = locked(&self.inner.resting);
         if resting.len() >= MAX_RESTING || !resting.insert(sale) {
@@ -335,8 +339,8 @@ impl Decider {
         });
     }
 
-    /// In a Cluster, what could not be asked is not alone: the other sales of its server rest too, so that not each of them
-    /// holds up a batch until it is found out.
+    /// In a Cluster, a sale that can't be asked is not alone. The other sales of its server rest too;
+    /// otherwise each of them would first hold up a batch.
     fn rest_with(&self, batches: &[SaleBatch], results: &[Result<Outcome, Failure>]) {
         if !self.is_cluster() {
             return;
@@ -356,7 +360,7 @@ impl Decider {
         }
     }
 
-    /// Asks how the sale is, and adopts it if need be. False: it can't be decided yet.
+    /// Asks for the sale's status, and adopts the sale if need be. False if it can't be decided yet.
     async fn look(&self, sale: SaleId) -> bool {
         let batches = [SaleBatch::new(sale)];
         let mut results = vec![None];
@@ -373,7 +377,7 @@ impl Decider {
         }
     }
 
-    /// Nothing rests any more: whoever recovers has asked all sales.
+    /// Lets no sale rest any longer. Call it after a recovery, which has asked all sales.
     pub(super) fn wake_all(&self) {
         locked(&self.inner.resting).clear();
     }
@@ -391,7 +395,7 @@ fn all_failed(count: usize, failure: &Failure) -> Vec<Result<Verdict, Failure>> 
     (0..count).map(|_| Err(failure.clone())).collect()
 }
 
-/// Histories that differ have different marks, because nobody else can have drawn this one.
+/// A random mark, different in every history: nobody else draws the same.
 fn new_mark() -> Result<[u8; 16], Unavailable> {
     let mut mark = [0; 16];
     getrandom::fill(&mut mark).map_err(Unavailable::new)?;

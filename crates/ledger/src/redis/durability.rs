@@ -1,5 +1,5 @@
-//! Whether the servers keep what they have answered: asked at the start, since a setting that loses decisions shows
-//! only when it is too late.
+//! Checks at the start that the servers keep what they have answered. Otherwise a setting that loses
+//! decisions would show only when it is too late.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 };
 
 const OLDEST_VERSION: u32 = 7;
-/// How often to look whether the masters are others.
+/// How often to check for new masters.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A setting, the only value that is safe, and what any other value risks.
@@ -27,8 +27,8 @@ const NEEDED: [(&str, &str, &str); 4] = [
 ];
 
 impl Link {
-    /// Refuses servers that could lose what they have answered, with a line for each thing to change. If unsafe
-    /// servers are allowed, the lines are warnings. A server that does not answer is asked later.
+    /// Refuses servers that could lose what they have answered, with a line for each thing to change. If
+    /// unsafe servers are allowed, the lines are warnings. A server that does not answer is checked later.
     pub async fn check_durability(&self) -> Result<(), LinkError> {
         let mut findings = Vec::new();
         for master in self.topology().masters() {
@@ -54,8 +54,8 @@ impl Link {
         Err(LinkError::Unsafe(findings.join("\n")))
     }
 
-    /// Asks again whenever other servers have become masters or one answers that did not, and says aloud what is wrong with them: by then people buy,
-    /// and nobody is turned away for it.
+    /// Checks again when there are new masters, or when a silent master answers. Unsafe settings are only
+    /// logged as errors: by then people buy, and nobody is turned away.
     pub async fn watch_durability(self) {
         let mut masters = Vec::new();
         if self.all_answer().await.is_ok() {
@@ -89,7 +89,7 @@ impl Link {
         Ok(())
     }
 
-    /// Answers the addresses of its replicas.
+    /// Returns the addresses of the master's replicas.
     async fn check_master(&self, master: &str, findings: &mut Vec<String>) -> Result<Vec<String>, LinkError> {
         let mut questions = redis::pipe();
         questions.cmd("INFO").arg("server").cmd("INFO").arg("replication");
@@ -114,13 +114,13 @@ impl Link {
                 server = master,
                 replicas = replicas.len(),
                 wanted,
-                "no replica is to spare: when one or the master dies, every order is answered with 503 until it is back"
+                "there is no spare replica: if one or the master dies, every order is answered with 503 until it is back"
             );
         }
         Ok(replicas)
     }
 
-    /// Loses nothing, but lets one dead master stop the sales of all.
+    /// Warns of a setting that loses nothing, but lets one dead master stop all sales.
     async fn warn_of_full_coverage(&self, master: &str) {
         let setting = "cluster-require-full-coverage";
         let mut question = redis::pipe();
@@ -133,11 +133,11 @@ impl Link {
         if let Ok(values) = answered::<HashMap<String, String>>(master, Some(answer))
             && values.get(setting).is_some_and(|value| value == "yes")
         {
-            tracing::warn!(server = master, "{setting} is yes: while one master is dead, no sale goes on");
+            tracing::warn!(server = master, "{setting} is yes: while one master is dead, all sales stop");
         }
     }
 
-    /// A replica may be made master, with the settings it has.
+    /// A replica may become master, with the settings it has.
     async fn check_replica(&self, replica: &str, findings: &mut Vec<String>) {
         let mut questions = redis::pipe();
         ask_settings(&mut questions);
@@ -168,8 +168,8 @@ fn check_setting(server: &str, setting: &str, safe: &str, risk: &str, answer: Va
         Ok(answer) => from_redis_value(answer).unwrap_or_default(),
         Err(error) => {
             return Some(format!(
-                "Redis {server} does not tell its setting {setting} ({error}): otherwise than {setting} = {safe}, \
-                 {risk}. Allow CONFIG GET, or make sure of it where the server is managed."
+                "Redis {server} does not tell its setting {setting} ({error}): unless it is {safe}, \
+                 {risk}. Allow CONFIG GET, or check the setting where the server is managed."
             ));
         }
     };
@@ -187,7 +187,7 @@ fn check_version(server: &str, info: &str) -> Option<String> {
     let major: u32 = version.split('.').next()?.parse().ok()?;
     (major < OLDEST_VERSION).then(|| {
         format!(
-            "Redis {server} is version {version}: its scripts lack what the ledger rests on. \
+            "Redis {server} is version {version}: its scripts lack functions that the ledger needs. \
              Use {OLDEST_VERSION}.0 or newer."
         )
     })

@@ -1,5 +1,5 @@
-//! The engine on Redis: it sends what a batch asks of each sale as one call of the script `decide`, all sales at
-//! once, and makes replies and news of the answers. The stock itself is only in Redis.
+//! The engine on Redis: it sends a batch's commands as one call of the script `decide` for each sale, all
+//! sales at once, and turns the answers into replies and news. The stock itself is only in Redis.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Committed, Engine, Home, Homes, Listener, SaleNews, Unavailable};
 
-/// What is left of the due holds after so many rounds of calls is released the next time.
+/// The most rounds of calls that release due holds. Holds that are left are released the next time.
 const MAX_EXPIRY_ROUNDS: usize = 8;
 
 pub(super) struct RedisEngine {
@@ -36,14 +36,14 @@ pub(super) struct RedisEngine {
     pub(super) adoption: Adoption,
     pub(super) settled: Arc<dyn Settled>,
     pub(super) forget_after_seconds: u32,
-    /// True: the time of a commit is the caller's, for tests. Otherwise Redis' clock counts.
+    /// True if the caller gives the time of a commit, as tests do. Otherwise Redis' clock is used.
     pub(super) is_clock_given: bool,
     pub(super) listener: Arc<dyn Listener>,
     pub(super) running: Option<Arc<Running>>,
 }
 
-/// What lives on the writer's thread, with its connections, so that a batch wakes nobody else. Made at the first
-/// recovery.
+/// The part that lives on the writer's thread, with its own connections, so that a batch wakes no other
+/// thread. Made at the first recovery.
 pub(super) struct Running {
     pub(super) decider: Decider,
     pub(super) keys: Keys,
@@ -51,7 +51,7 @@ pub(super) struct Running {
     pub(super) adoption: Adoption,
     is_clock_given: bool,
     news: News,
-    /// Before this moment the sales are not asked again who has orders in them.
+    /// Before this moment the sales are not asked again which buyers have orders in them.
     pub(super) ask_holders_at: Mutex<Instant>,
 }
 
@@ -71,18 +71,18 @@ impl Engine for RedisEngine {
         async move {
             match running {
                 Some(running) => running.commit(commands, now).await,
-                None => Err(Unavailable::new("Redis was not reached yet")),
+                None => Err(Unavailable::new("Redis has not been reached yet")),
             }
         }
     }
 
-    /// Redis decides one batch while the next is on its way to it. Behind a `WAIT` nothing is decided, and each may take all
-    /// of its time, so that there are fewer then.
+    /// Redis decides one batch while the next is on its way. A `WAIT` blocks what comes after it and may take
+    /// its full time, so fewer batches are in flight then.
     fn max_in_flight(&self) -> usize {
         if self.origin.options().wait_replicas > 0 { 2 } else { 3 }
     }
 
-    /// In a Cluster each master decides for itself, and may hang by itself.
+    /// In a Cluster each master decides, and may hang, by itself.
     fn homes(&self) -> Homes {
         if !self.origin.is_cluster() {
             return Homes::One;
@@ -91,12 +91,12 @@ impl Engine for RedisEngine {
         Homes::Several(Arc::new(move |sale| Home(link.master_of(&keys.sale(sale)).unwrap_or_default())))
     }
 
-    /// These ask more than the sales they are about: all sales, or the records.
+    /// These commands reach beyond their own sales: to all sales, or to the records.
     fn goes_aside(&self, command: &Command) -> bool {
         matches!(command, Command::Publish(_) | Command::OrdersOf { .. })
     }
 
-    /// All sales are asked for all buyers at once.
+    /// All buyers share one question to all sales.
     fn gathers(&self, command: &Command) -> bool {
         matches!(command, Command::OrdersOf { .. })
     }
@@ -159,14 +159,14 @@ impl Running {
         Ok(Committed { replies, news })
     }
 
-    /// The sales that may have a hold to release, if anybody asks for that.
+    /// The sales that may have holds to release, if a command asks for it.
     fn due(&self, now: Option<Timestamp>, commands: &[Command]) -> Vec<SaleId> {
         let asked = commands.iter().any(|command| most_released(command) > 0);
         if !asked {
             return Vec::new();
         }
-        // Who has decided nothing yet does not know the time, as a worker that was there before the first sale. Redis does,
-        // and tells it with its answer.
+        // A node that has decided nothing yet does not know the time; for example, a worker that started
+        // before the first sale. Redis knows it, and tells it with its answer.
         let now = now.or_else(|| self.decider.redis_time()).unwrap_or(Timestamp::from_millis(i64::MAX));
         self.sales.due(now)
     }
@@ -179,7 +179,7 @@ fn most_released(command: &Command) -> u32 {
     }
 }
 
-/// If the way to Redis is broken for all sales, those who ask are better turned away at once until it is mended.
+/// If no sale can be reached, it is better to turn callers away at once until the link works again.
 fn give_up_if_nothing_works(
     decider: &Decider,
     outcomes: &[Result<Outcome, Failure>],
@@ -197,7 +197,7 @@ fn give_up_if_nothing_works(
     }
 }
 
-/// Each sale got a share of the holds that may be released. Where it needed less, others may have the rest.
+/// Each sale got a share of the holds that may be released. What it did not need is left for others.
 async fn release_rest(
     decider: &Decider,
     most: u32,
@@ -244,7 +244,8 @@ fn still_due(outcome: &Outcome) -> Option<SaleId> {
     (counts.due? <= outcome.now).then_some(terms.sale)
 }
 
-/// One piece of news for each sale that changed, as it is after the last of its outcomes. The other nodes hear it too.
+/// One piece of news for each sale that changed, with its status after its last outcome. The other nodes hear
+/// it too.
 fn news_of<'a>(news: &News, outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<SaleNews> {
     let mut all: Vec<SaleNews> = Vec::new();
     for latest in outcomes.filter_map(|outcome| news.decided(outcome)) {

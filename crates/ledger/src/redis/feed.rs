@@ -1,5 +1,5 @@
-//! The feed on Redis: every sale is a stream of its own, named by the sale's id, and its entries are batches. The
-//! entry's random mark tells one history from another that was lost.
+//! The feed on Redis: every sale is a stream of its own, named by the sale's id, and its entries are batches.
+//! The entry's random mark tells its history from others that were lost.
 
 use std::{
     fmt,
@@ -22,12 +22,14 @@ use super::{
 };
 use crate::{Feed, FeedError, Piece, Unavailable};
 
-/// An entry may hold thousands of decisions or one: reading begins with a few entries and takes more at a time.
+/// An entry may hold thousands of decisions or one. Reading begins with a few entries and takes more each
+/// time.
 const FIRST_ENTRIES: usize = 8;
 const MAX_ENTRIES: usize = 512;
-/// A stream is trimmed no more often than this.
+/// The shortest time between two trims of a stream.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-/// A state is read in steps of so many orders and waiters; if the sale changes between two steps, in larger ones.
+/// A state is read in steps of this many orders and waiters. If the sale changes between two steps, they
+/// grow.
 const FIRST_STEP: usize = 64 * PAGE;
 const MAX_STEP: usize = 2_048 * PAGE;
 
@@ -40,7 +42,7 @@ pub(super) struct RedisFeed {
     trimmed: Arc<Mutex<HashMap<SaleId, Trimmed>>>,
 }
 
-/// How far a stream may be trimmed, and how far and when it was.
+/// How far a stream may be trimmed, how far it was, whether a trim is due, and when the last one was.
 #[derive(Clone, Copy, Debug)]
 struct Trimmed {
     settled: u64,
@@ -74,7 +76,7 @@ impl RedisFeed {
                 self.check_history(sale, after, entries.first())?;
                 piece.epoch = epoch;
             } else if piece.epoch != epoch {
-                // The rest is of another history, perhaps.
+                // The rest may belong to another history.
                 break;
             }
             let Some(last) = entries.last().map(|entry| entry.last) else { break };
@@ -88,7 +90,7 @@ impl RedisFeed {
         Ok(piece)
     }
 
-    /// The same as `read_entries`, and the epoch they are of.
+    /// Like `read_entries`, with the epoch of the entries.
     async fn read_some(
         &self,
         sale: SaleId,
@@ -100,14 +102,14 @@ impl RedisFeed {
         call.arg(2).arg(&key).arg(self.keys.feed(sale)).arg(position).arg(count);
         let mut pipeline = redis::pipe();
         pipeline.add_command(call);
-        // Whoever settles must not be ahead of what the replicas have: a decision that is lost with its master would
-        // stay in the records.
+        // Settlement must not get ahead of the replicas: a decision that is lost with its master would stay
+        // in the records.
         let answer = self.link.run(&key, pipeline, true).await?.pop();
         let (epoch, entries): (u64, Value) = answered(&key, answer)?;
         Ok((epoch, entries_of(sale, Some(entries))?))
     }
 
-    /// A history that is not the one the records saw has to be compared with them.
+    /// A history that differs from the one the records saw has to be compared with them.
     fn check_history(&self, sale: SaleId, after: Cursor, first: Option<&Entry>) -> Result<(), FeedError> {
         let checked = check_history(after, first);
         if checked == Err(FeedError::Diverged) {
@@ -124,10 +126,10 @@ impl RedisFeed {
             }
             step *= 2;
         }
-        Err(Unavailable::new("the sale changes too quickly to be read as it is at one moment"))
+        Err(Unavailable::new("the sale changes too quickly to be read at one moment"))
     }
 
-    /// None: the sale changed between two steps.
+    /// None if the sale changed between two steps.
     async fn read_state_in_steps(
         &self,
         sale: SaleId,
@@ -138,7 +140,7 @@ impl RedisFeed {
             return Ok(Some(BookSnapshot { position: 0, clock, sales: Vec::new() }));
         };
         if stored.counts.forgotten {
-            // Its orders are gone: the records alone know the sale.
+            // Its orders are gone from Redis: only the records have them.
             let position = stored.counts.position;
             return Ok(Some(BookSnapshot { position, clock: stored.clock, sales: Vec::new() }));
         }
@@ -152,7 +154,7 @@ impl RedisFeed {
             }
         }
         if (orders.len(), waiters.len()) != (stored.orders as usize, stored.waiting as usize) {
-            return Err(Damaged("a sale has other orders or waiters than it says").into());
+            return Err(Damaged("a sale's orders or waiters don't match its counts").into());
         }
         let sales = vec![SaleSnapshot { status: stored.status(), orders, waiters }];
         Ok(Some(BookSnapshot { position: stored.counts.position, clock: stored.clock, sales }))
@@ -176,10 +178,10 @@ impl RedisFeed {
             return Err(Unavailable::new(format!("Redis answered {answer:?}")));
         };
         let [Value::Array(fields), Value::Array(orders), Value::Array(waiters)] = parts.as_slice() else {
-            return Err(Damaged("a state has three parts").into());
+            return Err(Damaged("a state does not have three parts").into());
         };
         let Some(stored) = Stored::read(sale, fields)? else { return Ok(None) };
-        // Of a forgotten sale only the counts are left.
+        // Only the counts of a forgotten sale are left.
         let orders = if stored.counts.forgotten { &[][..] } else { orders };
         let unpack = |packed: &Value| unpack_order(sale, stored.terms.hold_seconds, text(packed)?);
         let orders = orders.iter().map(unpack).collect::<Result<_, Damaged>>()?;
@@ -191,7 +193,7 @@ impl RedisFeed {
         Ok(Some((stored, orders, waiters)))
     }
 
-    /// Notes how far the sale is settled. True: somebody has to trim its stream.
+    /// Notes how far the sale is settled. True if the caller has to trim the stream.
     fn note_settled(&self, sale: SaleId, position: u64) -> bool {
         let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
         let sale =
@@ -285,7 +287,7 @@ fn entries_of(sale: SaleId, answer: Option<Value>) -> Result<Vec<Entry>, Unavail
 
 /// An entry as XRANGE answers it: its id, then its fields `n` (mark) and `d` (decisions).
 fn entry_of(sale: SaleId, entry: &Value) -> Result<Entry, Damaged> {
-    const FORM: Damaged = Damaged("an entry of the feed has another form");
+    const FORM: Damaged = Damaged("an entry of the feed has an unknown form");
     let Value::Array(parts) = entry else { return Err(FORM) };
     let [id, Value::Array(fields)] = parts.as_slice() else { return Err(FORM) };
     let [_, mark, _, decisions] = fields.as_slice() else { return Err(FORM) };
@@ -295,7 +297,8 @@ fn entry_of(sale: SaleId, entry: &Value) -> Result<Entry, Damaged> {
     unpack_entry(sale, last, mark, text(decisions)?)
 }
 
-/// `first` is the first entry at or after the cursor's position: it has to be of the history the cursor saw.
+/// `first` is the first entry at or after the cursor's position. It has to belong to the history that the
+/// cursor saw.
 fn check_history(after: Cursor, first: Option<&Entry>) -> Result<(), FeedError> {
     match first {
         None if after.position == 0 => Ok(()),
@@ -303,7 +306,7 @@ fn check_history(after: Cursor, first: Option<&Entry>) -> Result<(), FeedError> 
         Some(entry) if entry.first > after.position + 1 => Err(forgotten(after.position + 1)),
         // Before the first decision there is no history.
         Some(_) if after.position == 0 => Ok(()),
-        // The entry that contained the position is gone, but what follows is there.
+        // The entry that contained the position is gone, but the one after it is there.
         Some(entry) if entry.first == after.position + 1 && entry.last > after.position => {
             Err(forgotten(after.position))
         }
@@ -313,7 +316,7 @@ fn check_history(after: Cursor, first: Option<&Entry>) -> Result<(), FeedError> 
 }
 
 fn forgotten(position: u64) -> FeedError {
-    Unavailable::new(format!("the feed has forgotten decision {position}")).into()
+    Unavailable::new(format!("the feed no longer has decision {position}")).into()
 }
 
 /// Adds the decisions after `after` to the piece, at most `max` in all.
@@ -334,8 +337,8 @@ fn take(piece: &mut Piece, entries: Vec<Entry>, after: Cursor, max: usize) -> Re
     Ok(())
 }
 
-/// Forgets the entries before the one that contains the last settled decision; that one is kept, because the next
-/// reader's cursor is compared with it.
+/// Deletes the entries before the one that contains the last settled decision. That one stays, because the
+/// next reader's cursor is compared with it.
 async fn trim(link: &Link, key: &str, sale: SaleId, trimmed: &Mutex<HashMap<SaleId, Trimmed>>) {
     let locked = || trimmed.lock().unwrap_or_else(PoisonError::into_inner);
     let last = locked().get(&sale).and_then(|sale| sale.at);
@@ -357,7 +360,7 @@ async fn trim(link: &Link, key: &str, sale: SaleId, trimmed: &Mutex<HashMap<Sale
                 sale.trimmed = sale.trimmed.max(settled);
             }
         }
-        // The next settlement trims it too.
+        // The next settlement trims it.
         Err(error) => tracing::debug!(%sale, %error, "a settled stream was not trimmed"),
     }
 }

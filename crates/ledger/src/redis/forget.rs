@@ -1,5 +1,5 @@
-//! Forgetting: a sale that was closed long ago and is settled leaves Redis, so that its memory is there for others.
-//! What is asked about it afterwards, the records know.
+//! Forgetting: a sale that was closed long ago and is settled leaves Redis, to free its memory. Later
+//! questions about it are answered from the records.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Unavailable;
 
-/// Between two looks at all sales lies this share of the time after which they are forgotten, within bounds.
+/// How many times within that period all closed sales are checked, within the bounds below.
 const LOOKS_IN_THAT_TIME: u32 = 60;
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub(super) struct Forgetting {
 }
 
 impl Forgetting {
-    /// Forgets what can be forgotten, again and again, as long as the runtime lives.
+    /// Forgets what can be forgotten, again and again, while the runtime lives.
     pub(super) async fn run(self) {
         let script = Script::new(include_str!("scripts/forget.lua"));
         self.link.learn(&script);
@@ -60,7 +60,8 @@ impl Forgetting {
         if closed_at.is_none_or(|closed_at| closed_at.plus_seconds(self.after_seconds) > now) {
             return Ok(());
         }
-        // What was put aside is in neither: an order of it would be found nowhere.
+        // Decisions that were put aside are not in the records. Their orders would be lost, so such a sale
+        // stays.
         let Some(settled) = self.settled.complete_up_to(sale).await? else { return Ok(()) };
         let (mut call, keys) = (script.call(), self.keys.of_adopt(sale));
         call.arg(keys.len()).arg(&keys).arg(settled.position).arg(&settled.mark.0);
@@ -71,7 +72,7 @@ impl Forgetting {
         Ok(())
     }
 
-    /// All nodes have had time to hear that the sale is forgotten: nobody needs to look for it any more.
+    /// Takes the sale off the list of all sales. By now all nodes have heard that it is forgotten.
     async fn unlist(&self, sale: SaleId) -> Result<(), Unavailable> {
         let mut remove = redis::cmd("SREM");
         remove.arg(self.keys.sales()).arg(sale.to_string());

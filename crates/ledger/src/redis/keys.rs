@@ -1,5 +1,5 @@
-//! The names of everything the ledger has in Redis. All keys of a sale share a hash tag, so that a Cluster keeps them
-//! on one server.
+//! The names of everything the ledger has in Redis. All keys of a sale share a hash tag, so that a Cluster
+//! keeps them on one server.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use penstock_domain::SaleId;
 
 use super::options::LinkError;
 
-/// Names under a prefix, for those who share a Redis with others. It is put before the hash tag, so it must not
-/// contain one.
+/// The names of keys, with a prefix if Redis is shared with others. The prefix comes before the hash tag, so
+/// it must not contain one.
 #[derive(Clone, Debug)]
 pub struct Keys {
     prefix: Arc<str>,
 }
 
 impl Keys {
-    /// A brace would make a hash tag of the prefix and all sales one slot: it is refused.
+    /// Refuses a brace in the prefix: it would make the prefix the hash tag and put all sales into one slot.
     pub fn new(prefix: &str) -> Result<Self, LinkError> {
         match prefix.contains(['{', '}']) {
-            true => Err(LinkError::Misconfigured(format!("the prefix {prefix:?} of the keys has a brace"))),
+            true => Err(LinkError::Misconfigured(format!("the key prefix {prefix:?} contains a brace"))),
             false => Ok(Self { prefix: prefix.into() }),
         }
     }
@@ -33,12 +33,12 @@ impl Keys {
         format!("{}penstock:news", self.prefix)
     }
 
-    /// A hash: terms, counts and what belongs to them.
+    /// A hash: terms, counts and related fields.
     pub fn sale(&self, sale: SaleId) -> String {
         self.of(sale, "sale")
     }
 
-    /// A hash from buyer to what he owns and all his orders, packed.
+    /// A hash from buyer to the buyer's units and orders, packed.
     pub fn buyers(&self, sale: SaleId) -> String {
         self.of(sale, "buyers")
     }
@@ -53,17 +53,17 @@ impl Keys {
         self.of(sale, "feed")
     }
 
-    /// A sorted set: who waits for units, by the order in which they joined.
+    /// A sorted set: the waiters, in the order in which they joined.
     pub fn waitlist(&self, sale: SaleId) -> String {
         self.of(sale, "waitlist")
     }
 
-    /// A hash from who waits to his number, how much he wants and since when he waits, packed.
+    /// A hash from waiter to number, wanted quantity and time of joining, packed.
     pub fn waiters(&self, sale: SaleId) -> String {
         self.of(sale, "waiters")
     }
 
-    /// Written for replicas to confirm that they follow, and gone soon after.
+    /// Written to make replicas confirm that they follow. It is gone soon after.
     pub(super) fn proof(&self, sale: SaleId) -> String {
         self.of(sale, "proof")
     }
@@ -74,8 +74,8 @@ impl Keys {
         [self.sale(sale), self.buyers(sale), self.orders(sale), self.feed(sale), waitlist, waiters]
     }
 
-    /// The same, and where buyers, orders and who waits are put while they are being brought back: the keys of `adopt` and
-    /// `forget`.
+    /// The same, and where buyers, orders and waiters are put while they are being brought back: the keys of
+    /// `adopt` and `forget`.
     pub(super) fn of_adopt(&self, sale: SaleId) -> [String; 10] {
         let [hash, buyers, orders, feed, waitlist, waiters] = self.of_decide(sale);
         let new = [&buyers, &orders, &waitlist, &waiters].map(|key| format!("{key}:new"));

@@ -1,5 +1,5 @@
-//! The one way to Redis: it knows which server is master of a key, reconnects by itself, and never runs again what
-//! may have been run.
+//! The only way to Redis: it knows which server is master of a key, reconnects by itself, and never repeats a
+//! command that may have been run.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use super::{
     topology::{self, Topology, slot_of},
 };
 
-/// How often idle connections are tried and the masters are asked for.
+/// How often idle connections are pinged and the masters are looked up.
 const TENDING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A Lua script and the name Redis gives it.
@@ -44,7 +44,7 @@ impl Script {
         &self.sha
     }
 
-    /// The beginning of a call; the number of keys, the keys and the arguments come next.
+    /// The beginning of a call. The number of keys, the keys and the arguments come next.
     pub fn call(&self) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(self.sha());
@@ -69,11 +69,11 @@ struct Shared {
     topology: Mutex<Arc<Topology>>,
     servers: Mutex<HashMap<Arc<str>, Arc<Server>>>,
     sentinels: Vec<Arc<Server>>,
-    /// One asks who is master, the others wait for it; it counts the answers.
+    /// One task asks who is master, the others wait for it. `refreshed` counts the answers.
     refreshing: Turn<()>,
     refreshed: AtomicU64,
     scripts: Mutex<HashMap<Arc<str>, Script>>,
-    /// Whose turn it is to be listened to.
+    /// Picks the server that is listened to next.
     rotation: AtomicUsize,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Finds the masters. The connections live on the runtime this is called on.
+    /// Finds the masters. The connections live on the current runtime.
     pub async fn connect(options: RedisOptions) -> Result<Self, LinkError> {
         let link = Self::new(options)?;
         let deadline = link.deadline();
@@ -95,7 +95,7 @@ impl Link {
         Ok(link)
     }
 
-    /// One master that does not answer keeps nobody from the sales of the others.
+    /// Greets all masters. If one does not answer, the sales of the others can go on.
     async fn greet_masters(&self) -> Result<(), LinkError> {
         let masters = self.topology().masters();
         let mut silent = Vec::new();
@@ -109,7 +109,7 @@ impl Link {
             return silent.into_iter().next().map_or(Ok(()), Err);
         }
         for error in silent {
-            tracing::warn!(%error, "its sales have to wait until it is back; starting for the others");
+            tracing::warn!(%error, "this master's sales wait until it is back; starting for the others");
         }
         Ok(())
     }
@@ -121,8 +121,8 @@ impl Link {
         answered::<String>(master, answer.into_iter().next()).map(drop)
     }
 
-    /// Another link to the same servers, whose connections live on the runtime this is called on. It can be made
-    /// while no server is there.
+    /// Another link to the same servers, whose connections live on the current runtime. It can be made while
+    /// no server is up.
     pub fn on_this_runtime(&self) -> Result<Self, LinkError> {
         let link = Self::new(self.shared.options.clone())?;
         *locked(&link.shared.topology) = self.topology();
@@ -169,20 +169,20 @@ impl Link {
         matches!(self.shared.options.mode, RedisMode::Cluster { .. })
     }
 
-    /// Lets this link load the script where it is missing. A script is learnt once, before it is called.
+    /// Lets this link load the script on servers that lack it. Call this once, before the script is called.
     pub fn learn(&self, script: &Script) {
         locked(&self.shared.scripts).insert(script.sha.clone(), script.clone());
     }
 
-    /// Runs the commands of one slot, which `key` tells, on its master in one round trip, and answers one value for
-    /// each; a command that failed on its own has a `Value::ServerError`. With `confirm` the replicas have to confirm
-    /// what was written. What a server turned away without running it (it is not the master any more, it does not
-    /// know the script) is run again where it belongs.
+    /// Runs commands of one slot, the slot of `key`, on its master in one round trip, and answers one value
+    /// for each. A command that failed on its own has a `Value::ServerError`. With `confirm` the replicas
+    /// have to confirm the writes. If a server turns a command away without running it (it is no longer the
+    /// master, it lacks the script), the command is sent again to the right server.
     pub async fn run(&self, key: &str, pipeline: Pipeline, confirm: bool) -> Result<Vec<Value>, LinkError> {
         self.run_by(key, pipeline, confirm, self.deadline()).await
     }
 
-    /// The same, for who has another time than a call may take.
+    /// Like `run`, with a deadline of the caller's.
     pub(super) async fn run_by(
         &self,
         key: &str,
@@ -193,8 +193,8 @@ impl Link {
         Run::new(self, key, confirm, pipeline.len(), deadline).finish(pipeline).await
     }
 
-    /// The same for commands of several slots that one server has, as far as is known; `key` is of one of them. What the
-    /// server turned away, because it has not all of them, has its error as value and was not run.
+    /// The same for commands of several slots that are on one server as far as is known; `key` belongs to one
+    /// of the slots. A command that the server turned away was not run and has the error as its value.
     pub(super) async fn run_mixed(
         &self,
         key: &str,
@@ -205,7 +205,7 @@ impl Link {
         Run::new(self, key, confirm, pipeline.len(), deadline).of_several_slots().finish(pipeline).await
     }
 
-    /// One command, and its answer in the wanted shape.
+    /// Runs one command and converts its answer.
     pub async fn call<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, LinkError> {
         let mut pipeline = redis::pipe();
         pipeline.add_command(command);
@@ -213,7 +213,7 @@ impl Link {
         answered(key, values.into_iter().next())
     }
 
-    /// The masters and the replicas as far as they are known without asking.
+    /// The masters and replicas, as far as they are known without asking.
     pub(super) fn topology(&self) -> Arc<Topology> {
         locked(&self.shared.topology).clone()
     }
@@ -223,7 +223,7 @@ impl Link {
         self.topology().master_of(slot_of(key)).cloned()
     }
 
-    /// Every master and replica that is known.
+    /// All masters and replicas that are known.
     pub(super) fn nodes(&self) -> Vec<Arc<str>> {
         let topology = self.topology();
         topology.masters().into_iter().chain(topology.replicas.iter().cloned()).collect()
@@ -241,7 +241,7 @@ impl Link {
         Instant::now() + self.shared.options.timeout
     }
 
-    /// Sends commands to one server, whatever it is.
+    /// Sends commands to one server, whatever its role.
     pub(super) async fn send_to(&self, address: &str, pipeline: &Pipeline) -> Result<Vec<Value>, LinkError> {
         self.server(address)?.send(Lane::Plain, pipeline, self.deadline()).await
     }
@@ -259,12 +259,12 @@ impl Link {
         Ok(server)
     }
 
-    /// Asks who is master of what, unless somebody does already: then his answer will do.
+    /// Asks which servers are masters of which slots. If another task is asking already, its answer is used.
     pub(super) async fn refresh(&self, deadline: Instant) -> Result<(), LinkError> {
         let before = self.shared.refreshed.load(Ordering::Acquire);
         let timed_out = || LinkError::Unreachable {
             server: "topology".into(),
-            reason: "nobody said in time who is master".into(),
+            reason: "no server said in time which one is master".into(),
         };
         let _turn = timeout_at(deadline, self.shared.refreshing.lock()).await.map_err(|_| timed_out())?;
         if self.shared.refreshed.load(Ordering::Acquire) != before {
@@ -290,11 +290,11 @@ impl Link {
         Ok(())
     }
 
-    /// The same, for whoever can't wait for it.
+    /// Starts a `refresh` in the background.
     pub(super) fn refresh_soon(&self) {
         let link = self.clone();
         self.shared.runtime.spawn(async move {
-            // It is tried again with the next failure, and every second.
+            // It is tried again after the next failure, and every second.
             let _ = link.refresh(link.deadline()).await;
         });
     }
@@ -324,7 +324,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The value in the wanted shape, or what the server said instead.
+/// Converts the value, or returns the server's error.
 pub(super) fn answered<T: FromRedisValue>(server: &str, value: Option<Value>) -> Result<T, LinkError> {
     let refused = |reason: String| LinkError::Refused { server: server.into(), reason };
     let value = value.ok_or_else(|| refused("no answer".into()))?;
@@ -332,13 +332,13 @@ pub(super) fn answered<T: FromRedisValue>(server: &str, value: Option<Value>) ->
     redis::from_redis_value(value).map_err(|error| refused(error.to_string()))
 }
 
-/// Tries the idle connections and asks for the masters, so that a call seldom meets a connection that is dead.
+/// Pings idle connections and looks up the masters, so that calls seldom meet a dead connection.
 async fn tend(shared: std::sync::Weak<Shared>) {
     loop {
         tokio::time::sleep(TENDING_INTERVAL).await;
         let Some(shared) = shared.upgrade() else { return };
         let link = Link { shared };
-        // Whoever needs it now sees the failure itself.
+        // A call that needs the masters now sees the failure itself.
         let _ = link.refresh(link.deadline()).await;
         let servers: Vec<_> = locked(&link.shared.servers).values().cloned().collect();
         let deadline = link.deadline();

@@ -1,5 +1,5 @@
-//! The ledger on Redis, shared by all nodes: what a batch does to a sale is one call of a script, and a stream
-//! per sale is its feed.
+//! The ledger on Redis, shared by all nodes: a batch is one call of a script for each sale, and the feed is
+//! one stream for each sale.
 
 mod adopt;
 mod batch;

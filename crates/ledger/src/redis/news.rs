@@ -1,5 +1,5 @@
-//! News between nodes: after a batch each node tells the others what became of the sale and which keys were accepted.
-//! A message may be lost, so every node also looks for itself, and reads from the feed what it has missed.
+//! News between nodes: after a batch each node tells the others the sale's new status and the accepted keys.
+//! A message may be lost, so every node also polls, and reads from the feed what it missed.
 //!
 //! It runs on the writer's thread, so that the listener hears everything from one thread.
 
@@ -34,17 +34,17 @@ use super::{
 };
 use crate::{Listener, SaleNews, Unavailable, batcher::or_abort};
 
-/// How often a node looks for itself.
+/// How often a node polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// What is on its way arrives in this time; only what is missing then is read.
+/// Messages that are under way arrive within this time. Only what is missing afterwards is read.
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
-/// How long to wait before a sale that could not be adopted is tried again.
+/// How long to wait before trying again to adopt a sale.
 const ADOPTION_INTERVAL: Duration = Duration::from_secs(1);
-/// Messages that may wait to be told. One more is dropped: the others find out when they look.
+/// The most messages that wait to be sent. Further ones are dropped: the other nodes find out when they poll.
 const MAX_UNTOLD: usize = 4_096;
-/// Sales of which what was missed is read at the same time.
+/// The most sales whose missed news is read at once.
 const READ_AT_ONCE: usize = 16;
-/// Entries of a feed that are read at once.
+/// Entries of a feed read in one call.
 const ENTRIES_AT_ONCE: usize = 64;
 
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub(super) struct News {
 }
 
 struct Inner {
-    /// Who tells it, so that nobody listens to himself.
+    /// This node's id in its messages. A node ignores its own messages.
     node: u64,
     link: Link,
     keys: Keys,
@@ -62,11 +62,11 @@ struct Inner {
     adoption: Adoption,
     coverage: Mutex<HashMap<SaleId, Coverage>>,
     adopting: Mutex<HashSet<SaleId>>,
-    /// Sales of which something is being read that was missed, and how many may be read at once.
+    /// Sales whose missed news is being read. `room` limits how many are read at once.
     reading: Mutex<HashSet<SaleId>>,
     room: Semaphore,
     untold: mpsc::Sender<Message>,
-    /// Somebody wants to look before it is time.
+    /// Starts the next poll early.
     look: Notify,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Debug for News {
 }
 
 impl News {
-    /// Starts to tell and to listen, on the runtime this is called on.
+    /// Starts telling and listening on the current runtime.
     pub(super) fn start(
         link: Link,
         keys: Keys,
@@ -110,7 +110,7 @@ impl News {
         Ok(news)
     }
 
-    /// All keys of these sales are about to be told, up to these statuses.
+    /// The listener is about to hear all keys of these sales, up to these statuses.
     pub(super) fn recovered(&self, news: &[SaleNews]) {
         let mut coverage = self.coverage();
         for SaleNews { status, .. } in news {
@@ -118,19 +118,20 @@ impl News {
         }
     }
 
-    /// What the listener may hear of an own batch; the other nodes are told. None: nothing was decided.
+    /// Tells the other nodes about this node's own batch. Returns what the listener may hear; None if nothing
+    /// was decided.
     pub(super) fn decided(&self, outcome: &Outcome) -> Option<SaleNews> {
         let (terms, counts) = outcome.sale.filter(|(_, counts)| counts.position > outcome.before)?;
         let (node, before, accepted) = (self.inner.node, outcome.before, outcome.accepted.clone());
         let message = Message { node, before, terms, counts, accepted };
         let news = self.hear(&message);
-        // If too many wait, the others find out when they look.
+        // If too many wait, the others find out when they poll.
         let _ = self.inner.untold.try_send(message);
         news
     }
 
-    /// What the listener may hear after this: the keys in any case, and as much of the sale as has no gap before it.
-    /// None: he does not know the sale, and has to hear all of it.
+    /// What the listener may hear after this message: its keys, and the sale's status up to the first gap.
+    /// None if the listener has to hear the whole sale first, or the message is outdated.
     fn hear(&self, Message { before, terms, counts, accepted, .. }: &Message) -> Option<SaleNews> {
         let status = counts.status(*terms);
         let mut coverage = self.coverage();
@@ -167,11 +168,11 @@ impl News {
                     self.tell_listener(news);
                 }
             }
-            Err(error) => tracing::warn!(%error, "a message of another node is not understood"),
+            Err(error) => tracing::warn!(%error, "a message from another node can't be read"),
         }
     }
 
-    /// Takes up what a look at the sales found.
+    /// Acts on what a poll has found.
     async fn take(&self, found: Vec<Found>) {
         let mut homed = Vec::new();
         for found in found {
@@ -201,13 +202,13 @@ impl News {
     async fn read_missed(self, terms: SaleTerms, counts: Counts) {
         let room = self.inner.room.acquire().await;
         if let Err(error) = self.catch_up(terms, counts).await {
-            tracing::debug!(sale = %terms.sale, %error, "what was missed can't be read yet");
+            tracing::debug!(sale = %terms.sale, %error, "missed news of a sale can't be read yet");
         }
         drop(room);
         locked(&self.inner.reading).remove(&terms.sale);
     }
 
-    /// Reads and tells what this node has not heard of up to `counts`.
+    /// Reads what this node has missed up to `counts`, and tells the listener.
     async fn catch_up(&self, terms: SaleTerms, counts: Counts) -> Result<(), Unavailable> {
         let (sale, status) = (terms.sale, counts.status(terms));
         let Inner { link, keys, listener, .. } = &*self.inner;
@@ -233,7 +234,8 @@ impl News {
         Ok(())
     }
 
-    /// Up to which position the history that this node has heard is that of `counts`.
+    /// The position up to which the history that this node has heard is that of `counts`; None if they may
+    /// differ.
     async fn common(
         &self,
         sale: SaleId,
@@ -248,7 +250,7 @@ impl News {
         Ok((position <= counts.position && lineage.contains(epoch, position)).then_some(position))
     }
 
-    /// Notes that everything up to `status` was heard, and answers what may be told.
+    /// Notes that everything up to `status` was heard, and returns the status that may be told.
     fn cover(&self, status: SaleStatus) -> SaleStatus {
         let mut coverage = self.coverage();
         let known = coverage.entry(status.terms.sale).or_insert_with(|| Coverage::new(status));
@@ -256,7 +258,8 @@ impl News {
         known.status()
     }
 
-    /// The keys that were accepted after `after` up to `upto`, from the feed; None if it has forgotten some.
+    /// The keys accepted after `after` up to `upto`, from the feed; None if the feed no longer has all of
+    /// them.
     async fn keys_after(
         &self,
         sale: SaleId,
@@ -293,7 +296,7 @@ impl News {
         tokio::spawn(async move {
             match news.inner.adoption.adopt(sale).await {
                 Ok(()) => {
-                    // If the records had it, it is found again like a new one.
+                    // If the records had it, it is found again like a new sale.
                     if is_missing {
                         news.forget(sale);
                     }
@@ -322,7 +325,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A listener that panics ends the process here too, as it does on the writer's way.
+/// A panic of the listener ends the process here, too, as it does in the writer.
 fn spawn_or_abort(work: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(async move {
         if AssertUnwindSafe(work).catch_unwind().await.is_err() {
@@ -331,7 +334,8 @@ fn spawn_or_abort(work: impl Future<Output = ()> + Send + 'static) {
     });
 }
 
-/// Tells the others. What gathers while a message is on its way goes together, one message for each sale.
+/// Tells the other nodes. Messages that gather while one is being sent go together; those that follow each
+/// other are merged.
 async fn tell(link: Link, keys: Keys, mut told: mpsc::Receiver<Message>) {
     let channel = keys.news();
     while let Some(message) = told.recv().await {
@@ -344,7 +348,7 @@ async fn tell(link: Link, keys: Keys, mut told: mpsc::Receiver<Message>) {
         for message in &messages {
             pipeline.cmd("PUBLISH").arg(&channel).arg(pack_message(message));
         }
-        // A message reaches all servers, whichever it was told to.
+        // A message reaches all servers, whichever one it was sent to.
         if let Err(error) = link.run(&key, pipeline, false).await {
             tracing::debug!(%error, "the other nodes were not told");
         }
@@ -382,7 +386,7 @@ async fn poll(news: News) {
     let poller = Arc::new(Poller::new(link.clone(), keys.clone(), sales.clone()));
     let list: Arc<str> = keys.sales().into();
     loop {
-        // A nudge comes early; without one it is time after a while.
+        // A nudge ends the wait early.
         let _ = timeout(POLL_INTERVAL, news.inner.look.notified()).await;
         news.coverage().retain(|sale, _| poller.may_know(*sale));
         if let Some(asking) = poller.begin(&list) {
@@ -417,12 +421,12 @@ async fn look_at_master(
         tracing::debug!(%error, "some sales can't be looked at");
         Vec::new()
     });
-    // Somebody wanted to know more than this look has seen.
+    // Another look was asked for while this one was under way.
     if asking.end() {
         news.inner.look.notify_one();
     }
     if let Err(error) = poller.list_again(&found).await {
-        tracing::debug!(%error, "the list of all sales can't be mended");
+        tracing::debug!(%error, "the list of all sales can't be repaired");
     }
     news.take(found).await;
 }

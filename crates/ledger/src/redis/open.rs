@@ -10,15 +10,16 @@ use super::{
 };
 use crate::{BatcherOptions, Clock, Ledger, Listener, batcher};
 
-/// More in one batch costs Redis no less for each, and several smaller ones can be under way at the same time.
+/// Larger batches cost Redis just as much for each command, and several smaller ones can be under way at
+/// once.
 const MAX_BATCH: usize = 1_024;
 
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
     pub batcher: BatcherOptions,
-    /// Put before the names of all keys, for those who share a Redis with others.
+    /// Put before the names of all keys, for a Redis that is shared with others.
     pub prefix: String,
-    /// So long after a sale was closed its orders leave Redis, if they are settled; the records have them.
+    /// How long after its close a sale's orders leave Redis, if they are settled. The records keep them.
     pub forget_after_seconds: u32,
 }
 
@@ -28,8 +29,8 @@ impl Default for LedgerOptions {
     }
 }
 
-/// Starts the ledger. `settled` is what the records know: it is asked when a server was replaced. `clock` is for tests,
-/// which make their own time: None is Redis' clock, which all nodes share.
+/// Starts the ledger. `settled` asks the records, when a server was replaced. `clock` is for tests, which set
+/// their own time. None stands for Redis' clock, which all nodes share.
 pub fn open(
     options: LedgerOptions,
     link: Link,
@@ -42,7 +43,7 @@ pub fn open(
     let feed = Arc::new(RedisFeed::new(link.clone(), keys.clone(), sales.clone()));
     let adoption = Adoption::new(link.clone(), keys.clone(), sales.clone(), settled.clone());
     let is_clock_given = clock.is_some();
-    // The scripts take Redis' time, so nobody looks at this one.
+    // The scripts use Redis' time, so nobody reads this clock.
     let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));
     let engine = RedisEngine {
         origin: link,

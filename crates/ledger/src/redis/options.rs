@@ -1,4 +1,4 @@
-//! What an operator says about Redis, and what can go wrong on the way to it.
+//! The operator's settings for Redis, and what can go wrong on the way to it.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use penstock_domain::MAX_WAITERS;
 
 use crate::Unavailable;
 
-/// What one call may take, if nobody says otherwise.
+/// The most time one call may take, unless set otherwise.
 const TIMEOUT: Duration = Duration::from_millis(700);
-/// What an offer to somebody who waits takes of it, where the server has to share its core with others.
+/// The part of it that one offer to a waiter takes on a server that shares its core with others.
 const OFFER_MICROSECONDS: u128 = 30;
-/// One call makes the offers to all who wait for a sale. Who restocks has to hear of it, and there is more in a call.
+/// One call makes the offers to all waiters of a sale. It has to end in time for its caller, and does more
+/// than that.
 const _: () = assert!(2 * OFFER_MICROSECONDS * MAX_WAITERS as u128 <= TIMEOUT.as_micros());
 
 /// Where the servers are. An address is `host:port`.
@@ -19,12 +20,12 @@ pub enum RedisMode {
     Single {
         address: String,
     },
-    /// The addresses are the sentinels'; they know who the master is.
+    /// The addresses are those of the sentinels, which know the master.
     Sentinel {
         addresses: Vec<String>,
         master: String,
     },
-    /// Some of the cluster's nodes; they know the others.
+    /// The addresses are those of some nodes, which know the others.
     Cluster {
         addresses: Vec<String>,
     },
@@ -35,15 +36,15 @@ pub struct RedisOptions {
     pub mode: RedisMode,
     pub username: Option<String>,
     pub password: Option<String>,
-    /// Of the sentinels, which have a password of their own.
+    /// The sentinels' own password.
     pub sentinel_password: Option<String>,
-    /// Replicas that have to confirm what a batch wrote before its answers leave.
+    /// The number of replicas that have to confirm a batch's writes before it is answered.
     pub wait_replicas: u32,
-    /// How long they have for it; less than `timeout`.
+    /// How long replicas have to confirm; less than `timeout`.
     pub wait_milliseconds: u64,
-    /// Of one call, with all that is needed to reach the server.
+    /// The most time one call may take, including everything it needs to reach the server.
     pub timeout: Duration,
-    /// A server whose settings may lose what was promised is warned of and not refused.
+    /// Only warn of a server whose settings may lose what was promised, instead of refusing it.
     pub allow_unsafe: bool,
 }
 
@@ -62,7 +63,7 @@ impl Default for RedisOptions {
     }
 }
 
-/// The passwords don't belong into a log.
+/// Leaves out the passwords: they must not get into a log.
 impl std::fmt::Debug for RedisOptions {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -78,7 +79,7 @@ impl std::fmt::Debug for RedisOptions {
 }
 
 impl RedisOptions {
-    /// One server, and everything else as it is by default.
+    /// One server, with defaults for everything else.
     pub fn single(address: impl Into<String>) -> Self {
         Self { mode: RedisMode::Single { address: address.into() }, ..Self::default() }
     }
@@ -96,8 +97,8 @@ impl RedisOptions {
 
     fn check_times(&self) -> Result<(), LinkError> {
         if self.wait_replicas > 0 && Duration::from_millis(self.wait_milliseconds) >= self.timeout {
-            let reason = "wait_milliseconds has to be less than the timeout of a call: who waits longer never \
-                          hears the answer";
+            let reason = "wait_milliseconds has to be less than the timeout of a call: otherwise the call \
+                          ends before the answer";
             return Err(LinkError::Misconfigured(reason.into()));
         }
         Ok(())
@@ -109,10 +110,10 @@ pub enum LinkError {
     /// Nothing was run.
     #[error("Redis {server} can't be reached: {reason}")]
     Unreachable { server: String, reason: String },
-    /// What was sent may have been run, or may still be.
+    /// The commands may have been run, or may still be.
     #[error("Redis {server} gave no answer: {reason}")]
     Lost { server: String, reason: String },
-    /// It was run, but could be lost with the master.
+    /// The commands were run, but could be lost with the master.
     #[error("only {confirmed} of {wanted} replicas confirmed in time")]
     Unconfirmed { confirmed: u32, wanted: u32 },
     #[error("Redis {server} refused: {reason}")]

@@ -1,4 +1,4 @@
-//! A batch of commands sorted by sale, and the parts of its answers put together again.
+//! Sorts a batch of commands by sale, and puts the parts of the answers together again.
 
 use hashbrown::{HashMap, HashSet};
 use penstock_domain::{
@@ -16,9 +16,9 @@ use crate::Unavailable;
 #[derive(Debug)]
 enum Place {
     Known(Result<Reply, Unavailable>),
-    /// The batch of one sale.
+    /// From the batch of one sale.
     One(usize),
-    /// Parts from several batches, each with at most so many holds or orders.
+    /// Holds that were released in several batches.
     Released(Vec<usize>),
     OrdersOf {
         max: u32,
@@ -26,7 +26,7 @@ enum Place {
     },
 }
 
-/// The replies of each sale's batch come in the order of the places that ask for them.
+/// The replies in each sale's batch come in the order of the places that ask for them.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     places: Vec<Place>,
@@ -34,16 +34,16 @@ pub(super) struct Plan {
     by_sale: HashMap<SaleId, usize>,
 }
 
-/// In which sales a buyer has orders.
+/// The sales in which each buyer has orders.
 pub(super) type Holders = HashMap<BuyerId, HashSet<SaleId>>;
 
 /// What has to be known before commands can be sorted by sale.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// The sales that may have holds to release, the longest due first.
+    /// The sales that may have holds to release, the longest overdue first.
     pub(super) due: Vec<SaleId>,
     pub(super) holders: Result<Holders, Unavailable>,
-    /// Sales that can't be published, because nobody could find them afterwards.
+    /// Sales that can't be published, because preparing them failed.
     pub(super) unannounced: HashMap<SaleId, Unavailable>,
 }
 
@@ -95,7 +95,8 @@ impl Plan {
         place
     }
 
-    /// The replies to all commands, in their order. `released_later` holds were released after the batch.
+    /// The replies to all commands, in order. `released_later` is the number of holds released after the
+    /// batch.
     pub(super) fn replies(
         self,
         outcomes: &mut [Result<Outcome, Failure>],
@@ -128,14 +129,15 @@ impl Plan {
     }
 }
 
-/// The bounds on which the rules rely, as in `Book`.
+/// The bounds that the rules rely on, as in `Book`.
 fn is_in_bounds(terms: &SaleTerms) -> bool {
     terms.units <= MAX_UNITS
         && (1..=MAX_LIMIT_PER_BUYER).contains(&terms.limit_per_buyer)
         && (1..=MAX_HOLD_SECONDS).contains(&terms.hold_seconds)
 }
 
-/// Shares `max` holds out among the sales that are due; those that were due first get the rest of the division.
+/// Divides `max` holds among the sales that are due. The remainder goes to those that are overdue the
+/// longest.
 pub(super) fn shares(max: u32, due: &[SaleId]) -> impl Iterator<Item = (SaleId, u32)> {
     let sales = u32::try_from(due.len()).unwrap_or(u32::MAX).max(1);
     let (each, rest) = (max / sales, max % sales);
@@ -166,7 +168,7 @@ impl Parts {
 
     fn next(&mut self, batch: usize) -> Result<Reply, Unavailable> {
         match self.batches.get_mut(batch) {
-            Some(Ok(replies)) => replies.next().ok_or_else(|| Unavailable::new("Redis left a command out")),
+            Some(Ok(replies)) => replies.next().ok_or_else(|| Unavailable::new("Redis skipped a command")),
             Some(Err(failure)) => Err(failure.clone().into()),
             None => Err(Unavailable::new("the command names no sale")),
         }

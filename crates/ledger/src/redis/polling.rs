@@ -1,4 +1,5 @@
-//! A look at all sales in Redis: how they are, whether their servers may decide them, and whether new ones have come.
+//! Polls all sales in Redis: their status, whether their servers may decide them, and whether there are new
+//! ones.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,16 +17,16 @@ use super::{
     stored::{SALE_FIELDS, Stored},
 };
 
-/// The list of all sales is read when its length has changed, and now and then in any case.
+/// The list of all sales is read when its length has changed, and at least once in this many looks.
 const LISTING_INTERVAL_LOOKS: u32 = 20;
-/// Sales that are asked for in one round trip.
+/// Sales that are read in one round trip.
 const SALES_AT_ONCE: usize = 500;
 
-/// What a look found of one sale.
+/// What a look found out about one sale.
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     Homed(SaleTerms, Counts),
-    /// Its server may not decide it before it was compared with the records.
+    /// Its server may not decide it until it was compared with the records.
     Unhomed(SaleId),
     /// It was here and is gone.
     Missing(SaleId),
@@ -33,8 +34,8 @@ pub(super) enum Found {
     Forgotten(SaleId),
 }
 
-/// Whether the sale still has the history that it had when it was at `counts`. What was read of it since is of that
-/// history then, and not of another one on a server that took over meanwhile.
+/// Whether the sale still has the history that it had at `counts`. If so, everything that was read since
+/// belongs to that history, not to another one on a server that took over meanwhile.
 pub(super) async fn is_same_history(
     link: &Link,
     keys: &Keys,
@@ -57,20 +58,23 @@ pub(super) async fn lineage(link: &Link, keys: &Keys, sale: SaleId) -> Result<Li
     Ok(Lineage::parse(&text.unwrap_or_default()))
 }
 
-/// Looks at the sales of each master on its own, so that one that is silent does not keep the others from being heard.
+/// Looks at the sales of each master separately, so that a silent one does not keep the others from being
+/// heard.
 pub(super) struct Poller {
     link: Link,
     keys: Keys,
     sales: Arc<Sales>,
     listing: Mutex<Listing>,
-    /// Who is being asked at the moment, and whether somebody wanted to ask meanwhile.
+    /// What is being asked at the moment (masters and the list), and whether another look was requested
+    /// meanwhile.
     busy: Mutex<HashMap<Arc<str>, bool>>,
 }
 
-/// The list of all sales, as it was read last. While its server is away, it is what the others are looked for by.
+/// The list of all sales, as it was last read. While its server is away, the other servers are polled by this
+/// copy.
 #[derive(Default)]
 struct Listing {
-    /// None: it was not read yet.
+    /// None until the first read.
     sales: Option<HashSet<SaleId>>,
     looks: u32,
 }
@@ -81,14 +85,14 @@ impl Listing {
     }
 }
 
-/// Somebody is being asked, until this is dropped.
+/// A look that is under way until this is dropped.
 pub(super) struct Asking {
     poller: Arc<Poller>,
     whom: Arc<str>,
 }
 
 impl Asking {
-    /// True: somebody wanted to ask meanwhile.
+    /// True if another look was requested meanwhile.
     pub(super) fn end(self) -> bool {
         locked(&self.poller.busy).get(&self.whom).copied().unwrap_or(false)
     }
@@ -105,7 +109,7 @@ impl Poller {
         Self { link, keys, sales, listing: Mutex::default(), busy: Mutex::default() }
     }
 
-    /// None: it is being asked already.
+    /// None if a look is under way already.
     pub(super) fn begin(self: &Arc<Self>, whom: &Arc<str>) -> Option<Asking> {
         let mut busy = locked(&self.busy);
         if let Some(again) = busy.get_mut(whom) {
@@ -116,7 +120,7 @@ impl Poller {
         Some(Asking { poller: self.clone(), whom: whom.clone() })
     }
 
-    /// The sales to look at, by their master. A slot without a master is looked at when it has one again.
+    /// The sales to look at, by master. A slot without a master is skipped until it has one again.
     pub(super) fn by_master(&self) -> HashMap<Arc<str>, Vec<SaleId>> {
         let mut sales: HashSet<SaleId> = self.sales.remembered().into_iter().collect();
         sales.extend(locked(&self.listing).sales.iter().flatten());
@@ -129,12 +133,12 @@ impl Poller {
         by_master
     }
 
-    /// Whether anybody has heard of the sale, or could still.
+    /// Whether this node knows the sale, or may still find it in the list.
     pub(super) fn may_know(&self, sale: SaleId) -> bool {
         self.sales.counts(sale).is_some() || locked(&self.listing).may_have(sale)
     }
 
-    /// How these sales of one master are.
+    /// Looks at these sales of one master.
     pub(super) async fn look(&self, master: &str, sales: &[SaleId]) -> Result<Vec<Found>, LinkError> {
         let known: HashSet<SaleId> = self.sales.remembered().into_iter().collect();
         let mut found = Vec::new();
@@ -144,7 +148,8 @@ impl Poller {
         Ok(found)
     }
 
-    /// The list may have been lost with its server while the sales were not: then nobody new would find them.
+    /// Puts found sales back on the list. The list may have been lost with its server while the sales were
+    /// not; then new nodes would not find them.
     pub(super) async fn list_again(&self, found: &[Found]) -> Result<(), LinkError> {
         let names: Vec<String> = {
             let listing = locked(&self.listing);
@@ -164,7 +169,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Reads the list of all sales if it has changed. True: it has.
+    /// Reads the list of all sales if its length has changed or it is time. True if the list has changed.
     pub(super) async fn list(&self) -> Result<bool, LinkError> {
         let key = self.keys.sales();
         let mut count = redis::cmd("SCARD");
@@ -205,7 +210,7 @@ impl Poller {
         let info: String = answered(master, answers.next())?;
         let home = info.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap_or("").trim();
         let found = sales.iter().zip(answers).filter_map(|(sale, answer)| {
-            // A slot that has just moved is looked at where it is now the next time.
+            // A slot that has just moved is looked at on its new server next time.
             let Value::Array(fields) = answer else { return None };
             match Stored::read(*sale, &fields) {
                 Ok(Some(stored)) => Some(self.judge(&stored, home)),

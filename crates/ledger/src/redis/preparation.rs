@@ -1,5 +1,5 @@
-//! What has to be asked before some commands can be decided: in which sales a buyer has orders, and whether a sale that is
-//! to be published is new or was lost. It takes long, or fails, without holding up what needs none of it.
+//! Finds out what some commands need before they are decided: in which sales a buyer has orders, and whether
+//! a sale to be published is new or was lost. This may take long, or fail, without holding up other commands.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -12,12 +12,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::{decider::Adopt as _, engine::Running, options::LinkError, plan::Holders};
 use crate::Unavailable;
 
-/// For each sale that was asked who has orders in it, so long nobody asks again. Redis needs about a microsecond to
-/// answer, so that lists of orders take a twentieth of its time, however many people look at theirs.
+/// After a sale was asked who has orders in it, it is not asked again for this long. Redis needs about a
+/// microsecond to answer, so lists of orders take a twentieth of its time, no matter how many people look at
+/// theirs.
 const REST_PER_SALE: Duration = Duration::from_micros(20);
 
 impl Running {
-    /// Prepares sales for their publishing, and answers those for which that failed.
+    /// Prepares sales to be published, and returns those for which that failed.
     pub(super) async fn announce(
         &self,
         commands: &[Command],
@@ -35,8 +36,8 @@ impl Running {
         // The rest of the time is for the publishing itself.
         let adopted_by = deadline - self.part_of_timeout(4);
         let prepared = published.into_iter().map(async |sale| {
-            // If the records have orders of the sale, it is not new but lost: those come back first. What takes longer goes
-            // on without us, and whoever publishes again finds it done.
+            // If the records have orders of the sale, it is not new but lost: those come back first. If that
+            // takes longer, it goes on in the background, and the next attempt to publish finds it done.
             let prepared = match &announced {
                 Ok(()) => timeout_at(adopted_by, self.adoption.adopt(sale))
                     .await
@@ -48,7 +49,7 @@ impl Running {
         join_all(prepared).await.into_iter().flatten().collect()
     }
 
-    /// Enters sales in the list of all sales, before they can have a decision: otherwise nobody would find it.
+    /// Puts sales on the list of all sales before they have any decision. Otherwise nobody would find them.
     async fn enlist(&self, sales: &HashSet<SaleId>, deadline: Instant) -> Result<(), Unavailable> {
         let mut pipeline = redis::pipe();
         pipeline.sadd(self.keys.sales(), sales.iter().map(SaleId::to_string).collect::<Vec<_>>());
@@ -58,8 +59,8 @@ impl Running {
         }
     }
 
-    /// In which of the known sales the buyers have orders whose orders are asked for. A list that lacks the orders of one
-    /// sale would be wrong, so there is none while a sale can't be asked.
+    /// For each buyer whose orders are asked for: the known sales in which they have orders. A list that
+    /// lacks the orders of one sale would be wrong, so while a sale can't be asked, the answer is an error.
     pub(super) async fn holders(
         &self,
         commands: &[Command],

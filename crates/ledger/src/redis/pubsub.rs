@@ -1,5 +1,5 @@
-//! Listening to channels. Any server will do, since messages reach all of them; when it dies another one is chosen.
-//! A message can be missed: whoever listens also looks for himself from time to time.
+//! Listens to channels. Any server will do, since messages reach all of them; if it dies, another one is
+//! chosen. A message can be missed, so listeners also poll from time to time.
 
 use std::{
     pin::Pin,
@@ -17,15 +17,15 @@ use tokio::{
 
 use super::{link::Link, options::LinkError};
 
-/// Messages that may wait for a listener. One who is further behind is cut off, and catches up when he is back.
+/// The most messages that wait for a listener. A slower one is cut off, and catches up when it is back.
 const MAX_WAITING: usize = 4_096;
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The channel and what was said on it.
+/// A channel and a message on it.
 pub type Message = (String, Vec<u8>);
 
-/// What is said on some channels. It ends when the connection is lost.
+/// The messages on some channels. The stream ends when the connection is lost.
 #[derive(Debug)]
 pub struct Messages {
     receiver: mpsc::Receiver<Message>,
@@ -42,12 +42,12 @@ impl Stream for Messages {
 /// What a follower hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// He listens from now on. What was said before he has missed.
+    /// The follower listens from now on. It has missed earlier messages.
     Joined,
     Message(Message),
 }
 
-/// Channels that are listened to for good, whichever server dies.
+/// Channels that are listened to forever, whichever server dies.
 #[derive(Debug)]
 pub struct Following {
     link: Link,
@@ -70,7 +70,7 @@ impl Following {
                     self.messages = Some(messages);
                     return Heard::Joined;
                 }
-                Err(error) => tracing::debug!(%error, "nobody to listen to"),
+                Err(error) => tracing::debug!(%error, "there is no server to listen to"),
             }
             sleep(RETRY_INTERVAL).await;
         }
@@ -84,7 +84,7 @@ impl Link {
             self.refresh(self.deadline()).await?;
             nodes = self.nodes();
         }
-        // After a failure the next one is tried, and not all nodes listen to the same server.
+        // After a failure the next server is tried. Not all nodes listen to the same one.
         let turn = self.rotation().fetch_add(1, Ordering::Relaxed);
         let Some(chosen) = nodes.get(turn.checked_rem(nodes.len()).unwrap_or(0)).cloned() else {
             let reason = "no server is known".into();
@@ -113,14 +113,14 @@ impl Link {
         Ok(Messages { receiver })
     }
 
-    /// Listens for good.
+    /// Listens forever.
     pub fn follow(&self, channels: &[&str]) -> Following {
         let channels = channels.iter().map(|channel| (*channel).into()).collect();
         Following { link: self.clone(), channels, messages: None }
     }
 }
 
-/// Hands messages on until the connection or the listener is gone.
+/// Passes messages on until the connection or the listener is gone.
 async fn forward(link: Link, server: String, connection: PubSub, sender: mpsc::Sender<Message>) {
     let (mut sink, mut stream) = connection.split();
     let mut pings = interval(PING_INTERVAL);
@@ -135,7 +135,7 @@ async fn forward(link: Link, server: String, connection: PubSub, sender: mpsc::S
                 }
             }
             _ = pings.tick() => {
-                // A master that was replaced may live on and hear nothing any more.
+                // A master that was replaced may live on and hear nothing.
                 let is_known = link.nodes().iter().any(|node| **node == *server);
                 let deadline = Instant::now() + link.options().timeout;
                 let answer = timeout_at(deadline, sink.ping::<redis::Value>()).await;

@@ -1,4 +1,4 @@
-//! A sale of the records in the forms the ledger has in Redis. It knows no connection.
+//! A sale from the records, in the forms that the ledger uses in Redis. It needs no connection.
 
 use hashbrown::HashMap;
 use penstock_domain::{OrderState, SaleSnapshot, SaleStatus, SnapshotOrder, Timestamp, Waiter};
@@ -6,7 +6,7 @@ use redis::Cmd;
 
 use super::codec::{PAGE, pack_buyer, pack_names, pack_terms, pack_waiter};
 
-/// Buyers, pages of orders, or waiters that are written in one step: a step must not hold up the server.
+/// Buyers, pages of orders, or waiters written in one step: a step must not hold up the server.
 const AT_ONCE: usize = 500;
 
 #[derive(Debug)]
@@ -14,18 +14,18 @@ pub(super) struct Rebuilt {
     status: SaleStatus,
     buyers: Vec<(String, Vec<u8>)>,
     order_count: usize,
-    /// Whose the orders of each page are.
+    /// The buyers of each page's orders.
     orders: Vec<(u32, Vec<u8>)>,
     waiters: Vec<(String, Vec<u8>)>,
     next_waiter: u32,
-    /// The number of the first order that is held; all before it need no more looking after.
+    /// The number of the first held order. All orders before it are finished.
     first_hold: u32,
     due: Option<Timestamp>,
-    /// The latest moment in it.
+    /// The latest time in the sale.
     clock: i64,
 }
 
-/// A part of the buyers, of the orders and of those who wait.
+/// A part of the buyers, of the orders or of the waiters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chunk<'a> {
     buyers: &'a [(String, Vec<u8>)],
@@ -74,7 +74,8 @@ impl Rebuilt {
         buyers.chain(orders).chain(waiters)
     }
 
-    /// From the terms to the number of the next waiter, as the step `finish` of adopt.lua needs them.
+    /// Adds the arguments from the terms to the next waiter's number, as the step `finish` of adopt.lua
+    /// expects them.
     pub(super) fn add_to(&self, call: &mut Cmd) {
         let SaleStatus { terms, total, available, held, paid, paused, closed, .. } = self.status;
         call.arg(pack_terms(&terms)).arg(&[total, available, held, paid]);
@@ -87,7 +88,7 @@ impl Rebuilt {
     }
 }
 
-/// Orders are numbered without gaps, so a page is as many in a row.
+/// Orders are numbered without gaps, so a page holds orders in a row.
 fn pack_page((page, orders): (u32, &[SnapshotOrder])) -> (u32, Vec<u8>) {
     (page, pack_names(orders.iter().map(|known| &known.order.buyer)))
 }

@@ -1,4 +1,4 @@
-//! What a node has to hear before it sells: all sales in Redis, and the keys of all their orders.
+//! Reads what a node has to know before it sells: all sales in Redis, and the keys of all their orders.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use super::{
 };
 use crate::{SaleNews, Unavailable};
 
-/// Buyers that are read in one step: a step must not hold up the server.
+/// Buyers read in one step: a step must not hold up the server.
 const BUYERS_AT_ONCE: usize = 2_000;
 
-/// How long the sales that are there wait for those that have to be brought back; what takes longer goes on in the
-/// background.
+/// How long the sales in Redis wait for those that have to be brought back. If that takes longer, it goes on
+/// in the background.
 const BRING_BACK_WITHIN: Duration = Duration::from_secs(1);
 
-/// The news of all sales. One sale that can't be decided yet does not keep the others from being sold. The keys of their
-/// orders are read only if they are wanted.
+/// The news of all sales. A sale that can't be decided yet does not keep the others from being sold. The keys
+/// of the orders are read only if they are wanted.
 pub(super) async fn recover(
     decider: &Decider,
     keys: &Keys,
@@ -55,8 +55,8 @@ pub(super) async fn recover(
     Ok(news.into_iter().flatten().collect())
 }
 
-/// Sales that the records have as open and Redis does not have at all come back. If the records can't be asked now, the
-/// sales that are there are sold nevertheless.
+/// Brings back sales that are open in the records and missing in Redis. If the records can't be asked now,
+/// the sales in Redis are sold all the same.
 async fn bring_back_missing(decider: Decider, keys: Keys, adoption: Adoption) {
     let brought_back = async {
         let sales = adoption.bring_back_missing().await?;
@@ -68,7 +68,7 @@ async fn bring_back_missing(decider: Decider, keys: Keys, adoption: Adoption) {
         Ok::<_, Unavailable>(())
     };
     if let Err(error) = brought_back.await {
-        tracing::warn!(%error, "it could not be found out whether Redis has lost a sale");
+        tracing::warn!(%error, "can't find out now whether Redis has lost a sale");
     }
 }
 
@@ -96,7 +96,7 @@ async fn news_of(
     Ok(Some(SaleNews { status: counts.status(terms), accepted }))
 }
 
-/// The keys of all orders of a sale. What is accepted meanwhile may be missing.
+/// The keys of all orders of a sale. Keys accepted during the read may be missing.
 pub(super) async fn accepted_keys(
     link: &Link,
     keys: &Keys,
@@ -114,11 +114,11 @@ pub(super) async fn accepted_keys(
     }
 }
 
-/// Adds the keys of one step through the buyers, and answers where the next begins.
+/// Adds the keys of one step through the buyers, and returns where the next step begins.
 fn take_step(step: &Value, accepted: &mut Vec<KeyDigest>) -> Result<Vec<u8>, Damaged> {
-    let Value::Array(parts) = step else { return Err(Damaged("HSCAN answers a list")) };
+    let Value::Array(parts) = step else { return Err(Damaged("HSCAN did not answer a list")) };
     let [place, Value::Array(pairs)] = parts.as_slice() else {
-        return Err(Damaged("HSCAN answers a place and a list"));
+        return Err(Damaged("HSCAN did not answer a place and a list"));
     };
     for pair in pairs.chunks(2) {
         let [_, entry] = pair else { return Err(Damaged("a buyer without an entry")) };

@@ -1,4 +1,4 @@
-//! What this node has heard of all sales: the engine, the feed and the news between nodes know it in common.
+//! What this node has heard of all sales. The engine, the feed and the news between nodes share it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,16 +10,16 @@ use super::codec::Counts;
 #[derive(Debug, Default)]
 pub(super) struct Sales {
     known: Mutex<HashMap<SaleId, (SaleTerms, Counts)>>,
-    /// Sales that have a home and a history that the records can't follow.
+    /// Sales that have a home, but a history that the records can't follow.
     doubted: Mutex<HashSet<SaleId>>,
 }
 
 impl Sales {
-    /// Remembers how a sale is, unless something newer is known.
+    /// Remembers the state of a sale, unless a newer one is known.
     pub(super) fn learn(&self, terms: SaleTerms, counts: Counts) {
         let mut known = self.locked();
         let (_, latest) = known.entry(terms.sale).or_insert((terms, counts));
-        // The same version may come with a later due moment.
+        // The same version may come with a later due time.
         if counts.version() >= latest.version() {
             *latest = counts;
         }
@@ -30,7 +30,7 @@ impl Sales {
         self.believe(sale);
     }
 
-    /// The sale has to be compared with the records again, although it has a home.
+    /// Marks the sale to be compared with the records again, although it has a home.
     pub(super) fn doubt(&self, sale: SaleId) {
         self.doubted().insert(sale);
     }
@@ -53,7 +53,7 @@ impl Sales {
         known.iter().filter(|(_, (_, counts))| !counts.forgotten).map(|(sale, _)| *sale).collect()
     }
 
-    /// The sales without holds that are over at `now`, by their window or by hand.
+    /// The sales without holds that are over at `now`, because their window has ended or they were closed.
     pub(super) fn over(&self, now: Timestamp) -> Vec<SaleId> {
         let known = self.locked();
         let is_over = |(terms, counts): &&(SaleTerms, Counts)| {
@@ -62,7 +62,7 @@ impl Sales {
         known.values().filter(is_over).map(|(terms, _)| terms.sale).collect()
     }
 
-    /// The sales that may have a hold which is over at `now`, the longest due first.
+    /// The sales that may have overdue holds at `now`, the longest overdue first.
     pub(super) fn due(&self, now: Timestamp) -> Vec<SaleId> {
         let known = self.locked();
         let due = known.iter().filter_map(|(sale, (_, counts))| Some((counts.due?, *sale)));

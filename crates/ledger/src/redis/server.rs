@@ -1,5 +1,5 @@
-//! One Redis server and the connections to it: made when they are needed, replaced when they fail. Nothing is sent
-//! twice here.
+//! One Redis server and the connections to it, which are made on demand and replaced when they fail. Nothing
+//! is sent twice here.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use tokio::{
 
 use super::options::LinkError;
 
-/// `WAIT` makes everything behind it on its connection wait too, so what is confirmed has a connection of its own.
+/// `WAIT` blocks everything behind it on its connection, so confirmed calls have a connection of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Plain,
@@ -34,7 +34,8 @@ pub(super) struct Credentials {
 pub(super) struct Server {
     pub(super) address: Arc<str>,
     client: redis::Client,
-    /// Connections live here, whoever asks: a connection dies with the runtime it was made on.
+    /// Connections live on this runtime, not on the caller's: a connection dies with the runtime it was made
+    /// on.
     runtime: Handle,
     plain: Connected,
     confirmed: Connected,
@@ -42,9 +43,9 @@ pub(super) struct Server {
 
 #[derive(Default)]
 struct Connected {
-    /// With its number, so that a late failure of the last connection does not end this one.
+    /// The connection and its number. A late failure of an earlier connection does not end this one.
     current: Mutex<(Option<MultiplexedConnection>, u64)>,
-    /// One connects, the others wait for it.
+    /// One task connects, the others wait for it.
     connecting: Turn<()>,
 }
 
@@ -101,7 +102,7 @@ impl Server {
         &self.client
     }
 
-    /// Sends the commands in one go and answers their replies, errors of single commands among them.
+    /// Sends the commands in one go and returns their replies, including the errors of single commands.
     pub(super) async fn send(
         &self,
         lane: Lane,
@@ -113,20 +114,20 @@ impl Server {
         let failed = match timeout_at(deadline, sent).await {
             Ok(Ok(values)) => return Ok(values),
             Ok(Err(error)) => error.to_string(),
-            // A connection that is silent may be cut without either side having heard of it.
+            // A silent connection may be cut without either side knowing.
             Err(_) => "it took too long".into(),
         };
         self.lane(lane).discard(number);
         Err(LinkError::Lost { server: self.address.to_string(), reason: failed })
     }
 
-    /// Whether the server answers on the connections that are open; one that is silent is closed.
+    /// Pings the open connections, and closes those that do not answer.
     pub(super) async fn ping(&self, deadline: Instant) {
         let mut ping = redis::pipe();
         ping.cmd("PING");
         for lane in [Lane::Plain, Lane::Confirmed] {
             if self.lane(lane).current().is_some() {
-                // A failure closes the connection; that is all there is to do about it.
+                // A failure closes the connection; there is nothing else to do.
                 let _ = self.send(lane, &ping, deadline).await;
             }
         }
@@ -160,7 +161,7 @@ impl Server {
     async fn connect(&self, deadline: Instant) -> Result<MultiplexedConnection, LinkError> {
         let client = self.client.clone();
         let connecting = self.runtime.spawn(async move {
-            // Deadlines are kept by whoever asks.
+            // The callers keep the deadlines.
             let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
             timeout_at(deadline, client.get_multiplexed_async_connection_with_config(&config)).await
         });

@@ -1,4 +1,4 @@
-//! A sale's hash in Redis, read from outside the scripts. Its fields are texts, so that people can read them too.
+//! A sale's hash in Redis, read outside the scripts. Its fields are text, so that people can read them too.
 
 use std::str::FromStr;
 
@@ -35,22 +35,22 @@ pub(super) const SALE_FIELDS: [&str; 17] = [
 pub(super) struct Stored {
     pub(super) terms: SaleTerms,
     pub(super) counts: Counts,
-    /// How many orders it has; the next order's number.
+    /// How many orders the sale has; also the next order's number.
     pub(super) orders: u32,
     /// All holds before this number are over.
     pub(super) first_hold: u32,
     /// The time of the last decision.
     pub(super) clock: Timestamp,
-    /// Which server may decide it.
+    /// The replication id of the server that may decide the sale.
     pub(super) home: String,
     /// When it was closed by hand.
     pub(super) closed_at: Option<Timestamp>,
-    /// How many are on its waitlist.
+    /// How many buyers are on the waitlist.
     pub(super) waiting: u32,
 }
 
 impl Stored {
-    /// Makes a sale of the values of `SALE_FIELDS`; None if there is no such sale.
+    /// Reads a sale from the values of `SALE_FIELDS`; None if there is no such sale.
     pub(super) fn read(sale: SaleId, values: &[Value]) -> Result<Option<Self>, Damaged> {
         let fields = Fields(values);
         let Some(terms) = fields.bytes(0)? else { return Ok(None) };
@@ -74,7 +74,7 @@ impl Stored {
             clock: Timestamp::from_millis(fields.number(12)?),
             home: fields.text(13)?.unwrap_or_default().into(),
             closed_at: fields.moment(15)?,
-            // A sale for which nobody has waited yet has no such field.
+            // A sale that never had a waiter lacks this field.
             waiting: if fields.bytes(16)?.is_some() { fields.number(16)? } else { 0 },
         }))
     }
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
 
     fn text(&self, place: usize) -> Result<Option<&'a str>, Damaged> {
         let Some(bytes) = self.bytes(place)? else { return Ok(None) };
-        std::str::from_utf8(bytes).map(Some).map_err(|_| Damaged("a field of a sale is not a text"))
+        std::str::from_utf8(bytes).map(Some).map_err(|_| Damaged("a field of a sale is not UTF-8"))
     }
 
     /// A field that every sale has.

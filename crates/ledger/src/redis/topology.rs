@@ -1,4 +1,4 @@
-//! Who is master of what: of everything (one server, or Sentinel), or of some slots (Cluster). Whoever is asked
+//! Which server is master: of everything (one server, or Sentinel), or of some slots (Cluster). Each server
 //! answers what it knows; the newest answer counts.
 
 use std::{sync::Arc, time::Duration};
@@ -14,10 +14,10 @@ use super::{
 
 const SLOTS: u16 = 16_384;
 
-/// Once one has answered, how long the others have to know better.
+/// How long the other servers have for a newer answer, once one has answered.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// The slot of a key: what stands between its first braces decides, if there is something.
+/// The slot of a key. Only the text between its first braces counts, unless it is empty.
 pub(super) fn slot_of(key: &str) -> u16 {
     let tag = key
         .split_once('{')
@@ -32,7 +32,7 @@ pub(super) struct Topology {
     /// First slot, last slot and address, in order.
     ranges: Vec<(u16, u16, Arc<str>)>,
     pub(super) replicas: Vec<Arc<str>>,
-    /// Grows with every change; of two answers the one with the higher epoch is newer.
+    /// Grows with every change: an answer with a higher epoch is newer.
     pub(super) epoch: u64,
 }
 
@@ -54,7 +54,7 @@ impl Topology {
         masters
     }
 
-    /// The same, but for one slot that has a new master.
+    /// A copy in which one slot has a new master.
     pub(super) fn with(&self, slot: u16, master: &str) -> Self {
         let mut ranges = Vec::with_capacity(self.ranges.len() + 2);
         for (first, last, address) in &self.ranges {
@@ -92,7 +92,7 @@ pub(super) async fn ask_sentinels(
     .await
 }
 
-/// Asks the cluster's nodes who has which slots.
+/// Asks the cluster's nodes which of them have which slots.
 pub(super) async fn ask_cluster(
     nodes: &[Arc<Server>],
     known_epoch: u64,
@@ -108,7 +108,7 @@ pub(super) async fn ask_cluster(
             .find_map(|line| line.strip_prefix("cluster_current_epoch:"))
             .and_then(|epoch| epoch.trim().parse().ok())
             .unwrap_or(0);
-        // A node that has lost the others keeps the map of a world that is gone.
+        // A node that has lost the others keeps an outdated map.
         let sees_the_cluster = info.lines().any(|line| line.trim() == "cluster_state:ok");
         let topology = slots(node, read(values.next())?)?;
         Ok(Topology { epoch: epoch * 2 + u64::from(sees_the_cluster), ..topology })
@@ -124,7 +124,7 @@ fn slots(asked: &Server, ranges: Vec<Vec<Value>>) -> Result<Topology, String> {
         let mut parts = parts.into_iter();
         let host: Option<String> = read(parts.next())?;
         let port: u16 = read(parts.next())?;
-        // A node that does not know its own name means: the one you reached me by.
+        // A node that does not know its own name is reached under the name that was asked.
         let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| own_host.into());
         Ok(address(&host, &port.to_string()).into())
     };
@@ -146,8 +146,8 @@ fn slots(asked: &Server, ranges: Vec<Vec<Value>>) -> Result<Topology, String> {
     }
 }
 
-/// Puts the question to all at once: one that is dead or silent must not keep us from who knows. The answer with
-/// the highest epoch counts; one that is older than what is known already counts only if nobody knows better.
+/// Asks all servers at once, so that a dead or silent one does not hide the others' answers. The answer with
+/// the highest epoch counts. An answer that is older than what is known counts only if there is no newer one.
 async fn ask(
     servers: &[Arc<Server>],
     question: &Pipeline,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_moved_has_another_master_and_its_neighbours_have_not() {
+    fn moving_a_slot_leaves_its_neighbours_alone() {
         let topology = Topology::one("a:1").with(0, "b:1").with(100, "c:1").with(SLOTS - 1, "d:1");
         let expected = [(0, "b:1"), (1, "a:1"), (99, "a:1"), (100, "c:1"), (101, "a:1"), (SLOTS - 1, "d:1")];
         for (slot, master) in expected {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_nobody_has_no_master() {
+    fn a_slot_outside_all_ranges_has_no_master() {
         let topology = Topology { ranges: vec![(5, 9, "a:1".into())], ..Topology::default() };
         assert_eq!((topology.master_of(4), topology.master_of(10)), (None, None));
         assert!(topology.master_of(5).is_some() && topology.master_of(9).is_some());

@@ -1,4 +1,4 @@
-//! Nodes on one Redis, what each of them hears, and records that are nothing but a `Book` for each sale.
+//! Nodes on one Redis, what each of them hears, and records that are simply a `Book` for each sale.
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
 use std::{
@@ -23,8 +23,8 @@ use penstock_local::RedisServer;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a node's storefront has heard. In these tests a sale's decisions are its publishing and then orders only, so
-/// that a status at position n may only be told by who knows n - 1 keys.
+/// What a node's storefront has heard. In these tests a sale's decisions are its publishing and orders, so a
+/// status at position n may only be told together with n - 1 keys.
 #[derive(Default)]
 pub(crate) struct Heard(Mutex<BTreeMap<SaleId, HeardOf>>);
 
@@ -93,7 +93,7 @@ impl Node {
         Self { ledger, heard }
     }
 
-    /// Publishing twice changes nothing, so it may be repeated where replicas are slow to confirm.
+    /// Publishing twice changes nothing, so it is repeated when replicas are slow to confirm.
     pub(crate) async fn publish(&self, sale: SaleId, units: u32) -> SaleStatus {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -109,7 +109,7 @@ impl Node {
         self.ledger.claim(claim(sale, who)).await
     }
 
-    /// The verdict, as a client gets it who repeats his request until there is one.
+    /// The verdict, as a client gets it by repeating the request until there is one.
     pub(crate) async fn insist(&self, sale: SaleId, who: &str) -> Result<Order, ClaimRefusal> {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -122,7 +122,7 @@ impl Node {
         }
     }
 
-    /// The order, as somebody finds it who looks for it until there is an answer.
+    /// The order, as a client finds it by repeating the request until there is an answer.
     pub(crate) async fn find(&self, order: OrderId) -> Option<Order> {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -134,7 +134,7 @@ impl Node {
         }
     }
 
-    /// The sale's counts, asked by a command that changes nothing.
+    /// The sale's counts, read with a command that changes nothing.
     pub(crate) async fn status(&self, sale: SaleId) -> SaleStatus {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -156,7 +156,8 @@ pub(crate) fn claim(sale: SaleId, who: &str) -> Claim {
     Claim { sale, buyer, quantity: 1, key }
 }
 
-/// Settles a decision as the records do: who is offered something stays on the list until the hold is settled, too.
+/// Settles a decision as the records do: a waiter who was made an offer stays on the list until the hold is
+/// settled.
 fn settle_one(book: &mut Book, decision: &Decision) {
     match &decision.event {
         Event::Left { reason: LeaveReason::Offered, .. } => {
@@ -172,7 +173,7 @@ fn settle_one(book: &mut Book, decision: &Decision) {
     }
 }
 
-/// Changes the list of a book's only sale.
+/// Changes the waitlist of a book's only sale.
 fn change_waiters(book: &mut Book, change: impl FnOnce(&mut Vec<Waiter>)) {
     let mut snapshot = book.snapshot();
     change(&mut snapshot.sales[0].waiters);
@@ -183,7 +184,7 @@ fn change_waiters(book: &mut Book, change: impl FnOnce(&mut Vec<Waiter>)) {
 #[derive(Default)]
 pub(crate) struct Sql {
     sales: Mutex<BTreeMap<SaleId, (Book, Cursor)>>,
-    /// The last epoch of each sale that was given out.
+    /// The last epoch that was given out for each sale.
     epochs: Mutex<BTreeMap<SaleId, u64>>,
     pub(crate) reconciled: Mutex<Vec<Reconciled>>,
     pub(crate) lost: Mutex<u64>,
@@ -191,7 +192,7 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    /// Settles what the feed has of the sale, as soon as it can be read.
+    /// Settles everything that the feed has of the sale, as soon as it can be read.
     pub(crate) async fn settle(&self, ledger: &Ledger, sale: SaleId) -> Result<u64, FeedError> {
         let limit = Instant::now() + LIMIT;
         loop {
@@ -217,7 +218,7 @@ impl Sql {
         }
     }
 
-    /// Settles the next decisions, at most `max`, wherever that ends.
+    /// Settles at most `max` more decisions, wherever that ends.
     pub(crate) async fn settle_some(&self, ledger: &Ledger, sale: SaleId, max: usize) {
         let piece = ledger.feed().read(&sale.to_string(), self.cursor_of(sale), max).await.unwrap();
         let mut sales = self.sales.lock().unwrap();
@@ -250,7 +251,7 @@ impl Sql {
         self.is_slow.store(true, Ordering::Relaxed);
     }
 
-    /// As if the records had been restored from an older copy.
+    /// Acts as if the records had been restored from an older copy.
     pub(crate) fn go_back_to(&self, sale: SaleId, cursor: Cursor) {
         self.sales.lock().unwrap().get_mut(&sale).unwrap().1 = cursor;
     }
@@ -259,7 +260,7 @@ impl Sql {
         self.sales.lock().unwrap().get(&sale).unwrap().0.status(sale).unwrap()
     }
 
-    /// As if what was settled last were of another history.
+    /// Acts as if the last settled decision belonged to another history.
     pub(crate) fn change_mark(&self, sale: SaleId) {
         self.sales.lock().unwrap().get_mut(&sale).unwrap().1.mark.0[0] ^= 1;
     }

@@ -24,7 +24,7 @@ pub(crate) struct Servers {
     _folder: TempDir,
 }
 
-/// They end with the value.
+/// The servers end with this value.
 enum Running {
     One(#[allow(dead_code, reason = "it lives here")] RedisServer),
     Sentinel(#[allow(dead_code, reason = "it lives here")] RedisSentinel),
@@ -66,7 +66,7 @@ impl Servers {
     }
 }
 
-/// No test is about how quickly a machine that does many things at once answers.
+/// No test is about how fast a busy machine answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn confirmed(mode: RedisMode) -> RedisOptions {
@@ -83,8 +83,8 @@ fn texts(addresses: Vec<SocketAddr>) -> Vec<String> {
     addresses.iter().map(SocketAddr::to_string).collect()
 }
 
-/// Servers that the tests of one file use together, because it takes seconds to start them. They end when no test
-/// needs them any more.
+/// Servers that the tests of one file share, because they take seconds to start. They end when no test needs
+/// them.
 pub(crate) struct Shared {
     running: Mutex<Weak<Servers>>,
     start: fn() -> Servers,
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// A part of the servers that is empty at first: names under a prefix of its own.
+/// A part of the servers that is empty at first, with a key prefix of its own.
 pub(crate) struct Corner {
     pub(crate) servers: Arc<Servers>,
     prefix: String,

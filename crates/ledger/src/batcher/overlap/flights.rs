@@ -1,5 +1,5 @@
-//! What is under way and what waits for its turn: by home, so that a server that hangs keeps nobody from the sales of the
-//! others, and by kind for what takes long. It knows no engine and no time.
+//! The commits under way and the commands that wait for their turn: by home, so that a server that hangs
+//! holds up only its own sales, and by kind for slow commands. It needs no engine and no clock.
 
 use std::{
     collections::VecDeque,
@@ -14,29 +14,29 @@ use crate::{
     queue::{Asker, Batch},
 };
 
-/// Commits of commands that take long, under way at the same time.
+/// The most commits of slow commands under way at once.
 const MAX_ASIDE: usize = 16;
 
-/// Whose turn a commit was.
+/// Where a commit came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// None: it is about the sales of many homes.
+    /// From a home. None if there is only one, or the commands name no sale.
     Of(Option<Home>),
     Aside,
-    /// Aside, and no other of its kind with it.
+    /// Aside, and no other of its kind beside it.
     Gathered,
 }
 
 pub(super) struct Flights {
     homes: Homes,
-    /// A home that has nothing under way and nothing that waits is not here.
+    /// A home with nothing under way and nothing waiting is not in the map.
     lanes: HashMap<Option<Home>, Lane>,
     aside: Lane,
     is_gathered: bool,
     most: usize,
     max_queued: usize,
     max_batch: usize,
-    /// The last sale that was looked up: most commands are about the same one.
+    /// The last sale that was looked up. Most commands are about the same one.
     last: Option<(SaleId, Home)>,
 }
 
@@ -47,14 +47,14 @@ struct Lane {
 }
 
 impl Flights {
-    /// At most `most` commits of a home at a time. At most `max_queued` commands wait for each, and at most `max_batch` are
-    /// in one commit.
+    /// At most `most` commits of a home are under way at a time. At most `max_queued` commands wait for each
+    /// home, and at most `max_batch` are in one commit.
     pub(super) fn new(homes: Homes, most: usize, max_queued: usize, max_batch: usize) -> Self {
         let (lanes, aside) = (HashMap::new(), Lane::default());
         Self { homes, lanes, aside, is_gathered: false, most, max_queued, max_batch, last: None }
     }
 
-    /// Answers the asker if there is no room.
+    /// Returns the asker if there is no room.
     pub(super) fn push(&mut self, command: Command, asker: Asker, is_aside: bool) -> Option<Asker> {
         let lane = if is_aside {
             &mut self.aside
@@ -84,7 +84,7 @@ impl Flights {
         }
     }
 
-    /// What can be begun now. Of commands that are gathered, one commit is under way at a time.
+    /// The next commit that can begin now. Gathered commands have one commit under way at a time.
     pub(super) fn next(&mut self, gathers: impl Fn(&Command) -> bool) -> Option<(Flight, Batch)> {
         let (most, max_batch) = (self.most, self.max_batch);
         let has_turn =
@@ -95,7 +95,7 @@ impl Flights {
             let (commands, askers) = lane.waiting.drain(..length).unzip();
             return Some((Flight::Of(home.clone()), Batch { commands, askers }));
         }
-        // A home may move while commands wait for it: the next ones are looked up anew.
+        // A home may move while commands wait for it, so the next ones are looked up again.
         self.last = None;
         if self.aside.flying >= MAX_ASIDE {
             return None;
@@ -127,7 +127,8 @@ impl Flights {
         }
     }
 
-    /// All that wait for a home. What waits to go aside is not among them: it may not need what has failed.
+    /// Takes everything that waits for a home. Commands that wait to go aside stay: they may not need what
+    /// has failed.
     pub(super) fn take_waiting(&mut self) -> Vec<Asker> {
         let waiting = self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..));
         waiting.map(|(_, asker)| asker).collect()
@@ -147,7 +148,8 @@ impl Flights {
 }
 
 impl Lane {
-    /// All that wait of one kind, because kinds may take very different times.
+    /// Takes all waiting commands of one kind. Kinds are not mixed, because they may take very different
+    /// times.
     fn take_kind(&mut self, kind: Discriminant<Command>) -> Batch {
         let (like, others): (VecDeque<_>, VecDeque<_>) =
             self.waiting.drain(..).partition(|(command, _)| discriminant(command) == kind);

@@ -1,4 +1,4 @@
-//! What is packed reads back as it was, and the scripts write the same bytes as the codec.
+//! Packed data reads back unchanged, and the scripts write the same bytes as the codec.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use penstock_domain::{Claim, Command};
@@ -16,7 +16,7 @@ use crate::redis::{
 const SALE: SaleId = SaleId::from_random(0x0123_4567_89ab_cdef);
 const HOLD_SECONDS: u32 = 60;
 
-/// An entry's bytes, made apart from the scripts.
+/// An entry's bytes, packed without the scripts.
 fn pack_entry(first: u64, at: Timestamp, decisions: &[Decision]) -> Vec<u8> {
     let first_number = decisions.iter().find_map(|decision| match &decision.event {
         Event::Held { order, .. } => Some(order.number),
@@ -155,7 +155,7 @@ fn orders() -> impl Strategy<Value = SnapshotOrder> {
     )
 }
 
-/// Events; the numbers of new orders are given by their place.
+/// Events. New orders are numbered later, by their place.
 fn events() -> impl Strategy<Value = Event> {
     let id = |number| OrderId { sale: SALE, number };
     prop_oneof![
@@ -243,7 +243,7 @@ proptest! {
         let (last, mark) = (first + decisions.len() as u64 - 1, Mark([7; 16]));
         let bytes = pack_entry(first, at, &decisions);
         prop_assert_eq!(unpack_entry(SALE, last, mark, &bytes), Ok(Entry { first, last, mark, decisions }));
-        prop_assert!(unpack_entry(SALE, last + 1, mark, &bytes).is_err(), "another length than the id says");
+        prop_assert!(unpack_entry(SALE, last + 1, mark, &bytes).is_err(), "the length does not match the id");
     }
 
     #[test]
@@ -255,8 +255,8 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_off_or_foreign_is_no_entry(bytes in vec(any::<u8>(), 0..80), last in 0..100_u64) {
-        // It may be anything but a panic; a decision that is read ends where its entry does.
+    fn truncated_or_foreign_bytes_never_panic(bytes in vec(any::<u8>(), 0..80), last in 0..100_u64) {
+        // Anything but a panic is fine. The length of an entry that can be read matches its positions.
         if let Ok(entry) = unpack_entry(SALE, last, Mark::default(), &bytes) {
             prop_assert_eq!(entry.decisions.len() as u64, entry.last + 1 - entry.first);
         }
@@ -291,7 +291,7 @@ impl Scripted {
         let link = Link::connect(RedisOptions::single(server.address().to_string())).await.unwrap();
         let (script, keys) = (decide_script(), Keys::new("").unwrap());
         link.learn(&script);
-        // As after a look into the records: a sale that is not here may be lost.
+        // As after a look into the records. Without it, a sale that is not here may be lost.
         let mut compared = redis::cmd("HSET");
         compared.arg(keys.sale(SALE)).arg("looked").arg(server.info("master_replid").unwrap());
         let _: u64 = link.call(&keys.sale(SALE), compared).await.unwrap();
@@ -315,8 +315,8 @@ impl Scripted {
         self.link.call(key, get).await.unwrap()
     }
 
-    /// The id, the mark and the bytes of the feed's entry that has the decision at `position`. It has been compared with
-    /// what the codec makes of its decisions.
+    /// The id and the mark of the feed's entry that begins at `position`. Its bytes are compared with what
+    /// the codec packs.
     async fn entry(&self, position: u64) -> (String, Vec<u8>) {
         let (link, feed) = (&self.link, self.keys.feed(SALE));
         let entries = read_entries(link, &self.keys, SALE, position, 10).await.unwrap();

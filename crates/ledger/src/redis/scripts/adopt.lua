@@ -1,43 +1,52 @@
--- adopt: gives a sale a home on this server, so that it is decided here from now on. After a failover or a restart
--- somebody has to compare its history with the records first, and to bring it back from there if its end was lost.
+-- adopt: gives a sale a home on this server, so that from now on it is decided here. After a failover or a
+-- restart a node first has to compare the sale's history with the records, and to bring the sale back from
+-- them if the end of its history was lost.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 its orders (hash)   4 its feed (stream)   5 its waitlist (sorted set)
---       6 who is on it (hash)   7 to 10 buyers, orders, waitlist and waiters that are being brought back; all under one
---       hash tag
--- ARGV  1 the step   and, but for 'look', 2 the replication id that 'look' answered   3 the epoch that the records gave
---       after that look: nobody else has it   then what the step needs; packed forms are those of codec.rs:
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 its orders (hash)   4 its feed (stream)   5 its waitlist
+--       (sorted set)   6 its waiters (hash)   7 to 10 buyers, orders, waitlist and waiters that are being
+--       brought back; all under one hash tag
+-- ARGV  1 the step   and, except for 'look', 2 the replication id that 'look' answered   3 the epoch that the
+--       records gave after that look, to nobody else   then what the step needs; packed forms are those of
+--       codec.rs:
 --       'look'
 --       'keep'    position, mark: how far the records have settled the sale's feed
---       'begin'   position, mark, as 'keep': it may have been brought back since
---       'put'     how many buyers, how many pages of orders, how many waiters, then buyer and entry for each, page and names
---                 for each, buyer and entry for each
---       'finish'  position, mark, terms, total, available, held, paid, paused, closed, how many orders, first hold, due
---                 ('' if none), clock, how many buyers, how many waiters, the number of the next
--- Reply {word, position, epoch, replication id}; position and epoch are the sale's in Redis before the step. The words:
---       'home'     this server decides the sale; to 'keep' and 'finish': from now on, in the given epoch or a later one
---       'unhomed'  it does not, and has not to be asked before the sale was compared with the records
---       'unknown'  there is no such sale here; to 'keep': nor in the records, so that it may be published from now on
---       'lost'     what the records have settled is not in this history: it has to be brought back
---       'trimmed'  this history is longer than what the records have, and has forgotten the part where they end
+--       'begin'   position, mark, as for 'keep': another node may have brought the sale back meanwhile
+--       'put'     the number of buyers, of pages of orders and of waiters, then buyer and entry for each,
+--                 page and names for each, buyer and entry for each
+--       'finish'  position, mark, terms, total, available, held, paid, paused, closed, number of orders,
+--                 first hold, due ('' if none), clock, number of buyers, number of waiters, the next waiter's
+--                 number
+-- Reply {word, position, epoch, replication id}; position and epoch are the sale's in Redis before the step.
+--       The words:
+--       'home'     this server decides the sale; to 'keep' and 'finish': from now on, in the given epoch or a
+--                  later one
+--       'unhomed'  this server does not decide the sale until its history was compared with the records
+--       'unknown'  there is no such sale here; to 'keep': nor in the records, so that it may be published
+--                  from now on
+--       'lost'     this history lacks decisions that the records have settled: the sale has to be brought
+--                  back
+--       'trimmed'  this history is longer than that of the records, and the part where the records end was
+--                  trimmed
 --       'begun', 'put'  the step is done
---       'busy'     somebody else is bringing it back
---       'gone'     it is not as it was when it was looked at (another server, a later epoch): look again
+--       'busy'     another node is bringing the sale back
+--       'gone'     the sale has changed since the look (another server, a later epoch): look again
 --
--- A new home is a new epoch: nodes may have heard of decisions that this history lacks, which were never confirmed. Their
--- positions are given to others now, and nobody must take the one for the other. `lineage` says what the epochs have in
--- common: an entry `epoch:position` says that the history went on from that position of that epoch.
+-- A new home is a new epoch. Nodes may have heard of unconfirmed decisions that this history lacks. Their
+-- positions now go to other decisions, and the epoch tells them apart. `lineage` says what the epochs have in
+-- common: an entry `epoch:position` means that the history went on from that position of that epoch.
 --
--- Guarantees: nothing is decided between 'begin' and 'finish'; the sale as it was stays until 'finish', which replaces
--- it in one step; of two who bring it back at once only one can finish; whoever dies on the way is replaced after LEASE;
--- nothing is done by who looked at another server, or asked the records before this one was master.
+-- Guarantees: nothing is decided between 'begin' and 'finish'. The sale stays as it was until 'finish', which
+-- replaces it in one step. If two nodes bring it back at once, only one can finish. A node that dies on the
+-- way is replaced after LEASE. Nothing is done for a node that looked at another server, or asked the records
+-- before this server was master.
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local SALE, BUYERS, ORDERS, FEED, WAITLIST, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local NEW_BUYERS, NEW_ORDERS, NEW_WAITLIST, NEW_WAITERS = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local LEASE = 5000
--- Names in a page of orders, as in decide.
+-- Names in a page of orders, as in decide (head.lua).
 local PAGE = 64
--- Entries of the lineage that are kept: who heard of the sale longer ago reads all of it.
+-- Entries of the lineage that are kept. A node whose last news is older reads the whole sale.
 local LINEAGE = 16
 
 local sale = call('HMGET', SALE, 'terms', 'position', 'epoch', 'home', 'forgotten', 'clock', 'token', 'token_until',
@@ -51,7 +60,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function reply(word) return {word, position, epoch, home} end
 
--- A forgotten sale can't change any more, so it needs no home.
+-- A forgotten sale never changes again, so it needs no home.
 local is_home = terms and (sale[4] == home or sale[5])
 local step, given = ARGV[1], tonumber(ARGV[3])
 
@@ -60,13 +69,14 @@ if step == 'look' then
 end
 if terms and sale[5] then return reply('home') end
 if home ~= ARGV[2] or not string.find(info, 'role:master', 1, true) then return reply('gone') end
--- Somebody who has asked the records later was quicker.
+-- Another node asked the records later and was quicker.
 if given < epoch or terms and given == epoch then
   local is_done = is_home or not terms and sale[9] == home
   return reply(is_done and (terms and 'home' or 'unknown') or 'gone')
 end
 
--- Whether this history has the decision that the records have settled last: the entry that contains it has its mark.
+-- Whether this history has the last decision that the records have settled: the entry that contains it has
+-- its mark.
 local function compare(settled_position, mark)
   if settled_position == 0 then return 'same' end
   if not terms or position < settled_position then return 'lost' end
@@ -132,7 +142,7 @@ if step == 'finish' then
   if total ~= available + held + paid or call('HLEN', NEW_ORDERS) ~= math.ceil(ARGV[13] / PAGE)
     or call('HLEN', NEW_BUYERS) ~= tonumber(ARGV[17]) or call('HLEN', NEW_WAITERS) ~= tonumber(ARGV[18])
     or call('ZCARD', NEW_WAITLIST) ~= tonumber(ARGV[18]) then
-    return redis.error_reply('INVARIANT what was brought back is not a whole sale')
+    return redis.error_reply('INVARIANT the sale that was brought back is incomplete')
   end
   local function replace(old, new)
     call('UNLINK', old)

@@ -1,5 +1,5 @@
--- claim ('c'): the order's number, or a number below 0; recall ('r') never makes an order. To a claim that was accepted
--- before, both answer its order.
+-- claim ('c'): the order's number, or a number below 0. recall ('r') never makes an order. Both answer the
+-- order of a claim that was accepted before.
 
 local claim_count = tonumber(ARGV[4])
 local CLAIMS, BUYER_AT = ARGV[7], 7
@@ -14,7 +14,7 @@ local function record_of_key(entry, key)
   end
 end
 
--- Why no claim is accepted at the moment; nil if claims are.
+-- Why claims are refused at the moment; nil if they are accepted.
 local refusal
 local function judge_window()
   if not terms then
@@ -64,7 +64,7 @@ local function claim(i, is_recall)
   if entry then
     entry = pack('<I4', owned + quantity) .. sub(entry, 5) .. pack('<I4', number) .. HELD_NOW .. packed
   else
-    -- One string instead of three.
+    -- Packs one string instead of joining three.
     entry = pack('<I4I4c17c20', quantity, number, HELD_NOW, packed)
   end
   set_entry(buyer, entry)

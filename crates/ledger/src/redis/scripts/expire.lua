@@ -1,10 +1,11 @@
--- expire ('e', needs how many at most): releases holds whose time is over and answers how many. `due` is then the moment
--- at which asking again is worth while: it is not after `now` if there may be more.
+-- expire ('e', needs a maximum): releases overdue holds and answers how many. Afterwards `due` says when to
+-- ask again; if there may be more overdue holds, it is not after `now`.
 
--- Orders that are looked at in one call. Most are paid or cancelled by then, and finding that out takes time too.
+-- The most orders looked at in one call. By then most are paid or cancelled, but finding that out takes time
+-- too.
 local MAX_LOOKED_AT = 4096
 
--- Reads in bulk the entries of those who have the orders from `first_hold` up to before `stop`.
+-- Reads in bulk the entries of the buyers who have the orders from `first_hold` to `stop` - 1.
 local function load_buyers_until(stop)
   local names, count, is_listed = {}, 0, {}
   for number = first_hold, stop - 1 do

@@ -1,14 +1,15 @@
--- forget: takes a sale's orders, buyers, waitlist and feed out of Redis once nobody needs them here. The sale itself stays
--- and says so; it refuses what comes, and its orders are found in the records.
+-- forget: removes a sale's orders, buyers, waitlist and feed from Redis once nobody needs them here. The sale
+-- itself stays, marked as forgotten: it refuses commands, and its orders are found in the records.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)   5 its waitlist (sorted
---       set)   6 who is on it (hash)   7 to 10 what an abandoned adoption may have left
--- ARGV  1 how far the records have settled it   2 the mark at that place   3 for how many milliseconds it has to be
---       closed   4 the time in milliseconds, or '' for this server's clock
--- Reply 1 it is forgotten, now or before   0 it is still needed: it is open, it has holds, or something is not settled
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)   5 its
+--       waitlist (sorted set)   6 its waiters (hash)   7 to 10 what an abandoned adoption may have left
+-- ARGV  1 how far the records have settled it   2 the mark at that place   3 for how many milliseconds it
+--       must have been closed   4 the time in milliseconds, or '' for this server's clock
+-- Reply 1 it is forgotten, now or before   0 it is still needed: it is open, it has holds, or something is
+--       not settled
 --
--- Guarantees: nothing that is not in the records is forgotten; nothing is decided about a forgotten sale. The memory is
--- freed in the background.
+-- Guarantees: nothing is forgotten that is not in the records; nothing is decided about a forgotten sale. The
+-- memory is freed in the background.
 
 local call = redis.call
 local sale = call('HMGET', KEYS[1], 'terms', 'closed', 'closed_at', 'held', 'position', 'home', 'forgotten', 'orders')

@@ -1,25 +1,27 @@
--- decide: all commands of one batch to one sale, in their order, in one step.
+-- decide: runs all commands of one batch for one sale, in order, in one step.
 --
--- The files head, claim, wait, order, expire, sale and tail are one script, in this order. The rules are those of `Book`
--- (crates/domain/src/book); a test sends the same random commands to both.
+-- The files head, claim, wait, order, expire, sale and tail are one script, in this order. The rules are
+-- those of `Book` (crates/domain/src/book); a test sends the same random commands to both.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash: what each owns and his orders)   3 whose each order is (hash: PAGE names
---       each)   4 its feed (stream)   5 its waitlist (sorted set)   6 who is on it (hash); all under one hash tag
+-- KEYS  1 the sale (hash)   2 its buyers (hash: each buyer's units and orders)   3 whose each order is (hash:
+--       PAGE names each)   4 its feed (stream)   5 its waitlist (sorted set)   6 its waiters (hash); all
+--       under one hash tag
 -- ARGV  1 the time in milliseconds, or '' for this server's clock
 --       2 the mark of the feed's entry, 16 random bytes
 --       3 the commands, a letter each: see tail.lua
 --       4 how many of them are claims and recalls (n)   5 how many ask for one order (m)
---       6 '1' if replicas have to confirm what is answered   7 the n claims, one behind the other: key 16, quantity u32
---       then n buyers, m order numbers, m buyers ('' is anybody), and what the other commands need, in their order
+--       6 '1' if replicas have to confirm the answers   7 the n claims in a row: key 16, quantity u32
+--       then n buyers, m order numbers, m buyers ('' is anybody), and what the other commands need, in their
+--       order
 -- Reply {0, time}                 this server may not decide the sale (it is not its home): nothing was done
 --       {1, time, terms, counts, position before, answer, answer, …}   an answer for each command
---       terms is '' if the sale is unknown; terms and counts are packed as codec.rs says. An answer is a number below 0
---       for a refusal; what it is otherwise stands with each command's function.
+--       terms is '' if the sale is unknown; terms and counts are packed as in codec.rs. A refusal is a number
+--       below 0; the other answers are described at each command's function.
 --
--- Guarantees: everything or nothing (an error comes before the first write); total = available + held + paid, and nothing
--- is on sale while somebody waits for it, or it is an error; whatever was decided is in one entry of the feed; a batch that
--- decides nothing leaves no entry. If replicas have to confirm, something is written in any case, because WAIT waits only
--- for what was written before it.
+-- Guarantees: everything or nothing happens (an error comes before the first write). total = available + held
+-- + paid, and nothing is on sale while somebody waits for it; anything else is an error. All decisions of the
+-- batch are in one entry of the feed; a batch that decides nothing leaves no entry. If replicas have to
+-- confirm, something is always written, because WAIT waits only for earlier writes.
 
 local call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
 local sub, byte, char, find = string.sub, string.byte, string.char, string.find
@@ -30,13 +32,14 @@ local INVALID_QUANTITY, NOT_ACCEPTED, UNKNOWN_ORDER, HOLD_EXPIRED, REFUND_DUE = 
 local ALREADY_PAID, TOO_MANY_UNITS, NOT_SOLD_OUT, WAITLIST_FULL = -13, -14, -15, -16
 -- The states of an order.
 local HELD, PAID, EXPIRED, CANCELLED, REFUND = 0, 1, 2, 3, 4
--- An order in its buyer's entry: number u32, state u8, paid i64, created i64, key 16, quantity u32. The entry begins with
--- the held and paid units (u32).
+-- An order in its buyer's entry: number u32, state u8, paid i64, created i64, key 16, quantity u32. The entry
+-- begins with the held and paid units (u32).
 local RECORD = 41
 local CLAIM = 20
--- Orders are found by their number through pages of names, each of which ends with a line feed: no name has one.
+-- Orders are found by number through pages of names. A line feed ends each name; names contain none.
 local PAGE = 64
--- Orders that one buyer can have of a sale, as in `Book`: his entry is read and written as a whole.
+-- The most orders one buyer can have of a sale, as in `Book`: the buyer's entry is read and written as a
+-- whole.
 local MAX_ORDERS_PER_BUYER = 256
 -- Lua's `unpack` takes fewer than 8,000 values.
 local CHUNK = 3500
@@ -48,7 +51,7 @@ local total, available, held, paid = tonumber(sale[2]) or 0, tonumber(sale[3]) o
   tonumber(sale[5]) or 0
 local paused, closed = sale[6] == '1', sale[7] == '1'
 local position, order_count, first_hold = tonumber(sale[8]) or 0, tonumber(sale[9]) or 0, tonumber(sale[10]) or 0
--- When the order `first_hold` comes due, whatever its state is now; nil if there is no such order yet.
+-- When the order `first_hold` is due, whatever its state is now; nil if there is no such order yet.
 local due = tonumber(sale[11])
 local epoch, forgotten = tonumber(sale[13]) or 0, sale[15]
 -- How many are on the waitlist.
@@ -62,10 +65,10 @@ end
 -- Time never runs backwards in a sale, so that its holds come due in the order of their numbers.
 now = math.max(now, tonumber(sale[12]) or now)
 
--- After a failover or a restart the end of the history may be missing; until somebody has compared it with the
--- records (adopt.lua), nothing is decided here. A forgotten sale can't change any more, so it needs no home.
+-- After a failover or a restart the end of the history may be missing. Nothing is decided here until a node
+-- has compared it with the records (adopt.lua). A forgotten sale never changes again, so it needs no home.
 local replication = call('INFO', 'replication')
--- A replica has the id of its master, and would answer from what it has heard so far. It is turned away as for a write.
+-- A replica has the id of its master, but may lag behind it. It turns the batch away like a write.
 if not find(replication, 'role:master', 1, true) then
   return redis.error_reply('READONLY this server is a replica and decides nothing')
 end
@@ -87,15 +90,15 @@ local position_before, first_number = position, order_count
 -- The names of this batch's new orders, in the order of their numbers.
 local new_names = {}
 
--- What was decided, in pieces of the feed's entry.
+-- What was decided: the pieces of the feed's entry.
 local pieces, piece_count = {}, 0
 local function add_piece(piece)
   piece_count = piece_count + 1
   pieces[piece_count] = piece
 end
 
--- Claims that were accepted one behind the other make one piece: which of the batch's claims is the first, how many they
--- are, and which of the new names is the first's.
+-- Claims that are accepted in a row make one piece: the first one's place among the batch's claims, their
+-- number, and the place of the first one's buyer among the new names.
 local run_claim, run_count, run_name = 0, 0, 0
 local function end_run()
   if run_count == 0 then return end
@@ -112,8 +115,9 @@ local function decided(piece)
   add_piece(piece)
 end
 
--- The entries that were read: buyer → entry; false is "has none". Of a forgotten sale there are none. Those that this
--- batch changed are in `changed` (buyer, entry, buyer, entry, …), and `place_of` says where in it a buyer's entry is.
+-- The entries that were read: buyer → entry; false means that the buyer has none. A forgotten sale has none.
+-- Entries that this batch changed are in `changed` (buyer, entry, buyer, entry, …); `place_of` says where in
+-- it a buyer's entry is.
 local buyers = {}
 local changed, changed_count, place_of = {}, 0, {}
 
@@ -154,7 +158,7 @@ end
 
 local pages = {}
 
--- The names of a page that was there before the batch.
+-- The names of a page as it was before the batch.
 local function names_of(page)
   if not pages[page] then
     local names = {}
@@ -166,7 +170,7 @@ local function names_of(page)
   return pages[page]
 end
 
--- Whose the order is; nil if there is no such order.
+-- The order's buyer; nil if there is no such order.
 local function buyer_of(number)
   if forgotten then return end
   if number >= first_number then
@@ -175,7 +179,7 @@ local function buyer_of(number)
   return names_of(math.floor(number / PAGE))[number % PAGE + 1]
 end
 
--- Where the order's record begins in the entry of its buyer.
+-- Where the order's record begins in its buyer's entry.
 local function record_at(entry, number)
   local packed = pack('<I4', number)
   local at = find(entry, packed, 5, true)
@@ -188,10 +192,11 @@ end
 local function state_of(entry, at) return byte(entry, at + 4) end
 local function created_at(entry, at) return (unpack_bytes('<i8', entry, at + 13)) end
 local function quantity_of(entry, at) return (unpack_bytes('<I4', entry, at + 37)) end
--- An order as it is answered: its record, then its buyer.
+-- An order in an answer: its record, then its buyer.
 local function order_of(entry, at, buyer) return sub(entry, at, at + RECORD - 1) .. buyer end
 
--- Gives the order at `at` another state; the buyer's held and paid units change by `units`. Answers the new entry.
+-- Gives the order at `at` another state and adds `units` to the buyer's held and paid units. Answers the new
+-- entry.
 local function change(buyer, entry, at, state, paid_at, units)
   local owned = unpack_bytes('<I4', entry) + units
   local changed_entry = pack('<I4', owned) .. sub(entry, 5, at + 3) .. char(state) .. pack('<i8', paid_at) ..

@@ -1,10 +1,11 @@
--- confirm ('p'), cancel ('x') and find ('f') one order: the order, or a number below 0; find: false if there is none.
--- Whoever asks as a buyer finds only his own. orders of ('o', needs a buyer and how many): the buyer's newest orders.
+-- confirm ('p'), cancel ('x') and find ('f') one order: the order, or a number below 0; find: false if there
+-- is none. A buyer who asks finds only their own orders. orders of ('o', needs a buyer and a maximum): the
+-- buyer's newest orders.
 
 local asked_count = tonumber(ARGV[5])
 local NUMBER_AT, ASKER_AT = BUYER_AT + claim_count, BUYER_AT + claim_count + asked_count
 
--- Number, buyer, entry and place of the order; nil if there is none for who asks.
+-- Number, buyer, entry and place of the order; nil if there is none that the asker may see.
 local function asked_order(i)
   local number, asker = tonumber(ARGV[NUMBER_AT + i]), ARGV[ASKER_AT + i]
   local buyer = buyer_of(number)
@@ -13,7 +14,7 @@ local function asked_order(i)
   return number, buyer, entry, record_at(entry, number)
 end
 
--- The units of a hold go back on sale.
+-- Puts the units of a hold back on sale.
 local function release(number, buyer, entry, at, state, letter)
   local quantity = quantity_of(entry, at)
   available = available + quantity
@@ -22,8 +23,8 @@ local function release(number, buyer, entry, at, state, letter)
   return change(buyer, entry, at, state, 0, -quantity)
 end
 
--- A payment in time makes the hold a sale. One that comes too late gets its units again if they are still there, and
--- is owed a refund if not.
+-- A payment in time makes the hold a sale. A late payment gets its units again if they are still available;
+-- otherwise a refund is due.
 local function confirm(i)
   local number, buyer, entry, at = asked_order(i)
   if not number then return UNKNOWN_ORDER end

@@ -1,7 +1,7 @@
--- read: some entries of a sale's feed, and the epoch of the history they are of, in one step. It changes nothing.
+-- read: some entries of a sale's feed and the epoch of their history, in one step. It changes nothing.
 --
 -- KEYS  1 the sale (hash)   2 its feed (stream)
--- ARGV  1 the position that the first of the entries contains   2 how many entries at most
+-- ARGV  1 the position that the first entry has to contain   2 how many entries at most
 -- Reply {epoch, entries as XRANGE answers them}
 
 local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or 0)

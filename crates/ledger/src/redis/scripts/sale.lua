@@ -1,8 +1,8 @@
--- publish ('u', needs the packed terms), restock ('s', needs units and the most a sale may have), pause ('z'), resume ('w')
--- and close ('l') the sale: the counts after it, or a number below 0.
+-- publish ('u', needs the packed terms), restock ('s', needs units and the most a sale may have), pause
+-- ('z'), resume ('w') and close ('l') the sale. They answer the counts afterwards, or a number below 0.
 
--- A sale that is not here may be new or lost: nobody publishes it before it was compared with the records on this very
--- server (adopt.lua), nor while it is being brought back.
+-- A sale that is not here may be new or lost. It can't be published before it was compared with the records
+-- on this very server (adopt.lua), nor while it is being brought back.
 if not terms and find(ARGV[3], 'u', 1, true) then
   local compared = call('HMGET', SALE, 'looked', 'token')
   if compared[1] ~= home or compared[2] then
@@ -48,7 +48,7 @@ end
 local closed_at
 local function close()
   if not terms then return UNKNOWN_SALE end
-  -- A forgotten sale is over, also if it was its window that closed it.
+  -- A forgotten sale is over, even if the end of its window closed it.
   if not closed and not forgotten then
     closed = true
     closed_at = now

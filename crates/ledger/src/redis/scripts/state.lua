@@ -1,11 +1,11 @@
--- state: a sale, some of its orders and some of who waits, at one moment. It changes nothing.
+-- state: a sale, some of its orders and some of its waiters, at one moment. It changes nothing.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its waitlist (sorted set)   5 who is on
---       it (hash)
--- ARGV  1 the number of the first order, a multiple of PAGE, and how many waiters come before the first   2 how many orders
---       and waiters at most, too   3… the fields of the sale to answer
--- Reply {values of the fields, {order, …}, {buyer, entry, …}}; the orders are in the order of their numbers, each its record
---       and its buyer; the waiters are in their order, too.
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its waitlist (sorted set)
+--       5 its waiters (hash)
+-- ARGV  1 the number of the first order, a multiple of PAGE; as many waiters are skipped   2 the most orders,
+--       and the most waiters, to answer   3… the fields of the sale to answer
+-- Reply {values of the fields, {order, …}, {buyer, entry, …}}; the orders come by number, each as its record
+--       and its buyer; the waiters come in the order of the waitlist.
 
 local PAGE, RECORD = 64, 41
 local sale = redis.call('HMGET', KEYS[1], unpack(ARGV, 3))

@@ -1,5 +1,5 @@
--- Runs the commands, writes what came of them in few calls, and answers. The letters of the commands stand with their
--- functions; what is decided is a letter and its parts, as codec.rs unpacks them.
+-- Runs the commands, writes the results in few calls, and answers. The letters of the commands are described
+-- at their functions. A decision is a letter and its parts, as codec.rs unpacks them.
 
 local reply = {1, now, '', '', position_before}
 local claims_seen, orders_seen, next_argument = 0, 0, ASKER_AT + asked_count
@@ -66,7 +66,7 @@ if waiting > 0 and available > 0 then
   if not refusal then return redis.error_reply('INVARIANT units are on sale while somebody waits for them') end
 end
 
--- Writes the names of the new orders: the page that was begun before is written anew.
+-- Writes the names of the new orders. A page that an earlier batch began is written again.
 local function write_names()
   local begun = first_number % PAGE
   local number = first_number
@@ -95,17 +95,18 @@ if position > position_before then
   if closed_at then
     call('HSET', SALE, 'closed_at', closed_at)
   end
-  -- The entry: first position, time, number of its first new order, then the decisions.
+  -- The entry: first position, time, number of the first new order, then the decisions.
   call('XADD', FEED, string.format('%.0f-0', position), 'n', ARGV[2],
     'd', pack('<i8i8I4', position_before + 1, now, first_number) .. table.concat(pieces, '', 1, piece_count))
 else
   if (due or '') ~= (tonumber(sale[11]) or '') then
-    -- Nothing was decided, but orders that need no more looking after were passed: no decision, so no entry.
+    -- Nothing was decided, but finished orders were passed over. That is not a decision, so there is no
+    -- entry.
     call('HSET', SALE, 'first_hold', first_hold, 'due', due or '')
   end
   if ARGV[6] == '1' and terms and not forgotten then
-    -- What is answered may rest on what another call wrote and nobody has confirmed yet. The time that was answered is
-    -- as good as anything to be confirmed along with it.
+    -- The answers may rest on unconfirmed writes of another call. Any later write makes WAIT cover those too,
+    -- so the time is written once more.
     call('HSET', SALE, 'clock', now)
   end
 end

@@ -1,31 +1,34 @@
--- join ('j', needs a buyer, a quantity, and how many may wait at most): his place on the waitlist, or a number below 0.
--- leave ('d', needs a buyer): 1, or 0 if he was not on it. place ('q', needs a buyer): his place, or false. A place is
--- position u32, quantity u32, joined i64.
+-- join ('j', needs a buyer, a quantity, and how many may wait at most): the buyer's place on the waitlist, or
+-- a number below 0. leave ('d', needs a buyer): 1, or 0 if the buyer was not on it. place ('q', needs a
+-- buyer): the buyer's place, or false. A place is position u32, quantity u32, joined i64.
 --
--- Units that come back while somebody waits are not on sale: `offer` holds them for whose turn it is, as `Book` does.
+-- Units that come back while somebody waits are not on sale: `offer` holds them for the first in line, as
+-- `Book` does.
 --
--- Its functions are made only for batches that need them: to make a dozen for nothing would take a third of the time of a
--- claim that is alone in its batch.
+-- The functions are created only for batches that need them: creating a dozen for nothing would take a third
+-- of the time of a batch with a single claim.
 --
--- The list is a sorted set (buyers by their numbers) and a hash (buyer: number u32, quantity u32, joined i64). Both are as
--- they were before the batch until its end; what the batch changed is here.
+-- The list is a sorted set (buyers by number) and a hash (buyer: number u32, quantity u32, joined i64). Redis
+-- has both as they were before the batch until `write`; the variables here have the changes.
 
 local waiting_before = waiting
--- What can be done with the list; nil if nobody waits and nobody asks.
+-- The functions for the list; nil if nobody waits and no command asks.
 local waitlist
 
 if waiting > 0 or find(ARGV[3], '[jdq]') then
   local NO_NUMBER_LEFT = 4294967295
-  -- The key of an offer: the waiter's number, and what no client can send.
+  -- The key of an offer: the waiter's number, and bytes that no client can send.
   local OFFER = char(0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255)
 
-  -- The entries that were read or made: buyer → entry; false is "is not on the list".
+  -- The entries that were read or made: buyer → entry; false means that the buyer is not on the list.
   local waiters = {}
-  -- Those who joined, in their order, false once they have left again; and where in it each is.
+  -- Buyers who joined in this batch, in order (false once they have left again), and each one's place in that
+  -- list.
   local new_waiters, new_count, new_place = {}, 0, {}
-  -- Those of before who are off the list: all of them; how many of them had their turn; the numbers of the others.
+  -- Earlier waiters who are off the list now: all of them, how many of them had their turn, the numbers of
+  -- the others.
   local gone, gone_count, served, left_numbers = {}, 0, 0, {}
-  -- The number for who joins next; nil until it was read.
+  -- The number for the next buyer to join; nil until it was read.
   local next_number
 
   local function waiter_of(buyer)
@@ -45,7 +48,7 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
         if new_waiters[i] then position = position + 1 end
       end
     else
-      -- Whoever had his turn was before all who still wait.
+      -- Everyone who had their turn was ahead of all who still wait.
       position = call('ZRANK', WAITLIST, buyer) + 1 - served
       for _, left in ipairs(left_numbers) do
         if left < number then position = position - 1 end
@@ -107,11 +110,12 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
     return waiter and place_of_waiter(buyer, waiter)
   end
 
-  -- Those of before in their order, as far as they were read: who is looked at, and how many were read before these.
+  -- Earlier waiters in order: those that were read last, the one looked at, and the rank of the next to read.
   local line, line_place, line_rank = {}, 1, 0
   local new_first = 1
 
-  -- Reads some more of the line in bulk: no more than can be offered something, because nobody gets less than one unit.
+  -- Reads more of the line in bulk: no more waiters than there are units, since an offer is at least one
+  -- unit.
   local function read_line()
     if line_rank >= waiting_before then return false end
     line = call('ZRANGE', WAITLIST, line_rank, line_rank + math.min(available, CHUNK) - 1)
@@ -125,11 +129,11 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
     return #line > 0
   end
 
-  -- Whose turn it is.
+  -- The buyer whose turn it is.
   local function front()
     while line_place <= #line or read_line() do
       local buyer = line[line_place]
-      -- He may have left meanwhile, or have joined anew.
+      -- The buyer may have left meanwhile, or joined anew.
       if waiters[buyer] and not new_place[buyer] then return buyer end
       line_place = line_place + 1
     end
@@ -170,7 +174,7 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
     end
   end
 
-  -- Writes who came and who is gone.
+  -- Writes down who joined and who is gone.
   local function write()
     if gone_count == 0 and new_count == 0 then return end
     for from = 1, gone_count, CHUNK do
@@ -199,9 +203,9 @@ if waiting > 0 or find(ARGV[3], '[jdq]') then
   waitlist = {join = join, leave = leave, find_place = find_place, offer = offer, write = write}
 end
 
--- Offers what is available to who waits, until nothing is left or nobody waits. To be called after whatever brings units
--- back or lets the sale go on; also before all, because what the records had settled of a sale that was brought back may
--- end between a release and its offer.
+-- Offers available units to the waiters in order, until nothing is left or nobody waits. Call it after
+-- everything that brings units back or lets the sale go on. Call it before all commands as well: the settled
+-- history of a sale that was brought back may end between a release and its offer.
 local function offer()
   if waiting > 0 and available > 0 then waitlist.offer() end
 end
