@@ -1,4 +1,4 @@
-//! Tells cargo that the embedded migrations are part of the source.
+//! Tells cargo to rebuild when the embedded migrations change.
 
 fn main() {
     println!("cargo:rerun-if-changed=migrations");

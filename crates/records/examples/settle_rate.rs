@@ -1,5 +1,5 @@
-//! How fast decisions settle, and what single-row inserts of the same rows come to. Prints a line of JSON; the benchmark
-//! runs it on a server of its own. Each run wants an empty database.
+//! Measures how fast decisions settle, and how fast the same rows are inserted singly. Prints a line of JSON;
+//! the benchmark runs it on its own server. Each run needs an empty database.
 //!
 //! `cargo run --release -p penstock-records --example settle_rate -- [ORDERS] [BATCH] [SALES] [sqlite|mariadb|URL]`
 
@@ -21,12 +21,12 @@ use tokio::task::JoinSet;
 type Failure = Box<dyn Error + Send + Sync>;
 
 const STREAM: &str = "ledger";
-/// Single rows are slow: so many orders are enough to know how slow.
+/// How many orders to insert singly: it is slow, and this many show how slow.
 const SINGLE_ORDERS: usize = 3_000;
-/// An application has many connections, whose commits share a sync.
+/// The connections of an application; their commits share a sync.
 const CROWD: usize = 16;
 
-/// Rows and decisions a second.
+/// Rows and decisions per second.
 struct Settled {
     rows: f64,
     decisions: f64,
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Failure> {
     let (_server, url) = match arguments.next().as_deref() {
         None | Some("sqlite") => (None, sqlite_url(&folder.path().join("records.db"))),
         Some("mariadb") => {
-            // What is committed is on the disk, as in production, and there is room for all of it.
+            // Commits reach the disk, as in production, and there is room for all of them.
             let extra = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=512M"].map(String::from);
             let server = MariaDb::start_with(folder.path(), MariaDbSettings { extra: extra.into() })?;
             let url = server.url();
@@ -79,21 +79,21 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn settle(records: &Records, decisions: &[Decision], batch: usize) -> Result<Settled, Failure> {
-    let lease = records.lease(STREAM, "settle_rate", 60).await?.ok_or("somebody else settles")?;
+    let lease = records.lease(STREAM, "settle_rate", 60).await?.ok_or("another settler has the lease")?;
     let begin = Instant::now();
     for decisions in decisions.chunks(batch) {
         records.settle(&lease, decisions, Mark::default()).await?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    // An order, a movement and a message for a hold; a movement and a message for most others.
+    // A hold is an order, a movement and a message; most other decisions are a movement and a message.
     let holds = decisions.iter().filter(|decision| matches!(decision.event, Event::Held { .. })).count();
     let rows = decisions.len() * 2 + holds;
     Ok(Settled { rows: rows as f64 / seconds, decisions: decisions.len() as f64 / seconds })
 }
 
-/// What a settler without batches would do: the rows of one order after the other, each by itself or the three of an
-/// order in one transaction, from so many connections. Into tables like ours, without looking at what is there. Rows a
-/// second; they are taken away again.
+/// What a settler without batches would do: insert the rows of one order after the other, singly or the three
+/// of an order in one transaction, on several connections. The tables are like ours, and nothing is read
+/// first. Returns rows per second, and removes the rows again.
 async fn insert_singly(
     url: &str,
     holds: &[Decision],
@@ -210,7 +210,8 @@ async fn create_sales(records: &Records, orders: u32, sales: u32) -> Result<Vec<
     Ok(rows)
 }
 
-/// Each order is held, the sales by turns; a while later three of four are paid, the last expires.
+/// Holds every order, with the sales taking turns. A while later three in four are paid, and the last one
+/// expires.
 fn sell(sales: &[SaleRow], orders: u32) -> Result<(Book, Vec<Decision>), Failure> {
     let mut book = Book::default();
     let mut decisions = Vec::new();
@@ -220,7 +221,7 @@ fn sell(sales: &[SaleRow], orders: u32) -> Result<(Book, Vec<Decision>), Failure
     }
     let mut accepted: Vec<OrderId> = Vec::new();
     for (number, sale) in (0..orders).zip(sales.iter().cycle()) {
-        // Twenty claims a millisecond.
+        // Twenty claims per millisecond.
         if number % 20 == 0 {
             now = now.plus_millis(1);
         }

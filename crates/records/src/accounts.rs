@@ -16,7 +16,7 @@ pub struct Account {
     pub name: String,
     pub password_hash: String,
     pub admin: bool,
-    /// Sessions begun before this moment are void. The beginning of time, until the password changes.
+    /// Sessions that began before this moment are void. The start of time until the password changes.
     pub sessions_valid_after: Timestamp,
     pub created_at: Timestamp,
 }
@@ -86,7 +86,7 @@ impl Records {
         row.as_ref().map(read_account).transpose()
     }
 
-    /// The accounts that are stored under one of these numbers, in their order. There are few of them.
+    /// The accounts stored under one of these numbers, in the order of the numbers. There are few of them.
     pub async fn accounts_by_phone(&self, phones: &[String]) -> Result<Vec<Account>, RecordsError> {
         let places = vec!["?"; phones.len()].join(", ");
         let query = AssertSqlSafe(format!("SELECT * FROM accounts WHERE phone IN ({places})"));
@@ -97,7 +97,7 @@ impl Records {
         Ok(accounts)
     }
 
-    /// Sets the password and ends every session begun before `now`. False: there is no such account.
+    /// Sets the password and ends every session that began before `now`. False: there is no such account.
     pub async fn set_password(
         &self,
         id: AccountId,
@@ -114,7 +114,7 @@ impl Records {
         Ok(update.rows_affected() == 1)
     }
 
-    /// Gives or takes the admin role. False: no account has this phone number.
+    /// Grants or revokes the admin role. False: no account has this phone number.
     pub async fn promote(&self, phone: &str, admin: bool) -> Result<bool, RecordsError> {
         let update = sqlx::query("UPDATE accounts SET is_admin = ? WHERE phone = ?")
             .bind(i32::from(admin))
@@ -124,7 +124,7 @@ impl Records {
         Ok(update.rows_affected() == 1)
     }
 
-    /// Ends one session. It is remembered until the session would have ended by itself.
+    /// Ends one session. This is remembered until the session would have ended by itself.
     pub async fn revoke_session(
         &self,
         session: &str,
@@ -144,7 +144,7 @@ impl Records {
         }
     }
 
-    /// The revoked sessions that would still be valid otherwise.
+    /// The revoked sessions that would otherwise still be valid.
     pub async fn revoked_sessions(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>, RecordsError> {
         let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE expires_at > ?")
             .bind(now.as_millis())
@@ -153,7 +153,7 @@ impl Records {
         rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
     }
 
-    /// Those that were ended at `since` or later.
+    /// The sessions that were revoked at `since` or later.
     pub async fn revoked_sessions_since(
         &self,
         since: Timestamp,
@@ -165,8 +165,8 @@ impl Records {
         rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
     }
 
-    /// The accounts that ended their earlier sessions after `since`, and when. A caller asks for the time
-    /// that a session can live; older revocations concern nobody.
+    /// The accounts that ended their earlier sessions after `since`, and when. A caller asks for the lifetime
+    /// of a session; older revocations no longer matter.
     pub async fn accounts_with_revocations(
         &self,
         since: Timestamp,
@@ -181,7 +181,7 @@ impl Records {
             .collect()
     }
 
-    /// Deletes what no answer depends on any more: sessions and codes that ended before `before`.
+    /// Deletes sessions and codes that ended before `before`: no answer depends on them.
     pub async fn forget_expired(&self, before: Timestamp) -> Result<(), RecordsError> {
         for statement in [
             "DELETE FROM revoked_sessions WHERE expires_at < ?",

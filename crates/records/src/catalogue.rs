@@ -1,4 +1,4 @@
-//! Items and sales as the merchant wrote them. What is left of a sale's stock, the ledger knows.
+//! Items and sales as the merchant wrote them. Only the ledger knows what is left of a sale's stock.
 
 use penstock_domain::{GateTerms, ItemId, Money, SaleId, SaleTerms, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct SaleRow {
 }
 
 impl SaleRow {
-    /// What the ledger has to know of it.
+    /// The terms that the ledger needs.
     pub fn terms(&self) -> SaleTerms {
         SaleTerms {
             sale: self.id,
@@ -68,7 +68,7 @@ impl Records {
         Ok(())
     }
 
-    /// Replaces everything but the id and the moment of creation. False: there is no such item.
+    /// Replaces everything but the id and the time of creation. False: there is no such item.
     pub async fn update_item(&self, item: &Item) -> Result<bool, RecordsError> {
         let update = sqlx::query(
             "UPDATE items SET title = ?, description = ?, picture = ?, regular_price_minor = ?, currency = ? \
@@ -93,14 +93,14 @@ impl Records {
         row.as_ref().map(read_item).transpose()
     }
 
-    /// Items, newest first, those after the item `after`.
+    /// Items after the item `after`, newest first.
     pub async fn items(&self, after: Option<ItemId>, limit: u32) -> Result<Vec<Item>, RecordsError> {
         let rows =
             page(&mut self.reader().await?, "items", "1 = 1", after.map(ItemId::as_i64), limit).await?;
         rows.iter().map(read_item).collect()
     }
 
-    /// Stores a draft. `published_at` is taken as it is.
+    /// Stores a draft, including `published_at` as it is.
     pub async fn create_sale(&self, sale: &SaleRow) -> Result<(), RecordsError> {
         sqlx::query(
             "INSERT INTO sales (id, item_id, price_minor, currency, units, limit_per_buyer, opens_at, \
@@ -131,7 +131,7 @@ impl Records {
         row.as_ref().map(read_sale).transpose()
     }
 
-    /// Sales, newest first, those after the sale `after`; all of them or only the published ones.
+    /// Sales after the sale `after`, newest first; all of them or only the published ones.
     pub async fn sales(
         &self,
         published_only: bool,
@@ -144,7 +144,7 @@ impl Records {
         rows.iter().map(read_sale).collect()
     }
 
-    /// Notes when the sale was published; the first time counts. False: there is no such sale.
+    /// Records when the sale was published; only the first time counts. False: there is no such sale.
     pub async fn mark_published(&self, id: SaleId, now: Timestamp) -> Result<bool, RecordsError> {
         let update = sqlx::query("UPDATE sales SET published_at = COALESCE(published_at, ?) WHERE id = ?")
             .bind(now.as_millis())
@@ -155,7 +155,8 @@ impl Records {
     }
 }
 
-/// One page of a table that has `created_at` and `id`, newest first. `table` and `condition` are ours.
+/// One page of a table that has `created_at` and `id`, newest first. `table` and `condition` are never user
+/// input.
 async fn page(
     connection: &mut Session,
     table: &'static str,
@@ -169,7 +170,7 @@ async fn page(
         return Ok(sqlx::query(first).bind(i64::from(limit)).fetch_all(connection).await?);
     };
     let last_seen = format!("(SELECT created_at FROM {table} WHERE id = ?)");
-    // The bound by itself, too: SQLite makes no range of alternatives.
+    // The bound is repeated on its own, because SQLite does not use an index range for alternatives.
     let next = AssertSqlSafe(format!(
         "SELECT * FROM {table} WHERE {condition} AND created_at <= {last_seen} AND (created_at < {last_seen} \
          OR (created_at = {last_seen} AND id < ?)) {order}"

@@ -1,8 +1,10 @@
-//! One-time codes. A code is kept twice: as the last one that its address asked for, and as the last one that was sent to the phone. A
-//! guess is compared with the one of its own address; an address that has none, of somebody who has moved to another network for
-//! example, with the phone's. So others who ask for codes or guess them neither replace nor use up the code of an address.
+//! One-time codes. A code is kept twice: as the last one that its address asked for, and as the last one sent
+//! to the phone. A guess is compared with the code of its own address. If the address has none, for example
+//! because its user has moved to another network, the guess is compared with the phone's code. So nobody else
+//! can replace or use up the code of an address by asking for codes or guessing.
 //!
-//! Every step begins with the lock of the phone's row, so parallel requests and guesses are counted one by one.
+//! Every step begins with the lock of the phone's row, so that parallel requests and guesses are counted one
+//! by one.
 
 use penstock_domain::Timestamp;
 use sqlx::AssertSqlSafe;
@@ -14,15 +16,15 @@ use crate::{
     session::Session,
 };
 
-/// After this many wrong guesses a code is void: for its own address, and for all others together.
+/// The number of wrong guesses after which a code is void: for its own address, and for all others together.
 pub const TRIES_PER_CODE: i32 = 5;
 
-/// How often a code is stored before it is given up: once more than it takes.
+/// How often storing a code is tried: once more than necessary.
 const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PutCodeError {
-    #[error("too many codes were asked for; try again in {retry_after_seconds} seconds")]
+    #[error("too many codes were requested; try again in {retry_after_seconds} seconds")]
     TooMany { retry_after_seconds: u32 },
     #[error(transparent)]
     Records(#[from] RecordsError),
@@ -32,11 +34,11 @@ pub enum PutCodeError {
 pub enum CodeCheck {
     Right,
     Wrong,
-    /// There is no code to guess: none was sent, it expired, was used, or was guessed wrong too often.
+    /// There is no code to guess: none was sent, it expired, it was used, or too many guesses were wrong.
     Void,
 }
 
-/// A code that was asked for.
+/// A requested code.
 #[derive(Clone, Copy, Debug)]
 pub struct NewCode<'a> {
     pub phone: &'a str,
@@ -45,9 +47,9 @@ pub struct NewCode<'a> {
     pub digest: &'a [u8],
     pub expires_at: Timestamp,
     pub now: Timestamp,
-    /// Codes that one address can have sent to the phone in a window, which begins with the first of them,
+    /// Codes that one address may have sent to the phone in a window, which begins with the first of them, …
     pub max_per_origin: u32,
-    /// and all addresses together. The last half is for addresses that have not had one yet.
+    /// … and all addresses together. The last half is for addresses that have not had one yet.
     pub max_per_phone: u32,
     pub window_seconds: u32,
 }
@@ -58,11 +60,11 @@ impl NewCode<'_> {
     }
 }
 
-/// Whose code it is.
+/// Identifies a stored code.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     phone: &'a str,
-    /// None: the last one that was sent to the phone.
+    /// None: the last one sent to the phone.
     origin: Option<&'a str>,
 }
 
@@ -77,7 +79,7 @@ impl Key<'_> {
         if self.origin.is_some() { "phone = ? AND origin = ?" } else { "phone = ?" }
     }
 
-    /// Binds what the condition asks for.
+    /// Binds the parameters of the condition.
     fn bind<'q>(self, statement: Statement<'q>) -> Statement<'q> {
         let statement = statement.bind(self.phone.to_owned());
         match self.origin {
@@ -88,15 +90,16 @@ impl Key<'_> {
 }
 
 impl Records {
-    /// Stores a new code, in place of an earlier one of the same address.
+    /// Stores a new code, which replaces an earlier one of the same address.
     pub async fn put_code(&self, code: NewCode<'_>) -> Result<(), PutCodeError> {
         let for_phone = Key { phone: code.phone, origin: None };
         let for_origin = Key { phone: code.phone, origin: Some(code.origin) };
-        // Where there are several writers, another request may store the phone's first code in between; then its row
-        // is there the next time.
+        // With several writers, another request may store the phone's first code in between; the next attempt
+        // finds its row.
         for _ in 0..MAX_ATTEMPTS {
             let mut transaction = self.begin().await?;
-            // Whether the address has had a code is read under the lock of the phone; without a row, nobody has had one.
+            // Whether the address has had a code is read under the phone's lock. Without a row, no address
+            // has had one.
             let is_put = if lock(&mut transaction, code.phone).await? {
                 let known = sent_in_window(&mut transaction, for_origin, &code).await? > 0;
                 let max_per_phone = if known { code.max_per_phone.div_ceil(2) } else { code.max_per_phone };
@@ -113,7 +116,7 @@ impl Records {
         Err(RecordsError::Unavailable("too many codes for one phone were stored at once".into()).into())
     }
 
-    /// One guess. A wrong one uses up a try; a right one leaves the code as it is.
+    /// Checks one guess. A wrong one uses up a try; a right one leaves the code valid.
     pub async fn check_code(
         &self,
         phone: &str,
@@ -130,7 +133,7 @@ impl Records {
         Ok(check)
     }
 
-    /// One guess. A right one uses up all codes of the phone.
+    /// Checks one guess. A right one uses up all codes of the phone.
     pub async fn take_code(
         &self,
         phone: &str,
@@ -153,8 +156,8 @@ impl Records {
     }
 }
 
-/// Compares with the code of the address if it has one that is not over, otherwise with the phone's. It uses up a try before it
-/// compares.
+/// Compares with the code of the address if it has a valid one, otherwise with the phone's. It uses up a try
+/// before it compares.
 async fn guess(
     connection: &mut Session,
     phone: &str,
@@ -186,7 +189,7 @@ async fn guess(
     Ok(if same.is_some() { CodeCheck::Right } else { CodeCheck::Wrong })
 }
 
-/// Takes the lock of the phone's row, by changing nothing. False: there is none yet.
+/// Locks the phone's row with an update that changes nothing. False: there is no row yet.
 async fn lock(connection: &mut Session, phone: &str) -> Result<bool, RecordsError> {
     let locked = sqlx::query("UPDATE one_time_codes SET phone = phone WHERE phone = ?")
         .bind(phone)
@@ -209,7 +212,7 @@ async fn sent_in_window(
     row.as_ref().map_or(Ok(0), |row| integer(row, "sent_in_window"))
 }
 
-/// Puts the code in its place. False: it has to be tried again.
+/// Stores the code. False: try again.
 async fn put(
     connection: &mut Session,
     key: Key<'_>,
@@ -221,7 +224,7 @@ async fn put(
         || insert(connection, key, code, max_per_window).await?)
 }
 
-/// Puts the code in place of an earlier one, in a new window or in the same. False: neither is possible.
+/// Replaces an earlier code, in a new window or in the same one. False: neither was possible.
 async fn replace(
     connection: &mut Session,
     key: Key<'_>,
@@ -255,7 +258,8 @@ async fn replace(
     Ok(replaced.rows_affected() == 1)
 }
 
-/// No row could be changed: the window is full, or this is the first code. False: it was not there a moment ago.
+/// No row could be changed: the window is full, or this is the first code. False: another request has
+/// inserted the row in the meantime.
 async fn insert(
     connection: &mut Session,
     key: Key<'_>,

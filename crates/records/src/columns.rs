@@ -1,4 +1,4 @@
-//! Reading columns. Whatever a row holds that we would not have written is `RecordsError::Damaged`.
+//! Reads columns. A value that Penstock would not have written is `RecordsError::Damaged`.
 
 use penstock_domain::{Currency, Money, Timestamp};
 use sqlx::{Row, any::AnyRow};

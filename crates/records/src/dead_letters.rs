@@ -1,5 +1,5 @@
-//! Decisions that could not be settled. They keep their place: an operator removes the cause and retries them,
-//! those of one order in their order.
+//! Decisions that could not be settled. They keep their place: an operator removes the cause and retries
+//! them, those of one order in order.
 
 use penstock_domain::{Cursor, Decision, Mark, OrderId, Timestamp};
 use sqlx::any::AnyRow;
@@ -17,7 +17,7 @@ pub struct DeadLetter {
     pub id: u64,
     pub stream: String,
     pub decision: Decision,
-    /// Why it could not be settled, the last time it was tried.
+    /// Why the last try failed.
     pub refusal: Refusal,
     pub tries: u32,
     pub created_at: Timestamp,
@@ -25,7 +25,7 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// The order it is about, if it is about one.
+    /// The order that it concerns, if there is one.
     pub fn order(&self) -> Option<OrderId> {
         order_of(&self.decision.event)
     }
@@ -49,7 +49,7 @@ impl From<sqlx::Error> for RetryError {
     }
 }
 
-/// A letter to be written.
+/// A dead letter to be written.
 pub(crate) struct NewLetter<'a> {
     pub(crate) decision: &'a Decision,
     pub(crate) refusal: &'a Refusal,
@@ -58,7 +58,8 @@ pub(crate) struct NewLetter<'a> {
 }
 
 impl Records {
-    /// Puts `decision` aside and moves the lease's cursor past it, to a place marked `mark`, in one transaction.
+    /// Puts `decision` aside and moves the lease's cursor past it, to a position marked `mark`, in one
+    /// transaction.
     pub async fn dead_letter(
         &self,
         lease: &Lease,
@@ -78,7 +79,7 @@ impl Records {
         Ok(())
     }
 
-    /// The unresolved dead letters in the order in which they should be retried, those after the letter `after`.
+    /// The unresolved dead letters after the letter `after`, in the order in which to retry them.
     pub async fn dead_letters(
         &self,
         after: Option<u64>,
@@ -102,7 +103,7 @@ impl Records {
         Ok(integer(&row, "letters")?.unsigned_abs())
     }
 
-    /// Settles a dead letter after all. Retrying a resolved one changes nothing.
+    /// Settles a dead letter. Retrying a resolved one changes nothing.
     pub async fn retry_dead_letter(&self, id: u64, now: Timestamp) -> Result<DeadLetter, RetryError> {
         let mut transaction = self.begin().await?;
         let row = sqlx::query("SELECT * FROM dead_letters WHERE id = ?")
@@ -147,7 +148,7 @@ impl Records {
     }
 }
 
-/// Lets nobody else settle the stream until the transaction ends.
+/// Keeps other settlers from the stream until the transaction ends.
 async fn lock_stream(connection: &mut Session, stream: &str) -> Result<(), RecordsError> {
     sqlx::query("UPDATE settlement_cursors SET position = position WHERE stream = ?")
         .bind(stream)
@@ -171,8 +172,8 @@ async fn earlier_letter(connection: &mut Session, letter: &DeadLetter) -> Result
     row.map(|row| Ok(integer(&row, "id")?.unsigned_abs())).transpose()
 }
 
-/// Takes so many ids and returns the one before them. Whoever else wants some, on another stream, waits until the
-/// transaction ends.
+/// Takes `ids` ids and returns the number before the first. Anyone else who wants some, on another stream,
+/// waits until the transaction ends.
 async fn take_ids(connection: &mut Session, ids: i64) -> Result<i64, RecordsError> {
     sqlx::query("UPDATE counters SET last_number = last_number + ? WHERE name = 'dead_letters'")
         .bind(ids)
@@ -184,7 +185,7 @@ async fn take_ids(connection: &mut Session, ids: i64) -> Result<i64, RecordsErro
     Ok(integer(&row, "last_number")? - ids)
 }
 
-/// Appends letters; their ids go on from the highest.
+/// Appends letters; their ids continue from the highest.
 pub(crate) async fn insert_letters(
     connection: &mut Session,
     stream: &str,

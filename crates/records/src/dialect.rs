@@ -1,6 +1,6 @@
-//! The two kinds of database, and what has to be said to each in its own words.
+//! The two kinds of database, and the SQL in which they differ.
 
-/// Which SQL a database speaks.
+/// The SQL dialect of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -9,7 +9,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// None: neither of them.
+    /// None: the URL is of neither kind.
     pub(crate) fn of_url(url: &str) -> Option<Self> {
         let (scheme, _) = url.split_once(':')?;
         match scheme {
@@ -19,10 +19,11 @@ impl Dialect {
         }
     }
 
-    /// Begins a transaction that may write. SQLite has one writer, which is better waited for now than half way;
-    /// the others lock the rows they change. A node that freezes or is cut off in the middle would keep them locked;
-    /// so a server is told to end a connection that is silent for so many seconds inside a transaction, and
-    /// only there: the pool's connections may rest. (MySQL has no setting for transactions alone.)
+    /// Begins a transaction that may write. SQLite has one writer, and it is better to wait for it now than
+    /// half way. The others lock the rows that they change. A node that froze or was cut off in the middle
+    /// would keep those rows locked. So the server is told to end a connection that is silent for some
+    /// seconds inside a transaction, but not one that rests in the pool. (MySQL has no setting for
+    /// transactions alone.)
     pub(crate) const fn begin_write(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN IMMEDIATE",
@@ -44,7 +45,7 @@ impl Dialect {
         }
     }
 
-    /// Begins a transaction that sees one moment of everything.
+    /// Begins a transaction that sees a consistent snapshot.
     pub(crate) const fn begin_snapshot(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN",
@@ -52,8 +53,8 @@ impl Dialect {
         }
     }
 
-    /// Orders by the key that begins with the buyer. A server whose statistics are from before a rush would rather read
-    /// the whole sale; the name is the one that it gave the key.
+    /// Reads orders by the key that begins with the buyer. A server whose statistics are from before a rush
+    /// would otherwise read the whole sale. The name is the one that the server gave the key.
     pub(crate) const fn orders_by_buyer(self) -> &'static str {
         match self {
             Self::Sqlite => "orders",
@@ -61,7 +62,7 @@ impl Dialect {
         }
     }
 
-    /// The database's own clock, in milliseconds: what several nodes are judged by.
+    /// The database's own clock, in milliseconds, on which several nodes agree.
     pub(crate) const fn now_millis(self) -> &'static str {
         match self {
             Self::Sqlite => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",

@@ -1,4 +1,4 @@
-//! Sales before they are published: whoever changes one sees what others have made of it, until its terms are fixed.
+//! Sales before they are published: a change sees what others have changed, until the sale's terms are fixed.
 
 use penstock_domain::{SaleId, Timestamp};
 
@@ -8,7 +8,7 @@ use crate::{
     session::Session,
 };
 
-/// Why a draft stays as it is.
+/// Why a draft was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeDraftError<E> {
     #[error("there is no such sale")]
@@ -28,8 +28,8 @@ impl<E> From<sqlx::Error> for ChangeDraftError<E> {
 }
 
 impl Records {
-    /// Makes of a draft what `change` makes of it, all but the id and the moment of creation. Nobody else changes or
-    /// publishes it meanwhile.
+    /// Changes a draft by `change`, all but the id and the time of creation. Nobody else changes or publishes
+    /// it meanwhile.
     pub async fn change_draft<E>(
         &self,
         id: SaleId,
@@ -54,7 +54,8 @@ impl Records {
         Ok(row)
     }
 
-    /// The sale with terms that nobody can change any more. None: there is no such sale.
+    /// Fixes the terms of the sale, which can't be changed from then on, and returns it. None: there is no
+    /// such sale.
     pub async fn fix_terms(&self, id: SaleId, now: Timestamp) -> Result<Option<SaleRow>, RecordsError> {
         sqlx::query("UPDATE sales SET terms_fixed_at = ? WHERE id = ? AND terms_fixed_at IS NULL")
             .bind(now.as_millis())
@@ -65,9 +66,9 @@ impl Records {
     }
 }
 
-/// Reads a draft that stays as it is until the transaction ends.
+/// Reads a draft and locks it until the transaction ends.
 async fn lock_draft<E>(transaction: &mut Session, id: SaleId) -> Result<SaleRow, ChangeDraftError<E>> {
-    // SQLite knows no reading with a lock; a writing that changes nothing locks the row on a server.
+    // SQLite can't read with a lock; an update that changes nothing locks the row on a server.
     let locked = sqlx::query(
         "UPDATE sales SET units = units WHERE id = ? AND terms_fixed_at IS NULL AND published_at IS NULL",
     )

@@ -1,4 +1,5 @@
-//! What can go wrong with any question to the records. Refusals of one operation have their own enum beside it.
+//! What can go wrong with any call to the records. Refusals of a single operation have their own enum next to
+//! it.
 
 use sqlx::{error::DatabaseError, migrate::MigrateError, mysql::MySqlDatabaseError, sqlite::SqliteError};
 
@@ -7,13 +8,13 @@ pub enum RecordsError {
     /// The database can't be reached, is busy or full; the same call may succeed later.
     #[error("the records are unavailable: {0}")]
     Unavailable(String),
-    /// What was asked contradicts what is stored, such as an item that doesn't exist.
-    #[error("the records refuse it: {0}")]
+    /// The request contradicts what is stored, such as an item that doesn't exist.
+    #[error("the records refuse the change: {0}")]
     Refused(String),
     /// A stored value is not one that Penstock writes.
     #[error("the records are damaged: {0}")]
     Damaged(String),
-    /// The database is not one that the records can be kept in.
+    /// The records can't be kept in this database.
     #[error("the database can't be used: {0}")]
     Unsuitable(String),
     #[error("the records were written by a newer Penstock (schema {0}): use that version or a newer one")]
@@ -38,7 +39,7 @@ impl From<sqlx::Error> for RecordsError {
     }
 }
 
-/// A server that does not let us in, or has no such database, will not by itself.
+/// A server that refuses our login, or does not have the database, will not change its mind by itself.
 pub(crate) fn of_connecting(error: sqlx::Error) -> RecordsError {
     let state = error.as_database_error().and_then(|refused| refused.code()).unwrap_or_default();
     match MYSQL_CLOSED_DOORS.iter().any(|class| state.starts_with(class)) {
@@ -59,15 +60,15 @@ impl From<MigrateError> for RecordsError {
     }
 }
 
-/// SQLite's primary result code for every kind of constraint, a trigger's refusal included.
+/// SQLite's primary result code for every kind of constraint, including a trigger's refusal.
 const SQLITE_CONSTRAINT: i32 = 19;
-/// MySQL: a value that does not fit its column, a constraint, and what a trigger refuses.
+/// MySQL: a value that does not fit its column, a constraint, and a trigger's refusal.
 const MYSQL_REFUSALS: [&str; 3] = ["22", "23", "45"];
 
-/// MySQL: a wrong password, and a database that is not there or may not be used.
+/// MySQL: a wrong password, and a database that is missing or forbidden.
 const MYSQL_CLOSED_DOORS: [&str; 2] = ["28", "42"];
 
-/// Everything else, such as a deadlock or too long a wait for a lock, may go well the next time.
+/// Every other error, such as a deadlock or a lock timeout, may not occur the next time.
 fn is_constraint(error: &dyn DatabaseError) -> bool {
     if let Some(mysql) = error.try_downcast_ref::<MySqlDatabaseError>() {
         return mysql.code().is_some_and(|state| MYSQL_REFUSALS.iter().any(|class| state.starts_with(class)));

@@ -1,6 +1,7 @@
-//! Who settles which stream, and how far it is settled. A settler has a stream's lease for a few seconds, judged by the
-//! database's clock, and each batch it settles renews it. Whoever takes a lease, or has to be sure that nobody settles
-//! meanwhile, raises the stream's fence: whatever was taken under an older one can't write any more.
+//! Which settler settles which stream, and how far it is settled. A settler has a stream's lease for a few
+//! seconds by the database's clock, and each batch that it settles renews the lease. Taking a lease raises
+//! the stream's fence, and so does anybody who has to be sure that nothing is settled meanwhile: a settler
+//! with an older fence can no longer write.
 
 use std::sync::Arc;
 
@@ -18,36 +19,37 @@ use crate::{
 /// How many streams one query asks for.
 const MAX_LISTED: usize = 1000;
 
-/// The right to settle a stream, until somebody raises its fence.
+/// The right to settle a stream, until its fence is raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub stream: Arc<str>,
     pub fence: u64,
-    /// How far the stream was settled when the lease was taken; whoever settles moves it on.
+    /// How far the stream was settled when the lease was taken; the settler moves it on.
     pub cursor: Cursor,
-    /// Only what is of the history of this epoch may be settled under it. A new epoch also raises the fence.
+    /// Only decisions of this epoch's history may be settled under the lease. A new epoch also raises the
+    /// fence.
     pub epoch: u64,
     seconds: u32,
 }
 
-/// What is known of a stream's settlement.
+/// What is known about a stream's settlement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamView {
     pub stream: Arc<str>,
     pub cursor: Cursor,
-    /// Who had the last lease; None if there was none, or if it was given back.
+    /// The owner of the last lease; None if there was none, or if it was given back.
     pub owner: Option<String>,
-    /// The owner's time is not over.
+    /// Whether the owner's time is not over yet.
     pub leased: bool,
 }
 
 impl Records {
-    /// How far `stream` is settled; the default before its first decision is.
+    /// How far `stream` is settled; the default if nothing is settled yet.
     pub async fn cursor(&self, stream: &str) -> Result<Cursor, RecordsError> {
         read_cursor(&mut self.reader().await?, stream).await
     }
 
-    /// Takes the lease of `stream` for so many seconds. None: somebody else has it.
+    /// Takes the lease of `stream` for `seconds`. None: another settler has it.
     pub async fn lease(
         &self,
         stream: &str,
@@ -90,7 +92,7 @@ impl Records {
         Ok(Some(lease))
     }
 
-    /// Makes a lease last from now on. False: its fence was raised.
+    /// Restarts the time of a lease. False: its fence was raised.
     pub async fn renew(&self, lease: &Lease) -> Result<bool, RecordsError> {
         let now = self.dialect.now_millis();
         let renew =
@@ -104,7 +106,7 @@ impl Records {
         Ok(renewed.rows_affected() == 1)
     }
 
-    /// Gives all leases of `owner` back, so that nobody has to wait for their end.
+    /// Gives back all leases of `owner`, so that nobody has to wait until they run out.
     pub async fn release(&self, owner: &str) -> Result<(), RecordsError> {
         sqlx::query("UPDATE settlement_cursors SET owner = '', lease_until = 0 WHERE owner = ?")
             .bind(owner)
@@ -113,7 +115,7 @@ impl Records {
         Ok(())
     }
 
-    /// How far each of `streams` is settled and by whom, in their order.
+    /// How far each of `streams` is settled and by whom, in the same order.
     pub async fn leases(&self, streams: &[Arc<str>]) -> Result<Vec<StreamView>, RecordsError> {
         let unknown = |stream: &Arc<str>| StreamView {
             stream: stream.clone(),
@@ -148,7 +150,7 @@ impl Records {
 /// The fence of a stream's first lease.
 const FIRST_FENCE: u64 = 1;
 
-/// False: somebody else has just done it.
+/// False: another settler has just done it.
 async fn begin_stream(
     connection: &mut Session,
     dialect: Dialect,
@@ -184,8 +186,8 @@ pub(crate) async fn read_cursor(connection: &mut Session, stream: &str) -> Resul
     row.as_ref().map_or(Ok(Cursor::default()), stored_cursor)
 }
 
-/// Moves the cursor of a lease from the position `from`, if it still is there and the lease holds, and renews the lease.
-/// It comes first in its transaction, so that of two settlers one waits for the other.
+/// Moves the cursor of a lease on from the position `from`, if it is still there and the lease holds, and
+/// renews the lease. It comes first in its transaction, so that of two settlers one waits for the other.
 pub(crate) async fn move_cursor(
     connection: &mut Session,
     dialect: Dialect,

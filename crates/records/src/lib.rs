@@ -50,15 +50,16 @@ use sqlx::{
 };
 use tokio::time::timeout;
 
-/// How long a call waits for a connection, and each of its statements for an answer, before the records count as
-/// unavailable.
+/// How long a call waits for a connection, and each of its statements for an answer, before the records count
+/// as unavailable.
 const PATIENCE: Duration = Duration::from_secs(5);
 const DISK_PATIENCE: Duration = Duration::from_secs(60);
 /// An audit sums up whole tables, and nobody waits for it.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(600);
 /// A change of the schema may have to copy a table.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(3600);
-/// How long a call waits for another one's write: less than for an answer, so that it is told what it waited for.
+/// How long a call waits for another one's write. Shorter than `PATIENCE`, so that the error says that it
+/// waited for a lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(4);
 const _: () = assert!(LOCK_PATIENCE.as_secs() < PATIENCE.as_secs());
 
@@ -73,18 +74,19 @@ enum Role {
 #[derive(Clone, Debug)]
 pub struct Records {
     readers: AnyPool,
-    /// SQLite has one writer at a time; waiting for it here is fair, waiting for its lock is not.
+    /// SQLite has one writer at a time. Waiting for it here is fair; waiting for its lock is not.
     writers: AnyPool,
     dialect: Dialect,
 }
 
 impl Records {
-    /// Opens the database that `url` names (`sqlite:…`, `mysql:…`) and brings its schema up to date. A SQLite file is
-    /// created; a MySQL or MariaDB database has to exist. Readers and writers have up to `max_connections` each.
+    /// Opens the database that `url` names (`sqlite:…`, `mysql:…`) and brings its schema up to date. A SQLite
+    /// file is created; a MySQL or MariaDB database has to exist. Readers and writers may have
+    /// `max_connections` each.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
         let place = Place::of(url, max_connections)?;
         if place.dialect == Dialect::MySql {
-            // A connection by itself says why it can't be had; a pool says that it waited.
+            // A single connection says why it can't be opened; a pool only says that it waited.
             let mut connection = answered(PATIENCE, AnyConnection::connect(&place.url))
                 .await?
                 .map_err(error::of_connecting)?;
@@ -102,8 +104,8 @@ impl Records {
         Ok(Self { readers, writers, dialect: place.dialect })
     }
 
-    /// The same for a database that can't be reached yet: calls are `Unavailable` until it can. Somebody has to `open`
-    /// it once it is there, because nobody else looks after its schema.
+    /// Opens a database that can't be reached yet: until it can, calls are `Unavailable`. The caller has to
+    /// `open` it as soon as it can be reached, to bring its schema up to date.
     pub fn open_later(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
         let place = Place::of(url, max_connections)?;
         let lazily = |role| {
@@ -130,7 +132,8 @@ impl Records {
         self.writers.close().await;
     }
 
-    /// A disk may be slow, but it does not go silent for good, and what it was told can't be taken back.
+    /// A disk may be slow, but it does not go silent for good, and a write that it was given can't be taken
+    /// back.
     fn patience(&self) -> Duration {
         match self.dialect {
             Dialect::Sqlite => DISK_PATIENCE,
@@ -152,16 +155,18 @@ impl Records {
         self.writer().await?.begin(self.dialect.begin_write()).await
     }
 
-    /// A transaction that sees one moment of everything, for as long as an audit takes.
+    /// A transaction that sees a consistent snapshot for as long as an audit takes.
     async fn snapshot(&self) -> Result<Session, RecordsError> {
         let connection = self.readers.acquire().await?;
         Session::new(connection, self.dialect, AUDIT_PATIENCE).begin(self.dialect.begin_snapshot()).await
     }
 }
 
-/// Waits for `answer` for so long.
+/// Waits for `answer`, at most for `patience`.
 async fn answered<T>(patience: Duration, answer: impl Future<Output = T>) -> Result<T, RecordsError> {
-    timeout(patience, answer).await.map_err(|_| RecordsError::Unavailable("it does not answer".into()))
+    timeout(patience, answer)
+        .await
+        .map_err(|_| RecordsError::Unavailable("the database does not answer".into()))
 }
 
 /// The URL of the SQLite database in `file`.
@@ -178,7 +183,7 @@ pub fn sqlite_url(file: &Path) -> String {
     url
 }
 
-/// Where a database is, and how many may talk to it.
+/// Where a database is, and how many connections to it are allowed.
 struct Place {
     url: String,
     dialect: Dialect,
@@ -202,7 +207,7 @@ impl Place {
     }
 
     fn pool(&self, role: Role) -> Result<(AnyPoolOptions, AnyConnectOptions), RecordsError> {
-        // Statements of a thousand rows would drown the log.
+        // Statements of a thousand rows would flood the log.
         let url = AnyConnectOptions::from_str(&self.url)?.disable_statement_logging();
         let max_connections = if role == Role::Writer { self.max_writers } else { self.max_readers };
         let mut options = AnyPoolOptions::new()
@@ -210,7 +215,7 @@ impl Place {
             .acquire_timeout(PATIENCE)
             .after_connect(move |connection, _| Box::pin(prepare_connection(connection, role)));
         if self.dialect == Dialect::MySql {
-            // The pool's own questions have no deadline.
+            // The pool's own checks have no deadline.
             options = options
                 .test_before_acquire(false)
                 .before_acquire(|connection, _| Box::pin(session::answers(connection)))
@@ -227,8 +232,8 @@ async fn prepare_connection(connection: &mut AnyConnection, role: Role) -> Resul
     mysql::prepare_connection(connection, role).await
 }
 
-/// SQLite: readers never wait for the writer (WAL), and what is committed is on the disk: the ledger forgets
-/// decisions once they are settled, so settlement may not lose its tail.
+/// SQLite: readers never wait for the writer (WAL), and commits are on the disk. The ledger forgets decisions
+/// once they are settled, so settlement must not lose its end.
 async fn prepare_sqlite(connection: &mut AnyConnection, role: Role) -> Result<(), sqlx::Error> {
     let patience_millis = LOCK_PATIENCE.as_millis();
     connection.execute(sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {patience_millis}"))).await?;
@@ -236,7 +241,7 @@ async fn prepare_sqlite(connection: &mut AnyConnection, role: Role) -> Result<()
     connection.execute("PRAGMA synchronous = FULL").await?;
     connection.execute("PRAGMA foreign_keys = ON").await?;
     if role == Role::Writer {
-        // 64 MiB of pages: the keys of orders come in no order, and their index should stay in memory.
+        // 64 MiB of pages: the keys of orders come in random order, and their index should stay in memory.
         connection.execute("PRAGMA cache_size = -65536").await?;
         // 32 MiB of log: pages that change again and again are written back once.
         connection.execute("PRAGMA wal_autocheckpoint = 8192").await?;

@@ -1,10 +1,10 @@
-//! What a MySQL or MariaDB server has to be, how each connection to it is set up, and the lock under which its schema
-//! changes.
+//! What a MySQL or MariaDB server has to support, how each connection to it is set up, and the lock under
+//! which its schema changes.
 //!
-//! Texts are compared byte by byte, trailing spaces included: two buyers whose names look alike are two buyers. A binary
-//! collation without padding does that; MySQL and MariaDB each have one, under different names. (`VARBINARY` would
-//! do it too, but SQLite would take such a column for numbers.) So the collation is the database's, and the schema
-//! names none.
+//! Texts are compared byte by byte, including trailing spaces: two buyers whose names look alike are two
+//! buyers. A binary collation without padding does that; MySQL and MariaDB each have one, under different
+//! names. (`VARBINARY` would do it too, but SQLite would treat such a column as numbers.) So the database
+//! sets the collation, and the schema names none.
 
 use sqlx::{AnyConnection, AssertSqlSafe, Executor, Row};
 
@@ -18,7 +18,8 @@ use crate::{
 const MIN_MYSQL: Version = Version { major: 8, minor: 0, patch: 17 };
 const MIN_MARIADB: Version = Version { major: 10, minor: 6, patch: 0 };
 
-/// A transaction whose client says nothing for so long is given up. The dialect's `begin_write` says it too.
+/// How long a client may be silent in a transaction before the server gives it up. `begin_write` of the
+/// dialect has the same number.
 const FROZEN_AFTER_SECONDS: u32 = 3;
 
 /// How long a node waits for another one that changes the schema.
@@ -60,11 +61,12 @@ impl Product {
     }
 }
 
-/// Makes a connection behave the same on every server: strict about values, InnoDB, no longer wait for a lock than for
-/// a connection. A writer sees what others committed before it took a row's lock; a reader's transaction sees one
-/// moment. A settler that freezes in the middle of a transaction would keep its stream locked, so the server gives it
-/// up: between two statements by the `wait_timeout` that a transaction begins with, which MariaDB's own settings (to
-/// MySQL they are a comment) would win over; in the middle of one by those of the network.
+/// Makes a connection behave the same on every server: strict about values, InnoDB, and with a limit on
+/// waiting for locks. A writer sees what others committed before it took a row's lock; a reader's transaction
+/// sees a consistent snapshot. A settler that freezes in the middle of a transaction would keep its stream
+/// locked, so the server gives it up. Between two statements, the `wait_timeout` with which a transaction
+/// begins does that; MariaDB's own settings, which would override it, are switched off (MySQL takes them for
+/// a comment). In the middle of a statement, the network timeouts do it.
 pub(crate) async fn prepare_connection(
     connection: &mut AnyConnection,
     role: Role,
@@ -95,7 +97,7 @@ pub(crate) async fn prepare_connection(
 /// Brings the schema up to date, one node at a time.
 pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), RecordsError> {
     let product = check_server(connection).await?;
-    // The migrator's own lock waits for no time at all on MariaDB, and does not say so.
+    // On MariaDB the migrator's own lock does not wait at all, and does not say so.
     let row = sqlx::query("SELECT GET_LOCK(CONCAT('penstock:', MD5(DATABASE())), ?) AS locked")
         .bind(i64::from(SCHEMA_PATIENCE_SECONDS))
         .fetch_one(&mut *connection)
@@ -106,7 +108,7 @@ pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), Record
         ));
     }
     check_collation(connection, product).await?;
-    // A change of a table waits for the transactions that use it; one that gives up leaves a schema half way.
+    // Changing a table waits for the transactions that use it; giving up would leave the schema half changed.
     connection
         .execute(AssertSqlSafe(format!("SET SESSION lock_wait_timeout = {SCHEMA_PATIENCE_SECONDS}")))
         .await?;
@@ -137,18 +139,19 @@ async fn check_server(connection: &mut AnyConnection) -> Result<Product, Records
     let Version { major, minor, patch } = minimum;
     let name = product.name();
     Err(RecordsError::Unsuitable(format!(
-        "it is {name} {stated}, but {major}.{minor}.{patch} is the oldest that will do"
+        "it is {name} {stated}, but it has to be {major}.{minor}.{patch} or newer"
     )))
 }
 
-/// `8.0.36`, `10.11.6-MariaDB-1`, `8.0.mysql_aurora.3.04`: a patch that is no number is taken for a late one.
+/// Reads `8.0.36`, `10.11.6-MariaDB-1` or `8.0.mysql_aurora.3.04`. A patch that is not a number counts as a
+/// late one.
 fn read_version(stated: &str) -> Option<Version> {
     let mut parts = stated.split(['.', '-']);
     let mut next = || parts.next().and_then(|part| part.parse::<u32>().ok());
     Some(Version { major: next()?, minor: next()?, patch: next().unwrap_or(u32::MAX) })
 }
 
-/// A database without tables is given the collation that is needed; another one is left alone.
+/// Gives a database without tables the required collation; a database with tables is left alone.
 async fn check_collation(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
     let row = sqlx::query(
         "SELECT CAST(DATABASE() AS CHAR) AS name, CAST(@@collation_database AS CHAR) AS collation, \
@@ -164,14 +167,14 @@ async fn check_collation(connection: &mut AnyConnection, product: Product) -> Re
     let statement = format!("ALTER DATABASE `{name}` CHARACTER SET utf8mb4 COLLATE {needed}");
     if integer(&row, "tables_there")? > 0 {
         return Err(RecordsError::Unsuitable(format!(
-            "its collation is {stored}, which takes different texts for equal; {statement}, before it has tables"
+            "its collation is {stored}, which treats different texts as equal; {statement}, before it has tables"
         )));
     }
     connection.execute(AssertSqlSafe(statement)).await?;
     Ok(())
 }
 
-/// A dump that was restored elsewhere may have brought other collations along.
+/// A dump from elsewhere may have brought other collations along.
 async fn check_columns(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
     let ours: Vec<String> = undo::tables().map(|table| format!("'{table}'")).collect();
     let query = AssertSqlSafe(format!(
@@ -196,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transaction_begins_with_how_long_it_may_freeze() {
+    fn a_transaction_begins_with_the_limit_on_its_silence() {
         let begin = crate::dialect::Dialect::MySql.begin_write();
         assert!(begin.starts_with(&format!("SET SESSION wait_timeout = {FROZEN_AFTER_SECONDS};")), "{begin}");
     }

@@ -1,4 +1,4 @@
-//! Orders as they are settled. Buyers who ask before settlement are answered by the ledger.
+//! Orders as they are settled. Before settlement, the ledger answers buyers.
 
 use penstock_domain::{BuyerId, ItemId, KeyDigest, Money, Order, OrderId, OrderState, SaleId};
 use sqlx::{Any, QueryBuilder, any::AnyRow};
@@ -16,17 +16,17 @@ pub struct OrderRow {
     pub item_id: ItemId,
 }
 
-/// Which orders a merchant looks for; nothing set means all.
+/// The orders that a merchant looks for; nothing set means all.
 #[derive(Clone, Debug, Default)]
 pub struct OrderFilter {
     pub sale: Option<SaleId>,
     pub state: Option<OrderState>,
     pub buyer: Option<BuyerId>,
-    /// This one alone.
+    /// Only this one.
     pub order: Option<OrderId>,
 }
 
-/// No join: MariaDB would begin with the sales and sort all their orders, for the sake of one page.
+/// No join: MariaDB would begin with the sales and sort all their orders for a single page.
 const SELECT: &str =
     "SELECT o.*, (SELECT item_id FROM sales WHERE id = o.sale_id) AS item_id FROM orders o WHERE ";
 
@@ -39,7 +39,7 @@ impl Records {
         row.as_ref().map(read_order_row).transpose()
     }
 
-    /// A buyer's orders over all sales, newest first, those after the order `after`.
+    /// A buyer's orders over all sales after the order `after`, newest first.
     pub async fn orders_of(
         &self,
         buyer: &BuyerId,
@@ -50,7 +50,7 @@ impl Records {
         self.all_orders(&filter, after, limit).await
     }
 
-    /// Orders, newest first, those after the order `after`.
+    /// Orders after the order `after`, newest first.
     pub async fn all_orders(
         &self,
         filter: &OrderFilter,
@@ -82,7 +82,7 @@ fn select_page(filter: &OrderFilter, after: Option<OrderId>, limit: u32) -> Quer
     if let Some(after) = after {
         push_after(&mut query, filter, after);
     }
-    // Within one sale the order of numbers is the order of time, and the primary key has it sorted.
+    // Within one sale, the order of numbers is the order of time, and the primary key is sorted by it.
     query.push(if filter.sale.is_some() {
         " ORDER BY o.order_number DESC LIMIT "
     } else {
@@ -92,7 +92,7 @@ fn select_page(filter: &OrderFilter, after: Option<OrderId>, limit: u32) -> Quer
     query
 }
 
-/// Goes on where the last page ended, by a range of the index that the page is sorted by.
+/// Continues where the last page ended, by a range of the index that the page is sorted by.
 fn push_after(query: &mut QueryBuilder<Any>, filter: &OrderFilter, after: OrderId) {
     let (sale, number) = (after.sale.as_i64(), i64::from(after.number));
     if filter.sale.is_some() {
@@ -103,7 +103,8 @@ fn push_after(query: &mut QueryBuilder<Any>, filter: &OrderFilter, after: OrderI
         query.push("(SELECT created_at FROM orders WHERE sale_id = ").push_bind(sale);
         query.push(" AND order_number = ").push_bind(number).push(")");
     };
-    // SQLite makes no range of alternatives, and MariaDB none of a comparison of rows: so the bound is said by itself, too.
+    // SQLite does not use an index range for alternatives, nor MariaDB for a comparison of rows; so the bound
+    // is repeated on its own.
     query.push(" AND o.created_at <= ");
     push_last_seen(query);
     query.push(" AND (o.created_at < ");

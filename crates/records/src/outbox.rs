@@ -1,4 +1,4 @@
-//! What the outbox tells a merchant's other programs, as JSON.
+//! The JSON messages of the outbox, for a merchant's other programs.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub(crate) struct WaiterPayload<'a> {
     pub(crate) buyer: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) quantity: Option<u32>,
-    /// What he was offered.
+    /// The order that the buyer was offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<String>,
     pub(crate) at_millis: i64,

@@ -1,4 +1,4 @@
-//! Pictures by name. A name says what is in the picture, so that what it stands for never changes.
+//! Pictures by name. A name is derived from the content, so a name always means the same picture.
 
 use penstock_domain::Timestamp;
 use sqlx::Row as _;
@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use crate::{Records, RecordsError, error::is_unique_violation};
 
 impl Records {
-    /// Keeps a picture. One that is there already has the same content, and stays.
+    /// Stores a picture. One that is there already has the same content, and stays.
     pub async fn put_picture(&self, name: &str, content: &[u8], now: Timestamp) -> Result<(), RecordsError> {
         let inserted = sqlx::query("INSERT INTO pictures (name, content, created_at) VALUES (?, ?, ?)")
             .bind(name)
@@ -20,7 +20,7 @@ impl Records {
         }
     }
 
-    /// None: nobody has put one there.
+    /// None: there is no such picture.
     pub async fn picture(&self, name: &str) -> Result<Option<Vec<u8>>, RecordsError> {
         let row = sqlx::query("SELECT content FROM pictures WHERE name = ?")
             .bind(name)
@@ -29,7 +29,8 @@ impl Records {
         Ok(row.map(|row| row.try_get("content")).transpose()?)
     }
 
-    /// At most `bytes` of a picture from the place `begin` on; nothing behind its end. None: there is no such picture.
+    /// At most `bytes` of a picture, starting at `begin`; empty beyond its end. None: there is no such
+    /// picture.
     pub async fn piece_of_picture(
         &self,
         name: &str,

@@ -1,12 +1,12 @@
-//! A payment for an order of a sale that the ledger has forgotten: the sale is closed and settled, so nothing is decided any
-//! more, and the money goes back. That must not be forgotten, too.
+//! A payment for an order of a sale that the ledger has forgotten. The sale is closed and settled, so nothing
+//! more is decided, and the money goes back; this records the refund.
 
 use penstock_domain::{OrderState, Timestamp};
 
 use crate::{OrderRow, Records, RecordsError, outbox::OrderPayload};
 
 impl Records {
-    /// Records that an expired order was paid for, and tells it in the outbox; once, however often it is paid for.
+    /// Records that an expired order was paid for, and puts that into the outbox. Paying again adds nothing.
     pub async fn owe_refund(&self, row: &OrderRow, at: Timestamp) -> Result<(), RecordsError> {
         let OrderRow { order, unit_price, .. } = row;
         let payload = serde_json::to_string(&OrderPayload {
@@ -33,7 +33,7 @@ impl Records {
         .await?
         .rows_affected();
         if owed == 1 {
-            // No decision of the sale's stream says it, so it has a stream of its own.
+            // No decision of the sale's stream says this, so it has a stream of its own.
             sqlx::query(
                 "INSERT INTO outbox (stream, position, kind, payload, created_at) \
                  VALUES (?, 1, 'order.refund_due', ?, ?)",

@@ -1,4 +1,4 @@
-//! What is known of a sale's waiting room even when the servers that keep it have lost it.
+//! What is known about a sale's waiting room even if the servers that keep it have lost it.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use crate::{
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StoredRoom {
-    /// Of the draw. It never changes.
+    /// The seed of the draw. It never changes.
     pub seed: [u8; 32],
-    /// Numbers below were given out, and perhaps some more.
+    /// All numbers below this were given out, and perhaps some more.
     pub issued: u64,
-    /// So many take part in the draw. None: that was not known yet.
+    /// How many take part in the draw. None: not known yet.
     pub early: Option<u64>,
 }
 
-/// Leaves out the seed, which nobody may know before the opening.
+/// Leaves out the seed, which must stay secret until the opening.
 impl fmt::Debug for StoredRoom {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut room = formatter.debug_struct("StoredRoom");
@@ -30,7 +30,7 @@ impl fmt::Debug for StoredRoom {
 }
 
 impl Records {
-    /// None: nobody has opened it yet.
+    /// None: the room has not been opened yet.
     pub async fn waiting_room(&self, sale: SaleId) -> Result<Option<StoredRoom>, RecordsError> {
         let row = sqlx::query("SELECT seed, issued, early FROM waiting_rooms WHERE sale_id = ?")
             .bind(sale.as_i64())
@@ -39,7 +39,8 @@ impl Records {
         row.as_ref().map(room_of).transpose()
     }
 
-    /// The room that is there, or else a new one with this seed: several may offer one at once, and all get the same.
+    /// The stored room, or a new one with this seed. Several nodes may offer one at once, and all get the
+    /// same.
     pub async fn waiting_room_or(&self, sale: SaleId, seed: [u8; 32]) -> Result<StoredRoom, RecordsError> {
         if let Some(stored) = self.waiting_room(sale).await? {
             return Ok(stored);
@@ -57,7 +58,8 @@ impl Records {
         stored.ok_or_else(|| RecordsError::damaged("the waiting room that was just stored is not there"))
     }
 
-    /// More numbers were given out, or it became known how many take part in the draw. What is older changes nothing.
+    /// Records that more numbers were given out, or how many take part in the draw. Older values change
+    /// nothing.
     pub async fn note_waiting_room(
         &self,
         sale: SaleId,
@@ -85,7 +87,8 @@ impl Records {
 fn room_of(row: &AnyRow) -> Result<StoredRoom, RecordsError> {
     let number = |stored: i64| u64::try_from(stored).map_err(RecordsError::damaged);
     Ok(StoredRoom {
-        seed: seed_of(&text(row, "seed")?).ok_or_else(|| RecordsError::damaged("a seed is no seed"))?,
+        seed: seed_of(&text(row, "seed")?)
+            .ok_or_else(|| RecordsError::damaged("a waiting room's seed can't be read"))?,
         issued: number(integer(row, "issued")?)?,
         early: optional_integer(row, "early")?.map(number).transpose()?,
     })

@@ -1,4 +1,4 @@
-//! The secret that the nodes of a cluster share: made by whichever comes first, and rotated in one step.
+//! The secret that the nodes of a cluster share: created by the first node, and rotated in one step.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     error::is_unique_violation,
 };
 
-/// There is one secret, for everything that is signed.
+/// There is one secret for everything that is signed.
 const NAME: &str = "tokens";
 
 #[derive(Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct StoredSecrets {
     pub age_milliseconds: u64,
 }
 
-/// Leaves out what is secret.
+/// Leaves out the secrets.
 impl fmt::Debug for StoredSecrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -37,7 +37,7 @@ impl fmt::Debug for StoredSecrets {
 }
 
 impl Records {
-    /// None: nobody has made one yet.
+    /// None: there is no secret yet.
     pub async fn secrets(&self) -> Result<Option<StoredSecrets>, RecordsError> {
         let select = format!(
             "SELECT version, current_secret, previous_secret, {} - rotated_at AS age FROM secrets WHERE name = ?",
@@ -50,12 +50,12 @@ impl Records {
             current: text(&row, "current_secret")?,
             previous: optional_text(&row, "previous_secret")?,
             version: u64::try_from(integer(&row, "version")?).map_err(RecordsError::damaged)?,
-            // A clock that was put back makes it new.
+            // If the clock was set back, it counts as new.
             age_milliseconds: u64::try_from(integer(&row, "age")?).unwrap_or(0),
         }))
     }
 
-    /// The secret that is there, or else `new`: several may offer one at once, and all get the same.
+    /// The stored secret, or `new`. Several nodes may offer one at once, and all get the same.
     pub async fn secrets_or(&self, new: &str) -> Result<StoredSecrets, RecordsError> {
         if let Some(stored) = self.secrets().await? {
             return Ok(stored);
@@ -74,9 +74,10 @@ impl Records {
         stored.ok_or_else(|| RecordsError::damaged("the secret that was just stored is not there"))
     }
 
-    /// Puts `new` before the current one, which stays as the previous. False: there is none to rotate.
+    /// Makes `new` the current secret; the current one becomes the previous one. False: there is no secret to
+    /// rotate.
     pub async fn rotate_secret(&self, new: &str) -> Result<bool, RecordsError> {
-        // MySQL sets one column after the other, in this order.
+        // MySQL assigns the columns in this order.
         let update = format!(
             "UPDATE secrets SET previous_secret = current_secret, current_secret = ?, version = version + 1, \
              rotated_at = {} WHERE name = ?",

@@ -1,6 +1,6 @@
-//! A connection for one call. Each of its statements has a deadline: a server that has gone silent, or whose host has
-//! vanished, would otherwise be waited for until the network gives up, a quarter of an hour later. A connection
-//! whose statement was broken off, or that is inside a transaction when the call ends, is closed and not used again.
+//! A connection for one call. Each of its statements has a deadline: otherwise a call would wait for a silent
+//! or vanished server until the network gives up after a quarter of an hour. A connection is closed and not
+//! reused if its statement was interrupted, or if it is inside a transaction when the call ends.
 
 use std::{io, time::Duration};
 
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::{RecordsError, dialect::Dialect};
 
-/// A connection that has rested is asked whether it still answers; for so long.
+/// How long a connection that has rested may take to prove that it still answers.
 const PING_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     dialect: Dialect,
     /// How long the server may be silent while a statement is under way.
     patience: Duration,
-    /// A statement is under way, or was broken off.
+    /// A statement is under way, or was interrupted.
     under_way: bool,
     in_transaction: bool,
 }
@@ -40,7 +40,7 @@ impl Session {
         self.dialect
     }
 
-    /// Begins a transaction by a statement of the dialect.
+    /// Begins a transaction with a statement of the dialect.
     pub(crate) async fn begin(mut self, statement: &'static str) -> Result<Self, RecordsError> {
         self.in_transaction = true;
         (&mut self).execute(statement).await?;
@@ -81,7 +81,7 @@ fn silent() -> Error {
     Error::Io(io::Error::new(io::ErrorKind::TimedOut, "the database does not answer"))
 }
 
-/// After these nobody knows what the server will say next.
+/// True for errors after which the state of the connection is unknown.
 fn is_final(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::WorkerCrashed)
 }

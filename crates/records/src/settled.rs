@@ -1,6 +1,6 @@
-//! What a ledger that may have lost its end asks the records before it goes on: how far a stream is settled, and the
-//! whole sale as it was then. Whoever asks stops the stream's settler first, so that the answer stays true until
-//! the settler has looked again.
+//! What a ledger that may have lost its end asks the records before it goes on: how far a stream is settled,
+//! and the whole sale as of then. The question stops the stream's settler first, so that the answer stays
+//! true until the settler has looked again.
 
 use penstock_domain::{BuyerId, Cursor, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SnapshotOrder, Waiter};
 use sqlx::any::AnyRow;
@@ -14,7 +14,7 @@ use crate::{
     session::Session,
 };
 
-/// Orders, and people who wait, read at a time.
+/// Orders and people on the waitlist, read at a time.
 const PAGE: usize = 5_000;
 
 /// How far a stream is settled, and the epoch in which it goes on.
@@ -24,18 +24,18 @@ pub struct NewEpoch {
     pub epoch: u64,
 }
 
-/// A sale whose decisions have a stream of their own, as far as they are settled.
+/// A sale with its own stream of decisions, as far as they are settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledSale {
     pub begun: NewEpoch,
-    /// Its version is the cursor's position: every decision of the stream changed the sale. If the cursor is in the middle
-    /// of an offer, units are available although somebody waits for them.
+    /// Its version is the cursor's position: every decision of the stream changed the sale. If the cursor is
+    /// in the middle of an offer, units are available although people wait for them.
     pub snapshot: SaleSnapshot,
 }
 
 impl Records {
-    /// Stops whoever settles `stream`, and says how far it is settled. From now on only what is of the new epoch can be
-    /// settled; it is larger than any before, and at least `at_least`.
+    /// Stops the settler of `stream`, and says how far it is settled. From now on only decisions of the new
+    /// epoch can be settled. Its number is higher than any before, and at least `at_least`.
     pub async fn settled_cursor(&self, stream: &str, at_least: u64) -> Result<NewEpoch, RecordsError> {
         let mut transaction = self.begin().await?;
         let begun = begin_epoch(&mut transaction, stream, at_least).await?;
@@ -43,18 +43,19 @@ impl Records {
         Ok(begun)
     }
 
-    /// How far `stream` is settled, if everything of `sale` up to there is in its tables; None if it has unresolved dead
-    /// letters. It stops nobody.
+    /// How far `stream` is settled, if everything of `sale` up to there is in its tables. None: it has
+    /// unresolved dead letters. The settler is not stopped.
     pub async fn complete_up_to(&self, stream: &str, sale: SaleId) -> Result<Option<Cursor>, RecordsError> {
         let mut connection = self.reader().await?;
         let cursor = read_cursor(&mut connection, stream).await?;
-        // They are counted after the cursor was read: a letter is there before the cursor has passed it.
+        // Counted after the cursor is read: a letter is written before the cursor passes it.
         let letters = count_dead_letters(&mut connection, sale).await?;
         Ok((letters == 0).then_some(cursor))
     }
 
-    /// Does the same as `settled_cursor`, and reads `sale`, all of whose decisions are in the stream. None: not even its
-    /// publishing is settled. A sale with unresolved dead letters is refused, because the records know only a part of it.
+    /// Like `settled_cursor`, but also reads `sale`, all of whose decisions are in the stream. None: not even
+    /// its publishing is settled. A sale with unresolved dead letters is refused, because the records know
+    /// only a part of it.
     pub async fn settled_sale(
         &self,
         stream: &str,
@@ -82,7 +83,8 @@ impl Records {
         Ok(settled)
     }
 
-    /// The published sales that are not over: those that are not closed, and those with holds that have to be paid or released.
+    /// The published sales that are not over: those that are not closed, and those with holds that can still
+    /// be paid or released.
     pub async fn open_sales(&self) -> Result<Vec<SaleId>, RecordsError> {
         let rows =
             sqlx::query("SELECT sale_id FROM sale_stock WHERE closed = 0 OR held > 0 ORDER BY sale_id")
@@ -92,8 +94,8 @@ impl Records {
     }
 }
 
-/// Ends every lease of the stream, and its epoch. It comes first in its transaction, so that a batch under way is waited
-/// for.
+/// Ends every lease of the stream, and its epoch. It comes first in its transaction, so that it waits for a
+/// batch under way.
 async fn begin_epoch(
     connection: &mut Session,
     stream: &str,
@@ -112,7 +114,7 @@ async fn begin_epoch(
     Ok(NewEpoch { cursor: read_cursor(connection, stream).await?, epoch })
 }
 
-/// False: nobody has settled the stream yet.
+/// False: nothing of the stream has been settled yet.
 async fn raise_epoch(connection: &mut Session, stream: &str, least: i64) -> Result<bool, RecordsError> {
     let raised = sqlx::query(
         "UPDATE settlement_cursors SET fence = fence + 1, lease_until = 0, \
@@ -132,7 +134,7 @@ async fn insert_stream(connection: &mut Session, stream: &str) -> Result<(), Rec
         .execute(&mut *connection)
         .await;
     match inserted {
-        // Somebody else has just done it.
+        // Another caller has just done it.
         Err(error) if is_unique_violation(&error) => Ok(()),
         inserted => Ok(inserted.map(|_| ())?),
     }
@@ -202,7 +204,7 @@ async fn read_orders(connection: &mut Session, sale: SaleId) -> Result<Vec<Snaps
     }
 }
 
-/// Who waits for units of the sale, in order.
+/// The people on the sale's waitlist, in order.
 pub(crate) async fn read_waiters(
     connection: &mut Session,
     sale: SaleId,
@@ -237,7 +239,7 @@ pub(crate) fn read_waiter(row: &AnyRow) -> Result<Waiter, RecordsError> {
     })
 }
 
-/// A ledger that is built on counts that don't add up would sell what isn't there.
+/// If the counts don't add up, a ledger that is built on them would sell units that don't exist.
 fn check(status: &SaleStatus, orders: &[SnapshotOrder]) -> Result<(), RecordsError> {
     use penstock_domain::OrderState::{Held, Paid};
     let units_in = |state| {

@@ -1,6 +1,6 @@
-//! Takes back a step of the schema that was interrupted, so that it can be done again. SQLite does a step or leaves it;
-//! MySQL and MariaDB keep what a step had made when its node was killed. Nobody has used that yet, because a
-//! database with an unfinished step is not opened.
+//! Takes back an interrupted step of the schema, so that it can be done again. SQLite does a step completely
+//! or not at all; MySQL and MariaDB keep what a step had created when its node was killed. Nothing has used
+//! those parts yet, because a database with an unfinished step is not opened.
 
 use sqlx::{AnyConnection, AssertSqlSafe, Executor};
 
@@ -9,7 +9,7 @@ use crate::{RecordsError, columns::integer};
 /// What a step adds.
 #[derive(Clone, Copy, Debug)]
 enum Added {
-    /// Those that refer to others come first.
+    /// Tables that refer to others come first.
     Tables(&'static [&'static str]),
     Columns {
         table: &'static str,
@@ -17,8 +17,8 @@ enum Added {
     },
 }
 
-/// Each step of the schema by its number. One that changes what is there already can't be taken back; it would have to be
-/// able to run twice.
+/// Each step of the schema by its number. A step that changes existing things can't be taken back; it would
+/// have to be safe to run twice.
 const STEPS: [(i64, Added); 12] = [
     (
         1,
@@ -39,7 +39,7 @@ const STEPS: [(i64, Added); 12] = [
     (3, Added::Columns { table: "settlement_cursors", columns: &["mark", "owner", "lease_until", "fence"] }),
     (4, Added::Tables(&["secrets"])),
     (5, Added::Columns { table: "settlement_cursors", columns: &["epoch"] }),
-    // Its index goes with it.
+    // Dropping the column drops its index.
     (6, Added::Columns { table: "revoked_sessions", columns: &["revoked_at"] }),
     (7, Added::Tables(&["waiting_rooms"])),
     (8, Added::Tables(&["waitlist"])),
@@ -57,7 +57,8 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Takes an unfinished step back, if there is one. Only one can be: the next begins when it is done.
+/// Takes an unfinished step back, if there is one. There is at most one: the next step begins when the last
+/// is done.
 pub(crate) async fn take_back_unfinished(connection: &mut AnyConnection) -> Result<(), RecordsError> {
     if !exists(connection, "tables", "_sqlx_migrations", None).await? {
         return Ok(());
@@ -68,7 +69,7 @@ pub(crate) async fn take_back_unfinished(connection: &mut AnyConnection) -> Resu
             .await?;
     let Some(row) = unfinished else { return Ok(()) };
     let version = integer(&row, "version")?;
-    // A step that is not known here is a newer Penstock's; the migrator says so.
+    // An unknown step belongs to a newer Penstock; the migrator says so.
     let Some((_, added)) = STEPS.iter().find(|(step, _)| *step == version) else { return Ok(()) };
     match added {
         Added::Tables(tables) => {
@@ -85,7 +86,7 @@ pub(crate) async fn take_back_unfinished(connection: &mut AnyConnection) -> Resu
             }
         }
     }
-    // At last: if this is interrupted too, it begins anew.
+    // This comes last: if it is interrupted, the whole step is taken back again.
     sqlx::query("DELETE FROM _sqlx_migrations WHERE version = ? AND success = 0")
         .bind(version)
         .execute(&mut *connection)

@@ -1,4 +1,5 @@
-//! How many wait for a sale, as far as that is settled: who waits, and at which place, the ledger knows.
+//! How many people wait for a sale, as far as that is settled. The ledger knows who they are and in which
+//! order.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use sqlx::AssertSqlSafe;
 use crate::{Records, RecordsError, columns::integer};
 
 impl Records {
-    /// The lengths of these sales' waitlists; what is empty is left out.
+    /// The lengths of these sales' waitlists; empty ones are left out.
     pub async fn waitlist_lengths(&self, sales: &[SaleId]) -> Result<HashMap<SaleId, u64>, RecordsError> {
         if sales.is_empty() {
             return Ok(HashMap::new());

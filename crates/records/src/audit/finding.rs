@@ -1,4 +1,4 @@
-//! All that an audit can find: by a kind that programs go by, with the values that tell it, and as a sentence.
+//! Everything that an audit can find: a kind for programs, with its values, and a sentence for people.
 
 use penstock_domain::{Timestamp, Waiter};
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub enum Finding {
         row: UnitCounts,
         ledger: UnitCounts,
     },
-    // The ledger has forgotten the sale, which is over: the records contradict themselves.
+    // The ledger has forgotten a sale that is over, and the records contradict themselves.
     PastStockRow {
         row: UnitCounts,
     },
@@ -128,7 +128,7 @@ pub enum Finding {
     OrderUnreadable {
         error: String,
     },
-    // The order's decisions that are not settled yet.
+    // Decisions on the order that are not settled yet.
     OrderHeldAlready {
         decision: u64,
     },
@@ -173,7 +173,7 @@ pub enum Finding {
     },
 }
 
-/// By the name under which the API's document lists the states.
+/// Refers to the schema by the name under which the API's document lists the states.
 fn order_state() -> Ref {
     Ref::from_schema_name("OrderState")
 }
@@ -234,7 +234,7 @@ impl Finding {
         Self::OrderTime { of, ledger_millis, records_millis }
     }
 
-    /// For a merchant to read. `sale` and `order` are what it is about; either may be empty.
+    /// A sentence for a merchant. `sale` and `order` are what it is about; either may be empty.
     pub(super) fn sentence(&self, sale: &str, order: &str) -> String {
         match self {
             Self::LedgerCounts { counts } => {
@@ -332,7 +332,7 @@ impl Finding {
                 of_order("refund", order, due(*ledger_due), due(*records_due))
             }
             Self::OrderKey => {
-                format!("The idempotency key of order {order} is another in the records than in the ledger.")
+                format!("The idempotency key of order {order} in the records is not the one in the ledger.")
             }
             Self::OrderUnreadable { error } => format!("An order can't be read: {error}."),
             Self::OrderHeldAlready { decision } => {

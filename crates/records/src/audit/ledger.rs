@@ -1,5 +1,4 @@
-//! What has to be true of the ledger by itself: units are conserved, nobody is over the limit, one key has
-//! one order.
+//! Checks the ledger by itself: units are conserved, nobody is over the limit, and one key has one order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,7 +9,7 @@ use super::{
     report::{AuditReport, UnitCounts},
 };
 
-/// The units that orders hold and have paid for, and by whom.
+/// Units held and paid for by orders, and by each buyer.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) held: i64,
@@ -48,7 +47,7 @@ pub(super) fn counts(status: &SaleStatus) -> UnitCounts {
     }
 }
 
-/// Checks one sale of the ledger; returns the buyers it has named and the units oversold.
+/// Checks one sale of the ledger. Returns the buyers it has named and the units oversold.
 pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<String>, u64) {
     let id = sale.status.terms.sale;
     let counts = counts(&sale.status);
@@ -93,7 +92,7 @@ pub(super) fn oversold(
     units.max(0).unsigned_abs()
 }
 
-/// Counts and names the buyers over the limit, except those that were named before.
+/// Counts and names the buyers over the limit, except those already named.
 pub(super) fn name_over_limit(
     sale: penstock_domain::SaleId,
     tally: &Tally,

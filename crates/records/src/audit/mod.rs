@@ -1,5 +1,5 @@
-//! The audit: ledger, stock log and orders have to tell the same story. It is written apart from `Book` and
-//! from settlement and shares none of their rules, so that it doesn't share their mistakes.
+//! The audit: ledger, stock log and orders have to tell the same story. It shares no rules with `Book` or
+//! settlement, so that it doesn't share their mistakes.
 
 mod finding;
 mod ledger;
@@ -27,8 +27,8 @@ use crate::{
     session::Session,
 };
 
-/// An audit under way: the ledger's streams are compared one after the other, and at last what only the records know is
-/// named, as it was when the audit began.
+/// An audit under way: the ledger's streams are compared one after the other. Finally it names what only the
+/// records know, as of the start of the audit.
 #[derive(Debug)]
 pub struct Audit {
     records: Records,
@@ -39,7 +39,7 @@ pub struct Audit {
     streams: HashSet<String>,
 }
 
-/// The records of one stream as they were at one moment.
+/// The records of one stream at one moment.
 #[derive(Debug)]
 pub struct StreamAudit {
     transaction: Session,
@@ -48,9 +48,9 @@ pub struct StreamAudit {
 }
 
 impl Records {
-    /// Begins an audit. To audit a running ledger: begin, then list its streams. For each: `Audit::look`, then take the
-    /// stream's state, then read the decisions after `StreamAudit::cursor` up to that state, then `compare`. At last
-    /// `finish`.
+    /// Begins an audit. To audit a running ledger, begin, then list its streams. For each one, call
+    /// `Audit::look`, take the stream's state, read the decisions after `StreamAudit::cursor` up to that
+    /// state, and call `compare`. Finally call `finish`.
     pub async fn begin_audit(&self, forgetting: Forgetting) -> Result<Audit, RecordsError> {
         let mut transaction = self.snapshot().await?;
         let recorded = Recorded::load(&mut transaction, self.dialect, forgetting).await?;
@@ -65,8 +65,8 @@ impl Records {
         })
     }
 
-    /// Audits a ledger of one stream in one step, when nothing is settled in the meantime. `pending` are the decisions
-    /// after the settlement cursor up to the ledger's position; earlier ones are ignored.
+    /// Audits a ledger with one stream in one step, while nothing is being settled. `pending` are the
+    /// decisions after the settlement cursor up to the ledger's position; earlier ones are ignored.
     pub async fn audit(
         &self,
         stream: &str,
@@ -80,7 +80,7 @@ impl Records {
     }
 }
 
-/// Whether a ledger may forget a sale that is over and settled for good; then the records alone vouch for it.
+/// Whether a ledger may forget a sale that is over and fully settled. Then only the records can be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgetting {
     Never,
@@ -88,14 +88,14 @@ pub enum Forgetting {
 }
 
 impl Audit {
-    /// The records of `stream` as they are now.
+    /// The current records of `stream`.
     pub async fn look(&self, stream: &str) -> Result<StreamAudit, RecordsError> {
         let mut transaction = self.records.snapshot().await?;
         let cursor = read_cursor(&mut transaction, stream).await?;
         Ok(StreamAudit { transaction, stream: stream.to_owned(), cursor })
     }
 
-    /// Compares what the records say of a stream, together with the pending decisions, with the ledger.
+    /// Compares the ledger with what the records and the pending decisions say about a stream.
     pub async fn compare(
         &mut self,
         look: StreamAudit,
@@ -103,7 +103,7 @@ impl Audit {
         pending: &[Decision],
     ) -> Result<(), RecordsError> {
         if ledger.sales.is_empty() && self.forgetting == Forgetting::Closed {
-            // Its sale was forgotten, or never published: that is judged at last.
+            // Its sale was forgotten or never published; `finish` judges that.
             look.transaction.rollback().await?;
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Audit {
         look.compare(ledger, pending, &mut self.report).await
     }
 
-    /// Names what only one of the two knows, and gives the report.
+    /// Names what only one side knows, and returns the report.
     pub fn finish(self) -> AuditReport {
         let Self { recorded, forgetting, in_ledger, streams, mut report, .. } = self;
         recorded.name(&in_ledger, &streams, forgetting, &mut report);
@@ -122,7 +122,7 @@ impl Audit {
 }
 
 impl StreamAudit {
-    /// How far the records are settled; the decisions after it are pending.
+    /// How far the records are settled; later decisions are pending.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
@@ -144,7 +144,7 @@ impl StreamAudit {
         let letters = self.name_letters(report).await?;
         let put_aside = letters.iter().map(|letter| &letter.decision);
         let put_aside = put_aside.filter(|decision| decision.position <= ledger.position);
-        // Letters are older than whatever is pending, and come in the order of the feed.
+        // Dead letters are older than all pending decisions and are in the order of the feed.
         let unsettled = Unsettled::new(put_aside.chain(pending.iter().copied()));
         let mut logged = self.stock_log_sums(report).await?;
         for sale in &ledger.sales {
@@ -162,7 +162,7 @@ impl StreamAudit {
         Ok(())
     }
 
-    /// Settled and pending decisions together have to be all that the ledger decided.
+    /// Settled and pending decisions together have to be everything that the ledger decided.
     fn check_span(&self, head: u64, pending: &[&Decision], report: &mut AuditReport) {
         report.pending += pending.len() as u64;
         let settled = self.cursor.position;

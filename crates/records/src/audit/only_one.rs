@@ -1,5 +1,5 @@
-//! What only the ledger knows, and what only the records know. A ledger may have forgotten sales that are closed and
-//! settled for good; then the records have to add up by themselves.
+//! What only the ledger knows, and what only the records know. A ledger may have forgotten sales that are
+//! closed and fully settled; then the records have to add up by themselves.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::{
     session::Session,
 };
 
-/// What the records know of sales by themselves.
+/// What the records say about sales, without the ledger.
 #[derive(Debug)]
 pub(super) struct Recorded {
     sales: HashMap<SaleId, RecordedSale>,
@@ -24,12 +24,12 @@ pub(super) struct Recorded {
 
 #[derive(Debug, Default)]
 struct RecordedSale {
-    /// It has a row of its own; its orders may have lost it.
+    /// True if it has its own row; orders may exist without it.
     exists: bool,
     published: bool,
-    /// What the stock row says, if there is one, and whether the sale is over.
+    /// The stock row, if there is one, and whether the sale is over.
     stock: Option<(UnitCounts, bool)>,
-    /// Read only of sales that may be forgotten.
+    /// Read only for sales that may be forgotten.
     logged: UnitCounts,
     orders: u64,
     held: i64,
@@ -76,7 +76,7 @@ impl Recorded {
                 _ => name_unknown(*sale, recorded, report),
             }
         }
-        // Letters of streams that were not compared are unresolved all the same.
+        // Dead letters of streams that were not compared are unresolved, too.
         for (stream, letters) in self.letters.iter().filter(|(stream, _)| !streams.contains(stream)) {
             report.dead_letters += letters;
             let (letters, stream) = (*letters, stream.clone());
@@ -85,7 +85,7 @@ impl Recorded {
     }
 }
 
-/// Movements of sales that the ledger of their stream does not know.
+/// Names movements of sales that the ledger of their stream does not know.
 pub(super) fn name_moved(sales: impl Iterator<Item = SaleId>, report: &mut AuditReport) {
     for sale in sales {
         report.differ(Some(sale), None, Finding::MovementsNotInLedger);
@@ -173,7 +173,7 @@ async fn load_movements(
                  GROUP BY l.sale_id, l.kind";
     for row in sqlx::query(query).fetch_all(&mut *connection).await? {
         let sale = SaleId::from_i64(integer(&row, "sale_id")?);
-        // A movement of no known kind moves nothing, and so the log will not add up.
+        // A movement of an unknown kind counts for nothing, so the log will not add up.
         if let Some(moved) = story::movement(&text(&row, "kind")?, integer(&row, "units")?) {
             sales.entry(sale).or_default().logged.add(moved);
         }

@@ -1,4 +1,4 @@
-//! What an audit found, in sentences a merchant understands.
+//! An audit's result, in sentences that a merchant understands.
 
 use penstock_domain::{OrderId, SaleId};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::finding::Finding;
 
-/// So many differences are named; the rest are counted.
+/// The most differences that are named; the rest are counted.
 pub(super) const MAX_DIFFERENCES: usize = 10_000;
 
 /// `total = available + held + paid`. Signed, because what an audit meets may be wrong.

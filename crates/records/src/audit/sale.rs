@@ -1,5 +1,6 @@
-//! One sale, order by order: the ledger's orders against the rows of `orders` and the movements in the stock
-//! log, a page at a time, so that a sale of a million orders needs no more memory than a small one.
+//! Audits one sale order by order: the ledger's orders against the rows of `orders` and the movements in the
+//! stock log. It works page by page, so that a sale of a million orders needs no more memory than a small
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ use crate::{
 /// Orders compared at a time.
 const PAGE: usize = 5_000;
 
-/// Everything known of the orders of one page.
+/// Everything known about the orders of one page.
 type Page = BTreeMap<u32, Entry>;
 
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ impl SaleAudit<'_> {
         self.ledger.status.terms.sale
     }
 
-    /// Rows and movements of the orders of one page of the ledger.
+    /// Reads the rows and movements of one page of the ledger's orders.
     async fn load(
         &self,
         connection: &mut Session,
@@ -150,7 +151,7 @@ impl SaleAudit<'_> {
         Ok(())
     }
 
-    /// Compares one order of the ledger with what the records say of it, unsettled decisions included.
+    /// Compares one order of the ledger with what the records and the unsettled decisions say about it.
     fn compare(&self, ledger: &SnapshotOrder, mut entry: Entry, tally: &mut Tally, report: &mut AuditReport) {
         let id = ledger.order.id;
         self.catch_up(id, &mut entry, report);
@@ -180,7 +181,7 @@ impl SaleAudit<'_> {
         }
     }
 
-    /// Continues the records' story by the decisions that are not settled yet.
+    /// Applies the unsettled decisions to the records' version of the order.
     fn catch_up(&self, id: OrderId, entry: &mut Entry, report: &mut AuditReport) {
         for decision in self.unsettled.of(id) {
             entry.movements.add_unsettled(decision);
@@ -191,8 +192,8 @@ impl SaleAudit<'_> {
         }
     }
 
-    /// Names orders that the records or the feed have and the ledger does not know: a page of them, because
-    /// whoever sees five thousand knows enough.
+    /// Names orders that the records or the feed have and the ledger does not know. One page of them is
+    /// enough to see that something is wrong.
     async fn name_extra(
         &self,
         connection: &mut Session,

@@ -1,4 +1,4 @@
-//! The stock row of a sale against the ledger's status.
+//! Compares the stock row of a sale with the ledger's status.
 
 use penstock_domain::{SaleStatus, Timestamp};
 use sqlx::any::AnyRow;
@@ -14,7 +14,7 @@ use crate::{
     session::Session,
 };
 
-/// What the row says, signed and unparsed, because it may be wrong.
+/// The row as stored, signed and unparsed, because it may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Terms {
     units: i64,

@@ -1,4 +1,5 @@
-//! The audit's own idea of what a decision does: to the units of a sale, to an order, to an order's movements.
+//! The audit's own rules for what a decision does to the units of a sale, to an order, and to an order's
+//! movements.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +21,7 @@ pub(super) struct Unsettled<'a> {
     waiting: HashMap<SaleId, Vec<&'a Decision>>,
 }
 
-/// What unsettled decisions make of a sale, beside its units.
+/// What unsettled decisions change in a sale, besides its units.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SaleChange {
     pub(super) published: bool,
@@ -29,7 +30,7 @@ pub(super) struct SaleChange {
 }
 
 impl<'a> Unsettled<'a> {
-    /// `decisions` are in the order of their positions.
+    /// `decisions` have to be in the order of their positions.
     pub(super) fn new(decisions: impl Iterator<Item = &'a Decision>) -> Self {
         let mut unsettled = Self::default();
         for decision in decisions {
@@ -64,7 +65,7 @@ impl<'a> Unsettled<'a> {
         self.changes.get(&sale).copied().unwrap_or_default()
     }
 
-    /// The decisions that change who waits for the sale.
+    /// The decisions that change the sale's waitlist.
     pub(super) fn waiting(&self, sale: SaleId) -> &[&'a Decision] {
         self.waiting.get(&sale).map_or(&[], Vec::as_slice)
     }
@@ -73,7 +74,7 @@ impl<'a> Unsettled<'a> {
         self.orders.get(&order).map_or(&[], Vec::as_slice)
     }
 
-    /// The orders of `sale` that decisions wait for, from the number `from` on.
+    /// The orders of `sale` that have unsettled decisions, from the number `from` on.
     pub(super) fn numbers(&self, sale: SaleId, from: u32) -> Vec<u32> {
         let span = OrderId { sale, number: from }..=OrderId { sale, number: u32::MAX };
         self.orders.range(span).map(|(order, _)| order.number).collect()
@@ -117,7 +118,7 @@ fn meaning(event: &Event) -> (SaleId, Option<OrderId>, UnitCounts) {
     }
 }
 
-/// What a row of the stock log says of the units of its sale; None: no such kind exists.
+/// What a row of the stock log does to the units of its sale. None: there is no such kind.
 pub(super) fn movement(kind: &str, units: i64) -> Option<UnitCounts> {
     let none = UnitCounts::default();
     Some(match kind {
@@ -150,7 +151,7 @@ impl Movements {
         self.units.add(meaning(&decision.event).2);
     }
 
-    /// Where the order's units have to be by now.
+    /// Where the order's units have to be.
     pub(super) fn expected(order: &Order) -> UnitCounts {
         let units = i64::from(order.quantity);
         let none = UnitCounts::default();
@@ -162,7 +163,7 @@ impl Movements {
     }
 }
 
-/// Continues an order's story by a decision that is not settled yet, or says why it can't be.
+/// Applies a decision that is not settled yet to an order, or says why that is impossible.
 pub(super) fn tell(
     story: &mut Option<SnapshotOrder>,
     decision: &Decision,
@@ -221,7 +222,7 @@ fn held(
     SnapshotOrder { order, key }
 }
 
-/// How the records' story of an order differs from the ledger's.
+/// How an order in the records differs from the ledger's.
 pub(super) fn compare(ledger: &SnapshotOrder, records: &SnapshotOrder) -> Vec<Finding> {
     let (there, here) = (&ledger.order, &records.order);
     let mut findings = Vec::new();

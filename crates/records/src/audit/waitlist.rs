@@ -1,4 +1,4 @@
-//! The waitlist of a sale against the ledger's: the same people, in the same order, for the same units.
+//! Compares the waitlist of a sale with the ledger's: the same people, in the same order, for the same units.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,8 @@ pub(super) async fn compare(
     Ok(())
 }
 
-/// Continues the records' list by a decision that is not settled yet. An offer takes somebody off it with its hold.
+/// Applies a decision that is not settled yet to the records' list. An offer takes a buyer off the list
+/// together with its hold.
 fn catch_up(waiters: &mut BTreeMap<u32, Waiter>, decision: &Decision) {
     match &decision.event {
         Event::Joined { number, buyer, quantity, .. } => {

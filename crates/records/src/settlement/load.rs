@@ -1,5 +1,5 @@
-//! Reading what a batch of decisions refers to, with as few statements as possible. Lists have a few fixed lengths, so
-//! that every statement is prepared once and used again.
+//! Reads what a batch of decisions refers to, with as few statements as possible. Lists have a few fixed
+//! lengths, so that every statement is prepared once and reused.
 
 use penstock_domain::{BuyerId, Decision, Event, OrderId, SaleId};
 use sqlx::{
@@ -20,20 +20,21 @@ use crate::{
     session::Session,
 };
 
-/// How long a list in `IN (…)` may be; far below the bind limits of SQLite (32,766) and MySQL (65,535). Together with
-/// the other statements of settlement they fit into a connection's cache of a hundred.
+/// The possible lengths of a list in `IN (…)`, far below the bind limits of SQLite (32,766) and MySQL
+/// (65,535). Together with the other statements of settlement, they fit into a connection's cache of a
+/// hundred.
 const LIST_LENGTHS: [usize; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024];
 pub(super) const MAX_LISTED: usize = LIST_LENGTHS[LIST_LENGTHS.len() - 1];
 
-/// Whether decisions that rest on a dead letter become dead letters themselves, or are tried all the same.
+/// Whether decisions that depend on a dead letter become dead letters themselves, or are tried anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Letters {
     Join,
     Ignore,
 }
 
-/// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, who waits, and the
-/// dead letters of those sales.
+/// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, the
+/// people who wait, and the dead letters of those sales.
 pub(super) async fn load(
     connection: &mut Session,
     decisions: &[Decision],
@@ -74,7 +75,7 @@ pub(super) async fn load(
     Ok(known)
 }
 
-/// Whoever is given units by `decisions`, in which sale.
+/// The buyers to whom `decisions` give units, and the sales.
 fn receivers(decisions: &[Decision], known: &Known) -> Vec<(SaleId, BuyerId)> {
     let receiver = |decision: &Decision| match &decision.event {
         Event::Held { order, buyer, .. } => Some((order.sale, buyer.clone())),
@@ -159,7 +160,7 @@ async fn load_orders(
     known: &mut Known,
 ) -> Result<(), RecordsError> {
     let Some(first) = orders.first() else { return Ok(()) };
-    // Every column costs: here are only those that a change needs.
+    // Only the columns that a change needs: every column costs time.
     let query = AssertSqlSafe(format!(
         "SELECT order_number, buyer, quantity, state, paid_at, refund_due, unit_price_minor, currency \
          FROM orders WHERE sale_id = ? AND order_number IN ({})",
@@ -190,14 +191,15 @@ fn read_changing(row: &AnyRow, id: OrderId) -> Result<PlannedOrder, RecordsError
     })
 }
 
-/// The held and paid units of buyers. Those of a single sale are found by buyer and sale; otherwise by buyer alone (the
-/// plus keeps the sales out of the search), because every buyer in every sale would be too many places to look at.
+/// Reads the held and paid units of buyers. For a single sale, rows are found by buyer and sale. Otherwise
+/// they are found by buyer alone (the plus keeps the sales out of the search): every buyer in every sale
+/// would be too many lookups.
 async fn load_owned(
     connection: &mut Session,
     receivers: &[(SaleId, BuyerId)],
     known: &mut Known,
 ) -> Result<(), RecordsError> {
-    // They come sorted by sale.
+    // They are sorted by sale.
     let mut sales: Vec<SaleId> = receivers.iter().map(|(sale, _)| *sale).collect();
     sales.dedup();
     let of_sales = match sales.len() {
@@ -235,7 +237,7 @@ pub(super) fn marks(values: usize) -> String {
     vec!["?"; list_length(values)].join(",")
 }
 
-/// Binds a list that `marks` made room for; its last value fills the rest.
+/// Binds a list to the placeholders of `marks`; the last value fills the rest.
 pub(super) fn bind_list<'q, T>(
     query: Select<'q>,
     values: &[T],

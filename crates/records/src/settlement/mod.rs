@@ -1,4 +1,4 @@
-//! Bringing decisions into SQL, exactly once: their rows and the cursor are one transaction.
+//! Brings decisions into SQL, exactly once: their rows and the cursor are written in one transaction.
 
 mod load;
 mod plan;
@@ -20,27 +20,26 @@ use crate::{
     session::Session,
 };
 
-/// What became of a batch.
+/// The result of a settled batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// How far the stream is settled after it.
     pub cursor: Cursor,
-    /// Decisions that joined the dead letters, because an earlier decision they rest on is one.
+    /// Decisions that became dead letters because they depend on an earlier one.
     pub dead_lettered: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
-    /// Somebody else settled in the meantime: go on from `position`.
+    /// Another settler has settled in the meantime: continue from `position`.
     #[error("the settlement cursor is at {position}, not where this batch begins")]
     CursorMoved { position: u64 },
-    /// Somebody has taken the lease over since, or stopped everybody: take it again.
+    /// Another settler has taken the lease over, or a ledger has stopped settlement: take it again.
     #[error("the lease of this stream was lost")]
     Fenced,
     #[error("the decisions have a gap after position {after}")]
     Gap { after: u64 },
-    /// One decision can't be applied to what is stored. Nothing of the batch was. If it is a violation,
-    /// somebody has to hear of it.
+    /// One decision can't be applied, and nothing of the batch was settled. A violation has to be reported.
     #[error("decision {position} can't be settled: {refusal}")]
     Poison { position: u64, refusal: Refusal },
     #[error(transparent)]
@@ -76,8 +75,8 @@ impl From<Failure> for SettleError {
 }
 
 impl Records {
-    /// Applies `decisions` and moves the lease's cursor past them, to a place marked `mark`, in one transaction, or does
-    /// nothing.
+    /// Applies `decisions` and moves the lease's cursor past them, to a position marked `mark`, in one
+    /// transaction; or does nothing.
     pub async fn settle(
         &self,
         lease: &Lease,
@@ -109,8 +108,8 @@ impl Records {
         }
     }
 
-    /// A constraint refused some row of the batch: applies one decision after the other, to no effect, until
-    /// it is known whose.
+    /// A constraint refused a row of the batch: applies one decision after the other, without committing,
+    /// until the refused one is found.
     async fn locate(&self, stream: &str, decisions: &[Decision], reason: String) -> SettleError {
         let mut transaction = match self.begin().await {
             Ok(transaction) => transaction,
@@ -130,7 +129,8 @@ impl Records {
     }
 }
 
-/// Writes everything that follows from `decisions`, except the cursor. Returns how many joined the dead letters.
+/// Writes everything that follows from `decisions`, except the cursor. Returns how many became dead letters
+/// because of an earlier one.
 pub(crate) async fn apply(
     connection: &mut Session,
     stream: &str,

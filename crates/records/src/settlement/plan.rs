@@ -1,5 +1,6 @@
-//! What a batch of decisions changes, worked out in memory before anything is written: so a decision that
-//! doesn't fit is found with its reason, and an order that is held and paid in one batch is one row.
+//! What a batch of decisions changes, worked out in memory before anything is written. So a decision that
+//! doesn't fit is found together with the reason, and an order that is held and paid in one batch is written
+//! once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +23,7 @@ pub(super) struct KnownSale {
     pub(super) hold_seconds: u32,
 }
 
-/// What is written of an order.
+/// The columns that are written for an order.
 #[derive(Debug)]
 pub(super) struct PlannedOrder {
     pub(super) id: OrderId,
@@ -37,13 +38,13 @@ pub(super) struct PlannedOrder {
 
 #[derive(Debug)]
 pub(super) enum Origin {
-    /// It is new to the records.
+    /// It is new in this batch.
     Batch { created_at: Timestamp, pay_before: Timestamp, key: KeyDigest },
     /// It is in the records, in this state.
     Records { state: OrderState, changed: bool },
 }
 
-/// An order that is new to the records, with what never changes.
+/// An order that is new to the records, with the columns that never change.
 #[derive(Debug)]
 pub(super) struct NewOrder<'a> {
     pub(super) order: &'a PlannedOrder,
@@ -52,17 +53,17 @@ pub(super) struct NewOrder<'a> {
     pub(super) key: KeyDigest,
 }
 
-/// What the records hold of the sales and orders that a batch is about.
+/// What the records hold about the sales and orders in a batch.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// An error says why a row can't be read: what rests on it is poison, and nothing else.
+    /// An error says why a row can't be read: only decisions that depend on it are poison.
     sales: HashMap<SaleId, Result<KnownSale, String>>,
     stocks: HashMap<SaleId, Stock>,
     orders: HashMap<OrderId, PlannedOrder>,
     damaged_orders: HashMap<OrderId, String>,
     waitlist: Waitlist,
     clean: HashSet<SaleId>,
-    /// Unresolved dead letters: the numbers of their orders, and None as soon as the sale has any.
+    /// Unresolved dead letters of each sale: their order numbers, and None if the sale has any at all.
     letters: HashMap<SaleId, HashSet<Option<u32>>>,
 }
 
@@ -75,7 +76,7 @@ impl Known {
         self.stocks.insert(sale, stock);
     }
 
-    /// Before the batch, `buyer` holds and has paid for so many units of `sale`.
+    /// Before the batch, `buyer` holds or has paid for `units` of `sale`.
     pub(super) fn add_owned(&mut self, sale: SaleId, buyer: BuyerId, units: i64) {
         if let Some(stock) = self.stocks.get_mut(&sale) {
             stock.add_owned(buyer, units);
@@ -143,7 +144,7 @@ pub(super) struct Plan<'a> {
     pub(super) stock: Vec<StockRow>,
     pub(super) outbox: Vec<OutboxRow>,
     pub(super) published: Vec<(SaleId, Timestamp)>,
-    /// Decisions that become dead letters together with what they rest on, and why.
+    /// Decisions that become dead letters together with the ones they depend on, and why.
     pub(super) joining: Vec<(&'a Decision, Refusal)>,
 }
 
@@ -171,7 +172,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Orders of the records that the batch changes, and the state they were in.
+    /// Orders in the records that the batch changes, each with its earlier state.
     pub(super) fn changed_orders(&self) -> impl Iterator<Item = (&PlannedOrder, OrderState)> {
         self.known.orders.values().filter_map(|order| match order.origin {
             Origin::Records { state, changed: true } => Some((order, state)),
@@ -188,7 +189,7 @@ impl<'a> Plan<'a> {
         self.known.stocks.iter().filter(|(_, stock)| stock.is_changed()).map(|(sale, stock)| (*sale, stock))
     }
 
-    /// Adds what follows from `decision`, or says why it can't be.
+    /// Adds what follows from `decision`, or says why that is impossible.
     pub(super) fn add(&mut self, decision: &'a Decision) -> Result<(), Refusal> {
         let sale = decision.event.sale();
         let order = order_of(&decision.event);
@@ -203,7 +204,7 @@ impl<'a> Plan<'a> {
             Some(Err(damage)) => Refusal::new(Cause::Damaged, damage.as_str()),
             Some(Ok(_)) if !publishes && !self.known.stocks.contains_key(&sale) => no_stock(sale),
             Some(Ok(_)) => match self.apply(decision) {
-                // Units that a dead letter would bring back or take away are missed here, too.
+                // Units that a dead letter would return or take are missing here, too.
                 Err(refusal) if refusal.cause.is_violation() => refusal,
                 applied => return applied,
             },
@@ -247,7 +248,7 @@ impl<'a> Plan<'a> {
             }
             Event::Held { order, buyer, quantity, key } => {
                 if self.known.orders.contains_key(order) {
-                    let reason = format!("order {order} is in the records already");
+                    let reason = format!("order {order} is already in the records");
                     return Err(Refusal::new(Cause::OrderExists, reason));
                 }
                 self.move_units(decision, Movement::Hold, "hold", *quantity)?;
@@ -293,7 +294,7 @@ impl<'a> Plan<'a> {
                 self.known.waitlist.join(*sale, waiter)?;
                 self.tell_waiter(decision, "waitlist.joined")
             }
-            // The hold that follows takes him off the list and tells of the offer.
+            // The hold that follows takes the buyer off the list and announces the offer.
             Event::Left { reason: LeaveReason::Offered, .. } => Ok(()),
             Event::Left { sale, number, buyer, .. } => {
                 self.known.waitlist.leave(*sale, buyer, *number)?;
@@ -304,7 +305,7 @@ impl<'a> Plan<'a> {
 
     fn publish(&mut self, terms: SaleTerms, at: Timestamp) -> Result<(), Refusal> {
         if self.known.stocks.contains_key(&terms.sale) {
-            let reason = format!("sale {} has stock in the records already", terms.sale);
+            let reason = format!("sale {} already has stock in the records", terms.sale);
             return Err(Refusal::new(Cause::StockExists, reason));
         }
         self.known.add_stock(terms.sale, Stock::published(terms));
@@ -345,10 +346,10 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether the order is in the state `from`, and of that size.
+    /// Checks that the order is in the state `from`, and of that quantity.
     fn check(&self, id: OrderId, quantity: Option<u32>, from: OrderState, verb: &str) -> Result<(), Refusal> {
         let refuse =
-            |cause, but: &str| Refusal::new(cause, format!("order {id} was to be {verb}, but {but}"));
+            |cause, but: &str| Refusal::new(cause, format!("order {id} should be {verb}, but {but}"));
         let Some(order) = self.known.orders.get(&id) else {
             if let Some(damage) = self.known.damaged_orders.get(&id) {
                 return Err(refuse(Cause::Damaged, damage));
@@ -361,7 +362,7 @@ impl<'a> Plan<'a> {
         }
         if let Some(quantity) = quantity.filter(|quantity| *quantity != order.quantity) {
             let has = order.quantity;
-            let reason = format!("order {id} was to be {verb} for {quantity} units, but it has {has}");
+            let reason = format!("order {id} should be {verb} for {quantity} units, but it has {has}");
             return Err(Refusal::new(Cause::OrderQuantity, reason));
         }
         Ok(())
@@ -437,8 +438,9 @@ impl<'a> Plan<'a> {
         self.tell(decision, kind, &WaiterPayload { sale, buyer, quantity, order: None, at_millis })
     }
 
-    /// Tells of an offer in the place of the decision before its hold, which took the buyer off the list. That one alone
-    /// is no offer yet: a sale that is rebuilt from the records between the two makes the offer anew.
+    /// Announces an offer at the position before its hold, where the buyer was taken off the list. That
+    /// decision alone is not an offer yet: if a sale is rebuilt from the records between the two, it makes
+    /// the offer again.
     fn tell_offer(
         &mut self,
         held: &Decision,
@@ -486,7 +488,7 @@ fn unwritten(error: serde_json::Error) -> Refusal {
     Refusal::new(Cause::Unknown, error.to_string())
 }
 
-/// The order that a decision is about, if it is about one.
+/// The order that a decision is about, if there is one.
 pub(crate) fn order_of(event: &Event) -> Option<OrderId> {
     match event {
         Event::Held { order, .. } => Some(*order),
@@ -494,7 +496,7 @@ pub(crate) fn order_of(event: &Event) -> Option<OrderId> {
     }
 }
 
-/// The order that a decision changes, which therefore has to exist.
+/// The order that a decision changes, which has to exist.
 pub(super) fn changed_order(event: &Event) -> Option<OrderId> {
     match event {
         Event::Paid { order, .. } | Event::Released { order, .. } | Event::RefundDue { order } => {

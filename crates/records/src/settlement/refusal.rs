@@ -1,4 +1,4 @@
-//! Why a decision can't be settled: a cause that programs go by, and the reason in words.
+//! Why a decision can't be settled: a cause for programs, and the reason in words.
 
 use serde::{
     Deserialize, Serialize,
@@ -20,7 +20,7 @@ pub enum Cause {
     Oversold,
     /// A buyer would own more units than the sale allows.
     OverLimit,
-    /// Held units would be paid or released that are not held.
+    /// Units would be paid or released that are not held.
     NotHeld,
     /// An earlier decision on the same order could not be settled either.
     EarlierLetter,
@@ -30,19 +30,19 @@ pub enum Cause {
     StockExists,
     OrderMissing,
     OrderExists,
-    /// The order is in another state than the decision needs.
+    /// The order is not in the state that the decision needs.
     OrderState,
-    /// The order is of another size.
+    /// The order has another quantity.
     OrderQuantity,
     /// The buyer does not wait at this place.
     WaiterMissing,
     /// The buyer waits already.
     WaiterExists,
-    /// A row that it rests on can't be read.
+    /// A row that the decision depends on can't be read.
     Damaged,
-    /// The database refused a row: a constraint, or a trigger of the merchant's.
+    /// The database refused a row, by a constraint or by one of the merchant's triggers.
     Database,
-    /// Only the reason tells, such as that of a letter of an older version.
+    /// The cause is only in the reason, such as in a letter of an older version.
     #[serde(other)]
     Unknown,
 }
@@ -60,12 +60,12 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Cause {
-    /// The ledger broke a promise, or the stock row was tampered with.
+    /// The ledger broke a promise, or somebody tampered with the stock row.
     pub fn is_violation(self) -> bool {
         matches!(self, Self::Oversold | Self::OverLimit | Self::NotHeld)
     }
 
-    /// As it is stored.
+    /// Reads the stored name.
     pub(crate) fn from_name(name: &str) -> Self {
         Self::deserialize(IntoDeserializer::<value::Error>::into_deserializer(name)).unwrap_or(Self::Unknown)
     }

@@ -1,5 +1,5 @@
-//! The last line of defence. Whatever the ledger decided: units are taken only while there are some, and nobody comes
-//! to own more than the limit. It shares nothing with the ledger, so that it doesn't share its mistakes.
+//! The last line of defence. Whatever the ledger decided, units are taken only while there are some, and no
+//! buyer gets more than the limit. It shares nothing with the ledger, so that it doesn't share its mistakes.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use penstock_domain::{BuyerId, SaleTerms};
 
 use super::refusal::{Cause, Refusal};
 
-/// The units of a sale, or how many more of each kind there are.
+/// The units of a sale, or the changes to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) total: i64,
@@ -43,7 +43,7 @@ impl Movement {
 /// The stock of one sale, as stored and as the batch leaves it.
 #[derive(Debug)]
 pub(super) struct Stock {
-    /// The sale was published by this batch, on these terms: the row is new.
+    /// The sale was published in this batch, on these terms: the row is new.
     pub(super) published: Option<SaleTerms>,
     stored: Counts,
     counts: Counts,
@@ -51,7 +51,7 @@ pub(super) struct Stock {
     pub(super) paused: bool,
     pub(super) closed: bool,
     changed: bool,
-    /// Held and paid units of those whom the batch gives some; who is missing has none yet.
+    /// Held and paid units of the buyers to whom the batch gives some. A missing buyer has none yet.
     owned: HashMap<BuyerId, i64>,
 }
 
@@ -85,7 +85,7 @@ impl Stock {
         self.changed
     }
 
-    /// As the batch leaves it.
+    /// The counts as the batch leaves them.
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }
@@ -111,7 +111,7 @@ impl Stock {
         self.changed = true;
     }
 
-    /// Moves units, of `buyer` or of nobody, unless that breaks a promise; then nothing is moved.
+    /// Moves units for `buyer`, or for nobody. If that breaks a promise, nothing is moved.
     pub(super) fn shift(
         &mut self,
         movement: Movement,
@@ -156,7 +156,7 @@ impl Stock {
                 self.owned.insert(buyer.clone(), owned + units);
             }
             Movement::Release => {
-                // Who is given nothing by the batch is not counted.
+                // Buyers to whom the batch gives nothing are not counted.
                 if let Some(owned) = self.owned.get_mut(buyer) {
                     *owned -= units;
                 }

@@ -1,5 +1,6 @@
-//! Who waits for units, as a batch of decisions leaves it. An offer is two decisions, and a batch may end between them:
-//! the row goes with the hold, so that who is offered something is always either on the list or has an order.
+//! The waitlist as a batch of decisions leaves it. An offer is two decisions, and a batch may end between
+//! them. The row is deleted with the hold, so that a buyer with an offer is always either on the list or has
+//! an order.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{RecordsError, session::Session, settled::read_waiter};
 
-/// The places that a batch is about.
+/// The places on the waitlist that a batch is about.
 #[derive(Debug, Default)]
 pub(super) struct Waitlist {
     places: HashMap<(SaleId, BuyerId), Place>,
@@ -21,13 +22,13 @@ pub(super) struct Waitlist {
 
 #[derive(Debug, Default)]
 struct Place {
-    /// What the records have.
+    /// The row in the records.
     stored: Option<Waiter>,
-    /// What the batch leaves.
+    /// The row after the batch.
     now: Option<Waiter>,
 }
 
-/// Whose place a decision changes, if it changes one.
+/// The place that a decision changes, if there is one.
 fn waiting(event: &Event) -> Option<(SaleId, &BuyerId)> {
     match event {
         Event::Joined { sale, buyer, .. } => Some((*sale, buyer)),
@@ -79,7 +80,7 @@ impl Waitlist {
     pub(super) fn join(&mut self, sale: SaleId, waiter: Waiter) -> Result<(), Refusal> {
         let place = self.places.entry((sale, waiter.buyer.clone())).or_default();
         if place.now.is_some() {
-            let reason = format!("buyer {} waits for sale {sale} already", waiter.buyer);
+            let reason = format!("buyer {} already waits for sale {sale}", waiter.buyer);
             return Err(Refusal::new(Cause::WaiterExists, reason));
         }
         place.now = Some(waiter);
@@ -94,7 +95,8 @@ impl Waitlist {
         Err(Refusal::new(Cause::WaiterMissing, reason))
     }
 
-    /// Takes the waiter off the list; false if he is not on it. An order that was offered counts all the same.
+    /// Takes the waiter off the list. False: the waiter is not on it. An order that was offered counts all
+    /// the same.
     pub(super) fn take(&mut self, sale: SaleId, buyer: &BuyerId, number: u32) -> bool {
         let place = self.places.get_mut(&(sale, buyer.clone()));
         place.and_then(|place| place.now.take_if(|waiter| waiter.number == number)).is_some()
@@ -131,7 +133,7 @@ async fn delete(connection: &mut Session, places: &[(SaleId, u32)]) -> Result<()
     if deleted == places.len() as u64 {
         return Ok(());
     }
-    Err(RecordsError::Refused(format!("only {deleted} of {} places could be taken away", places.len())))
+    Err(RecordsError::Refused(format!("only {deleted} of {} places could be deleted", places.len())))
 }
 
 fn bind_waiter<'q>(insert: Insert<'q>, (sale, waiter): &(SaleId, &Waiter)) -> Insert<'q> {

@@ -1,5 +1,5 @@
-//! Carries out a plan with as few statements as possible. Rows go in by a few fixed numbers at a time, so that
-//! every statement is prepared once and used again.
+//! Carries out a plan with as few statements as possible. Rows are written in a few fixed numbers at a time,
+//! so that every statement is prepared once and reused.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,13 @@ use super::{
 };
 use crate::{RecordsError, session::Session};
 
-/// How many rows one statement writes. With each number half of the one before, five hundred rows take six statements.
+/// The numbers of rows that one statement writes. Each is half of the one before, so five hundred rows take
+/// six statements.
 const ROWS_PER_STATEMENT: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
-/// An update that looks for each order's moment of payment in a list has a shorter list.
+/// An update with a list of payment times writes fewer orders at a time.
 const ROWS_PER_UPDATE: [usize; 4] = [64, 16, 4, 1];
 const ORDER_COLUMNS: usize = 13;
-/// SQLite's limit is the lower one.
+/// SQLite's limit, which is lower than MySQL's.
 const MAX_BINDS: usize = 32_766;
 const _: () = assert!(ROWS_PER_STATEMENT[0] * ORDER_COLUMNS <= MAX_BINDS);
 const _: () = assert!(ROWS_PER_STATEMENT[ROWS_PER_STATEMENT.len() - 1] == 1);
@@ -87,7 +88,7 @@ async fn insert_stock(
     Ok(())
 }
 
-/// Takes the units only while there are so many, whatever was read before.
+/// Takes the units only while there are enough, whatever was read before.
 async fn update_stock(connection: &mut Session, sale: SaleId, stock: &Stock) -> Result<(), RecordsError> {
     let more = stock.difference();
     let taken = -more.remaining;
@@ -109,9 +110,7 @@ async fn update_stock(connection: &mut Session, sale: SaleId, stock: &Stock) -> 
     if updated.rows_affected() == 1 {
         return Ok(());
     }
-    Err(RecordsError::Refused(format!(
-        "sale {sale} does not have the units any more that it had a moment ago"
-    )))
+    Err(RecordsError::Refused(format!("sale {sale} no longer has the units that it had a moment ago")))
 }
 
 pub(super) async fn insert<'r, R>(
@@ -175,7 +174,8 @@ fn bind_outbox<'q>(insert: Insert<'q>, stream: &str, row: &OutboxRow) -> Insert<
         .bind(row.at.as_millis())
 }
 
-/// What an update of orders has in common: many holds expire together, many orders are paid in one batch.
+/// What the orders in one update have in common: many holds expire together, many orders are paid in one
+/// batch.
 #[derive(PartialEq, Eq, Hash)]
 struct Change {
     sale: SaleId,
@@ -212,7 +212,7 @@ async fn update_orders(connection: &mut Session, plan: &Plan<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Changes a few orders that are paid at different moments, or all at once, as those are that never were.
+/// Changes a few orders that are paid at different moments, or many at once that were never paid.
 async fn update_chunk(
     connection: &mut Session,
     change: &Change,

@@ -1,4 +1,4 @@
-//! The audit finds and names whatever was tampered with.
+//! The audit finds and names every change behind its back.
 
 use penstock_domain::{Book, Command, KeyDigest, OrderState};
 use penstock_records::{AuditReport, Forgetting};
@@ -34,7 +34,7 @@ fn assert_named(report: &AuditReport, words: &str) {
 }
 
 #[tokio::test]
-async fn an_honest_shop_is_found_in_order() {
+async fn an_honest_shop_has_no_findings() {
     let shop = sold().await;
     let report = shop.audit().await;
     assert!(report.ok, "{report:#?}");
@@ -88,7 +88,7 @@ async fn each_changed_field_of_an_order_is_named() {
 }
 
 #[tokio::test]
-async fn a_difference_tells_its_kind_and_values_beside_the_sentence() {
+async fn a_difference_has_its_kind_and_values_besides_the_sentence() {
     let shop = sold().await;
     shop.tamper("UPDATE orders SET quantity = 1 WHERE buyer = 'ada'").await;
     shop.tamper("UPDATE orders SET paid_at = NULL WHERE buyer = 'bob'").await;
@@ -223,7 +223,7 @@ async fn decisions_that_are_neither_settled_nor_in_the_feed_are_named() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_forgot_what_is_settled_is_named() {
+async fn a_ledger_that_forgot_settled_decisions_is_named() {
     let shop = sold().await;
     let mut young = Shop::new(20, 3).await;
     young.claim("gus", 1);
@@ -238,7 +238,7 @@ async fn sales_that_only_one_side_knows_are_named() {
     let other = penstock_domain::SaleId::from_random(50);
     shop.records.create_item(&item(2, moment(0))).await.unwrap();
     shop.records.create_sale(&sale_row(other, item(2, moment(0)).id, 5, 1)).await.unwrap();
-    assert!(shop.audit().await.ok, "a draft is no difference");
+    assert!(shop.audit().await.ok, "a draft is not a difference");
     shop.records.mark_published(other, moment(0)).await.unwrap();
     assert_named(&shop.audit().await, "is published in the records, but the ledger does not know it");
     shop.tamper("DELETE FROM sales WHERE id = 7").await;
@@ -246,7 +246,7 @@ async fn sales_that_only_one_side_knows_are_named() {
 }
 
 #[tokio::test]
-async fn an_audit_sees_the_records_as_they_were_when_it_began() {
+async fn an_audit_sees_the_records_as_of_its_start() {
     let mut shop = sold().await;
     let mut audit = shop.records.begin_audit(Forgetting::Never).await.unwrap();
     let look = audit.look(STREAM).await.unwrap();
@@ -261,7 +261,7 @@ async fn an_audit_sees_the_records_as_they_were_when_it_began() {
     assert_eq!(report.pending, 2);
 }
 
-/// An audit of a ledger that knows nothing any more.
+/// An audit of a ledger that has forgotten everything.
 async fn audit_forgotten(shop: &Shop, forgetting: Forgetting) -> AuditReport {
     let mut audit = shop.records.begin_audit(forgetting).await.unwrap();
     let look = audit.look(STREAM).await.unwrap();
@@ -271,7 +271,7 @@ async fn audit_forgotten(shop: &Shop, forgetting: Forgetting) -> AuditReport {
 }
 
 #[tokio::test]
-async fn the_records_vouch_for_a_sale_that_the_ledger_forgot() {
+async fn a_sale_that_the_ledger_forgot_is_checked_by_the_records_alone() {
     let mut shop = sold().await;
     shop.execute(Command::Close(shop.sale));
     shop.settle().await;

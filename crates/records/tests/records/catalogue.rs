@@ -31,7 +31,7 @@ async fn an_item_can_be_changed_and_reads_back() {
 async fn items_come_newest_first_and_page_by_page() {
     let database = Database::new();
     let records = open(&database).await;
-    // Two of a moment, so that the id has to decide.
+    // Several were created at the same moment, so that the id has to decide.
     for id in 1..=7 {
         records.create_item(&item(id, moment(id as i64 / 2))).await.unwrap();
     }
@@ -65,7 +65,7 @@ async fn a_sale_reads_back_and_is_published_once() {
     assert!(!records.mark_published(SaleId::from_random(1), moment(5)).await.unwrap());
 }
 
-/// Whatever the draft is, it is to be `sale`.
+/// Replaces the draft with `sale`.
 async fn replace(records: &Records, sale: &SaleRow) -> Result<SaleRow, ChangeDraftError<Infallible>> {
     records.change_draft(sale.id, |_| Ok(sale.clone())).await
 }
@@ -85,7 +85,7 @@ async fn a_draft_changes_until_its_terms_are_fixed() {
     (sale.units, sale.limit_per_buyer, sale.hold_seconds) = (7, 3, 90);
     (sale.opens_at, sale.closes_at) = (Some(moment(1)), Some(moment(2)));
     sale.gate.waiting_room = true;
-    // What changes nothing is done, too.
+    // A change that changes nothing succeeds, too.
     for _ in 0..2 {
         assert_eq!(replace(&records, &sale).await.unwrap(), sale);
         assert_eq!(records.sale(sale.id).await.unwrap(), Some(sale.clone()));
@@ -107,19 +107,19 @@ async fn a_draft_changes_until_its_terms_are_fixed() {
 }
 
 #[tokio::test]
-async fn a_published_sale_is_no_draft() {
+async fn a_published_sale_is_not_a_draft() {
     let database = Database::new();
     let records = open(&database).await;
     records.create_item(&item(1, moment(0))).await.unwrap();
     let sale = sale_row(SaleId::from_random(1), ItemId::from_random(1), 100, 2);
     records.create_sale(&sale).await.unwrap();
-    // As it was done before terms were fixed first.
+    // As older versions did it, before terms were fixed first.
     records.mark_published(sale.id, moment(5)).await.unwrap();
     assert!(matches!(replace(&records, &sale).await, Err(ChangeDraftError::Fixed)));
 }
 
 #[tokio::test]
-async fn nobody_undoes_what_another_makes_of_a_draft() {
+async fn changes_to_a_draft_do_not_undo_each_other() {
     let database = Database::new();
     let records = open(&database).await;
     records.create_item(&item(1, moment(0))).await.unwrap();

@@ -33,14 +33,14 @@ impl SqliteFile {
         connection
     }
 
-    /// Takes the writer's place, until the connection is closed.
+    /// Blocks other writers until the connection is closed.
     pub(crate) async fn lock(&self) -> AnyConnection {
         let mut connection = self.connect().await;
         connection.execute("BEGIN IMMEDIATE").await.unwrap();
         connection
     }
 
-    /// Lets nobody called `eve` order.
+    /// Keeps a buyer called `eve` from ordering.
     pub(crate) async fn ban_eve(&self) {
         let trigger = "CREATE TRIGGER no_eve BEFORE INSERT ON orders WHEN NEW.buyer = 'eve' \
                        BEGIN SELECT RAISE(ABORT, 'eve is banned'); END";
@@ -99,7 +99,7 @@ async fn connect(url: &str) -> AnyConnection {
     AnyConnection::connect(url).await.unwrap()
 }
 
-/// Lives as long as a test needs it: a static would outlive the program's end.
+/// Lives as long as a test needs it: a static would outlive the program.
 struct Server {
     mariadb: MariaDb,
     _folder: TempDir,
@@ -113,7 +113,7 @@ impl Server {
             return server;
         }
         let folder = tempfile::tempdir().unwrap();
-        // Hundreds of tables are made and thrown away: nobody waits for the disk.
+        // Hundreds of tables are created and dropped: nothing has to be durable.
         let extra =
             ["--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"];
         let settings = MariaDbSettings { extra: extra.map(String::from).into() };

@@ -1,4 +1,4 @@
-//! What can't be settled is put aside, keeps its order, and settles once the cause is gone.
+//! A decision that can't be settled is put aside, keeps its order, and settles once the cause is gone.
 
 use penstock_domain::{OrderState, SaleId};
 use penstock_records::{Cause, RetryError};
@@ -27,7 +27,7 @@ async fn a_dead_letter_is_retried_after_its_cause_is_gone() {
     shop.tamper("UPDATE orders SET state = 'held', quantity = 2 WHERE state = 'cancelled'").await;
     shop.records.retry_dead_letter(letter.id, shop.now).await.unwrap_err();
     let letter = &shop.records.dead_letters(None, 10).await.unwrap()[0];
-    assert_eq!((letter.tries, letter.refusal.cause), (7, Cause::OrderQuantity), "as it was the last time");
+    assert_eq!((letter.tries, letter.refusal.cause), (7, Cause::OrderQuantity), "the cause of the last try");
 
     shop.tamper("UPDATE orders SET quantity = 1 WHERE quantity = 2").await;
     let resolved = shop.records.retry_dead_letter(letters[0].id, shop.now).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_dead_letter_is_retried_after_its_cause_is_gone() {
     assert!(shop.audit().await.ok);
 
     let again = shop.records.retry_dead_letter(letters[0].id, shop.now.plus_seconds(9)).await.unwrap();
-    assert_eq!(again.resolved_at, Some(shop.now), "retrying what is resolved changes nothing");
+    assert_eq!(again.resolved_at, Some(shop.now), "retrying a resolved letter changes nothing");
     let unknown = shop.records.retry_dead_letter(77, shop.now).await;
     assert!(matches!(unknown, Err(RetryError::Unknown)), "{unknown:?}");
 }
@@ -81,10 +81,10 @@ async fn later_decisions_on_the_order_join_its_dead_letter_and_are_retried_in_or
 }
 
 #[tokio::test]
-async fn a_held_order_that_is_dead_lettered_takes_its_whole_story_along() {
+async fn all_decisions_on_a_dead_lettered_hold_become_dead_letters() {
     let mut shop = Shop::new(10, 2).await;
     shop.settle().await;
-    // An order number that is taken already: the hold violates the primary key.
+    // The order number is already taken: the hold violates the primary key.
     shop.tamper("INSERT INTO orders VALUES (7, 0, 'stranger', 1, 1990, 'EUR', 'held', 0, 0, NULL, 0, 0, 0)")
         .await;
     let order = shop.claim("ada", 1);
@@ -115,7 +115,7 @@ async fn a_whole_sale_without_a_row_waits_in_the_dead_letters_and_comes_back() {
     }
     shop.settle_or_put_aside().await;
     let letters = shop.records.dead_letters(None, 100).await.unwrap();
-    assert_eq!(letters.len(), 7, "the publishing and everything that rests on it");
+    assert_eq!(letters.len(), 7, "the publishing and everything that depends on it");
     assert!(letters[1..].iter().all(|letter| letter.tries == 0), "only the first was tried again and again");
     assert_eq!(letters[0].decision.event.sale(), SaleId::from_random(7));
 
@@ -142,7 +142,7 @@ async fn dead_letters_come_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_damaged_row_holds_up_only_what_rests_on_it() {
+async fn a_damaged_row_holds_up_only_decisions_that_depend_on_it() {
     let mut shop = Shop::new(10, 2).await;
     let order = shop.claim("ada", 1);
     let other = shop.claim("bob", 1);
@@ -163,7 +163,7 @@ async fn a_damaged_row_holds_up_only_what_rests_on_it() {
 }
 
 #[tokio::test]
-async fn what_a_trigger_of_the_merchant_refuses_is_put_aside() {
+async fn a_decision_refused_by_the_merchants_trigger_is_put_aside() {
     let mut shop = Shop::new(10, 2).await;
     shop.database.ban_eve().await;
     shop.claim("ada", 1);

@@ -1,4 +1,4 @@
-//! One settler at a time has a stream, and whoever lost it can't write.
+//! Only one settler at a time has a stream, and a settler that lost it can't write.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn take(records: &Records, owner: &str, seconds: u32) -> Option<Lease> {
     records.lease(STREAM, owner, seconds).await.unwrap()
 }
 
-/// Waits until the lease before it is over, however long that takes.
+/// Waits until the previous lease is over, however long that takes.
 async fn take_over(records: &Records, owner: &str) -> Lease {
     loop {
         match take(records, owner, 60).await {
@@ -24,19 +24,19 @@ async fn take_over(records: &Records, owner: &str) -> Lease {
 }
 
 #[tokio::test]
-async fn of_two_settlers_one_gets_the_lease() {
+async fn one_of_two_settlers_gets_the_lease() {
     let shop = Shop::new(10, 2).await;
     let first = take(&shop.records, "ann", 60).await.unwrap();
     assert_eq!((&*first.stream, first.cursor), (STREAM, Cursor::default()));
     assert_eq!(take(&shop.records, "bob", 60).await, None);
     let other = shop.records.lease("another", "bob", 60).await.unwrap();
-    assert!(other.is_some(), "another stream is another matter");
+    assert!(other.is_some(), "another stream has another lease");
     let again = take(&shop.records, "ann", 60).await.unwrap();
-    assert!(again.fence > first.fence, "an owner may take it anew, and the old one is void");
+    assert!(again.fence > first.fence, "an owner may take it again, and the old lease is void");
 }
 
 #[tokio::test]
-async fn of_many_who_begin_a_stream_at_once_one_gets_it() {
+async fn one_of_many_settlers_that_begin_a_stream_at_once_gets_it() {
     let shop = Shop::new(10, 2).await;
     let owners: Vec<String> = (0..8).map(|number| format!("owner-{number}")).collect();
     let leases =
@@ -45,13 +45,13 @@ async fn of_many_who_begin_a_stream_at_once_one_gets_it() {
 }
 
 #[tokio::test]
-async fn a_settler_whose_stream_was_taken_over_can_not_write() {
+async fn a_settler_whose_stream_was_taken_over_cannot_write() {
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 1);
     let sleeping = take(&shop.records, "sleeping", 0).await.unwrap();
     let awake = take_over(&shop.records, "awake").await;
     assert!(awake.fence > sleeping.fence);
-    // The cursor has not moved: it is the fence that keeps the sleeper out.
+    // The cursor has not moved: only the fence keeps the sleeper out.
     let late = shop.records.settle(&sleeping, &shop.decisions, MARK).await;
     assert!(matches!(late, Err(SettleError::Fenced)), "{late:?}");
     let why = Refusal::new(Cause::Database, "late");
@@ -64,7 +64,7 @@ async fn a_settler_whose_stream_was_taken_over_can_not_write() {
 }
 
 #[tokio::test]
-async fn what_is_of_another_epoch_can_not_be_settled() {
+async fn decisions_of_another_epoch_cannot_be_settled() {
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 1);
     let before = take(&shop.records, "ann", 60).await.unwrap();
@@ -103,7 +103,7 @@ async fn settling_renews_the_lease() {
 }
 
 #[tokio::test]
-async fn who_gives_leases_back_leaves_them_to_others_at_once() {
+async fn returned_leases_are_free_at_once() {
     let shop = Shop::new(10, 2).await;
     take(&shop.records, "ann", 60).await.unwrap();
     shop.records.lease("another", "ann", 60).await.unwrap().unwrap();

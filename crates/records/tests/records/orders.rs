@@ -10,7 +10,7 @@ fn buyer(name: &str) -> BuyerId {
 }
 
 #[tokio::test]
-async fn an_order_is_what_the_ledger_says_with_the_price_of_the_sale() {
+async fn an_order_is_the_ledgers_order_with_the_price_of_the_sale() {
     let mut shop = Shop::new(10, 2).await;
     let id = shop.claim("ada", 2);
     shop.pay(id);
@@ -24,7 +24,7 @@ async fn an_order_is_what_the_ledger_says_with_the_price_of_the_sale() {
 }
 
 #[tokio::test]
-async fn a_refund_for_what_the_ledger_has_forgotten_is_recorded_and_told_once() {
+async fn a_refund_for_a_forgotten_order_is_recorded_and_announced_once() {
     const TOLD: &str = "SELECT COUNT(*) FROM outbox WHERE kind = 'order.refund_due'";
     let mut shop = Shop::new(10, 2).await;
     let (late, paid) = (shop.claim("ada", 2), shop.claim("bob", 1));
@@ -43,7 +43,7 @@ async fn a_refund_for_what_the_ledger_has_forgotten_is_recorded_and_told_once() 
 }
 
 #[tokio::test]
-async fn a_buyer_sees_only_own_orders_newest_first() {
+async fn a_buyer_sees_only_their_own_orders_newest_first() {
     let mut shop = Shop::new(100, 10).await;
     let mut mine = Vec::new();
     for turn in 0..5 {

@@ -41,7 +41,7 @@ async fn a_phone_number_has_one_account() {
 }
 
 #[tokio::test]
-async fn accounts_are_found_under_each_of_several_numbers_in_their_order() {
+async fn accounts_are_found_under_several_numbers_in_the_order_of_the_numbers() {
     let database = Database::new();
     let records = open(&database).await;
     for (id, phone) in [(1, "+8613800138000"), (2, "13800138000"), (3, "+8613800138001")] {
@@ -171,7 +171,7 @@ async fn five_wrong_guesses_void_a_code_even_when_they_come_at_once() {
 }
 
 #[tokio::test]
-async fn of_many_parallel_right_guesses_one_wins() {
+async fn only_one_of_many_parallel_right_guesses_wins() {
     let database = Database::new();
     let records = open(&database).await;
     put(&records, b"right", moment(0)).await.unwrap();
@@ -187,7 +187,7 @@ async fn of_many_parallel_right_guesses_one_wins() {
 }
 
 #[tokio::test]
-async fn only_so_many_codes_are_sent_in_a_window() {
+async fn a_window_has_a_limited_number_of_codes() {
     let database = Database::new();
     let records = open(&database).await;
     for second in 0..3 {
@@ -214,7 +214,8 @@ async fn parallel_requests_for_codes_are_limited_too() {
     assert_eq!(sent, 3);
 }
 
-/// The last half of a phone's codes is for addresses without one, and each of them takes one of these, however it asks.
+/// The last half of a phone's codes is for addresses that have had none, and each of them gets one of these,
+/// however often it asks.
 #[tokio::test]
 async fn parallel_requests_of_a_new_address_take_one_of_the_codes_that_are_kept_for_new_addresses() {
     let database = Database::new();
@@ -249,7 +250,7 @@ async fn codes_are_forgotten_after_their_end_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_code_is_of_its_address_whatever_others_ask_for_and_guess() {
+async fn others_who_ask_or_guess_do_not_touch_the_code_of_an_address() {
     let database = Database::new();
     let records = open(&database).await;
     put(&records, b"ours", moment(0)).await.unwrap();
@@ -265,13 +266,13 @@ async fn a_code_is_of_its_address_whatever_others_ask_for_and_guess() {
         assert_eq!(void, CodeCheck::Void, "{stranger}");
     }
     let right = records.check_code("+4912345", HERE, b"ours", moment(6)).await.unwrap();
-    assert_eq!(right, CodeCheck::Right, "looking does not use it up");
+    assert_eq!(right, CodeCheck::Right, "a check does not use it up");
     assert_eq!(take(&records, b"ours", moment(6)).await, CodeCheck::Right);
     assert_eq!(take(&records, b"ours", moment(6)).await, CodeCheck::Void);
 }
 
 #[tokio::test]
-async fn the_last_code_is_good_from_everywhere_until_one_is_used() {
+async fn the_last_code_is_valid_from_everywhere_until_one_is_used() {
     let database = Database::new();
     let records = open(&database).await;
     put(&records, b"first", moment(0)).await.unwrap();
@@ -284,7 +285,7 @@ async fn the_last_code_is_good_from_everywhere_until_one_is_used() {
 }
 
 #[tokio::test]
-async fn half_of_a_phones_codes_are_kept_for_addresses_without_one() {
+async fn half_of_a_phones_codes_are_kept_for_addresses_that_have_had_none() {
     let database = Database::new();
     let records = open(&database).await;
     let mut sent = 0;

@@ -6,7 +6,7 @@ use super::shop::{Shop, moment, open};
 async fn a_picture_is_found_by_its_name_on_every_node() {
     let shop = Shop::new(10, 1).await;
     let other = open(&shop.database).await;
-    // As large as one may be, with every byte that there is.
+    // As large as allowed, with every possible byte.
     let content: Vec<u8> = (0..1024 * 1024).map(|place: u32| (place % 256) as u8).collect();
     assert_eq!(other.picture("0123.png").await.unwrap(), None);
     shop.records.put_picture("0123.png", &content, moment(1)).await.unwrap();
@@ -21,7 +21,7 @@ async fn a_picture_is_found_by_its_name_on_every_node() {
 }
 
 #[tokio::test]
-async fn the_same_picture_may_come_again() {
+async fn the_same_picture_may_be_stored_again() {
     let shop = Shop::new(10, 1).await;
     for seconds in [1, 2] {
         shop.records.put_picture("4567.gif", b"GIF89a", moment(seconds)).await.unwrap();

@@ -1,9 +1,9 @@
-//! What is known of waiting rooms.
+//! What the records know about waiting rooms.
 
 use super::shop::{Shop, open};
 
 #[tokio::test]
-async fn a_room_keeps_its_first_seed_whoever_offers_another() {
+async fn a_room_keeps_its_first_seed_when_another_is_offered() {
     let shop = Shop::new(10, 1).await;
     let nodes = [open(&shop.database).await, open(&shop.database).await];
     assert_eq!(nodes[0].waiting_room(shop.sale).await.unwrap(), None);

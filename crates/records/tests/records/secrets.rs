@@ -20,10 +20,10 @@ async fn nodes_that_start_at_once_get_the_same_secret() {
 }
 
 #[tokio::test]
-async fn a_rotation_keeps_the_secret_before_and_no_more() {
+async fn a_rotation_keeps_only_the_previous_secret() {
     let database = Database::new();
     let records = open(&database).await;
-    assert!(!records.rotate_secret("new").await.unwrap(), "there is none to rotate");
+    assert!(!records.rotate_secret("new").await.unwrap(), "there is no secret to rotate");
     records.secrets_or("first").await.unwrap();
     assert!(records.rotate_secret("second").await.unwrap());
     assert!(records.rotate_secret("third").await.unwrap());

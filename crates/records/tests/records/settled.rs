@@ -1,11 +1,11 @@
-//! What a ledger that lost its end is told.
+//! What the records tell a ledger that has lost its end.
 
 use penstock_domain::{Command, Cursor, Mark, SaleId};
 use penstock_records::{NewEpoch, RecordsError, SettleError};
 
 use super::shop::{STREAM, Shop, item, lease, moment, sale_row};
 
-/// Orders of every fate, and a sale that is paused.
+/// Orders in every state, and a sale that is paused.
 fn sell(shop: &mut Shop) {
     let late = shop.claim("late", 2);
     shop.claim("eve", 1);
@@ -21,7 +21,7 @@ fn sell(shop: &mut Shop) {
 }
 
 #[tokio::test]
-async fn a_settled_sale_is_the_ledgers_sale_up_to_the_cursor() {
+async fn a_settled_sale_equals_the_ledgers_sale_up_to_the_cursor() {
     let mut shop = Shop::new(20, 2).await;
     sell(&mut shop);
     let mut book = penstock_domain::Book::default();
@@ -41,7 +41,7 @@ async fn a_settled_sale_is_the_ledgers_sale_up_to_the_cursor() {
 }
 
 #[tokio::test]
-async fn whoever_settles_is_stopped_by_the_question() {
+async fn the_question_stops_the_settler() {
     for whole_sale in [false, true] {
         let mut shop = Shop::new(20, 2).await;
         shop.settle().await;
@@ -55,7 +55,7 @@ async fn whoever_settles_is_stopped_by_the_question() {
         let stopped = shop.records.settle(&lease, &shop.decisions[1..], Mark::default()).await;
         assert!(matches!(stopped, Err(SettleError::Fenced)), "{stopped:?}");
         let taken = shop.records.lease(STREAM, "somebody else", 60).await.unwrap();
-        assert!(taken.is_some(), "the next settler need not wait for the end of the lease");
+        assert!(taken.is_some(), "the next settler does not have to wait until the lease runs out");
     }
 }
 
@@ -67,12 +67,12 @@ async fn a_stream_nobody_settled_is_at_its_beginning() {
 }
 
 #[tokio::test]
-async fn every_question_begins_an_epoch_that_nobody_had() {
+async fn every_question_begins_a_new_epoch() {
     let shop = Shop::new(20, 2).await;
     for (at_least, epoch) in [(0, 1), (1, 2), (7, 7), (3, 8), (8, 9)] {
         assert_eq!(shop.records.settled_cursor(STREAM, at_least).await.unwrap().epoch, epoch);
         let lease = lease(&shop.records).await;
-        assert_eq!(lease.epoch, epoch, "whoever settles knows which history it may be");
+        assert_eq!(lease.epoch, epoch, "a settler knows which history it may settle");
     }
 }
 

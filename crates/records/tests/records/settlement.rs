@@ -6,7 +6,7 @@ use sqlx::Connection;
 
 use super::shop::{Shop, lease, open, settle};
 
-/// Orders of every fate, with more than one in a state.
+/// Orders in every state, with more than one in some.
 fn sell(shop: &mut Shop) {
     for buyer in 0..30 {
         let order = shop.claim(&format!("buyer-{buyer}"), 1 + buyer % 2);
@@ -31,7 +31,7 @@ fn sell(shop: &mut Shop) {
 }
 
 #[tokio::test]
-async fn however_the_feed_is_cut_the_rows_are_the_same() {
+async fn the_rows_do_not_depend_on_how_the_feed_is_split() {
     for batch in [1, 2, 7, 1000] {
         let mut shop = Shop::new(50, 2).await;
         sell(&mut shop);
@@ -44,7 +44,7 @@ async fn however_the_feed_is_cut_the_rows_are_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_pending_is_no_difference() {
+async fn pending_decisions_are_not_differences() {
     let mut shop = Shop::new(50, 2).await;
     sell(&mut shop);
     for settled in 0..=shop.decisions.len() {
@@ -71,13 +71,13 @@ async fn a_decision_is_never_settled_twice() {
 }
 
 #[tokio::test]
-async fn of_two_settlers_one_wins() {
+async fn one_of_two_settlers_wins() {
     let mut shop = Shop::new(100, 100).await;
     for _ in 0..50 {
         shop.claim("ada", 1);
     }
     let other = open(&shop.database).await;
-    // Of one lease, as if one of them had woken up after its time.
+    // Under the same lease, as if one of them had woken up too late.
     let (lease, decisions) = (lease(&shop.records).await, &shop.decisions);
     let (left, right) = tokio::join!(
         shop.records.settle(&lease, decisions, Mark::default()),
@@ -105,7 +105,7 @@ async fn an_empty_batch_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_published_sale_is_marked_even_if_nobody_else_did() {
+async fn settlement_marks_a_sale_as_published() {
     let shop = Shop::new(10, 2).await;
     shop.settle().await;
     assert_eq!(shop.records.sale(shop.sale).await.unwrap().unwrap().published_at, Some(shop.now));
@@ -150,7 +150,7 @@ async fn a_constraint_names_the_decision_it_refuses() {
     shop.claim("ada", 1);
     shop.claim("bob", 1);
     shop.claim("ada", 1);
-    // The same key for the same buyer twice: the last line of defence is the unique key.
+    // The same key of the same buyer twice: the unique key is the last line of defence.
     for position in [1, 3] {
         if let Event::Held { key, .. } = &mut shop.decisions[position].event {
             *key = KeyDigest::from_words([1, 2]);
@@ -188,7 +188,7 @@ async fn a_locked_database_is_unavailable_and_not_poison() {
 }
 
 #[tokio::test]
-async fn what_is_settled_survives_a_restart() {
+async fn settled_decisions_survive_a_restart() {
     let mut shop = Shop::new(50, 2).await;
     sell(&mut shop);
     let (first, rest) = shop.decisions.split_at(20);

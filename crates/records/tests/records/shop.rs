@@ -1,4 +1,4 @@
-//! A small shop for tests: records in a database of its own, and a `Book` that makes genuine decisions.
+//! A small shop for tests: records in their own database, and a `Book` that makes real decisions.
 
 use penstock_domain::{
     Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money, OrderId,
@@ -132,7 +132,7 @@ impl Shop {
         self.settle_in(1000).await.unwrap();
     }
 
-    /// Settles everything; what can't be becomes a dead letter at once.
+    /// Settles everything; decisions that can't be settled become dead letters at once.
     pub(crate) async fn settle_or_put_aside(&self) {
         let lease = lease(&self.records).await;
         loop {
@@ -159,7 +159,7 @@ impl Shop {
         self.records.audit(STREAM, &self.book.snapshot(), pending).await.unwrap()
     }
 
-    /// Changes rows behind the back of the records.
+    /// Changes rows behind the records' back.
     pub(crate) async fn tamper(&self, statement: &'static str) {
         assert!(self.run(statement).await > 0, "nothing was changed by {statement}");
     }

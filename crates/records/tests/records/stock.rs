@@ -6,7 +6,7 @@ use penstock_records::{Cause, SettleError};
 use super::shop::{Shop, item, moment, open, sale_row};
 
 impl Shop {
-    /// Settles a decision that no honest ledger makes.
+    /// Settles a decision that an honest ledger never makes.
     fn forge(&mut self, event: Event) -> u64 {
         let position = self.decisions.len() as u64 + 1;
         self.decisions.push(Decision { position, at: self.now, event });
@@ -66,7 +66,7 @@ fn sell(shop: &mut Shop) {
 }
 
 #[tokio::test]
-async fn the_stock_row_follows_the_ledger_however_the_feed_is_cut() {
+async fn the_stock_row_follows_the_ledger_however_the_feed_is_split() {
     for batch in [1, 3, 1000] {
         let mut shop = Shop::new(15, 3).await;
         sell(&mut shop);
@@ -81,7 +81,7 @@ async fn the_stock_row_follows_the_ledger_however_the_feed_is_cut() {
 }
 
 #[tokio::test]
-async fn units_that_are_not_there_are_not_sold() {
+async fn units_that_do_not_exist_are_not_sold() {
     let mut shop = Shop::new(3, 3).await;
     shop.claim("ada", 2);
     let position = shop.forge_hold(1, "bob", 2);
@@ -90,7 +90,7 @@ async fn units_that_are_not_there_are_not_sold() {
     assert_eq!(shop.stock().await, [3, 1, 2, 0]);
     assert_eq!(shop.records.dead_letter_count().await.unwrap(), 1);
 
-    // The order of the dead letter stays out of the records with everything that follows.
+    // The order of the dead letter stays out of the records, with all its later decisions.
     let order = OrderId { sale: shop.sale, number: 1 };
     shop.forge(Event::Paid { order, quantity: 2, after_expiry: false });
     shop.settle_or_put_aside().await;
@@ -99,7 +99,7 @@ async fn units_that_are_not_there_are_not_sold() {
 }
 
 #[tokio::test]
-async fn a_late_payment_takes_no_units_that_are_not_there() {
+async fn a_late_payment_takes_no_units_that_do_not_exist() {
     let mut shop = Shop::new(2, 2).await;
     let late = shop.claim("late", 2);
     shop.expire();
@@ -109,7 +109,7 @@ async fn a_late_payment_takes_no_units_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn nobody_comes_to_own_more_than_the_limit() {
+async fn nobody_gets_more_than_the_limit() {
     let mut shop = Shop::new(10, 2).await;
     shop.claim("ada", 2);
     shop.claim("bob", 1);
@@ -140,7 +140,7 @@ async fn a_late_payment_counts_against_the_limit_and_an_expired_hold_does_not() 
 }
 
 #[tokio::test]
-async fn what_a_dead_letter_would_have_made_room_for_waits_with_it() {
+async fn a_hold_that_needs_the_units_of_a_dead_letter_waits_with_it() {
     let mut shop = Shop::new(1, 1).await;
     let order = shop.claim("ada", 1);
     shop.settle().await;
@@ -150,7 +150,7 @@ async fn what_a_dead_letter_would_have_made_room_for_waits_with_it() {
     shop.settle_or_put_aside().await;
     let letters = shop.records.dead_letters(None, 10).await.unwrap();
     assert_eq!(letters.len(), 2, "the release that failed, and the hold that needs its unit");
-    assert_eq!(letters[1].tries, 0, "it joined the first and was no violation of its own");
+    assert_eq!(letters[1].tries, 0, "it joined the first and is not a violation itself");
     assert_eq!(shop.stock().await, [1, 0, 1, 0]);
 
     shop.tamper("UPDATE orders SET state = 'held' WHERE state = 'stolen'").await;
@@ -182,7 +182,7 @@ async fn a_sale_is_published_once() {
 }
 
 #[tokio::test]
-async fn sales_from_before_the_stock_rows_are_given_theirs() {
+async fn sales_from_before_the_stock_rows_get_one() {
     for closed in [false, true] {
         let mut shop = Shop::new(15, 3).await;
         sell(&mut shop);
@@ -209,7 +209,7 @@ async fn sales_from_before_the_stock_rows_are_given_theirs() {
 }
 
 #[tokio::test]
-async fn limits_are_those_of_each_sale_when_a_batch_is_about_several() {
+async fn a_batch_with_several_sales_keeps_the_limit_of_each() {
     let mut shop = Shop::new(10, 2).await;
     let other = SaleId::from_random(8);
     let row = sale_row(other, item(1, moment(0)).id, 5, 1);
@@ -221,7 +221,7 @@ async fn limits_are_those_of_each_sale_when_a_batch_is_about_several() {
     shop.claim_in(other, "ada", 1);
     shop.settle().await;
     assert!(shop.audit().await.ok);
-    // In both sales she has what she may have.
+    // She is at the limit in both sales.
     shop.claim("bob", 1);
     let order = OrderId { sale: other, number: 1 };
     let key = KeyDigest::from_words([5, 5]);

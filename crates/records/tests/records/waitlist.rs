@@ -1,5 +1,5 @@
-//! The waitlist in the records: what the ledger decides about it arrives once, and can be given back to a ledger that has
-//! lost it.
+//! The waitlist in the records: every decision about it arrives once, and can be given back to a ledger that
+//! has lost it.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ fn named(report: &AuditReport, words: &str) {
 }
 
 #[tokio::test]
-async fn who_waits_is_in_the_records_however_the_feed_is_cut() {
+async fn the_waitlist_is_in_the_records_however_the_feed_is_split() {
     for batch in [1, 2, 3, 1000] {
         let (mut shop, orders) = sold_out().await;
         wait_in_vain_and_not(&mut shop, orders);
@@ -67,7 +67,7 @@ async fn who_waits_is_in_the_records_however_the_feed_is_cut() {
 }
 
 #[tokio::test]
-async fn who_comes_and_goes_within_one_batch_leaves_no_row() {
+async fn a_buyer_who_joins_and_leaves_in_one_batch_leaves_no_row() {
     let (mut shop, _) = sold_out().await;
     shop.join("cyd", 1);
     shop.leave("cyd");
@@ -77,7 +77,7 @@ async fn who_comes_and_goes_within_one_batch_leaves_no_row() {
 
 const OFFERS_TOLD: &str = "SELECT COUNT(*) FROM outbox WHERE kind = 'waitlist.offered'";
 
-/// Cyd is offered a unit, and settlement stops before the hold. Also the decisions as they would have gone on.
+/// Cyd is offered a unit, and settlement stops before the hold. Returns the complete decisions, too.
 async fn offered_by_half() -> (Shop, Vec<Decision>) {
     let (mut shop, orders) = sold_out().await;
     shop.join("cyd", 1);
@@ -91,10 +91,10 @@ async fn offered_by_half() -> (Shop, Vec<Decision>) {
 }
 
 #[tokio::test]
-async fn an_offer_that_is_made_anew_is_told_once() {
+async fn an_offer_that_is_made_again_is_announced_once() {
     let (mut shop, whole) = offered_by_half().await;
-    assert_eq!(shop.count(OFFERS_TOLD).await, 0, "without a hold it is no offer yet");
-    // A sale that is rebuilt here has cyd on its list, and makes the offer with its first decisions.
+    assert_eq!(shop.count(OFFERS_TOLD).await, 0, "it is not an offer without a hold");
+    // A sale that is rebuilt here has cyd on its list, and its first decisions make the offer.
     let again = &whole[shop.decisions.len() - 1..];
     shop.decisions.extend(
         again.iter().map(|decision| Decision { position: decision.position + 1, ..decision.clone() }),
@@ -109,12 +109,12 @@ async fn an_offer_that_is_made_anew_is_told_once() {
         )
         .await,
         1,
-        "who is told is told of the order"
+        "the message names the order"
     );
 }
 
 #[tokio::test]
-async fn an_offer_that_is_settled_by_half_loses_nobody() {
+async fn a_half_settled_offer_loses_nobody() {
     let (mut shop, whole) = offered_by_half().await;
     let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap().snapshot;
     assert_eq!((settled.status.available, settled.waiters.len()), (1, 1), "cyd keeps the place");
@@ -128,8 +128,8 @@ async fn an_offer_that_is_settled_by_half_loses_nobody() {
 }
 
 #[tokio::test]
-async fn many_are_offered_something_by_one_restock() {
-    // At once, and in parts that end between an offer and its hold.
+async fn one_restock_makes_many_offers() {
+    // In one batch, and in batches that end between an offer and its hold.
     for batch in [10_000, 500] {
         let (mut shop, _) = sold_out().await;
         (0..2_500).for_each(|number| shop.join(&format!("buyer-{number}"), 1));
@@ -145,7 +145,7 @@ async fn many_are_offered_something_by_one_restock() {
 }
 
 #[tokio::test]
-async fn every_change_of_the_waitlist_is_told() {
+async fn every_change_of_the_waitlist_is_announced() {
     let (mut shop, orders) = sold_out().await;
     wait_in_vain_and_not(&mut shop, orders);
     shop.settle().await;
@@ -160,7 +160,7 @@ async fn every_change_of_the_waitlist_is_told() {
 }
 
 #[tokio::test]
-async fn an_audit_names_who_waits_on_one_side_only() {
+async fn an_audit_names_waiters_that_only_one_side_knows() {
     for (statement, words) in [
         ("DELETE FROM waitlist WHERE buyer = 'eve'", "Buyer eve waits for sale 0000000000007 in the ledger"),
         (
@@ -179,7 +179,7 @@ async fn an_audit_names_who_waits_on_one_side_only() {
 }
 
 #[tokio::test]
-async fn who_leaves_without_having_waited_is_poison_but_an_offered_order_counts() {
+async fn leaving_without_waiting_is_poison_but_an_offered_order_counts() {
     let (mut shop, orders) = sold_out().await;
     shop.join("cyd", 1);
     shop.join("dan", 1);

@@ -1,4 +1,4 @@
-//! What only a server can do: be too old, be set up wrong, be opened by many at once, and be lost.
+//! What only a server can do: be too old, be misconfigured, be opened by many at once, and be lost.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ async fn many_nodes_may_open_an_empty_database_at_once() {
     assert!(nodes[7].item(item(1, moment(0)).id).await.unwrap().is_some());
 }
 
-/// Runs the steps of the schema up to `version`, and of that one only so many statements, as if the node had been killed.
+/// Runs the steps of the schema before `version`, and of that one only the first `statements`, as if the node
+/// had been killed.
 async fn migrate_half_way(database: &Database, version: i64, statements: usize) {
     let mut connection = database.connect().await;
     let mut steps = sqlx::migrate!("./migrations");
@@ -48,7 +49,7 @@ async fn migrate_half_way(database: &Database, version: i64, statements: usize) 
 }
 
 #[tokio::test]
-async fn a_change_of_the_schema_that_was_killed_half_way_is_done_again() {
+async fn an_interrupted_change_of_the_schema_is_done_again() {
     let versions: Vec<i64> = sqlx::migrate!("./migrations").iter().map(|step| step.version).collect();
     for version in versions {
         for statements in [0, 1, 2, 100] {
@@ -76,7 +77,7 @@ async fn an_empty_database_is_given_the_collation_it_needs() {
 }
 
 #[tokio::test]
-async fn a_database_that_takes_different_names_for_equal_is_refused() {
+async fn a_database_that_treats_different_names_as_equal_is_refused() {
     let database = Database::new();
     let name = database.name();
     let foreign =
@@ -88,7 +89,7 @@ async fn a_database_that_takes_different_names_for_equal_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_not_waited_for() {
+async fn a_missing_database_is_not_waited_for() {
     let database = Database::new();
     let refused = Records::open(&format!("{}_not_there", database.url()), 2).await;
     assert!(matches!(refused, Err(RecordsError::Unsuitable(_))), "{refused:?}");
@@ -97,7 +98,7 @@ async fn a_database_that_is_not_there_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_column_that_takes_different_names_for_equal_is_refused() {
+async fn a_column_that_treats_different_names_as_equal_is_refused() {
     for table in ["orders", "waitlist"] {
         let database = Database::new();
         open(&database).await.close().await;
@@ -114,7 +115,7 @@ async fn a_column_that_takes_different_names_for_equal_is_refused() {
 #[tokio::test]
 async fn a_page_of_orders_reads_little_more_than_the_page() {
     let shop = Shop::new(10, 1).await;
-    // Several of a moment, so that the id has to decide, in the middle of a page too.
+    // Several have the same time, so that the id has to decide, also in the middle of a page.
     shop.tamper(
         "INSERT INTO orders SELECT (SELECT MIN(id) FROM sales), seq, seq, 1, 1990, 'EUR', 'paid', seq DIV 7, 0, NULL, \
          0, seq, seq FROM seq_1_to_20000",
@@ -162,7 +163,7 @@ async fn a_text_that_does_not_fit_is_refused_and_not_cut() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_as_unavailable() {
+async fn a_missing_server_is_unavailable() {
     let refused = Records::open("mysql://penstock@127.0.0.1:1/penstock", 2).await;
     let Err(RecordsError::Unavailable(reason)) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("refused"), "{reason}");
@@ -179,7 +180,7 @@ async fn an_unknown_database_or_kind_of_database_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_unavailable_and_is_found_again() {
+async fn a_server_that_dies_is_unavailable_until_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = MariaDb::start(folder.path()).unwrap();
     let records = Records::open(&server.url(), 2).await.unwrap();
@@ -196,10 +197,10 @@ async fn a_server_that_dies_is_unavailable_and_is_found_again() {
 const FAR_TOO_LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_server_that_goes_silent_is_unavailable_and_is_found_again() {
+async fn a_silent_server_is_unavailable_until_it_is_back() {
     let database = Database::new();
     let server = database.server().address();
-    // It has a runtime of its own, which can't be started in one.
+    // It has its own runtime, which can't be started inside another one.
     let started = tokio::task::spawn_blocking(move || CutProxy::start(server)).await;
     let mut proxy = started.unwrap().unwrap();
     let url = database.url().replace(&server.to_string(), &proxy.address().to_string());
@@ -217,19 +218,19 @@ async fn a_server_that_goes_silent_is_unavailable_and_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_statement_that_is_not_answered_is_given_up_with_its_connection() {
+async fn an_unanswered_statement_is_given_up_with_its_connection() {
     let shop = Shop::new(10, 2).await;
     let sleep = "CREATE TRIGGER sleepy BEFORE INSERT ON items FOR EACH ROW SET NEW.title = CONCAT(NEW.title, SLEEP(30))";
     shop.run(sleep).await;
     let slow = timeout(FAR_TOO_LONG, shop.records.create_item(&item(9, moment(0)))).await.unwrap();
     let Err(RecordsError::Unavailable(reason)) = slow else { panic!("{slow:?}") };
     assert!(reason.contains("does not answer"), "{reason}");
-    // The others' connections are as good as before.
+    // The other connections still work.
     assert!(shop.records.lease("another", "ann", 60).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_connection_that_the_server_has_ended_is_no_error() {
+async fn a_connection_that_the_server_has_ended_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let server = MariaDb::start(folder.path()).unwrap();
     let records = Records::open(&server.url(), 4).await.unwrap();
@@ -258,7 +259,7 @@ async fn a_deadlock_is_unavailable_and_not_poison() {
 }
 
 #[tokio::test]
-async fn streams_that_are_settled_at_once_number_their_dead_letters_apart() {
+async fn streams_that_are_settled_at_once_give_their_dead_letters_different_numbers() {
     let shop = Shop::new(10, 2).await;
     let streams: Vec<String> = (0..8).map(|number| format!("stream-{number}")).collect();
     let put_aside = streams.iter().map(async |stream| {

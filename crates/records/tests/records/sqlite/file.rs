@@ -5,7 +5,7 @@ use penstock_records::{Records, RecordsError, sqlite_url};
 use super::shop::{item, moment};
 
 #[tokio::test]
-async fn a_folder_with_strange_characters_is_found_again() {
+async fn a_folder_with_strange_characters_can_be_reopened() {
     let folder = tempfile::tempdir().unwrap();
     let strange = folder.path().join("50% off? #1 灯");
     std::fs::create_dir(&strange).unwrap();
@@ -16,7 +16,7 @@ async fn a_folder_with_strange_characters_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_is_said_to_be_unavailable() {
+async fn a_missing_folder_is_unavailable() {
     let refused = Records::open("sqlite:///does/not/exist/records.db", 2).await;
     assert!(matches!(refused, Err(RecordsError::Unavailable(_))), "{refused:?}");
 }
