@@ -1,4 +1,4 @@
-//! How long to wait after a failure: longer after each one, and never quite the same, so that several
+//! How long to wait after a failure: longer after each one, and never exactly the same, so that several
 //! settlers don't come back in step.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// The wait after one more failure, between half and all of what the number of failures asks for.
+    /// The wait after one more failure: between half and all of the full wait for that many failures.
     pub(crate) fn next(&mut self, now: Timestamp) -> Duration {
         let doublings = self.failures.min(30);
         self.failures = self.failures.saturating_add(1);
@@ -30,7 +30,7 @@ impl Backoff {
     }
 }
 
-/// A number between 0 and 1 from mixed bits (the finaliser of splitmix64).
+/// A number between 0 and 1, from mixed bits (the finaliser of splitmix64).
 fn fraction(seed: u64) -> f64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_doubles_up_to_its_bound_and_begins_anew() {
+    fn the_wait_doubles_up_to_its_bound_and_then_starts_over() {
         let (min, max) = (Duration::from_millis(100), Duration::from_secs(5));
         let mut backoff = Backoff::new(min, max);
         let now = Timestamp::from_millis(1_700_000_000_000);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn two_settlers_do_not_wait_equally_long() {
+    fn two_settlers_wait_for_different_times() {
         let waits = |millis| {
             let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
             (0..5).map(|_| backoff.next(Timestamp::from_millis(millis))).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! The timers: holds that are over go back on sale, and what expired long ago leaves the records.
+//! The timers: expired holds go back on sale, and rows that expired long ago are deleted from the records.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ impl Settlement {
         loop {
             let answer = tokio::select! {
                 answer = self.ledger.expire_due(self.options.expire_batch) => answer,
-                // A ledger that is still recovering answers late; whoever stops does not wait for it.
+                // A ledger that is still recovering answers late; a stop does not wait for it.
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             let released = match answer {
                 Ok(released) => released,
-                // The next turn tries again; that the ledger is in trouble, the ledger says.
+                // The next turn tries again. The ledger itself reports its trouble.
                 Err(LedgerError::Busy | LedgerError::Unavailable(_)) => 0,
                 Err(LedgerError::Refused(never)) => match never {},
             };

@@ -1,5 +1,6 @@
-//! Brings the feed into the records, and expires holds. It decides nothing: it carries what the ledger decided,
-//! in order, exactly once, at a pace the database can take. Any number of workers share the feed's streams.
+//! Brings the feed into the records, and expires holds. It decides nothing: it carries what the ledger
+//! decided, in order, exactly once, at a pace that the database can take. Any number of workers share the
+//! feed's streams.
 
 mod backoff;
 mod expiry;
@@ -19,7 +20,7 @@ use penstock_records::Records;
 pub use stats::{SettleFigures, SettleStats};
 use tokio::sync::watch;
 
-/// The service: make it, keep its `stats`, `run` it.
+/// The service: create it, keep its `stats`, and `run` it.
 #[derive(Clone)]
 pub struct Settlement {
     ledger: Ledger,
@@ -29,7 +30,7 @@ pub struct Settlement {
     stats: SettleStats,
     /// The worker's name in its leases.
     owner: String,
-    /// Leads to the order in which it takes streams.
+    /// Determines the order in which it takes streams.
     seed: u64,
 }
 
@@ -60,14 +61,15 @@ impl Settlement {
         Backoff::new(self.options.backoff_min, self.options.backoff_max)
     }
 
-    /// Settles and expires until `stop` becomes true or its sender is gone. A transaction under way is finished.
+    /// Settles and expires until `stop` becomes true or its sender is gone. Finishes a transaction that is
+    /// under way.
     pub async fn run(&self, stop: watch::Receiver<bool>) {
         tokio::join!(self.settle_until(stop.clone()), self.expire_until(stop.clone()), self.tidy_until(stop));
     }
 }
 
-/// Waits for `duration`; true: it is time to stop.
+/// Waits for `duration`. True: it is time to stop.
 async fn pause(stop: &mut watch::Receiver<bool>, duration: std::time::Duration) -> bool {
-    // An inner error means that nobody is left who could say stop.
+    // An inner error means that the sender is gone, which also means to stop.
     tokio::time::timeout(duration, stop.wait_for(|stop| *stop)).await.is_ok()
 }

@@ -1,35 +1,38 @@
-//! What an operator can set. Every wait and every batch has a bound here.
+//! The options that an operator sets. Every wait and every batch has a bound here.
 
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct SettleOptions {
-    /// Decisions in one transaction, at most.
+    /// The most decisions in one transaction.
     pub batch: usize,
-    /// The pace of this worker over all its streams: the database sees no more than this, and the sale keeps the processor.
+    /// The fastest pace of this worker over all its streams, so that the database sees no more than this and
+    /// the sale keeps the processor.
     pub max_decisions_per_second: u32,
-    /// Whether settlement holds back while more is decided than that. It should if it shares a disk with the ledger.
+    /// Whether settlement holds back while decisions come faster than that. It should if it shares a disk
+    /// with the ledger.
     pub hold_back: bool,
     /// How long to wait when the feed has nothing new.
     pub poll_interval: Duration,
-    /// About how often new streams, and streams that others have left, are looked for.
+    /// About how often to look for new streams and for streams that other workers have left.
     pub discover_every: Duration,
-    /// Streams that this worker settles at the same time, at most.
+    /// The most streams that this worker settles at the same time.
     pub max_streams: usize,
-    /// A stream is this worker's for so long after its last sign of life; then another one may take it over.
+    /// How long a stream belongs to this worker after its last sign of life; then another worker may take it
+    /// over.
     pub lease_seconds: u32,
-    /// The name in this worker's leases; None: a random one. A name that only one worker at a time can have gets its leases
-    /// back at once after a crash.
+    /// The name in this worker's leases; None: a random one. After a crash, a worker gets the leases of its
+    /// name back at once, so only one worker at a time may have the name.
     pub owner: Option<String>,
-    /// So often a decision that can't be applied is tried before it becomes a dead letter.
+    /// How often a decision that can't be applied is tried before it becomes a dead letter.
     pub max_tries: u32,
-    /// The wait after the first failure; it doubles with each one after it …
+    /// The wait after the first failure. It doubles with each further one, …
     pub backoff_min: Duration,
     /// … up to this.
     pub backoff_max: Duration,
-    /// How often holds that are over are looked for.
+    /// How often to look for expired holds.
     pub expire_every: Duration,
-    /// Holds released by one command, at most.
+    /// The most holds released by one command.
     pub expire_batch: u32,
 }
 

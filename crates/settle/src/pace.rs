@@ -1,5 +1,6 @@
-//! How fast to go: each batch reserves the time that it may take at the highest pace allowed. While more is decided than
-//! that, settlement can't keep up anyway, and holds back, so that the disk and the processor are the buyers'.
+//! How fast to settle: each batch reserves the time that it takes at the fastest pace allowed. While
+//! decisions come faster than that, settlement can't keep up anyway. Then it holds back and leaves the disk
+//! and the processor to the buyers.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,10 +9,10 @@ use std::{
 
 use penstock_ledger::Rush;
 
-/// Even in a rush there is a batch so often: nobody knows how long it lasts.
+/// The longest time without a batch, even in a rush: nobody knows how long a rush lasts.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
-/// The pace that all streams of a worker have in common.
+/// The pace that all streams of a worker share.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedPace {
     pace: Arc<Mutex<Pace>>,
@@ -50,13 +51,13 @@ impl Pace {
         Self { per_second, rush: Rush::beyond(per_second), last_at: now, next_at: now }
     }
 
-    /// True: there is a rush now, when the ledger is at `head`, and the next batch waits for its end.
+    /// True: there is a rush now, with the ledger at `head`, and the next batch waits until it is over.
     fn holds_back(&mut self, head: u64, now: Instant) -> bool {
         self.rush.is_on(head, now) && now < self.last_at + LONGEST_HOLD
     }
 
-    /// Takes note of `decisions` sent at `now` and says how long to wait before the next ones. Time that was
-    /// not used is not saved up: a pause is not followed by a peak.
+    /// Notes `decisions` sent at `now` and returns how long to wait before the next ones. Unused time is not
+    /// saved up: a pause is not followed by a peak.
     fn after(&mut self, decisions: usize, now: Instant) -> Duration {
         let share = Duration::from_secs_f64(decisions as f64 / f64::from(self.per_second));
         self.last_at = now;
@@ -94,7 +95,7 @@ mod tests {
         let begin = Instant::now();
         let mut pace = Pace::new(5_000, begin);
         let mut sent_at = Vec::new();
-        // 4,000 decisions each tenth of a second, and from the twelfth second on none.
+        // 4,000 decisions each tenth of a second, and none from the twelfth second on.
         for tenth in 0..140 {
             let now = begin + Duration::from_millis(100 * tenth);
             if !pace.holds_back(4_000 * tenth.min(120), now) {

@@ -31,40 +31,41 @@ struct Counters {
     takeovers: AtomicU64,
     diverged: AtomicU64,
     expired: AtomicU64,
-    /// Of the worker as a whole; that of one stream is the stream's.
+    /// Trouble of the worker as a whole; that of one stream is kept with the stream.
     trouble: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
 struct StreamFigures {
     position: u64,
-    /// When the oldest decision that is known to wait was decided.
+    /// When the oldest decision that is known to be unsettled was made.
     oldest_unsettled_at: Option<Timestamp>,
     trouble: Option<String>,
 }
 
-/// The figures at one moment. How far settlement is, is told of all streams, whoever settles them; what was done since the
-/// start, of this worker.
+/// The figures at one moment. How far settlement is covers all streams and all workers; the counts are those
+/// of this worker since its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettleFigures {
-    /// Decisions that are known to be settled: of one stream, the last one's position; of several, their sum.
+    /// Decisions that are known to be settled: the last position of one stream, or the sum over several.
     pub position: u64,
     pub lag_decisions: u64,
-    /// The age of the oldest decision that is known to wait.
+    /// The age of the oldest decision that is known to be unsettled.
     pub lag_seconds: f64,
-    /// Decisions settled, transactions, failed tries, new dead letters, holds expired.
+    /// Decisions settled, transactions, failed tries, new dead letters, expired holds.
     pub settled: u64,
     pub batches: u64,
     pub retries: u64,
     pub dead_letters: u64,
     pub expired: u64,
-    /// Decisions that would have sold a unit that isn't there, or one too many to a buyer. There should be none, ever.
+    /// Decisions that would have sold a unit that doesn't exist, or one too many to a buyer. There should
+    /// never be any.
     pub violations: u64,
     /// Streams taken over from a worker whose lease had run out.
     pub takeovers: u64,
-    /// So often a stream's history was found to be another one than was settled.
+    /// How often a stream's history turned out to differ from the one that was settled.
     pub diverged: u64,
-    /// Why something is not settled at the moment, if so.
+    /// Why something is not being settled at the moment, if so.
     pub trouble: Option<String>,
 }
 
@@ -106,7 +107,7 @@ impl SettleStats {
         }
     }
 
-    /// These are all streams there are.
+    /// Sets the list of all streams that exist.
     pub(crate) fn streams(&self, streams: &[Arc<str>]) {
         let mut known = lock(&self.counters.streams);
         if known.len() != streams.len() || streams.iter().any(|stream| !known.contains_key(stream)) {
@@ -117,7 +118,7 @@ impl SettleStats {
         }
     }
 
-    /// The records were asked how far `stream` is settled.
+    /// The records have said how far `stream` is settled.
     pub(crate) fn located(&self, stream: &Arc<str>, position: u64) {
         let head = self.feed.head(stream);
         self.of(stream, |figures| {
@@ -128,7 +129,7 @@ impl SettleStats {
         });
     }
 
-    /// The oldest decision of `stream` that waits, if any does.
+    /// The oldest unsettled decision of `stream`, if there is one.
     pub(crate) fn waiting(&self, stream: &Arc<str>, oldest: Option<Timestamp>) {
         self.of(stream, |figures| figures.oldest_unsettled_at = oldest);
     }
@@ -148,12 +149,12 @@ impl SettleStats {
         self.of(stream, |figures| figures.trouble = Some(trouble));
     }
 
-    /// What concerns `stream` is over, or somebody else's now.
+    /// Trouble with `stream` is over, or is now another worker's.
     pub(crate) fn well(&self, stream: &Arc<str>) {
         self.of(stream, |figures| figures.trouble = None);
     }
 
-    /// Whether the worker can see at all what there is to settle.
+    /// Notes whether the worker can see at all what there is to settle.
     pub(crate) fn looked(&self, trouble: Option<String>) {
         *lock(&self.counters.trouble) = trouble;
     }

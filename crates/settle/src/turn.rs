@@ -1,5 +1,6 @@
-//! A worker's turn at one stream: from the feed to the records, batch by batch. Two kinds of failure are kept apart: a
-//! database that is away is retried forever; a decision that can't be applied is tried a few times and put aside.
+//! A worker's turn at one stream: from the feed to the records, batch by batch. It keeps two kinds of failure
+//! apart: while the database can't be reached it retries forever; a decision that can't be applied is tried a
+//! few times and then put aside.
 
 use std::{
     sync::Arc,
@@ -13,29 +14,30 @@ use tokio::sync::watch;
 
 use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause};
 
-/// After this long it is another stream's turn, if one waits for a place.
+/// How long a turn may last if another stream waits for a place.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
-/// A lease that was not renewed by a batch for so long is renewed by itself.
+/// A lease that no batch has renewed for this long is renewed separately.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-const OTHER_EPOCH: &str = "the ledger's history is not the one that may be settled";
+const OTHER_EPOCH: &str = "the ledger's history is not the one that the records allow to be settled";
 
 /// A stream, and what this worker knows of it between two turns.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) name: Arc<str>,
-    /// Up to here it is settled, as far as is known; None: ask the records.
+    /// How far it is settled, as far as is known. None: ask the records.
     pub(crate) settled: Option<u64>,
-    /// The last lease this worker had. Its time may be over; as long as nobody took the stream over it holds all the same.
+    /// The last lease this worker had. Even if its time is over, it holds as long as no other worker has
+    /// taken the stream over.
     pub(crate) lease: Option<Lease>,
     renewed_at: Instant,
-    /// A decision that could not be applied: the batch ends before it, then it is tried alone.
+    /// A decision that could not be applied: the batch ends before it, and then it is tried alone.
     poison: Option<Poison>,
     backoff: Backoff,
-    /// Its history is not the one that was settled; that was said.
+    /// Its history is not the one that was settled, and that was logged.
     diverged: bool,
-    /// So often in a row the ledger had it in another epoch than the records.
+    /// How many times in a row the ledger had it in a different epoch than the records.
     other_epochs: u32,
-    /// Who had its lease before, if it was not given back.
+    /// The worker that had its lease before and did not give it back.
     pub(crate) left_by: Option<String>,
     /// No turn before this.
     pub(crate) rests_until: Instant,
@@ -63,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Somebody else settles it: forget everything that could be old.
+    /// Another worker settles it now: forget everything that could be outdated.
     fn lose(&mut self) {
         self.lease = None;
         self.settled = None;
@@ -75,18 +77,18 @@ impl Stream {
 /// What to do after a step.
 #[derive(Debug)]
 enum Next {
-    /// So many decisions were settled.
+    /// This many decisions were settled.
     Settled(usize),
     /// Nothing is left to settle.
     Drained,
-    /// The lease is somebody else's.
+    /// Another worker has the lease.
     Lost,
     /// Wait and try again.
     Retry,
 }
 
 impl Settlement {
-    /// Settles `stream` until it has nothing more, the turn is over, something fails, or it is time to stop.
+    /// Settles `stream` until nothing is left, the turn is over, something fails, or it is time to stop.
     pub(crate) async fn turn(
         &self,
         mut stream: Stream,
@@ -119,13 +121,13 @@ impl Settlement {
         stream
     }
 
-    /// A decision that is tried again and again does not keep the lease alive; so these waits end before it does.
+    /// Trying a decision again and again does not renew the lease; so these waits end before the lease does.
     fn wait_after_failure(&self, stream: &mut Stream) -> Duration {
         let wait = stream.backoff.next((self.clock)());
         if stream.poison.is_some() { wait.min(RENEW_EVERY) } else { wait }
     }
 
-    /// Waits, and keeps the lease alive meanwhile. True: the turn is over.
+    /// Waits, and renews the lease meanwhile. True: the turn is over.
     async fn rest(&self, stream: &mut Stream, wait: Duration, stop: &mut watch::Receiver<bool>) -> bool {
         let until = Instant::now() + wait;
         loop {
@@ -143,8 +145,8 @@ impl Settlement {
         }
     }
 
-    /// Renews the lease if it is time for it. False: it is somebody else's. A database that is away is found out by the
-    /// next batch.
+    /// Renews the lease if it is time. False: another worker has it. If the database can't be reached, the
+    /// next batch finds out.
     async fn keep(&self, stream: &mut Stream) -> bool {
         let Some(lease) = stream.lease.as_ref().filter(|_| stream.renewed_at.elapsed() >= RENEW_EVERY) else {
             return true;
@@ -229,7 +231,10 @@ impl Settlement {
         match result {
             Ok(Settled { dead_lettered: dead_letters, .. }) => {
                 if dead_letters > 0 {
-                    tracing::error!(dead_letters, "decisions that rest on a dead letter joined it");
+                    tracing::error!(
+                        dead_letters,
+                        "decisions that depend on a dead letter became dead letters, too"
+                    );
                 }
                 self.advance(stream, piece, dead_letters)
             }
@@ -237,7 +242,7 @@ impl Settlement {
                 self.isolate(stream, lease, piece, position, &refusal).await
             }
             Err(SettleError::Fenced) => {
-                tracing::debug!(stream = &*stream.name, "the stream is somebody else's now");
+                tracing::debug!(stream = &*stream.name, "another worker settles this stream now");
                 Next::Lost
             }
             Err(SettleError::CursorMoved { position }) => {
@@ -246,7 +251,7 @@ impl Settlement {
                     stream = &*stream.name,
                     position,
                     expected,
-                    "somebody else settles this stream too"
+                    "another worker settles this stream, too"
                 );
                 Next::Lost
             }
@@ -256,7 +261,8 @@ impl Settlement {
         }
     }
 
-    /// A decision is poison. What comes before it is settled first; then it is tried alone, and at last put aside.
+    /// A decision is poison. What comes before it is settled first; then it is tried alone, and finally put
+    /// aside.
     async fn isolate(
         &self,
         stream: &mut Stream,
@@ -324,7 +330,8 @@ impl Settlement {
         Next::Settled(piece.decisions.len())
     }
 
-    /// The ledger lost what is settled already, and brings it back from the records; or these are records of another one.
+    /// The ledger has lost decisions that are settled, and is bringing them back from the records; or the
+    /// records belong to another ledger.
     fn diverge(&self, stream: &mut Stream, position: u64) -> Next {
         let what = "the records and the ledger don't belong together";
         let trouble = format!("decision {position} is settled, but the ledger's history is another");
@@ -338,9 +345,9 @@ impl Settlement {
         self.fail(stream, what, &trouble)
     }
 
-    /// The piece is of another epoch than the one that may be settled. The lease may be from before the ledger looked into
-    /// the records, or the ledger may be doing so now; a ledger that stays behind is one that nobody asks any more, or one
-    /// whose look was broken off.
+    /// The piece is of another epoch than the one that may be settled. Either the lease is from before the
+    /// ledger looked into the records, or the ledger is doing so now. If the ledger stays behind, nobody uses
+    /// it, or its look was interrupted.
     fn differ(&self, stream: &mut Stream, is_new: bool, in_ledger: u64, in_records: u64) -> Next {
         stream.lose();
         if !is_new {

@@ -1,5 +1,5 @@
-//! The worker: finds the streams that have something to settle, and gives each a turn. Workers don't talk to each other:
-//! who has a stream's lease settles it, and each takes what is free in an order of its own.
+//! The worker: finds the streams that have something to settle, and gives each a turn. Workers don't talk to
+//! each other: the one with a stream's lease settles it, and each takes free streams in its own order.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause, turn::Stream};
 
-/// What was under way and has ended.
+/// A job that has ended.
 enum Done {
     Listed(Result<Vec<Arc<str>>, Unavailable>),
     Looked(Result<Vec<StreamView>, RecordsError>),
@@ -30,15 +30,15 @@ struct Worker<'a> {
     pace: SharedPace,
     random: Rng,
     stop: watch::Receiver<bool>,
-    /// Streams whose turn it is not.
+    /// Streams that wait for a turn.
     streams: HashMap<Arc<str>, Stream>,
-    /// Streams whose turn it is.
+    /// Streams that have a turn now.
     turning: HashSet<Arc<str>>,
     /// Turns, and at most one listing and one look, all at the same time.
     jobs: FuturesUnordered<BoxFuture<'a, Done>>,
     listing: Errand,
     look: Errand,
-    /// Whether the streams were listed before.
+    /// Whether the streams have been listed before.
     has_listed: bool,
 }
 
@@ -174,7 +174,7 @@ impl<'a> Worker<'a> {
         self.after_success(|worker| &mut worker.listing);
     }
 
-    /// Takes what is free, in an order of its own and not all of it at once, so that several workers share it.
+    /// Takes free streams, in its own order and not all at once, so that several workers share them.
     fn looked(&mut self, views: Vec<StreamView>) {
         let settlement = self.settlement;
         settlement.stats.looked(None);

@@ -1,4 +1,4 @@
-//! Each decision is settled exactly once, whatever is killed, and at the pace that was asked for.
+//! Each decision is settled exactly once, whatever is killed, and at the requested pace.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -58,7 +58,7 @@ async fn whatever_is_killed_each_decision_is_settled_exactly_once() {
 }
 
 #[tokio::test]
-async fn settlement_keeps_the_pace_and_so_leaves_the_peak_to_the_ledger() {
+async fn settlement_keeps_its_pace_during_a_peak() {
     let shop = Shop::new(1_000, 1_000).await;
     for claim in 0..99 {
         shop.claim("ada", &format!("key-{claim}")).await;
@@ -66,12 +66,12 @@ async fn settlement_keeps_the_pace_and_so_leaves_the_peak_to_the_ledger() {
     let begin = Instant::now();
     let running = shop.settlement(SettleOptions { batch: 10, max_decisions_per_second: 200, ..quick() });
     running.until_settled().await;
-    assert!(begin.elapsed() >= Duration::from_millis(440), "a hundred at 200 a second take half a second");
+    assert!(begin.elapsed() >= Duration::from_millis(440), "a hundred at 200 per second take half a second");
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_stop_finishes_the_transaction_and_the_next_start_goes_on_from_there() {
+async fn a_stop_finishes_the_transaction_and_the_next_start_continues_from_there() {
     let shop = Shop::new(1_000, 1_000).await;
     for claim in 0..200 {
         shop.claim("ada", &format!("key-{claim}")).await;
@@ -84,7 +84,7 @@ async fn a_stop_finishes_the_transaction_and_the_next_start_goes_on_from_there()
     assert_eq!(shop.records.cursor(STREAM).await.unwrap().position, stopped_at.position);
     assert!(stopped_at.lag_decisions > 0, "it did not settle everything first");
     shop.wait(5);
-    assert!(stats.read().lag_seconds >= 5.0, "what waits grows older: {:?}", stats.read());
+    assert!(stats.read().lag_seconds >= 5.0, "unsettled decisions grow older: {:?}", stats.read());
 
     let running = shop.settlement(quick());
     let figures = running.until_settled().await;
@@ -95,7 +95,7 @@ async fn a_stop_finishes_the_transaction_and_the_next_start_goes_on_from_there()
 }
 
 #[tokio::test]
-async fn what_is_settled_the_feed_may_forget() {
+async fn the_feed_may_forget_settled_decisions() {
     let shop = Shop::new(1_000, 1_000).await;
     let running = shop.settlement(quick());
     shop.claim("ada", "key").await;

@@ -29,7 +29,7 @@ pub(crate) enum Database {
     MariaDb,
 }
 
-/// Where the database is, and what it lives in.
+/// Where the database is, and the folder or server that it needs.
 struct Home {
     url: String,
     _folder: Option<TempDir>,
@@ -130,7 +130,7 @@ impl Market {
         }
     }
 
-    /// Sells `units` of `sale`, one by one; `round` makes the keys new.
+    /// Sells `units` of `sale`, one by one; `round` makes the keys unique.
     pub(crate) async fn sell(&self, sale: SaleId, round: &str, units: u32) {
         let buyer = BuyerId::of_subject("ada").unwrap();
         for unit in 0..units {
@@ -150,7 +150,7 @@ impl Market {
         self.sales.iter().map(|sale| self.engine.head(&sale.to_string())).sum()
     }
 
-    /// A worker with connections of its own, as in a process of its own.
+    /// A worker with its own connections, like one in a separate process.
     pub(crate) async fn worker(&self, options: SettleOptions) -> Running {
         self.worker_and_records(options).await.0
     }
@@ -160,7 +160,7 @@ impl Market {
         self.start(ledger, options).await
     }
 
-    /// A worker that can be made to sleep between reading and writing.
+    /// A worker that can be put to sleep between reading and writing.
     pub(crate) async fn sleeper(&self, options: SettleOptions) -> (Running, watch::Sender<bool>) {
         let (sleep, asleep) = watch::channel(false);
         let feed = Sleeper { feed: self.engine.clone(), asleep };
@@ -169,10 +169,10 @@ impl Market {
         (self.start(ledger, options).await.0, sleep)
     }
 
-    /// A worker whose way to the database server can be cut.
+    /// A worker whose connection to the database server can be cut.
     pub(crate) async fn remote_worker(&self, options: SettleOptions) -> (Running, CutProxy) {
         let server = self.home.server.as_ref().unwrap().mariadb.address();
-        // It has a runtime of its own, which can't be started in one.
+        // It has its own runtime, which can't be started inside another one.
         let started = tokio::task::spawn_blocking(move || CutProxy::start(server)).await;
         let proxy = started.unwrap().unwrap();
         let url = self.home.url.replace(&server.to_string(), &proxy.address().to_string());
@@ -180,7 +180,7 @@ impl Market {
         (self.start_at(&url, ledger, options).await.0, proxy)
     }
 
-    /// A connection of somebody else to the records.
+    /// Another program's connection to the records.
     pub(crate) async fn intruder(&self) -> sqlx::AnyConnection {
         sqlx::AnyConnection::connect(&self.home.url).await.unwrap()
     }
@@ -214,7 +214,7 @@ impl Market {
     }
 }
 
-/// A feed whose reader falls asleep with what it has read in its hands.
+/// A feed whose reader can fall asleep between reading and writing.
 struct Sleeper {
     feed: PerSale,
     asleep: watch::Receiver<bool>,

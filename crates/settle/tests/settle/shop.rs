@@ -38,7 +38,7 @@ pub(crate) struct Shop {
     pub(crate) sale: SaleId,
 }
 
-/// A settlement under way.
+/// A running settlement.
 pub(crate) struct Running {
     pub(crate) stats: SettleStats,
     stop: watch::Sender<bool>,
@@ -58,7 +58,7 @@ impl Running {
         tokio::time::timeout(DEADLINE, self.task).await.unwrap().unwrap();
     }
 
-    /// Ends it without warning, in the middle of whatever it is doing.
+    /// Ends it without warning, whatever it is doing.
     pub(crate) async fn kill(self) {
         self.task.abort();
         drop(self.task.await);
@@ -75,7 +75,7 @@ impl Running {
             }
         };
         let figures = tokio::time::timeout(DEADLINE, wait).await;
-        figures.unwrap_or_else(|_| panic!("it never came to that: {:?}", self.stats.read()))
+        figures.unwrap_or_else(|_| panic!("this never happened: {:?}", self.stats.read()))
     }
 
     pub(crate) async fn until_settled(&self) -> SettleFigures {
@@ -172,7 +172,7 @@ impl Shop {
         self.records = open_records(&self.folder).await;
     }
 
-    /// A ledger that knows nothing of what the records have settled.
+    /// A ledger that knows nothing about the settled decisions in the records.
     pub(crate) async fn lose_the_journal(&mut self) {
         self.ledger.stop().await;
         self.ledger = open_ledger(self.folder.path().join("another"), &self.millis).await;
@@ -185,7 +185,7 @@ impl Shop {
         self.records.audit(STREAM, &state, &pending.decisions).await.unwrap()
     }
 
-    /// A connection of somebody else to the records.
+    /// Another program's connection to the records.
     pub(crate) async fn intruder(&self) -> sqlx::AnyConnection {
         let url = sqlite_url(&self.folder.path().join("records.db"));
         sqlx::AnyConnection::connect(&url).await.unwrap()

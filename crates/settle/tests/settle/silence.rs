@@ -1,4 +1,4 @@
-//! A settler is cut off from the database in the middle of a transaction, and nobody tells the server.
+//! A settler is cut off from the database in the middle of a transaction, and the server is not told.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use crate::{
     shop::quick,
 };
 
-/// Waits until somebody who has written waits for a row in the sale's stock.
+/// Waits until a writing transaction waits for a row in the sale's stock.
 async fn until_somebody_waits(observer: &mut AnyConnection) {
     let waiting = "SELECT trx_id FROM information_schema.innodb_trx \
                    WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE 'UPDATE sale_stock%'";
     let wait = async {
         while observer.fetch_optional(waiting).await.unwrap().is_none() {
-            // The server looks again only when nobody has asked for a tenth of a second.
+            // The server refreshes this table only when nobody has read it for a tenth of a second.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
@@ -25,12 +25,12 @@ async fn until_somebody_waits(observer: &mut AnyConnection) {
 }
 
 #[tokio::test]
-async fn what_a_settler_holds_that_was_cut_off_in_a_transaction_is_taken_over() {
+async fn the_stream_of_a_settler_cut_off_in_a_transaction_is_taken_over() {
     let market = Market::new(Database::MariaDb, 1).await;
     let as_in_production = SettleOptions { lease_seconds: SettleOptions::default().lease_seconds, ..quick() };
     let (remote, mut proxy) = market.remote_worker(as_in_production.clone()).await;
     remote.until_settled().await;
-    // Its next transaction stops half way, when it has the stream's row and wants that of the stock.
+    // Its next transaction stops half way: it has the stream's row and wants that of the stock.
     let (mut intruder, mut observer) = (market.intruder().await, market.intruder().await);
     intruder.execute("START TRANSACTION").await.unwrap();
     intruder.execute("SELECT * FROM sale_stock FOR UPDATE").await.unwrap();
@@ -44,11 +44,11 @@ async fn what_a_settler_holds_that_was_cut_off_in_a_transaction_is_taken_over() 
     let figures = heir.until_settled().await;
     eprintln!("taken over {:.1} s after the cut", cut_at.elapsed().as_secs_f64());
     assert_eq!((figures.settled, figures.takeovers), (5, 1), "{figures:?}");
-    // Whoever was cut off says so instead of waiting for an answer, and finds its way back.
+    // The worker that was cut off reports it instead of waiting for an answer, and reconnects.
     remote.until(|figures| figures.trouble.is_some()).await;
     proxy.mend().unwrap();
     let figures = remote.until(|figures| figures.lag_decisions == 0 && figures.trouble.is_none()).await;
-    assert_eq!(figures.settled, 1, "what it had in its hands was settled by the other one");
+    assert_eq!(figures.settled, 1, "the other worker settled what this one had read");
     heir.stop().await;
     remote.stop().await;
     let report = market.audit().await;

@@ -1,4 +1,4 @@
-//! The database is away, a decision is poison, holds run out: the sale goes on.
+//! The database can't be reached, a decision is poison, holds run out: the sale goes on.
 
 use penstock_domain::OrderState;
 use penstock_ledger::embedded::STREAM;
@@ -32,7 +32,7 @@ async fn while_the_database_is_down_orders_are_accepted_and_settle_when_it_is_ba
 }
 
 #[tokio::test]
-async fn poison_is_put_aside_after_its_tries_and_settles_when_its_cause_is_gone() {
+async fn poison_is_put_aside_after_its_tries_and_settles_once_its_cause_is_gone() {
     let shop = Shop::new(100, 100).await;
     let running = shop.settlement(SettleOptions { batch: 50, ..quick() });
     let spoilt = shop.claim("ada", "spoilt").await.id;
@@ -50,7 +50,7 @@ async fn poison_is_put_aside_after_its_tries_and_settles_when_its_cause_is_gone(
     }
     let running = shop.settlement(SettleOptions { batch: 50, ..quick() });
     let figures = running.until_settled().await;
-    assert_eq!((figures.dead_letters, figures.retries), (1, 2), "three tries, and then it is put aside");
+    assert_eq!((figures.dead_letters, figures.retries), (1, 2), "it is put aside after three tries");
     for other in others {
         assert_eq!(shop.records.order(other).await.unwrap().unwrap().order.state, OrderState::Paid);
     }
@@ -81,7 +81,7 @@ async fn a_unit_that_is_not_there_is_put_aside_and_counted_loudly() {
 }
 
 #[tokio::test]
-async fn a_sale_that_the_records_do_not_know_holds_nobody_up_for_long() {
+async fn a_sale_that_the_records_do_not_know_delays_others_only_briefly() {
     let shop = Shop::new(100, 100).await;
     shop.tamper("UPDATE sales SET id = 8").await;
     for claim in 0..50 {
@@ -109,7 +109,7 @@ async fn a_hold_that_runs_out_gives_its_units_back() {
     }
     shop.wait(59);
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    assert_eq!(running.stats.read().expired, 0, "a second before its time no hold is released");
+    assert_eq!(running.stats.read().expired, 0, "no hold is released a second early");
     shop.wait(1);
     running.until(|figures| figures.expired == 25).await;
     let again = shop.claim("bob", "again").await;

@@ -9,7 +9,7 @@ use crate::{
     shop::quick,
 };
 
-/// Makes a test of each sentence on each database.
+/// Turns each function into a test on each database.
 macro_rules! on_each_database {
     ($($sentence:ident,)+) => {
         mod sqlite {
@@ -34,10 +34,10 @@ macro_rules! on_each_database {
 
 on_each_database! {
     two_workers_settle_each_decision_once,
-    what_a_dead_worker_leaves_another_one_takes_over,
-    a_worker_that_slept_through_its_lease_can_not_write,
+    another_worker_takes_over_from_a_dead_one,
+    a_worker_that_slept_through_its_lease_cannot_write,
     an_orderly_stop_leaves_the_streams_to_others_at_once,
-    a_stream_whose_end_was_lost_is_waited_for_and_holds_nobody_up,
+    a_stream_whose_end_was_lost_is_retried_without_delaying_others,
     a_history_of_another_epoch_is_not_settled,
     a_worker_with_nothing_to_do_asks_the_database_nothing,
 }
@@ -60,7 +60,7 @@ async fn two_workers_settle_each_decision_once(database: Database) {
     }
 }
 
-async fn what_a_dead_worker_leaves_another_one_takes_over(database: Database) {
+async fn another_worker_takes_over_from_a_dead_one(database: Database) {
     let market = Market::new(database, 3).await;
     market.sell_everywhere("before", 30).await;
     let slow = SettleOptions { batch: 2, max_decisions_per_second: 20, lease_seconds: 1, ..quick() };
@@ -76,7 +76,7 @@ async fn what_a_dead_worker_leaves_another_one_takes_over(database: Database) {
     assert_eq!((report.orders, report.pending), (90, 0));
 }
 
-async fn a_worker_that_slept_through_its_lease_can_not_write(database: Database) {
+async fn a_worker_that_slept_through_its_lease_cannot_write(database: Database) {
     let market = Market::new(database, 1).await;
     let lease = SettleOptions { lease_seconds: 1, ..quick() };
     let (sleeper, sleep) = market.sleeper(lease.clone()).await;
@@ -88,7 +88,7 @@ async fn a_worker_that_slept_through_its_lease_can_not_write(database: Database)
     assert_eq!((figures.settled, figures.takeovers), (5, 1), "{figures:?}");
     sleep.send(false).unwrap();
     let woken = sleeper.until(|figures| figures.lag_decisions == 0).await;
-    assert_eq!((woken.settled, woken.dead_letters), (1, 0), "what it had in its hands was settled already");
+    assert_eq!((woken.settled, woken.dead_letters), (1, 0), "what it had read was settled already");
     market.sell(market.sales[0], "together", 5).await;
     sleeper.until_settled().await;
     awake.until_settled().await;
@@ -110,11 +110,11 @@ async fn an_orderly_stop_leaves_the_streams_to_others_at_once(database: Database
     market.sell_everywhere("later", 5).await;
     let second = market.worker(long).await;
     let figures = second.until_settled().await;
-    assert_eq!((figures.settled, figures.takeovers), (10, 0), "what was given back is not taken over");
+    assert_eq!((figures.settled, figures.takeovers), (10, 0), "returned leases do not count as takeovers");
     second.stop().await;
 }
 
-async fn a_stream_whose_end_was_lost_is_waited_for_and_holds_nobody_up(database: Database) {
+async fn a_stream_whose_end_was_lost_is_retried_without_delaying_others(database: Database) {
     let market = Market::new(database, 2).await;
     let (lost, other) = (market.sales[0], market.sales[1]);
     market.sell_everywhere("before", 10).await;
@@ -128,7 +128,7 @@ async fn a_stream_whose_end_was_lost_is_waited_for_and_holds_nobody_up(database:
     assert_eq!((figures.diverged, figures.settled, figures.dead_letters), (1, 22, 0), "it is counted once");
     market.sell(other, "undisturbed", 5).await;
     worker.until(|figures| figures.settled == 27).await;
-    // The ledger has found its way back to what is settled.
+    // The ledger has caught up with the records.
     market.engine.put_history(lost, history);
     market.sell(lost, "after", 3).await;
     let figures = worker.until(|figures| figures.lag_decisions == 0 && figures.trouble.is_none()).await;
