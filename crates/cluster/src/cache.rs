@@ -1,5 +1,5 @@
-//! The cache that the nodes share, in Redis. A key that was removed a moment ago holds an empty value, which keeps out
-//! what was read before.
+//! The cache that the nodes share, in Redis. Removing a key leaves an empty value for a moment, so that
+//! nobody can put back a value read before the removal.
 
 use std::{fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use penstock_http::{CacheAway, Kept, SharedCache};
 use penstock_ledger::redis::{Link, LinkError, Script};
 use redis::cmd;
 
-/// KEYS: the key. ARGV: the value, its life in milliseconds. Keeps the value unless the key was removed a moment ago.
+/// KEYS: the key. ARGV: the value, its life in milliseconds. Does nothing if the key was just removed.
 const PUT: &str = "if redis.call('GET', KEYS[1]) == '' then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1";
@@ -42,7 +42,7 @@ fn away(error: LinkError) -> CacheAway {
     CacheAway(error.to_string())
 }
 
-/// Redis takes no life shorter than this.
+/// Redis accepts no shorter life than one millisecond.
 fn millis(life: Duration) -> u64 {
     u64::try_from(life.as_millis()).unwrap_or(u64::MAX).max(1)
 }

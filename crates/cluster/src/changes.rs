@@ -1,9 +1,10 @@
-//! What the nodes tell each other, in Redis: a stream that holds the latest changes, and a message that says "look". A
-//! message may be lost: every node looks twice a second anyway.
+//! How nodes tell each other about changes, in Redis: a stream holds the latest changes, and a message says
+//! "look". A message may be lost, because every node looks twice a second anyway.
 //!
-//! A node knows where it is in the stream by the last entry that it has read, and looks from that entry on. If the entry
-//! is gone, because the stream was cut or Redis has lost its end, the node can't know what it has missed: then everything
-//! counts as changed. So that there always is such an entry, a node that joins adds one.
+//! A node remembers the last stream entry it has read and continues from there. If that entry is gone,
+//! because the stream was cut or Redis has lost its end, the node can't know what it has missed. Then it
+//! treats everything as changed. A node that joins adds an entry of its own, so that it always has one to
+//! start from.
 
 mod listener;
 mod teller;
@@ -31,31 +32,35 @@ use tokio::{
 
 use self::{listener::Listener, teller::Teller};
 
-/// Changes that may wait to be told. If there are more, everything is told to have changed.
+/// The most changes that may wait to be told. If there are more, one message says that everything has
+/// changed.
 const MAX_UNTOLD: usize = 1_024;
-/// Changes that may wait for who follows them here; who is further behind hears that everything has changed.
+/// The most changes kept for a follower on this node. A follower further behind hears that everything has
+/// changed.
 const MAX_UNHEARD: usize = 4_096;
-/// How long somebody who tells waits until it is told; afterwards it is told in the background.
+/// How long a caller waits until its change is told. After that it is told in the background.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a node that stops waits for what it has not told yet: as long as Redis needs to choose a new master.
+/// How long a stopping node waits for its pending changes to be told: as long as Redis needs to choose a new
+/// master.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
-/// Without an answer for so long, what the others change may go unheard.
+/// If Redis has not answered for longer than this, this node may be missing changes.
 const QUIET_TOO_LONG: Duration = Duration::from_secs(3);
-/// Entries that the stream keeps, or a few more. A node that is away for longer reads everything anew.
+/// The number of entries the stream keeps, or a few more. A node that is away for longer reads everything
+/// again.
 const MAX_ENTRIES: usize = 10_000;
-/// The field of a change,
+/// The field of an entry that holds a change.
 const CHANGE: &str = "change";
-/// and of the entry that a node adds to know where it is.
+/// The field of the entry that a joining node adds to mark its position.
 const JOINED: &str = "joined";
 
-/// Something to tell, and who waits for it. Without a change somebody only waits for those before.
+/// A change to tell, and the caller waiting for it. None: the caller waits only for the changes before it.
 type Untold = (Option<Change>, oneshot::Sender<()>);
 
 #[derive(Debug)]
 struct State {
     told: AtomicU64,
     heard: AtomicU64,
-    /// How often everything counted as changed.
+    /// How often this node had to treat everything as changed.
     missed: AtomicU64,
     untold: AtomicU64,
     /// When the stream was last read.
@@ -81,8 +86,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Joins the others under `prefix`. What they change from then on is heard; if Redis is away, it is caught up with
-    /// as soon as it is back. Its work runs on the runtime this is called on.
+    /// Joins the nodes under `prefix`. Changes made from now on are heard; if Redis is away, the node catches
+    /// up as soon as Redis is back. The background tasks run on the runtime that calls this.
     pub async fn join(link: Link, prefix: &str) -> Self {
         let (outbox, to_tell) = mpsc::channel(MAX_UNTOLD);
         let (heard, _) = broadcast::channel(MAX_UNHEARD);
@@ -93,7 +98,7 @@ impl Changes {
             untold: AtomicU64::new(0),
             looked: Mutex::new(None),
         });
-        // The message goes over a channel of the same name.
+        // The message goes over a channel with the same name as the stream.
         let name = format!("{prefix}penstock:changes");
         let mut listener = Listener::new(link.clone(), &name, heard.clone(), Arc::clone(&state));
         listener.begin().await;
@@ -116,7 +121,7 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// Returns when it is told, and all that was put into the outbox before it.
+    /// Returns when the change is told, and so are all changes put into the outbox before it.
     async fn put(&self, change: Option<Change>) {
         let (done, is_done) = oneshot::channel();
         // An error means that the node is about to end.
@@ -130,7 +135,7 @@ impl Neighbours for Changes {
     fn tell(&self, change: Change) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if timeout(PATIENCE, self.put(Some(change))).await.is_err() {
-                tracing::debug!("the other nodes are told later");
+                tracing::debug!("the other nodes will be told in the background");
             }
         })
     }
@@ -138,7 +143,7 @@ impl Neighbours for Changes {
     fn all_told(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if timeout(LAST_PATIENCE, self.put(None)).await.is_err() {
-                tracing::warn!("stopping with changes that the other nodes were not told of");
+                tracing::warn!("stopping before the other nodes were told of all changes");
             }
         })
     }
@@ -149,7 +154,7 @@ impl Neighbours for Changes {
             match heard.recv().await {
                 Ok(change) => Some((change, heard)),
                 Err(broadcast::error::RecvError::Lagged(_)) => Some((Change::Everything, heard)),
-                // It has no end; that nobody tells any more means that the node is about to end.
+                // Callers expect an endless stream. It closes only when the node is about to end.
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             }
         }))
@@ -163,9 +168,9 @@ impl Part for Changes {
 
     fn trouble(&self) -> Option<String> {
         match self.state.quiet_for() {
-            None => Some("Redis was not reached yet".to_owned()),
+            None => Some("Redis has not been reached yet".to_owned()),
             Some(quiet) if quiet > QUIET_TOO_LONG => {
-                Some(format!("Redis was not reached for {} seconds", quiet.as_secs()))
+                Some(format!("Redis has not been reached for {} seconds", quiet.as_secs()))
             }
             Some(_) => None,
         }
@@ -181,19 +186,15 @@ impl Part for Changes {
         let quiet = self.state.quiet_for().map_or(f64::INFINITY, |quiet| quiet.as_secs_f64());
         vec![
             counter("penstock_changes_told", "Changes told to the other nodes", &self.state.told),
-            counter(
-                "penstock_changes_heard",
-                "Changes heard, those of this node included",
-                &self.state.heard,
-            ),
+            counter("penstock_changes_heard", "Changes heard, including this node's own", &self.state.heard),
             counter(
                 "penstock_changes_missed",
-                "How often changes may have been missed and everything was read anew",
+                "How often changes may have been missed, so that everything was read again",
                 &self.state.missed,
             ),
             gauge(
                 "penstock_changes_untold",
-                "Changes that wait to be told",
+                "Changes waiting to be told",
                 self.state.untold.load(Relaxed) as f64,
             ),
             gauge("penstock_changes_lag_seconds", "Time since this node last looked for changes", quiet),

@@ -1,5 +1,5 @@
-//! The doors of sales for nodes that share a shop: tickets, turns, challenges and passes are good on all of them, and
-//! their totals hold over all of them. A door only puts its parts together.
+//! The doors of sales for nodes that share a shop. Tickets, turns, challenges and passes are good on every
+//! node, and their totals hold across all of them. A door only puts its parts together.
 
 use std::{
     io,
@@ -25,9 +25,9 @@ use crate::{
 
 #[derive(Clone)]
 pub struct SharedDoorsOptions {
-    /// Differs from every other node's.
+    /// Unique to this node.
     pub node: String,
-    /// Before every key, for shops that share a Redis.
+    /// Put before every key, for shops that share a Redis.
     pub prefix: String,
     /// In place of Redis' clock, for tests.
     pub moment: Option<Clock>,
@@ -39,7 +39,7 @@ impl std::fmt::Debug for SharedDoorsOptions {
     }
 }
 
-/// Everything beside the requests goes on on the runtime that this was made on.
+/// Background work runs on the runtime that created this.
 #[derive(Debug)]
 pub struct SharedDoors {
     link: Link,
@@ -79,7 +79,7 @@ struct SharedDoor {
 }
 
 impl SharedDoor {
-    /// The seed of the room, which Redis and the archive agree on.
+    /// The seed of the room, on which Redis and the archive have to agree.
     async fn find_room(
         &self,
         opens_at: Option<Timestamp>,
@@ -91,9 +91,9 @@ impl SharedDoor {
         let offered = there.unwrap_or(offered);
         let known = match (archive.known_or(self.calls.sale, offered).await, there) {
             (Ok(known), _) => known,
-            // The archive is needed only where Redis has lost the room.
+            // The archive is needed only if Redis has lost the room.
             (Err(error), Some(seed)) => {
-                tracing::warn!(sale = %self.calls.sale, %error, "a waiting room is opened without the records");
+                tracing::warn!(sale = %self.calls.sale, %error, "opening a waiting room without the records");
                 StoredRoom { seed, issued: 0, early: None }
             }
             (Err(error), None) => return Err(error),
@@ -105,13 +105,13 @@ impl SharedDoor {
         };
         let (seed, issued) = (known.seed, known.issued);
         if was_lost {
-            tracing::warn!(sale = %self.calls.sale, issued, "Redis has lost a waiting room: it comes back from the records");
+            tracing::warn!(sale = %self.calls.sale, issued, "Redis lost a waiting room; restoring it from the records");
         }
         let found = self.call(|calls| async move { calls.room(seed, opens_at, &remembered).await }).await?;
         if found == seed { Ok(seed) } else { Err(io::Error::other(self.calls.other_seed())) }
     }
 
-    /// On the runtime that the connections to Redis belong to.
+    /// Runs the call on the runtime that the connections to Redis belong to.
     async fn call<T, F>(&self, call: impl FnOnce(GateCalls) -> F) -> io::Result<T>
     where
         T: Send + 'static,
@@ -166,7 +166,7 @@ impl Door for SharedDoor {
         })
     }
 
-    /// Only what all nodes share tells, and asking it is as cheap together with the rest.
+    /// Only the shared state can answer this, and asking for it together with the pass costs no more.
     fn look(&self, _: &BuyerId, _: Option<u64>, _: u32, _: Timestamp) -> Result<(), DoorRefusal> {
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! What nodes and settlement workers show each other of their counters, in Redis: one value each, and when it was shown by
-//! the clock of Redis. Who shows nothing any more is forgotten by the next who does, or with everything.
+//! Counters that nodes and settlement workers show each other, in Redis: one value each, and the time it was
+//! shown by the clock of Redis. An entry that is not refreshed is removed when the next one is written, or
+//! expires with the rest.
 
 use std::{fmt, time::Duration};
 
@@ -7,8 +8,8 @@ use futures_util::future::BoxFuture;
 use penstock_http::{FiguresAway, SharedFigures, Shown};
 use penstock_ledger::redis::{Link, LinkError, Script};
 
-/// KEYS: when each has shown something, what each has shown. ARGV: who, what, for how many milliseconds. Forgets who has
-/// shown nothing for so long.
+/// KEYS: the times, the values. ARGV: the name, the value, its life in milliseconds. Removes the entries
+/// older than that.
 const SHOW: &str = "local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[3])) do
@@ -21,7 +22,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 1";
 
-/// KEYS: as above. The result has for each who, how many milliseconds ago, and what. Changes nothing.
+/// KEYS: as above. Returns the name, the age in milliseconds and the value of each entry. Changes nothing.
 const LOOK: &str = "local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local all = {}
@@ -36,7 +37,7 @@ return all";
 
 pub struct RedisFigures {
     link: Link,
-    /// Both have the same hash tag, which is no sale's.
+    /// Both keys have the same hash tag, which no sale has.
     times: String,
     values: String,
     show: Script,

@@ -1,5 +1,5 @@
-//! The gate's calls to Redis: the keys of a sale's door, the arguments of each script, and its answers. The scripts say
-//! at their tops what they do; when they are called is not decided here.
+//! The gate's calls to Redis: the keys of a sale's door, the arguments of each script, and its answers. Each
+//! script says at its top what it does. When a script runs is decided elsewhere.
 
 use penstock_domain::{BuyerId, SaleId, Timestamp};
 use penstock_gate::{LivePasses, RoomView, Told, late_pass_millis};
@@ -12,19 +12,19 @@ use redis::{Cmd, FromRedisValue};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// Enough that two buyers are never taken for one another.
+/// Enough that two buyers are never mistaken for each other.
 const BUYER_BYTES: usize = 16;
-/// A used challenge is remembered for longer than it could be good, by this.
+/// How much longer a used challenge is remembered than it could be good.
 const USED_SLACK_MILLIS: i64 = 60_000;
 
-/// A pass may come of a turn that ended so long ago, because its node asked in time. It is less than the keeper of the
-/// room keeps the place for.
+/// How long after its end a turn may still become a pass, because its node asked in time. The keeper of the
+/// room keeps the place for longer than this.
 const LATE_MILLIS: i64 = 1_000;
 
 /// The first byte of a stored view, which changes with `RoomView`.
 const VIEW_LAYOUT: u8 = 2;
 
-/// A buyer as he is known among the live passes.
+/// A buyer's fingerprint among the live passes.
 pub(crate) type BuyerMark = [u8; BUYER_BYTES];
 
 pub(crate) fn mark_of(buyer: &BuyerId) -> BuyerMark {
@@ -62,13 +62,13 @@ impl Scripts {
     }
 }
 
-/// What one sale's door asks of Redis.
+/// One sale's calls to Redis.
 #[derive(Clone)]
 pub(crate) struct GateCalls {
     pub(crate) link: Link,
     pub(crate) scripts: Scripts,
     pub(crate) node: String,
-    /// In place of the server's clock.
+    /// Replaces the server's clock.
     pub(crate) moment: Option<Clock>,
     pub(crate) prefix: String,
     pub(crate) sale: SaleId,
@@ -87,50 +87,50 @@ pub(crate) struct Handed {
     pub(crate) to: u64,
     pub(crate) is_early: bool,
     pub(crate) at: Timestamp,
-    /// Before `at`, if it was asked for again.
+    /// Earlier than `at` if the node asked for this block again.
     pub(crate) first_at: Timestamp,
 }
 
-/// So many numbers, and as many again as were heard of, may have been given out since. Nobody is there for those that were
-/// not, so that too many of them do no harm.
+/// Numbers that may have been given out since this node last heard, besides as many again as it has heard of.
+/// Nobody holds the numbers that were not given out, so skipping too many does no harm.
 const NUMBERS_UNHEARD_OF: u64 = 1_000;
-/// So many views may have been stored meanwhile.
+/// Views that may have been stored since this node last heard.
 const VIEWS_UNHEARD_OF: u64 = 1_000;
 
-/// What a node still knows of a room that Redis may have lost.
+/// What a node still knows about a room that Redis may have lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
-    /// From here on none can have been given out.
+    /// No number from here on can have been given out.
     pub(crate) next: u64,
     pub(crate) early: Option<u64>,
-    /// Higher than that of any view.
+    /// Higher than the version of any view.
     pub(crate) version: u64,
     pub(crate) view: Option<RoomView>,
 }
 
 impl Remembered {
-    /// `version`: of the last view that was heard of.
+    /// `version` is that of the last view this node heard of.
     pub(crate) fn new(issued: u64, early: Option<u64>, version: u64, view: Option<RoomView>) -> Self {
         let next = issued.saturating_mul(2).saturating_add(NUMBERS_UNHEARD_OF);
         Self { next, early, version: version + VIEWS_UNHEARD_OF, view }
     }
 }
 
-/// What a node has to say when it looks at a room.
+/// What a node sends when it looks at a room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look<'a> {
-    /// 0: it does not keep the room.
+    /// 0: this node does not keep the room.
     pub(crate) fence: u64,
-    /// 0: it does not want to keep it.
+    /// 0: this node does not want to keep it.
     pub(crate) keep_millis: u64,
     pub(crate) known_version: u64,
     pub(crate) view: Option<&'a RoomView>,
-    /// How many of the taken turns are done with.
+    /// How many of the taken turns the stored view covers.
     pub(crate) taken_done: usize,
-    /// It is time to tell who is there, and for the keeper to hear it.
+    /// True: it is time to tell who is there, and for the keeper to hear it.
     pub(crate) asks_who_is_there: bool,
     pub(crate) told: Option<&'a Told>,
-    /// A live pass that is good for no longer than this is late.
+    /// A live pass with no more time left than this counts as late.
     pub(crate) late_pass_millis: i64,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Look<'a> {
 pub(crate) enum Role {
     Follower,
     Keeper,
-    /// It took the room over with this look.
+    /// This node took the room over with this look.
     NewKeeper,
 }
 
@@ -147,17 +147,17 @@ pub(crate) struct Seen {
     pub(crate) role: Role,
     pub(crate) fence: u64,
     pub(crate) at: Timestamp,
-    /// When the keeper before this look last looked.
+    /// When the previous keeper last looked.
     pub(crate) kept_at: Timestamp,
     pub(crate) issued: u64,
     pub(crate) early: Option<u64>,
     pub(crate) live_passes: LivePasses,
     pub(crate) sale_version: u64,
     pub(crate) version: u64,
-    /// None: it is the one that is known, or there is none.
+    /// None: this node has it already, or there is none.
     pub(crate) view: Option<RoomView>,
     pub(crate) taken: Vec<u64>,
-    /// Who is there, by node; None if it was not asked for.
+    /// People who are there, by node. None: the look did not ask.
     pub(crate) told: Option<Vec<Told>>,
 }
 
@@ -174,7 +174,7 @@ impl GateCalls {
         self.moment.as_ref().map(|clock| clock().as_millis().to_string()).unwrap_or_default()
     }
 
-    /// `confirm`: it has to outlast the server, as far as anything does.
+    /// `confirm`: wait for the replicas, so that the answer survives the loss of the server.
     async fn ask<T: FromRedisValue>(&self, command: Cmd, confirm: bool) -> Result<T, LinkError> {
         let mut pipeline = redis::pipe();
         pipeline.add_command(command);
@@ -191,7 +191,7 @@ impl GateCalls {
         LinkError::Refused { server: self.key("room"), reason }
     }
 
-    /// Two seeds are two draws, of which only one was promised.
+    /// Two seeds are two draws, and only one was promised.
     pub(crate) fn other_seed(&self) -> LinkError {
         let reason = "the waiting room has another seed than this node".to_owned();
         LinkError::Refused { server: self.key("room"), reason }
@@ -205,7 +205,7 @@ impl GateCalls {
         seed.map(|seed| seed.try_into().map_err(|_| self.damaged("the seed"))).transpose()
     }
 
-    /// The seed of the room: of the one that is there, or else the one given.
+    /// Returns the seed of the existing room, or makes a room with the given seed.
     pub(crate) async fn room(
         &self,
         seed: [u8; 32],
@@ -222,7 +222,7 @@ impl GateCalls {
         seed.try_into().map_err(|_| self.damaged("the seed"))
     }
 
-    /// The block of this name, which has `count` numbers if it is a new one. None: Redis does not know the room.
+    /// The block of this name; a new one has `count` numbers. None: Redis does not know the room.
     pub(crate) async fn numbers(
         &self,
         seed: &[u8; 32],
@@ -250,7 +250,7 @@ impl GateCalls {
         command.arg(look.known_version).arg(packed_view(look.view)?).arg(look.taken_done).arg(&seed[..]);
         command.arg(u8::from(look.asks_who_is_there)).arg(packed(look.told)?);
         command.arg(look.late_pass_millis);
-        // Who follows shows people what it has seen, as the keeper does.
+        // Followers show people this answer, just as the keeper does, so it has to be confirmed.
         let seen: Option<SeenReply> = self.ask(command, true).await?;
         seen.map(|seen| self.seen(seen)).transpose()
     }
@@ -258,7 +258,8 @@ impl GateCalls {
     fn seen(&self, reply: SeenReply) -> Result<Seen, LinkError> {
         let (role, fence, at, kept_at, issued, early, (all, late), sale_version, version, view, taken, told) =
             reply;
-        // What can't be read is of a node of another version: for this one there is no view, and nobody is there.
+        // A view or a list that can't be read comes from a node of another version. For this node there is no
+        // view, and nobody is there.
         let view: Vec<u8> = view;
         let view = match view.split_first() {
             Some((&VIEW_LAYOUT, view)) => postcard::from_bytes(view).ok(),
@@ -285,7 +286,7 @@ impl GateCalls {
         })
     }
 
-    /// The live passes, and an answer for each who asks.
+    /// The live passes, and an answer for each applicant.
     pub(crate) async fn passes(
         &self,
         options: &DoorOptions,
@@ -293,7 +294,7 @@ impl GateCalls {
     ) -> Result<(u64, Vec<Result<Timestamp, DoorRefusal>>), LinkError> {
         let challenge_millis = i64::from(options.challenge_seconds) * 1_000;
         let mut keys = self.keys(["passes", "turns", "taken"]).to_vec();
-        // Counted from 1, as Lua counts; 0 is none.
+        // Counted from 1, as Lua does; 0 means none.
         let used_keys: Vec<usize> = applicants
             .iter()
             .map(|applicant| {
@@ -323,7 +324,7 @@ impl GateCalls {
         Ok((live, answers.into_iter().skip(2).map(pass_answer).collect()))
     }
 
-    /// The live passes that are left.
+    /// The live passes that remain.
     pub(crate) async fn used(&self, sale_version: u64, buyers: &[BuyerMark]) -> Result<u64, LinkError> {
         let mut command = self.scripts.used.call();
         command.arg(2).arg(&self.keys(["passes", "room"])).arg(sale_version);
@@ -336,7 +337,7 @@ impl GateCalls {
 
 type SeenReply = (u8, u64, i64, i64, u64, i64, (u64, u64), u64, u64, Vec<u8>, Vec<u64>, Option<Vec<Vec<u8>>>);
 
-/// Where the key stands; it is put there if it is missing.
+/// The position of the key in `keys`; adds it if it is missing.
 fn place_of(keys: &mut Vec<String>, key: String) -> usize {
     keys.iter().position(|known| *known == key).unwrap_or_else(|| {
         keys.push(key);
@@ -344,7 +345,7 @@ fn place_of(keys: &mut Vec<String>, key: String) -> usize {
     })
 }
 
-/// Nothing is empty.
+/// None becomes an empty value.
 fn packed<T: Serialize>(value: Option<&T>) -> Result<Vec<u8>, LinkError> {
     let packed = value.map(postcard::to_stdvec).transpose();
     Ok(packed.map_err(|error| LinkError::Misconfigured(error.to_string()))?.unwrap_or_default())
@@ -358,7 +359,7 @@ fn packed_view(view: Option<&RoomView>) -> Result<Vec<u8>, LinkError> {
     Ok(view)
 }
 
-/// As `passes.lua` names them.
+/// The numbers are those in `passes.lua`.
 fn pass_answer(answer: i64) -> Result<Timestamp, DoorRefusal> {
     Err(match answer {
         -1 => DoorRefusal::TurnUsed,

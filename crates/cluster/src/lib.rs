@@ -1,4 +1,5 @@
-//! What nodes share beside the ledger, on Redis: each module implements a port that `penstock-http` defines.
+//! The state that nodes share beside the ledger, on Redis. Each module implements a port that `penstock-http`
+//! defines.
 
 mod cache;
 mod changes;

@@ -1,5 +1,5 @@
-//! Takes blocks of a waiting room's numbers for a node, so that a rush costs a call per hundreds of people. Whoever
-//! finds no number waits for the next block together with all others.
+//! Takes blocks of a waiting room's numbers for a node, so that a rush costs one call per hundreds of people.
+//! People who find no number left wait together for the next block.
 
 use std::{
     sync::{
@@ -20,14 +20,14 @@ use tokio::{
 
 use crate::gate_calls::GateCalls;
 
-/// So many people may wait for a block; more are told to come back.
+/// The most people who may wait for a block. More are told to come back.
 const MAX_WAITING: usize = 100_000;
-/// A number that nobody got for so long is not given out any more, because it may be its turn soon.
+/// How long an unused number may be given out; after that its turn may come soon.
 const MAX_GOOD_MILLIS: i64 = 1_000;
-/// Nor for more than this part of a turn.
+/// A number is good for at most this part of a turn, too.
 const GOOD_PARTS_OF_TURN: i64 = 10;
 
-/// How soon a block that could not be had is asked for again.
+/// How soon to ask again after a failed call for a block.
 const AGAIN: Duration = Duration::from_millis(200);
 
 type Answer = oneshot::Sender<Result<u64, DoorRefusal>>;
@@ -39,20 +39,20 @@ pub(crate) struct Numbers {
     known: Arc<Known>,
 }
 
-/// What the node knows of the numbers.
+/// What the node knows about the numbers.
 #[derive(Debug, Default)]
 struct Known {
     blocks: Blocks,
-    /// The last block could not be had.
+    /// The last call for a block failed.
     has_no_block: AtomicBool,
-    /// The room could not be looked at.
+    /// The last look at the room failed.
     is_out_of_sight: AtomicBool,
-    /// Numbers below were handed to nodes, as far as this one has heard.
+    /// As far as this node has heard, the numbers below this one were handed to nodes.
     issued: AtomicU64,
 }
 
 impl Numbers {
-    /// `opens_at`: what is taken before is early, and not given out after.
+    /// Numbers taken before `opens_at` are early, and are not given out after it.
     pub(crate) fn start(
         runtime: &Handle,
         calls: GateCalls,
@@ -79,7 +79,7 @@ impl Numbers {
         &self.known.blocks
     }
 
-    /// As far as is known without asking.
+    /// As far as this node knows without asking.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.known.has_no_block.load(Relaxed) || self.known.is_out_of_sight.load(Relaxed)
     }
@@ -112,8 +112,8 @@ struct Taker {
     known: Arc<Known>,
     opens_at: Timestamp,
     good_millis: i64,
-    /// The name of the next block. A block that may have been handed out is asked for by its name until it is had: one
-    /// of which nobody knows would stand in the draw for people who don't exist.
+    /// The name of the next block. If a call fails, the block may have been handed out all the same, so the
+    /// node asks again by the same name. A forgotten block would fill the draw with people who don't exist.
     block: u64,
 }
 
@@ -124,9 +124,10 @@ impl Taker {
             let now = waiting.iter().map(|(now, _)| *now).max().unwrap_or(self.opens_at);
             match self.next_block(waiting.len() as u64, now).await {
                 Some(at) => {
-                    // The opening may have come between their asking and now: by the clock that all nodes share.
+                    // The opening may have come since they asked, so the block is judged by the clock that
+                    // all nodes share.
                     for (_, answer) in waiting.drain(..) {
-                        // Who does not wait any more does not come.
+                        // The person may have stopped waiting.
                         let _ = answer.send(self.known.blocks.take_late(at).ok_or(DoorRefusal::Busy));
                     }
                 }
@@ -138,7 +139,7 @@ impl Taker {
         }
     }
 
-    /// Asks for the block that could not be had, so that it is known whether others can.
+    /// Asks for the missing block until it comes, so that the node notices when numbers are available again.
     async fn until_there_is_a_block(&mut self, asked: &mut Asked) {
         while !asked.is_closed() {
             sleep(AGAIN).await;
@@ -157,7 +158,7 @@ impl Taker {
         };
         let handed = self.calls.numbers(&self.seed, self.block, wanted).await;
         let handed = handed.unwrap_or_else(|error| {
-            tracing::debug!(%error, sale = %self.calls.sale, "no numbers can be had");
+            tracing::debug!(%error, sale = %self.calls.sale, "can't get numbers for the waiting room");
             None
         });
         self.known.has_no_block.store(handed.is_none(), Relaxed);
@@ -173,7 +174,7 @@ impl Taker {
     }
 }
 
-/// Who came meanwhile would wait for the same again.
+/// Also turns away people who asked in the meantime, because their call would fail the same way.
 fn turn_away(waiting: &mut Vec<(Timestamp, Answer)>, asked: &mut Asked) {
     while let Ok(next) = asked.try_recv() {
         waiting.push(next);

@@ -1,5 +1,5 @@
-//! Passes of one sale for one node: whoever asks while a call is under way is in the next one, so that a rush costs a
-//! call per hundreds of people. Orders give their passes back behind everybody's back.
+//! Passes of one sale for one node. Requests that come during a call share the next one, so that a rush costs
+//! one call per hundreds of people. Orders give their passes back in the background.
 
 use std::{
     sync::{
@@ -19,17 +19,18 @@ use tokio::{
 
 use crate::gate_calls::{BuyerMark, GateCalls};
 
-/// So many may wait; more are told to come back.
+/// The most requests that may wait. More are told to come back.
 const MAX_WAITING: usize = 16_384;
-/// Redis does nothing else while it decides on so many: about a millisecond.
+/// The most requests in one call. Redis decides on them in about a millisecond and does nothing else
+/// meanwhile.
 const MAX_BATCH: usize = 500;
-/// Calls that follow each other begin at least so far apart, which nobody notices who comes alone.
+/// The shortest time between the starts of two calls. A single request does not notice it.
 const BETWEEN_CALLS: Duration = Duration::from_millis(5);
-/// Passes that were used are told together.
+/// How long used passes are collected to be reported together.
 const USED_EVERY: Duration = Duration::from_millis(20);
-/// How soon it is tried again when they could not be told.
+/// How soon to report again after a failure.
 const USED_AGAIN: Duration = Duration::from_millis(200);
-/// So many are remembered to be told. Others count until their deadline.
+/// The most used passes that wait to be reported. Others count until their deadline.
 const MAX_USED: usize = 100_000;
 
 type Answer = oneshot::Sender<Result<Timestamp, DoorRefusal>>;
@@ -66,7 +67,7 @@ impl Passes {
     }
 
     pub(crate) fn used(&self, buyer: BuyerMark, sale_version: u64) {
-        // One that is not told counts until its deadline, as if it were not used.
+        // A used pass that is not reported counts until its deadline, as if it were unused.
         let _ = self.used.try_send((buyer, sale_version));
     }
 
@@ -105,8 +106,9 @@ async fn decide(
         let mut answers = match decided {
             Ok((_, answers)) => answers.into_iter(),
             Err(error) => {
-                tracing::debug!(%error, sale = %calls.sale, "no passes can be had");
-                // Who came meanwhile would wait for the same again.
+                tracing::debug!(%error, sale = %calls.sale, "can't get passes");
+                // Also answer the requests that came in the meantime, because their call would fail the same
+                // way.
                 while let Ok(next) = asked.try_recv() {
                     waiting.push(next);
                 }
@@ -114,7 +116,7 @@ async fn decide(
             }
         };
         for (_, answer) in waiting.drain(..) {
-            // Who does not wait any more gets the same pass when he asks again.
+            // The client may have stopped waiting; it gets the same pass when it asks again.
             let _ = answer.send(answers.next().unwrap_or(Err(DoorRefusal::Unavailable)));
         }
     }
@@ -140,7 +142,7 @@ async fn tell_used(calls: GateCalls, mut accepted: mpsc::Receiver<(BuyerMark, u6
                 untold.clear();
             }
             Err(error) => {
-                tracing::debug!(%error, sale = %calls.sale, "used passes can't be told");
+                tracing::debug!(%error, sale = %calls.sale, "can't report used passes; trying again");
                 sleep(USED_AGAIN).await;
             }
         }

@@ -1,5 +1,5 @@
-//! The waiting room of one sale as one node has it: it follows the view of whoever keeps the room, and keeps it itself
-//! when nobody does. What it lets people in by, `penstock-gate` decides; who keeps the room, Redis does.
+//! The waiting room of one sale on one node. The node follows the view of the keeper, and keeps the room
+//! itself when no other node does. `penstock-gate` decides whom to let in; Redis decides who keeps the room.
 
 use std::{
     sync::{
@@ -24,43 +24,44 @@ use crate::{
     passes::Passes,
 };
 
-/// Who keeps a room looks at it this often, and so do those who follow.
+/// How often a node looks at a room, keeper or follower.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// It does not look more often than this, whoever asks.
+/// The shortest pause between two looks.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
-/// Who wants to know what other nodes have told is kept waiting for no longer.
+/// The longest time a request waits to see what other nodes have told.
 const MAX_CATCH_UP: Duration = Duration::from_millis(300);
-/// While nothing can happen.
+/// How often a node looks while nothing can happen.
 const QUIET_LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So long before the opening a room is not quiet any more.
+/// A room is no longer quiet this long before its opening.
 const SOON_MILLIS: i64 = 5_000;
-/// Who has not looked for so long keeps the room no more. It is far longer than a look takes, or the next is away.
+/// How long a keeper keeps the room after a look. Far longer than a look and the pause before the next one
+/// take.
 const KEEP_MILLIS: u64 = 1_300;
-/// A room that is over, or of which the ledger has not told, is hardly looked at.
+/// How often a node looks at a room whose sale is over, or unknown to its ledger.
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How often a node tells who is there: at most a bit for each place, so a few hundred bytes, and 128 KiB in a room of a
-/// million.
+/// How often a node tells who is there. It sends at most a bit per place: usually a few hundred bytes, and
+/// 128 KiB in a room of a million.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-/// A node whose ledger has not told of the last orders for so long does not keep the room.
+/// A node does not keep the room if its ledger has been behind on orders for longer than this.
 const MAX_DEAF_MILLIS: i64 = 3_000;
 
-/// A room as a node has it.
+/// A room as one node has it.
 pub(crate) struct NodeRoom {
     pub(crate) calls: GateCalls,
     pub(crate) options: DoorOptions,
     pub(crate) seed: [u8; 32],
     opens_at: Option<Timestamp>,
-    /// What people ask. It follows the view, also while this node keeps the room.
+    /// The room that people's requests read. It follows the view, even while this node keeps the room.
     pub(crate) shown: Arc<WaitingRoom>,
     pub(crate) numbers: Numbers,
     pub(crate) passes: Passes,
-    /// As the node last heard it from the ledger.
+    /// The status that the ledger last told this node.
     status: Mutex<Option<SaleStatus>>,
     has_changed: AtomicBool,
     is_leaving: AtomicBool,
     wake: Notify,
     left: Notify,
-    /// Looks that were begun, and that came to an end.
+    /// Counts the looks that have begun. `ended` has the number of the last one that ended.
     begun: AtomicU64,
     ended: watch::Sender<u64>,
 }
@@ -91,7 +92,8 @@ impl NodeRoom {
         }
     }
 
-    /// True: something people see has changed since the last time, or those who listen should be heard of again.
+    /// True: something people see has changed since the last call, or it is time to hear from everybody on a
+    /// stream.
     pub(crate) fn note_status(&self, status: SaleStatus, now: Timestamp) -> bool {
         let before = self.status.lock().unwrap_or_else(PoisonError::into_inner).replace(status);
         if before.is_none() {
@@ -104,7 +106,7 @@ impl NodeRoom {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives out no number any more, and leaves the room to others.
+    /// Stops giving out numbers, and leaves the room to others.
     pub(crate) async fn leave(&self) {
         self.numbers.blocks().close();
         let left = self.left.notified();
@@ -113,12 +115,12 @@ impl NodeRoom {
         left.await;
     }
 
-    /// Waits for a look that begins after this, but not for long.
+    /// Waits for a look that begins after this call, but not for long.
     pub(crate) async fn catch_up(&self) {
         let mut ended = self.ended.subscribe();
         let next = self.begun.load(Relaxed) + 1;
         self.wake.notify_one();
-        // Who has waited in vain sees what there was to see before.
+        // After a timeout the caller sees the room as it was before.
         let _ = timeout(MAX_CATCH_UP, ended.wait_for(|ended| *ended >= next)).await;
     }
 
@@ -128,19 +130,19 @@ impl NodeRoom {
     }
 }
 
-/// What a node that keeps a room has of it.
+/// What the keeper of a room holds.
 struct Keeping {
     fence: u64,
-    /// Ahead of what is shown by a look, until that is stored.
+    /// Ahead of the shown room by one look, until the view is stored.
     room: WaitingRoom,
-    /// What Redis told last.
+    /// The last answer from Redis.
     seen: Seen,
     stored: RoomView,
-    /// Who is there, as the nodes told it lately.
+    /// People who are there, as the nodes last told.
     told: Vec<Told>,
 }
 
-/// Looks at the room as long as the node has it.
+/// Looks at the room for as long as the node has it.
 pub(crate) async fn look_after(room: Weak<NodeRoom>) {
     let mut looker = Looker::default();
     let mut complaint = None;
@@ -157,7 +159,7 @@ pub(crate) async fn look_after(room: Weak<NodeRoom>) {
             return;
         }
         let pause = pause(&room, looker.seen_at);
-        // However many want to catch up.
+        // Limits the looks, however many requests want to catch up.
         sleep(MIN_PAUSE).await;
         let wake = room.wake.notified();
         tokio::select! {
@@ -167,16 +169,16 @@ pub(crate) async fn look_after(room: Weak<NodeRoom>) {
     }
 }
 
-/// Says once what is wrong, and once that it is not any more.
+/// Logs a problem once, and its end once.
 fn complain(room: &NodeRoom, known: &mut Option<String>, error: Option<LinkError>) {
     let sale = room.calls.sale;
     match (error.map(|error| error.to_string()), &known) {
         (Some(problem), None) => {
-            tracing::error!(%sale, problem, "a waiting room stands still");
+            tracing::error!(%sale, problem, "the waiting room stands still on this node");
             *known = Some(problem);
         }
         (None, Some(_)) => {
-            tracing::info!(%sale, "the waiting room goes on");
+            tracing::info!(%sale, "the waiting room goes on again");
             *known = None;
         }
         _ => {}
@@ -198,14 +200,14 @@ fn pause(room: &NodeRoom, now: Timestamp) -> Duration {
 struct Looker {
     keeping: Option<Keeping>,
     known_version: u64,
-    /// The last one that was followed.
+    /// The last view that this node followed.
     view: Option<RoomView>,
     seen_at: Timestamp,
     /// A status of this version shows all orders whose passes were used.
     sale_version: u64,
-    /// Since then this node's ledger has told of no such status.
+    /// Since when this node's ledger has been behind that version.
     deaf_since: Option<Timestamp>,
-    /// When it told who is there, and whether the draw had been made.
+    /// When this node last told who is there, and whether the draw had been made.
     told: Option<(Instant, bool)>,
 }
 
@@ -224,7 +226,7 @@ impl Default for Looker {
     }
 }
 
-/// What there is to be stored after a look of the keeper.
+/// What the keeper stores with its look.
 #[derive(Default)]
 struct Outcome {
     view: Option<RoomView>,
@@ -244,7 +246,8 @@ impl Looker {
         let is_due =
             self.told.is_none_or(|(at, was_drawn)| at.elapsed() >= TELL_EVERY || is_drawn != was_drawn);
         let asks_who_is_there = is_due || self.keeping.as_ref().is_some_and(Keeping::waits_for_places);
-        // Before it has seen the room it knows nothing of the draw, and the others would wait until it tells places.
+        // Before its first look at the room, a node does not know of the draw, and the others would wait
+        // until it tells places.
         let has_seen = self.seen_at > Timestamp::from_millis(0);
         let told = if asks_who_is_there && has_seen && !is_leaving { room.shown.told() } else { None };
         let keeping = self.keeping.as_ref();
@@ -260,12 +263,13 @@ impl Looker {
         };
         let known = room.numbers.issued();
         let seen = room.calls.tend(&room.seed, &look).await;
-        // A node that had nothing to tell yet tries again with its next look: others may wait for it.
+        // A node that had nothing to tell tries again with its next look, because others may be waiting for
+        // it.
         if told.is_some() {
             self.told = Some((Instant::now(), is_drawn));
         }
         if !matches!(seen, Ok(Some(_))) {
-            // Perhaps it was stored and perhaps not: the next look tells.
+            // The view may have been stored or not. The next look finds out.
             self.keeping = None;
         }
         match seen? {
@@ -273,14 +277,14 @@ impl Looker {
                 self.take_in(room, seen, outcome);
                 Ok(())
             }
-            // Nobody needs it any more.
+            // The room is no longer needed.
             None if is_over => Ok(()),
             // The server was wiped, or replaced by one that had not heard everything.
             _ => self.put_back(room).await,
         }
     }
 
-    /// Who hears nothing from the ledger lets nobody in, so that others should keep the room.
+    /// A keeper that hears nothing from its ledger lets nobody in, so another node should keep the room.
     fn is_deaf(&mut self, status: Option<&SaleStatus>) -> bool {
         if status.is_none_or(|status| status.version >= self.sale_version) {
             self.deaf_since = None;
@@ -290,13 +294,13 @@ impl Looker {
         self.seen_at.millis_since(since) > MAX_DEAF_MILLIS
     }
 
-    /// Gives Redis what this node knows of a room that was lost there, or a part of it.
+    /// Restores a room, or a part of it, that Redis has lost, from this node's memory.
     async fn put_back(&mut self, room: &NodeRoom) -> Result<(), LinkError> {
         self.keeping = None;
         let issued = room.numbers.issued();
         let early = room.shown.draw().count;
         let remembered = Remembered::new(issued, early, self.known_version, self.view.clone());
-        tracing::warn!(sale = %room.calls.sale, issued, "Redis has lost a waiting room: this node puts it back");
+        tracing::warn!(sale = %room.calls.sale, issued, "Redis lost a waiting room; restoring it from this node");
         let seed = room.calls.room(room.seed, room.opens_at, &remembered).await?;
         if seed == room.seed { Ok(()) } else { Err(room.calls.other_seed()) }
     }
@@ -331,7 +335,8 @@ impl Looker {
 }
 
 impl Keeping {
-    /// Goes on where the keeper before stopped, or where this node last saw the room if the view can't be read.
+    /// Continues where the previous keeper stopped. If its view can't be read, continues where this node last
+    /// saw the room.
     fn begin(room: &NodeRoom, mut seen: Seen, followed: Option<RoomView>) -> Self {
         tracing::debug!(sale = %room.calls.sale, fence = seen.fence, "this node keeps the waiting room");
         let stored = seen.view.clone().or(followed).unwrap_or_default();
@@ -341,7 +346,8 @@ impl Keeping {
         Self { fence: seen.fence, room: keeping, told, stored, seen }
     }
 
-    /// A node has told numbers only so far. Nobody is called before it has heard of the draw and tells places.
+    /// Some node has told only numbers so far. Nobody is called until every node has heard of the draw and
+    /// tells places.
     fn waits_for_places(&self) -> bool {
         self.seen.early.is_some() && !self.told.iter().all(Told::is_placed)
     }

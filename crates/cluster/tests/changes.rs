@@ -1,4 +1,5 @@
-//! What nodes tell each other and keep together, on a real Redis: lost messages, a cut stream, and a Redis that goes away.
+//! Changes and the shared cache on a real Redis, with lost messages, a cut stream, and a Redis that goes
+//! away.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use penstock_local::{Cut, CutProxy, RedisServer, RedisSettings};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Ample; a timeout is a failure, not a measurement.
+/// Ample. A timeout is a failure, not a measurement.
 const SOON: Duration = Duration::from_secs(20);
 
 struct Stage {
@@ -70,7 +71,7 @@ async fn every_node_hears_every_change_in_the_order_it_was_told() {
         first.tell(change.clone()).await;
     }
     for change in &told {
-        assert_eq!(next(&mut by_first).await, *change, "who tells hears it too");
+        assert_eq!(next(&mut by_first).await, *change, "the teller hears it, too");
         assert_eq!(next(&mut by_second).await, *change);
     }
     assert!(by_second.next().now_or_never().is_none(), "nothing is heard twice");
@@ -83,18 +84,18 @@ async fn a_change_without_its_message_is_found_by_looking() {
     let node = stage.node().await;
     let mut changes = node.changes();
     let text = serde_json::to_string(&item(1)).unwrap();
-    // As if a node had died between writing and calling, or the message had been lost.
+    // As if a node had died between writing and publishing, or the message had been lost.
     stage.cli(&["XADD", "penstock:changes", "*", "change", &text]);
     assert_eq!(next(&mut changes).await, item(1));
     stage.cli(&["XADD", "penstock:changes", "*", "change", "\"of a newer version\""]);
-    assert_eq!(next(&mut changes).await, Change::Everything, "what is not understood may be anything");
+    assert_eq!(next(&mut changes).await, Change::Everything, "an unknown change may be anything");
 }
 
 #[tokio::test]
 async fn a_node_that_was_cut_off_catches_up_with_each_change() {
     let stage = Stage::new();
     let address = stage.server.address();
-    // It has a runtime of its own.
+    // The proxy has a runtime of its own.
     let mut way = tokio::task::spawn_blocking(move || CutProxy::start(address)).await.unwrap().unwrap();
     let link = Link::connect(RedisOptions::single(way.address().to_string())).await.unwrap();
     let (far, near) = (Changes::join(link, "").await, stage.node().await);
@@ -127,24 +128,24 @@ async fn a_node_whose_place_in_the_stream_is_gone_reads_everything_anew() {
 }
 
 #[tokio::test]
-async fn what_is_told_while_redis_is_away_is_told_when_it_is_back() {
+async fn changes_made_while_redis_is_away_are_told_when_it_is_back() {
     let mut stage = Stage::new();
     let (teller, hearer) = (stage.node().await, stage.node().await);
     let mut changes = hearer.changes();
     stage.server.kill().unwrap();
     let telling = timeout(SOON, teller.tell(item(1))).await;
-    assert!(telling.is_ok(), "who tells is not held up for good");
+    assert!(telling.is_ok(), "the teller is not held up for good");
     stage.server.restart().unwrap();
     until_heard(&mut changes, item(1)).await;
 }
 
 #[tokio::test]
-async fn a_node_that_stops_tells_what_it_has_not_told_yet() {
+async fn a_node_that_stops_tells_its_pending_changes() {
     let mut stage = Stage::new();
     let (teller, hearer) = (stage.node().await, stage.node().await);
     let mut changes = hearer.changes();
     stage.server.kill().unwrap();
-    // Nobody waits for it any more.
+    // The caller gives up waiting.
     assert!(timeout(Duration::from_millis(100), teller.tell(item(1))).await.is_err());
     stage.server.restart().unwrap();
     teller.all_told().await;
@@ -153,7 +154,7 @@ async fn a_node_that_stops_tells_what_it_has_not_told_yet() {
 }
 
 #[tokio::test]
-async fn what_no_replica_confirms_is_told_once() {
+async fn a_change_that_no_replica_confirms_is_told_once() {
     let stage = Stage::new();
     let mut options = RedisOptions::single(stage.server.address().to_string());
     (options.wait_replicas, options.wait_milliseconds) = (1, 10);
@@ -163,13 +164,13 @@ async fn what_no_replica_confirms_is_told_once() {
         teller.tell(item(number)).await;
     }
     for number in 1..=20 {
-        assert_eq!(next(&mut changes).await, item(number), "it is heard nevertheless, and once");
+        assert_eq!(next(&mut changes).await, item(number), "it is heard all the same, and once");
     }
-    assert_eq!(stage.cli(&["XLEN", "penstock:changes"]).trim(), "21", "with that of who joined");
+    assert_eq!(stage.cli(&["XLEN", "penstock:changes"]).trim(), "21", "with the entry of the joining node");
 }
 
 #[tokio::test]
-async fn a_value_that_was_removed_can_not_be_put_back_by_who_read_it_before() {
+async fn a_stale_read_can_not_put_a_removed_value_back() {
     let stage = Stage::new();
     let cache = RedisCache::new(stage.link().await, "");
     let long = Duration::from_secs(60);
@@ -180,7 +181,7 @@ async fn a_value_that_was_removed_can_not_be_put_back_by_who_read_it_before() {
     assert_eq!(cache.get("item:1").await.unwrap(), Kept::Removed);
     cache.put("item:1", b"old".to_vec(), long).await.unwrap();
     assert_eq!(cache.get("item:1").await.unwrap(), Kept::Removed);
-    // The time is over.
+    // As if the time were over.
     stage.cli(&["DEL", "penstock:cache:item:1"]);
     cache.put("item:1", b"new".to_vec(), long).await.unwrap();
     assert_eq!(cache.get("item:1").await.unwrap(), Kept::Value(b"new".to_vec()));
@@ -188,7 +189,7 @@ async fn a_value_that_was_removed_can_not_be_put_back_by_who_read_it_before() {
 }
 
 #[tokio::test]
-async fn a_cache_that_is_away_says_so_and_comes_back() {
+async fn an_unreachable_cache_returns_errors_and_comes_back() {
     let mut stage = Stage::new();
     let cache = RedisCache::new(stage.link().await, "mine:");
     stage.server.kill().unwrap();

@@ -1,4 +1,4 @@
-//! What nodes show each other, on a real Redis: who shows nothing any more is seen to be silent, and then forgotten.
+//! Shared figures on a real Redis: an entry that is not refreshed is seen to age, and is then forgotten.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn find<'a>(shown: &'a [Shown], name: &str) -> Option<&'a Shown> {
 }
 
 #[tokio::test]
-async fn everybody_sees_the_last_that_everybody_has_shown() {
+async fn every_node_sees_the_latest_figures_of_every_node() {
     let stage = Stage::new();
     let (here, there) = (stage.figures().await, stage.figures().await);
     assert_eq!(here.all().await.unwrap(), []);
@@ -51,11 +51,11 @@ async fn everybody_sees_the_last_that_everybody_has_shown() {
     let age = find(&shown, "a").unwrap().age;
     sleep(SHORT).await;
     let later = there.all().await.unwrap();
-    assert!(find(&later, "a").unwrap().age >= age + SHORT / 2, "who is silent grows old");
+    assert!(find(&later, "a").unwrap().age >= age + SHORT / 2, "the entry of a silent node grows old");
 }
 
 #[tokio::test]
-async fn who_shows_nothing_any_more_is_forgotten_with_the_others_or_alone() {
+async fn an_entry_that_is_not_refreshed_is_forgotten_with_others_or_alone() {
     let stage = Stage::new();
     let figures = stage.figures().await;
     figures.put("gone", b"x".to_vec(), SHORT).await.unwrap();
@@ -69,7 +69,7 @@ async fn who_shows_nothing_any_more_is_forgotten_with_the_others_or_alone() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_away_is_an_answer() {
+async fn an_unreachable_redis_is_an_error() {
     let mut stage = Stage::new();
     let figures = stage.figures().await;
     stage.server.kill().unwrap();

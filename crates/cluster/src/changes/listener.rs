@@ -1,4 +1,4 @@
-//! Reads the stream from where this node is, and hands on what is new.
+//! Reads the stream from this node's position and passes on the new changes.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{CHANGE, JOINED, MAX_ENTRIES, State};
 
-/// How often a node looks without being told to: a lost message is made up for within a second.
+/// How often a node looks without a message, which makes up for a lost one within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const MAX_READ: usize = 1_000;
 
@@ -24,7 +24,7 @@ pub(super) struct Listener {
     name: String,
     heard: broadcast::Sender<Change>,
     state: Arc<State>,
-    /// The last entry that was read; None: it does not know where it is.
+    /// The last entry that was read. None: the position is not known.
     position: Option<String>,
 }
 
@@ -33,11 +33,11 @@ impl Listener {
         Self { link, name: name.to_owned(), heard, state, position: None }
     }
 
-    /// Finds out where it is before anything is read elsewhere, so that nothing was missed.
+    /// Marks this node's position before it reads anything else, so that no change is missed.
     pub(super) async fn begin(&mut self) {
         match self.join().await {
             Ok(()) => self.state.has_looked(),
-            Err(error) => tracing::warn!(%error, "the other nodes can't be heard yet"),
+            Err(error) => tracing::warn!(%error, "can't read the changes of other nodes yet; trying again"),
         }
     }
 
@@ -54,12 +54,12 @@ impl Listener {
             }
             match self.look().await {
                 Ok(()) => self.state.has_looked(),
-                Err(error) => tracing::debug!(%error, "the other nodes can't be heard"),
+                Err(error) => tracing::debug!(%error, "can't read the changes of other nodes; trying again"),
             }
         }
     }
 
-    /// Takes a place at the end of the stream.
+    /// Adds an entry at the end of the stream as this node's position.
     async fn join(&mut self) -> Result<(), LinkError> {
         let mut join = cmd("XADD");
         join.arg(&self.name).arg("MAXLEN").arg("~").arg(MAX_ENTRIES).arg("*").arg(JOINED).arg("");
@@ -72,7 +72,7 @@ impl Listener {
             let Some(position) = self.position.clone() else {
                 self.join().await?;
                 self.state.missed.fetch_add(1, Relaxed);
-                tracing::warn!("changes of other nodes may have been missed; everything is read anew");
+                tracing::warn!("may have missed changes of other nodes; reading everything again");
                 self.hand_on(Change::Everything);
                 return Ok(());
             };
@@ -86,7 +86,7 @@ impl Listener {
             for entry in entries.ids.iter().skip(1) {
                 if let Some(text) = entry.get::<Vec<u8>>(CHANGE) {
                     self.state.heard.fetch_add(1, Relaxed);
-                    // A node of a newer version may tell what this one does not know.
+                    // A node of a newer version may tell changes that this one does not know.
                     self.hand_on(serde_json::from_slice(&text).unwrap_or(Change::Everything));
                 }
                 self.position = Some(entry.id.clone());
@@ -98,12 +98,12 @@ impl Listener {
     }
 
     fn hand_on(&self, change: Change) {
-        // An error means that nobody follows yet.
+        // An error means that there is no follower yet.
         let _ = self.heard.send(change);
     }
 }
 
-/// Hands on every word that there is something to read. That it has been away is a reason to look, too.
+/// Passes on every message. A reconnection is a reason to look, too.
 async fn listen(link: Link, name: String, nudges: Arc<Notify>) {
     let mut following = link.follow(&[&name]);
     loop {

@@ -1,4 +1,4 @@
-//! Writes changes into the stream, all that wait in one call, and goes on trying until it works.
+//! Writes all pending changes into the stream in one call, and tries again until it works.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -13,7 +13,7 @@ use tokio::{sync::mpsc, time::sleep};
 use super::{CHANGE, MAX_ENTRIES, MAX_UNTOLD, State, Untold};
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-/// More than these in one call say together that everything has changed.
+/// More changes than this in one call are replaced by "everything has changed".
 const MAX_TOGETHER: usize = 256;
 
 pub(super) struct Teller {
@@ -33,7 +33,7 @@ impl Teller {
         while self.to_tell.recv_many(&mut untold, MAX_UNTOLD).await > 0 {
             while let Err(error) = self.tell(&untold).await {
                 self.state.untold.store(untold.len() as u64, Relaxed);
-                tracing::debug!(%error, changes = untold.len(), "the other nodes can't be told yet");
+                tracing::debug!(%error, changes = untold.len(), "can't tell the other nodes yet");
                 sleep(RETRY_INTERVAL).await;
                 self.take_more(&mut untold);
             }
@@ -42,7 +42,7 @@ impl Teller {
                 .told
                 .fetch_add(untold.iter().filter(|(change, _)| change.is_some()).count() as u64, Relaxed);
             for (_, done) in untold.drain(..) {
-                // Whoever told it may not wait any more.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
             }
         }
@@ -56,7 +56,7 @@ impl Teller {
         }
     }
 
-    /// May write something twice if an answer was lost, which does no harm.
+    /// May write a change twice if an answer was lost, which does no harm.
     async fn tell(&self, untold: &[Untold]) -> Result<(), LinkError> {
         let everything = [Change::Everything];
         let changes: Vec<&Change> = match untold.len() {
@@ -73,11 +73,12 @@ impl Teller {
             add.arg("MAXLEN").arg("~").arg(MAX_ENTRIES).arg("*").arg(CHANGE).arg(text);
         }
         commands.cmd("PUBLISH").arg(&self.name).arg("");
-        // Waits for the replicas, so that what was told is not lost with a master. If they don't confirm it, it is in
-        // the stream nevertheless: all nodes find it there, and to write it again would only make more of it.
+        // Waits for the replicas, so that the changes are not lost with a master. If the replicas don't
+        // confirm them, they are in the stream all the same and every node finds them there. Writing them
+        // again would only duplicate them.
         let values = match self.link.run(&self.name, commands, true).await {
             Err(error @ LinkError::Unconfirmed { .. }) => {
-                tracing::debug!(%error, "the other nodes are told, but it could be lost with the master");
+                tracing::debug!(%error, "told the other nodes; the changes could be lost with the master");
                 return Ok(());
             }
             told => told?,

@@ -1,17 +1,21 @@
--- passes: decides on some who ask for a pass in one sale, in their order.
+-- passes: decides on several requests for a pass in one sale, in their order.
 --
 -- KEYS  1 live passes (sorted set by deadline)   2 turns that became a pass (a bit for each number)
---       3 numbers whose turn became a pass (list)   4… used challenges (a set for each time of issue); all under one hash tag
--- ARGV  1 the time in milliseconds, or '' for this server's clock   2 how long a pass is good, in milliseconds
---       3 live passes that are not late for each unit that is left   4 a live pass that is good for no longer than this is late,
---       in milliseconds   5 live passes at most   6 used challenges in a set at most   7 how long a set is kept, in milliseconds
---       then for each who asks: a fingerprint of the buyer, the number of his ticket or '', units that are left, which of KEYS
---       has his challenge if it was used (0 if he needs none), its fingerprint, 1 if it is met, when his turn is over for good, in milliseconds, or ''
--- Reply {time, live passes, answer, answer, …}: the deadline of the pass, in milliseconds, or one of the refusals below.
+--       3 numbers whose turn became a pass (list)   4… used challenges (a set for each time of issue);
+--       all under one hash tag
+-- ARGV  1 the time in milliseconds, or '' for this server's clock
+--       2 how long a pass is good, in milliseconds   3 live passes that are not late allowed per unit left
+--       4 a live pass with no more time left than this is late, in milliseconds   5 the most live passes
+--       6 the most used challenges in a set   7 how long a set is kept, in milliseconds
+--       then for each request: a fingerprint of the buyer, the number of their ticket or '', units left,
+--       the index in KEYS of the set for their challenge (0: none needed), the fingerprint of the challenge,
+--       1 if it is met, when their turn is over for good, in milliseconds, or ''
+-- Reply {time, live passes, answer, answer, …}: the deadline of the pass, in milliseconds, or a refusal below
 --
--- Guarantees: of all who present a challenge one is not told CHALLENGE_FAILED, if any; of all who present a turn one gets a new pass;
--- who has a live pass gets the same again; of a turn that is over comes nothing new; a new pass never makes more live passes that are not late than the units left allow. Who is refused for
--- anything else keeps his challenge.
+-- Guarantees: Of all requests with the same challenge, at most one is not told CHALLENGE_FAILED. A turn
+-- becomes at most one new pass, and none once it is over. A buyer with a live pass gets the same one again. A
+-- new pass never makes more live passes that are not late than the units left allow. A request refused for
+-- any other reason does not use up its challenge.
 
 local TURN_USED, EXHAUSTED, TOO_MANY_PASSES, CHALLENGE_FAILED, TOO_MANY_CHALLENGES, TURN_OVER = -1, -2, -3, -4, -5, -6
 local DAY_SECONDS, FIELDS = 86400, 7
@@ -23,7 +27,7 @@ call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local live = call('ZCARD', KEYS[1])
 local late = call('ZCOUNT', KEYS[1], '-inf', now + late_millis)
 
--- Nil if it was not used before, is now, and is met.
+-- Nil if the challenge was unused and is met. Marks it as used.
 local function redeem(key, fingerprint, is_met)
   if call('SADD', key, fingerprint) == 0 then
     return CHALLENGE_FAILED

@@ -1,13 +1,13 @@
--- room: makes a waiting room, or puts back one that this server has lost, as far as a node still knows it.
+-- room: makes a waiting room, or restores one that this server has lost, as far as a node still knows it.
 --
 -- KEYS  1 the room (hash)
 -- ARGV  1 the seed: 32 random bytes   2 when the sale opens, in milliseconds; 0 if it is open at once
---       3 numbers below may have been given out   4 early numbers, '' if that is not known
---       5 a version that no view had yet   6 the last view, '' if there was none
--- Reply the seed: of the room that was there, or the one given.
+--       3 numbers below may have been given out   4 early numbers, '' if not known
+--       5 a version that no view has had   6 the last view, '' if there was none
+-- Reply the seed of the existing room, or the one given
 --
--- Guarantees: a room never gets another seed; if it has the one given, no number below ARGV[3] is handed out any more;
--- how many are early, and the view, are taken only by a room that is made.
+-- Guarantees: A room never gets another seed. If the seed matches, no number below ARGV[3] is handed out from
+-- now on. The early numbers and the view are taken only when the room is made.
 
 local call = redis.call
 local SECONDS = 30 * 86400
@@ -26,6 +26,6 @@ local room = call('HMGET', KEYS[1], 'seed', 'next')
 if room[1] == ARGV[1] and tonumber(room[2]) < tonumber(ARGV[3]) then
   call('HSET', KEYS[1], 'next', ARGV[3])
 end
--- A write in any case, so that whoever waits for the replicas hears of the seed from them.
+-- Always write, so that WAIT tells whether the replicas have the seed.
 call('EXPIRE', KEYS[1], SECONDS)
 return room[1]

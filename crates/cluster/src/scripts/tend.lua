@@ -1,21 +1,27 @@
--- tend: a node's look at a waiting room. One node at a time keeps the room; it stores a view, which the others follow.
+-- tend: a node's look at a waiting room. One node at a time keeps the room.
+-- It stores a view, which the others follow.
 --
--- KEYS  1 the room (hash)   2 live passes (sorted set by deadline)   3 numbers whose turn became a pass (list)
+-- KEYS  1 the room (hash)   2 live passes (sorted set by deadline)
+--       3 numbers whose turn became a pass (list)
 --       4 who is there, as each node last told it (hash); all under one hash tag
--- ARGV  1 the time in milliseconds, or '' for this server's clock   2 the node   3 its fence as a keeper, 0 if it has none
---       4 for how many milliseconds it keeps the room from now on; 0: it does not want to, any more or at all
+-- ARGV  1 the time in milliseconds, or '' for this server's clock   2 the node
+--       3 its fence as a keeper, 0 if it has none
+--       4 for how many milliseconds it keeps the room from now on; 0: it does not want to keep it
 --       5 the version of the view it knows   6 its new view, '' if nothing changed
---       7 of list 3 so many are in what it stored, and are taken out   8 the seed of the room
---       9 '1' if it is time to tell who is there, and for the keeper to hear it   10 who is there, '' if that is not known
---       11 a live pass that is good for no longer than this is late, in milliseconds
--- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1, {live passes, late ones of them}, version of the
---       sale's status that shows all orders whose passes were used, version of the view, view or '' if the node knows it,
---       list 3, who is there as the nodes told it lately or nil if the node does not hear it}; nil if there is no such room
+--       7 how many entries of list 3 its stored view covers; they are removed   8 the seed of the room
+--       9 '1' if it is time to tell who is there, and for the keeper to hear it
+--       10 who is there, '' if not known
+--       11 a live pass with no more time left than this is late, in milliseconds
+-- Reply {role, fence, time, time of the keeper's last look, numbers so far, early ones or -1,
+--       {live passes, late ones of them},
+--       version of the sale's status that shows all orders whose passes were used, version of the view,
+--       view or '' if the node knows it, list 3,
+--       who is there as the nodes last told it, or nil if the node did not ask}; nil if there is no such room
 --       Role 0: another node keeps the room. 1: this one. 2: this one from now on.
 --
--- Guarantees: a view is stored only under the fence of who keeps the room, and every new keeper gets a higher one; a new
--- keeper gets the last view stored and everything since; a view that is answered was written before, so that WAIT after it
--- tells whether it lasts. A room is there for 30 days after somebody last kept it.
+-- Guarantees: A view is stored only under the fence of the current keeper, and every new keeper gets a higher
+-- fence. A new keeper gets the last stored view and everything since. A view in the reply is followed by a
+-- write, so that WAIT tells whether it lasts. A room lives for 30 days after it was last kept.
 
 local SECONDS, TOLD_MILLIS = 30 * 86400, 5000
 
@@ -52,14 +58,14 @@ elseif wanted and is_free then
 end
 if role > 0 and wanted then
   call('HSET', KEYS[1], 'keeper', ARGV[2], 'fence', fence, 'kept_until', now + ARGV[4], 'kept_at', now)
-  -- A room that nobody keeps any more goes in the end.
+  -- A room that nobody keeps expires in the end.
   call('EXPIRE', KEYS[1], SECONDS)
 elseif role > 0 then
   call('HDEL', KEYS[1], 'keeper')
   role = 0
 end
 
--- What each node told lately. A node that has told nothing for a while is gone.
+-- The last report of each node. A node that has been silent for a while counts as gone.
 local function who_is_there()
   local there, nodes = {}, call('HGETALL', KEYS[4])
   for place = 1, #nodes, 2 do
@@ -77,7 +83,7 @@ local passes = {call('ZCARD', KEYS[2]), call('ZCOUNT', KEYS[2], '-inf', now + AR
 local view, taken, there = '', {}, false
 if version ~= known then
   view = call('HGET', KEYS[1], 'view') or ''
-  -- Perhaps no replica has it yet, and WAIT waits only for what was written before it.
+  -- The view may not be on a replica yet, and WAIT covers only what was written before it.
   call('HSET', KEYS[1], 'told', now)
 end
 if role > 0 then

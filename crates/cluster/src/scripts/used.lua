@@ -2,9 +2,9 @@
 --
 -- KEYS  1 live passes (sorted set by deadline)   2 the room (hash), if the sale has one
 -- ARGV  1 the version of the sale's status that shows the orders   then fingerprints of buyers
--- Reply live passes, some of which may be over.
+-- Reply live passes, some of which may be over
 --
--- Guarantees: saying it twice changes nothing.
+-- Guarantees: Reporting an order twice changes nothing.
 
 for first = 2, #ARGV, 1000 do
   redis.call('ZREM', KEYS[1], unpack(ARGV, first, math.min(first + 999, #ARGV)))

@@ -1,4 +1,4 @@
-//! What becomes of doors when Redis loses what it knew, or what it knows is not confirmed.
+//! Doors when Redis loses its data, or when a write is not confirmed.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use penstock_http::DoorRefusal;
 
 use super::*;
 
-/// Takes numbers from all nodes until each has given out so many.
+/// Takes `people` numbers from each node.
 async fn take_everywhere(shop: &Shop, nodes: &[Arc<dyn Door>], people: usize) -> Vec<u64> {
     let mut taken = Vec::new();
     for node in nodes {
@@ -24,7 +24,7 @@ async fn take_patiently(shop: &Shop, node: &Arc<dyn Door>) -> u64 {
         if let Ok(number) = node.take_number(shop.now()).await {
             return number;
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "no number can be had");
+        assert!(began.elapsed() < Duration::from_secs(30), "no number came");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -51,7 +51,7 @@ async fn a_room_that_redis_lost_comes_back_with_its_seed_and_gives_no_number_twi
     let late = take_everywhere(&shop, &nodes, 5).await;
     let given: HashSet<u64> = early.iter().chain(&late).copied().collect();
     assert_eq!(given.len(), 30, "{early:?} and then {late:?}");
-    // Turns go on from where they were, for all who came before and after.
+    // Turns go on from where they were, for everybody who came before and after.
     until("everybody's turn", || {
         shop.pass_millis(2);
         ask(&late);
@@ -73,7 +73,7 @@ async fn a_room_that_redis_lost_comes_back_with_its_seed_and_gives_no_number_twi
 }
 
 #[tokio::test]
-async fn nodes_that_all_start_anew_on_a_wiped_redis_go_on_from_the_archive() {
+async fn nodes_that_all_restart_on_a_wiped_redis_go_on_from_the_archive() {
     let shop = Shop::open();
     let archive = Archive::default();
     let before = shop.node("a").await;
@@ -81,13 +81,13 @@ async fn nodes_that_all_start_anew_on_a_wiped_redis_go_on_from_the_archive() {
     let given: HashSet<u64> =
         take_everywhere(&shop, std::slice::from_ref(&before), 20).await.into_iter().collect();
     let commitment = room.draw().commitment;
-    // As the records heard a moment ago.
+    // The records heard of these numbers a moment ago.
     archive.0.lock().unwrap().as_mut().unwrap().issued = 18;
     drop((before, room));
     shop.redis.cli(&["FLUSHALL"]).unwrap();
     let nodes = [shop.node("b").await, shop.node("c").await];
     let rooms = open_rooms_by(&archive, &nodes).await;
-    assert!(rooms.iter().all(|room| room.draw().commitment == commitment), "what was promised is kept");
+    assert!(rooms.iter().all(|room| room.draw().commitment == commitment), "the promise is kept");
     let after = take_everywhere(&shop, &nodes, 20).await;
     assert!(after.iter().all(|number| !given.contains(number)), "{given:?} and then {after:?}");
 }
@@ -134,12 +134,12 @@ async fn a_replica_that_is_away_costs_no_numbers() {
     replica.pause().unwrap();
     for _ in 0..10 {
         assert_eq!(node.take_number(shop.now()).await, Err(DoorRefusal::Unavailable));
-        assert!(!node.has_numbers(), "whoever asks is told so before it costs him anything");
+        assert!(!node.has_numbers(), "people hear of it before it costs them anything");
     }
     let next: u64 = shop.redis.cli(&["HGET", &key("room"), "next"]).unwrap().parse().unwrap();
     assert!(next <= 2, "{next} numbers for one person");
     replica.resume().unwrap();
     until("numbers", || node.has_numbers().then_some(())).await;
-    // The block that nobody confirmed was not lost.
+    // The unconfirmed block was not lost.
     assert_eq!(take_patiently(&shop, &node).await, 1);
 }

@@ -1,4 +1,4 @@
-//! The doors of three nodes on one Redis: tickets, turns, challenges and passes that hold over all of them.
+//! The doors of three nodes on one Redis: tickets, turns, challenges and passes that hold across all of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -72,7 +72,7 @@ fn applicant(buyer: &str, available: u32, now: Timestamp) -> Applicant {
     }
 }
 
-/// One Redis, and a clock that everybody goes by.
+/// One Redis, and a clock that all nodes use.
 struct Shop {
     redis: RedisServer,
     millis: Arc<AtomicI64>,
@@ -107,12 +107,12 @@ impl Shop {
         join_all(["a", "b", "c"].map(|name| self.node(name))).await
     }
 
-    /// As Redis has them.
+    /// The live passes in Redis.
     fn live_passes(&self) -> u64 {
         self.redis.cli(&["ZCARD", &key("passes")]).unwrap().parse().unwrap()
     }
 
-    /// How many scripts were called so far.
+    /// The number of script calls so far.
     fn calls(&self) -> u64 {
         let stats = self.redis.cli(&["INFO", "commandstats"]).unwrap();
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -120,7 +120,7 @@ impl Shop {
     }
 }
 
-/// Knows the room as the records would.
+/// Stands in for the records: it knows the room.
 #[derive(Default)]
 struct Archive(Mutex<Option<StoredRoom>>);
 
@@ -140,7 +140,7 @@ async fn node_on(servers: RedisOptions, name: &str, millis: &Arc<AtomicI64>) -> 
     SharedDoors::new(link, Handle::current(), options).door(sale(), OPTIONS)
 }
 
-/// The key of the sale's door with this name.
+/// The key with this name at the sale's door.
 fn key(name: &str) -> String {
     format!("shop:{{{}}}:{name}", sale())
 }
@@ -155,16 +155,16 @@ async fn open_rooms_by(archive: &Archive, nodes: &[Arc<dyn Door>]) -> Vec<Arc<Wa
             if let Ok(room) = node.open_room(Some(OPENS_AT), archive).await {
                 return room;
             }
-            // A replica on a busy machine may take its time to confirm.
+            // A replica on a busy machine may take a while to confirm.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("the room can't be opened")
+        panic!("the room did not open")
     }))
     .await
 }
 
-/// Lets all nodes see the room before anybody comes: a node that comes later waits for a moment until it has heard of
-/// those who are there.
+/// Lets all nodes see the room before anybody comes. A node that comes later waits until it has heard of the
+/// people who are there.
 async fn look_first(nodes: &[Arc<dyn Door>], now: Timestamp) {
     for _ in 0..8 {
         tick(nodes, status(0), now);
@@ -174,19 +174,19 @@ async fn look_first(nodes: &[Arc<dyn Door>], now: Timestamp) {
 
 fn tick(nodes: &[Arc<dyn Door>], status: SaleStatus, now: Timestamp) {
     for node in nodes {
-        // Whether people see a change is not looked at here.
+        // This helper does not check whether people see a change.
         let _ = node.tick(&|| Some(status), now);
     }
 }
 
-/// Looks again and again until there is something to see; a timeout is a failure, not a measurement.
+/// Looks until there is something to see. A timeout is a failure, not a measurement.
 async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        assert!(began.elapsed() < Duration::from_secs(30), "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -24,7 +24,7 @@ async fn no_number_is_given_out_twice_and_a_hundred_people_cost_a_call() {
 }
 
 #[tokio::test]
-async fn who_comes_one_by_one_gets_a_number_too() {
+async fn people_who_come_one_by_one_get_numbers_too() {
     let shop = Shop::open();
     let nodes = shop.nodes().await;
     open_rooms(&nodes).await;
@@ -60,7 +60,7 @@ async fn the_first_call_after_the_opening_decides_who_was_early() {
     let shop = Shop::open();
     let nodes = shop.nodes().await;
     let rooms = open_rooms(&nodes).await;
-    // A busy node has more numbers in hand than people came.
+    // A busy node holds more numbers than people came.
     let mut early = Vec::new();
     for _ in 0..10 {
         shop.pass_millis(100);

@@ -5,7 +5,7 @@ use penstock_http::DoorRefusal;
 
 use super::*;
 
-/// What was asked on each of three nodes at once.
+/// Asks all three nodes at once and collects the answers.
 async fn ask_all(
     nodes: &[Arc<dyn Door>],
     applicants: impl Fn(usize) -> Vec<Applicant>,
@@ -30,7 +30,7 @@ async fn there_are_never_more_live_passes_than_the_factor_allows_on_all_nodes_to
     assert!(answers.iter().flatten().all(|deadline| *deadline == now.plus_seconds(PASS_SECONDS)));
     assert!(answers.iter().all(|answer| answer.is_ok() || *answer == Err(DoorRefusal::Exhausted)));
     let calls = shop.calls() - before;
-    assert!(calls <= 30, "{calls} calls for 3,000 who asked");
+    assert!(calls <= 30, "{calls} calls for 3,000 people");
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_buyer_gets_the_same_pass_on_every_node_until_it_is_over() {
     let nodes = shop.nodes().await;
     let deadline = nodes[0].pass(applicant("ann", 1, shop.now())).await.unwrap();
     shop.pass_millis(1_000);
-    // Nothing is left for others, but it is hers already.
+    // Nothing is left for others, but she has this one already.
     assert_eq!(nodes[1].pass(applicant("ann", 0, shop.now())).await, Ok(deadline));
     assert_eq!(nodes[1].pass(applicant("bob", 0, shop.now())).await, Err(DoorRefusal::Exhausted));
     shop.set(deadline);
@@ -78,7 +78,7 @@ async fn an_order_on_one_node_makes_room_for_a_pass_on_another() {
     assert_eq!(nodes[1].pass(applicant("eve", 1, shop.now())).await, Err(DoorRefusal::Exhausted));
 }
 
-/// A challenge as each node would examine it.
+/// A challenge as each node examines it.
 fn presented(nonce: u64, answer: &str, now: Timestamp) -> Presented {
     let challenges = Challenges::new(ChallengeOptions {
         lifetime_seconds: OPTIONS.challenge_seconds,
@@ -102,14 +102,14 @@ async fn of_all_who_use_a_challenge_at_once_on_all_nodes_one_succeeds() {
     let answers = ask_all(&nodes, crowd).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert!(answers.iter().all(|answer| answer.is_ok() || *answer == Err(DoorRefusal::ChallengeFailed)));
-    // To the last moment that it could be good.
+    // The last moment at which it could be good.
     shop.pass_millis(i64::from(OPTIONS.challenge_seconds) * 1_000 - 1);
     let again = Applicant { challenge: Some(challenge), ..applicant("ann", 100, shop.now()) };
     assert_eq!(nodes[2].pass(again).await, Err(DoorRefusal::ChallengeFailed));
 }
 
 #[tokio::test]
-async fn a_wrong_answer_uses_a_challenge_up_but_who_finds_no_pass_left_keeps_it() {
+async fn a_wrong_answer_uses_up_a_challenge_and_finding_no_pass_left_does_not() {
     let shop = Shop::open();
     let (nodes, now) = (shop.nodes().await, shop.now());
     let ask = |node: usize, challenge: Presented, available: u32| {
@@ -123,7 +123,7 @@ async fn a_wrong_answer_uses_a_challenge_up_but_who_finds_no_pass_left_keeps_it(
 }
 
 #[tokio::test]
-async fn one_turn_is_one_pass_on_whatever_node() {
+async fn one_turn_gives_one_pass_on_any_node() {
     let shop = Shop::open();
     let (nodes, now) = (shop.nodes().await, shop.now());
     let ann = Applicant { number: Some(7), ..applicant("ann", 100, now) };
@@ -136,7 +136,7 @@ async fn one_turn_is_one_pass_on_whatever_node() {
 }
 
 #[tokio::test]
-async fn without_redis_everybody_is_told_so() {
+async fn without_redis_everybody_hears_that_passes_are_unavailable() {
     let mut shop = Shop::open();
     let nodes = shop.nodes().await;
     shop.redis.pause().unwrap();
@@ -159,8 +159,8 @@ async fn a_node_that_slept_through_the_end_of_a_turn_gets_no_pass_for_it() {
     let ann = Applicant { number: Some(7), turn_until, ..applicant("ann", 100, now) };
     let bob = Applicant { number: Some(8), turn_until, ..applicant("bob", 100, now) };
     shop.pass_millis(5_500);
-    assert!(node.pass(ann.clone()).await.is_ok(), "he asked in time, and it took a moment");
+    assert!(node.pass(ann.clone()).await.is_ok(), "the request was in time and took a moment");
     shop.pass_millis(10_000);
     assert_eq!(node.pass(bob).await, Err(DoorRefusal::TurnOver));
-    assert!(node.pass(ann).await.is_ok(), "who has a live pass gets it again");
+    assert!(node.pass(ann).await.is_ok(), "a live pass is repeated");
 }

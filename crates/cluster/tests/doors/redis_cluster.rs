@@ -1,4 +1,4 @@
-//! On a Redis Cluster, which keeps everything of a sale's door on one of its servers.
+//! A Redis Cluster keeps everything of a sale's door on one of its servers.
 
 use penstock_ledger::redis::RedisMode;
 use penstock_local::RedisCluster;

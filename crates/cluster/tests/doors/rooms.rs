@@ -1,4 +1,4 @@
-//! One keeper lets people in for all nodes, and another goes on when it is gone.
+//! One keeper lets people in for all nodes. When it is gone, another takes over.
 
 use penstock_gate::TicketState;
 
@@ -16,7 +16,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// So many people came before the opening, which is now.
+    /// `people` came before the opening, which is now.
     async fn with(people: usize) -> Self {
         let shop = Shop::open();
         let nodes = shop.nodes().await;
@@ -36,7 +36,7 @@ impl Opened {
         tick(&self.nodes, status, self.shop.now());
     }
 
-    /// Each on some node.
+    /// Everybody asks some node.
     fn ask(&self) {
         for number in &self.numbers {
             let room = &self.rooms[*number as usize % self.rooms.len()];
@@ -44,7 +44,7 @@ impl Opened {
         }
     }
 
-    /// Lets time pass until all nodes say that so many are admitted.
+    /// Lets time pass until all nodes say that `people` are admitted.
     async fn until_admitted(&self, people: usize, status: SaleStatus) {
         let admitted = |room: &Arc<WaitingRoom>| {
             let may_go_on = |number: &&u64| is_admitted(room, **number, &status, self.shop.now());
@@ -67,7 +67,7 @@ impl Opened {
         .await;
     }
 
-    /// Lets a second and more pass, in which everything happens that can.
+    /// Lets more than a second pass, in which everything happens that can.
     async fn let_settle(&self, status: SaleStatus) {
         for _ in 0..60 {
             self.shop.pass_millis(20);
@@ -83,7 +83,7 @@ async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
     opened.until_admitted(10, status(10)).await;
     opened.let_settle(status(10)).await;
     opened.until_admitted(10, status(10)).await;
-    // Four become passes, one of which becomes an order: that is one unit less and nobody more.
+    // Four turns become passes, and one of these becomes an order: one unit less, and nobody more.
     let now = opened.shop.now();
     let turns: Vec<u64> = opened
         .numbers
@@ -105,11 +105,11 @@ async fn people_are_let_in_for_all_nodes_and_never_more_than_could_buy() {
     .await;
     opened.let_settle(sold).await;
     assert_eq!(opened.rooms[2].figures().let_in, 10);
-    // Two units more are two people more.
+    // Two more units let in two more people.
     opened.until_admitted(12, SaleStatus { version: 3, ..status(11) }).await;
 }
 
-/// Everybody asks one node only, and each node hears of the draw in its own time.
+/// Everybody asks a single node, and each node hears of the draw at its own time.
 #[tokio::test]
 async fn at_the_opening_those_with_the_best_places_are_called_whichever_node_they_ask() {
     let opened = Opened::with(300).await;
@@ -152,7 +152,7 @@ async fn a_keeper_that_dies_is_replaced_and_nobody_loses_a_turn() {
     opened.until_admitted(5, status(5)).await;
     let keeper = opened.shop.redis.cli(&["HGET", &key("room"), "keeper"]).unwrap();
     let place = ["a", "b", "c"].iter().position(|name| *name == keeper).unwrap();
-    // Without a word.
+    // The keeper dies without a word.
     drop(opened.nodes.remove(place));
     opened.rooms.remove(place);
     let before: Vec<_> = opened.numbers.iter().map(|number| opened.rooms[0].place(*number)).collect();
@@ -170,7 +170,7 @@ async fn a_node_that_starts_during_a_sale_stops_nobody_from_being_called() {
     let newcomer = opened.shop.node("d").await;
     opened.rooms.extend(open_rooms(std::slice::from_ref(&newcomer)).await);
     opened.nodes.push(newcomer);
-    // It has had the time to say something wrong, and the keeper the time to hear it.
+    // It has had time to say something wrong, and the keeper has had time to hear it.
     let began = opened.shop.now();
     opened.let_settle(status(5)).await;
     opened.until_admitted(8, status(8)).await;
@@ -187,7 +187,7 @@ async fn a_keeper_that_stops_leaves_the_room_to_the_next_at_once() {
     let place = ["a", "b", "c"].iter().position(|name| *name == keeper).unwrap();
     opened.nodes[place].save(true).unwrap().await.unwrap();
     assert!(opened.nodes[place].take_number(opened.shop.now()).await.is_err());
-    // The clock stands still: nobody waits for the keeper to be late.
+    // The clock stands still: nobody has to wait until the keeper is late.
     until("another keeper", || {
         let next = opened.shop.redis.cli(&["HGET", &room, "keeper"]).unwrap();
         (!next.is_empty() && next != keeper).then_some(())
@@ -196,11 +196,11 @@ async fn a_keeper_that_stops_leaves_the_room_to_the_next_at_once() {
 }
 
 #[tokio::test]
-async fn a_keeper_that_slept_stores_nothing_any_more() {
+async fn a_keeper_that_slept_too_long_stores_nothing() {
     let opened = Opened::with(9).await;
     opened.until_admitted(2, status(2)).await;
     let room = key("room");
-    // Somebody else took the room over meanwhile, and keeps it for long.
+    // Another node has taken the room over meanwhile, and keeps it for long.
     let later = opened.shop.now().plus_seconds(3_600).as_millis().to_string();
     opened.shop.redis.cli(&["HSET", &room, "keeper", "d", "kept_until", &later, "fence", "99"]).unwrap();
     let version = opened.shop.redis.cli(&["HGET", &room, "version"]).unwrap();
@@ -209,7 +209,7 @@ async fn a_keeper_that_slept_stores_nothing_any_more() {
     assert_eq!(opened.rooms[0].figures().let_in, 2);
 }
 
-/// A node of another version may have stored it.
+/// A node of another version may have stored the view.
 #[tokio::test]
 async fn a_view_that_nobody_can_read_does_not_stop_the_room() {
     let opened = Opened::with(9).await;
@@ -220,11 +220,11 @@ async fn a_view_that_nobody_can_read_does_not_stop_the_room() {
 }
 
 #[tokio::test]
-async fn who_catches_up_sees_every_turn_that_any_node_has_told() {
+async fn catching_up_shows_every_turn_that_any_node_has_shown() {
     let opened = Opened::with(60).await;
     let mut most = 0;
     for available in 1..=20 {
-        // Whichever node shows it first: the others have not looked yet.
+        // Any node may show it first; the others have not looked yet.
         until("another turn", || {
             opened.shop.pass_millis(2);
             opened.tick(status(available));
@@ -259,7 +259,7 @@ async fn a_keeper_that_hears_nothing_from_the_ledger_leaves_the_room_to_one_that
 }
 
 #[tokio::test]
-async fn a_room_is_there_as_long_as_somebody_keeps_it_and_not_for_ever() {
+async fn a_room_lasts_while_somebody_keeps_it_and_not_forever() {
     let opened = Opened::with(3).await;
     let room = key("room");
     opened.shop.redis.cli(&["PERSIST", &room]).unwrap();
@@ -271,19 +271,19 @@ async fn a_room_is_there_as_long_as_somebody_keeps_it_and_not_for_ever() {
     .await;
 }
 
-/// All but three have left, and a unit comes back each time.
+/// All but three people have left, and one unit at a time comes back.
 #[tokio::test]
 async fn people_who_left_cost_the_others_nothing() {
     let mut opened = Opened::with(300).await;
     let there: Vec<u64> = opened.numbers.iter().copied().skip(50).step_by(100).collect();
     opened.until_draw().await;
-    // Long enough that everybody is forgotten who does not ask.
+    // Long enough to forget everybody who does not ask.
     let everybody = std::mem::replace(&mut opened.numbers, there);
     for _ in 0..4 {
         opened.shop.pass_millis(15_000);
         opened.let_settle(status(0)).await;
     }
-    until("only those to be counted who are there", || {
+    until("only the people who are there to be counted", || {
         opened.tick(status(0));
         opened.rooms.iter().all(|room| room.figures().waiting == 3).then_some(())
     })
