@@ -1,4 +1,4 @@
-//! A way to a server that can be cut, mended and made long: what a network does, without a network.
+//! A proxy to a server that can be cut, mended and slowed down: what a network does, without a network.
 
 use std::{
     io,
@@ -22,19 +22,19 @@ use tokio::{
 
 use crate::ports::free_address;
 
-/// How many pieces may be under way in one direction of a connection.
+/// The most pieces under way in one direction of a connection.
 const PIECES: usize = 64;
 const PIECE_BYTES: usize = 16 * 1024;
 const ORDERS: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// In which way a connection is cut.
+/// How a connection is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Connections are reset and new ones refused, as by a server that has died.
+    /// Connections are reset and new ones are refused, as when a server has died.
     Reset,
-    /// Connections stay open, new ones are accepted, but nothing comes through, as in a network that has parted. What
-    /// was sent meanwhile arrives after `mend`.
+    /// Connections stay open and new ones are accepted, but nothing comes through, as in a partitioned
+    /// network. What was sent meanwhile arrives after `mend`.
     Silence,
 }
 
@@ -49,12 +49,12 @@ struct Order {
     done: SyncSender<io::Result<()>>,
 }
 
-/// Hands everything that comes to its address on to the target, until it is told otherwise.
+/// Passes everything that arrives at its address on to the target, until it is cut.
 #[derive(Debug)]
 pub struct CutProxy {
     address: SocketAddr,
     state: State,
-    /// Taken when this ends: the thread ends with it.
+    /// Dropping it ends the thread.
     orders: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -76,17 +76,17 @@ impl CutProxy {
         self.address
     }
 
-    /// When it returns, nothing comes through any more.
+    /// Nothing comes through after it returns.
     pub fn cut(&mut self, cut: Cut) -> anyhow::Result<()> {
         self.order(State { cut: Some(cut), ..self.state })
     }
 
-    /// When it returns, new connections are accepted again.
+    /// New connections are accepted again after it returns.
     pub fn mend(&mut self) -> anyhow::Result<()> {
         self.order(State { cut: None, ..self.state })
     }
 
-    /// What comes from now on takes so much longer, in each direction.
+    /// Delays everything from now on by this much, in each direction.
     pub fn delay(&mut self, milliseconds: u64) -> anyhow::Result<()> {
         self.order(State { delay: Duration::from_millis(milliseconds), ..self.state })
     }
@@ -105,7 +105,7 @@ impl Drop for CutProxy {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // Nobody is left to be told of its panic, which the thread has printed.
+            // The thread has already printed its panic, and nobody else needs to know.
             let _ = thread.join();
         }
     }
@@ -140,7 +140,7 @@ impl Proxy {
         self.state.send_replace(state);
         if state.cut == Some(Cut::Reset) {
             self.listener = None;
-            // They see the new state and end by themselves.
+            // They see the new state and end.
             while connections.join_next().await.is_some() {}
         } else if self.listener.is_none() {
             self.listener = Some(TcpListener::bind(self.address).await?);
@@ -149,26 +149,26 @@ impl Proxy {
     }
 }
 
-/// The next client; never comes back while nobody listens.
+/// The next client. Never returns while the proxy does not listen.
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     let Some(listener) = listener else { return std::future::pending().await };
     loop {
         match listener.accept().await {
             Ok((client, _)) => return client,
-            // Such as too many open files, which a moment may mend.
+            // An error such as too many open files, which may be gone in a moment.
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// Serves one client to its end, or until it is cut off.
+/// Serves one client until it leaves or is cut off.
 async fn connect(mut client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
     let reset = tokio::select! {
         ended = hand_on(&mut client, target, state.clone()) => ended.is_err(),
         _ = state.wait_for(|state| state.cut == Some(Cut::Reset)) => true,
     };
     if reset {
-        // Without it the client would read an end where there was none.
+        // Without it the client would see a normal end.
         let _ = client.set_zero_linger();
     }
 }
@@ -190,7 +190,7 @@ async fn hand_on(
     Ok(())
 }
 
-/// One direction: what is read waits its time, and until nothing is cut, in the order it came.
+/// Carries one direction: each piece waits out the delay and any cut, in the order of arrival.
 async fn carry(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -204,7 +204,7 @@ async fn carry(
             let bytes = from.read(&mut buffer).await?;
             let due = Instant::now() + now_and_later.borrow().delay;
             let piece = buffer.get(..bytes).unwrap_or_default().to_vec();
-            // An empty piece is the end of what this side says.
+            // An empty piece means that this side has finished sending.
             if sender.send((due, piece)).await.is_err() || bytes == 0 {
                 return io::Result::Ok(());
             }

@@ -1,5 +1,5 @@
-//! nginx before nodes, with the files that an operator copies (`deploy/nginx`). Only folders, limits of the machine, the
-//! door and the addresses of the nodes are others.
+//! nginx in front of nodes, with the files that an operator copies (`deploy/nginx`). Only the folders, the
+//! machine's limits, the `listen` line and the addresses of the nodes differ.
 
 use std::{fs, net::SocketAddr, path::Path};
 
@@ -13,9 +13,9 @@ const SITE_CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.co
 const PATHS: &str = include_str!("../../../deploy/nginx/paths.conf");
 const LOGS: &str = include_str!("../../../deploy/nginx/logs.conf");
 const NODES: &str = include_str!("../../../deploy/nginx/nodes.conf");
-/// A folder of Debian, and the one in its place below nginx's prefix.
+/// A folder of Debian, and what replaces it below nginx's prefix.
 const FOLDERS: [(&str, &str); 3] = [("/var/log/nginx/", "logs/"), ("/var/lib/nginx/", ""), ("/run/", "")];
-/// Debian's nginx has these below /var/lib by itself.
+/// Debian's nginx keeps these below /var/lib by default.
 const TEMPORARY_PATHS: &str = "proxy_temp_path temp/proxy;
 client_body_temp_path temp/body;
 fastcgi_temp_path temp/fastcgi;
@@ -24,7 +24,7 @@ scgi_temp_path temp/scgi;
 ";
 const MAX_DESCRIPTORS: u64 = 200_000;
 
-/// Starts nginx in `folder`, with plain HTTP at `listen`, before `nodes`.
+/// Starts nginx in `folder`, with plain HTTP at `listen`, in front of `nodes`.
 pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> anyhow::Result<Nginx> {
     let site = folder.join("penstock");
     fs::create_dir_all(&site).with_context(|| format!("cannot create {}", site.display()))?;
@@ -37,7 +37,7 @@ pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> a
         ("listen.conf", &door),
         ("paths.conf", &paths),
         ("logs.conf", &logs_of_everything(LOGS)?),
-        // Nobody comes by HTTPS here.
+        // There is no HTTPS here.
         ("redirect.conf", ""),
     ] {
         fs::write(site.join(name), text).with_context(|| format!("cannot write {name}"))?;
@@ -45,12 +45,12 @@ pub fn start_front(folder: &Path, listen: SocketAddr, nodes: &[SocketAddr]) -> a
     Nginx::start(folder, &for_this_machine(NGINX_CONFIGURATION)?)
 }
 
-/// A line for each of `nodes`, with the words that stand behind every address of `delivered`.
+/// A line for each of `nodes`, with the same parameters that `delivered` gives every address.
 fn instead_of(delivered: &str, nodes: &[SocketAddr]) -> anyhow::Result<String> {
     let servers = delivered.lines().filter_map(|line| line.strip_prefix("server "));
     let mut words = servers.map(|server| &server[server.find([' ', ';']).unwrap_or(server.len())..]);
     let first = words.next().context("nodes.conf names no node")?;
-    ensure!(words.all(|others| others == first), "nodes.conf treats its nodes differently");
+    ensure!(words.all(|others| others == first), "nodes.conf has different parameters for its nodes");
     Ok(nodes.iter().map(|node| format!("server {node}{first}\n")).collect())
 }
 
@@ -59,13 +59,13 @@ fn in_one_folder(configuration: &str) -> anyhow::Result<String> {
         FOLDERS.iter().fold(configuration.to_owned(), |text, (debian, here)| text.replace(debian, here));
     let settings = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     for line in settings {
-        ensure!(!line.contains(" /"), "this names a folder outside: {line}");
+        ensure!(!line.contains(" /"), "this line names a folder outside nginx's prefix: {line}");
     }
     Ok(text)
 }
 
-/// The configuration is for a machine that does nothing else and whose nginx is started by root. A user may have fewer
-/// descriptors, so that more workers share the connections.
+/// The configuration is for a dedicated machine where root starts nginx. A user may have fewer descriptors,
+/// so more workers share the connections.
 fn for_this_machine(configuration: &str) -> anyhow::Result<String> {
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(MAX_DESCRIPTORS);
     let text = configuration
@@ -75,7 +75,7 @@ fn for_this_machine(configuration: &str) -> anyhow::Result<String> {
     in_one_folder(&text)
 }
 
-/// What nginx says of requests, failed tries too: nobody keeps it for long.
+/// Logs everything that nginx says about requests, failed tries included: the logs are not kept for long.
 fn logs_of_everything(configuration: &str) -> anyhow::Result<String> {
     in_one_folder(&configuration.replace("error.log crit;", "error.log warn;"))
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_treated_as_in_the_delivered_file() {
+    fn nodes_get_the_parameters_of_the_delivered_file() {
         let nodes: [SocketAddr; 2] = ["127.0.0.1:1", "127.0.0.1:2"].map(|node| node.parse().unwrap());
         let lines = "server 127.0.0.1:1 max_fails=0;\nserver 127.0.0.1:2 max_fails=0;\n";
         assert_eq!(instead_of(NODES, &nodes).unwrap(), lines);

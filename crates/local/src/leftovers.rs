@@ -1,5 +1,5 @@
-//! What a cluster has started is written down, so that the next one in the same folder finds what a killed one has left. Only
-//! what is certainly one of those processes is ended.
+//! Records what a cluster has started, so that the next one in the same folder can end what a killed cluster
+//! left behind. Only processes that certainly belong to that cluster are ended.
 
 use std::{
     env,
@@ -15,19 +15,20 @@ use anyhow::{Context, bail};
 
 use crate::identity::{Identity, boot};
 
-/// How long leftovers may take to end by themselves: nginx is told by the kernel that the cluster is gone, and ends its workers.
+/// How long leftovers may take to end by themselves: the kernel tells nginx that the cluster is gone, and
+/// nginx ends its workers.
 const PATIENCE: Duration = Duration::from_secs(3);
 const AFTER_KILL: Duration = Duration::from_secs(10);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// The line of a folder begins with it.
+/// Begins the line of a folder.
 const FOLDER: &str = "folder";
-/// How the names of the folders for MariaDB's sockets begin.
+/// What the names of the folders for MariaDB's sockets begin with.
 pub(crate) const SOCKET_FOLDERS: &str = "penstock-mariadb-";
 
-/// Where this process writes down what it starts, if it does.
+/// The file in which this process records what it starts, if it does so.
 static RECORD: Mutex<Option<File>> = Mutex::new(None);
 
-/// From now on everything that is started is written to `file`, which begins anew.
+/// From now on, everything that is started is recorded in `file`, which is emptied first.
 pub(crate) fn record_in(file: &Path) -> anyhow::Result<()> {
     let unwritable = || format!("cannot write {}", file.display());
     fs::write(file, format!("{}\n", boot()?)).with_context(unwritable)?;
@@ -36,26 +37,27 @@ pub(crate) fn record_in(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes down a process that was started just now. A process that has ended already needs no line.
+/// Records a process that was started just now. A process that has ended already needs no line.
 pub(crate) fn record(name: &str, process: u32) -> anyhow::Result<()> {
     let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
     let (Some(file), Some(Identity { id, started })) = (record.as_mut(), Identity::of(process)) else {
         return Ok(());
     };
-    // One write each: a line is there or not.
-    file.write_all(format!("{id} {started} {name}\n").as_bytes())
-        .context("cannot write down what was started")
+    // One write for each line, so that a line is either complete or missing.
+    file.write_all(format!("{id} {started} {name}\n").as_bytes()).context("cannot record what was started")
 }
 
-/// Writes down a folder outside the cluster's own that goes when the cluster ends, unless it is killed.
+/// Records a folder outside the cluster's own. It is removed when the cluster ends, unless the cluster is
+/// killed.
 pub(crate) fn record_folder(folder: &Path) -> anyhow::Result<()> {
     let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(file) = record.as_mut() else { return Ok(()) };
     file.write_all(format!("{FOLDER} {}\n", folder.display()).as_bytes())
-        .context("cannot write down what was created")
+        .context("cannot record what was created")
 }
 
-/// Ends what the cluster of `file` has left, and removes its folders; gives the names and numbers of what still ran.
+/// Ends what the cluster of `file` has left running, and removes its folders. Returns the names and numbers
+/// of the processes that it ended.
 pub fn end_leftovers(file: &Path) -> anyhow::Result<Vec<String>> {
     let Ok(text) = fs::read_to_string(file) else { return Ok(Vec::new()) };
     let mut lines = text.lines();
@@ -80,7 +82,7 @@ pub fn end_leftovers(file: &Path) -> anyhow::Result<Vec<String>> {
     Ok(ended)
 }
 
-/// Only what a cluster makes under such a name. What can't be removed is in nobody's way.
+/// Removes the folder if a cluster makes folders under such a name. One that can't be removed does no harm.
 fn remove(folder: &Path) {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if folder.parent() == Some(&env::temp_dir()) && name.starts_with(SOCKET_FOLDERS) {
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_for_sockets_are_removed_and_no_others() {
+    fn only_folders_for_sockets_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("processes");
         let sockets = tempfile::Builder::new().prefix(SOCKET_FOLDERS).tempdir().unwrap();
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_ended_and_nothing_else() {
+    fn only_recorded_processes_are_ended() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("processes");
         assert!(end_leftovers(&file).unwrap().is_empty(), "nothing was ever started");
@@ -140,11 +142,11 @@ mod tests {
             other.started.wrapping_sub(1)
         );
         fs::write(&file, format!("another-boot\n{lines}")).unwrap();
-        assert!(end_leftovers(&file).unwrap().is_empty(), "the numbers are from before the machine started");
+        assert!(end_leftovers(&file).unwrap().is_empty(), "the numbers are from before the last boot");
         assert!(own.lives());
         fs::write(&file, format!("{}\n{lines}", boot().unwrap())).unwrap();
         assert_eq!(end_leftovers(&file).unwrap(), [format!("server (pid {})", own.id)]);
-        assert!(!own.lives() && other.lives(), "a later process has the same number and was ended");
+        assert!(!own.lives() && other.lives(), "a later process with the same number was ended");
         ours.wait().unwrap();
         later.kill().unwrap();
         later.wait().unwrap();

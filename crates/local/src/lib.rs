@@ -1,6 +1,6 @@
-//! Real servers on this machine for tests, benchmarks and demonstrations: each listens on loopback only, keeps its
-//! data and logs in the folder it is given, and ends with the value that stands for it. Of Penstock only
-//! `shop.rs` knows, and only as a program.
+//! Real servers on this machine for tests, benchmarks and demonstrations. Each one listens on loopback only,
+//! keeps its data and logs in the folder it is given, and ends when its value is dropped. Only `shop.rs`
+//! knows of Penstock, and only as a program.
 
 mod cut_proxy;
 mod front;

@@ -24,16 +24,16 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const DATABASE: &str = "penstock";
 const USER: &str = "penstock";
 const PASSWORD: &str = "penstock-local";
-/// Enough for a server that nobody measures, quick to copy and to start.
+/// Enough for a server whose speed is not measured; quick to copy and to start.
 const SMALL: [&str; 2] = ["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=64M"];
 
 #[derive(Clone, Debug, Default)]
 pub struct MariaDbSettings {
-    /// Further arguments of `mariadbd`; they win over the ones before.
+    /// Further arguments of `mariadbd`; they override the ones before.
     pub extra: Vec<String>,
 }
 
-/// A MariaDB server that dies with this value; its data stay in the folder.
+/// A MariaDB server that ends when this value is dropped; its data stays in the folder.
 #[derive(Debug)]
 pub struct MariaDb {
     folder: PathBuf,
@@ -41,13 +41,13 @@ pub struct MariaDb {
     server: PathBuf,
     client: PathBuf,
     settings: MariaDbSettings,
-    /// Apart from the data, because the path of a socket must be short.
+    /// Separate from the data, because the path of a socket must be short.
     socket_folder: TempDir,
     process: Option<Process>,
 }
 
 impl MariaDb {
-    /// A server on the data that `folder` has; without any, with an empty database `penstock`.
+    /// Starts a server on the data in `folder`, or with an empty database `penstock` if there is none.
     pub fn start(folder: &Path) -> anyhow::Result<Self> {
         Self::start_with(folder, MariaDbSettings::default())
     }
@@ -71,7 +71,7 @@ impl MariaDb {
         Ok(mariadb)
     }
 
-    /// With the same port and data, after `stop` or `kill`.
+    /// Starts it with the same port and data, after `stop` or `kill`.
     pub fn start_again(&mut self) -> anyhow::Result<()> {
         ensure!(self.process.is_none() || self.ended().is_some(), "MariaDB already runs");
         self.process = None;
@@ -90,12 +90,12 @@ impl MariaDb {
         Ok(())
     }
 
-    /// How it has ended, if somebody else has killed it.
+    /// How it has ended, if something else has killed it.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.as_mut()?.ended()
     }
 
-    /// Of the database `penstock`.
+    /// The URL of the database `penstock`.
     pub fn url(&self) -> String {
         self.url_of(DATABASE)
     }
@@ -104,7 +104,7 @@ impl MariaDb {
         format!("mysql://{USER}:{PASSWORD}@{}/{database}", self.address)
     }
 
-    /// Makes another empty database and returns its URL, so that several tests can share a server.
+    /// Creates another empty database and returns its URL, so that several tests can share a server.
     pub fn create_database(&self, name: &str) -> anyhow::Result<String> {
         self.sql(&create_database(name))?;
         Ok(self.url_of(name))
@@ -114,7 +114,7 @@ impl MariaDb {
         self.address
     }
 
-    /// Where it listens for clients on this machine, such as `root` without a password.
+    /// The socket on which it listens for clients on this machine, such as `root` without a password.
     pub fn socket(&self) -> PathBuf {
         self.socket_folder.path().join("mariadb.sock")
     }
@@ -124,7 +124,8 @@ impl MariaDb {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Runs statements in the database `penstock` as its user; rows come as lines, values with tabs between them.
+    /// Runs statements in the database `penstock` as its user. Each row is a line, with tabs between the
+    /// values.
     pub fn sql(&self, statements: &str) -> anyhow::Result<String> {
         let mut command = Command::new(&self.client);
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--protocol=TCP"]);
@@ -134,17 +135,17 @@ impl MariaDb {
         Ok(process::output(&mut command)?.trim_end().to_owned())
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits until the server has ended.
     pub fn stop(&mut self) -> anyhow::Result<()> {
         self.process.take().context("MariaDB does not run")?.stop()
     }
 
-    /// SIGKILL, as a power cut would.
+    /// Sends SIGKILL, which is like a power cut.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.process.take().context("MariaDB does not run")?.kill()
     }
 
-    /// It answers nobody, but its connections stay open.
+    /// Stops it answering; its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().context("MariaDB does not run")?.pause()
     }
@@ -155,7 +156,7 @@ impl MariaDb {
     }
 }
 
-/// It accepts connections before it is ready; only then it says the first word.
+/// It accepts connections before it is ready, but greets a client only when it is.
 fn greets(address: SocketAddr) -> bool {
     let greeting = || -> std::io::Result<usize> {
         let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
@@ -165,9 +166,9 @@ fn greets(address: SocketAddr) -> bool {
     greeting().is_ok_and(|bytes| bytes > 0)
 }
 
-/// Run at every start, before the first client.
+/// The statements that run at every start, before the first client.
 fn first_statements() -> String {
-    // The server reads a statement from each line.
+    // The server reads one statement from each line.
     [
         create_database(DATABASE),
         format!("CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';"),
@@ -185,7 +186,7 @@ fn as_root() -> Option<&'static str> {
     is_root().then_some("--user=root")
 }
 
-/// An empty data folder to copy, made once for each version of the server beside the program that runs.
+/// An empty data folder to copy, made once for each version of the server, next to the running program.
 fn template(server: &Path) -> anyhow::Result<PathBuf> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock();
@@ -204,7 +205,7 @@ fn template(server: &Path) -> anyhow::Result<PathBuf> {
     install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
     install.arg(format!("--datadir={}", data.display())).args(SMALL).args(as_root());
     process::output(&mut install).context("cannot set MariaDB up")?;
-    // Another process may have been quicker; its folder is as good.
+    // Another process may have been faster; its folder is as good.
     if let Err(error) = fs::rename(&data, &template)
         && !template.exists()
     {

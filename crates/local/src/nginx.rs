@@ -1,4 +1,4 @@
-//! nginx with a configuration of one's own.
+//! nginx with a configuration that the caller writes.
 
 use std::{
     ffi::OsStr,
@@ -21,26 +21,26 @@ use crate::{
 const START_LIMIT: Duration = Duration::from_secs(10);
 const PROCESS_ID: &str = "nginx.pid";
 
-/// An nginx that dies with this value, workers and all.
+/// An nginx that ends with its workers when this value is dropped.
 #[derive(Debug)]
 pub struct Nginx {
     folder: PathBuf,
     program: PathBuf,
     core: Option<usize>,
     master: Process,
-    /// They outlive a master that is killed.
+    /// Workers outlive a master that is killed.
     workers: Vec<Identity>,
 }
 
 impl Nginx {
-    /// `configuration` is the whole text of `nginx.conf`. Its paths are relative to `folder`, which has the subfolders
-    /// `logs` and `temp`; it has to say `pid nginx.pid;` and to keep the temporary paths in `temp`. What it includes
-    /// has to lie in `folder` already.
+    /// `configuration` is the whole text of `nginx.conf`. Its paths are relative to `folder`, which has the
+    /// subfolders `logs` and `temp`. It has to contain `pid nginx.pid;` and keep the temporary paths in
+    /// `temp`. The files that it includes have to be in `folder` already.
     pub fn start(folder: &Path, configuration: &str) -> anyhow::Result<Self> {
         Self::start_on(None, folder, configuration)
     }
 
-    /// The same on one core.
+    /// The same as `start`, on one core.
     pub fn start_on(core: Option<usize>, folder: &Path, configuration: &str) -> anyhow::Result<Self> {
         let program = require("nginx", "nginx")?;
         for subfolder in ["logs", "temp"] {
@@ -60,8 +60,8 @@ impl Nginx {
         self.master.ended()
     }
 
-    /// With the same configuration, after its master was killed. Its workers would go on accepting connections beside those of
-    /// the new one.
+    /// Starts it with the same configuration, after its master was killed. The old workers are ended first:
+    /// they would go on accepting connections.
     pub fn start_again(&mut self) -> anyhow::Result<()> {
         for worker in self.workers.drain(..) {
             worker.kill().with_context(|| format!("cannot end nginx's worker {}", worker.id))?;
@@ -70,9 +70,9 @@ impl Nginx {
         self.note_workers()
     }
 
-    /// Remembers workers that the master has started since the last time.
+    /// Records the workers that the master has started since the last time.
     pub fn note_workers(&mut self) -> anyhow::Result<()> {
-        // A master that was just killed has no children any more, and they live.
+        // A master that was just killed has no children, but its workers live.
         self.workers.retain(|worker| worker.lives());
         for worker in self.workers()?.into_iter().filter_map(Identity::of) {
             if !self.workers.contains(&worker) {
@@ -83,7 +83,7 @@ impl Nginx {
         Ok(())
     }
 
-    /// The process number of the one that starts the workers.
+    /// The process number of the master.
     pub fn process_id(&self) -> u32 {
         self.master.id()
     }
@@ -93,8 +93,8 @@ impl Nginx {
         Ok(children(self.master.id())?)
     }
 
-    /// Goes over to another configuration without dropping a connection; returns when the former workers accept no
-    /// more. A wrong one is an error and changes nothing.
+    /// Switches to another configuration without dropping a connection; returns when the former workers
+    /// accept no more. A wrong configuration is an error and changes nothing.
     pub fn reload(&mut self, configuration: &str) -> anyhow::Result<()> {
         let former = fs::read_to_string(self.folder.join("nginx.conf"))?;
         write_configuration(&self.folder, configuration)?;
@@ -108,7 +108,7 @@ impl Nginx {
         self.master.wait_until(START_LIMIT, || old.iter().all(|worker| accepts_no_more(*worker)))
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits until it has ended.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.master.terminate(STOP_LIMIT)
     }
@@ -116,7 +116,8 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // A master that ends in order takes its workers along; one that was killed has left them. There is nobody to tell.
+        // A master that stops in order takes its workers along; one that was killed has left them. An error
+        // here can't be reported.
         let _ = self.master.terminate(DROP_LIMIT);
         for worker in &self.workers {
             let _ = worker.kill();
@@ -125,14 +126,14 @@ impl Drop for Nginx {
 }
 
 fn launch(program: &Path, core: Option<usize>, folder: &Path) -> anyhow::Result<Process> {
-    // It names a former process, if there is one.
+    // An old file names a former process.
     let _ = fs::remove_file(folder.join(PROCESS_ID));
     let mut command = process::command(program, core);
     command.args(arguments(folder));
     let log = folder.join("nginx.log");
     let mut master = Process::start_with("nginx", command, &log, AtOurDeath::Terminate)?;
     let number = master.id();
-    // It writes its number when it listens, and has its workers a moment later.
+    // nginx writes its process number when it listens, and starts its workers a moment later.
     master.wait_until(START_LIMIT, || {
         let written = fs::read_to_string(folder.join(PROCESS_ID));
         written.is_ok_and(|written| written.trim() == number.to_string())
@@ -142,7 +143,7 @@ fn launch(program: &Path, core: Option<usize>, folder: &Path) -> anyhow::Result<
 }
 
 fn arguments(folder: &Path) -> Vec<&OsStr> {
-    // Workers of root would otherwise be nobody, who may not enter a private folder.
+    // Root's workers would otherwise run as `nobody`, which may not enter a private folder.
     let global = if is_root() { "daemon off; user root;" } else { "daemon off;" };
     let mut arguments = vec![OsStr::new("-p"), folder.as_os_str()];
     arguments.extend(["-c", "nginx.conf", "-e", "logs/start.log", "-g", global].map(OsStr::new));
@@ -154,7 +155,7 @@ fn write_configuration(folder: &Path, configuration: &str) -> anyhow::Result<()>
     fs::write(folder.join("nginx.conf"), configuration).context("cannot write nginx.conf")
 }
 
-/// It is gone, or finishes what it has begun; then its title says so.
+/// True if it has ended, or only finishes its requests; its process title says so then.
 fn accepts_no_more(worker: u32) -> bool {
     let title = fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
     title.is_empty() || String::from_utf8_lossy(&title).contains("shutting down")

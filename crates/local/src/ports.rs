@@ -12,18 +12,18 @@ use std::{
 
 use anyhow::Context;
 
-/// Below the ports that Linux gives to clients: while a server is down, no client's end of a connection takes its
-/// port, nor does a client that tries again and again connect to itself.
+/// Below the ports that Linux gives to clients. While a server is down, no client's connection takes its
+/// port, and no client that keeps trying connects to itself.
 const PORTS: Range<u16> = 10_240..32_768;
 
-/// A loopback address that nobody listens on now, and that this process has not been given lately.
+/// A loopback address that nothing listens on now and that this process has not been given lately.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     static NEXT: OnceLock<AtomicU16> = OnceLock::new();
-    // Processes that start at the same time look for ports at different places.
+    // Processes that start at the same time begin their search at different ports.
     next_free(NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..))))
 }
 
-/// The first address that is free, counted from `next`, which is left behind it.
+/// The first free address, searching from `next`, which moves past it.
 fn next_free(next: &AtomicU16) -> anyhow::Result<SocketAddr> {
     let mut candidates = PORTS.map(|_| {
         let port = PORTS.start + next.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_differ_and_no_client_is_given_one() {
+    fn addresses_differ_and_are_outside_the_clients_range() {
         let addresses: Vec<_> = (0..100).map(|_| free_address().unwrap()).collect();
         assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), addresses.len());
         assert!(
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_somebody_listens_on_is_left_out() {
+    fn an_address_in_use_is_skipped() {
         let (start, listener) = (0..100)
             .find_map(|_| {
                 let start = fastrand::u16(..PORTS.end - PORTS.start);

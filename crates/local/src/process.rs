@@ -1,5 +1,4 @@
-//! Processes that are started here, and ended here whatever happens: with their value, and if this process is killed, by the
-//! kernel.
+//! Child processes that always end: when their value is dropped, and by the kernel if this process is killed.
 
 use std::{
     env,
@@ -22,36 +21,36 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{leftovers, programs::require};
 
-/// How long a process may take to end after it was asked to.
+/// How long a process may take to end after it is asked to.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// The same when nobody waits for its work any more.
+/// The same for a process whose work nobody needs.
 pub(crate) const DROP_LIMIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(5);
-/// Where every look asks several servers.
+/// The interval when every look asks several servers.
 const SLOW_POLL: Duration = Duration::from_millis(25);
-/// How much of a log is shown when its process failed.
+/// How many lines of a log are shown when its process fails.
 const LOG_LINES: usize = 20;
 
-/// Whether children are spared the signals of the terminal.
+/// Whether signals of the terminal are kept from children.
 static KEPT_FROM_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C reaches this process only, which then ends its children in the order that is right for them. Without
-/// this they hear of it too. What is started is written to `record`, for `end_leftovers`.
+/// From now on Ctrl-C reaches only this process, which then ends its children in the right order. Otherwise
+/// they get the signal too. What is started is recorded in `record`, for `end_leftovers`.
 pub fn supervise(record: &Path) -> anyhow::Result<()> {
     KEPT_FROM_TERMINAL.store(true, Relaxed);
     leftovers::record_in(record)
 }
 
-/// The signal that a process gets from the kernel when the one that started it is gone.
+/// The signal that the kernel sends a process when its parent is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtOurDeath {
-    /// Also ends a process that is paused.
+    /// Also ends a paused process.
     Kill,
-    /// For a process that has to end its own children.
+    /// For a process that ends its own children.
     Terminate,
 }
 
-/// A child that dies with this value.
+/// A child that ends when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
@@ -60,8 +59,8 @@ pub struct Process {
     stdout: Option<ChildStdout>,
 }
 
-/// What the caller's shell says of a Penstock is meant for another one: `command` hears only of the settings that it is given
-/// from here on.
+/// Keeps the `PENSTOCK_…` variables of the caller's shell, which are meant for another server, from
+/// `command`. Variables that are set later reach it.
 pub fn without_callers_settings(command: &mut Command) -> &mut Command {
     let inherited = env::vars_os().map(|(name, _)| name);
     for name in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"PENSTOCK_")) {
@@ -70,7 +69,7 @@ pub fn without_callers_settings(command: &mut Command) -> &mut Command {
     command
 }
 
-/// A command that keeps to one core, with all the threads and children it will have.
+/// A command that keeps to one core, with all its threads and children.
 pub fn command(program: &Path, core: Option<usize>) -> Command {
     match core {
         None => Command::new(program),
@@ -83,7 +82,7 @@ pub fn command(program: &Path, core: Option<usize>) -> Command {
 }
 
 impl Process {
-    /// Starts `command`; what it says on stderr is added to the file `log`, stdout is for `wait_for_line`.
+    /// Starts `command`. Its stderr is appended to the file `log`; its stdout is for `wait_for_line`.
     pub fn start(name: &'static str, command: Command, log: &Path) -> anyhow::Result<Self> {
         Self::start_with(name, command, log, AtOurDeath::Kill)
     }
@@ -111,12 +110,13 @@ impl Process {
         self.child.id()
     }
 
-    /// How it has ended, by itself or because somebody has killed it. None while it runs.
+    /// How it has ended, by itself or because something has killed it. None while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Waits for the first line on stdout that `wanted` recognises; says when it came. Later lines are dropped.
+    /// Waits for the first line on stdout that `wanted` recognises, and returns when it came. Later lines are
+    /// dropped.
     pub fn wait_for_line<T: Send + 'static>(
         &mut self,
         limit: Duration,
@@ -124,7 +124,7 @@ impl Process {
     ) -> anyhow::Result<(T, Instant)> {
         let stdout = self.stdout.take().context("stdout is already being read")?;
         let (sender, receiver) = sync_channel(1);
-        // The thread ends with the process: it reads on, so that the process never waits for a full pipe.
+        // The thread keeps reading until the process ends, so that the process never blocks on a full pipe.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(found) = wanted(&line) {
@@ -140,7 +140,7 @@ impl Process {
         })
     }
 
-    /// Waits until `ready` says so; fails when the process ends before.
+    /// Waits until `ready` returns true; fails if the process ends first.
     pub fn wait_until(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> anyhow::Result<()> {
         let started = Instant::now();
         while !ready() {
@@ -155,7 +155,7 @@ impl Process {
         Ok(())
     }
 
-    /// SIGTERM; a process that does not heed it is an error, and is killed.
+    /// Sends SIGTERM. A process that does not end in time is killed, and that is an error.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.terminate(STOP_LIMIT)
     }
@@ -165,7 +165,8 @@ impl Process {
             return Ok(());
         }
         self.signal(Signal::TERM)?;
-        // A process that is paused hears of it only when it goes on. One that was quick has ended by now, which is fine.
+        // A paused process gets the signal only when it goes on. If this fails, the process has ended
+        // already, which is fine.
         let _ = self.signal(Signal::CONT);
         let started = Instant::now();
         while self.child.try_wait()?.is_none() {
@@ -177,18 +178,18 @@ impl Process {
         Ok(())
     }
 
-    /// SIGSTOP: it does nothing, its connections stay open.
+    /// Sends SIGSTOP: the process does nothing, and its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// SIGCONT, after `pause`.
+    /// Sends SIGCONT, after `pause`.
     pub fn resume(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
-        // A child that was waited for has no process id any more; its number may be another's by now.
+        // After a child was waited for, its process id may belong to another process.
         if self.child.try_wait()?.is_some() {
             bail!("{} has ended\n{}", self.name, self.log_end());
         }
@@ -196,7 +197,7 @@ impl Process {
         kill_process(pid, signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// SIGKILL, as a power cut would.
+    /// Sends SIGKILL, which is like a power cut.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
         self.child.wait()?;
@@ -213,14 +214,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGTERM first: a master that is killed, as nginx's, leaves its workers behind. There is nobody to tell.
+        // SIGTERM first: a master such as nginx's leaves its workers behind if it is killed. An error here
+        // can't be reported.
         let _ = self.terminate(DROP_LIMIT);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until several servers together are what they should be.
+/// Waits until several servers together are ready.
 pub(crate) fn wait_for(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) -> anyhow::Result<()> {
     let started = Instant::now();
     while !ready() {
@@ -232,8 +234,8 @@ pub(crate) fn wait_for(what: &str, limit: Duration, mut ready: impl FnMut() -> b
     Ok(())
 }
 
-/// The same command, for a child that the kernel ends when this process is gone, however it went. The program in front
-/// replaces itself by the one that is meant, so that there is one process with one number.
+/// The same command, for a child that the kernel ends when this process is gone for any reason. The program
+/// in front replaces itself with the intended one, so that there is only one process.
 fn dying_with_us(command: &Command, at_our_death: AtOurDeath) -> anyhow::Result<Command> {
     let signal = match at_our_death {
         AtOurDeath::Kill => "KILL",
@@ -253,11 +255,11 @@ fn dying_with_us(command: &Command, at_our_death: AtOurDeath) -> anyhow::Result<
     Ok(wrapped)
 }
 
-/// A command, and where its child is wanted.
+/// A command, and where to send its child.
 type Wanted = (Command, SyncSender<io::Result<Child>>);
 
-/// For the kernel it is the thread and not the process that is a child's parent. So all children are started by one thread,
-/// which lives until the process ends.
+/// To the kernel, the parent of a child is a thread and not a process. So one thread, which lives until the
+/// process ends, starts all children.
 fn spawn(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<SyncSender<Wanted>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
@@ -280,7 +282,7 @@ fn log_file(path: &Path) -> anyhow::Result<File> {
     opened.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Runs a program to its end and returns what it printed; its stderr is part of the error when it fails.
+/// Runs a program to its end and returns what it printed. If it fails, its stderr is in the error.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

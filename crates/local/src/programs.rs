@@ -1,4 +1,4 @@
-//! Programs that come from Debian's packages: found, or installed where they are missing.
+//! Programs from Debian's packages: found, or installed if they are missing.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::process;
 
-/// Places of servers that a user's `PATH` often lacks.
+/// Folders of servers that a user's `PATH` often lacks.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 /// The full path of a program, if it is installed.
@@ -27,9 +27,9 @@ pub fn require(program: &str, package: &str) -> anyhow::Result<PathBuf> {
     find(program).with_context(|| format!("{package} has no {program}"))
 }
 
-/// Installs Debian's packages unless what they bring is there.
+/// Installs Debian's packages unless their programs are there.
 pub fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) -> anyhow::Result<()> {
-    // One at a time: the packages are locked while some are installed.
+    // One at a time: apt locks the package database.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _alone = INSTALLING.lock();
     if are_there() {
@@ -40,7 +40,7 @@ pub fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) -> anyh
     if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
         bail!(missing());
     }
-    // The list of packages may be as old as the machine.
+    // The package list may be as old as the machine.
     if install(packages).is_err() {
         process::output(Command::new("apt-get").arg("update")).with_context(missing)?;
         install(packages).with_context(missing)?;
@@ -52,7 +52,7 @@ pub fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) -> anyh
 fn install(packages: &[&str]) -> anyhow::Result<String> {
     let mut install = Command::new("apt-get");
     install.env("DEBIAN_FRONTEND", "noninteractive");
-    // Another process may be installing as well.
+    // Another process may be installing, too.
     install.args(["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]);
     process::output(install.args(packages))
 }

@@ -18,24 +18,24 @@ use crate::{
 };
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// Redis answers in much less than this, or is busy with something else.
+/// Redis answers much faster than this unless it is busy with something else.
 const ROLE_LIMIT: Duration = Duration::from_millis(200);
 
-/// How a server is set up. The default keeps what it has answered, and evicts nothing.
+/// How a server is set up. By default it keeps what it has answered and evicts nothing.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     pub appendonly: bool,
     /// `always`, `everysec` or `no`.
     pub appendfsync: &'static str,
     pub replica_of: Option<SocketAddr>,
-    /// As a node of a Redis Cluster, which has no slots yet.
+    /// Runs as a node of a Redis Cluster, without any slots yet.
     pub cluster: bool,
     pub password: Option<String>,
     /// Also listens on this path, which must be short.
     pub unix_socket: Option<PathBuf>,
-    /// Further lines of `redis.conf`, such as `maxmemory 100mb`; they win over the ones before.
+    /// Further lines of `redis.conf`, such as `maxmemory 100mb`; they override the ones before.
     pub extra: Vec<String>,
-    /// Further variables of its process.
+    /// Further environment variables of its process.
     pub variables: Vec<(String, String)>,
 }
 
@@ -54,7 +54,7 @@ impl Default for RedisSettings {
     }
 }
 
-/// What a server is to the others.
+/// A server's role among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisRole {
     Master,
@@ -62,7 +62,7 @@ pub enum RedisRole {
     Sentinel,
 }
 
-/// A Redis server that dies with this value; its data stay in the folder.
+/// A Redis server that ends when this value is dropped; its data stays in the folder.
 #[derive(Debug)]
 pub struct RedisServer {
     folder: PathBuf,
@@ -78,7 +78,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// On the data that `folder` already has, if it has any. A replica is ready when it follows its master.
+    /// Starts on the data in `folder`, if there is any. A replica is ready when it follows its master.
     pub fn start(folder: &Path, settings: RedisSettings) -> anyhow::Result<Self> {
         let mut redis =
             Self::start_from(folder, "", &configure(&settings)?, settings.password, settings.variables)?;
@@ -130,17 +130,17 @@ impl RedisServer {
 
     fn launch(&mut self) -> anyhow::Result<()> {
         let mut command = Command::new(&self.server);
-        // The server itself writes to this file what it was told later, as whom it follows after a failover.
+        // The server itself later adds to this file, such as the master it follows after a failover.
         command.arg(self.folder.join("redis.conf"));
         command.args(Some(self.mode).filter(|mode| !mode.is_empty()));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         self.process = Some(Process::start("Redis", command, &self.folder.join("redis.log"))?);
         self.is_paused = false;
-        // It accepts connections before it has read its data, but answers none.
+        // It accepts connections before it has read its data, but does not answer them.
         self.wait_until(|redis| redis.cli(&["PING"]).is_ok_and(|answer| answer == "PONG"))
     }
 
-    /// Waits until `ready` says so; fails when the server ends before.
+    /// Waits until `ready` returns true; fails if the server ends first.
     pub fn wait_until(&mut self, ready: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
         let mut process = self.process.take().context("Redis does not run")?;
         let waited = process.wait_until(START_LIMIT, || ready(self));
@@ -165,12 +165,12 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    /// Whether a question to it can be answered: it runs and is not paused.
+    /// Whether it can answer: it runs and is not paused.
     pub(crate) fn answers(&self) -> bool {
         self.is_running() && !self.is_paused
     }
 
-    /// Asks the server by `redis-cli`; an error that it answers is an error here. Several values come as lines.
+    /// Asks the server with `redis-cli`. An error reply is an error here. Several values come as lines.
     pub fn cli(&self, question: &[&str]) -> anyhow::Result<String> {
         ensure!(!self.is_paused, "Redis is paused");
         let mut command = Command::new(&self.client);
@@ -187,20 +187,20 @@ impl RedisServer {
     pub fn info(&self, field: &str) -> anyhow::Result<String> {
         let answer = self.cli(&["INFO"])?;
         let found = answer.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        found.map(|value| value.trim().to_owned()).with_context(|| format!("Redis tells no {field}"))
+        found.map(|value| value.trim().to_owned()).with_context(|| format!("Redis does not report {field}"))
     }
 
-    /// SIGKILL, as a power cut would.
+    /// Sends SIGKILL, which is like a power cut.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.process.take().context("Redis does not run")?.kill()
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits until the server has ended.
     pub fn stop(&mut self) -> anyhow::Result<()> {
         self.process.take().context("Redis does not run")?.stop()
     }
 
-    /// With the same port and data, after a `stop` if it still runs.
+    /// Starts it with the same port and data, after a `stop` if it still runs.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         if self.is_running() && self.ended().is_none() {
             self.stop()?;
@@ -208,12 +208,12 @@ impl RedisServer {
         self.launch()
     }
 
-    /// How it has ended, if somebody else has killed it.
+    /// How it has ended, if something else has killed it.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.as_mut()?.ended()
     }
 
-    /// Whom it follows, if it says so at once. A server that has no data, a sentinel, follows nobody.
+    /// Its role, if it answers at once. A sentinel has none.
     pub fn role(&self) -> Option<RedisRole> {
         let mut connection = TcpStream::connect_timeout(&self.address, ROLE_LIMIT).ok()?;
         connection.set_read_timeout(Some(ROLE_LIMIT)).ok()?;
@@ -223,7 +223,7 @@ impl RedisServer {
         read_role(std::str::from_utf8(answer.get(..bytes)?).ok()?)
     }
 
-    /// It answers nobody, but its connections stay open.
+    /// Stops it answering; its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.process.as_mut().context("Redis does not run")?.pause()?;
         self.is_paused = true;
@@ -238,7 +238,7 @@ impl RedisServer {
     }
 }
 
-/// The beginning of the answer to `ROLE`, in the protocol of Redis: lengths and values take turns as lines.
+/// Reads the beginning of the answer to `ROLE` in the Redis protocol: lengths and values are alternate lines.
 fn read_role(answer: &str) -> Option<RedisRole> {
     let mut lines = answer.lines().skip(1).filter(|line| !line.starts_with('$'));
     match lines.next()? {
@@ -258,7 +258,7 @@ fn configure(settings: &RedisSettings) -> anyhow::Result<String> {
         format!("appendonly {}", if settings.appendonly { "yes" } else { "no" }),
         format!("appendfsync {}", settings.appendfsync),
         "maxmemory-policy noeviction".to_owned(),
-        // A replica is wanted at once, not when a few more may have come.
+        // Replicate at once instead of waiting for more replicas.
         "repl-diskless-sync-delay 0".to_owned(),
     ];
     if let Some(master) = settings.replica_of {
@@ -268,9 +268,9 @@ fn configure(settings: &RedisSettings) -> anyhow::Result<String> {
         lines.push("cluster-enabled yes".to_owned());
         lines.push("cluster-config-file nodes.conf".to_owned());
         lines.push("cluster-node-timeout 1500".to_owned());
-        // The death of one master is no reason for the others to stop.
+        // The other masters go on when one dies.
         lines.push("cluster-require-full-coverage no".to_owned());
-        // The usual port of the bus is 10,000 higher, where it may be a client's.
+        // The default port of the cluster bus is 10,000 higher, in the range that Linux gives to clients.
         lines.push(format!("cluster-port {}", free_address()?.port()));
     }
     if let Some(password) = &settings.password {
@@ -285,7 +285,7 @@ fn configure(settings: &RedisSettings) -> anyhow::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// As a value of `redis.conf` that may contain spaces.
+/// Quotes a value of `redis.conf`, which may contain spaces.
 fn quoted(value: &Path) -> String {
     let value = value.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{value}\"")

@@ -12,13 +12,14 @@ use crate::{
 const SLOTS: usize = 16_384;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Nodes that die with this value. They have numbers; at first the masters have the lowest.
+/// Nodes that end when this value is dropped. They are numbered; at first the masters have the lowest
+/// numbers.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
-/// What a node says of itself.
+/// What a node reports about itself.
 struct Myself {
     id: String,
     is_master: bool,
@@ -27,8 +28,8 @@ struct Myself {
 }
 
 impl RedisCluster {
-    /// Ready when every node takes the cluster for whole, and every replica follows its master. The replicas are
-    /// dealt out to the masters in turn.
+    /// Returns when every node reports a complete cluster and every replica follows its master. The replicas
+    /// are dealt out to the masters in turn.
     pub fn start(folder: &Path, masters: usize, replicas: usize) -> anyhow::Result<Self> {
         ensure!(masters > 0 && masters <= SLOTS, "a cluster has at least one master");
         let settings = RedisSettings { cluster: true, ..RedisSettings::default() };
@@ -53,7 +54,7 @@ impl RedisCluster {
             let (first, end) = (SLOTS * number / masters, SLOTS * (number + 1) / masters);
             node.cli(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()])?;
         }
-        // Different epochs from the start spare the nodes the dispute about who is newer.
+        // Different epochs from the start save the nodes a dispute about which is newer.
         for (number, node) in self.nodes.iter().enumerate() {
             node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
         }
@@ -76,7 +77,7 @@ impl RedisCluster {
         for (number, node) in self.nodes.iter().skip(masters).enumerate() {
             let master = self.nodes.get(number % masters).context("the cluster has no master")?;
             let id = myself(master)?.id;
-            // It may know the master by its address only, until they have shaken hands.
+            // Until the two have shaken hands, the replica may know the master by its address only.
             wait_for("a replica", LIMIT, || node.cli(&["CLUSTER", "REPLICATE", &id]).is_ok())?;
         }
         Ok(())
@@ -94,12 +95,12 @@ impl RedisCluster {
         &self.nodes
     }
 
-    /// To kill, pause or restart it. One that comes back becomes a replica.
+    /// For a test to kill, pause or restart. A node that comes back becomes a replica.
     pub fn node(&mut self, number: usize) -> anyhow::Result<&mut RedisServer> {
         self.nodes.get_mut(number).with_context(|| format!("there is no node {number}"))
     }
 
-    /// The number of the master that has the slot of `key`, among those that answer.
+    /// The number of the master that has the slot of `key`, among the nodes that answer.
     pub fn master_of(&self, key: &str) -> anyhow::Result<usize> {
         let answering = || self.nodes.iter().enumerate().filter(|(_, node)| node.answers());
         let (_, anyone) = answering().next().context("no node answers")?;
@@ -110,13 +111,14 @@ impl RedisCluster {
                 myself.is_master && myself.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot));
             owns.then_some((myself.epoch, number))
         });
-        // One that comes back from a pause takes itself for the master for a moment; its epoch is older.
-        let (_, number) = owners.max().with_context(|| format!("nobody has slot {slot}"))?;
+        // A node that wakes up from a pause still reports itself as the master for a moment, with an older
+        // epoch.
+        let (_, number) = owners.max().with_context(|| format!("no node has slot {slot}"))?;
         Ok(number)
     }
 
-    /// Waits until another node than `former` has the slot of `key` and all that answer take the cluster for whole;
-    /// returns its number.
+    /// Waits until a node other than `former` has the slot of `key` and every node that answers reports a
+    /// complete cluster. Returns the new master's number.
     pub fn wait_for_failover(&self, key: &str, former: usize) -> anyhow::Result<usize> {
         let whole = ["cluster_state:ok".to_owned()];
         let mut found = None;
@@ -128,7 +130,7 @@ impl RedisCluster {
     }
 }
 
-/// Whether all `lines` are in a node's picture of the cluster.
+/// Whether a node's view of the cluster contains all `lines`.
 fn has(node: &RedisServer, lines: &[String]) -> bool {
     let Ok(info) = node.cli(&["CLUSTER", "INFO"]) else { return false };
     lines.iter().all(|wanted| info.lines().any(|line| line.trim() == wanted))
@@ -150,7 +152,7 @@ fn read_node(line: &str) -> Option<Myself> {
         let (first, last) = field.split_once('-').unwrap_or((field, field));
         Some((first.parse().ok()?, last.parse().ok()?))
     };
-    // Slots that are on their way to another node stand in brackets; nobody moves slots here.
+    // Slots in brackets are being moved to another node; nothing moves slots here.
     let slots = fields.skip(1).filter(|field| !field.starts_with('[')).map(range).collect::<Option<_>>()?;
     Some(Myself { id, is_master, epoch, slots })
 }
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nodes_line_is_read() {
+    fn a_line_of_cluster_nodes_is_read() {
         let line =
             "07c3 127.0.0.1:30004@31004 myself,master - 0 1426238317239 4 connected 0-5460 9000 [77-<-ab]";
         let node = read_node(line).unwrap();

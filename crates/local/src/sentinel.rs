@@ -1,4 +1,4 @@
-//! A Redis master with replicas, and the sentinels that make a replica the master when it is gone.
+//! A Redis master with replicas, and the sentinels that promote a replica when the master is gone.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -9,29 +9,32 @@ use crate::{
     redis::{RedisServer, RedisSettings},
 };
 
-/// What the sentinels call the master.
+/// The sentinels' name for the master.
 const NAME: &str = "penstock";
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const DOWN_AFTER_MILLISECONDS: u32 = 1000;
-/// Also how long they wait, twice, after an attempt on which they did not agree.
+/// After a failed vote, the sentinels wait twice this long.
 const FAILOVER_TIMEOUT_MILLISECONDS: u32 = 3000;
-/// How often they tell each other what they know, and ask the servers: ten times as often as usual. They wait some
-/// periods before they turn a master that comes back into a replica, which would take ten seconds.
+/// How often the sentinels exchange what they know and ask the servers: ten times as often as by default.
+/// They wait some periods before they turn a returning master into a replica; by default that takes ten
+/// seconds.
 const PUBLISH_PERIOD_MILLISECONDS: &str = "200";
 const INFO_PERIOD_MILLISECONDS: &str = "1000";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Servers and sentinels that die with this value. The servers have numbers; the first master is 0.
+/// Servers and sentinels that end when this value is dropped. The servers are numbered; the first master is
+/// 0.
 #[derive(Debug)]
 pub struct RedisSentinel {
-    // Ended first, so that they do not see the others end.
+    // Dropped first, so that they do not see the servers end.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
 }
 
 impl RedisSentinel {
-    /// Ready when every sentinel knows the replicas and the other sentinels, so that a failover can begin.
+    /// Returns when every sentinel knows the replicas and the other sentinels, so that a failover is
+    /// possible.
     pub fn start(folder: &Path, replicas: usize) -> anyhow::Result<Self> {
         let master = RedisServer::start(&folder.join("server-0"), RedisSettings::default())?;
         let first = master.address();
@@ -57,7 +60,7 @@ impl RedisSentinel {
         Ok(set)
     }
 
-    /// Of the sentinels.
+    /// The addresses of the sentinels.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::address).collect()
     }
@@ -66,7 +69,7 @@ impl RedisSentinel {
         NAME
     }
 
-    /// The number of the server that all sentinels take for the master, if they agree.
+    /// The number of the server that all sentinels call the master, if they agree.
     pub fn master(&self) -> Option<usize> {
         let mut named = self.sentinels.iter().filter(|sentinel| sentinel.answers()).map(|sentinel| {
             let answer = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]).ok()?;
@@ -80,7 +83,7 @@ impl RedisSentinel {
         self.servers.iter().position(|server| server.address() == first)
     }
 
-    /// Waits until another server than `former` is the master; returns its number.
+    /// Waits until a server other than `former` is the master; returns its number.
     pub fn wait_for_failover(&self, former: usize) -> anyhow::Result<usize> {
         let mut found = None;
         wait_for("the failover", LIMIT, || {
@@ -94,7 +97,7 @@ impl RedisSentinel {
         found.context("there is no other master")
     }
 
-    /// Servers, then sentinels.
+    /// The servers, then the sentinels.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut RedisServer> {
         self.servers.iter_mut().chain(&mut self.sentinels)
     }
@@ -107,7 +110,7 @@ impl RedisSentinel {
         &self.servers
     }
 
-    /// To kill, pause or restart it. One that comes back becomes a replica.
+    /// For a test to kill, pause or restart. A server that comes back becomes a replica.
     pub fn server(&mut self, number: usize) -> anyhow::Result<&mut RedisServer> {
         self.servers.get_mut(number).with_context(|| format!("there is no server {number}"))
     }
@@ -125,7 +128,7 @@ sentinel parallel-syncs {NAME} 1
     )
 }
 
-/// Names and values take turns as lines.
+/// Names and values are alternate lines.
 fn has(lines: &str, name: &str, value: usize) -> bool {
     lines.lines().skip_while(|line| *line != name).nth(1) == Some(&value.to_string())
 }

@@ -1,5 +1,5 @@
-//! A whole cluster of Penstock: nodes and settlement workers behind nginx, on Redis and MariaDB. Every part can be
-//! killed, paused and started again while the others go on.
+//! A whole Penstock cluster: nodes and settlement workers behind nginx, on Redis and MariaDB. Every part can
+//! be killed, paused and started again while the others go on.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ use crate::{
     front::start_front, ports::free_address, process, worker::Role,
 };
 
-/// Of a Redis Cluster.
+/// The masters of a Redis Cluster.
 const MASTERS: usize = 3;
-/// The longest time that servers which have just started may take to say what they are.
+/// How long servers that have just started may take to report their role.
 const ROLES_LIMIT: Duration = Duration::from_secs(30);
-/// The role of a Redis server that does not say what it is.
+/// The role of a Redis server that does not report one.
 const SILENT: &str = "does not answer";
 
-/// How Redis runs.
+/// How Redis is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisKind {
     Single,
@@ -45,20 +45,20 @@ pub enum Redis {
 pub struct ShopPlan {
     /// The program `penstock`.
     pub program: PathBuf,
-    /// Everything is kept here: data, configuration and logs.
+    /// Holds everything: data, configuration and logs.
     pub folder: PathBuf,
     pub nodes: usize,
     pub settlers: usize,
     pub redis: RedisKind,
-    /// Of each master, with Sentinels or in a Redis Cluster.
+    /// Replicas of each master, with Sentinels or in a Redis Cluster.
     pub replicas: usize,
-    /// Further variables of a single Redis.
+    /// Further environment variables of a single Redis.
     pub redis_variables: Vec<(String, String)>,
     /// Where nginx listens; None: on any free port.
     pub listen: Option<SocketAddr>,
     pub admin_token: String,
     pub jwt_secret: String,
-    /// Further variables of all nodes and workers, such as `PENSTOCK_LOG__LEVEL`.
+    /// Further environment variables of all nodes and workers, such as `PENSTOCK_LOG__LEVEL`.
     pub variables: Vec<(String, String)>,
 }
 
@@ -81,7 +81,7 @@ impl ShopPlan {
     }
 }
 
-/// A running cluster that dies with this value, from the outside in.
+/// A running cluster. When this value is dropped, it ends from the outside in.
 #[derive(Debug)]
 pub struct Shop {
     // In the order in which they are dropped.
@@ -96,7 +96,8 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// Starts everything and returns when it can sell. `tell` hears what is being started.
+    /// Starts everything and returns when the cluster can sell. `tell` gets the name of each part as it is
+    /// started.
     pub fn start(plan: ShopPlan, mut tell: impl FnMut(&str)) -> anyhow::Result<Self> {
         fs::create_dir_all(&plan.folder)
             .with_context(|| format!("cannot create {}", plan.folder.display()))?;
@@ -129,7 +130,7 @@ impl Shop {
         Ok(Self { nginx, nodes, settlers, redis, mariadb, configuration, listen, plan })
     }
 
-    /// Where buyers come in: nginx.
+    /// nginx's address, where buyers come in.
     pub fn address(&self) -> SocketAddr {
         self.listen
     }
@@ -143,7 +144,7 @@ impl Shop {
         &self.plan
     }
 
-    /// The process numbers of everything that runs, each with the part of the cluster it belongs to.
+    /// The process numbers of everything that runs, each with its part of the cluster.
     pub fn processes(&self) -> anyhow::Result<Vec<(&'static str, u32)>> {
         let workers = |part, workers: &[Worker]| {
             workers.iter().filter_map(Worker::process_id).map(|id| (part, id)).collect::<Vec<_>>()
@@ -171,7 +172,7 @@ impl Shop {
         self.settlers.get_mut(number).with_context(|| format!("there is no worker {number}"))
     }
 
-    /// Runs `penstock` with these arguments and the cluster's configuration, to its end.
+    /// Runs `penstock` to its end with these arguments and the cluster's configuration.
     pub fn penstock(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.plan.program);
         process::without_callers_settings(&mut command);
@@ -179,7 +180,7 @@ impl Shop {
         process::output(&mut command)
     }
 
-    /// Every process that was started, from the outside in, with its role at the moment.
+    /// Every process that was started, from the outside in, with its current role.
     pub fn parts(&self) -> Vec<Part> {
         let mut parts = vec![Part {
             kind: PartKind::Nginx,
@@ -217,7 +218,7 @@ impl Shop {
         parts
     }
 
-    /// As `parts`, once every Redis server has said what it is: on a loaded machine that takes a while.
+    /// Like `parts`, once every Redis server has reported its role: on a loaded machine that takes a while.
     pub fn parts_once_known(&self) -> anyhow::Result<Vec<Part>> {
         let began = Instant::now();
         loop {
@@ -237,7 +238,7 @@ impl Shop {
         nodes.chain(settlers.map(|(number, settler)| (PartKind::Settler(number), settler)))
     }
 
-    /// How a part has ended, if somebody has killed it.
+    /// How a part has ended, if something has killed it.
     pub fn ended(&mut self, part: PartKind) -> Option<ExitStatus> {
         match part {
             PartKind::Nginx => self.nginx.ended(),
@@ -248,7 +249,7 @@ impl Shop {
         }
     }
 
-    /// Starts a part again that somebody has killed, as a supervisor of services does.
+    /// Starts a killed part again, as a service supervisor does.
     pub fn start_again(&mut self, part: PartKind) -> anyhow::Result<()> {
         match part {
             PartKind::Nginx => self.nginx.start_again(),
@@ -261,12 +262,14 @@ impl Shop {
         }
     }
 
-    /// Remembers the workers that nginx has started since the last time, so that none is left when its master is killed.
+    /// Records the workers that nginx has started since the last time, so that none is left when its master
+    /// is killed.
     pub fn note_workers_of_nginx(&mut self) -> anyhow::Result<()> {
         self.nginx.note_workers()
     }
 
-    /// From the outside in: no new requests, then the nodes drain, then settlement ends, then the servers.
+    /// Stops from the outside in: no new requests, then the nodes drain, then settlement ends, then the
+    /// servers.
     pub fn stop(self) -> anyhow::Result<()> {
         let Self { nginx, nodes, settlers, mut redis, mut mariadb, configuration, .. } = self;
         nginx.stop()?;
@@ -292,12 +295,12 @@ pub enum PartKind {
     Nginx,
     Node(usize),
     Settler(usize),
-    /// A server, or a sentinel.
+    /// A Redis server, or a sentinel.
     Redis(usize),
     MariaDb,
 }
 
-/// A process of a cluster, as people are told of it.
+/// A process of a cluster, as it is shown to people.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub kind: PartKind,
@@ -329,7 +332,7 @@ impl Redis {
         }
     }
 
-    /// What `redis.servers` names.
+    /// The value of `redis.servers`.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         match self {
             Self::Single(server) => vec![server.address()],
@@ -360,7 +363,7 @@ impl Redis {
         }
     }
 
-    /// All of them, sentinels last.
+    /// All of them, with the sentinels last.
     fn servers(&self) -> Box<dyn Iterator<Item = &RedisServer> + '_> {
         match self {
             Self::Single(server) => Box::new(std::iter::once(server)),
@@ -391,7 +394,8 @@ impl Redis {
     }
 }
 
-/// What all nodes and workers have in common. The file names passwords of servers that only this machine can reach.
+/// The settings that all nodes and workers share. The file contains passwords of servers that only this
+/// machine can reach.
 fn configure(plan: &ShopPlan, redis: &Redis, mariadb: &MariaDb) -> String {
     let servers: Vec<String> = redis.addresses().iter().map(SocketAddr::to_string).collect();
     let sentinel_master = match redis {

@@ -1,5 +1,5 @@
-//! Watches over a cluster whose parts people kill: says what has ended, what takes over, and when it is started again. Each
-//! part stays away long enough that the others can be seen to go on without it.
+//! Watches over a cluster while people kill its parts: reports what has ended, what takes over, and when the
+//! part starts again. Each part stays away long enough for people to see the others go on without it.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Part, PartKind, Shop};
 
-/// A failover takes two to three seconds; then there is some time to see who sells what.
+/// A failover takes two to three seconds; the rest is time to see which server sells what.
 const REDIS_STAYS_AWAY: Duration = Duration::from_secs(15);
 const MARIADB_STAYS_AWAY: Duration = Duration::from_secs(15);
 /// Longer than the five seconds after which another worker takes over.
@@ -27,23 +27,23 @@ struct Away {
     due: Instant,
 }
 
-/// What is known of a cluster since the last look.
+/// What is known about a cluster since the last look.
 #[derive(Debug)]
 pub struct Supervisor {
     away: Vec<Away>,
-    /// Of each Redis server, what it last said that it was.
+    /// The last role that each Redis server reported.
     roles: BTreeMap<String, String>,
 }
 
 impl Supervisor {
-    /// `parts` are as they were when all of them ran.
+    /// Takes `parts` as they were when all of them ran.
     pub fn new(parts: &[Part]) -> Self {
         let servers = parts.iter().filter(|part| matches!(part.kind, PartKind::Redis(_)));
         let roles = servers.map(|part| (part.name.clone(), part.role.clone())).collect();
         Self { away: Vec::new(), roles }
     }
 
-    /// Starts again what is due; gives what people want to know, a sentence each.
+    /// Starts again what is due. Returns what people want to know, one sentence each.
     pub fn look(&mut self, shop: &mut Shop, now: Instant) -> Vec<String> {
         let mut news = Vec::new();
         for part in shop.parts() {
@@ -78,14 +78,14 @@ impl Supervisor {
         let meanwhile = match kind {
             PartKind::Redis(_) => self.without_redis(name),
             PartKind::MariaDb => "orders go on, and settle when it is back",
-            PartKind::Node(_) => "the other nodes sell on",
-            PartKind::Settler(_) => "another one takes over the sales that it settled",
+            PartKind::Node(_) => "the other nodes go on selling",
+            PartKind::Settler(_) => "another worker takes over its sales",
             PartKind::Nginx => "its workers go on without it",
         };
         format!("{} ended ({status}); it starts again {again}; meanwhile {meanwhile}", described(part))
     }
 
-    /// When a part that has ended now starts again, and who waits for it.
+    /// When a part that has ended now starts again, and which parts wait for it.
     fn when_again(&self, kind: PartKind, now: Instant, pause: Duration) -> String {
         let due = now + pause;
         let names = |wanted: &dyn Fn(&&Away) -> bool| {
@@ -112,7 +112,7 @@ impl Supervisor {
         }
     }
 
-    /// Says if a Redis server has become what it was not.
+    /// Reports a Redis server whose role has changed.
     fn compare(&mut self, part: &Part, now: Instant) -> Option<String> {
         let is_known = part.role == MASTER || part.role.starts_with("replica of ");
         // A server that does not answer at the moment has not changed.
@@ -136,7 +136,8 @@ impl Supervisor {
 
     fn start_again(&mut self, shop: &mut Shop, now: Instant, news: &mut Vec<String>) {
         let mut all = std::mem::take(&mut self.away);
-        // Servers first: a node that is started without its database waits for it, and nobody else is looked after meanwhile.
+        // Servers first: starting a node without its database blocks until the database is there, and nothing
+        // else starts meanwhile.
         all.sort_by_key(|away| !is_server(away.kind));
         for mut away in all {
             let waits = needs_servers(away.kind) && self.away.iter().any(|other| is_server(other.kind));
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_waits_for_a_server_is_not_promised_any_sooner() {
+    fn a_node_that_waits_for_a_server_is_not_announced_for_an_earlier_time() {
         let mut supervisor = Supervisor { away: Vec::new(), roles: BTreeMap::new() };
         let now = Instant::now();
         let node = |number| part(PartKind::Node(number), &format!("node-{}", number + 1));

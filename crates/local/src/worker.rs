@@ -1,4 +1,5 @@
-//! A node or a settlement worker of a cluster: the program `penstock`, started, killed, paused and started again.
+//! A node or a settlement worker of a cluster: the program `penstock`, which can be started, killed, paused
+//! and started again.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +15,7 @@ use crate::{
     process::{Process, without_callers_settings},
 };
 
-/// A debug build on a loaded machine may take its time.
+/// A debug build on a loaded machine is slow.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,7 @@ impl Worker {
         &self.log
     }
 
-    /// Where a node listens.
+    /// The address on which a node listens.
     pub fn address(&self) -> anyhow::Result<SocketAddr> {
         match self.role {
             Role::Node(address) => Ok(address),
@@ -76,13 +77,13 @@ impl Worker {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Sets a variable for its next start, such as `PENSTOCK_REDIS__SERVERS`.
+    /// Sets an environment variable for its next start, such as `PENSTOCK_REDIS__SERVERS`.
     pub fn set(&mut self, name: &str, value: &str) {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Returns when it says that it is ready.
+    /// Returns when the process reports that it is ready.
     pub fn start(&mut self) -> anyhow::Result<()> {
         if self.process.is_some() && self.ended().is_none() {
             bail!("{} runs already", self.name);
@@ -110,24 +111,24 @@ impl Worker {
         Ok(())
     }
 
-    /// How it has ended, if somebody else has killed it.
+    /// How it has ended, if something else has killed it.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.as_mut()?.ended()
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits until it has ended.
     pub fn stop(&mut self) -> anyhow::Result<()> {
         self.running()?;
         self.process.take().context("it does not run")?.stop()
     }
 
-    /// SIGKILL, as a power cut would.
+    /// Sends SIGKILL, which is like a power cut.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.running()?;
         self.process.take().context("it does not run")?.kill()
     }
 
-    /// It does nothing, but its connections stay open.
+    /// Stops it doing anything; its connections stay open.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.running()?.pause()
     }

@@ -1,4 +1,5 @@
-//! Several Redis servers together: what is lost with a master is taken over, and who comes back follows.
+//! Several Redis servers together: a replica takes over from a lost master, and a master that comes back
+//! follows.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,7 +17,7 @@ fn wait_until_follows(server: &mut RedisServer, master: SocketAddr) {
 }
 
 #[test]
-fn sentinels_make_a_replica_the_master_when_it_is_killed() {
+fn sentinels_promote_a_replica_when_the_master_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut redis = RedisSentinel::start(folder.path(), 1).unwrap();
     assert_eq!((redis.addresses().len(), redis.master_name()), (3, "penstock"));

@@ -1,5 +1,6 @@
-//! `penstock-local-cluster` itself: what it says of its parts, what happens when parts of it are killed, and that nothing is
-//! left of it, however it ends. Its servers are real; `penstock` is a script that only says that it is ready.
+//! `penstock-local-cluster` itself: what it reports about its parts, what happens when they are killed, and
+//! that nothing is left however it ends. Its servers are real; `penstock` is a script that only says that it
+//! is ready.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock-local-cluster");
 const PATIENCE: Duration = Duration::from_secs(90);
-/// It also writes down the settings that it hears of, other than the merchant's password.
+/// It also writes down the settings that it gets, except for the merchant's password.
 const SCRIPT: &str = "#!/bin/sh
 env | grep '^PENSTOCK_' | grep -v ADMIN_PASSWORD >> $0.settings
 case $1 in
@@ -31,7 +32,7 @@ case $1 in
 esac
 ";
 
-/// A folder with what a cluster needs.
+/// A folder with everything that a cluster needs.
 struct Place {
     folder: TempDir,
     listen: SocketAddr,
@@ -54,7 +55,7 @@ impl Place {
     }
 
     fn command(&self, folder: &Path, redis: &str) -> Command {
-        // Whoever runs the tests may have told all processes to ignore a closed terminal.
+        // The test run itself may have been started so that processes ignore a closed terminal.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=HUP", BINARY])
@@ -63,7 +64,7 @@ impl Place {
             .arg("--folder")
             .arg(folder);
         command.args(["--listen", &self.listen.to_string(), "--redis", redis, "--replicas", "1"]);
-        // What somebody has exported for another Penstock.
+        // Variables that were exported for another Penstock.
         command.env("PENSTOCK_ADMIN_TOKEN", "another").env("PENSTOCK_HTTP__WORKERS", "7");
         command
     }
@@ -76,7 +77,7 @@ impl Place {
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
-                    // From now on nobody reads what it says, as when a terminal is closed.
+                    // From now on nobody reads its output, as when a terminal is closed.
                     return;
                 }
             }
@@ -86,7 +87,7 @@ impl Place {
         cluster
     }
 
-    /// Starts a cluster that is refused.
+    /// Starts a cluster and expects it to refuse.
     fn refused(&self, folder: &Path) -> String {
         let Output { status, stderr, .. } = self.command(folder, "single").output().unwrap();
         assert!(!status.success(), "it should have been refused");
@@ -101,7 +102,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Waits for a line that has all these words; gives it.
+    /// Waits for a line that contains all these words, and returns it.
     fn until_it_says(&mut self, words: &[&str]) -> String {
         let began = Instant::now();
         loop {
@@ -115,7 +116,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until it has said all of these, in whatever order, since its `from`th line.
+    /// Waits until it has printed all of these, in any order, since its `from`th line.
     fn until_it_has_said(&mut self, from: usize, all: &[&[&str]]) {
         for words in all {
             let says = |line: &String| words.iter().all(|word| line.contains(word));
@@ -125,7 +126,7 @@ impl Cluster {
         }
     }
 
-    /// The numbers of all processes that were started in `place`, those that were started again among them.
+    /// The numbers of all processes that were started in `place`, including those that were started again.
     fn started(place: &Place) -> Vec<u32> {
         let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
         record.lines().skip(1).filter_map(|line| line.split(' ').next().unwrap().parse().ok()).collect()
@@ -158,7 +159,7 @@ fn send(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
 }
 
-/// A process that has ended counts as gone before its parent has asked.
+/// A process that has ended counts as gone even before its parent has waited for it.
 fn is_there(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
@@ -168,7 +169,7 @@ fn until_gone(processes: impl IntoIterator<Item = u32>) {
     for process in processes {
         let began = Instant::now();
         while is_there(process) {
-            assert!(began.elapsed() < PATIENCE, "process {process} is left");
+            assert!(began.elapsed() < PATIENCE, "process {process} is still there");
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -179,14 +180,14 @@ fn workers_of(nginx: u32) -> Vec<u32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// Where MariaDB listens for clients on this machine.
+/// The folder of MariaDB's socket.
 fn socket_folder(place: &Place) -> PathBuf {
     let record = fs::read_to_string(place.cluster().join("processes")).unwrap();
     PathBuf::from(record.lines().find_map(|line| line.strip_prefix("folder ")).unwrap())
 }
 
 #[test]
-fn help_explains_every_option_and_a_program_that_is_missing_harms_nothing() {
+fn help_explains_every_option_and_a_missing_program_harms_nothing() {
     let help = Command::new(BINARY).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     for option in ["--server", "--listen", "--redis", "--replicas", "--folder", "--nodes", "--settlers"] {
@@ -201,11 +202,11 @@ fn help_explains_every_option_and_a_program_that_is_missing_harms_nothing() {
     let refused = command.output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("there is no program /nope"), "{said}");
-    assert!(data.exists(), "the data of an earlier cluster are gone");
+    assert!(data.exists(), "the data of an earlier cluster is gone");
 }
 
 #[test]
-fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_clean() {
+fn a_killed_cluster_takes_everything_with_it_and_the_next_one_starts_clean() {
     let place = Place::new();
     let mut cluster = place.start("single");
     let parts = cluster.processes();
@@ -221,21 +222,21 @@ fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_cle
     assert!(sockets.exists());
     let workers = workers_of(parts["nginx"]);
     assert!(!workers.is_empty());
-    // A process that is paused hears of nothing but SIGKILL.
+    // A paused process reacts to nothing but SIGKILL.
     send(parts["node-2"], Signal::STOP);
     cluster.signal(Signal::KILL);
     cluster.child.wait().unwrap();
     until_gone(parts.into_values().chain(workers));
-    assert!(!accepts(place.listen), "somebody still lets visitors in");
+    assert!(!accepts(place.listen), "something still accepts connections");
 
-    // Whatever escapes the kernel all the same is found by the next one.
+    // The next cluster finds whatever the kernel did not end.
     let mut leftover = Command::new("sleep").arg("600").spawn().unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", leftover.id())).unwrap();
     let started = stat.split_whitespace().nth(21).unwrap();
     let mut record = fs::OpenOptions::new().append(true).open(place.cluster().join("processes")).unwrap();
     writeln!(record, "{} {started} a server", leftover.id()).unwrap();
     let cluster = place.start("single");
-    let told = format!("ended what a cluster that was killed had left: a server (pid {})", leftover.id());
+    let told = format!("ended what a killed cluster had left: a server (pid {})", leftover.id());
     assert!(cluster.said.contains(&told), "{}", cluster.said.join("\n"));
     leftover.wait().unwrap();
     let place_of_data = place.cluster().display().to_string();
@@ -248,12 +249,12 @@ fn a_cluster_that_is_killed_takes_everything_with_it_and_the_next_one_begins_cle
     let refusal = place.refused(&place.cluster());
     assert!(refusal.contains(&format!("already: process {} http://", cluster.child.id())), "{refusal}");
     let refusal = place.refused(&place.folder.path().join("another"));
-    assert!(refusal.contains(&format!("nobody can come in at {}", place.listen)), "{refusal}");
-    assert!(accepts(place.listen), "who is refused must not harm the one that runs");
+    assert!(refusal.contains(&format!("cannot listen on {}", place.listen)), "{refusal}");
+    assert!(accepts(place.listen), "a refused cluster must not harm the one that runs");
 }
 
 #[test]
-fn a_killed_redis_master_stays_away_until_its_failover_is_seen_and_a_closed_terminal_stops_all() {
+fn a_killed_redis_master_starts_again_after_its_failover_and_a_closed_terminal_stops_everything() {
     let place = Place::new();
     let mut cluster = place.start("sentinel");
     let parts = cluster.processes();
@@ -269,14 +270,14 @@ fn a_killed_redis_master_stays_away_until_its_failover_is_seen_and_a_closed_term
     cluster.until_it_says(&["nginx", "SIGKILL"]);
     cluster.until_it_says(&["nginx", "runs again"]);
     until_gone(workers);
-    assert!(accepts(place.listen), "nginx does not let anybody in");
+    assert!(accepts(place.listen), "nginx accepts no connections");
     let told = cluster.until_it_says(&["redis-1", "runs again"]);
     assert!(killed.elapsed() > Duration::from_secs(12), "after {:?}: {told}", killed.elapsed());
     cluster.until_it_says(&["redis-1", "is a replica of redis-2 now"]);
 
-    // The terminal is closed: it takes no more words, and everything is stopped in order.
+    // The terminal is closed: it takes no more lines, and everything is stopped in order.
     let started = Cluster::started(&place);
-    assert!(started.len() > parts.len(), "what was started again is not written down: {started:?}");
+    assert!(started.len() > parts.len(), "what was started again is not recorded: {started:?}");
     drop(std::mem::replace(&mut cluster.lines, sync_channel(1).1));
     cluster.signal(Signal::HUP);
     assert!(cluster.child.wait().unwrap().success(), "a closed terminal is an orderly end");
@@ -284,7 +285,7 @@ fn a_killed_redis_master_stays_away_until_its_failover_is_seen_and_a_closed_term
 }
 
 #[test]
-fn of_every_kind_one_is_killed_and_starts_again_and_ctrl_c_leaves_nothing() {
+fn one_part_of_every_kind_starts_again_after_a_kill_and_ctrl_c_leaves_nothing() {
     let place = Place::new();
     let mut cluster = place.start("cluster");
     let parts = cluster.processes();
@@ -298,15 +299,15 @@ fn of_every_kind_one_is_killed_and_starts_again_and_ctrl_c_leaves_nothing() {
     cluster.until_it_has_said(from, &[&["was promoted", "s after redis-1 ended"]]);
     let again = killed.map(|name| [name, "runs again"]);
     cluster.until_it_has_said(from, &again.each_ref().map(|words| words.as_slice()));
-    assert!(accepts(place.listen), "nginx does not let anybody in");
+    assert!(accepts(place.listen), "nginx accepts no connections");
 
     let started = Cluster::started(&place);
-    assert!(started.len() >= parts.len() + killed.len(), "what was started again is not written down");
-    // For some seconds nginx' workers go on without it. Whoever ends the cluster then ends them, too.
+    assert!(started.len() >= parts.len() + killed.len(), "what was started again is not recorded");
+    // For some seconds nginx' workers go on without their master. If the cluster ends now, it ends them, too.
     send(parts["nginx"], Signal::KILL);
     cluster.until_it_says(&["nginx", "(signal: 9 (SIGKILL))"]);
     cluster.signal(Signal::INT);
     assert!(cluster.child.wait().unwrap().success(), "Ctrl-C is an orderly end");
     until_gone(started.into_iter().chain(parts.into_values()).chain(workers));
-    assert!(!accepts(place.listen), "somebody still lets visitors in");
+    assert!(!accepts(place.listen), "something still accepts connections");
 }

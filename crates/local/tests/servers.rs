@@ -1,4 +1,4 @@
-//! Redis and MariaDB alone: they start, answer, keep their data when they are killed, and go on.
+//! Redis and MariaDB alone: they start, answer, keep their data when they are killed, and start again.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -27,7 +27,7 @@ fn redis_keeps_what_it_answered_when_it_is_killed() {
 }
 
 #[test]
-fn a_replica_follows_its_master_and_both_want_the_password() {
+fn a_replica_follows_its_master_and_both_require_the_password() {
     let folder = tempfile::tempdir().unwrap();
     let settings = RedisSettings { password: Some("a \"secret\"".to_owned()), ..RedisSettings::default() };
     let master = RedisServer::start(&folder.path().join("master"), settings.clone()).unwrap();
@@ -63,7 +63,7 @@ fn a_paused_redis_answers_when_it_goes_on() {
 }
 
 #[test]
-fn a_server_ends_with_its_value_even_when_it_is_paused() {
+fn a_server_ends_when_its_value_is_dropped_even_if_it_is_paused() {
     let folder = tempfile::tempdir().unwrap();
     let mut redis = RedisServer::start(folder.path(), RedisSettings::default()).unwrap();
     let process = redis.process_id().unwrap();

@@ -1,4 +1,4 @@
-//! What stands between a client and a server: nginx, and a way that can be cut.
+//! What can be between a client and a server: nginx, and a proxy that can be cut.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use std::{
 
 use penstock_local::{Cut, CutProxy, Nginx, free_address};
 
-/// A server that answers every line with the same line, until it is asked to go.
+/// A server that echoes every line until it is told to go.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -41,7 +41,7 @@ fn hear(connection: &mut TcpStream, letters: usize) -> std::io::Result<String> {
 }
 
 #[test]
-fn a_reset_way_ends_connections_and_refuses_new_ones_until_it_is_mended() {
+fn a_reset_proxy_ends_connections_and_refuses_new_ones_until_it_is_mended() {
     let mut proxy = CutProxy::start(echo()).unwrap();
     let mut connection = TcpStream::connect(proxy.address()).unwrap();
     assert_eq!(ask(&mut connection, "one").unwrap(), "one");
@@ -56,7 +56,7 @@ fn a_reset_way_ends_connections_and_refuses_new_ones_until_it_is_mended() {
 }
 
 #[test]
-fn a_silent_way_holds_back_everything_until_it_is_mended() {
+fn a_silent_proxy_holds_back_everything_until_it_is_mended() {
     let mut proxy = CutProxy::start(echo()).unwrap();
     let mut old = TcpStream::connect(proxy.address()).unwrap();
     assert_eq!(ask(&mut old, "one").unwrap(), "one");
@@ -77,7 +77,7 @@ fn a_silent_way_holds_back_everything_until_it_is_mended() {
 }
 
 #[test]
-fn a_long_way_takes_its_time_in_each_direction() {
+fn a_slow_proxy_delays_each_direction() {
     let mut proxy = CutProxy::start(echo()).unwrap();
     let mut connection = TcpStream::connect(proxy.address()).unwrap();
     proxy.delay(40).unwrap();
@@ -87,7 +87,7 @@ fn a_long_way_takes_its_time_in_each_direction() {
 }
 
 #[test]
-fn an_end_goes_through_as_an_end_and_a_dead_target_as_a_reset() {
+fn an_end_passes_through_as_an_end_and_a_dead_target_as_a_reset() {
     let proxy = CutProxy::start(echo()).unwrap();
     let mut connection = TcpStream::connect(proxy.address()).unwrap();
     connection.write_all(b"one\n").unwrap();
@@ -130,7 +130,7 @@ fn get(address: SocketAddr) -> String {
 }
 
 #[test]
-fn nginx_goes_over_to_another_configuration_and_ends_with_its_value() {
+fn nginx_reloads_its_configuration_and_ends_when_its_value_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let address = free_address().unwrap();
     let mut nginx = Nginx::start(folder.path(), &configuration(address, "one")).unwrap();

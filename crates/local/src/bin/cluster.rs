@@ -30,17 +30,18 @@ A cluster of Penstock on this machine, until Ctrl-C. Each start begins with empt
   --nodes N        nodes that sell [default: 3]
   --settlers N     settlement workers [default: 2]";
 
-/// Says that a folder is ours to empty, and to `make rush` who runs in it and where: a number of a process and an address.
-/// It is locked as long as a cluster runs.
+/// Marks a folder as ours to empty. Holds the process id and address of the cluster that runs in it, for
+/// `make rush`, and is locked as long as that cluster runs.
 const MARKER: &str = "local-cluster";
-/// As `Shop` calls it.
+/// The name that `Shop` gives this file.
 const CONFIGURATION: &str = "cluster.toml";
-/// What the cluster has started, for the next one in the same folder.
+/// What the cluster has started; the next cluster in the same folder reads it.
 const PROCESSES: &str = "processes";
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Where `make` looks for it.
+/// The folder in which `make` looks for the cluster.
 const FOLDER: &str = "target/cluster";
-/// With one replica, a promoted one has nobody left to confirm, and its sales wait until the former master is back.
+/// With only one replica, a promoted replica has none to confirm its decisions, and its sales wait until the
+/// former master is back.
 const REPLICAS: usize = 2;
 const MERCHANT: &str = "+8613800000001";
 const PASSWORD: &str = "local-merchant-password";
@@ -59,21 +60,22 @@ fn run() -> anyhow::Result<()> {
     let plan = plan(std::env::args().skip(1))?;
     require_program(&plan.program)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Ctrl-C and a terminal that is closed are for this process: it stops the others in order.
+    // Ctrl-C and a closed terminal reach only this process, which stops the others in order.
     let stop = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
         let mut wanted = vec![SignalKind::interrupt(), SignalKind::terminate()];
-        // `nohup` is there to let it run on when the terminal is closed.
+        // `nohup` lets the cluster run on when the terminal is closed.
         wanted.extend((!is_hangup_ignored()?).then(SignalKind::hangup));
         wanted.into_iter().map(signal).collect::<io::Result<Vec<_>>>()
     });
-    let mut stop = stop.context("signals can't be heard")?;
+    let mut stop = stop.context("cannot listen for signals")?;
     let begun = Instant::now();
     let lock = fresh(&plan)?;
     supervise(&plan.folder.join(PROCESSES))?;
     say(&format!("a cluster in {}; each start begins with empty data", plan.folder.display()));
     let mut shop = Shop::start(plan, |what| say(&format!("  starting {what}")))?;
-    writeln!(&lock, "{} http://{}", std::process::id(), shop.address()).context("cannot say who runs")?;
+    writeln!(&lock, "{} http://{}", std::process::id(), shop.address())
+        .context("cannot write down which process runs")?;
     create_merchant(&shop)?;
     // Known before the process numbers are printed, because a person may kill one as soon as they read it.
     let parts = shop.parts_once_known()?;
@@ -98,14 +100,14 @@ fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Before anything that an earlier cluster left is removed.
+/// Checked before anything that an earlier cluster left is removed.
 fn require_program(program: &Path) -> anyhow::Result<()> {
     let is_there = program.is_file() || program.to_str().is_some_and(|name| find(name).is_some());
     ensure!(is_there, "there is no program {}: --server names the program `penstock`", program.display());
     Ok(())
 }
 
-/// Whether whoever started this process wants it to outlive the terminal.
+/// Whether this process was started so that it outlives the terminal, as by `nohup`.
 fn is_hangup_ignored() -> io::Result<bool> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -114,16 +116,19 @@ fn is_hangup_ignored() -> io::Result<bool> {
     Ok(mask & 1 == 1)
 }
 
-/// An empty folder, and the lock on it: every cluster begins anew, without anything that another one has left.
+/// An empty folder and the lock on it: every cluster starts without anything from an earlier one.
 fn fresh(plan: &ShopPlan) -> anyhow::Result<File> {
     let folder = plan.folder.as_path();
     let marker = folder.join(MARKER);
     let in_the_way = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if in_the_way && !marker.exists() {
-        bail!("{} is not empty, and not of a cluster on this machine", folder.display());
+        bail!(
+            "{} is not empty and does not belong to a cluster on this machine; choose another --folder",
+            folder.display()
+        );
     }
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    // Not emptied before it is locked: it says who runs.
+    // Emptied only after it is locked: until then it names the process that runs.
     let opened = OpenOptions::new().create(true).append(true).open(&marker);
     let lock = opened.with_context(|| format!("cannot create {}", marker.display()))?;
     match lock.try_lock() {
@@ -141,20 +146,18 @@ fn fresh(plan: &ShopPlan) -> anyhow::Result<File> {
     lock.set_len(0).with_context(|| format!("cannot empty {}", marker.display()))?;
     let left = end_leftovers(&folder.join(PROCESSES))?;
     if !left.is_empty() {
-        say(&format!("ended what a cluster that was killed had left: {}", left.join(", ")));
+        say(&format!("ended what a killed cluster had left: {}", left.join(", ")));
     }
     if let Some(address) = plan.listen
         && let Err(error) = TcpListener::bind(address)
     {
-        bail!(
-            "nobody can come in at {address}: {error}; end what uses it, or choose another --listen (LISTEN=…)"
-        );
+        bail!("cannot listen on {address}: {error}; end what uses it, or choose another --listen (LISTEN=…)");
     }
     remove_data(folder)?;
     Ok(lock)
 }
 
-/// What an earlier cluster has left, and says so: somebody might have wanted to keep it.
+/// Removes the data of an earlier cluster, and says so: somebody may have wanted to keep it.
 fn remove_data(folder: &Path) -> anyhow::Result<()> {
     let mut had_data = false;
     for entry in fs::read_dir(folder)? {
@@ -165,7 +168,7 @@ fn remove_data(folder: &Path) -> anyhow::Result<()> {
         }
     }
     if had_data {
-        // An orderly stop takes the configuration away.
+        // An orderly stop removes the configuration.
         let end = if folder.join(CONFIGURATION).exists() { " and was killed" } else { "" };
         say(&format!("removed the data of the cluster that ran in {} before{end}", folder.display()));
     }
@@ -204,7 +207,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan>
     Ok(plan)
 }
 
-/// Somebody who can sign in to the console.
+/// Creates an account that can sign in to the console.
 fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
     let created = without_callers_settings(&mut Command::new(&shop.plan().program))
         .args(["admin", "create", "--phone", MERCHANT, "--name", "Merchant", "--config"])
@@ -226,7 +229,7 @@ fn introduction(shop: &Shop, parts: &[Part], begun: Instant) -> String {
     lines.push(format!("  console      {url}/console  (phone {MERCHANT}, password {PASSWORD})"));
     lines.push(format!("  admin token  {}", plan.admin_token));
     lines.push(format!("  logs         {}", plan.folder.join("logs").display()));
-    // The console calls a node by its machine and its process.
+    // The console names a node by its machine and process.
     lines.push(format!("\n  {:<10} {:>8}  {:<21}  role", "name", "pid", "address"));
     for part in parts {
         let address = part.address.map_or_else(String::new, |address| address.to_string());
@@ -245,14 +248,14 @@ fn introduction(shop: &Shop, parts: &[Part], begun: Instant) -> String {
     lines.push(format!("  make rush URL={url}{folder}"));
     lines.push(format!("  {} audit --config {}", plan.program.display(), shop.configuration().display()));
     lines.push(
-        "Kill what you like (kill -9 PID): it is told here who takes over, and what ended starts again some seconds \
+        "Kill any process (kill -9 PID): this terminal says what takes over, and the process starts again some seconds \
          later. Ctrl-C stops it all."
             .to_owned(),
     );
     lines.join("\n")
 }
 
-/// A terminal that was closed takes no more; that is no reason to leave everything running.
+/// A closed terminal takes no more lines; that does not end the cluster.
 fn say(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
