@@ -1,5 +1,5 @@
-//! The calls of the public API that a bench or a rehearsal needs around its load: setting a sale up, looking at what
-//! became of it. Blocking, keeps its connections; not for load.
+//! The public API calls that a bench or a rehearsal needs besides its load: publishing a sale and looking at
+//! the outcome. Blocking, with kept-alive connections; not for load.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -16,24 +16,24 @@ use ureq::{
 
 use crate::report::printable;
 
-/// An audit of a million orders takes its time.
+/// An audit of a million orders takes this long.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
-/// So long a server may say that it can't answer yet: nodes hear of a new sale one after the other.
+/// How long a server may say that it can't answer yet. Nodes hear of a new sale one after the other.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 const NOT_YET: &[u16] = &[503];
-/// Said of a sale that was just published, also this means no more than that a node has not heard of it.
+/// For a sale that was just published, these only mean that a node has not heard of it yet.
 const NOT_HEARD_OF: &[u16] = &[404, 409, 503];
 /// Long enough that no hold expires during a bench.
 const HOLD_SECONDS: u32 = 24 * 3600;
 
-/// A Penstock somewhere, and who we are to it.
+/// A Penstock server, and who we are to it.
 #[derive(Clone, Debug)]
 pub struct Api {
     pub address: SocketAddr,
-    /// Name and port, as the `Host` header wants them.
+    /// Name and port, for the `Host` header.
     pub host: String,
-    /// What administrators' calls are made with; empty: there won't be any.
+    /// For the administrator's calls. Empty: there are none.
     pub admin_token: String,
     agent: Agent,
 }
@@ -57,7 +57,7 @@ pub struct Offer {
     pub opens_at: Option<String>,
     /// `None`: open until it is closed.
     pub closes_at: Option<String>,
-    /// What a buyer has to pass before ordering; `None`: nothing.
+    /// The gate a buyer has to pass before ordering; `None`: there is no gate.
     pub gate: Option<Value>,
 }
 
@@ -86,13 +86,15 @@ impl Api {
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
-                bail!("{url}: https is not spoken here; point at a node, or at the proxy's plain port")
+                bail!(
+                    "{url}: https is not spoken here; use the address of a node, or the proxy's plain HTTP port"
+                )
             }
             _ => bail!("{url:?} is not a URL; one looks like http://127.0.0.1:8080"),
         }
         ensure!(
             matches!(uri.path(), "" | "/") && uri.query().is_none(),
-            "{url}: give the server's address alone, without a path"
+            "{url}: give only the server's address, without a path"
         );
         let name = uri.host().with_context(|| format!("{url} names no host"))?;
         let port = uri.port_u16().unwrap_or(80);
@@ -179,7 +181,7 @@ impl Api {
         Ok(())
     }
 
-    /// What the server calls now, from the head of an answer.
+    /// The server's current time, from the head of an answer.
     pub fn date(&self) -> anyhow::Result<String> {
         let url = format!("http://{}/healthz", self.address);
         let request =
@@ -197,7 +199,7 @@ impl Api {
         Ok(())
     }
 
-    /// A call by the administrator, if there is one, that has to be answered with `expected`.
+    /// A call by the administrator, if there is one; fails unless it is answered with `expected`.
     pub fn call(
         &self,
         method: &str,
@@ -208,7 +210,7 @@ impl Api {
         self.insist(method, path, body, expected, NOT_YET)
     }
 
-    /// Asks again for a while as long as the answer is one of `not_yet`.
+    /// Repeats a call for a while, as long as its answer is one of `not_yet`.
     fn insist(
         &self,
         method: &str,
@@ -227,7 +229,7 @@ impl Api {
         }
     }
 
-    /// Gives the administrator's server something that is not JSON, and returns what it says of it.
+    /// Sends the server a body that is not JSON, as the administrator, and returns the answer.
     pub fn upload(&self, path: &str, media_type: &str, content: &[u8]) -> anyhow::Result<Value> {
         expect(self.send("POST", path, self.token(), Some((media_type, content)))?, "POST", path, 201)
     }
@@ -236,7 +238,7 @@ impl Api {
         self.is_admin().then_some(self.admin_token.as_str())
     }
 
-    /// A call by whoever has `token`, whatever the answer.
+    /// A call with `token`, whatever the answer.
     pub fn ask(
         &self,
         method: &str,
@@ -275,7 +277,7 @@ impl Api {
     }
 }
 
-/// The body of an answer that has to have this status.
+/// The body of an answer; fails unless it has this status.
 fn expect(reply: Reply, method: &str, path: &str, expected: u16) -> anyhow::Result<Value> {
     if reply.status != expected {
         bail!("{method} {path} was answered {}", reply.in_words());
@@ -285,13 +287,13 @@ fn expect(reply: Reply, method: &str, path: &str, expected: u16) -> anyhow::Resu
 }
 
 impl Reply {
-    /// Status, code and detail, as far as there are any.
+    /// Status, code and detail, as far as the answer has them.
     pub fn in_words(&self) -> String {
         let field = |name: &str| self.body.get(name).and_then(Value::as_str).unwrap_or_default();
         match (field("code"), field("detail")) {
             ("", _) => self.status.to_string(),
             (code, "") => printable(&format!("{} {code}", self.status)),
-            // Whatever a server says, it does not get to move our cursor.
+            // Printable only: the text of a server must not move our cursor.
             (code, detail) => printable(&format!("{} {code}: {detail}", self.status)),
         }
     }
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_url_is_named() {
+    fn an_invalid_url_is_named() {
         for (url, complaint) in [
             ("127.0.0.1:8080", "looks like http://"),
             ("https://shop.example", "https is not spoken"),

@@ -13,10 +13,10 @@ fn read(path: &str) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
 }
 
-/// CPU time that the process has used so far, in user and kernel mode, all its threads together.
+/// CPU time that the process has used so far, user and kernel mode, all threads together.
 pub fn cpu_seconds(process: u32) -> anyhow::Result<f64> {
     let stat = read(&format!("/proc/{process}/stat"))?;
-    // The name of the program stands in parentheses and may contain anything, so counting starts behind it.
+    // The program's name is in parentheses and may contain anything, so counting starts after it.
     let (_, fields) = stat.rsplit_once(')').context("unexpected form of /proc/PID/stat")?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
@@ -31,7 +31,7 @@ pub fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     memory(process, "VmRSS:")
 }
 
-/// The most memory that the process ever had in RAM.
+/// The most memory that the process has ever had in RAM.
 pub fn peak_resident_bytes(process: u32) -> anyhow::Result<u64> {
     memory(process, "VmHWM:")
 }
@@ -44,7 +44,7 @@ fn memory(process: u32, field: &str) -> anyhow::Result<u64> {
     Ok(kilobytes.with_context(|| format!("unexpected form of {field}"))? * 1024)
 }
 
-/// Lets this process, and those it starts, have as many open files as the system allows it.
+/// Raises the limit of open files, for this process and those it starts, as far as the system allows.
 pub fn raise_open_files() -> anyhow::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -58,7 +58,7 @@ pub fn cores() -> anyhow::Result<Vec<usize>> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// Watches how much of the machine its host took away: a run that lost much says little.
+/// Measures how much of the machine its host took away: a run that lost much says little.
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
     stolen: u64,
@@ -71,7 +71,7 @@ impl Steal {
         let line = stat.lines().next().context("unexpected form of /proc/stat")?;
         let ticks: Vec<u64> =
             line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; what follows is contained in user and nice.
+        // user nice system idle iowait irq softirq steal; the later fields are contained in user and nice.
         let stolen = *ticks.get(7).context("this kernel does not report steal")?;
         Ok(Self { stolen, total: ticks.iter().take(8).sum() })
     }
@@ -83,7 +83,7 @@ impl Steal {
     }
 }
 
-/// The machine that a figure came from.
+/// The machine of a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     pub cpu: String,
@@ -127,11 +127,11 @@ pub fn ensure_on_disk(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The core that hears of it when the disk below `folder` has done something, if it is one core that does.
+/// The core that handles nearly all interrupts of the disk below `folder`, if there is one.
 pub fn disk_core(folder: &Path) -> anyhow::Result<Option<usize>> {
     let file_system = file_system(folder)?;
     let Some((_, device)) = file_system.rsplit_once("/dev/") else { return Ok(None) };
-    // A partition lies in the folder of its disk.
+    // A partition is in the folder of its disk.
     let Ok(block) = Path::new("/sys/class/block").join(device).canonicalize() else { return Ok(None) };
     let driver = block.ancestors().take(2).find_map(|disk| fs::canonicalize(disk.join("device")).ok());
     let Some(driver) = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()) else {
@@ -140,7 +140,7 @@ pub fn disk_core(folder: &Path) -> anyhow::Result<Option<usize>> {
     Ok(core_of_interrupts(&read("/proc/interrupts")?, driver))
 }
 
-/// The core with at least nine in ten of the interrupts whose names begin with `driver`.
+/// The core with at least nine tenths of the interrupts whose names begin with `driver`.
 fn core_of_interrupts(table: &str, driver: &str) -> Option<usize> {
     let mut rows = table.lines();
     let cores: Vec<usize> =

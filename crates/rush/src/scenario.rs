@@ -1,12 +1,12 @@
-//! A rehearsal as a file: what is on sale, who comes, when, and what they do. Parsed and checked here, so that
-//! everybody behind it can trust the numbers.
+//! A rehearsal as a file: what is on sale, who comes, when, and what they do. It is parsed and checked here,
+//! so that the rest of the code can trust the numbers.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The scenarios that come with Penstock, by name.
+/// The built-in scenarios, by name.
 const BUILT_IN: [(&str, &str); 5] = [
     ("thirty-thousand-for-two-hundred", include_str!("../scenarios/thirty-thousand-for-two-hundred.toml")),
     ("ten-million", include_str!("../scenarios/ten-million.toml")),
@@ -23,7 +23,8 @@ const DAY_SECONDS: f64 = 86_400.0;
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     pub name: String,
-    /// One sentence for the report. `{buyers}`, `{bots}`, `{units}` and `{limit}` stand for what they were in the run.
+    /// One sentence for the report. `{buyers}`, `{bots}`, `{units}` and `{limit}` stand for the numbers of
+    /// the run.
     pub about: String,
     pub sale: SaleTerms,
     pub crowd: Crowd,
@@ -33,7 +34,7 @@ pub struct Scenario {
     pub mix: Mix,
 }
 
-/// The sale that is published for the run; a sale that exists already has its own terms.
+/// The sale that is published for the run. It is ignored for an existing sale, which has its own terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SaleTerms {
@@ -65,14 +66,14 @@ pub enum Challenge {
 #[serde(deny_unknown_fields)]
 pub struct Crowd {
     pub buyers: u64,
-    /// Bots that come besides, for each buyer: 0.1 means one bot for ten buyers.
+    /// Additional bots for each buyer: 0.1 means one bot for ten buyers.
     #[serde(default)]
     pub bots: f64,
-    /// Connections that are kept open; 0 means one for each buyer, up to what the machine has.
+    /// Connections to keep open; 0 means one for each buyer, up to what the machine allows.
     #[serde(default)]
     pub connections: usize,
-    /// Each buyer names an address of its own in `X-Forwarded-For`, bots share a few. Only a server that trusts us
-    /// as its proxy looks at it.
+    /// Each buyer sends an address of its own in `X-Forwarded-For`; bots share a few. Only a server that
+    /// trusts us as its proxy uses it.
     #[serde(default)]
     pub forwarded_addresses: bool,
 }
@@ -81,36 +82,36 @@ pub struct Crowd {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Arrivals {
-    /// The share of buyers that is there before the opening and presses the button at it.
+    /// The share of buyers who come before the opening and press the button at it.
     pub burst_at_opening: f64,
-    /// How far apart the quickest and the slowest finger of the burst are.
+    /// The time between the quickest and the slowest finger of the burst.
     pub burst_seconds: f64,
-    /// Buyers a second from the opening on, of those who are not part of the burst. 0: as fast as it goes, each
-    /// connection taking the next buyer when it is done with the last.
+    /// Buyers a second from the opening on, of those outside the burst. 0: as fast as possible; each
+    /// connection takes the next buyer when it is done with the last.
     pub rate: f64,
-    /// The rate grows from nothing to its full height in this time.
+    /// The time in which the rate grows from nothing to its full height.
     pub ramp_seconds: f64,
-    /// Nobody comes later than this after the opening; 0 means that all buyers come.
+    /// Nobody comes later than this after the opening; 0: no limit.
     pub duration_seconds: f64,
 }
 
-/// What buyers do. Shares are parts of one.
+/// The buyers' behaviour. Shares are parts of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mix {
     /// Look at the sale page first.
     pub looks: f64,
-    /// Of those who got a unit: pay in time, pay after the hold is over, cancel; the rest walks away.
+    /// Shares of those who got a unit: pay in time, pay after the hold is over, cancel. The rest walk away.
     pub pays: f64,
     pub pays_late: f64,
     pub cancels: f64,
-    /// Between getting a unit and paying or cancelling, at least and at most.
+    /// The least and the longest time between getting a unit and paying or cancelling.
     pub thinks_seconds: [f64; 2],
-    /// Who is told "sold out" comes back so many times,
+    /// How many times a buyer who is told "sold out" comes back.
     pub comes_back: u32,
-    /// after so many seconds.
+    /// The wait before each of these returns.
     pub comes_back_after_seconds: f64,
-    /// Of those who wait for the opening: can't wait, and press before it.
+    /// Of those who wait for the opening: the impatient, who press before it.
     pub presses_early: f64,
     /// Press the button twice: the same key on two connections at once.
     pub double_clicks: f64,
@@ -145,7 +146,7 @@ fn five() -> f64 {
 }
 
 impl Scenario {
-    /// A built-in scenario by its name, or a file of one's own by its path.
+    /// Loads a built-in scenario by its name, or a file by its path.
     pub fn load(name_or_path: &str) -> anyhow::Result<Self> {
         let built_in = BUILT_IN.iter().find(|(name, _)| *name == name_or_path);
         let text = match built_in {
@@ -170,7 +171,7 @@ impl Scenario {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// Everybody presses at the opening: what is run when nothing else is said.
+    /// Everybody presses at the opening: the default when no scenario is named.
     pub fn plain(buyers: u64, units: u32) -> Self {
         Self {
             name: "plain".to_owned(),
@@ -189,7 +190,7 @@ impl Scenario {
         }
     }
 
-    /// Says what is wrong with the numbers, if anything is.
+    /// Fails if a number is wrong, and says which.
     pub fn check(&self) -> anyhow::Result<()> {
         let Self { sale, crowd, arrivals, mix, .. } = self;
         ensure!(sale.units > 0, "sale.units has to be at least 1");
@@ -218,7 +219,7 @@ impl Scenario {
             "mix.pays, mix.pays_late and mix.cancels make {after_an_order} together, more than 1"
         );
         let [least, most] = mix.thinks_seconds;
-        ensure!(least <= most, "mix.thinks_seconds: the first has to be at most the second");
+        ensure!(least <= most, "mix.thinks_seconds: the first number must not be greater than the second");
         for (name, seconds) in [
             ("sale.opens_in_seconds", sale.opens_in_seconds),
             ("arrivals.burst_seconds", arrivals.burst_seconds),
@@ -245,7 +246,7 @@ impl Scenario {
     }
 }
 
-/// So many threads may generate; more would only stand in each other's way.
+/// The number of generator threads; more would only get in each other's way.
 pub fn check_threads(threads: usize) -> anyhow::Result<()> {
     ensure!((1..=MAX_THREADS).contains(&threads), "threads have to be from 1 to {MAX_THREADS}");
     Ok(())

@@ -1,4 +1,4 @@
-//! After a run: were all promises kept? Compares what the buyers were told with what the API says now. It believes
+//! Were all promises kept? Compares what the buyers were told in a run with what the API says now. Trusts
 //! neither the generator's counters nor the server's.
 
 use std::{
@@ -16,33 +16,33 @@ use crate::{
     report::{Verdict, sentence},
 };
 
-/// Buyers whose orders are read at the same time.
+/// The number of buyers whose orders are read at the same time.
 const READERS: usize = 8;
-/// Units move while we look (a hold expires); then we look again, until all holds are over, but not for ever.
+/// The longest time to look again while units move, as when holds expire.
 const MAX_LOOKING_SECONDS: u64 = 60;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(300);
-/// A proxy may keep the page of a sale for a second, and a node may hear of the last order a moment later than it was made:
-/// what does not add up is looked at again for so long.
+/// How long a mismatch is looked at again: a proxy may keep the page of a sale for a second, and a node may
+/// hear of the last order a moment late.
 const OLD_PAGE_LIMIT: Duration = Duration::from_secs(5);
-/// Reading is refused under load now and then, as any request is.
+/// Reads are refused under load now and then, like any request.
 const MAX_TRIES: u32 = 10;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// More sentences help nobody.
+/// More findings than this help nobody.
 const MAX_FINDINGS: usize = 20;
 
-/// What the buyers of a run were told.
+/// What the buyers were told in a run.
 #[derive(Debug)]
 pub struct Evidence<'a> {
     pub sale: &'a str,
     pub limit_per_buyer: u64,
     pub promised: &'a [Promised],
-    /// Orders that were never answered: the server may have accepted them or not.
+    /// Orders that were never answered; the server may have accepted them or not.
     pub doubtful: &'a [Doubtful],
-    /// Answers that named another order for a key than the answer before, or none.
+    /// Keys that were first answered with an order, and then with another one or with a refusal.
     pub contradictions: &'a [String],
     /// Other requests that got no answer.
     pub unanswered: u64,
-    /// Nobody else buys in this sale, so that every unit can be accounted for.
+    /// Nobody else buys in this sale, so every unit can be accounted for.
     pub is_ours_alone: bool,
 }
 
@@ -60,23 +60,23 @@ impl Order {
     }
 }
 
-/// One look at the sale and at the orders of everybody who was promised something.
+/// One look at the sale and at the orders of every buyer who was promised one.
 struct Look {
     units: u64,
     available: u64,
-    /// Units that came or went while the orders were read, until we stopped looking.
+    /// Units that moved while the orders were read, in the last look.
     moved: u64,
-    /// By token: one for each buyer.
+    /// The orders of each buyer, by token.
     orders: HashMap<String, Vec<Order>>,
 }
 
 impl Look {
-    /// Units that somebody has.
+    /// Units that are held or paid.
     fn live(&self) -> u64 {
         self.orders.values().flatten().filter(|order| order.is_live()).map(|order| order.quantity).sum()
     }
 
-    /// Nothing is there that was not published, and of a sale of our own nothing is missing.
+    /// No unit is there that was not published and, in a sale of our own, none is missing.
     fn adds_up(&self, is_ours_alone: bool) -> bool {
         let accounted = self.live() + self.available;
         accounted == self.units || (accounted < self.units && !is_ours_alone)
@@ -112,7 +112,7 @@ fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> 
         let orders = read_orders(api, evidence.sale, &buyers)?;
         let after = Stock::read(api, evidence.sale)?;
         let moved = before.available.abs_diff(after.available);
-        // What is on offer in both looks can't be anybody's order.
+        // Units on offer in both looks can't belong to an order.
         let available = before.available.min(after.available);
         let look = Look { units: after.units, available, moved, orders };
         let patience = if moved > 0 {
@@ -144,7 +144,8 @@ impl Stock {
         Ok(Self { units, available, hold_seconds: number("/hold_seconds").unwrap_or(MAX_LOOKING_SECONDS) })
     }
 
-    /// After so long nobody of a crowd that has gone home holds anything; a little more for the server to notice.
+    /// The longest time until all holds of a crowd that has gone home are over, with some margin for the
+    /// server.
     fn holds_last(&self) -> Duration {
         Duration::from_secs(self.hold_seconds.saturating_add(2).min(MAX_LOOKING_SECONDS))
     }
@@ -185,7 +186,7 @@ fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<Order>> {
     }
 }
 
-/// Reads what has to be there; `busy` and a broken connection are no answer.
+/// Reads something that has to be there; `busy` and broken connections are tried again.
 fn patiently(api: &Api, path: &str, token: Option<&str>) -> anyhow::Result<Value> {
     let mut trouble = anyhow!("never asked");
     for _ in 0..MAX_TRIES {
@@ -212,7 +213,7 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
     verdict
 }
 
-/// What the buyers can tell by themselves when the server can't be asked any more.
+/// The verdict from the buyers' evidence alone, when the server can no longer be asked.
 pub fn unchecked(evidence: &Evidence<'_>, error: &anyhow::Error) -> Verdict {
     let mut verdict = Verdict { unchecked: Some(format!("{error:#}")), ..Verdict::default() };
     verdict.findings.push(sentence(format!("The outcome can't be checked: {error:#}")));
@@ -234,13 +235,13 @@ fn everybody_answered(evidence: &Evidence<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// Every order that was answered "yes" is there, as it was left.
+/// Checks that every promised order is there, in the state its buyer left it.
 fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
     for promise in evidence.promised {
         let orders = look.orders.get(&promise.token).map(Vec::as_slice).unwrap_or_default();
         let Some(order) = orders.iter().find(|order| order.id == promise.order) else {
             verdict.lost += 1;
-            verdict.findings.push(format!("Order {} was accepted and is not there any more.", promise.order));
+            verdict.findings.push(format!("Order {} was accepted and is gone now.", promise.order));
             continue;
         };
         let may_be: &[&str] = match promise.end {
@@ -262,7 +263,7 @@ fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
         if !may_be.contains(&state) || order.quantity != u64::from(promise.quantity) {
             verdict.lost += 1;
             verdict.findings.push(format!(
-                "Order {} of {} units ended as {:?} for its buyer and is {} of {} units now.",
+                "Order {} of {} units ended as {:?} for its buyer, and is now {} with {} units.",
                 promise.order, promise.quantity, promise.end, state, order.quantity
             ));
         }
@@ -270,7 +271,7 @@ fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
     verdict.checked.push(format!("the orders of all {} buyers who got one", look.orders.len()));
 }
 
-/// No key has two orders, no order two buyers, and nobody has an order that was not asked for.
+/// Checks that no key has two orders, no order two buyers, and nobody an order that they did not ask for.
 fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
     verdict.duplicated += evidence.contradictions.len() as u64;
     verdict.findings.extend(evidence.contradictions.iter().cloned());
@@ -335,7 +336,7 @@ fn units_conserved(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) 
     } else if evidence.is_ours_alone && accounted < units {
         verdict.lost += units - accounted;
         verdict.findings.push(format!(
-            "Of {units} units {live} are held or paid and {available} on offer; the rest is nowhere."
+            "Of {units} units {live} are held or paid and {available} on offer; the rest is missing."
         ));
     }
     verdict.checked.push(format!("units: {units} published, {live} held or paid, {available} on offer"));

@@ -1,4 +1,4 @@
-//! A crowd against a tiny server that follows a script, and what it sent.
+//! A crowd against a tiny server that follows a script; the tests look at what the crowd sent.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,7 +18,7 @@ use penstock_rush::{
     verdict::{self, Evidence},
 };
 
-/// A request as the server saw it.
+/// A request as received by the server.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// Method and path.
@@ -35,7 +35,7 @@ impl Seen {
     }
 }
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 enum Does {
     Answers(u16, &'static str, String),
     HangsUp,
@@ -55,7 +55,7 @@ fn order(id: &str) -> Does {
 
 type Log = Arc<Mutex<Vec<Seen>>>;
 
-/// Answers each request with what `script` makes of it and of how many orders came before it.
+/// Answers each request by `script`, which gets the request and the number of orders before it.
 fn serve(script: impl Fn(&Seen, usize) -> Does + Send + Sync + 'static) -> (SocketAddr, Log) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -111,7 +111,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
     Some(seen)
 }
 
-/// So many people, all of them there at an opening that is past; who gets a unit pays at once.
+/// `buyers` people, all there at an opening in the past. Those who get a unit pay at once.
 fn plan(address: SocketAddr, buyers: u64) -> Plan {
     Plan {
         address,
@@ -277,7 +277,7 @@ fn a_gate_is_passed_and_its_pass_shown() {
 }
 
 #[test]
-fn bots_are_counted_apart() {
+fn bots_are_counted_separately() {
     let (address, log) = serve(|seen, _| match seen.is_order() {
         true => says(403, r#"{"code":"pass_required"}"#),
         false => says(403, r#"{"code":"challenge_failed"}"#),
@@ -295,7 +295,7 @@ fn bots_are_counted_apart() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error() {
+fn a_missing_server_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -304,7 +304,7 @@ fn a_server_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn an_accepted_order_that_may_not_be_paid_is_refused() {
+fn an_accepted_order_that_cannot_be_paid_counts_as_refused() {
     let (address, _) = serve(|seen, _| match seen.is_order() {
         true => order("o1"),
         false => says(409, r#"{"code":"hold_expired"}"#),
@@ -334,7 +334,7 @@ fn a_stall_before_the_order_is_part_of_its_latency() {
 }
 
 #[test]
-fn an_order_that_was_lost_is_late_by_all_it_took() {
+fn a_lost_order_counts_its_whole_time_as_latency() {
     let (address, _) = serve(|seen, orders_before| match (seen.is_order(), orders_before) {
         (true, 0) => {
             thread::sleep(STALL);
@@ -348,7 +348,7 @@ fn an_order_that_was_lost_is_late_by_all_it_took() {
     assert!(orders.max_ms >= STALL.as_secs_f64() * 1e3 * 0.99, "{orders:?}");
 }
 
-/// What is judged of a sale of ten units of which one was promised.
+/// The evidence of a sale of ten units, of which one was promised.
 fn evidence(promised: &[crowd::Promised]) -> Evidence<'_> {
     Evidence {
         sale: "s1",
@@ -362,7 +362,7 @@ fn evidence(promised: &[crowd::Promised]) -> Evidence<'_> {
 }
 
 #[test]
-fn a_verdict_waits_until_the_stock_is_still_and_the_server_has_time() {
+fn a_verdict_waits_until_the_stock_rests_and_the_server_is_free() {
     let looks = Mutex::new(0);
     let (address, _) = serve(move |_, _| {
         let mut looks = looks.lock().unwrap();
@@ -380,7 +380,7 @@ fn a_verdict_waits_until_the_stock_is_still_and_the_server_has_time() {
 }
 
 #[test]
-fn a_stock_that_never_comes_to_rest_is_a_finding_and_no_error() {
+fn a_stock_that_never_rests_is_a_finding_not_an_error() {
     let looks = Mutex::new(0);
     let (address, _) = serve(move |_, _| {
         let mut looks = looks.lock().unwrap();

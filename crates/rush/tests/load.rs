@@ -17,7 +17,7 @@ use penstock_rush::load::{
     self, Answer, OpenLoop, Options, OrderTape, Phase, Script, SlowOptions, SlowSwarm, Tape,
 };
 
-/// Answers the `n`th request of all connections with whatever `answer(n)` writes; an empty answer hangs up.
+/// Answers the `n`th request over all connections with `answer(n)`; an empty answer closes the connection.
 fn serve(answer: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -167,7 +167,7 @@ fn an_open_loop_sends_by_its_schedule_and_accounts_for_every_arrival() {
 }
 
 #[test]
-fn who_waits_for_a_connection_is_late_and_waiting_counts_as_latency() {
+fn a_request_that_waits_for_a_connection_is_late_and_its_wait_is_latency() {
     let address = serve(|_| {
         thread::sleep(Duration::from_millis(5));
         response(201, "{}")
@@ -177,7 +177,7 @@ fn who_waits_for_a_connection_is_late_and_waiting_counts_as_latency() {
     options.measured = Duration::from_millis(100);
     let outcome = load::run(&options, orders(address, 5_000).readers(1, false), |_| {}).unwrap();
     let arrivals = outcome.arrivals;
-    // One connection with an answer in 5 ms takes 200 a second at most, so the most were never sent.
+    // One connection with answers after 5 ms takes at most 200 requests a second, so most are never sent.
     assert!(arrivals.not_sent > arrivals.sent && arrivals.late > 0, "{arrivals:?}");
     assert_eq!((outcome.total.answers, arrivals.due), (arrivals.sent, arrivals.sent + arrivals.not_sent));
     let (latency, service) = (&outcome.total.accepted_latency, &outcome.total.accepted_service);
@@ -195,7 +195,7 @@ fn answers_that_never_come_are_missing() {
     assert_eq!(losses.closed + losses.resets, 10, "{losses:?}");
 }
 
-/// Says how many bytes of each connection came before it cut it.
+/// Cuts each connection after this many bytes, and counts the bytes that came.
 fn cut_after(bytes: usize) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

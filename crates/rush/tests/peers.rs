@@ -1,4 +1,4 @@
-//! The peers really run: a second of each, to see that they do what their figures say, not how fast.
+//! The peers really run: a second each, to see that they do what their figures claim, not how fast.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn mariadb_sells_from_a_hot_row_in_both_forms() {
     let folder = tempfile::tempdir().unwrap();
     let mariadb = MariaDb::install(folder.path()).unwrap();
     for form in [Form::Procedure, Form::Statements] {
-        // It checks itself that the units gone are the orders made.
+        // It checks by itself that the units gone are the orders made.
         let hot_row = mariadb.hot_row(form, None, SECOND, SECOND).unwrap();
         assert!(hot_row.orders_per_second > 0.0, "{hot_row:?}");
     }
@@ -31,8 +31,8 @@ fn mariadb_sells_from_a_hot_row_in_both_forms() {
 fn redis_decides_claims_by_a_script() {
     let folder = tempfile::tempdir().unwrap();
     let redis = Redis::install(folder.path()).unwrap();
-    // The second time on a fresh folder, with the client on a core of its own. It checks itself that the units gone
-    // are the buyers and the orders, and that nearly all claims were accepted.
+    // The second run has a fresh folder and a core of its own for the client. It checks by itself that the
+    // units gone are the buyers and the orders, and that nearly all claims were accepted.
     let last_core = host::cores().unwrap().last().copied();
     for (clients, core) in [(8, None), (50, last_core)] {
         let claims = redis.claim(clients, core, SECOND).unwrap();
@@ -41,7 +41,7 @@ fn redis_decides_claims_by_a_script() {
 }
 
 #[test]
-fn nginx_refuses_every_order_with_an_answer_of_the_wanted_size() {
+fn nginx_answers_every_order_with_the_wanted_size() {
     let folder = tempfile::tempdir().unwrap();
     let core = host::cores().unwrap()[0];
     let address = "127.0.0.1:1".parse().unwrap();
@@ -56,5 +56,5 @@ fn nginx_refuses_every_order_with_an_answer_of_the_wanted_size() {
     let worker = nginx.worker;
     assert!(host::cpu_seconds(worker).unwrap() >= 0.0);
     drop(nginx);
-    assert!(host::cpu_seconds(worker).is_err(), "nginx's worker outlives it");
+    assert!(host::cpu_seconds(worker).is_err(), "nginx's worker is still running");
 }

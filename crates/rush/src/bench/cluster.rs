@@ -16,19 +16,19 @@ use crate::{
     load::{BuyerTape, Call, Tape, TokenSigner},
 };
 
-/// So long a node may take to hear what another has sold.
+/// The longest time until a node hears what another has sold.
 const NEWS_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Cluster {
     shop: Shop,
-    /// The first node. nginx keeps a sale's page for a second, and the bench wants to know it as it is.
+    /// The first node, asked directly: nginx keeps a sale's page for a second.
     pub(super) api: Api,
     pub(super) nodes: Vec<Api>,
 }
 
 impl Cluster {
-    /// On an empty folder.
+    /// Starts on an empty folder.
     pub(super) fn start(bench: &Bench<'_>, redis: RedisKind) -> anyhow::Result<Self> {
         Self::start_with(bench, redis, &[])
     }
@@ -40,7 +40,7 @@ impl Cluster {
         variables: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         let folder = bench.fresh_folder("cluster")?;
-        // A line for each second that settlement is behind would be most of what is written.
+        // At the default level, lines about settlement being behind would drown the rest.
         let quiet = ("PENSTOCK_LOG__LEVEL", "warn");
         let variables =
             variables.iter().chain([&quiet]).map(|(name, value)| (name.to_string(), value.to_string()));
@@ -53,23 +53,23 @@ impl Cluster {
         Ok(Self { shop, api, nodes })
     }
 
-    /// The process numbers of everything that runs, each with the part of the cluster it belongs to.
+    /// The ids of all running processes, each with the part of the cluster it belongs to.
     pub(super) fn processes(&self) -> anyhow::Result<Vec<(&'static str, u32)>> {
         self.shop.processes()
     }
 
-    /// How many decisions the records have of the sale with the most.
+    /// How many decisions of the busiest sale are in the records.
     pub(super) fn settled(&self) -> anyhow::Result<u64> {
         let position = self.shop.mariadb.sql("SELECT COALESCE(MAX(position), 0) FROM settlement_cursors")?;
         position.parse().with_context(|| format!("MariaDB answered {position:?}"))
     }
 
-    /// Where buyers come in: nginx.
+    /// Where buyers connect: nginx.
     pub(super) fn entrance(&self) -> SocketAddr {
         self.shop.address()
     }
 
-    /// `call` by as many buyers as requests, sent to `address`; the first buyer is number `first_buyer`.
+    /// `call` with one buyer for each request, sent to `address`; the first buyer is number `first_buyer`.
     pub(super) fn calls(
         &self,
         address: SocketAddr,
@@ -97,8 +97,8 @@ impl Cluster {
         self.calls(address, &Call::order(&format!("/api/v1/sales/{sale}/orders")), first_buyer, count)
     }
 
-    /// Fails unless the units that are gone are those that were accepted, and the audit is clean. What was answered
-    /// `unavailable` may have been decided all the same.
+    /// Fails unless the units gone are the units accepted, and the audit is clean. A request that was
+    /// answered `unavailable` may have been decided all the same.
     pub(super) fn verify(
         &self,
         sale: &str,

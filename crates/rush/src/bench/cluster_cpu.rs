@@ -1,5 +1,5 @@
-//! `cluster_cpu_us`: what an order through nginx costs each part of a cluster, from the first byte to the last row, and
-//! what a "sold out" and a look at a sale cost. From it follows how many machines a sale needs.
+//! `cluster_cpu_us`: the CPU that an order through nginx costs each part of a cluster, from the first byte to
+//! the last row, and what a "sold out" and a look at a sale cost. It tells how many machines a sale needs.
 
 use std::{
     collections::BTreeMap,
@@ -23,23 +23,23 @@ const CONNECTIONS: usize = 256;
 const COUNT: usize = 100_000;
 const QUICK_COUNT: usize = 20_000;
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
-/// Of the answers so many have to be the expected one: a few may be told to come again.
+/// The least share of expected answers: a few requests may be told to come again.
 const PURITY: f64 = 0.999;
-/// Settlement is not held back, so that its waiting is not counted as work.
+/// Settlement runs unpaced, so that waiting is not counted as work.
 const SETTLE_AT_ONCE: (&str, &str) = ("PENSTOCK_SETTLE__MAX_DECISIONS_PER_SECOND", "1000000");
 const PLACES: Places = Places::ANYWHERE;
 
 /// CPU by part of the cluster.
 type Costs = BTreeMap<&'static str, f64>;
 
-/// What a round came to.
+/// The result of a round.
 struct Round {
     look: Costs,
     order: Costs,
     sold_out: Costs,
-    /// Into the waiting room of a sale that opens later.
+    /// A ticket for the waiting room of a sale that opens later.
     ticket: Costs,
-    /// Asking for one's place there.
+    /// A look at one's place there.
     place: Costs,
 }
 
@@ -67,7 +67,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// Everybody looks at the sale, then everybody buys, then as many come too late. And as many wait for another sale.
+/// Everybody looks at the sale, then everybody buys, then as many again come too late. As many take a ticket
+/// for another sale.
 fn sell_out(bench: &mut Bench<'_>, count: usize) -> anyhow::Result<(Round, String)> {
     let cluster = Cluster::start_with(bench, RedisKind::Single, &[SETTLE_AT_ONCE])?;
     let sale = cluster.api.open_sale(u32::try_from(count)?)?;
@@ -112,7 +113,7 @@ fn get(path: &str) -> Call<'_> {
     Call { method: "GET", path, headers: "", key_prefix: None, body: "" }
 }
 
-/// What each part spends on one request of the tape, until everything is settled.
+/// The CPU each part spends on one request of the tape, until everything is settled.
 fn cost(cluster: &Cluster, tape: &Tape, status: u16) -> anyhow::Result<Costs> {
     let before = spent(cluster)?;
     let outcome = load::run(&Options::new(cluster.entrance(), CONNECTIONS), tape.readers(1, false), |_| {})?;
@@ -142,7 +143,7 @@ fn spent(cluster: &Cluster) -> anyhow::Result<Costs> {
     Ok(seconds)
 }
 
-/// While there is something to settle, the last settled position changes between two looks.
+/// While there is work left, the last settled position changes between two looks.
 fn wait_until_settled(cluster: &Cluster) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut before = cluster.settled()?;

@@ -1,5 +1,5 @@
-//! `latch_propagation_ms`: how long after node A has answered for a sale's last unit node B says "sold out" by itself, and
-//! how long after a cancelled order B says "open" again.
+//! `latch_propagation_ms`: how long after node A answers for a sale's last unit node B says "sold out" by
+//! itself, and how long after a cancelled order B says "open" again.
 
 use std::{
     net::SocketAddr,
@@ -24,22 +24,22 @@ use crate::{
     load::{self, Answer, Call, Latency, OpenLoop, Options, Script, Tape, TapeReader},
 };
 
-/// Each gives two samples: its unit is sold, and comes back.
+/// Each sale gives two samples: when its unit is sold, and when it comes back.
 const SALES: usize = 200;
 const QUICK_SALES: usize = 50;
 const ROUNDS: usize = 3;
 const LIMIT_MS: f64 = 100.0;
-/// Orders in another sale meanwhile, through nginx, in the round with load. They are so far apart that the generator does
-/// not spin between them.
+/// In the round with load: orders in another sale meanwhile, through nginx. They are far enough apart that
+/// the generator does not spin between them.
 const LOAD_PER_SECOND: f64 = 500.0;
 const LOAD_CONNECTIONS: usize = 256;
 const LOAD_UNITS: u32 = 10_000_000;
-/// The buyers of the load are others.
+/// Keeps the buyers of the load apart from the others.
 const LOAD_FIRST_BUYER: u64 = 1_000_000_000;
 const LOAD_ORDERS: usize = 100_000;
-/// Between two looks at B; it is part of what is measured.
+/// The time between two looks at B; it is part of the measured delay.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
-/// A change that B has not heard of after this time was lost.
+/// A change that B has not heard of by then was lost.
 const LOOK_LIMIT: Duration = Duration::from_secs(10);
 const PLACES: Places = Places::ANYWHERE;
 
@@ -108,7 +108,7 @@ fn under_load<T>(cluster: &Cluster, work: impl FnOnce() -> anyhow::Result<T>) ->
     })
 }
 
-/// Orders until somebody has enough.
+/// Orders until it is told to stop.
 struct Until<'a> {
     reader: TapeReader,
     is_over: &'a AtomicBool,
@@ -121,7 +121,7 @@ impl Script for Until<'_> {
 }
 
 impl Delays {
-    /// One sale after the other, the nodes by turns.
+    /// Takes one sale after the other; the nodes take turns.
     fn sample(cluster: &Cluster, sales: usize, first_buyer: u64) -> anyhow::Result<Self> {
         let mut delays = Self::default();
         let nodes = &cluster.nodes;
@@ -163,7 +163,7 @@ impl Delays {
     }
 }
 
-/// Returns when the node sells, too: it hears of a new sale as the others do.
+/// Returns when the node sells the sale as well: news of a new sale reaches each node in its own time.
 fn until_open(node: &Api, sale: &str) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !node.sale_state(sale).is_ok_and(|state| state == "open") {
@@ -181,8 +181,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// From the moment at which `here` has answered the request until the watched node has said `after` for the first
-    /// time; nothing, if it said so before. The request is sent when the watched node says `before`. Also the answer.
+    /// The time from the answer of `here` to the first `after` of the watched node, and the answer. Zero if
+    /// the node said `after` earlier. The request is sent once the watched node says `before`.
     fn delay(
         self,
         here: SocketAddr,
@@ -207,7 +207,7 @@ impl Watch<'_> {
         })
     }
 
-    /// When the node said `after`. `is_watching` is set when it has said `before`.
+    /// When the node said `after`. Sets `is_watching` once the node has said `before`.
     fn look_for(self, before: &str, after: &str, is_watching: &AtomicBool) -> anyhow::Result<Instant> {
         let Self { address, sale } = self;
         let request = format!("GET /api/v1/sales/{sale} HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
@@ -248,7 +248,7 @@ impl Script for Looks<'_> {
     }
 }
 
-/// A single request, and when its answer was there.
+/// A single request, and when its answer came.
 struct Once {
     reader: TapeReader,
     answer: Option<(Instant, String)>,
@@ -270,7 +270,7 @@ impl Script for Once {
     }
 }
 
-/// A text in a body of JSON, by a scan: a parse would take longer than what is measured.
+/// Finds a text in a JSON body by a scan: a parse would take longer than the measured delay.
 fn field<'a>(body: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = body.split_once(&format!("\"{name}\":\""))?;
     rest.split_once('"').map(|(text, _)| text)
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_says_sold_out_before_it_was_open_is_not_believed() {
+    fn sold_out_before_open_is_not_counted() {
         let is_watching = AtomicBool::new(false);
         let mut looks = Looks {
             request: Vec::new(),

@@ -1,5 +1,5 @@
-//! `cluster_orders_per_second`: accepted orders through nginx, each by another buyer, on three nodes that share a Redis,
-//! against MariaDB selling from a hot row. Everything has the cores of one machine.
+//! `cluster_orders_per_second`: accepted orders through nginx, each by a different buyer, on three nodes that
+//! share a Redis, against MariaDB selling from a hot row. Both have all cores of one machine.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ const CONNECTIONS: [usize; 3] = [64, 256, 1024];
 const QUICK_CONNECTIONS: [usize; 1] = [256];
 /// More than any run can sell.
 const UNITS: u32 = 50_000_000;
-/// How many orders a second a tape has to last for.
+/// A tape has enough requests for this many orders a second.
 const MOST_PER_SECOND: f64 = 60_000.0;
 const PLACES: Places = Places::ANYWHERE;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Sold {
     per_second: f64,
     p50: Duration,
     p99: Duration,
-    /// Of all answers: told to come again.
+    /// Share of all answers that told the buyer to come again.
     refused_share: f64,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// The number of connections with which the cluster sells most, and what each of them came to.
+/// The number of connections at which the cluster sells most, and the result of each candidate.
 fn search(bench: &mut Bench<'_>) -> anyhow::Result<(usize, Vec<Value>)> {
     let choices: &[usize] = if bench.options.quick { &QUICK_CONNECTIONS } else { &CONNECTIONS };
     let (mut best, mut tried) = ((0, 0.0), Vec::new());
@@ -109,7 +109,7 @@ fn name(redis: RedisKind, connections: usize) -> String {
     format!("cluster on {redis}, {connections} connections")
 }
 
-/// Fails if a request got no answer, or another than yes and "come again".
+/// Fails if a request got no answer, or an answer other than yes or "come again".
 fn ensure_told<S>(outcome: &Outcome<S>) -> anyhow::Result<()> {
     let total = &outcome.total;
     let told = total.status(201) + total.code("busy") + total.code("unavailable");

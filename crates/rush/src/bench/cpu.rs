@@ -1,4 +1,4 @@
-//! Server CPU for one answer: the server has a core for itself, the generator another.
+//! Server CPU for one answer: the server has a core to itself, and the generator another.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
 
 pub(super) const CONNECTIONS: usize = 64;
 const WARM_UP: Duration = Duration::from_secs(1);
-/// CPU time is steadier than rates are, so that many rounds say more than long ones.
+/// CPU time is steadier than rates, and many short rounds say more than a few long ones.
 const MAX_MEASURED: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +24,15 @@ pub(super) struct Cost {
 pub(super) struct Run<'a> {
     pub(super) name: &'a str,
     pub(super) address: SocketAddr,
-    /// The generator's.
+    /// The generator's core.
     pub(super) core: usize,
     pub(super) warm_up: Duration,
     pub(super) measured: Duration,
 }
 
 impl Run<'_> {
-    /// `script` has requests without end; `cpu` tells how much the server has used so far. Also gives a line that says
-    /// how it went.
+    /// `script` never runs out of requests; `cpu` returns how much the server has used so far. Also returns a
+    /// line about the run.
     pub(super) fn measure<S: Script>(
         &self,
         script: S,
@@ -66,15 +66,15 @@ impl Run<'_> {
     }
 }
 
-/// Who takes part in a comparison, and what it answers.
+/// One side of a comparison, and what it answers.
 pub(super) struct Contender<'a, S> {
     pub(super) name: &'a str,
     pub(super) address: SocketAddr,
-    /// Requests without end, anew for each round.
+    /// Endless requests, new for each round.
     pub(super) script: &'a dyn Fn() -> S,
-    /// How much CPU it has used so far, in seconds.
+    /// CPU seconds used so far.
     pub(super) cpu: &'a dyn Fn() -> anyhow::Result<f64>,
-    /// Of all its answers.
+    /// The status of all its answers.
     pub(super) status: u16,
 }
 
@@ -111,7 +111,7 @@ impl Script for Repeated {
     }
 }
 
-/// What the rounds of one server took.
+/// The results of one server, by round.
 #[derive(Clone, Debug)]
 pub(super) struct Costs(Vec<Cost>);
 

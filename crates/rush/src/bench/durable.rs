@@ -1,5 +1,5 @@
-//! `durable_orders_per_second`: accepted orders over HTTP, each by another buyer and each answered after a sync,
-//! against MariaDB selling from a hot row and Redis deciding claims by a script.
+//! `durable_orders_per_second`: accepted orders over HTTP, each by a different buyer and each answered after
+//! a sync, against MariaDB selling from a hot row and Redis deciding claims by a script.
 
 use super::{
     Bench, Figure, Report, median,
@@ -78,7 +78,7 @@ fn hot_row(bench: &mut Bench<'_>, mariadb: &MariaDb, form: Form) -> anyhow::Resu
     })
 }
 
-/// Redis has the choice that Penstock has.
+/// Redis may choose its best number of clients, as Penstock does.
 fn best_clients(bench: &mut Bench<'_>, redis: &Redis) -> anyhow::Result<usize> {
     let mut best = (0, 0.0);
     for clients in REDIS_CLIENTS {

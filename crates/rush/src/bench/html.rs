@@ -1,4 +1,4 @@
-//! The figures as one page that needs no other file, each as bars beside its peers.
+//! The figures as one self-contained page, each as bars next to its peers.
 
 use std::fmt::Write;
 
@@ -19,8 +19,8 @@ pub(super) fn page(report: &Report) -> String {
         )
     });
     let mut body = format!(
-        "<header><h1>Penstock: figures</h1><p class=\"soft\">{}</p><p class=\"small soft\">Each value is the middle \
-         one of its rounds; the thin line goes from the least to the greatest.</p></header>",
+        "<header><h1>Penstock: figures</h1><p class=\"soft\">{}</p><p class=\"small soft\">Each value is the median \
+         of its rounds; the thin line runs from the lowest to the highest.</p></header>",
         escape(&machine)
     );
     for (name, figure) in report.figures() {
@@ -42,7 +42,7 @@ fn section(body: &mut String, name: &str, figure: &Figure) {
         escape(&figure.target),
     );
     body.push_str(&page::bars(&bars(figure)));
-    body.push_str("<details><summary>how it was measured</summary><dl class=\"facts\">");
+    body.push_str("<details><summary>How it was measured</summary><dl class=\"facts\">");
     for (key, value) in &figure.detail {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let _ = write!(body, "<div><dt>{}</dt><dd>{}</dd></div>", escape(key), escape(&text));
@@ -50,7 +50,7 @@ fn section(body: &mut String, name: &str, figure: &Figure) {
     body.push_str("</dl></details></section>");
 }
 
-/// A figure is rounded where it is made; large ones get their commas here.
+/// Figures are rounded where they are made; large ones get their commas here.
 fn number(value: f64) -> String {
     if value < 1000.0 { value.to_string() } else { page::rounded(value) }
 }

@@ -1,5 +1,5 @@
-//! `many_sales_cost_ratio`: server CPU for an accepted order while a thousand sales are open and orders go to all of
-//! them, against the same with one sale.
+//! `many_sales_cost_ratio`: server CPU for an accepted order when a thousand sales are open and orders go to
+//! all of them, against the same with one sale.
 
 use std::ops::Range;
 
@@ -20,13 +20,14 @@ use crate::{
 const SALES: usize = 1_000;
 const CONNECTIONS: usize = 256;
 const ROUNDS: usize = 5;
-/// A machine changes its pace from one second to the next, so that the two servers take turns, each for a fraction of one.
+/// A machine's speed changes from one second to the next, so the two servers take turns of less than a
+/// second.
 const TURNS: usize = 6;
 const ORDERS_PER_TURN: usize = 20_000;
-/// More than all orders together, in each sale.
+/// More than all orders together, for each sale.
 const UNITS: u32 = 10_000_000;
 const TARGET_RATIO: f64 = 1.2;
-/// Settlement is paced, and would be at work in the other's turns.
+/// Settlement is slowed to one decision a second, so that it does no work in the other server's turns.
 const SETTINGS: &[(&str, &str)] =
     &[("PENSTOCK_SETTLE__BATCH", "1"), ("PENSTOCK_SETTLE__MAX_DECISIONS_PER_SECOND", "1")];
 
@@ -36,7 +37,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     bench.say(&format!("{ORDERS_PER_TURN} orders in one sale, then in {SALES}, {TURNS} times a round"));
     let mut one = Contestant::start(bench, apart, 1)?;
     let mut many = Contestant::start(bench, apart, SALES)?;
-    // What is slow only once is not counted.
+    // A first turn takes the one-time costs; it is not counted.
     for contestant in [&mut one, &mut many] {
         contestant.sell(apart)?;
     }
@@ -76,7 +77,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A server that sells while the other has nothing to do.
+/// One server; it sells while the other is idle.
 struct Contestant {
     server: Server,
     sales: Vec<String>,
@@ -92,7 +93,7 @@ impl Contestant {
         Ok(Self { server, sales, sold: 0 })
     }
 
-    /// Takes its turn. Microseconds of CPU an order.
+    /// Takes one turn. Returns microseconds of CPU for an order.
     fn sell(&mut self, apart: Apart) -> anyhow::Result<f64> {
         let first = self.sales.first().context("no sale")?;
         let tape = self.server.orders(first, self.sold as u64, ORDERS_PER_TURN)?;
@@ -112,7 +113,7 @@ impl Contestant {
     }
 }
 
-/// Fails unless exactly the accepted units are gone from all sales together and the audit is clean.
+/// Fails unless the units gone from all sales together are the accepted units, and the audit is clean.
 fn verify(server: &Server, sales: &[String], accepted: u64) -> anyhow::Result<()> {
     let mut gone = 0;
     for sale in sales {
@@ -122,17 +123,17 @@ fn verify(server: &Server, sales: &[String], accepted: u64) -> anyhow::Result<()
     server.api.audit()
 }
 
-/// Orders that go to one sale after the other in no visible order, the same in every run.
+/// Orders that go to the sales in a scattered order, the same in every run.
 struct Scattered<'a> {
     reader: TapeReader,
     sales: &'a [String],
-    /// Where the sale stands in a request.
+    /// Where the sale's id is in a request.
     place: Range<usize>,
     request: Vec<u8>,
 }
 
 impl<'a> Scattered<'a> {
-    /// The orders of `tape` are for the first sale; all sales have names of the same length.
+    /// The orders of `tape` name the first sale. The ids of all sales have the same length.
     fn new(tape: Tape, sales: &'a [String]) -> anyhow::Result<Self> {
         let name = sales.first().context("no sale")?.as_bytes();
         ensure!(sales.iter().all(|sale| sale.len() == name.len()), "sales' names differ in length");
@@ -154,7 +155,7 @@ impl Script for Scattered<'_> {
     }
 }
 
-/// A number that looks drawn by lot (the finaliser of SplitMix64).
+/// Looks random (the finaliser of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

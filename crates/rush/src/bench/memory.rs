@@ -1,4 +1,4 @@
-//! `bytes_per_order` and `recovery_seconds`: a million orders made over HTTP, the memory they take, and how long
+//! `bytes_per_order` and `recovery_seconds`: a million orders over HTTP, the memory they take, and how long
 //! Penstock takes to sell again after SIGKILL.
 
 use super::{
@@ -17,7 +17,7 @@ const BYTES_LIMIT: f64 = 300.0;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let orders = if bench.options.quick { QUICK_ORDERS } else { ORDERS };
-    // One unit is left, so that the sale is open after the restart too.
+    // One unit is left, so that the sale is still open after the restart.
     let units = orders + 1;
     bench.say(&format!("making {orders} orders"));
     let data = bench.fresh_folder("penstock")?;

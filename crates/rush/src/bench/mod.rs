@@ -1,4 +1,4 @@
-//! Penstock's figures, each beside the peer it is measured against, on the same cores in the same minutes.
+//! Penstock's figures, each measured next to its peer on the same cores in the same minutes.
 
 mod cluster;
 mod cluster_cpu;
@@ -41,7 +41,7 @@ use places::Places;
 
 use crate::host::{self, Machine, Steal};
 
-/// What can be asked for with `--only`.
+/// The values of `--only`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Name {
@@ -66,7 +66,7 @@ pub enum Name {
 
 type Measure = fn(&mut Bench<'_>, &mut Report) -> anyhow::Result<()>;
 
-/// In the order in which they are measured; two that come from the same orders stand together.
+/// In the order in which they are measured. Figures that come from the same orders share an entry.
 const FIGURES: &[(&[Name], Measure)] = &[
     (&[Name::DurableOrdersPerSecond], durable::measure),
     (&[Name::OrderP99Ms], order_latency::measure),
@@ -88,7 +88,7 @@ const FIGURES: &[(&[Name], Measure)] = &[
 
 impl fmt::Display for Name {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No name is hidden, so each has its text.
+        // No name is hidden, so each has a text.
         self.to_possible_value().map_or(Ok(()), |value| formatter.write_str(value.get_name()))
     }
 }
@@ -97,7 +97,7 @@ impl fmt::Display for Name {
 pub struct Options {
     /// The `penstock` binary.
     pub server: PathBuf,
-    /// Where the servers keep their data; on a disk.
+    /// Where the servers keep their data; must be on a disk.
     pub folder: PathBuf,
     /// Empty: all.
     pub only: Vec<Name>,
@@ -120,24 +120,24 @@ impl Options {
     }
 }
 
-/// When sales open that are not to open.
+/// The opening of sales that are not meant to open.
 const FAR_FUTURE: &str = "2099-01-01T00:00:00Z";
-/// A run that lost more of the machine than this to other guests of its host is repeated,
+/// A run that loses more of the machine than this to other guests of its host is repeated.
 const MAX_STEAL_PERCENT: f64 = 3.0;
-/// but not for ever.
+/// The most repeats of one run.
 const MAX_REPEATS: u32 = 2;
 
-/// What the figures share while they are measured.
+/// State that the figures share while they are measured.
 struct Bench<'a> {
     options: &'a Options,
     scratch: TempDir,
     terminal: &'a mut dyn Write,
-    /// Of the runs of this figure.
+    /// The worst of the runs of this figure.
     worst_steal_percent: f64,
     places: Option<Places>,
 }
 
-/// Measures what `options` ask for, telling `terminal` how it goes.
+/// Measures what `options` ask for, and reports progress to `terminal`.
 pub fn run(options: &Options, terminal: &mut dyn Write) -> anyhow::Result<Report> {
     fs::create_dir_all(&options.folder)
         .with_context(|| format!("cannot create {}", options.folder.display()))?;
@@ -166,7 +166,7 @@ pub fn run(options: &Options, terminal: &mut dyn Write) -> anyhow::Result<Report
 
 impl Bench<'_> {
     fn say(&mut self, line: &str) {
-        // A terminal that went away is no reason to stop measuring.
+        // A terminal that has gone away does not stop the measurement.
         let _ = writeln!(self.terminal, "{line}").and_then(|()| self.terminal.flush());
     }
 
@@ -174,7 +174,7 @@ impl Bench<'_> {
         self.scratch.path().join(name)
     }
 
-    /// An empty folder of that name.
+    /// Makes an empty folder of that name.
     fn fresh_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         let folder = self.folder(name);
         remove(&folder)?;
@@ -182,7 +182,7 @@ impl Bench<'_> {
         Ok(folder)
     }
 
-    /// Does `run`, and again if the host took too much of the machine meanwhile. The last result counts.
+    /// Does `run`, and repeats it if the host took too much of the machine meanwhile. The last result counts.
     fn undisturbed<T>(
         &mut self,
         places: Places,
@@ -191,7 +191,7 @@ impl Bench<'_> {
         self.undisturbed_below(MAX_STEAL_PERCENT, places, run)
     }
 
-    /// The same for a run that can bear less.
+    /// The same for a run that is more sensitive.
     fn undisturbed_below<T>(
         &mut self,
         max_steal_percent: f64,
@@ -200,7 +200,7 @@ impl Bench<'_> {
     ) -> anyhow::Result<T> {
         let mut repeats = 0;
         loop {
-            // What the run before left to be written is not this one's business.
+            // Writes of the run before must not slow this one down.
             rustix::fs::sync();
             let steal = Steal::start()?;
             let (result, line) = run(self)?;
@@ -217,7 +217,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Takes a figure into the report, with what its runs have in common.
+    /// Adds a figure to the report, with the details its runs have in common.
     fn add(&mut self, report: &mut Report, name: &'static str, figure: Figure) {
         let steal = (self.worst_steal_percent * 10.0).round() / 10.0;
         let places = self.places.map(|places| places.to_string());
@@ -234,7 +234,7 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The middle of some measurements, and of two middle ones the smaller.
+/// The median; of two middle values, the smaller.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `order_p99_ms`: how long accepted orders take while they come at half of the rate that the server can do.
+//! `order_p99_ms`: how long accepted orders take at half of the server's best rate.
 
 use super::{
     Bench, Figure, Report, median,
@@ -9,12 +9,12 @@ use crate::host;
 
 /// Enough that no order waits for one.
 const CONNECTIONS: usize = 1024;
-/// Of the best rate.
+/// The offered rate, as a share of the best rate.
 const SHARE: f64 = 0.5;
-/// Long enough for what happens only now and then, such as the journal being compacted.
+/// Long enough for rare events, such as a compaction of the journal.
 const TIMES_LONGER: u32 = 2;
 const LIMIT_MS: f64 = 5.0;
-/// Who turns many away has it easy with the rest.
+/// A server that turns many orders away has it easy with the rest.
 const BUSY_LIMIT: f64 = 0.001;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! `overload_goodput_ratio`: orders accepted a second at ten times the load that the server can take, against the best
-//! it does when nobody asks for more than that.
+//! `overload_goodput_ratio`: orders accepted a second at ten times the load that the server can take, against
+//! its best rate without overload.
 
 use std::time::Duration;
 
@@ -15,23 +15,24 @@ use crate::{
     load::{self, Losses, OpenLoop, Options, Outcome, SlowOptions, SlowSwarm, SlowTally, TapeReader},
 };
 
-/// The ledger is the bottleneck: every order has its own sync, as with a slow disk. Settlement goes slowly meanwhile, as
-/// it may: the server has one core here, and that is not what is to be measured.
+/// The ledger is the bottleneck: every order has its own sync, as with a slow disk. Settlement is paced
+/// slowly, because the server has only one core here and settlement is not what is measured.
 const LEDGER_BOUND: &[(&str, &str)] =
     &[("PENSTOCK_LEDGER__MAX_BATCH", "1"), ("PENSTOCK_SETTLE__MAX_DECISIONS_PER_SECOND", "500")];
 /// The server's own core is the bottleneck.
 const CPU_BOUND: &[(&str, &str)] = &[];
 const BEST_OF: [usize; 3] = [16, 64, 256];
 const CPU_BOUND_BEST_OF: [usize; 3] = [64, 256, 1024];
-/// More than the server would let in: with fewer, all of them are served within the latency it aims at, and nobody is refused.
+/// More than the server lets in. With fewer, all of them would be served within the target latency and none
+/// refused.
 const CONNECTIONS: usize = 1_000;
 const SLOW_CONNECTIONS: usize = 5_000;
 /// The load, as a multiple of the best rate.
 const TIMES: f64 = 10.0;
-/// More than one generator can send; what it did send is in the report.
+/// More than one generator can send; the report has what it did send.
 const MAX_OFFERED_PER_SECOND: f64 = 200_000.0;
-/// What a server on one core may answer in a closed loop, yes or no, to know how many requests a run needs. One that
-/// answers more ends the run a little sooner.
+/// Answers a second, yes or no, that a server on one core may give in a closed loop. It sets how many
+/// requests a run has; a faster server only ends the run a little sooner.
 const LEDGER_BOUND_ANSWERS_PER_SECOND: f64 = 60_000.0;
 const CPU_BOUND_ANSWERS_PER_SECOND: f64 = 120_000.0;
 const UNITS: u32 = 50_000_000;
@@ -51,7 +52,7 @@ enum Load {
     Open { per_second: f64, slow_connections: usize },
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Debug)]
 struct Run {
     accepted_per_second: f64,
@@ -102,7 +103,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// The same when the server's core is what it lacks, as far as one generator on another core can go.
+/// The same when the server's core is the bottleneck, as far as one generator on another core can drive it.
 fn cpu_bound(bench: &mut Bench<'_>, setup: Setup) -> anyhow::Result<Vec<(&'static str, Value)>> {
     bench.say("default settings, as much load as the generator can send");
     let plans = [Plan { slow_connections: 0, times_longer: 1 }];
@@ -118,15 +119,15 @@ fn cpu_bound(bench: &mut Bench<'_>, setup: Setup) -> anyhow::Result<Vec<(&'stati
     ])
 }
 
-/// A loaded run of each round.
+/// One of the loaded runs of each round.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     slow_connections: usize,
-    /// So many times as long as other runs.
+    /// How many times as long as other runs it lasts.
     times_longer: u32,
 }
 
-/// What the loaded runs of one plan came to, each against the better of the closed-loop runs before and after it.
+/// The loaded runs of one plan, each against the better of the closed-loop runs before and after it.
 #[derive(Debug)]
 struct Series {
     runs: Vec<Run>,
@@ -134,7 +135,7 @@ struct Series {
     times_sent: Vec<f64>,
 }
 
-/// What the server does when nobody asks for more.
+/// How the server does without overload.
 #[derive(Debug)]
 struct Best {
     connections: usize,
@@ -142,8 +143,8 @@ struct Best {
     tried: Vec<Value>,
 }
 
-/// Every loaded run stands between two closed-loop runs, so that a machine that changes its pace, or was disturbed
-/// for a moment, neither spoils nor flatters the ratio.
+/// Every loaded run is between two closed-loop runs, so that a change of the machine's speed or a short
+/// disturbance neither lowers nor raises the ratio.
 fn rounds<const PLANS: usize>(
     bench: &mut Bench<'_>,
     setup: Setup,
@@ -179,7 +180,7 @@ impl Series {
     }
 }
 
-/// The number of connections with which a closed loop sells most.
+/// The number of connections at which a closed loop sells most.
 fn search(bench: &mut Bench<'_>, setup: Setup, candidates: &[usize]) -> anyhow::Result<(usize, Vec<Value>)> {
     let mut best = (0, 0.0);
     let mut tried = Vec::new();
@@ -194,7 +195,7 @@ fn search(bench: &mut Bench<'_>, setup: Setup, candidates: &[usize]) -> anyhow::
     Ok((best.0, tried))
 }
 
-/// One run on an empty data folder, its outcome checked afterwards.
+/// One run on an empty data folder; the outcome is checked afterwards.
 fn sell(bench: &mut Bench<'_>, setup: Setup, load: Load, measured: Duration) -> anyhow::Result<Run> {
     bench.undisturbed(setup.apart.places(), |bench| {
         let data = bench.fresh_folder("penstock")?;
@@ -233,7 +234,7 @@ impl Load {
         }
     }
 
-    /// How many it can use up.
+    /// The requests a second that a run can use up.
     fn requests_per_second(self, setup: Setup) -> f64 {
         match self {
             Self::Closed { .. } => setup.answers_per_second,
@@ -305,7 +306,7 @@ impl Run {
     }
 }
 
-/// The middle of each value over the rounds, and what was lost in all of them.
+/// The median of each value over the rounds, and the losses of all of them.
 fn summary(runs: &[Run]) -> Value {
     let value = |of: fn(&Run) -> f64| thousandth(middle(runs, of));
     let mut summary = json!({

@@ -1,4 +1,4 @@
-//! Which cores the server and the generator of a run keep to, and how a run says so.
+//! The cores that the server and the generator of a run keep to, and their wording in the report.
 
 use std::{fmt, path::Path};
 
@@ -13,8 +13,9 @@ pub(super) struct Places {
     pub(super) generator: Option<usize>,
 }
 
-/// A core for the server and another for the generator: what one does is not charged to the other. What the kernel does for
-/// the server's disk is the server's: a generator that takes its core away would be measured, too.
+/// One core for the server and another for the generator, so that neither is charged for the other. The
+/// server gets the core that handles its disk's interrupts: that work is the server's, and would disturb the
+/// generator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Apart {
     pub(super) server: usize,
@@ -41,7 +42,7 @@ impl Apart {
 impl Places {
     pub(super) const ANYWHERE: Self = Self { server: None, generator: None };
 
-    /// The generator's, as its options want them.
+    /// The generator's cores, in the form of its options.
     pub(super) fn generator_cores(self) -> Vec<usize> {
         self.generator.into_iter().collect()
     }
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_where_its_disk_is_heard() {
+    fn the_server_gets_the_core_that_serves_its_disk() {
         let among =
             |cores: &[usize], disk| Apart::among(cores, disk).map(|apart| (apart.server, apart.generator));
         assert_eq!(among(&[0, 1], Some(1)), Some((1, 0)));

@@ -1,12 +1,12 @@
-//! Programs that measure what is below HTTP: examples of the crate that does the work, built beside the measured
-//! `penstock`. Each prints one line of JSON.
+//! Programs that measure parts below HTTP: examples of the crate that does the work, built next to the
+//! measured `penstock`. Each prints one line of JSON.
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-/// What an example said.
+/// The output of an example.
 #[derive(Debug)]
 pub(super) struct Told(Value);
 

@@ -1,6 +1,6 @@
-//! `redis_claims_per_second`: claims that the ledger on Redis takes through its batcher, against one script call for
-//! each claim on the same server, by the same rules; beside it a bare script that promises less. All are answered after a
-//! sync of Redis' log.
+//! `redis_claims_per_second`: claims that the ledger on Redis takes through its batcher, against one script
+//! call for each claim on the same server by the same rules, and against a bare script that promises less.
+//! All are answered after a sync of Redis' log.
 
 use penstock_local::RedisServer;
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use super::{Bench, Figure, Report, cpu::hundredth, median, places::Places, progr
 use crate::peers::redis::{Redis, Rules};
 
 const PROGRAM: &str = "claims_at";
-/// Buyers who wait for their answers at the same time.
+/// The number of buyers who wait for their answers at the same time.
 const TASKS: [usize; 3] = [1024, 4096, 8192];
 const CLIENTS: [usize; 3] = [50, 256, 1000];
-/// They warm the ledger up and tell how many make up the wanted time.
+/// They warm the ledger up, and tell how many claims fill the measured time.
 const FIRST_CLAIMS: u64 = 50_000;
 const TARGET_RATIO: f64 = 5.0;
 const PLACES: Places = Places::ANYWHERE;
 
-/// What the ledger came to in one run.
+/// The ledger's result in one run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     per_second: f64,
@@ -64,7 +64,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// The one of `choices` with the highest rate, and what each came to.
+/// The one of `choices` with the highest rate, and the result of each.
 fn best(
     name: &str,
     choices: [usize; 3],
@@ -81,7 +81,7 @@ fn best(
     Ok((best.0, tried))
 }
 
-/// The ledger's own program checks that every claim was accepted and that so many units are gone.
+/// The ledger's own program checks that every claim was accepted and that the units gone match.
 fn batched(bench: &mut Bench<'_>, server: &RedisServer, tasks: usize) -> anyhow::Result<Run> {
     bench.undisturbed(PLACES, |bench| {
         let claim = |claims: u64| -> anyhow::Result<Run> {

@@ -1,5 +1,5 @@
-//! `refusal_cpu_us`: server CPU for one refusal of each kind, on the order's way and at the passes. Whoever wants to
-//! overload the server picks the costliest, so that is the figure.
+//! `refusal_cpu_us`: server CPU for one refusal of each kind, of orders and of requests for passes. The
+//! figure is the costliest, because an attacker would pick that one.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,16 +19,16 @@ use crate::{
     load::{self, Call, Options, Tape},
 };
 
-/// Distinct buyers; a run goes through them again and again, slowly enough for the limit on each.
+/// Distinct buyers. A run goes through them again and again, slowly enough for the limit of each.
 const BUYERS: u64 = 100_000;
 /// More than any run can sell.
 const UNITS: u32 = 50_000_000;
-/// Of the answers so many have to be the refusal that is measured; the first may be others.
+/// The least share of answers that are the measured refusal; the first ones may differ.
 const PURITY: f64 = 0.98;
 const WARM_UP: Duration = Duration::from_millis(300);
 const MEASURED: Duration = Duration::from_secs(2);
 const QUICK_MEASURED: Duration = Duration::from_secs(1);
-/// What the gate gives on the order's way. The rest is decided by the ledger or answered beside that way.
+/// Refusals of orders that the gate gives. All others come from the ledger or from elsewhere.
 const GIVEN_BY_THE_GATE: [&str; 8] =
     ["sold_out", "not_open", "paused", "closed", "pass_required", "pass_invalid", "rate_limited", "busy"];
 
@@ -37,7 +37,7 @@ const ONE_CLAIM_A_SECOND: &[(&str, &str)] = &[
     ("PENSTOCK_GATE__LIMITS__INTO_LEDGER_PER_SECOND", "1"),
 ];
 
-/// A kind of refusal and requests that get it.
+/// A kind of refusal, and requests that get it.
 struct Case {
     code: &'static str,
     tape: Tape,
@@ -101,7 +101,7 @@ fn refuse(server: &Server, case: &Case, core: usize, measured: Duration) -> anyh
 
 type Prepare = fn(&Server) -> anyhow::Result<Vec<Case>>;
 
-/// Everything but `busy`.
+/// Every kind but `busy`.
 fn refusals_of_sales(server: &Server) -> anyhow::Result<Vec<Case>> {
     let mut cases = by_state(server)?;
     cases.extend(by_buyer(server)?);
@@ -113,12 +113,12 @@ fn orders(sale: &str) -> String {
     format!("/api/v1/sales/{sale}/orders")
 }
 
-/// The requests of one kind, each by another buyer.
+/// Requests of one kind, each by a different buyer.
 fn case(server: &Server, code: &'static str, call: &Call<'_>) -> anyhow::Result<Case> {
     Ok(Case { code, tape: server.calls(call, BUYERS, BUYERS as usize)? })
 }
 
-/// What the state of the sale refuses.
+/// Refusals that depend on the state of the sale.
 fn by_state(server: &Server) -> anyhow::Result<Vec<Case>> {
     let open = Offer { units: UNITS, ..Offer::default() };
     let scheduled = Offer { opens_at: Some(FAR_FUTURE.to_owned()), ..open.clone() };
@@ -130,14 +130,14 @@ fn by_state(server: &Server) -> anyhow::Result<Vec<Case>> {
         ("paused", steered("pause")?),
         ("closed", steered("close")?),
     ];
-    // Buyer 0 has bought in the first, so his retry would be accepted again: the keys are others.
+    // Buyer 0 has bought in the first sale, so a retry would be accepted again: these keys differ.
     let refused = |(code, sale): &(&'static str, String)| {
         case(server, code, &Call { key_prefix: Some("next"), ..Call::order(&orders(sale)) })
     };
     sales.iter().map(refused).collect()
 }
 
-/// What is refused to a buyer of an open sale.
+/// Refusals of a buyer in an open sale.
 fn by_buyer(server: &Server) -> anyhow::Result<Vec<Case>> {
     let sale = server.api.open_sale(UNITS)?;
     let path = orders(&sale);
@@ -149,7 +149,7 @@ fn by_buyer(server: &Server) -> anyhow::Result<Vec<Case>> {
     let gate = json!({"challenge": "none", "pass_required": true});
     let gated = server.api.publish(&Offer { units: UNITS, gate: Some(gate), ..Offer::default() })?;
     let gated = orders(&gated);
-    // As long as a pass is, so that all of it is checked.
+    // As long as a real pass, so that all of it is checked.
     let pass = format!("Penstock-Pass: psp_{}\r\n", "A".repeat(38));
     Ok(vec![
         case(server, "limit_reached", &Call { key_prefix: Some("next"), ..order })?,
@@ -161,7 +161,7 @@ fn by_buyer(server: &Server) -> anyhow::Result<Vec<Case>> {
     ])
 }
 
-/// What is refused to who asks for a pass.
+/// Refusals of requests for a pass.
 fn at_the_passes(server: &Server) -> anyhow::Result<Vec<Case>> {
     let sale = |units, gate| server.api.publish(&Offer { units, gate: Some(gate), ..Offer::default() });
     let one_unit = sale(1, json!({"challenge": "none", "pass_required": true}))?;
@@ -171,8 +171,8 @@ fn at_the_passes(server: &Server) -> anyhow::Result<Vec<Case>> {
         let path = format!("/api/v1/sales/{sale}/pass");
         case(server, code, &Call { key_prefix: None, body, ..Call::order(&path) })
     };
-    // Forged, but in good form, so that their signatures are checked: that is what costs. A ticket is a number and 28
-    // bytes in base 64. A proof of work is 38 bytes, and its first is 1.
+    // Forged but well-formed, so that their signatures are checked, which is the costly part. A ticket is a
+    // number and 28 bytes in base 64. A proof of work is 38 bytes; the first is 1.
     let ticket = json!({"ticket": format!("0.{}", "A".repeat(38))}).to_string();
     let solved = json!({"challenge": format!("AQ{}", "A".repeat(49)), "answer": "12345"}).to_string();
     Ok(vec![
@@ -182,7 +182,7 @@ fn at_the_passes(server: &Server) -> anyhow::Result<Vec<Case>> {
     ])
 }
 
-/// The server lets one claim a second into its ledger: all others come to the last check of the gate and no further.
+/// The server lets one claim a second into its ledger: all others get as far as the last check of the gate.
 fn busy(server: &Server) -> anyhow::Result<Vec<Case>> {
     let sale = server.api.open_sale(UNITS)?;
     Ok(vec![case(server, "busy", &Call::order(&orders(&sale)))?])

@@ -1,5 +1,5 @@
-//! `thirty_thousand_seconds` and `ten_million_requests_per_second`: rehearsals with `penstock rush`, as anybody would
-//! run them, against a Penstock with default settings on an empty data folder.
+//! `thirty_thousand_seconds` and `ten_million_requests_per_second`: rehearsals with `penstock rush`, as a
+//! user would run them, against a Penstock with default settings on an empty data folder.
 
 use std::process::Stdio;
 
@@ -21,15 +21,15 @@ const P99_LIMIT_MS: f64 = 250.0;
 const TEN_MILLION: &str = "ten-million";
 const QUICK_MILLION: u64 = 1_000_000;
 const GOAL_PER_SECOND: f64 = 100_000.0;
-/// Connections and 10,000 orders take some of it; ten million refusals shall take nothing.
+/// Connections and 10,000 orders take some memory; ten million refusals must take none.
 const MAX_GROWTH_MIB: f64 = 64.0;
-/// As a user starts them.
+/// The defaults of a user.
 const PLACES: Places = Places::ANYWHERE;
 
-/// What a rehearsal reported, and what it took from the server.
+/// The report of a rehearsal, and the memory it took from the server.
 struct Rehearsal {
     report: report::Report,
-    /// The most that the server grew by.
+    /// The most that the server grew during the run.
     growth_bytes: u64,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn ten_million(bench: &mut Bench<'_>, report: &mut Report) -> anyhow:
     Ok(())
 }
 
-/// What makes a figure say less than it seems to.
+/// Adds the remarks of the rehearsals that qualify the figure.
 fn with_remarks(figure: Figure, rehearsals: &[Rehearsal]) -> Figure {
     let findings: Vec<_> =
         rehearsals.iter().flat_map(|rehearsal| &rehearsal.report.verdict.findings).cloned().collect();
@@ -86,7 +86,7 @@ fn with_remarks(figure: Figure, rehearsals: &[Rehearsal]) -> Figure {
     figure.detail("findings", findings).detail("generator_bottlenecks", bottlenecks)
 }
 
-/// One rehearsal of a scenario that comes with Penstock, with fewer buyers if it has to be quick.
+/// Rehearses a built-in scenario, with fewer buyers in a quick bench.
 fn rehearse(bench: &mut Bench<'_>, scenario: &str, quick_buyers: u64) -> anyhow::Result<Rehearsal> {
     bench.undisturbed(PLACES, |bench| {
         let data = bench.fresh_folder("penstock")?;
@@ -100,7 +100,7 @@ fn rehearse(bench: &mut Bench<'_>, scenario: &str, quick_buyers: u64) -> anyhow:
         }
         let output = command.envs(Server::SECRETS).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot run {command:?}"))?;
-        // It ends with a failure when its verdict is not clean; the report is there all the same.
+        // It exits with a failure when its verdict is not clean; the report is there all the same.
         let report = serde_json::from_slice(&output.stdout).with_context(|| {
             format!("{command:?}: {}, no report\n{}", output.status, String::from_utf8_lossy(&output.stderr))
         })?;
@@ -113,7 +113,7 @@ fn rehearse(bench: &mut Bench<'_>, scenario: &str, quick_buyers: u64) -> anyhow:
 }
 
 impl Rehearsal {
-    /// From the opening until nothing is left and everybody knows.
+    /// From the opening until nothing is left and everybody has an answer.
     fn over_after_seconds(&self) -> anyhow::Result<f64> {
         let opening = &self.report.opening;
         let gone = opening.stock_gone_after_seconds.context("units were left at the end of the rehearsal")?;
@@ -125,7 +125,7 @@ impl Rehearsal {
         self.report.latency.get("order").copied().unwrap_or_default()
     }
 
-    /// Unknown is not clean here: the audit can be asked.
+    /// An unknown audit is not clean here: the audit can be run.
     fn is_clean(&self) -> bool {
         self.report.verdict.is_clean() && self.report.verdict.audit == Some(true)
     }

@@ -1,4 +1,4 @@
-//! The figures as they are printed and written: one object per figure, each with its peer and its machine.
+//! The figures as printed and written: one object for each figure, with its peer and its machine.
 
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
@@ -12,14 +12,14 @@ use crate::host::Machine;
 /// One measured value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// The middle of the rounds.
+    /// The median of the rounds.
     pub value: f64,
     pub unit: &'static str,
-    /// The least and the greatest of the rounds.
+    /// The lowest and the highest of the rounds.
     pub spread: [f64; 2],
     /// The peer's value, or the limit that the figure has to stay under.
     pub against: BTreeMap<&'static str, f64>,
-    /// `value` divided by what it is against.
+    /// `value` divided by the peer's value or the limit.
     pub ratio: f64,
     /// What the ratio should be, in words.
     pub target: String,
@@ -30,7 +30,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The median of what some rounds came to.
+    /// The median of some rounds.
     pub(super) fn of(rounds: &[f64], unit: &'static str) -> Self {
         let least = rounds.iter().copied().fold(f64::INFINITY, f64::min);
         let greatest = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -54,7 +54,7 @@ impl Figure {
         self
     }
 
-    /// A further peer, which the target is not about.
+    /// Another peer, which the target does not refer to.
     pub(super) fn beside(mut self, peer: &'static str, value: f64) -> Self {
         self.against.insert(peer, significant(value));
         self
@@ -72,7 +72,7 @@ impl Figure {
         self
     }
 
-    /// For a figure that is only to be known.
+    /// For a figure without a target.
     pub(super) fn without_target(mut self) -> Self {
         self.met = true;
         self.target = "no target".to_owned();
@@ -95,7 +95,7 @@ impl Figure {
         figure
     }
 
-    /// A second condition; `words` say what it is.
+    /// A second condition, described by `words`.
     pub(super) fn only_if(mut self, holds: bool, words: &str) -> Self {
         self.met &= holds;
         self.target = format!("{}, {words}", self.target);
@@ -114,7 +114,7 @@ impl Figure {
     }
 }
 
-/// Four digits are more than these measurements are good for.
+/// The measurements are not good for more than four digits.
 fn significant(value: f64) -> f64 {
     if !value.is_finite() || value == 0.0 {
         return value;

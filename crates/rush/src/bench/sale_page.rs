@@ -1,5 +1,5 @@
-//! `sale_page_cpu_us`: server CPU for one look at a sale, against nginx's for a constant of the same size on the same
-//! core and the same requests.
+//! `sale_page_cpu_us`: server CPU for one look at a sale, against nginx sending a constant of the same size,
+//! on the same core with the same requests.
 
 use anyhow::Context;
 
@@ -61,7 +61,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// As a browser sends it, of somebody who has not signed in.
+/// The request of a browser whose user is not signed in.
 fn request(server: &Server, path: &str, further: &str) -> Vec<u8> {
     let host = server.api.address;
     format!(
@@ -75,5 +75,5 @@ fn request(server: &Server, path: &str, further: &str) -> Vec<u8> {
 fn tag(server: &Server, path: &str) -> anyhow::Result<String> {
     let answer = ureq::get(format!("http://{}{path}", server.api.address)).call().context("no sale page")?;
     let tag = answer.headers().get("etag").context("a sale page without an ETag")?;
-    Ok(tag.to_str().context("an ETag that is no text")?.to_owned())
+    Ok(tag.to_str().context("an ETag that is not text")?.to_owned())
 }

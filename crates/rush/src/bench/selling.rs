@@ -1,5 +1,5 @@
-//! Runs that sell: orders of one sale, each by another buyer, on an empty data folder, the outcome checked
-//! afterwards.
+//! Runs that sell: orders of one sale, each by a different buyer, on an empty data folder; the outcome is
+//! checked afterwards.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::load::{self, OpenLoop, Options, Outcome, TapeReader};
 
 /// More than any run can sell.
 const UNITS: u32 = 50_000_000;
-/// How many orders a second a tape has to last for, before there is a measurement to go by.
+/// A tape has enough requests for this many orders a second, before there is a measurement to go by.
 const FIRST_GUESS_PER_SECOND: f64 = 150_000.0;
 const CONNECTIONS: [usize; 3] = [64, 256, 1024];
-/// If the host takes one part in a hundred of the time, the slowest hundredth of the orders tells of the host.
+/// If the host takes a hundredth of the time, the slowest hundredth of the orders shows the host, not the
+/// server.
 const MAX_STEAL_PERCENT_OF_QUANTILES: f64 = 0.2;
 
-/// How orders come.
+/// The pace of the orders.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// Each connection sends its next order when the last is answered; about so many a second are expected.
+    /// Each connection sends its next order when the last is answered; this rate is expected.
     Closed { expected_per_second: f64 },
-    /// They are due at their times, whatever the answers do.
+    /// They are due at fixed times, whatever the answers do.
     Open { per_second: f64 },
 }
 
@@ -37,21 +38,21 @@ pub(super) struct Selling {
     pub(super) measured: Duration,
 }
 
-/// What a run came to. Latencies are those of accepted orders, from the moment they were due.
+/// The result of a run. Latencies are those of accepted orders, from the moment they were due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sold {
     pub(super) per_second: f64,
     pub(super) p50: Duration,
     pub(super) p99: Duration,
     pub(super) p999: Duration,
-    /// Of an open loop: sent more than a millisecond after they were due.
+    /// In an open loop: the share sent more than a millisecond after they were due.
     pub(super) late_share: f64,
     pub(super) not_sent_share: f64,
-    /// Of all answers: told to come again.
+    /// Share of all answers that told the buyer to come again.
     pub(super) busy_share: f64,
 }
 
-/// What a closed loop does at best.
+/// The best of a closed loop.
 #[derive(Clone, Debug)]
 pub(super) struct Best {
     pub(super) connections: usize,
@@ -59,7 +60,7 @@ pub(super) struct Best {
     pub(super) tried: Vec<Value>,
 }
 
-/// Looks for the number of connections with which a closed loop sells most.
+/// Looks for the number of connections at which a closed loop sells most.
 pub(super) fn search(bench: &mut Bench<'_>, places: Places) -> anyhow::Result<Best> {
     let measured = bench.options.measured();
     let mut expected_per_second = FIRST_GUESS_PER_SECOND;
@@ -77,7 +78,7 @@ pub(super) fn search(bench: &mut Bench<'_>, places: Places) -> anyhow::Result<Be
 }
 
 impl Best {
-    /// The same once more. A machine may be faster in the next minute, so there are orders to spare.
+    /// The same again. The machine may be faster in the next minute, so there are orders to spare.
     pub(super) fn pace(&self) -> Pace {
         Pace::Closed { expected_per_second: self.per_second * 1.5 }
     }
@@ -122,7 +123,7 @@ impl Selling {
     fn options(&self, server: &Server, warm_up: Duration) -> Options {
         let open_loop = match self.pace {
             Pace::Closed { .. } => None,
-            // Who finds no connection waits in line, however long it gets: nobody is left out of the quantiles.
+            // Every order waits for a connection, however long it takes: none is left out of the quantiles.
             Pace::Open { per_second } => Some(OpenLoop { per_second, max_waiting: usize::MAX }),
         };
         let (measured, cores) = (self.measured, self.places.generator_cores());
@@ -170,7 +171,7 @@ impl Sold {
     }
 }
 
-/// To a hundredth.
+/// Rounded to a hundredth.
 pub(super) fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e5).round() / 100.0
 }

@@ -24,12 +24,12 @@ const READY: &str = "penstock ready on http://";
 pub(super) struct Server {
     process: Process,
     pub(super) api: Api,
-    /// From its start to the line that says it can sell.
+    /// From the start to the line that says it can sell.
     pub(super) ready_after: Duration,
 }
 
 impl Server {
-    /// As variables, for the server and for whoever wants to be its administrator or its shop.
+    /// As variables, for the server and for its administrator or its shop.
     pub(super) const SECRETS: [(&str, &str); 2] =
         [("PENSTOCK_IDENTITY__JWT__SECRET", SECRET), ("PENSTOCK_ADMIN_TOKEN", ADMIN_TOKEN)];
 
@@ -37,7 +37,7 @@ impl Server {
         Self::start_with(binary, data, core, &[])
     }
 
-    /// With settings as variables, such as `PENSTOCK_LEDGER__MAX_BATCH`.
+    /// Takes settings as variables, such as `PENSTOCK_LEDGER__MAX_BATCH`.
     pub(super) fn start_with(
         binary: &Path,
         data: &Path,
@@ -45,7 +45,7 @@ impl Server {
         settings: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         let mut command = local::command(binary, core);
-        // It chooses a free port itself and says which: nobody can take it in between.
+        // It chooses a free port by itself and prints it, so nobody can take the port in between.
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
         command.envs(Self::SECRETS).envs(settings.iter().copied());
         let log = data.with_extension("log");
@@ -58,19 +58,19 @@ impl Server {
         Ok(Self { process, api, ready_after: at - started })
     }
 
-    /// `count` orders by as many buyers; the first is number `first_buyer`.
+    /// `count` orders, each by a different buyer; the first is number `first_buyer`.
     pub(super) fn orders(&self, sale: &str, first_buyer: u64, count: usize) -> anyhow::Result<Tape> {
         let secret = SECRET.as_bytes();
         OrderTape { address: self.api.address, sale, secret, first_buyer, count }.build()
     }
 
-    /// `call` by `count` requests of so many buyers, with tokens that the server accepts.
+    /// `count` requests of `call` by `buyers` buyers, with tokens that the server accepts.
     pub(super) fn calls(&self, call: &Call<'_>, buyers: u64, count: usize) -> anyhow::Result<Tape> {
         let secret = SECRET.as_bytes();
         BuyerTape { address: self.api.address, secret, first_buyer: 0, buyers, count }.build(call)
     }
 
-    /// The same with tokens that somebody else has signed.
+    /// The same with forged tokens.
     pub(super) fn forged_calls(&self, call: &Call<'_>, count: usize) -> anyhow::Result<Tape> {
         let (address, secret) = (self.api.address, b"not-the-secret-of-this-server-0123456789".as_slice());
         BuyerTape { address, secret, first_buyer: 0, buyers: u64::MAX, count }.build(call)
@@ -107,7 +107,7 @@ impl Server {
     }
 }
 
-/// Fails if any request of a run ended otherwise than with `status`.
+/// Fails if any request of a run got a result other than `status`.
 pub(super) fn ensure_only<S>(outcome: &Outcome<S>, status: u16) -> anyhow::Result<()> {
     let total = &outcome.total;
     ensure!(total.answers > 0, "no answer came");
@@ -121,7 +121,7 @@ pub(super) fn ensure_only<S>(outcome: &Outcome<S>, status: u16) -> anyhow::Resul
     Ok(())
 }
 
-/// Fails if a request got no answer, or another than yes and `busy`.
+/// Fails if a request got no answer, or an answer other than yes or `busy`.
 pub(super) fn ensure_told<S>(outcome: &Outcome<S>) -> anyhow::Result<()> {
     let total = &outcome.total;
     let told = total.status(201) + total.code("busy");

@@ -1,5 +1,5 @@
-//! `settlement_rows_per_second`: rows that settlement brings into MariaDB, against the same rows inserted one by one, a
-//! transaction for each order.
+//! `settlement_rows_per_second`: rows that settlement writes into MariaDB, against the same rows inserted
+//! with a transaction for each order.
 
 use penstock_local::{MariaDb, MariaDbSettings};
 
@@ -22,15 +22,15 @@ struct Rates {
     single: f64,
     /// A transaction for each row.
     alone: f64,
-    /// The same from many connections at once.
+    /// The same as `single`, from many connections at once.
     crowd: f64,
     decisions: f64,
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
     let (rounds, orders) = if bench.options.quick { (1, QUICK_ORDERS) } else { (5, ORDERS) };
-    // The defaults are durable; they are spelt out because the comparison rests on them. The pool and the log are large
-    // enough for both.
+    // The defaults are durable; they are spelt out because the comparison rests on them. The pool and the log
+    // are large enough for both.
     let durable = ["--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=1"];
     let large = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
     let extra = durable.into_iter().chain(large).map(str::to_owned).collect();
@@ -62,7 +62,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// The records' own program settles orders, and audits them.
+/// Runs the program of the records that settles orders and audits them.
 fn settle(bench: &Bench<'_>, orders: u32, url: String) -> anyhow::Result<Rates> {
     let arguments = [orders.to_string(), BATCH.to_string(), SALES.to_string(), url];
     let told = program::run(&bench.options.server, PROGRAM, &arguments)?;

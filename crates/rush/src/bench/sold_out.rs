@@ -1,5 +1,5 @@
-//! `sold_out_cpu_us`: server CPU for one "sold out", against nginx's for a constant of the same size on the same
-//! core and the same requests.
+//! `sold_out_cpu_us`: server CPU for one "sold out", against nginx sending a constant of the same size, on
+//! the same core with the same requests.
 
 use anyhow::{Context, ensure};
 
@@ -15,7 +15,7 @@ use crate::{
     peers::nginx::{Constant, Nginx, answer_size},
 };
 
-/// Distinct buyers; a run goes through them again and again.
+/// Distinct buyers. A run goes through them again and again.
 const BUYERS: usize = 100_000;
 const TARGET_RATIO: f64 = 1.0;
 

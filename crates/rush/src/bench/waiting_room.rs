@@ -1,5 +1,5 @@
-//! `waiting_room_bytes_per_person`: a million people take a ticket before the opening; what the server grows by for
-//! each of them.
+//! `waiting_room_bytes_per_person`: a million people take a ticket before the opening; how much the server
+//! grows for each of them.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::{
 
 const PEOPLE: u64 = 1_000_000;
 const QUICK_PEOPLE: u64 = 100_000;
-/// They come first and don't count: connections, buffers and the allocator's reserves are there afterwards.
+/// They come first and don't count: afterwards connections, buffers and the allocator's reserves are there.
 const EARLY_PEOPLE: u64 = 50_000;
 const CONNECTIONS: usize = 256;
 const BYTES_LIMIT: f64 = 16.0;
-/// Tickets that are looked at afterwards.
+/// Tickets that are looked up afterwards.
 const LOOKS: usize = 20_000;
 
 pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Result<()> {
@@ -37,7 +37,7 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     let path = format!("/api/v1/sales/{sale}/tickets");
     let call = Call { key_prefix: None, body: "", ..Call::order(&path) };
     let options = Options::new(server.api.address, CONNECTIONS);
-    // Half as many again, for those who are told to try again in a moment.
+    // Half as many again, for those who are told to try again.
     let tape = server.calls(&call, u64::MAX, ((EARLY_PEOPLE + people) * 3 / 2) as usize)?;
     let queue = Queue { reader: tape.readers(1, false).remove(0), left: 0, given: 0, tickets: Vec::new() };
 
@@ -65,10 +65,10 @@ pub(super) fn measure(bench: &mut Bench<'_>, report: &mut Report) -> anyhow::Res
     Ok(())
 }
 
-/// People who come for a ticket; some are told that it is busy, and leave.
+/// People who come for a ticket. Some are told that the server is busy, and leave.
 struct Queue {
     reader: TapeReader,
-    /// So many come yet.
+    /// How many are still to come.
     left: u64,
     given: u64,
     tickets: Vec<String>,
@@ -97,7 +97,7 @@ fn ticket_in(body: &[u8]) -> Option<String> {
     rest.split_once('"').map(|(ticket, _)| ticket.to_owned())
 }
 
-/// Until `people` more have a ticket. Also gives how many were told to come again.
+/// Runs until `people` more have a ticket. Also returns how many were told to come again.
 fn take_tickets(options: &Options, mut queue: Queue, people: u64) -> anyhow::Result<(Queue, u64)> {
     let goal = queue.given + people;
     let mut busy = 0;
@@ -131,7 +131,7 @@ impl Script for Looks {
     }
 }
 
-/// How long it takes to learn one's place, with one connection that asks for one ticket after the other.
+/// How long it takes to learn one's place: one connection asks for one ticket after the other.
 fn look(address: SocketAddr, path: &str, tickets: &[String]) -> anyhow::Result<(Duration, String)> {
     ensure!(!tickets.is_empty(), "no answer had a ticket in it");
     let request =

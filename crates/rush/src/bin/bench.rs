@@ -1,4 +1,4 @@
-//! `penstock-bench`: measures Penstock beside its peers and writes `target/bench/report.json` and `.html`.
+//! `penstock-bench`: measures Penstock next to its peers and writes `target/bench/report.json` and `.html`.
 
 use std::{
     io::{self, Write},
@@ -9,7 +9,7 @@ use std::{
 use clap::Parser;
 use penstock_rush::bench::{self, Name, Options};
 
-/// Measures Penstock beside its peers, on the same cores in the same minutes.
+/// Measures Penstock next to its peers, on the same cores in the same minutes.
 ///
 /// Example: penstock-bench --server target/release/penstock --only sold_out_cpu_us
 #[derive(Debug, Parser)]
@@ -21,10 +21,10 @@ struct Arguments {
     /// Measure only this figure; may be given more than once
     #[arg(long, value_name = "NAME")]
     only: Vec<Name>,
-    /// Measured seconds of each run [default: 5, with --quick 2]
+    /// Measured seconds of each run [default: 5; with --quick: 2]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// Fewer and shorter runs and fewer orders: to see whether it works, not to quote
+    /// Fewer and shorter runs with fewer orders, to see whether it works; not for quoting
     #[arg(long)]
     quick: bool,
     /// Print the report as JSON instead of a table
@@ -61,6 +61,6 @@ fn measure(arguments: Arguments) -> anyhow::Result<()> {
     let text = if arguments.json { report.json()? + "\n" } else { "\n".to_owned() + &report.table() };
     io::stdout().write_all(text.as_bytes())?;
     let page = arguments.report.join("report.html");
-    writeln!(io::stderr(), "written: {} and report.json beside it", page.display())?;
+    writeln!(io::stderr(), "Written: {} and report.json in the same folder.", page.display())?;
     Ok(())
 }

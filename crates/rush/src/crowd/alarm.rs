@@ -1,4 +1,4 @@
-//! Wakes an event loop at a moment, to the microsecond: a poll's own clock counts in milliseconds.
+//! Wakes an event loop at a given moment, to the microsecond: a poll counts in milliseconds only.
 
 use std::{
     os::fd::{AsRawFd as _, OwnedFd},
@@ -31,7 +31,7 @@ impl Alarm {
         if self.set_for == Some(at) {
             return Ok(());
         }
-        // Nothing would switch it off.
+        // Zero would switch the timer off.
         let left = at.since(now).max(Duration::from_nanos(1));
         let left = Timespec::try_from(left).context("an alarm too far away")?;
         let once = Itimerspec { it_interval: Timespec::default(), it_value: left };
@@ -40,7 +40,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// It has rung.
+    /// Clears the alarm after it has rung.
     pub(super) fn rang(&mut self) {
         self.set_for = None;
     }

@@ -1,4 +1,4 @@
-//! What buyers read out of answers. Refusals are known by their codes; only a yes has something to parse.
+//! What buyers read from answers. Refusals are told apart by their codes; only a yes is parsed.
 
 use std::borrow::Cow;
 
@@ -20,12 +20,13 @@ impl Reply<'_> {
         (200..300).contains(&self.status)
     }
 
-    /// To be asked again later, whatever it was.
+    /// Asks the buyer to try again later, whatever was asked.
     pub(super) fn asks_for_patience(&self) -> bool {
         matches!(self.status, 408 | 429 | 500..)
     }
 
-    /// An order may have been accepted although the answer is no yes: only "busy" promises that nothing was done.
+    /// Whether an order may have been accepted although the answer is not a yes: only "busy" promises that it
+    /// was not.
     pub(super) fn leaves_doubt(&self) -> bool {
         self.status >= 500 && self.code != Code::BUSY
     }
@@ -81,7 +82,7 @@ pub(super) fn place(body: &[u8]) -> Option<(String, Place)> {
     Some((ticket.ticket, place))
 }
 
-/// The id of a challenge, and what is to be solved.
+/// The id of a challenge, and the puzzle to solve.
 pub(super) fn puzzle(body: &[u8]) -> Option<(String, Puzzle)> {
     #[derive(Deserialize)]
     struct Challenge {

@@ -1,16 +1,16 @@
-//! Who comes when. A closed form: it remembers one number for each kind of arrival, however many come. Knows no
-//! clock.
+//! The arrival times of buyers and bots, computed in closed form: one number is remembered for each kind of
+//! arrival, however many people come. Knows no clock.
 
 use crate::scenario;
 
 use super::{Moment, Who};
 
-/// The last of a burst come this long before the opening, or a quarter of the time that is left: they have to sign in
-/// and look around.
+/// The last of a burst come this long before the opening, or in the last quarter of the time left: they have
+/// to sign in and look around first.
 const SETTLE_SECONDS: f64 = 2.0;
 const SETTLE_SHARE: f64 = 0.25;
 
-/// The crowd of a run, seen from the thread that plays every `step`th of it.
+/// The crowd of a run, as seen by one thread, which plays every `step`th of it.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     arrivals: scenario::Arrivals,
@@ -38,7 +38,7 @@ pub(super) fn bots_of(crowd: &scenario::Crowd) -> u64 {
 }
 
 impl Schedule {
-    /// The part of thread `index` of `threads`.
+    /// The part of the crowd that thread `index` of `threads` plays.
     pub(super) fn new(
         crowd: &scenario::Crowd,
         arrivals: &scenario::Arrivals,
@@ -49,7 +49,7 @@ impl Schedule {
         let total = buyers + bots;
         let burst = ((total as f64 * arrivals.burst_at_opening).round() as u64).min(total);
         let step = threads.max(1);
-        // The first number of the rest that is this thread's.
+        // The first of the rest who belongs to this thread.
         let next_of_rest = burst + (index + step - burst % step) % step;
         Self {
             arrivals: arrivals.clone(),
@@ -87,7 +87,8 @@ impl Schedule {
         Moment::from_seconds((self.lead_seconds - settle_seconds) * share - self.lead_seconds)
     }
 
-    /// When the rate has let in so many of the rest: a triangle while it grows, a rectangle after.
+    /// When the rest has reached this position: the area under the rate is a triangle while it grows, a
+    /// rectangle after.
     fn rest_at_seconds(&self, position: u64) -> f64 {
         let scenario::Arrivals { rate, ramp_seconds, .. } = self.arrivals;
         let position = position as f64;
@@ -125,13 +126,13 @@ impl Schedule {
         (!self.is_too_late(seconds)).then(|| Arrival { at, who: self.who(index), in_burst: false })
     }
 
-    /// When the next one comes who does not wait for a free connection.
+    /// When the next person comes who does not wait for a free connection.
     pub(super) fn next_at(&self) -> Option<Moment> {
         let (burst, rest) = (self.next_in_burst(), self.next_by_rate());
         burst.into_iter().chain(rest).map(|arrival| arrival.at).min()
     }
 
-    /// The next one who has come by `now`.
+    /// The next person who has come by `now`.
     pub(super) fn arrive(&mut self, now: Moment) -> Option<Arrival> {
         if let Some(arrival) = self.next_in_burst().filter(|arrival| arrival.at <= now) {
             self.next_of_burst += self.step;
@@ -142,7 +143,7 @@ impl Schedule {
         Some(arrival)
     }
 
-    /// In a closed loop: the next one, now that a connection is free.
+    /// In a closed loop: the next person, once a connection is free.
     pub(super) fn arrive_freely(&mut self, now: Moment) -> Option<Arrival> {
         if !self.has_free_arrivals(now) || now < Moment::OPENING {
             return None;
@@ -222,7 +223,7 @@ mod tests {
         let arrivals = scenario::Arrivals { rate: 100.0, ramp_seconds: 2.0, ..Default::default() };
         let schedule = Schedule::new(&crowd(1_000, 0.0), &arrivals, 0.0, (0, 1));
         let by = |seconds: f64| all(&mut [schedule.clone()], Moment::from_seconds(seconds)).len();
-        // Half of the height on half of the ramp: a quarter of the 100 that come on the whole of it.
+        // Half of the height at half of the ramp: a quarter of the 100 who come during the whole ramp.
         assert_eq!(by(0.999), 25);
         assert_eq!(by(1.999), 100);
         assert_eq!(by(2.999), 200);

@@ -1,5 +1,5 @@
-//! One buyer as a machine: it is told what happened and when, and says what it does next. It sends nothing itself and
-//! reads no clock.
+//! One buyer as a state machine: it is told what happened and when, and answers what it does next. It sends
+//! nothing itself and reads no clock.
 
 mod bot;
 mod purchase;
@@ -17,36 +17,36 @@ use super::{
     terms::{Terms, Who},
 };
 
-/// "Busy" and "too many requests" are heeded so often before one gives up.
+/// How often a buyer hears "busy" or "too many requests" before giving up.
 const MAX_TRIES: u32 = 20;
-/// The same request is sent again so often when no answer came.
+/// How often a request without an answer is sent again.
 const MAX_BREAKS: u32 = 5;
-/// After a break one waits about so long, and twice as long after each further one: servers take time to restart.
+/// The wait after a break; it doubles with each further break, because servers take time to restart.
 const BREAK_SECONDS: f64 = 0.2;
-/// A pass or a turn that was lost on the way is got anew so often.
+/// How often a lost pass or turn is replaced.
 const MAX_RENEWALS: u32 = 2;
-/// Where nobody says how long to wait.
+/// The wait when an answer does not name one.
 const RETRY_SECONDS: f64 = 1.0;
-/// Nobody waits longer than this at a time, whatever is asked.
+/// The longest single wait, whatever the server asks for.
 const MAX_RETRY_SECONDS: f64 = 60.0;
-/// A sale that is not open yet by the server's clock may be so any moment.
+/// The wait when a sale is not open yet by the server's clock: it may open any moment.
 const NOT_OPEN_SECONDS: [f64; 2] = [0.05, 2.0];
-/// Who can't wait presses so long before the opening at most.
+/// The earliest that an impatient buyer presses before the opening.
 const MAX_HASTE_SECONDS: f64 = 1.5;
-/// How often one looks whether it is one's turn.
+/// The time between two looks at one's place.
 const PLACE_SECONDS: [f64; 2] = [1.0, 2.0];
-/// A proof of more bits than this takes an hour and more; nobody has that much patience.
+/// A proof of more bits than this takes an hour or more; nobody has that much patience.
 const MAX_DIFFICULTY_BITS: u8 = 32;
-/// A challenge is solved ahead of the opening, but not so early that it is over by then.
+/// How long before the opening a challenge is solved at most: an earlier one would be over by then.
 const CHALLENGE_AHEAD_SECONDS: f64 = 60.0;
 
-/// What a buyer asks of the server.
+/// A buyer's request to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     SignIn,
     Look,
     Ticket,
-    /// Where the ticket stands.
+    /// Asks where the ticket stands.
     Place,
     Challenge,
     Pass,
@@ -65,21 +65,21 @@ impl Call {
     }
 }
 
-/// What a buyer sees of the world, and where it writes down what it found out.
+/// What a buyer sees of the world, and where it writes its findings.
 #[derive(Debug)]
 pub(super) struct Scene<'a> {
     pub(super) now: Moment,
-    /// When what happens now was to happen: somebody comes or wakes a little late when there is much to do.
+    /// When the current event was due. Under load, people come and wake a little late.
     pub(super) due_at: Moment,
     pub(super) terms: &'a Terms,
     pub(super) findings: &'a mut Findings,
 }
 
-/// What happened.
+/// An event that a buyer is told of.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
     Came,
-    /// The time waited for is over.
+    /// The wait is over.
     Woke,
     Answered(&'a Reply<'a>),
     /// The connection broke, or nothing came for too long.
@@ -91,11 +91,11 @@ pub(super) enum Event<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Send(Call),
-    /// The same on two connections at once.
+    /// The same request on two connections at once.
     SendTwice(Call),
     Wait(Moment),
     Solve(Puzzle),
-    /// Another answer is still to come.
+    /// Waits: another answer is still to come.
     Listen,
     Leave,
 }
@@ -112,42 +112,42 @@ pub(super) enum State {
     Attacking,
 }
 
-/// Which bot one is.
+/// The ways of a bot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
     #[default]
     Person,
-    /// Orders without a pass or with a made-up one, and hands in made-up answers.
+    /// Orders without a pass or with a forged one, and hands in forged answers.
     Skips,
     /// Orders back to back, whatever it is told.
     Hammers,
-    /// Gets one pass honestly and uses it for all it can think of.
+    /// Gets one pass honestly and uses it for everything.
     Replays,
 }
 
-/// How it has gone for somebody so far.
+/// How it has gone for a buyer so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Course {
-    /// Answers to the present request that are still to come.
+    /// Answers to the current request that are still to come.
     awaited: u32,
     tries: u32,
     breaks: u32,
     renewals: u32,
     returns: u32,
-    /// Orders begun, each with a key of its own.
+    /// Orders begun, each with its own key.
     orders: u32,
     sent_with_key: u32,
-    /// An order under this key may have been accepted without our knowing.
+    /// An order under this key may have been accepted without the buyer knowing.
     in_doubt: bool,
-    /// When the present key was first used: no hold of it can have begun before.
+    /// When the current key was first used: no hold of it can have begun before.
     key_since: Moment,
     came_at: Moment,
-    /// The request after this wait is the same one again, and due since it was first.
+    /// The request after this wait repeats the last one and keeps its due time.
     keeps_due: bool,
     had_answer: bool,
     has_unit: bool,
     pays_late: bool,
-    /// Where the order is among the findings.
+    /// The index of the order among the findings.
     promised: usize,
     /// Attempts that a bot has left.
     attempts: u32,
@@ -163,12 +163,12 @@ pub(super) struct Buyer {
     pub(super) challenge: String,
     pub(super) answer: u64,
     pub(super) pass: String,
-    /// The id of the order that was accepted under the present key; empty if none was.
+    /// The id of the order accepted under the current key; empty if none was.
     pub(super) order: String,
-    /// Somebody has come and not left yet.
+    /// The buyer has come and not left yet.
     pub(super) is_here: bool,
-    /// Since when the present request is due. One that follows another without a wait is due since that one was, so
-    /// that a server that stalls can't hide the time in the request before.
+    /// When the current request was due. A request that follows another without a wait keeps that one's due
+    /// time, so that a stalled server can't hide time in the request before.
     pub(super) due_at: Moment,
     random: Rng,
     in_burst: bool,
@@ -199,7 +199,7 @@ impl Default for Buyer {
 }
 
 impl Buyer {
-    /// Makes somebody new of this one, and keeps its buffers.
+    /// Turns this buyer into a new one, and keeps its buffers.
     pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &Terms) {
         (self.who, self.role, self.state) = (who, Role::of(who), State::default());
         for text in [&mut self.ticket, &mut self.challenge, &mut self.pass, &mut self.order] {
@@ -217,7 +217,7 @@ impl Buyer {
         (self.is_here, self.in_burst, self.course) = (true, in_burst, Course::default());
     }
 
-    /// The key of the present order.
+    /// The key of the current order.
     pub(super) fn write_key(&self, terms: &Terms, key: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
         key.extend_from_slice(terms.key_prefix.as_bytes());
@@ -249,12 +249,12 @@ impl Buyer {
             }
             (Event::Answered(reply), State::Asking(call)) => self.answered(call, reply, scene),
             (Event::Unanswered, State::Asking(call)) => self.unanswered(call, scene),
-            // Nothing was asked, so that nothing can be answered.
+            // Nothing was asked, so there is nothing to answer.
             (Event::Answered(_) | Event::Unanswered, _) => Next::Listen,
         }
     }
 
-    /// A new request: what was counted for the last one starts again.
+    /// Begins a new request: its counters start at zero.
     fn begin(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
         (self.course.tries, self.course.breaks) = (0, 0);
         self.ask(call, scene)
@@ -305,7 +305,7 @@ impl Buyer {
         self.prepare(scene)
     }
 
-    /// What can be done before the opening.
+    /// Does what can be done before the opening.
     fn prepare(&mut self, scene: &mut Scene<'_>) -> Next {
         let is_early = self.in_burst && scene.now < self.press_at;
         let is_honest = matches!(self.role, Role::Person | Role::Replays);
@@ -320,7 +320,7 @@ impl Buyer {
         Next::Wait(self.press_at)
     }
 
-    /// The way to the order begins.
+    /// Starts on the way to the order.
     fn enter(&mut self, scene: &mut Scene<'_>) -> Next {
         self.due_from_press(scene.now);
         match self.role {
@@ -332,7 +332,8 @@ impl Buyer {
         }
     }
 
-    /// Nothing on the way to the order is due before one wanted to press, however long ago the page was looked at.
+    /// Nothing on the way to the order is due before the buyer wanted to press, however long ago the page was
+    /// looked at.
     fn due_from_press(&mut self, now: Moment) {
         if self.press_at <= now {
             self.due_at = self.due_at.max(self.press_at);
@@ -410,13 +411,13 @@ impl Buyer {
         scene.findings.fresh.admitted += 1;
     }
 
-    /// Goes home without a yes or a no.
+    /// Leaves without a yes or a no.
     fn lose_patience(&mut self, scene: &mut Scene<'_>) -> Next {
         scene.findings.gave_up += u64::from(!self.who.is_bot);
         self.leave(scene)
     }
 
-    /// Gets anew what is not good any more, unless that has happened too often.
+    /// Replaces a pass, turn or challenge that is no longer good, unless that has happened too often.
     fn renew(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
         self.course.renewals += 1;
         if self.course.renewals > MAX_RENEWALS {
@@ -438,7 +439,7 @@ impl Buyer {
 
     fn refused(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
         if call == Call::Look {
-            // A page that can't be seen keeps nobody from buying.
+            // A buyer who can't see the page still buys.
             return self.prepare(scene);
         }
         if self.course.attempts > 0 && call == Call::Pass {
@@ -480,7 +481,7 @@ impl Buyer {
         }
     }
 
-    /// "Busy", "too many requests" and the like.
+    /// After "busy", "too many requests" and the like.
     fn try_again(&mut self, call: Call, at: Moment, scene: &mut Scene<'_>) -> Next {
         self.course.tries += 1;
         if self.course.tries > MAX_TRIES {
@@ -504,7 +505,7 @@ impl Buyer {
         }
         self.course.breaks += 1;
         if self.course.breaks > MAX_BREAKS {
-            // An order is among the doubtful ones when its buyer leaves.
+            // An order is counted among the doubtful ones when its buyer leaves.
             scene.findings.unanswered += u64::from(call != Call::Order);
             return match call {
                 Call::Look => self.prepare(scene),
@@ -518,7 +519,7 @@ impl Buyer {
         Next::Wait(scene.now.plus_seconds(seconds))
     }
 
-    /// The server is gone and the run ends here.
+    /// The server is gone, and the run ends here.
     pub(super) fn abandon(&mut self, scene: &mut Scene<'_>) {
         scene.findings.unanswered += u64::from(!self.course.in_doubt);
         self.leave(scene);
@@ -536,7 +537,7 @@ impl Buyer {
         Next::Wait(scene.now.plus_seconds(seconds))
     }
 
-    /// What comes next is another order, with another key.
+    /// The next order gets another key.
     fn new_order(&mut self) {
         self.course.orders += 1;
         self.course.sent_with_key = 0;
@@ -544,7 +545,7 @@ impl Buyer {
         self.order.clear();
     }
 
-    /// A final no.
+    /// The order was refused for good.
     fn turned_away(&mut self, scene: &mut Scene<'_>) -> Next {
         self.first_answer(scene);
         self.leave(scene)
@@ -560,7 +561,7 @@ impl Buyer {
 }
 
 fn seed_of(who: Who, seed: u64) -> u64 {
-    // Neighbours must not have similar lives; the generator mixes its seed only a little.
+    // Neighbours must not behave alike; the generator mixes its seed only a little.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let number = who.number.wrapping_mul(2).wrapping_add(u64::from(who.is_bot));
     seed.wrapping_add(number.wrapping_add(1).wrapping_mul(SPREAD))

@@ -1,11 +1,11 @@
-//! Problem codes as small numbers, so that refusals can be compared and counted without touching a text.
+//! Problem codes as small numbers, so that refusals can be compared and counted without strings.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A server that sends more different codes than this counts as sending `other`.
+/// The most codes that are told apart; further ones count as `other`.
 const MAX_CODES: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ macro_rules! known_codes {
 }
 
 known_codes! {
-    // An answer that is no problem, or none that names its code.
+    // The answer is not a problem, or names no code.
     NONE = 0, "none";
     OTHER = 1, "other";
     SOLD_OUT = 2, "sold_out";

@@ -1,5 +1,5 @@
-//! The buyers of one thread who are here, and what they have found out. It does no I/O: the event loop brings it
-//! answers and takes its decisions away.
+//! The buyers of one thread who are here, and their findings. It does no I/O: the event loop brings answers
+//! and carries out decisions.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -18,13 +18,13 @@ use super::{
     timeline::Timeline,
 };
 
-/// What all threads know of the stock.
+/// The stock as all threads know it.
 #[derive(Debug)]
 pub(super) struct Stock {
     units: i64,
     /// Units in buyers' hands.
     held: AtomicI64,
-    /// When there were no more for the first time, in nanoseconds from the opening.
+    /// When the stock was first gone, in nanoseconds from the opening.
     gone_at: AtomicI64,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Desk<'a> {
         self.buyers.get(buyer as usize)
     }
 
-    /// Somebody comes; the place is one that somebody has left, if there is one.
+    /// Somebody comes, and gets the place of somebody who has left, if there is one.
     pub(super) fn welcome(&mut self, arrival: &Arrival, now: Moment) -> u32 {
         self.tally.came += 1;
         self.timeline.at(now).came += 1;
@@ -105,7 +105,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Something happens to a buyer that was to happen at `due_at`.
+    /// Tells a buyer of an event that was due at `due_at`.
     pub(super) fn step(&mut self, buyer: u32, event: Event<'_>, due_at: Moment, now: Moment) -> Next {
         let Some(buyer) = self.buyers.get_mut(buyer as usize) else { return Next::Listen };
         let mut scene = Scene { now, due_at, terms: self.terms, findings: &mut self.findings };
@@ -114,7 +114,7 @@ impl<'a> Desk<'a> {
         next
     }
 
-    /// Tells the others what has changed.
+    /// Shares changes with the other threads.
     fn share(&mut self, now: Moment) {
         let fresh = std::mem::take(&mut self.findings.fresh);
         if fresh.held != 0 {
@@ -127,7 +127,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// A request has left, which could have done so at `ready_at`.
+    /// A request has left; it could have left at `ready_at`.
     pub(super) fn sent(&mut self, under_way: UnderWay, ready_at: Moment, waited: bool) {
         let UnderWay { buyer, call, due_at, sent_at } = under_way;
         self.tally.sent(sent_at);
@@ -164,13 +164,13 @@ impl<'a> Desk<'a> {
         self.step(buyer, Event::Answered(&reply), due_at, now)
     }
 
-    /// Holds that nobody will pay end.
+    /// Ends holds that nobody will pay.
     pub(super) fn expire(&mut self, now: Moment) {
         self.findings.expire(now);
         self.share(now);
     }
 
-    /// Sends everybody home who is still here.
+    /// Sends home everybody who is still here.
     pub(super) fn abandon(&mut self, now: Moment) {
         let mut scene = Scene { now, due_at: now, terms: self.terms, findings: &mut self.findings };
         for buyer in self.buyers.iter_mut().filter(|buyer| buyer.is_here) {

@@ -15,7 +15,7 @@ pub enum End {
     Cancelled,
     /// Neither paid nor cancelled.
     WalkedAway,
-    /// The server would not let its buyer pay or cancel, although it had to.
+    /// The server refused a payment or cancellation that it had to accept.
     Refused,
     /// A payment or cancellation that was never answered.
     Unknown,
@@ -34,7 +34,7 @@ pub struct Promised {
     pub end: End,
 }
 
-/// An order request of which nobody knows whether it was accepted.
+/// An order request that may have been accepted or not.
 #[derive(Clone, Debug)]
 pub struct Doubtful {
     pub buyer: u64,
@@ -42,10 +42,10 @@ pub struct Doubtful {
     pub key: String,
 }
 
-/// What has changed since the loop looked last, for those who watch.
+/// What has changed since the loop last looked, for the display.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fresh {
-    /// Units that buyers have more now, or fewer.
+    /// The change in units that buyers hold.
     pub(super) held: i64,
     /// Units accepted.
     pub(super) sold: u64,
@@ -66,14 +66,14 @@ pub(super) struct Findings {
     pub(super) gave_up: u64,
     /// Orders sent again with the same key.
     pub(super) repeated: u64,
-    /// Requests other than orders that were never answered, however often they were sent.
+    /// Requests other than orders that stayed unanswered after all repeats.
     pub(super) unanswered: u64,
     /// People who left without a yes or a no.
     pub(super) left_unanswered: u64,
-    /// When the last of the others had theirs.
+    /// When the last of the other people had their first answer.
     pub(super) last_first_answer_at: Option<Moment>,
-    /// Holds that nobody will pay in time: when each is over, and its units. The earliest is first, because all holds
-    /// of a sale are equally long.
+    /// Holds that nobody will pay in time: when each ends, and its units. The earliest is first, because all
+    /// holds of a sale are equally long.
     pub(super) expiring: VecDeque<(Moment, u32)>,
     pub(super) fresh: Fresh,
 }
@@ -83,7 +83,7 @@ impl Findings {
         self.last_first_answer_at = self.last_first_answer_at.max(Some(at));
     }
 
-    /// Somebody got an order, the first one or another.
+    /// A buyer got an order, the first one or another.
     pub(super) fn promise(&mut self, promised: Promised, is_bot: bool, is_first: bool) {
         self.fresh.sold += u64::from(promised.quantity);
         self.fresh.held += i64::from(promised.quantity);
@@ -102,7 +102,7 @@ impl Findings {
         self.promised.get(promised).map_or(0, |promised| promised.quantity)
     }
 
-    /// Takes note of the holds that are over by now.
+    /// Takes note of the holds that have ended by `now`.
     pub(super) fn expire(&mut self, now: Moment) {
         while let Some((_, quantity)) = self.expiring.pop_front_if(|(over_at, _)| *over_at <= now) {
             self.fresh.held -= i64::from(quantity);

@@ -1,5 +1,5 @@
-//! A crowd of simulated buyers: it comes, looks, waits for the opening, presses, pays or walks away, as a scenario
-//! says. It speaks only the public API and remembers every promise it was given.
+//! A crowd of simulated buyers. As its scenario says, it comes, looks, waits for the opening, presses, and
+//! pays or walks away. It uses only the public API and remembers every promise it was given.
 
 mod alarm;
 mod answers;
@@ -45,10 +45,10 @@ use terms::{Terms, Who};
 use worker::{Seat, Snapshot};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How often whoever watches is told.
+/// The time between two calls of `watch`.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
-/// What a crowd is to do.
+/// The task of a crowd.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Plain HTTP/1.1.
@@ -56,9 +56,9 @@ pub struct Plan {
     /// For the header `Host`.
     pub host: String,
     pub sale: String,
-    /// By our clock; may be past. Then the run counts from its start.
+    /// By our clock. If it is in the past, the run counts from its start.
     pub opens_at: Instant,
-    /// On offer.
+    /// Units on offer.
     pub units: u64,
     pub hold_seconds: u32,
     pub gate: Gate,
@@ -69,7 +69,7 @@ pub struct Plan {
     pub arrivals: scenario::Arrivals,
     pub mix: scenario::Mix,
     pub threads: usize,
-    /// The same seed lets the same people do the same; it is part of their keys, too.
+    /// The same seed makes the same people behave the same; it is part of their keys, too.
     pub seed: u64,
 }
 
@@ -87,7 +87,7 @@ impl Plan {
         }
     }
 
-    /// As many connections as were asked for, as are useful, and as there may be.
+    /// The number of connections: as many as wanted, as are useful, and as are allowed.
     fn connections(&self) -> usize {
         let people = self.crowd.buyers + arrivals::bots_of(&self.crowd);
         let people = usize::try_from(people).unwrap_or(usize::MAX);
@@ -96,13 +96,13 @@ impl Plan {
     }
 }
 
-/// More than a client's ports and memory are good for.
+/// More than the ports and the memory of a client are good for.
 const MAX_CONNECTIONS: usize = 60_000;
 
-/// Lets the crowd in and waits until the last one has left. `watch` is called on this thread, some ten times a second.
+/// Runs the crowd until the last of it has left. `watch` is called on this thread, about ten times a second.
 pub fn run(plan: &Plan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<Outcome> {
     scenario::check_threads(plan.threads)?;
-    // Whether there is a server at all is better known before anybody comes.
+    // Finds out whether there is a server before anybody comes.
     TcpStream::connect_timeout(&plan.address, CONNECT_LIMIT)
         .with_context(|| format!("cannot connect to {}", plan.address))?;
     let (terms, stock, names) = (plan.terms(), Stock::new(plan.units), Names::new());
@@ -112,7 +112,7 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<Outc
         let solvers = plan.gate.challenge.then(|| Solvers::start(scope));
         let room = Room { clock, terms: &terms, stock: &stock, names: &names, solvers };
         let seats = seats(plan, &room, &snapshots)?;
-        // The solvers end when the last thread that could ask them has.
+        // The solvers end once no thread can ask them.
         drop(room);
         let workers: Vec<_> = seats.into_iter().map(|seat| scope.spawn(move || worker::run(seat))).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
@@ -128,7 +128,7 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<Outc
     })
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 struct Room<'a> {
     clock: Clock,
     terms: &'a Terms,

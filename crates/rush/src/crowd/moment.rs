@@ -1,5 +1,5 @@
-//! The clock of a run: nanoseconds from the opening. Who decides gets moments handed in; only the event loop reads the
-//! clock.
+//! The clock of a run: nanoseconds from the opening. Decisions are given their moments; only the event loop
+//! reads the clock.
 
 use std::time::{Duration, Instant};
 
@@ -25,13 +25,13 @@ impl Moment {
         Self(self.0.saturating_add(Self::from_seconds(seconds).0))
     }
 
-    /// Nothing if `earlier` is later.
+    /// Zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-/// Tells moments.
+/// Reads moments off the machine's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     opening: Instant,

@@ -1,4 +1,4 @@
-//! The keep-alive connections of one thread: opened a few at a time, lent out, replaced when they are lost.
+//! The keep-alive connections of one thread: opened a few at a time, lent out, replaced when lost.
 
 use std::{
     collections::VecDeque,
@@ -14,21 +14,22 @@ use crate::load::Connection;
 
 use super::{Moment, buyer::Call};
 
-/// So many connections of a thread are being opened at a time: a server's backlog is not endless.
+/// The most connections that a thread opens at once: a server's backlog is limited.
 const MAX_CONNECTING: usize = 128;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How often more are opened while there is time before the opening.
 const PACE_SECONDS: f64 = 0.01;
-/// After a failure nothing is opened for a moment.
+/// The pause before more are opened after a failure.
 const BACKOFF_SECONDS: f64 = 0.1;
-/// A connection that is closed sooner was not wanted.
+/// A connection that is closed sooner was not welcome.
 const YOUNG: Duration = Duration::from_secs(1);
-/// An address has some 28,000 ports for connections to one server, but the kernel takes long to find one that is free
-/// when many are taken, also by connections of the run before.
+/// The most connections from one source address. An address has some 28,000 ports for one server, but the
+/// kernel takes long to find a free one when many are taken, also by connections of the run before.
 const CONNECTIONS_PER_SOURCE: usize = 500;
-/// Files that are open for other reasons. A server with the same limit leaves fewer, so that it can take all of ours.
+/// File descriptors kept for other uses. A server with the same limit keeps fewer, so it can take all our
+/// connections.
 const OTHER_FILES: u64 = 1_000;
-/// But not more than this part of a low limit.
+/// At most one part in this many of a low limit.
 const OTHER_FILES_SHARE: u64 = 4;
 
 /// A request that waits for its answer.
@@ -46,9 +47,9 @@ pub(super) type BuyersConnection = Connection<UnderWay>;
 struct Slot {
     connection: Option<BuyersConnection>,
     is_open: bool,
-    /// Since when it is being opened, or open.
+    /// When opening began, or when it was opened.
     since: Moment,
-    /// An answer has come over it.
+    /// It has received an answer.
     has_served: bool,
 }
 
@@ -58,19 +59,19 @@ pub(super) struct Pool {
     /// The number of this pool's first connection among those of all threads.
     first: usize,
     slots: Vec<Slot>,
-    /// May contain some that are busy or lost by now.
+    /// May contain some that have become busy or lost.
     free: VecDeque<usize>,
     to_open: VecDeque<usize>,
     connecting: usize,
     open: usize,
-    /// The first are opened at this moment, the last at the other: who has time does not come in one throng.
+    /// When the first and the last are opened: spread out while there is time.
     opening: [Moment; 2],
-    /// Not before this moment.
+    /// The earliest moment to open more.
     open_next_at: Moment,
     last_open_at: Moment,
 }
 
-/// How many connections this process may have; raises its limit if it has to and can.
+/// How many connections this process may have; raises its limit if necessary and possible.
 pub(super) fn allowed_connections(wanted: usize) -> usize {
     let wanted_files = wanted as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
@@ -110,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// The target of loopback sees as many addresses as it takes to have enough ports.
+    /// On loopback, as many source addresses are used as are needed for enough ports.
     fn source(&self, index: usize) -> Option<IpAddr> {
         let IpAddr::V4(address) = self.address.ip() else { return None };
         let host = u8::try_from((self.first + index) / CONNECTIONS_PER_SOURCE + 1).ok()?;
@@ -131,7 +132,7 @@ impl Pool {
         self.slots.len() - self.to_open.len() < self.wanted(now)
     }
 
-    /// Begins to open what is not open, a bounded number at a time; without haste if nobody waits for one.
+    /// Begins to open missing connections, a bounded number at a time; slowly if nobody waits for one.
     pub(super) fn open_some(&mut self, registry: &Registry, now: Moment, has_line: bool) {
         let may_open = |pool: &Self| pool.connecting < MAX_CONNECTING && now >= pool.open_next_at;
         while may_open(self) && (has_line || self.is_behind(now)) {
@@ -152,14 +153,14 @@ impl Pool {
         }
     }
 
-    /// When connections may be opened again, if some are to be.
+    /// When connections may be opened again, if any are missing.
     pub(super) fn opens_next_at(&self, now: Moment) -> Option<Moment> {
         let can_open = !self.to_open.is_empty() && self.connecting < MAX_CONNECTING;
         let paced = if self.is_behind(now) { now } else { now.plus_seconds(PACE_SECONDS) };
         can_open.then(|| self.open_next_at.max(paced))
     }
 
-    /// A connection that was being opened has news: whether it can be used now. Errors mean that it is lost.
+    /// Whether a connection that was being opened can be used now. An error means that it is lost.
     pub(super) fn check(&mut self, index: usize, now: Moment) -> io::Result<bool> {
         let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
         let Some(connection) = &slot.connection else { return Ok(false) };
@@ -185,7 +186,7 @@ impl Pool {
         self.slots.get_mut(index).and_then(|slot| slot.connection.as_mut())
     }
 
-    /// A connection without a request: the one that has rested longest.
+    /// The connection without a request that has rested longest.
     pub(super) fn take_free(&mut self) -> Option<usize> {
         loop {
             let index = self.free.pop_front()?;
@@ -197,7 +198,7 @@ impl Pool {
         }
     }
 
-    /// An answer has come over a connection.
+    /// An answer has arrived over a connection.
     pub(super) fn served(&mut self, index: usize) {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.has_served = true;
@@ -205,12 +206,12 @@ impl Pool {
         self.free.push_back(index);
     }
 
-    /// It was taken and not needed: it is the next again.
+    /// Returns a connection that was taken and not needed: it is the next again.
     pub(super) fn put_back(&mut self, index: usize) {
         self.free.push_front(index);
     }
 
-    /// Closes a connection and has it opened again; hands over what was under way on it.
+    /// Closes a connection and has it opened again; returns the request under way on it.
     pub(super) fn lose(&mut self, index: usize, registry: &Registry, now: Moment) -> Option<UnderWay> {
         let slot = self.slots.get_mut(index)?;
         let mut connection = slot.connection.take()?;
@@ -243,7 +244,7 @@ impl Pool {
         self.slots.iter().enumerate().filter(|(_, slot)| is_overdue(slot)).map(|(index, _)| index).collect()
     }
 
-    /// No connection could be had for so long.
+    /// How long no connection could be had.
     pub(super) fn deserted_for(&self, now: Moment) -> Duration {
         if self.open > 0 { Duration::ZERO } else { now.since(self.last_open_at) }
     }

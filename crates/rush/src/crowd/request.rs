@@ -1,4 +1,4 @@
-//! Writes the requests of buyers into one reused buffer. Knows HTTP and the API's addresses, not what comes of them.
+//! Writes buyers' requests into one reused buffer. Knows HTTP and the API's paths, not the answers.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use super::{
     terms::Terms,
 };
 
-/// Bots share so many addresses.
+/// The number of addresses that all bots share.
 const BOT_ADDRESSES: u64 = 16;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Writer {
     host: String,
     /// `/api/v1/sales/ID`.
     sale: String,
-    /// What ends an order, from the end of its last varying line on.
+    /// The rest of an order, from the end of its last varying line on.
     order_end: String,
     forwarded_addresses: bool,
     body: Vec<u8>,
@@ -56,7 +56,7 @@ impl Writer {
         }
     }
 
-    /// The bytes of `call` as `buyer` sends it.
+    /// The bytes of `call` as sent by `buyer`.
     pub(super) fn write(&mut self, buyer: &Buyer, call: Call, terms: &Terms) -> &[u8] {
         self.write_body(buyer, call, terms);
         let Self { host, sale, body, request, .. } = self;
@@ -134,7 +134,7 @@ impl Writer {
     }
 }
 
-/// People have an address each, as far as there are enough; bots share a few.
+/// People have an address each, as long as there are enough; bots share a few.
 fn address_of(buyer: &Buyer) -> [u8; 4] {
     if buyer.who.is_bot {
         let [.., last] = (buyer.who.number % BOT_ADDRESSES).to_be_bytes();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_is_asked_for_with_what_there_is() {
+    fn a_pass_request_contains_only_what_the_buyer_has() {
         let terms = terms();
         let mut writer = Writer::new("h", "s1", 1, false);
         let mut buyer = Buyer::default();

@@ -1,4 +1,4 @@
-//! Finds proofs of work beside the event loops, so that no request waits for one.
+//! Finds proofs of work on threads of their own, so that no request waits for one.
 
 use std::{
     collections::VecDeque,
@@ -15,9 +15,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::answers::Puzzle;
 
-/// Puzzles that wait in the queue; those of more buyers wait with their event loops.
+/// The most puzzles in the queue; more of them wait with their event loops.
 const QUEUE: usize = 1_024;
-/// Requests on time are worth more than proofs on time.
+/// Punctual requests matter more than punctual proofs.
 const NICENESS: i32 = 5;
 
 /// A puzzle of one buyer.
@@ -33,7 +33,7 @@ struct Job {
 pub(super) struct Solved {
     pub(super) buyer: u32,
     pub(super) answer: u64,
-    /// For a CPU, before its solving began.
+    /// How long the puzzle waited for a CPU.
     pub(super) waited: Duration,
 }
 
@@ -55,16 +55,16 @@ impl Outbox {
 
     fn put(&self, solved: Solved) {
         self.solved.lock().unwrap_or_else(PoisonError::into_inner).push(solved);
-        // Without it the loop finds the proof a little later by itself.
+        // If this fails, the loop finds the proof a little later by itself.
         let _ = self.waker.wake();
     }
 }
 
-/// Hands puzzles over. The threads end when the last handle is dropped.
+/// Hands out puzzles. The solver threads end when the last handle is dropped.
 pub(super) struct Handle {
     sender: SyncSender<Job>,
     outbox: Arc<Outbox>,
-    /// Puzzles the queue had no room for.
+    /// Puzzles that the queue had no room for.
     backlog: VecDeque<Job>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Solvers {
 }
 
 impl Solvers {
-    /// One thread for each core: the buyers of a real crowd bring a CPU each.
+    /// One thread for each core: in a real crowd every buyer brings a CPU.
     pub(super) fn start<'scope>(scope: &'scope Scope<'scope, '_>) -> Self {
         let (sender, receiver) = sync_channel(QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -117,7 +117,7 @@ impl Handle {
 }
 
 fn solve_all(receiver: &Mutex<Receiver<Job>>) {
-    // If this is not allowed, the proofs just compete.
+    // If this is not allowed, the proofs compete with the requests.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     loop {
         let received = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -128,7 +128,7 @@ fn solve_all(receiver: &Mutex<Receiver<Job>>) {
     }
 }
 
-/// The first number that, written behind the salt, has a digest with so many leading zero bits.
+/// The first number for which the digest of salt and number begins with the wanted zero bits.
 fn solve(puzzle: &Puzzle) -> u64 {
     let salted = Sha256::new_with_prefix(&puzzle.salt);
     let mut text = itoa::Buffer::new();

@@ -1,4 +1,4 @@
-//! Adds up what the threads of a run have found out, and says how far the generator itself is to be trusted.
+//! Adds up the findings of a run's threads, and says how far the generator itself can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use super::{
     worker::Done,
 };
 
-/// More than this makes the generator the bottleneck.
+/// Above this, the generator is the bottleneck.
 const MAX_LATE_PERCENT: f64 = 1.0;
 const MAX_BUSY_PERCENT: f64 = 95.0;
 const MAX_WAITED_PERCENT: f64 = 5.0;
-/// Of the latency of orders: who lets 30,000 press in one moment can't send them all in that moment, which matters only
-/// if the server is faster.
+/// As a share of the latency of orders. A burst of 30,000 can't leave in one moment, which matters only if
+/// the server is faster than that.
 const MAX_DELAY_PERCENT: f64 = 20.0;
-/// Of the time that buyers could have waited for their proofs: those of a whole run, side by side.
+/// As a share of the time that buyers could have waited for their proofs, all running side by side.
 const MAX_SOLVING_PERCENT: f64 = 10.0;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Every order that was answered 201, to bots too.
+    /// Every order that was answered 201, those of bots included.
     pub promised: Vec<Promised>,
     pub doubtful: Vec<Doubtful>,
     /// One sentence for each key that was answered with two different orders, or with one and a refusal.
     pub contradictions: Vec<String>,
-    /// Requests other than orders that were never answered, however often they were sent.
+    /// Requests other than orders that stayed unanswered after all repeats.
     pub unanswered: u64,
     pub people: People,
     /// From the first request to the last answer.
@@ -40,20 +40,20 @@ pub struct Outcome {
     pub requests: u64,
     /// From the first order request to the last answer to one.
     pub order_seconds: f64,
-    /// Those that were answered.
+    /// Order requests that were answered.
     pub order_requests: u64,
     pub opening: Opening,
     pub orders: Orders,
     /// Answers to orders of people.
     pub refused: BTreeMap<String, u64>,
-    /// Answers to payments of people, and to cancellations, other than that they came too late.
+    /// Refusals of people's payments and cancellations, except those that came too late.
     pub pay_refused: BTreeMap<String, u64>,
     pub cancel_refused: BTreeMap<String, u64>,
-    /// Answers to orders of bots, and to passes they tried to get by cheating.
+    /// Refusals of bots' orders and of their attempts to cheat a pass.
     pub bots_refused: BTreeMap<String, u64>,
-    /// Of people, by what was asked for.
+    /// Latency of people's requests, by kind.
     pub latency: BTreeMap<String, Quantiles>,
-    /// Of orders of people.
+    /// Latency of people's orders.
     pub histogram: Vec<Bar>,
     pub slice_ms: u64,
     pub timeline: Vec<Slice>,
@@ -115,7 +115,7 @@ fn people(plan: &Plan, findings: &Findings, tally: &Tally) -> People {
 fn opening(findings: &Findings, tally: &Tally, stock: &Stock) -> Opening {
     let everybody = findings.last_first_answer_at.filter(|_| findings.left_unanswered == 0);
     Opening {
-        // Somebody else may have bought, too; then the first "sold out" is what we know.
+        // Others may have bought, too: then the first "sold out" is all we know.
         stock_gone_after_seconds: stock.gone_at().or(tally.first_sold_out_at).map(Moment::seconds),
         everybody_answered_after_seconds: everybody.map(Moment::seconds),
     }
@@ -154,7 +154,7 @@ fn generator(plan: &Plan, tally: &Tally, connections: usize) -> Generator {
     generator
 }
 
-/// Why the figures say more about us than about the server.
+/// Why the figures say more about the generator than about the server.
 fn bottleneck(plan: &Plan, generator: &Generator, tally: &Tally) -> Option<String> {
     let has_burst = plan.arrivals.burst_at_opening > 0.0;
     let is_closed_loop = plan.arrivals.rate <= 0.0 && !has_burst;
@@ -173,7 +173,7 @@ fn bottleneck(plan: &Plan, generator: &Generator, tally: &Tally) -> Option<Strin
     if late_percent > MAX_LATE_PERCENT && (!has_burst || delay_percent > MAX_DELAY_PERCENT) {
         return Some(format!(
             "{late_percent:.1} % of the orders left more than 5 ms after they were due, because the generator was busy \
-             sending others. The latencies contain this delay, {delay_percent:.0} % of them is nothing else: the server \
+             sending others. The latencies contain this delay, which is {delay_percent:.0} % of them: the server \
              is faster than it looks."
         ));
     }
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A hundred orders that each left so late and took so long, in milliseconds.
+    /// A hundred orders that each left with this delay and took this long, in milliseconds.
     fn named(plan: &Plan, delay_ms: u64, latency_ms: u64) -> Option<String> {
         let mut tally = Tally::default();
         for _ in 0..100 {

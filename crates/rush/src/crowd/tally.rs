@@ -1,4 +1,4 @@
-//! What one thread has counted: requests, refusals, latencies, and how well the thread itself kept up.
+//! The counts of one thread: requests, refusals, latencies, and how well the thread itself kept up.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,12 +13,12 @@ use super::{
     codes::{Code, Counts},
 };
 
-/// What latencies are kept apart by.
+/// The kinds that latencies are counted by.
 const KINDS: [&str; 8] = ["page", "sign_in", "ticket", "challenge", "pass", "order", "pay", "cancel"];
 const ORDER: usize = 5;
-/// A request that leaves later than this after it was due is late.
+/// A request that leaves this much later than it was due is late.
 const LATE_AFTER: Duration = Duration::from_millis(5);
-/// The upper ends of a decade's bars.
+/// The upper ends of the bars within a power of ten.
 const BARS: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
 
 fn kind(call: Call) -> usize {
@@ -34,7 +34,7 @@ fn kind(call: Call) -> usize {
     }
 }
 
-/// From the first of something to the last.
+/// The span from the first to the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     first: Option<Moment>,
@@ -75,27 +75,28 @@ pub(super) struct Tally {
     pub(super) orders: Span,
     /// Answers to orders of people.
     pub(super) refused: Counts,
-    /// Answers to their payments and cancellations, other than that they came too late: that is what some of them try.
+    /// Refusals of their payments and cancellations, except those that came too late: some buyers try that on
+    /// purpose.
     pub(super) pay_refused: Counts,
     pub(super) cancel_refused: Counts,
-    /// Answers to whatever bots tried to get by cheating: orders and passes.
+    /// Refusals of bots' orders and of their attempts to cheat a pass.
     pub(super) bots_refused: Counts,
     pub(super) first_sold_out_at: Option<Moment>,
-    /// Of people only: what a bot's hammering takes nobody feels.
+    /// Of people only: a hammering bot's latency hurts nobody.
     latency: [Latency; KINDS.len()],
-    /// How long they all took together, from the moment each was due.
+    /// The sum of their latencies, each from the moment it was due.
     pub(super) orders_took: Duration,
-    /// Order requests of people, each time one was sent,
+    /// Order requests of people; every sending counts.
     pub(super) orders_sent: u64,
-    /// those that left late, although a connection was free, and how late they were together,
+    /// Orders that left late although a connection was free. Next: the sum of their delays.
     pub(super) late: u64,
     pub(super) late_for: Duration,
-    /// and those that waited for a connection.
+    /// Orders that waited for a connection.
     pub(super) waited_for_connection: u64,
     pub(super) connections_lost: u64,
     pub(super) solving_waited: Duration,
     pub(super) solved: u64,
-    /// CPU time of the busiest thread in its busiest second, and the time it all took; from the opening on.
+    /// CPU share of the busiest thread in its busiest second, and the total time; both from the opening on.
     pub(super) busiest_percent: f64,
     pub(super) took: Duration,
 }
@@ -106,7 +107,7 @@ impl Tally {
         self.all.begin(now);
     }
 
-    /// An order left so long after it could have.
+    /// An order left this long after it could have.
     pub(super) fn sent_order(&mut self, is_bot: bool, delay: Duration, now: Moment, waited: bool) {
         self.orders.begin(now);
         if is_bot {
@@ -184,9 +185,9 @@ impl Tally {
         asked.map(|(name, latency)| ((*name).to_owned(), quantiles(latency))).collect()
     }
 
-    /// Bars of growing width; empty ones at both ends are left out.
+    /// Bars of growing width, without the empty ones at both ends.
     pub(super) fn histogram(&self) -> Vec<Bar> {
-        // Ten microseconds and up; dividing keeps the ends as round as they are written.
+        // From ten microseconds up. Dividing keeps the ends as round as they are written.
         let ends = (-2..=4).flat_map(|power| BARS.iter().map(move |bar| bar * 1e3 / 10_f64.powi(3 - power)));
         let mut bars: Vec<_> = ends.map(|up_to_ms| Bar { up_to_ms, count: 0 }).collect();
         for (latency, count) in self.order_latency().recorded() {
@@ -224,7 +225,7 @@ mod tests {
     use super::{super::codes::Names, *};
 
     #[test]
-    fn the_kind_of_an_order_is_called_so() {
+    fn each_kind_of_call_has_its_name() {
         assert_eq!(KINDS[kind(Call::Order)], "order");
         assert_eq!(KINDS[kind(Call::Cancel)], "cancel");
         let mut tally = Tally::default();

@@ -1,18 +1,18 @@
-//! What every buyer of a run knows: the sale's rules, the habits of the crowd, and who one is.
+//! What every buyer of a run knows: the sale's rules, the crowd's habits, and their own identity.
 
 use std::{fmt::Write as _, sync::Arc};
 
 use crate::{load::TokenSigner, scenario::Mix};
 
-/// Somebody of the crowd.
+/// A member of the crowd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// People and bots are counted apart.
+    /// People and bots are numbered separately.
     pub(crate) number: u64,
     pub(crate) is_bot: bool,
 }
 
-/// What has to be passed before ordering.
+/// What a buyer has to pass before ordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     pub challenge: bool,
@@ -20,12 +20,12 @@ pub struct Gate {
     pub pass_required: bool,
 }
 
-/// How buyers show who they are.
+/// How buyers identify themselves.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// With tokens of a shop, for subjects that begin with `prefix`.
+    /// With a shop's tokens, for subjects that begin with `prefix`.
     Jwt { signer: Arc<TokenSigner>, prefix: String },
-    /// With a session each, one account for each buyer. Bots have none.
+    /// With a session for each buyer's account. Bots have none.
     Accounts(Arc<[Account]>),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Terms {
     pub(super) burst_seconds: f64,
     pub(super) buyers: u64,
     pub(super) seed: u64,
-    /// What all keys of the run begin with.
+    /// The common prefix of all keys of the run.
     pub(super) key_prefix: String,
     pub(super) identity: Identity,
 }
@@ -54,12 +54,12 @@ impl Terms {
         matches!(self.identity, Identity::Accounts(_)) && !who.is_bot
     }
 
-    /// Whether the server can accept anything from `who` at all.
+    /// Whether the server can accept any request of `who`.
     pub(super) fn is_known(&self, who: Who) -> bool {
         matches!(self.identity, Identity::Jwt { .. }) || !who.is_bot
     }
 
-    /// The token `who` comes with; empty if it has to be got by signing in.
+    /// The token `who` comes with; empty if signing in has to provide it.
     pub(super) fn write_token(&self, who: Who, token: &mut String) {
         token.clear();
         let bot = if who.is_bot { "bot" } else { "" };
@@ -80,7 +80,7 @@ impl Terms {
         accounts.get(usize::try_from(who.number % count).ok()?)
     }
 
-    /// The number under which `who` is reported.
+    /// The number that `who` has in reports.
     pub(super) fn reported(&self, who: Who) -> u64 {
         if who.is_bot { self.buyers + who.number } else { who.number }
     }

@@ -1,5 +1,5 @@
-//! A run in slices of time. Slices get coarser when there are too many, so that a long run needs no more memory than
-//! a short one. Knows no clock.
+//! A run in slices of time. Slices get coarser when there are too many, so that a long run needs no more
+//! memory than a short one. Knows no clock.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const NANOSECONDS_PER_MILLISECOND: i64 = 1_000_000;
 const LONGEST_MICROSECONDS: u64 = 120_000_000;
 const DIGITS: u8 = 2;
 
-/// What happened in a slice.
+/// The events of a slice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slice {
     pub(super) came: u64,
@@ -28,7 +28,7 @@ pub(super) struct Slice {
     pub(super) sold: u64,
     pub(super) admitted: u64,
     refused: Counts,
-    /// Latencies of answered orders, each with its count. Empty for the slice that is being filled.
+    /// Latencies of answered orders, each with its count. Empty while the slice is being filled.
     latencies: Vec<(u64, u64)>,
 }
 
@@ -54,9 +54,9 @@ pub(super) struct Timeline {
     /// The number of the first slice; slice 0 begins at the opening.
     first: i64,
     slices: Vec<Slice>,
-    /// Stands in for a slice that is not there, which does not happen.
+    /// Stands in for a missing slice, which does not happen.
     nowhere: Slice,
-    /// Of the slice of that number; answers come in the order of time, so that one is enough.
+    /// Latencies of the slice with that number. Answers come in order of time, so one histogram is enough.
     latencies: Option<Histogram<u32>>,
     latencies_of: i64,
 }
@@ -74,7 +74,7 @@ impl Timeline {
         }
     }
 
-    /// The slice of a moment. What is before the beginning counts in the first one.
+    /// The slice of a moment. Moments before the beginning count in the first slice.
     pub(super) fn at(&mut self, moment: Moment) -> &mut Slice {
         let mut position = self.position(moment);
         while position >= MAX_SLICES {
@@ -103,7 +103,7 @@ impl Timeline {
         }
     }
 
-    /// Puts the latencies of the slice that is over where they take little room.
+    /// Stores the latencies of a finished slice in compact form.
     fn flush(&mut self) {
         let Some(mut histogram) = self.latencies.take() else { return };
         if !histogram.is_empty() {
@@ -118,7 +118,7 @@ impl Timeline {
         self.latencies = Some(histogram);
     }
 
-    /// Makes one slice of two.
+    /// Merges the slices in pairs.
     fn coarsen(&mut self) {
         let (old_first, old) = (self.first, std::mem::take(&mut self.slices));
         self.slice_nanoseconds *= 2;
@@ -135,7 +135,7 @@ impl Timeline {
         }
     }
 
-    /// Adds what another thread has seen.
+    /// Adds the counts of another thread.
     pub(super) fn add(&mut self, mut other: Self) {
         self.flush();
         other.flush();
@@ -161,7 +161,7 @@ impl Timeline {
 }
 
 fn histogram() -> Option<Histogram<u32>> {
-    // The bounds are constants that the histogram accepts; a test holds it.
+    // The histogram accepts these constants; a test ensures it.
     Histogram::new_with_max(LONGEST_MICROSECONDS, DIGITS).ok()
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_add_up_even_if_one_went_on_for_longer() {
+    fn threads_add_up_even_if_one_ran_longer() {
         let mut long = Timeline::new(milliseconds(-100));
         long.at(milliseconds(400_000)).requests += 1;
         let mut short = Timeline::new(milliseconds(-100));

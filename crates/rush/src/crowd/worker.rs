@@ -34,22 +34,22 @@ pub(super) const WAKER: Token = Token(usize::MAX - 1);
 const ALARM: Token = Token(usize::MAX - 2);
 const EVENTS: usize = 1_024;
 const SCRATCH_BYTES: usize = 32 * 1024;
-/// So many requests are sent, or answers read, before it is the others' turn.
+/// How many requests are sent, or answers read, before others get their turn.
 const AT_ONCE: usize = 32;
-/// How often a thread tells how it is going.
+/// How often a thread reports its progress.
 const TELL_SECONDS: f64 = 0.1;
-/// How often it looks for answers that don't come, and how long it waits for one.
+/// How often it looks for overdue answers.
 const SWEEP_SECONDS: f64 = 1.0;
-/// A thread looks so often how busy it was; what is left of a run at its end counts if it is not too short to tell.
+/// How often a thread measures how busy it was. The rest at the end of a run counts if it is not too short.
 const WINDOW: Duration = Duration::from_secs(1);
 const SHORTEST_WINDOW: Duration = Duration::from_millis(200);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// A server that takes no connection for so long is gone.
+/// A server is gone if it has taken no connection for this long.
 const GONE_AFTER: Duration = Duration::from_secs(60);
-/// In a closed loop nobody more comes while so many of a thread are still here, waiting for something.
+/// In a closed loop, nobody else comes while this many buyers of a thread are here.
 const MAX_LIVE: usize = 100_000;
 
-/// How a thread is doing, for who watches.
+/// A thread's progress, for the display.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) came: u64,
@@ -75,11 +75,11 @@ pub(super) struct Done {
 struct InLine {
     buyer: u32,
     call: Call,
-    /// Since when nothing but us kept it from leaving.
+    /// From when on only our own delay kept it from leaving.
     ready_at: Moment,
 }
 
-/// What a thread starts with.
+/// Everything that a thread starts with.
 pub(super) struct Seat<'a> {
     pub(super) clock: Clock,
     pub(super) terms: &'a Terms,
@@ -97,13 +97,13 @@ struct Worker<'a> {
     alarm: Alarm,
     timers: BinaryHeap<Reverse<(Moment, u32)>>,
     line: VecDeque<InLine>,
-    /// Requests whose connections broke, and whose buyers don't know yet.
+    /// Buyers whose connection broke with a request under way, and who have not been told yet.
     broken: Vec<u32>,
     under_way: u64,
     tell_at: Moment,
     sweep_at: Moment,
     opened_at: Option<Moment>,
-    /// CPU time at the beginning of the present window, and that moment.
+    /// CPU time at the start of the current window, and that moment.
     window: (Duration, Moment),
 }
 
@@ -174,7 +174,7 @@ impl Worker<'_> {
         self.seat.desk.live() == 0 && !self.seat.schedule.has_more(now)
     }
 
-    /// How long the poll may wait. What is due sooner than it can tell, the alarm tells.
+    /// How long the poll may wait. The alarm covers delays that are too short for it.
     fn patience(&mut self, now: Moment) -> anyhow::Result<Duration> {
         let Seat { schedule, pool, .. } = &self.seat;
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
@@ -184,11 +184,11 @@ impl Worker<'_> {
             return Ok(Duration::ZERO);
         }
         self.alarm.set(next, now)?;
-        // The alarm ends it; this is only in case it does not.
+        // The alarm ends the wait; this is the fallback.
         Ok(Duration::from_secs_f64(SWEEP_SECONDS))
     }
 
-    /// Does what is due by now, a bounded part of it; tells whether there is more.
+    /// Does a bounded part of the work that is due; tells whether there is more.
     fn work(&mut self, now: Moment) -> bool {
         self.seat.desk.expire(now);
         for _ in 0..AT_ONCE {
@@ -218,7 +218,7 @@ impl Worker<'_> {
         self.follow(buyer, next, arrival.at, now);
     }
 
-    /// Does what a buyer wants, and could have had at `ready_at`.
+    /// Carries out a buyer's decision, which could have been carried out at `ready_at`.
     fn follow(&mut self, buyer: u32, next: Next, ready_at: Moment, now: Moment) {
         match next {
             Next::Send(call) => self.send(InLine { buyer, call, ready_at }, now),
@@ -276,7 +276,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives free connections to those who stand in line; in a closed loop newcomers take what is left.
+    /// Gives free connections to requests in line; in a closed loop newcomers take the rest.
     fn pump(&mut self, now: Moment) {
         while let Some(index) = self.seat.pool.take_free() {
             if let Some(request) = self.line.pop_front() {
@@ -292,7 +292,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection has something to say.
+    /// Reads from a connection that has data.
     fn hear(&mut self, index: usize, scratch: &mut [u8]) {
         let Seat { pool, desk, clock, .. } = &mut self.seat;
         if !pool.is_open(index) {
@@ -314,7 +314,7 @@ impl Worker<'_> {
                 self.under_way -= 1;
                 self.seat.pool.served(index);
                 if received.is_err() {
-                    // The server said that it closes after its answer, which is its right.
+                    // The server announced that it closes after this answer, which is its right.
                     self.lose(index, now);
                 }
                 self.follow(buyer, next, now, now);
@@ -323,7 +323,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection that is being opened has news.
+    /// Checks a connection that is being opened.
     fn check(&mut self, index: usize) {
         let now = self.seat.clock.now();
         match self.seat.pool.check(index, now) {
@@ -344,7 +344,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What is done now and then: telling who watches, and giving up on answers that don't come.
+    /// Occasional work: reporting progress, and giving up on overdue answers.
     fn look_after(&mut self, now: Moment) {
         if now < self.tell_at {
             return;
@@ -365,7 +365,7 @@ impl Worker<'_> {
         }
     }
 
-    /// How busy this thread was in the window that ends now, if that is at least so long.
+    /// Measures how busy this thread was in the window that ends now, if it is at least `at_least` long.
     fn look_at_oneself(&mut self, now: Moment, at_least: Duration) {
         let (cpu_before, since) = self.window;
         let took = now.since(since);

@@ -1,4 +1,4 @@
-//! Reads as much of an HTTP/1.1 answer as a generator needs: its status, its length, its body.
+//! Reads the parts of an HTTP/1.1 answer that a generator needs: status, length and body.
 
 /// A whole answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +9,16 @@ pub struct Answer<'a> {
     pub total_bytes: usize,
     /// The server closes the connection after this answer.
     pub closes: bool,
-    /// How long the server asks to wait.
+    /// How long the server asks the client to wait.
     pub retry_after_seconds: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
     Whole(Answer<'a>),
-    /// More bytes have to come.
+    /// More bytes are to come.
     Partial,
-    /// Not an answer with a `Content-Length`: the generator can't tell where it ends.
+    /// The answer has no `Content-Length`, so the generator can't tell where it ends.
     Unreadable,
 }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_only_with_its_last_byte() {
+    fn an_answer_is_complete_only_with_its_last_byte() {
         let bytes = b"HTTP/1.1 409 Conflict\r\nContent-Type: x\r\ncontent-length: 4\r\n\r\nbody";
         for end in 0..bytes.len() {
             assert_eq!(parse(&bytes[..end]), Parsed::Partial, "{end}");

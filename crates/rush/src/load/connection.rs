@@ -1,4 +1,4 @@
-//! One keep-alive connection: sends a request, collects its answer, never both at once.
+//! One keep-alive connection: it sends a request or collects the answer, never both at once.
 
 use std::{
     io::{self, Read, Write},
@@ -13,17 +13,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::answer::{Answer, Parsed, parse};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// An answer larger than this is not one the generator was made for.
+/// The longest answer that the generator accepts.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// A connection that is not there at once is on its way.
+/// The error of a connection that is still being made.
 const IN_PROGRESS: i32 = Errno::INPROGRESS.raw_os_error();
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnderWay {
     pub(crate) number: u64,
-    /// When it should have been sent; in a closed loop that is when it was.
+    /// When it should have been sent; in a closed loop, when it was sent.
     pub(crate) due_at: Instant,
     pub(crate) sent_at: Instant,
 }
@@ -31,20 +31,20 @@ pub(crate) struct UnderWay {
 #[derive(Debug)]
 pub(crate) struct Connection<U = UnderWay> {
     stream: TcpStream,
-    /// What is known about the request that waits for its answer.
+    /// The data of the request that waits for its answer.
     pub(crate) under_way: Option<U>,
-    /// The beginning of an answer that did not come in one piece.
+    /// The beginning of an incomplete answer.
     partial: Vec<u8>,
 }
 
-/// Why a connection can't be used any more.
+/// Why a connection can no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The server closed it, and maybe said so in its last answer.
+    /// The server closed it, perhaps after announcing it in its last answer.
     Closed,
-    /// The server broke it off, so that an answer may have been lost on the way.
+    /// The server broke it off, so an answer may have been lost.
     Reset,
-    /// It does not speak HTTP as expected, or does not take a whole request.
+    /// The server did not send the expected HTTP, or did not take a whole request.
     OutOfStep,
 }
 
@@ -58,7 +58,7 @@ impl<U: Copy> Connection<U> {
         Ok(Self { stream, under_way: None, partial: Vec::new() })
     }
 
-    /// Begins to connect, from a given address of this machine if there is one. `connected` tells when it is done.
+    /// Begins to connect, from the given local address if there is one. `connected` tells when it is done.
     pub(crate) fn begin(
         address: SocketAddr,
         source: Option<IpAddr>,
@@ -80,7 +80,7 @@ impl<U: Copy> Connection<U> {
         Ok(Self { stream, under_way: None, partial: Vec::new() })
     }
 
-    /// Whether a connection that was begun can be used by now.
+    /// Whether a connection that was begun can be used now.
     pub(crate) fn connected(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -99,7 +99,7 @@ impl<U: Copy> Connection<U> {
 
     pub(crate) fn send(&mut self, under_way: U, request: &[u8]) -> Result<(), Lost> {
         self.under_way = Some(under_way);
-        // The socket is idle, so its buffer takes a whole request; if not, the connection is not worth saving.
+        // The socket is idle, so its buffer takes a whole request. If it does not, the connection is lost.
         match self.stream.write(request) {
             Ok(written) if written == request.len() => Ok(()),
             Ok(_) => Err(Lost::OutOfStep),
@@ -107,7 +107,8 @@ impl<U: Copy> Connection<U> {
         }
     }
 
-    /// Reads what has come. `whole` is called once, when the answer to the request under way is complete.
+    /// Reads the bytes that have come. `whole` is called once, when the answer to the request under way is
+    /// complete.
     pub(crate) fn receive<R>(
         &mut self,
         scratch: &mut [u8],
@@ -121,7 +122,7 @@ impl<U: Copy> Connection<U> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(broken(&error)),
             };
-            // Bytes nobody asked for: the server is out of step.
+            // Unexpected bytes: the server is out of step.
             let Some(under_way) = self.under_way else { return Err(Lost::OutOfStep) };
             let fresh = scratch.get(..count).unwrap_or_default();
             let joined = !self.partial.is_empty();
@@ -141,7 +142,7 @@ impl<U: Copy> Connection<U> {
                     if !joined {
                         self.partial.extend_from_slice(fresh);
                     }
-                    // The socket may hold more, and an edge-triggered poll won't say so again.
+                    // The socket may hold more, and an edge-triggered poll won't report it again.
                 }
                 _ => return Err(Lost::OutOfStep),
             }

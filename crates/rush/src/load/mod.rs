@@ -1,6 +1,7 @@
-//! An HTTP/1.1 generator that costs as little CPU as it can, because it shares the cores of what it measures. In a
-//! closed loop each connection sends when its last answer is in; in an open loop requests are due at their times,
-//! whatever the answers do. It knows nothing of Penstock: a `Script` hands it ready bytes and sees the answers.
+//! An HTTP/1.1 generator that uses as little CPU as possible, because it shares the cores of the measured
+//! server. In a closed loop each connection sends when its last answer is in; in an open loop requests are
+//! due at fixed times, whatever the answers do. It knows nothing of Penstock: a `Script` hands it ready bytes
+//! and sees the answers.
 
 mod answer;
 mod connection;
@@ -28,29 +29,29 @@ pub use tally::{Latency, Losses, Tally};
 pub use tape::{BuyerTape, Call, OrderTape, Tape, TapeReader};
 pub use token::{TokenSigner, token};
 
-/// Where the requests come from and the answers go to. Each thread of a run owns one.
+/// Supplies requests and receives answers. Each thread of a run owns one.
 pub trait Script: Send {
-    /// The next request, numbered, or `None` when there are no more.
+    /// The next request and its number, or `None` when there are no more.
     fn next_request(&mut self) -> Option<(u64, &[u8])>;
 
-    /// The whole answer to the request of that number.
+    /// Receives the complete answer to the request of that number.
     fn answered(&mut self, _number: u64, _answer: &Answer<'_>) {}
 }
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub address: SocketAddr,
-    /// Connections in all, spread over the threads.
+    /// All connections, spread over the threads.
     pub connections: usize,
     /// Answers that come during the warm-up count in `Outcome::total` only.
     pub warm_up: Duration,
     /// The run also ends when the scripts have no more requests.
     pub measured: Duration,
-    /// The core that each thread stays on, in turn; empty: wherever the scheduler puts it.
+    /// The core for each thread, in turn; empty: wherever the scheduler puts it.
     pub cores: Vec<usize>,
-    /// So many lost connections mean that the server is gone: the run ends.
+    /// The run ends after this many lost connections: the server is gone.
     pub max_errors: u64,
-    /// Requests come by this schedule; `None`: each connection sends when its last answer is in.
+    /// The schedule of requests; `None`: each connection sends when its last answer is in.
     pub open_loop: Option<OpenLoop>,
 }
 
@@ -68,7 +69,7 @@ impl Options {
     }
 }
 
-/// What a run has seen.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome<S> {
     /// Every answer, from the first request to the last.
@@ -76,7 +77,7 @@ pub struct Outcome<S> {
     /// The answers that came between the end of the warm-up and the end of sending.
     pub measured: Tally,
     pub measured_seconds: f64,
-    /// Of an open loop, from the first to the last: each was sent or was not.
+    /// Of an open loop: whether each arrival, from the first to the last, was sent.
     pub arrivals: Arrivals,
     /// Those of the measured time.
     pub measured_arrivals: Arrivals,
@@ -88,13 +89,13 @@ impl<S> Outcome<S> {
         self.rate(self.measured.status(status))
     }
 
-    /// So many in the measured time, as a rate.
+    /// `count` events in the measured time, as a rate.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.measured_seconds.max(f64::MIN_POSITIVE)
     }
 }
 
-/// The moments of a run at which something outside (CPU time, steal) is worth reading.
+/// The moments of a run at which outside values (CPU time, steal) are worth reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
@@ -104,9 +105,9 @@ pub enum Phase {
     Draining,
 }
 
-/// How long the answers under way are awaited at the end.
+/// How long the run waits at the end for the answers under way.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-/// How often a waiting run looks whether its threads have ended before the time is up.
+/// How often a waiting run checks whether its threads ended early.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The phase as the threads see it.
@@ -172,7 +173,8 @@ pub fn run<S: Script>(
             ran_dry_at.extend(done.ran_dry_at);
             scripts.push(done.script);
         }
-        // A run that ran out of requests is measured up to its last answer, not to the tick that noticed it.
+        // A run that ran out of requests is measured up to its last answer, not up to the tick that noticed
+        // it.
         if let (true, Some(end)) = (ran_dry_at.len() == threads, ran_dry_at.iter().max()) {
             measured_seconds = measured_seconds.min(end.saturating_duration_since(started).as_secs_f64());
         }

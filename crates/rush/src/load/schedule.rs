@@ -1,5 +1,5 @@
-//! When the requests of an open loop are due, and the line of those that wait for a connection. Knows no sockets
-//! and reads no clock.
+//! When the requests of an open loop are due, and the line of requests that wait for a connection. Knows no
+//! sockets and reads no clock.
 
 use std::{
     collections::VecDeque,
@@ -11,17 +11,18 @@ use std::{
 pub struct OpenLoop {
     /// Requests due in a second, over all threads.
     pub per_second: f64,
-    /// So many may wait for a free connection, over all threads; more are never sent, and counted.
+    /// The most requests that wait for a free connection, over all threads. Requests over the limit are
+    /// counted as not sent.
     pub max_waiting: usize,
 }
 
-/// What became of the arrivals of an open loop.
+/// The outcome of the arrivals of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     pub due: u64,
     pub sent: u64,
-    /// Of those sent: more than a millisecond after they were due, because no connection was free or because the
-    /// generator itself was too slow.
+    /// Sent more than a millisecond after they were due, because no connection was free or the generator was
+    /// too slow.
     pub late: u64,
     /// Never sent, because too many were waiting or the time was up.
     pub not_sent: u64,
@@ -49,7 +50,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The part of thread `index` of `threads`; their arrivals fall between each other's.
+    /// The part of thread `index` of `threads`; the threads' arrivals alternate.
     pub(super) fn new(open: OpenLoop, index: usize, threads: usize, now: Instant) -> Self {
         let seconds_between = threads as f64 / open.per_second.max(f64::MIN_POSITIVE);
         let offset = seconds_between * index as f64 / threads as f64;
@@ -81,7 +82,7 @@ impl Schedule {
         Some(due_at)
     }
 
-    /// No connection is free for this arrival.
+    /// Puts an arrival in line, because no connection is free.
     pub(super) fn wait(&mut self, due_at: Instant, counts: &mut Arrivals) {
         if self.line.len() < self.max_waiting {
             self.line.push_back(due_at);
@@ -90,12 +91,12 @@ impl Schedule {
         }
     }
 
-    /// Who has waited longest.
+    /// The request that has waited longest.
     pub(super) fn next_waiting(&mut self) -> Option<Instant> {
         self.line.pop_front()
     }
 
-    /// The time is up: who waits now is never sent.
+    /// The time is up: requests in line are never sent.
     pub(super) fn end(&mut self, counts: &mut Arrivals) {
         counts.not_sent += self.line.len() as u64;
         self.line.clear();
@@ -108,7 +109,7 @@ pub(super) fn count_sent(due_at: Instant, now: Instant, counts: &mut Arrivals) {
     counts.late += u64::from(now.saturating_duration_since(due_at) > LATE_AFTER);
 }
 
-/// A year at most, so that a rate of nearly nothing is no overflow.
+/// At most a year, so that a rate near zero does not overflow.
 fn seconds(seconds: f64) -> Duration {
     const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
     Duration::from_secs_f64(seconds.clamp(0.0, YEAR_SECONDS))
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_keep_their_times_however_late_they_are_noticed() {
+    fn arrivals_keep_their_times_even_if_noticed_late() {
         let start = Instant::now();
         let open = OpenLoop { per_second: 100.0, max_waiting: 9 };
         let mut schedule = Schedule::new(open, 0, 1, start);

@@ -1,5 +1,5 @@
-//! Connections that send one byte a second of a valid request and never finish it, as an attacker would who wants
-//! to hold a server's connections for nothing. Those that the server cuts are opened again.
+//! Connections that send one byte a second of a valid request and never finish it, like an attacker who wants
+//! to tie up a server's connections. Connections that the server cuts are opened again.
 
 use std::{
     io::{self, Read, Write},
@@ -21,15 +21,15 @@ use super::worker::stay_on;
 pub struct SlowOptions {
     pub address: SocketAddr,
     pub connections: usize,
-    /// What is sent, a byte a second; its last byte is kept back.
+    /// Sent one byte a second; its last byte is never sent.
     pub request: Vec<u8>,
     /// The core that the swarm's thread stays on.
     pub core: Option<usize>,
-    /// Connections opened over the swarm's life at most, the first ones included.
+    /// The most connections opened over the swarm's life, the first ones included.
     pub max_opened: u64,
 }
 
-/// What a swarm has done and seen.
+/// The counts of a swarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowTally {
     pub opened: u64,
@@ -38,7 +38,7 @@ pub struct SlowTally {
     pub bytes_sent: u64,
     /// Connections that the server answered before it closed them.
     pub answered: u64,
-    /// Connections that the server closed; those it answered are among them.
+    /// Connections that the server closed, answered ones included.
     pub closed: u64,
     /// Connections that the server broke off.
     pub resets: u64,
@@ -77,16 +77,16 @@ impl Drop for SlowSwarm {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Who wants to know how it went calls `stop`.
+            // The result is only for callers of `stop`.
             let _ = thread.join();
         }
     }
 }
 
 const TICK: Duration = Duration::from_millis(10);
-/// A round over all connections takes a second, in so many steps.
+/// The number of steps in a round over all connections, which takes a second.
 const STEPS: usize = 100;
-/// So many connections are opened in a step at most: a listener's queue is finite.
+/// The most connections opened in one step: a listener's queue is limited.
 const OPENED_PER_STEP: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -156,7 +156,7 @@ impl Swarm {
         Ok(Slow { stream, sent: 0, is_answered: false })
     }
 
-    /// A byte on each connection of one step's share.
+    /// Sends a byte on each connection of this step.
     fn send_a_byte(&mut self, step: usize) {
         let last = self.options.request.len().saturating_sub(1);
         for index in (step..self.connections.len()).step_by(STEPS) {
@@ -170,14 +170,14 @@ impl Swarm {
                     slow.sent += written;
                     self.tally.bytes_sent += written as u64;
                 }
-                // Not connected yet, or no room: its next turn is in a second.
+                // Not connected yet, or no room: try again in a second.
                 Err(error) if is_passing(&error) => {}
                 Err(error) => self.lose(index, &error),
             }
         }
     }
 
-    /// Reads what the server has to say: the end, as a rule.
+    /// Reads what the server sent; usually the end.
     fn look(&mut self, index: usize) {
         let mut scratch = [0; 4096];
         loop {

@@ -1,4 +1,4 @@
-//! Counts answers by status and by problem code, and their latency.
+//! Counts answers by status and by problem code, and records their latency.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ const DIGITS: u8 = 3;
 
 impl Default for Latency {
     fn default() -> Self {
-        // The bounds are constants that the histogram accepts; a test holds it.
+        // The histogram accepts these constants; a test ensures it.
         Self(Histogram::new_with_bounds(SHORTEST_NANOSECONDS, LONGEST_NANOSECONDS, DIGITS).ok())
     }
 }
@@ -47,24 +47,24 @@ impl Latency {
         Duration::from_nanos(self.0.as_ref().map_or(0, Histogram::max))
     }
 
-    /// Each latency that was recorded, and how often.
+    /// Each recorded latency, and how often it was recorded.
     pub(crate) fn recorded(&self) -> impl Iterator<Item = (Duration, u64)> {
         let values = self.0.iter().flat_map(Histogram::iter_recorded);
         values.map(|value| (Duration::from_nanos(value.value_iterated_to()), value.count_at_value()))
     }
 }
 
-/// Problem codes are kept apart up to this many; a server that sends more counts as sending `other`.
+/// The most problem codes that are told apart; further ones count as `other`.
 const MAX_CODES: usize = 64;
 
-/// How connections were lost, and what was lost with them.
+/// How connections were lost, and the requests lost with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Broken off by the server.
     pub resets: u64,
-    /// Closed by the server without an answer that said so.
+    /// Closed by the server without an announcement.
     pub closed: u64,
-    /// Connections that were refused, spoke no HTTP or did not take a whole request.
+    /// Refused, not speaking HTTP, or not taking a whole request.
     pub other: u64,
     /// Requests that were sent and never answered.
     pub missing: u64,
@@ -79,14 +79,14 @@ impl Losses {
     }
 }
 
-/// How long an answer took, seen from the moment its request was due and from the moment it was sent.
+/// The latency of an answer, from when its request was due and from when it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Took {
     pub(super) since_due: Duration,
     pub(super) since_sent: Duration,
 }
 
-/// What came back.
+/// The counted answers.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub answers: u64,
@@ -95,14 +95,14 @@ pub struct Tally {
     pub losses: Losses,
     statuses: BTreeMap<u16, u64>,
     codes: BTreeMap<String, u64>,
-    /// Of the answers that said yes (2xx), from the moment their requests were due: waiting for a connection counts.
+    /// Latency of yes answers (2xx), from when their requests were due: waiting for a connection counts.
     pub accepted_latency: Latency,
-    /// The same of all other answers.
+    /// The same for all other answers.
     pub refused_latency: Latency,
-    /// From the moment the requests were sent, so that waiting inside the generator does not count.
+    /// From when the requests were sent: waiting inside the generator does not count.
     pub accepted_service: Latency,
     pub refused_service: Latency,
-    /// The last problem body and how often it came since: refusals repeat byte for byte.
+    /// The last problem body and how often it has come: refusals repeat byte for byte.
     last_problem: Vec<u8>,
     last_problem_count: u64,
 }
@@ -128,7 +128,7 @@ impl Tally {
         }
     }
 
-    /// Books the repeats of the last problem under its code.
+    /// Counts the repeats of the last problem under its code.
     pub(super) fn flush_problem(&mut self) {
         if self.last_problem_count > 0 {
             let code = problem_code(&self.last_problem).unwrap_or_else(|| "none".to_owned());
@@ -156,7 +156,7 @@ impl Tally {
         self.refused_service.add(&other.refused_service);
     }
 
-    /// Of all answers, from the moment their requests were due.
+    /// The latency of all answers, from when their requests were due.
     pub fn latency(&self) -> Latency {
         let mut latency = self.accepted_latency.clone();
         latency.add(&self.refused_latency);
@@ -180,7 +180,7 @@ impl Tally {
     }
 }
 
-/// A scan instead of a parse: refusals of several kinds may take turns, and each change comes here.
+/// A scan instead of a parse: refusals of several kinds may alternate, and each change comes here.
 fn problem_code(body: &[u8]) -> Option<String> {
     const FIELD: &[u8] = b"\"code\":\"";
     let start = body.windows(FIELD.len()).position(|window| window == FIELD)? + FIELD.len();

@@ -1,4 +1,4 @@
-//! Requests written ahead of a run, so that during it only a system call stands between two of them.
+//! Requests written before a run, so that during it sending one takes a single system call.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -25,7 +25,7 @@ impl Tape {
         self.bytes.chunks_exact(self.request_bytes).nth(index)
     }
 
-    /// Readers that share the tape out between them; `repeats`: a reader at its end starts again.
+    /// Readers that share the tape. With `repeats`, a reader starts again at its end.
     pub fn readers(&self, count: usize, repeats: bool) -> Vec<TapeReader> {
         let reader = |first| TapeReader { tape: self.clone(), first, next: first, step: count, repeats };
         (0..count).map(reader).collect()
@@ -62,7 +62,7 @@ pub struct OrderTape<'a> {
     pub address: SocketAddr,
     pub sale: &'a str,
     pub secret: &'a [u8],
-    /// The number of the first buyer: tapes that don't overlap have buyers that don't overlap.
+    /// The number of the first buyer. Tapes with separate numbers have separate buyers.
     pub first_buyer: u64,
     pub count: usize,
 }
@@ -81,14 +81,14 @@ impl OrderTape<'_> {
     }
 }
 
-/// What each buyer of a tape asks for.
+/// The call that each buyer of a tape makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     pub method: &'a str,
     pub path: &'a str,
     /// Further lines of the head, each with its line end.
     pub headers: &'a str,
-    /// What stands before the request's number in `Idempotency-Key`; `None`: there is no such header.
+    /// The start of each `Idempotency-Key`, before the request's number; `None`: no such header.
     pub key_prefix: Option<&'a str>,
     /// JSON; empty: no body.
     pub body: &'a str,
@@ -101,13 +101,13 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The same call by many buyers, each with a token of a shop.
+/// The same call by many buyers, each with a token of the shop.
 #[derive(Clone, Copy, Debug)]
 pub struct BuyerTape<'a> {
     pub address: SocketAddr,
     pub secret: &'a [u8],
     pub first_buyer: u64,
-    /// So many buyers take turns.
+    /// The number of buyers who take turns.
     pub buyers: u64,
     pub count: usize,
 }

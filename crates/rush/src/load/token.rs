@@ -1,4 +1,4 @@
-//! A shop's own tokens (JWT, HS256), for load that comes as buyers of the shop.
+//! A shop's own tokens (JWT, HS256), for simulated buyers of the shop.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Serialize;
 use sha2::Sha256;
 
-/// Far in the future, so that no clock is needed: a bench's tokens die with its server's secret.
+/// Far in the future, so that no clock is needed: a bench's tokens are useless once its server is gone.
 const EXPIRES_AT_SECONDS: u64 = 4_102_444_800;
 const HEADER: &str = r#"{"typ":"JWT","alg":"HS256"}"#;
 const SUBJECT: &str = r#"{"sub":"#;
 
-/// All claims but whose token it is.
+/// All claims except the subject.
 #[derive(Serialize)]
 struct Claims<'a> {
     exp: u64,
@@ -22,21 +22,21 @@ struct Claims<'a> {
     aud: Option<&'a str>,
 }
 
-/// Signs tokens that differ only in whose they are. What they share is prepared: a crowd needs a token for every
-/// request, in less time than the request takes.
+/// Signs tokens that differ only in their subject. The common part is prepared: a crowd needs a token for
+/// every request, in less time than the request takes.
 #[derive(Clone)]
 pub struct TokenSigner {
-    /// Has taken the key in already.
+    /// The key is already fed in.
     mac: Hmac<Sha256>,
     expires_at_seconds: u64,
     /// The header, encoded, with its dot.
     header: String,
-    /// Follows the subject, up to the end of the claims.
+    /// The part after the subject, up to the end of the claims.
     rest: Vec<u8>,
 }
 
 impl TokenSigner {
-    /// Its tokens outlive every run.
+    /// Signs tokens that outlive every run.
     pub fn lasting(secret: &[u8]) -> Self {
         Self::new(secret, EXPIRES_AT_SECONDS)
     }
@@ -46,7 +46,7 @@ impl TokenSigner {
         Self { mac: keyed(secret), expires_at_seconds, header, rest: rest(expires_at_seconds, None, None) }
     }
 
-    /// What the server wants `iss` and `aud` to be, where it does.
+    /// Sets `iss` and `aud`, if the server asks for them.
     #[must_use]
     pub fn with_parties(mut self, issuer: Option<String>, audience: Option<String>) -> Self {
         self.rest = rest(self.expires_at_seconds, issuer.as_deref(), audience.as_deref());
@@ -59,7 +59,7 @@ impl TokenSigner {
         Ok(token)
     }
 
-    /// Appends the token of the buyer whose name is made of these parts.
+    /// Appends the token of the buyer whose name consists of these parts.
     pub(crate) fn write(&self, buyer: &[&str], token: &mut String) {
         let start = token.len();
         let mut claims = Vec::with_capacity(SUBJECT.len() + self.rest.len() + 64);
@@ -91,16 +91,16 @@ impl fmt::Display for Joined<'_> {
     }
 }
 
-/// HMAC takes a key of any length, so that the other branch is never taken.
+/// HMAC takes a key of any length, so the other branch is never taken.
 fn keyed(secret: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(secret).unwrap_or_else(|_| Hmac::new(&Default::default()))
 }
 
-/// From behind the subject to the end of the claims.
+/// The claims after the subject.
 fn rest(expires_at_seconds: u64, issuer: Option<&str>, audience: Option<&str>) -> Vec<u8> {
     let claims = Claims { exp: expires_at_seconds, iss: issuer, aud: audience };
     let mut rest = serde_json::to_vec(&claims).unwrap_or_default();
-    // The object has begun with the subject.
+    // The subject has opened the object already.
     if let Some(brace) = rest.first_mut() {
         *brace = b',';
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for TokenSigner {
     }
 }
 
-/// A lasting token of one buyer.
+/// A long-lasting token of one buyer.
 pub fn token(secret: &[u8], buyer: &str) -> anyhow::Result<String> {
     TokenSigner::lasting(secret).token(buyer)
 }
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// The claims of a token, if its signature and its parties are right.
+    /// The claims of a token, if its signature, issuer and audience are right.
     fn claims(token: &str, secret: &[u8], parties: Option<(&str, &str)>) -> Option<Value> {
         let mut validation = Validation::new(Algorithm::HS256);
         match parties {

@@ -18,11 +18,11 @@ use super::{
 
 const EVENTS: usize = 1024;
 const SCRATCH_BYTES: usize = 16 * 1024;
-/// How late a thread may notice that the phase has changed when no answer comes.
+/// How late a thread may notice a change of phase when no answer comes.
 const POLL_LIMIT: Duration = Duration::from_millis(20);
-/// The kernel's clock for waiting; what is due sooner is spun for.
+/// The resolution of the kernel's wait; shorter waits are spun.
 const POLL_STEP: Duration = Duration::from_millis(1);
-/// So many answers are read before the loop looks whether requests are due.
+/// The most answers read before the loop checks whether requests are due.
 const EVENTS_AT_ONCE: usize = 32;
 
 /// Which of a run's threads this is.
@@ -43,7 +43,7 @@ pub(super) struct Done<S> {
     pub(super) script: S,
 }
 
-/// What is counted apart: the measured time, and the rest.
+/// Counted separately for the measured time and the rest.
 #[derive(Default)]
 struct Part {
     tally: Tally,
@@ -55,13 +55,13 @@ struct Worker<'a, S> {
     phase: &'a SharedPhase,
     poll: Poll,
     connections: Vec<Option<Connection>>,
-    /// Of an open loop: connections without a request, the one that has rested longest first.
+    /// In an open loop: connections without a request, the longest rested first.
     free: VecDeque<usize>,
     /// `None` in a closed loop.
     schedule: Option<Schedule>,
     script: S,
     dry: bool,
-    /// The warm-up and the draining; `measured` has the time between them.
+    /// Warm-up and draining; `measured` has the time between them.
     unmeasured: Part,
     measured: Part,
     under_way: usize,
@@ -100,11 +100,11 @@ pub(super) fn run<S: Script>(
     Ok(worker.done())
 }
 
-/// The niceness of whoever goes first.
+/// The highest priority.
 const FIRST: i32 = -20;
 
-/// Keeps the calling thread on one core, before everybody else there if it may: whoever sends late because of its neighbours
-/// measures those.
+/// Keeps the calling thread on one core, ahead of all others there if that is allowed: a thread that sends
+/// late because of its neighbours would measure those.
 pub(super) fn stay_on(core: usize) -> anyhow::Result<()> {
     let _ = rustix::process::setpriority_process(None, FIRST);
     let mut set = rustix::thread::CpuSet::new();
@@ -174,7 +174,7 @@ impl<S: Script> Worker<'_, S> {
         }
     }
 
-    /// Sends what is due by now on free connections; the rest stands in line.
+    /// Sends what is due on free connections; the rest stands in line.
     fn arrive(&mut self) {
         let now = Instant::now();
         let has_ended = self.has_ended();
@@ -193,7 +193,7 @@ impl<S: Script> Worker<'_, S> {
         }
     }
 
-    /// The connection has no request under way: it sends the next, or waits for one.
+    /// The connection has no request under way: it sends the next one, or waits.
     fn rest(&mut self, index: usize, now: Instant) {
         let Some(schedule) = &mut self.schedule else { return self.send(index, now, now) };
         match schedule.next_waiting() {
@@ -223,7 +223,7 @@ impl<S: Script> Worker<'_, S> {
         match (received, answered_at) {
             (Ok(Some(())), Some(now)) => self.rest(index, now),
             (Ok(_), _) => {}
-            // The server said that it closes after its answer, which is its right.
+            // The server announced that it closes after this answer, which is its right.
             (Err(_), Some(now)) => self.reopen(index, now, true),
             (Err(lost), None) => {
                 if was_under_way {
@@ -279,7 +279,7 @@ impl<S: Script> Worker<'_, S> {
         tally.losses.missing += u64::from(had_request);
     }
 
-    /// The answers that are still under way will not come.
+    /// Gives up on the answers that are still under way.
     fn give_up(&mut self) {
         let missing = self.under_way as u64;
         self.errors += missing;
@@ -287,8 +287,8 @@ impl<S: Script> Worker<'_, S> {
         self.unmeasured.tally.losses.missing += missing;
     }
 
-    /// Replaces a lost connection, unless the server is gone or nothing is left to send. One that had no request
-    /// is among the free ones already.
+    /// Replaces a lost connection, unless the server is gone or nothing is left to send. A connection that
+    /// had no request is already among the free ones.
     fn reopen(&mut self, index: usize, now: Instant, had_request: bool) {
         let ends = self.has_ended() || self.errors > self.options.max_errors;
         let Some(slot) = self.connections.get_mut(index) else { return };
@@ -327,12 +327,12 @@ impl<S: Script> Worker<'_, S> {
     }
 }
 
-/// Where the counts of this moment go.
+/// The part that counts at this moment.
 fn current<'a>(phase: &SharedPhase, measured: &'a mut Part, unmeasured: &'a mut Part) -> &'a mut Part {
     if phase.get() == Phase::Measuring { measured } else { unmeasured }
 }
 
-/// The connection that has rested longest. Those that could not be opened again are passed over.
+/// The connection that has rested longest. Skips those that could not be reopened.
 fn next_free(free: &mut VecDeque<usize>, connections: &[Option<Connection>]) -> Option<usize> {
     loop {
         let index = free.pop_front()?;

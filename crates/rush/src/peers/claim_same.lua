@@ -1,16 +1,15 @@
--- One claim with the rules of Penstock's ledger, as a careful shop would decide it inside Redis: the sale's window, so
--- many units a buyer, a retry with the same key gets its order again, an order is found by its number, and the order goes
--- to whoever settles, all in the same step.
+-- One claim with the rules of Penstock's ledger, as a careful shop would decide it inside Redis. It checks
+-- the sale's window and the limit per buyer, answers a retry with the same key with its order, stores the
+-- order under its number, and passes it on for settlement, all in one step.
 --
 -- KEYS[1]  the sale, a hash: available, orders, limit, hold (ms), opens and closes (ms), paused
 -- KEYS[2]  buyers, a hash: units, then key, number and quantity of each order
 -- KEYS[3]  orders by their number, a hash: buyer, quantity, state, until when they are held
--- KEYS[4]  what has to be settled, a stream
+-- KEYS[4]  orders to settle, a stream
 -- ARGV[1]  the buyer   ARGV[2]  the key   ARGV[3]  the quantity
 --
--- Result: the order's number; -1 nothing is left, -2 the buyer has enough, -3 not now, -4 the key was used for another
--- quantity. Accepted, everything changes
--- together; otherwise nothing does.
+-- Result: the order's number; -1 nothing is left, -2 the buyer has enough, -3 not now, -4 the key was used
+-- for another quantity. If the claim is accepted, everything changes together; otherwise nothing changes.
 
 local call = redis.call
 local sale = call("HMGET", KEYS[1], "available", "orders", "limit", "hold", "opens", "closes", "paused")

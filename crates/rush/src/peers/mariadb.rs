@@ -1,5 +1,5 @@
-//! MariaDB selling from a hot row: what a shop does that leaves the stock to a row lock. A private server on a
-//! Unix socket, durable at every commit; sysbench is the client because it is the cheapest there is.
+//! MariaDB selling from a hot row, as in a shop that protects the stock with a row lock. A private server on
+//! a Unix socket, durable at every commit. The client is sysbench, because it uses the least CPU.
 
 use std::{
     fs,
@@ -16,13 +16,13 @@ const SCRIPT: &str = include_str!("hot_row.lua");
 /// How the transaction reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One call of a stored procedure: the row stays locked for no round trip.
+    /// One call of a stored procedure: no round trip while the row is locked.
     Procedure,
     /// Update, insert and commit sent one by one, as an application does.
     Statements,
 }
 
-/// The client, and where the data go; no server runs yet.
+/// The client, and the data folder; no server runs yet.
 #[derive(Debug)]
 pub struct MariaDb {
     folder: PathBuf,
@@ -56,8 +56,8 @@ impl MariaDb {
         local::MariaDb::start_with(&self.folder, MariaDbSettings { extra })
     }
 
-    /// Starts the server, sells from a fresh hot row for `time` after a warm-up, checks the result, stops it. The
-    /// client keeps to `core`, if there is one.
+    /// Starts the server, sells from a fresh hot row for `time` after a warm-up, checks the result, stops the
+    /// server. The client keeps to `core`, if there is one.
     pub fn hot_row(
         &self,
         form: Form,

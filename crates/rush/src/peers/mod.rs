@@ -1,4 +1,4 @@
-//! What Penstock is measured against: real servers from Debian's packages, started here and ended here.
+//! The servers that Penstock is measured against: real ones from Debian's packages, started and stopped here.
 
 pub mod mariadb;
 pub mod nginx;

@@ -1,5 +1,5 @@
-//! nginx answering a constant: the least that a good server spends on a request. One worker, keep-alive without
-//! end, no access log.
+//! nginx answering with a constant: the least CPU that a good server spends on a request. One worker, endless
+//! keep-alive, no access log.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -8,7 +8,7 @@ use penstock_local::{self as local, free_address};
 
 use crate::load::{self, Answer, Options, Script};
 
-/// The body only has to have a length; its length follows from the length of the whole answer.
+/// The first attempt; the right length follows from the length of the whole answer.
 const FIRST_BODY_BYTES: usize = 100;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Nginx {
     pub address: SocketAddr,
 }
 
-/// What nginx answers, whatever it is asked.
+/// The answer that nginx gives to every request.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
     pub status: u16,
@@ -31,7 +31,7 @@ impl Nginx {
     /// An nginx on `core` that answers `request` with `constant`.
     pub fn start(folder: &Path, core: usize, request: &[u8], constant: Constant) -> anyhow::Result<Self> {
         let answer_bytes = constant.total_bytes;
-        // The length of the head is nginx's affair: ask, then correct the body.
+        // The length of the head is nginx's choice: measure it, then correct the body.
         let probe = Self::start_with_body(folder, core, constant, FIRST_BODY_BYTES)?;
         let head_bytes = answer_size(probe.address, request)? - FIRST_BODY_BYTES;
         drop(probe);
@@ -102,7 +102,7 @@ impl Script for Sizer {
     }
 }
 
-/// How many bytes, head and body, a server answers to `request` on a connection that stays open.
+/// How many bytes, head and body, a server answers to `request` on a kept-alive connection.
 pub fn answer_size(address: SocketAddr, request: &[u8]) -> anyhow::Result<usize> {
     let sizer = Sizer { request: Some(request.to_vec()), sent: Vec::new(), answer_bytes: 0 };
     let outcome = load::run(&Options::new(address, 1), vec![sizer], |_| {})?;

@@ -1,5 +1,5 @@
-//! Redis deciding claims by a script: what a shop does that leaves the stock to Redis. A private server on a Unix
-//! socket that syncs its log before it answers; redis-benchmark is the client because it is the cheapest there is.
+//! Redis deciding claims by a script, as in a shop that keeps the stock in Redis. A private server on a Unix
+//! socket that syncs its log before it answers. The client is redis-benchmark, because it uses the least CPU.
 
 use std::{
     fs,
@@ -13,11 +13,12 @@ use penstock_local::{self as local, RedisServer, RedisSettings};
 use tempfile::TempDir;
 
 const UNITS: u64 = 100_000_000;
-/// Buyers are drawn from so many that hardly one is drawn twice. The client knows no larger number.
+/// Buyers are drawn from so large a range that hardly one is drawn twice. The client allows no larger number.
 const BUYERS: &str = "2000000000";
-/// Of the claims so many have to be accepted: otherwise it was cheap refusals that were measured.
+/// The least share of accepted claims: otherwise cheap refusals were measured.
 const ACCEPTED_SHARE: f64 = 0.99;
-/// They warm the server up and tell how many make up the wanted time, since the client counts claims, not seconds.
+/// They warm the server up and tell how many claims fill the measured time: the client counts claims, not
+/// seconds.
 const FIRST_CLAIMS: u64 = 20_000;
 
 /// The programs, and where their data goes; no server runs yet.
@@ -25,16 +26,16 @@ const FIRST_CLAIMS: u64 = 20_000;
 pub struct Redis {
     folder: PathBuf,
     bench: PathBuf,
-    /// Apart from the data, because the path of a socket must be short.
+    /// Separate from the data, because the path of a socket must be short.
     socket_folder: TempDir,
 }
 
-/// What the script promises.
+/// The promises of the script.
 #[derive(Clone, Copy, Debug)]
 pub enum Rules {
-    /// One unit a buyer and a stock that does not go below zero, no more: the cheapest there is.
+    /// One unit for each buyer and a stock that does not go below zero, nothing else: the cheapest there is.
     Bare,
-    /// What Penstock's ledger promises: window, limit, retries, orders by number.
+    /// The promises of Penstock's ledger: window, limit, retries, orders by number.
     Same,
 }
 
@@ -56,13 +57,14 @@ impl Redis {
         self.socket_folder.path().join("redis.sock")
     }
 
-    /// On an empty data folder.
+    /// Starts on an empty data folder.
     pub fn start(&self) -> anyhow::Result<RedisServer> {
         let data = self.folder.join("data");
         if data.exists() {
             fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
         }
-        // An answer leaves after the sync of its log. No snapshot and no rewriting of the log slows Redis down.
+        // An answer leaves after the sync of its log. Neither snapshots nor rewriting of the log slow Redis
+        // down.
         let settings = RedisSettings {
             appendonly: true,
             appendfsync: "always",
@@ -73,8 +75,8 @@ impl Redis {
         RedisServer::start(&data, settings)
     }
 
-    /// Starts the server, lets so many clients claim units for about `time` after a warm-up, checks the result,
-    /// stops it. The client keeps to `core`, if there is one.
+    /// Starts the server, lets `clients` clients claim units for about `time` after a warm-up, checks the
+    /// result, stops the server. The client keeps to `core`, if there is one.
     pub fn claim(&self, clients: usize, core: Option<usize>, time: Duration) -> anyhow::Result<Claims> {
         let mut server = self.start()?;
         let way = ["-s".to_owned(), self.socket().display().to_string()];
@@ -83,7 +85,7 @@ impl Redis {
         Ok(claims)
     }
 
-    /// The same on a server that runs, over TCP, as from another machine. It leaves nothing behind.
+    /// The same over TCP on a running server, as from another machine. It leaves nothing behind.
     pub fn claim_at(
         &self,
         server: &RedisServer,
@@ -121,7 +123,7 @@ impl Redis {
     }
 }
 
-/// The crowds of two runs have nobody in common: the client may draw the same numbers again.
+/// The crowds of two runs have nobody in common, although the client may draw the same numbers again.
 fn run(
     command: &mut Command,
     rules: Rules,
@@ -139,7 +141,7 @@ fn run(
 }
 
 impl Rules {
-    /// The keys of the script, as it says itself.
+    /// The keys of the script, in its own order.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Bare => &["stock", "buyers", "feed"],
@@ -147,7 +149,7 @@ impl Rules {
         }
     }
 
-    /// Puts the units up for sale; the script's name on this server.
+    /// Puts the units up for sale and loads the script; returns its name on this server.
     fn begin(self, server: &RedisServer) -> anyhow::Result<String> {
         let units = UNITS.to_string();
         let script = match self {
@@ -170,7 +172,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Fails unless units gone, buyers and orders are the same number, and nearly all `claims` are among them.
+    /// Fails unless units gone, buyers and orders are the same number. Returns the accepted share of
+    /// `claims`, which has to be nearly all.
     fn accepted_share(self, server: &RedisServer, claims: u64) -> anyhow::Result<f64> {
         let number = |question: &[&str]| -> anyhow::Result<u64> {
             let answer = server.cli(question)?;

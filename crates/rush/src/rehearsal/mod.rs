@@ -1,5 +1,5 @@
-//! A whole rehearsal: finds or publishes the sale, lets the crowd in, judges what came of it. Speaks only the public
-//! API; what is shown meanwhile, its caller decides.
+//! A whole rehearsal: finds or publishes the sale, runs the crowd, judges the outcome. Uses only the public
+//! API; the caller decides what is shown meanwhile.
 
 mod opening;
 mod sign_up;
@@ -25,10 +25,10 @@ use opening::ServerClock;
 #[derive(Debug)]
 pub struct Options {
     pub url: String,
-    /// Lets us publish the sale and ask for the audit; empty: there is none.
+    /// For publishing the sale and asking for the audit; empty: there is none.
     pub admin_token: String,
     pub admin_token_from: Origin,
-    /// A sale that exists; `None`: one is published for the rehearsal, which takes an admin token.
+    /// An existing sale; `None`: one is published for the rehearsal, which takes an admin token.
     pub sale: Option<String>,
     /// Signs the buyers' tokens as the shop does; `None`: the buyers sign up for accounts.
     pub tokens: Option<Arc<TokenSigner>>,
@@ -38,20 +38,20 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Where a secret came from, for those who are told that the server does not know it.
+/// Where a secret came from, for the message that the server does not accept it.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub place: String,
-    /// What to do about it.
+    /// How to fix it.
     pub remedy: String,
 }
 
-/// What goes on, for whoever watches.
+/// Progress, for the display.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// A line worth keeping.
+    /// A line to keep on the screen.
     Says(String),
-    /// This sale is published for the rehearsal now, and is on offer until it is closed.
+    /// This sale is being published for the rehearsal, and is on offer until it is closed.
     Publishing(&'a str),
     Progress(&'a Progress),
 }
@@ -68,9 +68,9 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     scenario.check()?;
     scenario::check_threads(options.threads)?;
     let api = Api::at(&options.url, &options.admin_token)?;
-    // An existing sale belongs to somebody: the crowd buys from it only if it is named.
+    // An existing sale is somebody's: the crowd buys from it only if it is named.
     ensure!(options.sale.is_some() || api.is_admin(), "no sale is named, and none can be published");
-    // Before anything is asked for that only a server needs.
+    // Fails early if there is no server.
     api.date()?;
     check_admin_token(&api, options)?;
     let identity = identity(&api, options, &mut tell)?;
@@ -82,8 +82,8 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
     let published = publish(&api, &id);
     let is_published = published.is_ok();
     let rehearsed = published.and_then(|sale| rehearse(&api, options, &sale, identity, &mut tell));
-    // A rehearsal is no offer: nobody should buy what is left of it, however it ended. One that could not be published may
-    // be on offer all the same.
+    // Nobody should buy the rest of a rehearsed sale, however the rehearsal ended. A sale whose publishing
+    // failed may be on offer all the same.
     let closed = if is_published { api.close_ours(&id) } else { api.steer(&id, "close") };
     match (rehearsed, closed) {
         (Ok(report), Ok(())) => Ok(report),
@@ -112,7 +112,7 @@ fn rehearse(
     let steal = Steal::start().ok();
     let mut outcome = crowd::run(&plan, |progress| tell(News::Progress(progress)))?;
     outcome.generator.steal_percent = steal.and_then(|steal| steal.percent().ok());
-    tell(News::Says("Everybody has gone home; comparing promises with orders.".to_owned()));
+    tell(News::Says("Everybody has gone home. Comparing promises with orders.".to_owned()));
     let limit_per_buyer = number(&sale.terms, "/limit_per_buyer")?;
     let evidence = Evidence {
         sale: &sale.id,
@@ -123,13 +123,13 @@ fn rehearse(
         unanswered: outcome.unanswered,
         is_ours_alone: sale.is_ours,
     };
-    // What was measured is worth a report, even if nobody can say any more whether it was right.
+    // The measurements are worth a report, even if it is no longer possible to check the promises.
     let verdict =
         verdict::judge(api, &evidence).unwrap_or_else(|error| verdict::unchecked(&evidence, &error));
     report(options, sale, &clock, limit_per_buyer, outcome, verdict)
 }
 
-/// A token that is good for nothing is found out before anybody comes, and not by the audit at the end.
+/// Finds out that a token is not accepted before anybody comes, not at the audit in the end.
 fn check_admin_token(api: &Api, options: &Options) -> anyhow::Result<()> {
     if !api.is_admin() {
         return Ok(());
@@ -144,7 +144,7 @@ fn check_admin_token(api: &Api, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who the buyers are. With accounts they are all signed up before anybody comes.
+/// The identity of the buyers. Accounts are all signed up before anybody comes.
 fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> anyhow::Result<Identity> {
     match &options.tokens {
         Some(signer) => {
@@ -164,7 +164,7 @@ fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> an
     }
 }
 
-/// The sale that was named.
+/// Finds the named sale.
 fn find(api: &Api, id: &str) -> anyhow::Result<Sale> {
     let terms = api.sale(id).with_context(|| format!("the sale {id} can't be read"))?;
     let state = text(&terms, "state")?;
@@ -198,7 +198,7 @@ fn publish(api: &Api, id: &str) -> anyhow::Result<Sale> {
     Ok(Sale { id: id.to_owned(), is_ours: true, terms: api.our_sale(id)? })
 }
 
-/// Longer than any run: if ours is killed, its sale does not stay on offer for ever.
+/// Longer than any run: if this process is killed, its sale does not stay on offer for ever.
 fn longest(scenario: &Scenario) -> anyhow::Result<SignedDuration> {
     const MARGIN_SECONDS: f64 = 6.0 * 3600.0;
     let Scenario { sale, crowd, arrivals, .. } = scenario;
@@ -247,11 +247,12 @@ fn number(terms: &Value, pointer: &str) -> anyhow::Result<u64> {
 }
 
 fn introduction(sale: &Sale, plan: &Plan) -> String {
-    let whose = if sale.is_ours { "published for this rehearsal" } else { "as it is, with its own terms" };
+    let whose =
+        if sale.is_ours { "published for this rehearsal" } else { "an existing sale, with its own terms" };
     format!("Sale {} ({whose}): {} units, {} buyers.", sale.id, plan.units, plan.crowd.buyers)
 }
 
-/// The scenario's sentence, with the figures of this run: flags and a sale of somebody's own change them.
+/// The scenario's sentence with the numbers of this run: flags, or an existing sale, may change them.
 fn about(scenario: &Scenario, people: &People, units: u64, limit_per_buyer: u64) -> String {
     let limit = match limit_per_buyer {
         1 => "one".to_owned(),
@@ -309,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_tells_of_the_crowd_that_came_and_not_of_the_one_in_its_file() {
+    fn a_scenario_describes_the_crowd_of_the_run_not_the_one_in_its_file() {
         let people = People { buyers: 2_000, bots: 500, ..People::default() };
         for name in Scenario::names() {
             let scenario = Scenario::load(name).unwrap();

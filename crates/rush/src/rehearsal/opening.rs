@@ -1,5 +1,5 @@
-//! The server's clock, as far as it can be told from here: buyers press when the server opens, not when we think
-//! it does.
+//! The server's clock, as far as it can be read from here: buyers press when the server opens the sale by its
+//! own clock.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::api::{Api, text};
 
-/// The look with the shortest way there and back tells the time best.
+/// The most looks at the sale; the look with the shortest round trip tells the time best.
 const LOOKS: usize = 9;
 
-/// What time it was at the server at a moment of ours.
+/// The server's time at a moment of ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerClock {
     at: Instant,
@@ -20,7 +20,7 @@ pub(super) struct ServerClock {
 }
 
 impl ServerClock {
-    /// `look` gives the sale as the server shows it now.
+    /// `look` returns the sale as the server shows it now.
     pub(super) fn read(look: impl Fn() -> anyhow::Result<Value>) -> anyhow::Result<Self> {
         let mut best: Option<(Duration, Self)> = None;
         for _ in 0..LOOKS {
@@ -35,7 +35,7 @@ impl ServerClock {
         best.map(|(_, clock)| clock).context("the server's clock was not read")
     }
 
-    /// Our moment of the sale's opening. One without an opening is open from the start.
+    /// The moment of the sale's opening by our clock. A sale without an opening time is open from the start.
     pub(super) fn opening(&self, terms: &Value) -> anyhow::Result<Instant> {
         if terms.get("opens_at").is_none_or(Value::is_null) {
             return Ok(self.at);
@@ -43,7 +43,7 @@ impl ServerClock {
         let from_now: SignedDuration = timestamp(terms, "opens_at")?.duration_since(self.time);
         let moment = match Duration::try_from(from_now) {
             Ok(ahead) => self.at.checked_add(ahead),
-            // It has opened already, and the rehearsal begins when it begins.
+            // It is open already: the rehearsal's start takes the opening's place.
             Err(_) => Some(self.at),
         };
         moment.context("the sale opens too far in the future")
@@ -57,7 +57,7 @@ impl ServerClock {
 
 fn timestamp(terms: &Value, field: &str) -> anyhow::Result<Timestamp> {
     let text = text(terms, field)?;
-    text.parse().with_context(|| format!("{field} is no time: {text}"))
+    text.parse().with_context(|| format!("{field} is not a time: {text}"))
 }
 
 /// The server's time to the second, from the head of an answer.

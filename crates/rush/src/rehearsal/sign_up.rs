@@ -1,4 +1,4 @@
-//! Accounts for the buyers, made through the API as people make them: a one-time code, a name, a password.
+//! Accounts for the buyers, made through the API in the usual way: a one-time code, a name, a password.
 
 use std::{
     sync::{
@@ -18,18 +18,18 @@ use crate::{
     crowd::Account,
 };
 
-/// A password takes its server tens of milliseconds of CPU, so that more would keep everybody waiting.
+/// Hashing a password takes tens of milliseconds of CPU on the server, so more accounts would take too long.
 const MAX_ACCOUNTS: u64 = 5_000;
 const AT_ONCE: usize = 8;
 const PASSWORD: &str = "penstock-rehearsal";
-/// No country has this code, so that nobody's phone rings.
+/// No country has this code, so nobody's phone rings.
 const COUNTRY: &str = "+999";
 const COME_IN: &str = "let them come with tokens: give the server's --data DIR if it is a demo, its --config FILE, or its JWT \
                        secret in PENSTOCK_IDENTITY__JWT__SECRET";
 const MAX_TRIES: u32 = 20;
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
-/// One account for each buyer. Those that an earlier rehearsal with the same seed made are taken again.
+/// One account for each buyer. Accounts of an earlier rehearsal with the same seed are used again.
 pub(super) fn accounts(
     api: &Api,
     options: &Options,
@@ -38,7 +38,7 @@ pub(super) fn accounts(
     let buyers = options.scenario.crowd.buyers;
     ensure!(
         buyers <= MAX_ACCOUNTS,
-        "{buyers} buyers would need as many accounts, and {MAX_ACCOUNTS} is the most that is signed up; {COME_IN}"
+        "{buyers} buyers need as many accounts, and at most {MAX_ACCOUNTS} are signed up; {COME_IN}"
     );
     let account = |number| Account {
         phone: format!("{COUNTRY}{:04}{number:07}", options.seed % 10_000),
@@ -74,7 +74,7 @@ pub(super) fn accounts(
 
 fn sign_up(api: &Api, account: &Account) -> anyhow::Result<()> {
     let phone = &account.phone;
-    // Who has an account needs no code: codes are few for a phone.
+    // An existing account needs no code; a phone number gets only a few codes.
     let credentials = json!({"phone": phone, "password": account.password});
     if patiently(api, "/api/v1/sessions", &credentials)?.status == 201 {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Plots as inline SVG, drawn by plotters. Each is drawn twice, for a screen and for a phone, and the style sheet
-//! shows the one that fits: text keeps its size. Knows nothing of rehearsals.
+//! Plots as inline SVG, drawn by plotters. Each is drawn for a screen and for a phone, and the style sheet
+//! shows the one that fits, so text keeps its size. Knows nothing of rehearsals.
 
 use std::ops::Range;
 
@@ -12,25 +12,25 @@ use plotters::{
 
 use super::page::{AXIS, Colour, GRID, INK, escape};
 
-/// Plotters knows whole pixels only, so it draws at twice the size.
+/// Plotters knows only whole pixels, so it draws at twice the size.
 const SCALE: u32 = 2;
-/// Plotters takes the size of a font for its line's height.
+/// Plotters takes the font size for the line height.
 const FONT_PIXELS: f64 = 13.0 * 1.24;
 
-/// One thing to be drawn, in the plot's own coordinates.
+/// One element of a plot, in the plot's own coordinates.
 #[derive(Clone, Debug)]
 pub(super) enum Layer {
     /// A filled outline.
     Area(Colour, Vec<(f64, f64)>),
-    /// The same, but so faint that lines can be seen through it.
+    /// A filled outline faint enough to show lines through it.
     Shade(Colour, Vec<(f64, f64)>),
     Line(Colour, Vec<(f64, f64)>),
     Dots(Colour, Vec<(f64, f64)>),
-    /// A dashed line across.
+    /// A dashed horizontal line.
     Level(f64),
 }
 
-/// A moment, as a line from top to bottom with its name above.
+/// A moment, as a vertical line with its name above.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) at: f64,
@@ -39,20 +39,20 @@ pub(super) struct Mark {
 
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
-    /// What it shows, for those who can't see it.
+    /// A description for those who can't see the plot.
     pub(super) label: String,
     pub(super) x: Range<f64>,
-    /// Each step to the right multiplies.
+    /// The x axis is logarithmic.
     pub(super) x_is_logarithmic: bool,
     pub(super) x_words: fn(&f64) -> String,
     pub(super) y_most: f64,
     pub(super) y_words: fn(&f64) -> String,
     pub(super) layers: Vec<Layer>,
-    /// In the order of time.
+    /// Ordered by time.
     pub(super) marks: Vec<Mark>,
 }
 
-/// How large, and how many names fit on the axes.
+/// The size, and how many labels fit on the axes.
 struct Size {
     class: &'static str,
     width: u32,
@@ -66,7 +66,7 @@ const SIZES: [Size; 2] = [
     Size { class: "narrow", width: 340, height: 230, x_labels: 5, y_labels: 5 },
 ];
 
-/// Plotters measures text by guessing, and names of values are short: a fixed margin looks calmer.
+/// Plotters guesses the width of text, and labels are short: a fixed margin looks calmer.
 const Y_LABELS_WIDTH: u32 = 58;
 const X_LABELS_HEIGHT: u32 = 24;
 const MARK_HEIGHT: i32 = 16;
@@ -102,7 +102,7 @@ impl Plot {
             }
             area.present()?;
         }
-        // The name space that plotters gives is needed in a file of its own only.
+        // Only a separate file needs the name space that plotters adds.
         let (_, inside) = drawn.split_once('>').context("plotters drew no SVG")?;
         Ok(format!(
             "<svg class=\"plot {}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">{inside}",
@@ -170,8 +170,8 @@ impl Plot {
         Ok(())
     }
 
-    /// Names stand to the right of their lines, from top to bottom, or if the last has no room there to the left,
-    /// from bottom to top: either way no line runs through a name.
+    /// Names are written to the right of their lines, from top to bottom; if the last one has no room there,
+    /// to the left, from bottom to top. Either way no line crosses a name.
     fn draw_marks<X>(&self, area: &Area<'_>, chart: &Chart<'_, '_, X>) -> anyhow::Result<()>
     where
         X: AsRangedCoord<Value = f64>,
@@ -204,7 +204,7 @@ impl Plot {
     }
 }
 
-/// 1, 2, 5, 10, 20 and so on; where that is too much, 1, 10 and so on.
+/// 1, 2, 5, 10, 20 and so on; if that is too many, 1, 10 and so on.
 fn round_numbers(range: &Range<f64>, most: usize) -> Vec<f64> {
     let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
     let numbers = |steps: &[f64]| -> Vec<f64> {

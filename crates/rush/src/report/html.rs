@@ -1,4 +1,4 @@
-//! The report as one page that needs no other file, for somebody who sells and does not program.
+//! The report as one self-contained page, for a merchant who does not program.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use super::{
     words::{self, counted, duration, rounded, thousands},
 };
 
-/// The page: first the verdict in words, then the large numbers, then the plots, then everything for those who
-/// want to check.
+/// The page: first the verdict in words, then the main numbers, the plots, and all details for those who want
+/// to check.
 pub fn html(report: &Report) -> anyhow::Result<String> {
     let mut body = String::new();
     // Writing into a String does not fail.
@@ -112,7 +112,7 @@ fn bots(body: &mut String, report: &Report) {
     }
     let _ = write!(
         body,
-        "<section id=\"bots\"><h2>What became of the bots</h2><p class=\"soft\">{} came besides; {} of them got \
+        "<section id=\"bots\"><h2>What became of the bots</h2><p class=\"soft\">{} came as well; {} of them got \
          a unit. Their orders were refused because:</p>{}</section>",
         counted(report.people.bots, "bot"),
         thousands(report.people.bots_served),
@@ -123,7 +123,7 @@ fn bots(body: &mut String, report: &Report) {
 fn latency(body: &mut String, report: &Report) {
     body.push_str(
         "<section id=\"latency\"><h2>Every kind of request</h2><p class=\"soft\">Time to the answer in \
-         milliseconds, from the moment the request was due: of so many in a hundred it was at most this.</p>\
+         milliseconds, from the moment the request was due. Each column is a percentile.</p>\
          <div class=\"scroll\"><table><thead><tr><th>request</th><th>count</th><th>50</th><th>90</th><th>99</th>\
          <th>99.9</th><th>all</th></tr></thead><tbody>",
     );
@@ -220,8 +220,8 @@ fn facts(body: &mut String, report: &Report) {
         ),
     ];
     body.push_str(
-        "<section id=\"facts\"><h2>For those who want to repeat it</h2><p class=\"soft\">Who measures has to be \
-         measured too: how the run was made, and how the generator itself did.</p><dl class=\"facts\">",
+        "<section id=\"facts\"><h2>For those who want to repeat it</h2><p class=\"soft\">How the run \
+         was made, and how the generator itself did.</p><dl class=\"facts\">",
     );
     for (name, value) in facts {
         let _ = write!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));

@@ -1,4 +1,4 @@
-//! A run as it goes, on standard error: drawn on a terminal, a line now and then in a file or a pipe.
+//! A run in progress, on standard error: drawn on a terminal, or as a line now and then in a file or a pipe.
 
 use std::{
     collections::VecDeque,
@@ -13,22 +13,23 @@ use super::{
 };
 
 const DRAWS_A_SECOND: u8 = 20;
-/// The rate that is shown is the mean of this time.
+/// The time over which the shown rate is averaged.
 const RATE_SECONDS: f64 = 1.0;
-/// How far lines of progress are apart.
+/// The time between lines of progress.
 const LINE_EVERY_SECONDS: f64 = 5.0;
 
-/// How a run is shown.
+/// The form in which a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// Drawn anew many times a second, for a terminal.
+    /// Redrawn many times a second, for a terminal.
     Display,
     /// A line every few seconds, for a file or a pipe.
     Lines,
     Nothing,
 }
 
-/// The display. It goes away with its value, also when the run ends with an error, and leaves the terminal as it was.
+/// The display. It is removed when this value is dropped, also after an error, and leaves the terminal as it
+/// was.
 #[derive(Debug)]
 pub struct Live {
     display: MultiProgress,
@@ -54,7 +55,7 @@ impl Live {
     fn on(target: ProgressDrawTarget, title: &str, view: View) -> Self {
         let display = MultiProgress::with_draw_target(target);
         let row = |template: &str, name: &'static str| {
-            // A template of ours that indicatif does not understand shows as a plain bar; a test looks at it.
+            // If indicatif does not understand the template, a plain bar is shown; a test checks it.
             let style =
                 ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::no_length().with_style(style.progress_chars("━╸─")).with_prefix(name);
@@ -78,7 +79,7 @@ impl Live {
         }
     }
 
-    /// Draws the run as it is now. May be called as often as one likes.
+    /// Draws the current state of the run. May be called as often as needed.
     pub fn show(&mut self, progress: &Progress) {
         let rate = self.rate.after(progress);
         match self.view {
@@ -105,9 +106,9 @@ impl Live {
         }
     }
 
-    /// A line that stays, above the display.
+    /// Writes a line that stays, above the display.
     pub fn say(&self, line: &str) {
-        // A terminal or a pipe that went away is no reason to stop.
+        // A terminal or a pipe that has gone away does not stop the run.
         let _ = match self.view {
             View::Display => self.display.println(line),
             View::Lines => writeln!(io::stderr(), "{line}"),
@@ -115,7 +116,7 @@ impl Live {
         };
     }
 
-    /// Takes the display away; what was said stays.
+    /// Removes the display; lines that were written stay.
     pub fn finish(self) {
         drop(self);
     }
@@ -140,7 +141,7 @@ fn line(title: &str, progress: &Progress, rate: f64) -> String {
     )
 }
 
-/// When the next line is due. It reads no clock either.
+/// When the next line is due. It reads no clock.
 #[derive(Debug, Default)]
 struct Pace {
     last: Option<f64>,
@@ -172,7 +173,7 @@ fn people(progress: &Progress) -> String {
     } else {
         String::new()
     };
-    // Bots come besides: then more come than there are buyers.
+    // Bots come as well, so more may come than there are buyers.
     let all = progress.buyers.max(progress.came);
     format!("{} of {}{admitted}", thousands(progress.came), thousands(all))
 }
@@ -210,7 +211,7 @@ fn refused(progress: &Progress) -> String {
     if parts.is_empty() { "none".to_owned() } else { parts.join(" · ") }
 }
 
-/// Requests a second over the last while. It reads no clock: the run's own time is in each look.
+/// Requests a second over the last while. It reads no clock: each look has the run's own time.
 #[derive(Debug, Default)]
 struct Rate {
     looks: VecDeque<(f64, u64)>,
@@ -220,7 +221,7 @@ impl Rate {
     fn after(&mut self, progress: &Progress) -> f64 {
         let now = progress.since_opening_seconds;
         self.looks.push_back((now, progress.requests));
-        // The oldest look is just about so long ago; there are never more than fit into that time.
+        // The oldest look is about `RATE_SECONDS` old; there are never more looks than fit into that time.
         while self.looks.get(1).is_some_and(|(at, _)| now - at >= RATE_SECONDS) {
             self.looks.pop_front();
         }
@@ -282,14 +283,14 @@ mod tests {
     }
 
     #[test]
-    fn before_and_after_the_moment_it_says_so() {
+    fn the_display_says_whether_the_sale_has_opened_or_sold_out() {
         assert_eq!(moment(&Progress { since_opening_seconds: -3.21, ..progress() }), "opens in 3.2 s");
         let gone = Progress { sold_out_after_seconds: Some(0.31), ..progress() };
         assert_eq!(moment(&gone), "sold out after 310 ms, open for 0.4 s");
     }
 
     #[test]
-    fn the_end_leaves_only_what_was_said() {
+    fn only_lines_that_were_said_stay_at_the_end() {
         let (terminal, live) = drawn(&progress());
         live.say("sale published");
         live.finish();
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_pipe_it_says_the_same_in_a_line() {
+    fn in_a_pipe_the_display_is_one_line() {
         assert_eq!(
             line("classic", &progress(), 30_500.4),
             "classic: open for 0.4 s. Came 30,000 of 30,000; sold 120 of 200 units; orders: half answered within 42 ms, \

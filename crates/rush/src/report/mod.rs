@@ -1,4 +1,4 @@
-//! What a rehearsal found out, as data: the live progress and the final report. How it is shown is next door.
+//! The findings of a rehearsal, as data: the live progress and the final report. Sibling modules show them.
 
 mod chart;
 mod html;
@@ -19,14 +19,14 @@ pub use text::text;
 pub use words::sentence;
 pub(crate) use words::{printable, thousands};
 
-/// A look at a run under way.
+/// A snapshot of a run under way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Seconds since the opening; negative before it.
     pub since_opening_seconds: f64,
-    /// Buyers and bots who are to come,
+    /// Buyers and bots expected in all.
     pub buyers: u64,
-    /// and who have come so far.
+    /// Buyers and bots who have come so far.
     pub came: u64,
     /// Got a pass, or were let into the sale by the waiting room.
     pub admitted: u64,
@@ -36,7 +36,7 @@ pub struct Progress {
     /// Refusals of orders by problem code.
     pub refused: BTreeMap<String, u64>,
     pub requests: u64,
-    /// Of order requests, from the moment they were due.
+    /// Latency of order requests, from when they were due.
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub sold_out_after_seconds: Option<f64>,
@@ -66,16 +66,16 @@ pub struct Report {
     pub order_requests_per_second: f64,
     pub opening: Opening,
     pub orders: Orders,
-    /// Answers to order requests that were refusals, by problem code.
+    /// Refusals of order requests, by problem code.
     pub refused: BTreeMap<String, u64>,
-    /// Answers to payments and to cancellations that were refusals, other than that they came too late.
+    /// Refusals of payments and cancellations, except those that came too late.
     #[serde(default)]
     pub pay_refused: BTreeMap<String, u64>,
     #[serde(default)]
     pub cancel_refused: BTreeMap<String, u64>,
-    /// Answers to order requests of bots, and to passes that they tried to get by cheating.
+    /// Refusals of bots' orders and of their attempts to cheat a pass.
     pub bots_refused: BTreeMap<String, u64>,
-    /// By what was asked for: `page`, `sign_in`, `ticket`, `challenge`, `pass`, `order`, `pay`, `cancel`.
+    /// By kind of request: `page`, `sign_in`, `ticket`, `challenge`, `pass`, `order`, `pay`, `cancel`.
     pub latency: BTreeMap<String, Quantiles>,
     pub histogram: Vec<Bar>,
     pub slice_ms: u64,
@@ -88,21 +88,21 @@ pub struct Report {
 pub struct People {
     pub buyers: u64,
     pub bots: u64,
-    /// Those who really came within the time.
+    /// Buyers who really came within the time.
     pub came: u64,
-    /// Those who were let in: who got a pass, where there are passes.
+    /// Buyers who were let in: where there are passes, those who got one.
     pub admitted: u64,
     /// People (not bots) who got at least one unit, and bots who did.
     pub served: u64,
     pub bots_served: u64,
-    /// Bots among them that never got a pass in an honest way: where a challenge is asked for, nobody should.
+    /// Bots among them that never got a pass honestly; at a gate with a challenge there should be none.
     #[serde(default)]
     pub bots_served_without_challenge: u64,
-    /// Gave up without a yes or a no: told "busy" or "too many requests" too often, or not let in for too long.
+    /// Gave up without a yes or a no: heard "busy" or "too many requests" too often, or waited too long.
     pub gave_up: u64,
 }
 
-/// How the moment went; counted from the opening.
+/// The course of the sale, counted from the opening.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
     /// When the answer that sold the last unit came; `None` if units were left.
@@ -121,13 +121,13 @@ pub struct Orders {
     pub refunds: u64,
     pub cancelled: u64,
     pub walked_away: u64,
-    /// Accepted, and then the server would not let the buyer pay or cancel.
+    /// Accepted, but then the server refused to let the buyer pay or cancel.
     #[serde(default)]
     pub refused: u64,
-    /// Whether they were paid or cancelled was never answered.
+    /// No answer told whether they were paid or cancelled.
     #[serde(default)]
     pub unknown: u64,
-    /// Requests that were sent again with the same key, for whatever reason.
+    /// Requests that were sent again with the same key, for any reason.
     pub repeated: u64,
 }
 
@@ -141,7 +141,7 @@ pub struct Quantiles {
     pub max_ms: f64,
 }
 
-/// Order requests that took more than the bar before and at most this.
+/// Order requests that took longer than the bar before, and at most this long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
     pub up_to_ms: f64,
@@ -151,7 +151,7 @@ pub struct Bar {
 /// One slice of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Its beginning, from the opening; negative before it.
+    /// Its start, counted from the opening; negative before it.
     pub at_ms: i64,
     /// People who came, and bots.
     pub came: u64,
@@ -163,33 +163,33 @@ pub struct Slice {
     pub admitted: u64,
     /// Refusals of orders, by code.
     pub refused: BTreeMap<String, u64>,
-    /// Of the orders answered in this slice.
+    /// Latency of the orders answered in this slice.
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub max_ms: f64,
 }
 
-/// How the generator itself did: whoever measures has to be measured.
+/// How the generator itself did: a measuring tool has to be measured, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     pub threads: u64,
     pub connections: u64,
-    /// Of a core: the busiest thread in its busiest second.
+    /// The busiest thread in its busiest second, as a share of a core.
     pub busy_percent: f64,
-    /// Orders of people sent more than 5 ms after they could be, although a connection was free.
+    /// Orders of people sent more than 5 ms after they could have been, although a connection was free.
     pub late_percent: f64,
     /// Orders of people that had to wait for a free connection.
     pub waited_for_connection_percent: f64,
     pub connections_lost: u64,
     /// Seconds that proofs of work waited for the generator's CPU.
     pub solving_waited_seconds: f64,
-    /// Of the machine, taken by its host.
+    /// The share of the machine that its host took.
     pub steal_percent: Option<f64>,
     /// Why the figures say more about the generator than about the server; `None` if they don't.
     pub bottleneck: Option<String>,
 }
 
-/// What must all be 0.
+/// Numbers that must all be 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub oversold: u64,
@@ -197,13 +197,13 @@ pub struct Verdict {
     pub duplicated: u64,
     pub over_limit: u64,
     pub unanswered: u64,
-    /// What the server's own audit said: `None` if it could not be asked.
+    /// The result of the server's own audit; `None` if it could not be run.
     pub audit: Option<bool>,
-    /// Why not everything could be checked, if so. What was not checked is not clean.
+    /// Why not everything could be checked, if that is so. Unchecked is not clean.
     pub unchecked: Option<String>,
-    /// One sentence for each thing that is wrong.
+    /// One sentence for each fault.
     pub findings: Vec<String>,
-    /// What was compared, in words.
+    /// The comparisons that were made, in words.
     pub checked: Vec<String>,
 }
 

@@ -1,11 +1,11 @@
-//! What our pages share: one look for light, dark, phone and paper, without a script or another file.
+//! The common look of our pages, for light, dark, phone and paper, without a script or another file.
 
 use std::fmt::Write;
 
 pub(crate) use super::words::rounded;
 
-/// A colour as it is written into a page, and what takes its place where the reader likes it dark. CSS is stronger
-/// than an attribute, so a drawing needs to know only the first.
+/// A colour as written into a page, and its replacement in dark mode. CSS is stronger than an attribute, so a
+/// drawing needs to know only the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Colour {
     pub(crate) light: (u8, u8, u8),
@@ -26,13 +26,13 @@ pub(crate) const PINK: Colour = Colour { light: (0xc2, 0x4f, 0x92), dark: "#ee8c
 const PALETTE: [Colour; 11] = [INK, GRID, AXIS, GREEN, BLUE, GREY, AMBER, RED, PURPLE, TEAL, PINK];
 
 const STYLE: &str = include_str!("page.css");
-/// Nothing is loaded from anywhere, whatever a name in the report may try.
+/// Nothing is loaded from anywhere, whatever a name in the report tries.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl Colour {
     pub(crate) fn code(self) -> String {
         let (red, green, blue) = self.light;
-        // As plotters writes it: the style sheet looks for exactly this.
+        // The form that plotters writes: the style sheet looks for exactly this.
         format!("#{red:02X}{green:02X}{blue:02X}")
     }
 }
@@ -57,20 +57,20 @@ pub(crate) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// One bar of several.
+/// One bar of a bar chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) label: String,
     /// The value in words.
     pub(crate) shown: String,
     pub(crate) value: f64,
-    /// The smallest and the largest that was measured, if there was more than one.
+    /// The smallest and the largest measured value, if there was more than one.
     pub(crate) spread: Option<[f64; 2]>,
     pub(crate) colour: Colour,
 }
 
-/// Bars below each other, with the text in HTML so that it wraps on a phone. Lengths are parts of the width: the
-/// drawing fits wherever it is put.
+/// Bars below each other, with the text in HTML so that it wraps on a phone. Lengths are shares of the width,
+/// so the drawing fits anywhere.
 pub(crate) fn bars(rows: &[Bar]) -> String {
     let ends = rows.iter().flat_map(|row| [row.value, row.spread.map_or(0.0, |[_, most]| most)]);
     let longest = ends.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
@@ -104,7 +104,7 @@ pub(crate) fn bars(rows: &[Bar]) -> String {
     html
 }
 
-/// What the colours of a plot stand for.
+/// The meaning of a plot's colours.
 pub(crate) fn legend(entries: &[(Colour, String)]) -> String {
     let mut html = String::from("<ul class=\"legend\">");
     for (colour, label) in entries {
@@ -120,7 +120,7 @@ pub(crate) fn legend(entries: &[(Colour, String)]) -> String {
     html
 }
 
-/// Text that may come from anywhere, for an element or a quoted attribute.
+/// Escapes text of any origin, for an element or a quoted attribute.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_outside_stays_text() {
+    fn text_from_outside_stays_text() {
         assert_eq!(escape("<b a=\"x\" c='y'>&"), "&lt;b a=&quot;x&quot; c=&#39;y&#39;&gt;&amp;");
         let page = page("</title><script>", "");
         assert!(!page.contains("<script>"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_has_its_dark_side() {
+    fn every_colour_has_a_dark_variant() {
         let page = page("", "");
         for colour in PALETTE {
             assert!(page.contains(&format!("[fill=\"{}\"]{{fill:{}}}", colour.code(), colour.dark)));

@@ -1,4 +1,4 @@
-//! The plots of a rehearsal: which of its numbers go into which, and a sentence that says what to see.
+//! The plots of a rehearsal: which numbers go into which plot, with a sentence about each.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use super::{
     words::{self, counted, duration, rounded, thousands},
 };
 
-/// A histogram of more bars is thinned out.
+/// A histogram with more bars is thinned out.
 const MAX_BARS: usize = 60;
-/// Measurements that are fewer get a dot each.
+/// Up to this many measurements get a dot each.
 const MAX_DOTS: usize = 40;
 
-/// A plot with what is written around it, as HTML.
+/// A plot with its heading, sentence and legend, as HTML.
 pub(super) struct Section {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn all(report: &Report) -> anyhow::Result<Vec<Section>> {
             return String::new();
         }
         let seconds = (part.end - part.start) as f64 / 1000.0;
-        format!(" Shown are the {} in which nearly all {what}.", duration(seconds))
+        format!(" The plot shows the {} in which nearly all {what}.", duration(seconds))
     };
     let about_orders = about(&orders, "orders came");
     let course = timeline::stretches(timeline, slice_ms, &orders);
@@ -67,7 +67,7 @@ fn demand(report: &Report, stretches: &[Stretch]) -> anyhow::Result<Section> {
         id: "demand",
         title: "How the crowd came",
         sentence: format!(
-            "The steeper a line, the harder the rush: in the worst {} there were {}.",
+            "The steeper a line, the harder the rush: in the busiest {} there were {}.",
             duration(report.slice_ms as f64 / 1000.0),
             counted(busiest, "order")
         ),
@@ -101,7 +101,7 @@ fn stock(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Re
     Ok(Section {
         id: "stock",
         title: "How the stock went",
-        sentence: format!("Units that came back unpaid and were sold again count again.{about_part}"),
+        sentence: format!("A unit that came back unpaid and was sold again counts again.{about_part}"),
         drawing: page::legend(&legend) + &plot.svg()?,
     })
 }
@@ -148,7 +148,7 @@ fn waiting(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::
         for run in stretches.split(|stretch| stretch.answers == 0).filter(|run| !run.is_empty()) {
             let points: Vec<_> = run.iter().map(|stretch| (middle(stretch), height(stretch))).collect();
             most = most.max(highest(&points));
-            // A line of one point would not be seen.
+            // A line of one point would be invisible.
             if points.len() == 1 || stretches.len() <= MAX_DOTS {
                 dots.extend(points.iter().copied());
             }
@@ -191,7 +191,7 @@ fn histogram(report: &Report) -> anyhow::Result<Section> {
     }
     let plot = Plot {
         label: "Orders by the time to their answer".to_owned(),
-        // A whole decade at least, so that the axis has two names.
+        // At least a whole decade, so that the axis has two labels.
         x: lowest.min(from / 10.0)..from.max(lowest * 10.0),
         x_is_logarithmic: true,
         x_words: |ms| duration(ms / 1000.0),
@@ -233,15 +233,16 @@ fn reasons(report: &Report) -> Section {
     let mut sentence = if total == 0 {
         "No order was refused.".to_owned()
     } else {
-        "Every order that got no unit got a reason; who tries again counts again.".to_owned()
+        "Every order that got no unit got a reason. A buyer who tries again is counted again.".to_owned()
     };
     if !settling.is_empty() {
-        sentence += " Payments and cancellations were refused, too, and sent again where that helps.";
+        sentence +=
+            " Payments and cancellations were refused, too; those that could still succeed were sent again.";
     }
     Section { id: "reasons", title: "Why orders were refused", sentence, drawing: page::bars(&bars) }
 }
 
-/// The last unit went within a stretch, and it is known when: the line bends there.
+/// The last unit went within a stretch, at a known moment: the line bends there.
 fn reach_at(points: &mut Vec<(f64, f64)>, at: f64, height: f64) {
     let index = points.partition_point(|(x, _)| *x < at);
     if points.get(index).is_some_and(|(x, y)| *x > at && *y == height) {
@@ -273,7 +274,7 @@ fn seconds(stretches: &[Stretch]) -> Range<f64> {
     from..to.max(from + 0.001)
 }
 
-/// The sum up to each moment.
+/// The running total at the end of each stretch.
 fn so_far(stretches: &[Stretch], count: impl Fn(&Stretch) -> u64) -> Vec<(f64, f64)> {
     let mut sum = 0;
     let mut points = vec![(seconds(stretches).start, 0.0)];
@@ -291,7 +292,7 @@ fn a_second(stretches: &[Stretch], count: impl Fn(&Stretch) -> u64) -> Vec<f64> 
         .collect()
 }
 
-/// Areas on top of each other, with steps where stretches meet, and the height of the highest.
+/// Stacked areas, with steps where stretches meet, and the height of the highest.
 fn stacked(stretches: &[Stretch], heights: Vec<(Colour, Vec<f64>)>) -> (Vec<Layer>, f64) {
     let mut floor = vec![0.0; stretches.len()];
     let mut layers = Vec::new();
@@ -328,7 +329,7 @@ fn highest(points: &[(f64, f64)]) -> f64 {
     points.iter().map(|(_, y)| *y).fold(0.0, f64::max)
 }
 
-/// A reason that people know has its own colour in every report; the others take what is left.
+/// A well-known reason has the same colour in every report; the others share the rest.
 fn colours_of(codes: &[&str]) -> Vec<Colour> {
     let known = |code: &str| match code {
         "sold_out" => Some(GREY),
@@ -353,7 +354,7 @@ fn colours_of(codes: &[&str]) -> Vec<Colour> {
         .collect()
 }
 
-/// Names of an axis have little room.
+/// Short numbers: the labels of an axis have little room.
 fn short(count: f64) -> String {
     if count >= 1e6 {
         format!("{} M", rounded(count / 1e6))
@@ -373,7 +374,7 @@ mod tests {
         let mut points = vec![(0.0, 0.0), (0.1, 120.0), (0.2, 200.0), (0.3, 200.0)];
         reach_at(&mut points, 0.16, 200.0);
         assert_eq!(points, [(0.0, 0.0), (0.1, 120.0), (0.16, 200.0), (0.2, 200.0), (0.3, 200.0)]);
-        // Units that were sold again make the line go on; then nothing is known better.
+        // Units that were sold again make the line go on; then no moment is known.
         let mut more = vec![(0.0, 0.0), (0.1, 230.0)];
         reach_at(&mut more, 0.05, 200.0);
         assert_eq!(more, [(0.0, 0.0), (0.1, 230.0)]);

@@ -1,4 +1,4 @@
-//! The report for a terminal: on one screen, in words, the verdict last because that is where the eye is.
+//! The report for a terminal: one screen, in words, with the verdict last because that is where the eye is.
 
 use std::fmt::Write;
 
@@ -7,16 +7,16 @@ use super::{
     words::{self, counted, duration, rounded, thousands},
 };
 
-/// Everything fits on one screen of 30 lines: when there are findings, they take the place of details.
+/// Everything fits on one screen of 30 lines: findings take the place of details.
 const MAX_FINDINGS: usize = 3;
 
-/// The summary, without colours: it may go into a file.
+/// The summary, without colours: it may be written to a file.
 pub fn text(report: &Report) -> String {
     let mut text = String::new();
     let (reasons, requests) = if report.verdict.findings.is_empty() { (3, 5) } else { (2, 3) };
     head(&mut text, report);
     people(&mut text, report);
-    // Bots take a line of their own.
+    // Bots need a line of their own.
     refused(&mut text, report, reasons + usize::from(report.people.bots == 0));
     latency(&mut text, report, requests);
     generator(&mut text, report);
@@ -69,7 +69,7 @@ fn people(text: &mut String, report: &Report) {
         if_any(orders.refunds, "paid too late and to be refunded"),
         if_any(orders.cancelled, "cancelled"),
         if_any(orders.refused, "could not be paid or cancelled"),
-        if_any(orders.unknown, "ended nobody knows how"),
+        if_any(orders.unknown, "with an unknown outcome"),
         thousands(orders.walked_away)
     );
     if people.bots > 0 {
@@ -77,7 +77,7 @@ fn people(text: &mut String, report: &Report) {
     }
 }
 
-/// What did not happen is left out.
+/// Leaves out what did not happen.
 fn if_any(count: u64, what: &str) -> String {
     if count > 0 { format!(", {} {what}", thousands(count)) } else { String::new() }
 }
@@ -124,7 +124,7 @@ fn latency(text: &mut String, report: &Report, most: usize) {
     }
 }
 
-/// Those that a buyer waits for most, in the order they had.
+/// The kinds that a buyer waits for most, in their old order.
 fn most_telling(kinds: Vec<(&str, Quantiles)>, most: usize) -> Vec<(&str, Quantiles)> {
     const TELLING: [&str; 5] = ["order", "pay", "page", "pass", "ticket"];
     let place = |kind: &str| TELLING.iter().position(|name| *name == kind).unwrap_or(TELLING.len());

@@ -1,4 +1,4 @@
-//! The timeline as it is drawn: thinned out to what a screen can show, and cut to where something happens.
+//! The timeline for drawing: thinned out to what a screen can show, and cut to where something happens.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -6,14 +6,14 @@ use super::Slice;
 
 /// More stretches than this can't be told apart on a screen.
 const MAX_STRETCHES: i64 = 160;
-/// This part of what is counted may lie outside of a close-up, at each end.
+/// The share of the counted events that may lie outside a close-up, at each end.
 const OUTSIDE: f64 = 0.002;
-/// A close-up has to be worth it: at most this part of the whole.
+/// The largest part of the run that a close-up may show; a larger one is not worth it.
 const MAX_CLOSE_UP: f64 = 0.6;
-/// A close-up of fewer slices shows blocks and no course.
+/// A close-up of fewer slices would show blocks instead of a curve.
 const MIN_CLOSE_UP_SLICES: i64 = 12;
 
-/// Some slices put together.
+/// Several slices together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Stretch {
     pub(super) from_seconds: f64,
@@ -22,9 +22,9 @@ pub(super) struct Stretch {
     pub(super) orders_due: u64,
     pub(super) sold: u64,
     pub(super) refused: BTreeMap<String, u64>,
-    /// The mean of the slices' medians, by their answers.
+    /// The mean of the slices' medians, weighted by their answers.
     pub(super) p50_ms: f64,
-    /// The worst slice's.
+    /// The highest p99 of the slices.
     pub(super) p99_ms: f64,
     pub(super) answers: u64,
 }
@@ -47,7 +47,7 @@ impl Stretch {
     }
 }
 
-/// The orders that were answered in a slice; a slice in which nothing was sold or refused has no latency to show.
+/// Orders answered in a slice. A slice in which nothing was sold or refused has no latency to show.
 pub(super) fn answers(slice: &Slice) -> u64 {
     slice.sold + slice.refused.values().sum::<u64>()
 }
@@ -60,8 +60,8 @@ pub(super) fn whole(timeline: &[Slice], slice_ms: u64) -> Range<i64> {
     from..to + width_ms
 }
 
-/// The opening and where nearly all is that `count` counts, with some room around; the whole run if that is not
-/// much less.
+/// The opening and the time in which nearly all events of `count` happened, with some room around. The whole
+/// run if that is not much shorter.
 pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice) -> u64) -> Range<i64> {
     let whole = whole(timeline, slice_ms);
     let width_ms = width(slice_ms);
@@ -89,7 +89,7 @@ pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice)
     if part <= MAX_CLOSE_UP { close_up } else { whole }
 }
 
-/// The stretches of a part of the run, all of the same length and without a gap between them.
+/// Divides a part of the run into stretches of the same length, without gaps.
 pub(super) fn stretches(timeline: &[Slice], slice_ms: u64, part: &Range<i64>) -> Vec<Stretch> {
     let width_ms = width(slice_ms);
     let slices = ((part.end - part.start) / width_ms).max(1);
@@ -111,7 +111,7 @@ pub(super) fn stretches(timeline: &[Slice], slice_ms: u64, part: &Range<i64>) ->
     stretches
 }
 
-/// A report from elsewhere could say 0.
+/// A report from elsewhere might say 0.
 fn width(slice_ms: u64) -> i64 {
     i64::try_from(slice_ms).unwrap_or(i64::MAX).clamp(1, 3_600_000)
 }

@@ -1,27 +1,27 @@
-//! Numbers, times and reasons as people read them.
+//! Numbers, times and reasons in words.
 
 use std::collections::BTreeMap;
 
 use super::{Quantiles, Report, Verdict};
 
-/// More reasons than this are put together as "other reasons".
+/// Further reasons are put together as "other reasons".
 pub(super) const MAX_REASONS: usize = 5;
 
-/// Why an order was refused, for somebody who has never seen a problem code.
+/// Why an order was refused, for readers who don't know problem codes.
 pub(super) fn reason(code: &str) -> String {
     let words = match code {
         "sold_out" => "nothing was left",
-        "limit_reached" => "had as many as one buyer may have",
+        "limit_reached" => "the buyer had reached the limit",
         "not_open" => "the sale was not open yet",
         "paused" => "the sale was paused",
         "closed" => "the sale was over",
         "busy" => "the server was busy",
         "rate_limited" => "too many requests",
         "pass_required" => "came without a pass",
-        "pass_invalid" => "the pass was not good",
+        "pass_invalid" => "the pass was not valid",
         "passes_exhausted" => "all passes were given out",
         "challenge_failed" => "the challenge was not solved",
-        "not_admitted" => "the turn had not come yet",
+        "not_admitted" => "the buyer's turn had not come",
         "unauthorized" => "not signed in",
         "forbidden" => "not allowed",
         "idempotency_key_reused" => "the key was used for another order",
@@ -29,13 +29,13 @@ pub(super) fn reason(code: &str) -> String {
         "unavailable" => "the server could not decide",
         // A proxy without a server behind it, for example.
         "none" => "an error without a reason",
-        // Whatever a server sends as a code must not move the cursor.
+        // The text of a server must not move the cursor.
         _ => return printable(&code.replace('_', " ")),
     };
     words.to_owned()
 }
 
-/// The kinds of requests in the order in which a buyer makes them.
+/// The kinds of requests, in the order in which a buyer makes them.
 const REQUESTS: [(&str, &str); 8] = [
     ("sign_in", "sign in"),
     ("page", "look at the sale"),
@@ -52,7 +52,7 @@ pub(super) fn request(kind: &str) -> String {
     known.map_or_else(|| kind.replace('_', " "), |(_, words)| (*words).to_owned())
 }
 
-/// What was asked for at all, in the order in which a buyer does it.
+/// The kinds that were requested at all, in the order in which a buyer makes them.
 pub(super) fn in_order(latency: &BTreeMap<String, Quantiles>) -> Vec<(&str, Quantiles)> {
     let place = |kind: &str| REQUESTS.iter().position(|(name, _)| *name == kind).unwrap_or(usize::MAX);
     let mut sorted: Vec<_> = latency.iter().map(|(kind, quantiles)| (kind.as_str(), *quantiles)).collect();
@@ -61,7 +61,7 @@ pub(super) fn in_order(latency: &BTreeMap<String, Quantiles>) -> Vec<(&str, Quan
     sorted
 }
 
-/// What must be 0, and what it would mean if it were not.
+/// The numbers that must be 0, and what each would mean if it were not.
 pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5] {
     [
         ("oversold", "units promised that were never there", verdict.oversold),
@@ -93,7 +93,7 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
     format!("It does NOT hold: {}.", wrong.join(", "))
 }
 
-/// What the server itself says to a verdict that is clean.
+/// What the server's audit adds to a clean verdict.
 pub(super) fn books(verdict: &Verdict) -> Option<&'static str> {
     verdict.is_clean().then_some(match verdict.audit {
         Some(_) => "The server's own books say the same.",
@@ -101,34 +101,35 @@ pub(super) fn books(verdict: &Verdict) -> Option<&'static str> {
     })
 }
 
-/// Who came: bots are counted among them, where there are any.
+/// Who came, bots included if there are any.
 pub(super) fn crowd(report: &Report) -> &'static str {
     if report.people.bots > 0 { "people and bots" } else { "people" }
 }
 
-/// A page without any address to call is easier to trust.
+/// The page contains no URL: that is easier to trust.
 pub(super) fn without_scheme(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest)
 }
 
-/// Text from elsewhere for a terminal: only lines may break, everything else that would control it is shown as a dot.
+/// Makes text from elsewhere safe for a terminal: only line breaks stay, other control characters become
+/// dots.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|character: char| character.is_control() && character != '\n', "·")
 }
 
-/// The codes with the most refusals, the most frequent first, and how many refusals had another.
+/// The codes with the most refusals, the most frequent first, and how many refusals had other codes.
 pub(super) fn most_frequent(refused: &BTreeMap<String, u64>, most: usize) -> (Vec<(&str, u64)>, u64) {
     let mut sorted: Vec<_> = refused.iter().map(|(code, count)| (code.as_str(), *count)).collect();
     sorted.retain(|(_, count)| *count > 0);
-    // Equal counts stay in the order of their codes.
+    // The sort is stable: equal counts stay in the order of their codes.
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let rest = sorted.iter().skip(most).map(|(_, count)| count).sum();
     sorted.truncate(most);
     (sorted, rest)
 }
 
-/// Why orders, payments and cancellations were refused, the most frequent reasons first, and how many refusals had another.
-/// A server that fails is told of even where it is rare among the reasons.
+/// Why orders, payments and cancellations were refused, the most frequent reasons first, and how many
+/// refusals had other reasons. Failures of the server are listed even if they are rare.
 pub(super) fn refusals(report: &Report, most: usize) -> (Vec<(String, u64)>, u64) {
     let orders = report.refused.iter().map(|(code, count)| (is_failure(code), reason(code), *count));
     let settling = settling_refusals(report).into_iter();
@@ -145,7 +146,7 @@ pub(super) fn refusals(report: &Report, most: usize) -> (Vec<(String, u64)>, u64
     (rows.into_iter().map(|(_, reason, count)| (reason, count)).collect(), rest)
 }
 
-/// Why payments and cancellations were refused: code, words and times.
+/// Why payments and cancellations were refused: code, words and count.
 pub(super) fn settling_refusals(report: &Report) -> Vec<(&str, String, u64)> {
     let kinds = [("pay", &report.pay_refused), ("cancel", &report.cancel_refused)];
     let refusals = kinds
@@ -156,12 +157,12 @@ pub(super) fn settling_refusals(report: &Report) -> Vec<(&str, String, u64)> {
         .collect()
 }
 
-/// No rule of a sale, and nothing that a buyer does.
+/// A failure of the server, not a rule of a sale or a fault of the buyer.
 fn is_failure(code: &str) -> bool {
     matches!(code, "unavailable" | "internal" | "unauthorized" | "forbidden" | "none")
 }
 
-/// With a full stop, unless there is one.
+/// Adds a full stop, unless there is one.
 pub fn sentence(mut text: String) -> String {
     if !text.ends_with(['.', '!', '?']) {
         text.push('.');
@@ -182,7 +183,7 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
-/// A value that is measured, not counted: three digits say enough, and large numbers get their commas.
+/// A measured value: three digits are enough, and large numbers get their commas.
 pub(crate) fn rounded(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -202,7 +203,7 @@ pub(crate) fn rounded(value: f64) -> String {
     }
 }
 
-/// A length of time in the unit that suits it.
+/// A length of time in a suitable unit.
 pub(super) fn duration(seconds: f64) -> String {
     let size = seconds.abs();
     if size < 1.0 {
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_people_write_them() {
+    fn numbers_look_as_people_write_them() {
         assert_eq!(thousands(0), "0");
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(10_000_000), "10,000,000");

@@ -1,4 +1,4 @@
-//! How a rehearsal is shown: what the page and the summary must say, and what a page must never do.
+//! How a rehearsal is shown: what the page and the summary must say, and what a page must never contain.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod sample;
@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use penstock_rush::report::{self, Report};
 
-/// Writes the page to the target folder too, so that a person can look at what the tests looked at.
+/// Also writes the page to the target folder, so that a person can look at it.
 fn page(name: &str, report: &Report) -> String {
     let page = report::html(report).unwrap();
     fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rehearsal-{name}.html")), &page).unwrap();
@@ -50,7 +50,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn what_comes_from_outside_is_text_on_the_page() {
+fn outside_text_is_only_text_on_the_page() {
     let page = page("broken", &sample::broken());
     assert_has(&page, &["bots &amp; &lt;script&gt;alert(1)", "Order 1 is in nobody&#39;s &lt;books&gt;."]);
     assert!(!page.contains("<b>new") && !page.contains("<books>"));
@@ -79,7 +79,7 @@ fn an_empty_run_still_has_a_page() {
 }
 
 #[test]
-fn the_summary_of_a_clean_run_says_that_nobody_was_wronged() {
+fn the_summary_of_a_clean_run_says_that_all_promises_were_kept() {
     let text = report::text(&sample::thirty_thousand());
     assert_has(
         &text,
@@ -116,14 +116,14 @@ fn the_summary_of_a_broken_run_says_what_is_wrong() {
 }
 
 #[test]
-fn the_fullest_summary_of_a_clean_run_fits_on_a_screen_too() {
+fn the_longest_summary_of_a_clean_run_fits_on_a_screen() {
     let text = report::text(&Report { verdict: sample::thirty_thousand().verdict, ..sample::broken() });
     assert_has(&text, &["other reasons", "get a pass", "Nobody was"]);
     assert!(text.lines().count() <= 30, "{} lines:\n{text}", text.lines().count());
 }
 
 #[test]
-fn an_outage_shows_however_many_were_refused_for_want_of_units() {
+fn an_outage_shows_however_many_orders_were_refused_as_sold_out() {
     let mut report = sample::thirty_thousand();
     report.pay_refused.insert("unavailable".to_owned(), 57);
     report.cancel_refused.insert("unauthorized".to_owned(), 2);

@@ -1,4 +1,4 @@
-//! Reports as runs could have made them, the same every time.
+//! Reports that runs could have made, the same every time.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn by_name<T: Copy>(entries: &[(&str, T)]) -> BTreeMap<String, T> {
     entries.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }
 
-/// Something that goes up and down, for slices that should not all look the same.
+/// A value that goes up and down, so that not all slices look the same.
 fn wobble(index: u64) -> f64 {
     1.0 + 0.3 * (index as f64 * 0.7).sin() + 0.15 * (index as f64 * 2.3).cos()
 }
@@ -135,7 +135,7 @@ pub(crate) fn ten_million() -> Report {
     });
     Report {
         scenario: "ten-million".to_owned(),
-        about: "10,000,000 purchase requests for 10,000 units, as fast as they go.".to_owned(),
+        about: "10,000,000 purchase requests for 10,000 units, as fast as possible.".to_owned(),
         units: 10_000,
         people: People {
             buyers: 10_000_000,

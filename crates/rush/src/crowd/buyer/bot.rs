@@ -1,13 +1,13 @@
-//! What bots do where a person would press the button once. They take turns at three ways of cheating; up to the
-//! button the honest part of their way is a buyer's.
+//! What bots do where a person would press the button once. They take turns at three ways of cheating. The
+//! honest part of their way, up to the button, is a buyer's.
 
 use super::{Buyer, Call, Next, Role, Scene, State, Who};
 
-/// Each way of skipping the gate, so often.
+/// The attempts of a skipping bot, spread evenly over the ways of skipping the gate.
 const SKIPS: u32 = 9;
 const SKIPS_SECONDS: [f64; 2] = [0.1, 0.3];
 const HAMMERS: std::ops::RangeInclusive<u32> = 20..=50;
-/// Orders with one pass; the last few of them under another bot's name.
+/// Orders with one pass; the last few use another bot's name.
 const REPLAYS: u32 = 12;
 const REPLAYS_AS_ANOTHER: u32 = 2;
 const MADE_UP_PASS: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -25,7 +25,7 @@ impl Role {
 }
 
 impl Buyer {
-    /// In whose name the present order is sent.
+    /// Whose token the current order is sent with.
     pub(super) fn who_orders(&self) -> Who {
         Who { number: self.who.number + u64::from(self.is_another()), ..self.who }
     }
@@ -34,7 +34,7 @@ impl Buyer {
         self.role == Role::Replays && (1..=REPLAYS_AS_ANOTHER).contains(&self.course.attempts)
     }
 
-    /// The next attempt; the first one sets how many there will be.
+    /// The next attempt; the first call sets how many there will be.
     pub(super) fn attack(&mut self, scene: &mut Scene<'_>) -> Next {
         let left = match (self.course.attempts, self.role) {
             (0, Role::Person) => 0,
@@ -44,7 +44,7 @@ impl Buyer {
             (attempts, _) => attempts - 1,
         };
         self.course.attempts = left;
-        // A bot presses when it can; nobody waits for it.
+        // A bot presses as soon as it can; its latency is not counted.
         self.due_at = scene.now;
         if left == 0 {
             return self.leave(scene);

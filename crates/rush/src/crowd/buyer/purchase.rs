@@ -1,4 +1,4 @@
-//! What a buyer makes of the answer to an order, and what becomes of an accepted one.
+//! What a buyer does with the answer to an order, and with an accepted order.
 
 use super::{
     super::{
@@ -9,9 +9,9 @@ use super::{
     Buyer, Call, Next, Role, Scene,
 };
 
-/// Who pays late pays so long after the hold is over.
+/// How long after the end of the hold a late payer pays.
 const LATE_SECONDS: [f64; 2] = [0.2, 1.0];
-/// A hold may end so much sooner than we reckon: moments are rounded and clocks are set.
+/// A margin for the end of a hold: moments are rounded, and clocks are set.
 const HOLD_MARGIN_SECONDS: f64 = 2.0;
 
 impl Buyer {
@@ -21,7 +21,7 @@ impl Buyer {
         } else if reply.leaves_doubt() {
             self.course.in_doubt = true;
         } else if !reply.asks_for_patience() {
-            // Whatever was sent under this key before, it was not accepted.
+            // Nothing sent under this key before was accepted.
             self.course.in_doubt = false;
             self.contradict(reply, scene);
         }
@@ -35,9 +35,9 @@ impl Buyer {
         }
     }
 
-    /// A key that has an order can't be refused any more.
+    /// A key that has an order must not be refused.
     fn contradict(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
-        // Of two presses at the opening one may have come too early, and its answer may be heard later.
+        // Of two presses at the opening, one may have come too early, and its answer may arrive later.
         if self.order.is_empty() || matches!(reply.code, Code::NOT_OPEN | Code::PAUSED) {
             return;
         }
@@ -73,7 +73,7 @@ impl Buyer {
         self.first_answer(scene);
     }
 
-    /// Got one: pays, pays late, cancels or walks away.
+    /// The buyer got a unit: pays, pays late, cancels or walks away.
     pub(super) fn decide(&mut self, scene: &mut Scene<'_>) -> Next {
         let terms = scene.terms;
         let mix = &terms.mix;
@@ -95,7 +95,7 @@ impl Buyer {
         self.leave(scene)
     }
 
-    /// A payment or a cancellation was carried out.
+    /// A payment or a cancellation succeeded.
     pub(super) fn settled(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
         let quantity = i64::from(scene.findings.quantity(self.course.promised));
         let end = match (call, self.course.pays_late) {
@@ -113,7 +113,7 @@ impl Buyer {
         self.after_order(scene)
     }
 
-    /// The order is over and done with.
+    /// The order is finished.
     pub(super) fn after_order(&mut self, scene: &mut Scene<'_>) -> Next {
         match self.role {
             Role::Person => self.leave(scene),
@@ -121,16 +121,16 @@ impl Buyer {
         }
     }
 
-    /// Whether the hold lasts by any reckoning.
+    /// Whether the hold lasts by any calculation.
     fn is_surely_held(&self, scene: &Scene<'_>) -> bool {
         let lasts_seconds = scene.terms.hold_seconds - HOLD_MARGIN_SECONDS;
         !self.course.pays_late && scene.now < self.course.key_since.plus_seconds(lasts_seconds)
     }
 
-    /// A payment or a cancellation was refused for good, or so often that nobody tries again.
+    /// A payment or a cancellation was refused for good, or too often to try again.
     pub(super) fn settled_in_vain(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
         if reply.status >= 500 {
-            // It may have been carried out: the end stays unknown.
+            // It may have succeeded, so the end is unknown.
             scene.findings.unanswered += 1;
         } else {
             scene.findings.set_end(self.course.promised, End::Refused);
@@ -142,7 +142,7 @@ impl Buyer {
         let end = match (code, call) {
             _ if self.is_surely_held(scene) => End::Refused,
             (Code::REFUND_DUE, _) => End::Refund,
-            // It had expired before it could be cancelled.
+            // The hold expired before it could be cancelled.
             (_, Call::Cancel) => End::WalkedAway,
             _ => End::Unknown,
         };
@@ -155,7 +155,7 @@ impl Buyer {
 
     pub(super) fn doubt(&mut self, scene: &mut Scene<'_>) {
         self.course.in_doubt = false;
-        // Nothing is accepted from somebody whose token is made up.
+        // A buyer whose token is forged gets nothing accepted.
         if scene.terms.is_known(self.who) {
             let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
             scene.findings.doubtful.push(Doubtful { buyer, token, key: self.key(scene.terms) });

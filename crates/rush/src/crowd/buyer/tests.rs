@@ -1,4 +1,4 @@
-//! Buyers and bots, told by hand what happens to them.
+//! Buyers and bots that are told by hand what happens to them.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Stage {
         self.answer(201, &format!(r#"{{"id":"{order}","quantity":1,"state":"held"}}"#))
     }
 
-    /// Lets the time pass that `next` waits for; how many seconds that were, and what comes then.
+    /// Waits as long as `next` says; returns the seconds and the next step.
     fn wait(&mut self, next: Next) -> (f64, Next) {
         let Next::Wait(until) = next else { panic!("{next:?}") };
         let seconds = until.since(self.now).as_secs_f64();
@@ -166,7 +166,7 @@ fn an_account_signs_in_first() {
 }
 
 #[test]
-fn busy_is_tried_again_when_it_was_said_to_be_and_with_the_same_key() {
+fn busy_is_retried_after_the_given_wait_with_the_same_key() {
     let mut stage = stage(Gate::default(), |_| {});
     stage.come_late();
     let key = stage.key();
@@ -178,7 +178,7 @@ fn busy_is_tried_again_when_it_was_said_to_be_and_with_the_same_key() {
 }
 
 #[test]
-fn who_hears_busy_too_often_gives_up() {
+fn a_buyer_who_hears_busy_too_often_gives_up() {
     let mut stage = stage(Gate::default(), |_| {});
     stage.come_late();
     let mut times = 0;
@@ -207,7 +207,7 @@ fn an_order_that_is_never_answered_stays_in_doubt() {
     assert_eq!(stage.step(Event::Unanswered), Next::Leave);
     let doubtful = &stage.findings.doubtful[0];
     assert_eq!((doubtful.buyer, &doubtful.key, &doubtful.token), (3, &key, &stage.buyer.token));
-    assert_eq!(stage.findings.unanswered, 0, "it is among the doubtful ones, and counted once");
+    assert_eq!(stage.findings.unanswered, 0, "it counts once, among the doubtful ones");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn giving_up_after_unavailable_leaves_a_doubt() {
 }
 
 #[test]
-fn who_is_told_sold_out_comes_back_with_another_key() {
+fn a_buyer_who_is_told_sold_out_comes_back_with_another_key() {
     let mut stage = stage(Gate::default(), |mix| (mix.comes_back, mix.comes_back_after_seconds) = (2, 10.0));
     stage.come_late();
     let mut keys = vec![stage.key()];
@@ -266,7 +266,7 @@ fn a_sale_that_is_not_open_by_the_servers_clock_is_asked_again_soon() {
 }
 
 #[test]
-fn who_cannot_wait_presses_before_the_opening_and_again_after_it() {
+fn an_impatient_buyer_presses_before_the_opening_and_again_after_it() {
     let mut stage = stage(Gate::default(), |mix| mix.presses_early = 1.0);
     let next = stage.come(Who { number: 3, is_bot: false }, true);
     let (_, mut next) = stage.wait(next);
@@ -308,7 +308,7 @@ fn two_orders_for_one_key_are_a_contradiction() {
 }
 
 #[test]
-fn a_pass_that_is_over_is_got_anew_but_not_for_ever() {
+fn an_expired_pass_is_replaced_but_not_for_ever() {
     let mut stage = stage(Gate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
     assert_eq!(stage.come_late(), Next::Send(Call::Pass));
     for _ in 0..MAX_RENEWALS {
@@ -321,7 +321,7 @@ fn a_pass_that_is_over_is_got_anew_but_not_for_ever() {
 }
 
 #[test]
-fn who_pays_late_may_get_the_money_back() {
+fn a_late_payer_may_get_the_money_back() {
     let mut stage = stage(Gate::default(), |mix| (mix.pays, mix.pays_late) = (0.0, 1.0));
     stage.come_late();
     let next = stage.accept("o1");
@@ -335,7 +335,7 @@ fn who_pays_late_may_get_the_money_back() {
 }
 
 #[test]
-fn a_cancelled_order_is_nobodys() {
+fn a_cancelled_order_belongs_to_nobody() {
     let mut stage = stage(Gate::default(), |mix| (mix.pays, mix.cancels) = (0.0, 1.0));
     stage.come_late();
     let next = stage.accept("o1");
@@ -411,7 +411,7 @@ fn a_bot_that_gets_a_unit_is_reported_behind_the_people() {
 }
 
 #[test]
-fn the_same_seed_lets_the_same_buyer_do_the_same() {
+fn the_same_seed_makes_a_buyer_behave_the_same() {
     let life = |number| {
         let mut stage = stage(Gate::default(), |mix| mix.thinks_seconds = [0.0, 9.0]);
         stage.now = Moment::from_seconds(5.0);
@@ -437,7 +437,7 @@ fn a_payment_that_is_refused_while_the_hold_lasts_is_remembered() {
 }
 
 #[test]
-fn who_thinks_longer_than_the_hold_lasts_is_refused_by_right() {
+fn a_payment_after_the_hold_is_rightly_refused() {
     let mut stage = stage(Gate::default(), |mix| mix.thinks_seconds = [61.0, 61.0]);
     stage.come_late();
     let next = stage.accept("o1");
@@ -447,7 +447,7 @@ fn who_thinks_longer_than_the_hold_lasts_is_refused_by_right() {
 }
 
 #[test]
-fn a_payment_that_is_never_let_through_is_refused_or_unanswered() {
+fn a_payment_that_never_succeeds_is_refused_or_unanswered() {
     for (status, end, unanswered) in [(429, End::Refused, 0), (503, End::Unknown, 1)] {
         let mut stage = stage(Gate::default(), |_| {});
         stage.come_late();
@@ -458,7 +458,7 @@ fn a_payment_that_is_never_let_through_is_refused_or_unanswered() {
             next = if refused == Next::Leave { refused } else { stage.wait(refused).1 };
         }
         assert_eq!((stage.end(), stage.findings.unanswered), (end, unanswered), "{status}");
-        assert_eq!(stage.findings.gave_up, 0, "who has got one has not given up");
+        assert_eq!(stage.findings.gave_up, 0, "a buyer with a unit has not given up");
     }
 }
 
@@ -488,11 +488,11 @@ fn an_order_and_a_refusal_for_one_key_are_a_contradiction() {
     stage.come_late();
     stage.accept("o1");
     stage.refuse(429, "rate_limited");
-    assert!(stage.findings.contradictions.is_empty(), "that says nothing of the order");
+    assert!(stage.findings.contradictions.is_empty(), "that says nothing about the order");
 }
 
 #[test]
-fn an_order_after_a_look_is_due_since_the_look_was() {
+fn an_order_after_a_look_is_due_when_the_look_was() {
     let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
     assert_eq!(stage.come_late(), Next::Send(Call::Look));
     let came_at = stage.now;
@@ -505,7 +505,7 @@ fn an_order_after_a_look_is_due_since_the_look_was() {
 }
 
 #[test]
-fn nobody_is_due_to_press_before_the_moment_they_chose() {
+fn no_press_is_due_before_the_chosen_moment() {
     let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
     assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(Call::Look));
     stage.now = Moment::from_seconds(20.0);
@@ -514,7 +514,7 @@ fn nobody_is_due_to_press_before_the_moment_they_chose() {
 }
 
 #[test]
-fn a_request_that_was_lost_stays_due_since_it_was_first() {
+fn a_lost_request_keeps_its_first_due_time() {
     let mut stage = stage(Gate::default(), |_| {});
     stage.come_late();
     let came_at = stage.now;
@@ -551,7 +551,7 @@ fn a_challenge_that_nobody_can_solve_is_not_begun() {
 }
 
 #[test]
-fn bots_that_skip_the_gate_are_counted_apart() {
+fn bots_that_skip_the_gate_are_counted_separately() {
     for (number, by_skipping) in [(0, 1), (1, 1), (2, 0)] {
         let mut stage = stage(Gate::default(), |_| {});
         stage.now = Moment::from_seconds(1.0);

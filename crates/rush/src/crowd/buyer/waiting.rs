@@ -1,4 +1,4 @@
-//! What a buyer in the waiting room makes of its place.
+//! What a buyer in the waiting room does with its place.
 
 use super::{
     super::{
@@ -8,9 +8,10 @@ use super::{
     Buyer, Call, Next, PLACE_SECONDS, Scene, State,
 };
 
-/// How often one looks long before the opening: whoever is silent for longer than 15 seconds passes for gone.
+/// The time between two looks long before the opening. A ticket that is silent for 15 seconds is taken for
+/// abandoned.
 const EARLY_PLACE_SECONDS: [f64; 2] = [8.0, 12.0];
-/// Whoever is not let in for so long after coming, and after the opening, goes home.
+/// How long a buyer waits to be let in, counted from coming or from the opening, whichever is later.
 pub(super) const MAX_WAITING_SECONDS: f64 = 900.0;
 
 impl Buyer {
