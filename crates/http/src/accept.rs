@@ -1,4 +1,5 @@
-//! What a client would rather have: the lists of `Accept` and `Accept-Encoding`. It does not know what there is.
+//! Reads the preferences of a client: the lists in `Accept` and `Accept-Encoding`. It does not know what the
+//! server has to offer.
 
 use hyper::{
     HeaderMap,
@@ -13,7 +14,7 @@ const FULL: Quality = 1000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish<'a> {
     pub(crate) name: &'a [u8],
-    /// What stands between the name and the end, the quality too.
+    /// Everything after the name, including the quality.
     parameters: &'a [u8],
     pub(crate) quality: Quality,
 }
@@ -25,7 +26,7 @@ impl<'a> Wish<'a> {
             None => (text, &b""[..]),
         };
         let wish = Self { name: name.trim_ascii(), parameters, quality: FULL };
-        // Whoever writes no number there is not to be relied on.
+        // A quality that is not a number counts as 0.
         let quality = wish.parameter(b"q").map_or(FULL, |quality| thousandths(quality).unwrap_or(0));
         Self { quality, ..wish }
     }
@@ -43,7 +44,7 @@ impl<'a> Wish<'a> {
 fn thousandths(quality: &[u8]) -> Option<Quality> {
     let text = std::str::from_utf8(quality).ok()?;
     let value: f32 = text.parse().ok()?;
-    // Cut to what it may be, it fits.
+    // Clamped, so that it fits.
     value.is_finite().then(|| (value.clamp(0.0, 1.0) * FULL as f32) as Quality)
 }
 
@@ -60,7 +61,8 @@ impl<'a> Accepted<'a> {
         Self(wishes(headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes)))
     }
 
-    /// How much this very type is wanted; 0 if it is not named. A wish for another version is a wish for something else.
+    /// How much exactly this type is wanted; 0 if it is not named. If the client asks for another version, it
+    /// asks for something else.
     pub(crate) fn named(&self, name: &str, version: Option<&str>) -> Quality {
         let is_meant = |wish: &&Wish<'_>| {
             let asked = wish.parameter(b"version").map(|asked| asked.trim_ascii_end());

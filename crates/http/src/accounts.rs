@@ -1,4 +1,4 @@
-//! Registering, by a buyer who proves the phone or by an operator who vouches for it: the same rules for both.
+//! Registration: buyers who prove their phone, and operators who vouch for one. The same rules apply to both.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const MAX_NAME_CHARACTERS: usize = 100;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccountRequest {
-    /// Written as for `POST /api/v1/otp`.
+    /// In the same form as for `POST /api/v1/otp`.
     #[schema(example = "+8613800138000", pattern = "^[+0-9(][0-9 ().-]{5,63}$")]
     phone: String,
     /// As for `POST /api/v1/otp`.
@@ -54,7 +54,7 @@ pub(crate) fn check_password(complaints: &mut Complaints, field: &'static str, p
     complaints.require(fine, field, bounds);
 }
 
-/// Who registers, after the checks.
+/// A person who registers, after the checks.
 struct Registrant {
     phone: Phone,
     name: String,
@@ -85,12 +85,12 @@ fn account_of(
     Ok(NewAccount { id, phone: phone.number, name, password_hash, admin, created_at })
 }
 
-/// Why an operator's account can't be made, as a sentence.
+/// Says in a sentence why an operator can't make this account.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidAccount(String);
 
-/// An account that an operator makes: no one-time code, otherwise as if its owner had registered.
+/// An account made by an operator: without a one-time code, but otherwise like one that its owner registered.
 pub fn new_account(
     phone: &str,
     home: Country,
@@ -110,7 +110,7 @@ pub fn new_account(
     Err(InvalidAccount(complaints.as_sentence().err().unwrap_or_default()))
 }
 
-/// What accounts of this phone may be stored as, the likeliest first.
+/// The forms in which the account of this phone may be stored, the likeliest first.
 pub fn phone_forms(text: &str, home: Country) -> Result<Vec<String>, InvalidAccount> {
     let phone = Phone::of_account(text, None, home);
     Ok(phone.map_err(|message| InvalidAccount(format!("the phone {message}")))?.forms)
@@ -118,9 +118,10 @@ pub fn phone_forms(text: &str, home: Country) -> Result<Vec<String>, InvalidAcco
 
 /// Register
 ///
-/// Needs a one-time code, see `POST /api/v1/otp`. After five wrong tries the code is void. A code that was asked for from another
-/// address can be used too, if it is the last one that was sent to the phone. The device gets the cookie `penstock_device`, as by signing
-/// in, so that strangers who guess can't keep it from signing in.
+/// Needs a one-time code, see `POST /api/v1/otp`. After five wrong tries the code is void. A code that was
+/// requested from another address works too, as long as no other code has been sent to the phone since. The
+/// device gets the cookie `penstock_device`, as it does at sign-in, so that strangers who guess passwords
+/// can't keep it from signing in.
 #[utoipa::path(post, path = "/api/v1/accounts", tag = "accounts", request_body = AccountRequest,
     responses((status = 201, body = AccountView, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn create_account(
@@ -141,13 +142,13 @@ pub(crate) async fn create_account(
     let digest = one_time_code::digest(&app.options.secrets.borrow().current, &phone, &request.otp);
     let origin = peer.origin();
     let right = |check| if check == CodeCheck::Right { Ok(()) } else { Err(Code::OtpInvalid) };
-    // Only a person who has proved the phone may have a password hashed. Their code is used up afterwards, so that those who are told
-    // `busy` can come again with it.
+    // A password is hashed only for a person who has proved the phone. The code is used up afterwards, so
+    // that a person who is told `busy` can try again with it.
     right(app.records.check_code(&phone, &origin, &digest, app.now()).await?)?;
     let line = Line::Address(AddressKey::of(peer.0));
     let hash = app.passwords.hash(line, request.password).await?;
     right(app.records.take_code(&phone, &origin, &digest, app.now()).await?)?;
-    // An account from before may have the same number in another form.
+    // An older account may have the same number in another form.
     if !app.records.accounts_by_phone(&registrant.phone.forms).await?.is_empty() {
         return Err(Code::PhoneTaken.into());
     }

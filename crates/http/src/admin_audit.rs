@@ -1,4 +1,4 @@
-//! The audit of a running shop: ledger and records are compared at one point of the feed.
+//! The audit of a running shop: compares ledger and records at one point of the feed.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// Decisions that an audit holds in memory at most; when settlement is further behind, it has to catch up first.
+/// The most decisions an audit holds in memory. If settlement is further behind than that, it has to catch up
+/// first.
 const MAX_PENDING: u64 = 2_000_000;
 
 impl From<Unavailable> for Problem {
@@ -46,7 +47,7 @@ impl From<AuditError> for Problem {
     responses((status = 200, description = "The report", body = AuditReport)))]
 pub(crate) async fn audit(State(app): State<Arc<App>>, _admin: Admin) -> Result<Json<AuditReport>, Problem> {
     let turn = Arc::clone(&app.auditing).try_acquire_owned().map_err(|_| Problem::from(Code::Busy))?;
-    // It may compute for seconds, and on this thread everybody else would wait for it.
+    // It may compute for seconds. On this thread everybody else would wait for it.
     let runtime = Handle::current();
     let report = spawn_blocking(move || {
         let report = runtime.block_on(audit::audit(&**app.ledger.feed(), &app.records, MAX_PENDING));

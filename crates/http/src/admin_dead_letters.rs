@@ -1,4 +1,4 @@
-//! Decisions that could not be settled: seeing and retrying them.
+//! Decisions that could not be settled: listing and retrying them.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Resource for DeadLetterId {
 #[schema(as = DeadLetter)]
 pub(crate) struct DeadLetterView {
     id: String,
-    /// The decision's place in the feed.
+    /// The decision's position in the feed.
     position: u64,
     /// What was decided.
     #[schema(value_type = DecisionWord)]
@@ -91,7 +91,7 @@ fn event_name(event: &Event) -> &'static str {
     }
 }
 
-/// Decisions that could not be settled
+/// List decisions that could not be settled
 ///
 /// In the order in which they should be retried.
 #[utoipa::path(get, path = "/api/v1/admin/dead-letters", tag = "admin", params(PageQuery),

@@ -1,4 +1,4 @@
-//! Sales before they are published: drafting and changing them.
+//! Sales before they are published: creating and changing drafts.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ pub(crate) struct SaleRequest {
     /// Empty: open until it is closed.
     #[schema(format = DateTime)]
     closes_at: Option<String>,
-    /// How long an order is held for its payment; normally 900.
+    /// How long an order is held until it is paid; 900 by default.
     #[schema(minimum = 1, maximum = 2_592_000)]
     hold_seconds: Option<u32>,
     gate: Option<GateRequest>,
 }
 
-/// What is not named stays.
+/// Fields that are left out stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SaleChange {
@@ -68,20 +68,21 @@ pub(crate) struct SaleChange {
     closes_at: Option<Option<String>>,
     #[schema(minimum = 1, maximum = 2_592_000)]
     hold_seconds: Option<u32>,
-    /// Replaces the whole gate; `{}` asks for nothing.
+    /// Replaces the whole gate; `{}` means no gate.
     gate: Option<GateRequest>,
 }
 
-/// What a buyer has to pass before ordering.
+/// The checks that a buyer has to pass before ordering.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GateRequest {
-    /// `none`, `pow` (a proof of work) or `captcha` (a picture to read); normally none.
+    /// `none`, `pow` (a proof of work) or `captcha` (a picture to read); `none` by default.
     #[schema(value_type = Option<GateChallengeWord>)]
     challenge: Option<String>,
-    /// Whether buyers queue for their turn, those who come before the opening by a draw; normally not.
+    /// Whether buyers queue for their turn. Those who come before the opening are ordered by a draw. False by
+    /// default.
     waiting_room: Option<bool>,
-    /// Whether an order needs a pass. A challenge or a waiting room makes it so.
+    /// Whether an order needs a pass. A challenge or a waiting room always requires one.
     pass_required: Option<bool>,
 }
 
@@ -165,7 +166,7 @@ impl SaleRequest {
 }
 
 impl SaleChange {
-    /// The draft as it is to be.
+    /// The draft after the change.
     fn apply(&self, mut row: SaleRow) -> Result<SaleRow, Problem> {
         let mut complaints = Complaints::default();
         if let Some(price) = &self.price {
@@ -214,8 +215,8 @@ pub(crate) async fn create_sale(
 
 /// Change a draft
 ///
-/// What is not named stays as it is, also if somebody else changes it at the same time. Once a sale is published its terms
-/// are fixed.
+/// Fields that are left out stay as they are, even if somebody else changes them at the same time. Once a
+/// sale is published, its terms are fixed.
 #[utoipa::path(patch, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
     request_body = SaleChange, security(("bearer" = []), ("session" = [])),
     responses((status = 200, body = SaleView)))]
@@ -225,7 +226,7 @@ pub(crate) async fn change_sale(
     PathId(id): PathId<SaleId>,
     Json(change): Json<SaleChange>,
 ) -> Result<Response, Problem> {
-    // Published by a version that did not fix the terms first, and not settled yet.
+    // An older version published sales without fixing their terms first, and this one may not be settled yet.
     if app.storefront.shelf(id).is_some_and(|shelf| shelf.status().is_some()) {
         return Err(Code::AlreadyPublished.into());
     }

@@ -1,4 +1,4 @@
-//! Items: creating and changing them.
+//! Creating and changing items.
 
 use std::sync::Arc;
 
@@ -30,12 +30,13 @@ pub(crate) struct ItemRequest {
     #[serde(default)]
     #[schema(max_length = 10_000)]
     description: String,
-    /// A path on this server, such as that of an uploaded picture, or an https address elsewhere, from which browsers fetch it.
+    /// The path of a picture on this server, for example an uploaded one, or an https address elsewhere, from
+    /// which browsers fetch it.
     picture: Option<String>,
     regular_price: MoneyView,
 }
 
-/// What is not named stays.
+/// Fields that are left out stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ItemChange {
@@ -43,14 +44,14 @@ pub(crate) struct ItemChange {
     title: Option<String>,
     #[schema(max_length = 10_000)]
     description: Option<String>,
-    /// `null` takes the picture away.
+    /// `null` removes the picture.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<String>)]
     picture: Option<Option<String>>,
     regular_price: Option<MoneyView>,
 }
 
-/// Tells a field that is null from one that is not there.
+/// Tells a field that is null from one that is missing.
 pub(crate) fn present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<String>>, D::Error> {
@@ -73,8 +74,8 @@ fn check_item(complaints: &mut Complaints, title: &str, description: &str, pictu
         "description",
         format!("has to have at most {MAX_DESCRIPTION_CHARACTERS} characters"),
     );
-    // Pages put it into an image element, and their policy lets nothing else in. What begins with two slashes is no path:
-    // a browser takes the word after them for a host.
+    // Pages put it into an image element, and their policy allows nothing else. Something that begins with
+    // two slashes is not a path: a browser takes the word after them for a host.
     let is_path =
         |picture: &str| picture.strip_prefix('/').is_some_and(|rest| !rest.starts_with(['/', '\\']));
     let is_address = |picture: &str| {
@@ -128,12 +129,12 @@ pub(crate) async fn change_item(
     PathId(id): PathId<ItemId>,
     Json(change): Json<ItemChange>,
 ) -> Result<axum::Json<ItemView>, Problem> {
-    // From the records: what changes has to be what is there.
+    // From the records, because the change applies to the stored item.
     let mut item = app.records.item(id).await?.ok_or(Code::ItemNotFound)?;
     let mut complaints = Complaints::default();
     item.title = change.title.map_or(item.title, |title| title.trim().to_owned());
     item.description = change.description.unwrap_or(item.description);
-    // A picture that was fine once does not keep the title from being changed.
+    // A picture that was accepted earlier must not keep the title from being changed.
     let new_picture = change.picture.as_ref().and_then(Option::as_deref);
     let new_picture = new_picture.filter(|picture| item.picture.as_deref() != Some(picture));
     check_item(&mut complaints, &item.title, &item.description, new_picture);
@@ -147,7 +148,8 @@ pub(crate) async fn change_item(
         return Err(Code::ItemNotFound.into());
     }
     if following::refresh_item(&app, id).await.is_err() {
-        // It is stored, but can't be read again: what was written is as good, unless somebody else writes too.
+        // It is stored, but can't be read again. What was written is just as good, unless somebody else
+        // writes too.
         app.storefront.item_changed(&item);
     }
     app.options.neighbours.tell(Change::Item(id)).await;

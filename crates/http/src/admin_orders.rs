@@ -1,4 +1,4 @@
-//! All orders, for the merchant: as a list that can be searched, and as a table to take away.
+//! All orders, for the merchant: as a list to search, and as a table to download.
 
 use std::sync::Arc;
 
@@ -26,22 +26,22 @@ use crate::{
     words::OrderStateWord,
 };
 
-/// How many orders of a table are in memory at a time.
+/// The most orders of a table in memory at once.
 const TABLE_PAGE: u32 = 500;
 const TABLE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 
-/// Which orders; nothing given means all.
+/// Which orders; all of them if nothing is given.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OrderQuery {
-    /// The id of an order, of a sale or of an account, a buyer, or the phone of an account, however it is written.
+    /// The id of an order, a sale or an account, a buyer, or the phone of an account in any notation.
     q: Option<String>,
-    /// Of this sale.
+    /// Only orders of this sale.
     sale: Option<String>,
-    /// Only those in this state.
+    /// Only orders in this state.
     #[param(value_type = Option<OrderStateWord>)]
     state: Option<String>,
-    /// Of this buyer: `account:…`, or the subject of a shop's token.
+    /// Only orders of this buyer: `account:…`, or the subject of a shop's token.
     buyer: Option<String>,
 }
 
@@ -79,10 +79,10 @@ impl OrderQuery {
     }
 }
 
-/// The buyer whose account has this phone or this id, or who is called so.
+/// The buyer whose account has this phone or this id; otherwise the buyer of this name.
 async fn buyer_called(app: &App, sought: &str) -> Result<BuyerId, Problem> {
     if let Ok(Phone { mut forms, .. }) = Phone::of_account(sought, None, app.options.default_country) {
-        // In an address a plus is a space, and it is easily left out.
+        // In a URL, a plus means a space, and people easily leave it out.
         forms.extend(forms.first().map(|written| format!("+{}", written.trim_start_matches('+'))));
         if let [account, ..] = app.records.accounts_by_phone(&forms).await?.as_slice() {
             return Ok(BuyerId::of_account(account.id));
@@ -96,7 +96,7 @@ async fn buyer_called(app: &App, sought: &str) -> Result<BuyerId, Problem> {
     Ok(BuyerId::from_stored(sought))
 }
 
-/// What a merchant sees of an order.
+/// An order as a merchant sees it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AdminOrder)]
 pub(crate) struct AdminOrderView {
@@ -104,13 +104,13 @@ pub(crate) struct AdminOrderView {
     order: OrderView,
     /// `account:…`, or the subject of a shop's token.
     buyer: String,
-    /// It was paid when no unit was left for it any more: the money has to go back.
+    /// It was paid after the last unit was gone: the money has to go back.
     refund_due: bool,
 }
 
 type AdminOrderPage = Page<AdminOrderView>;
 
-/// Adds to an order's JSON what only the merchant sees. A refund that is due is in it already.
+/// Adds the fields that only the merchant sees to an order's JSON. It already says so if a refund is due.
 fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
     body.pop();
     let buyer = serde_json::to_string(buyer.as_str()).unwrap_or_default();
@@ -119,9 +119,10 @@ fn with_buyer(mut body: Vec<u8>, buyer: &BuyerId, refund_due: bool) -> Vec<u8> {
     body
 }
 
-/// All orders that are settled
+/// List all settled orders
 ///
-/// Newest first. What was accepted in the last moments may still be on its way from the ledger.
+/// Newest first. An order that was accepted a moment ago may still be missing: it is on its way from the
+/// ledger.
 #[utoipa::path(get, path = "/api/v1/admin/orders", tag = "admin", params(OrderQuery, PageQuery),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = AdminOrderPage)))]
 pub(crate) async fn list_all_orders(
@@ -144,10 +145,11 @@ pub(crate) async fn list_all_orders(
     Ok(page::whole(bodies, next))
 }
 
-/// All orders that are settled, as a table
+/// Download all settled orders as a table
 ///
-/// CSV in UTF-8, newest first, with one line of headings. Where a spreadsheet would see a formula begin in a title or in a
-/// buyer, whether it separates cells by commas, semicolons or tabs, there is an apostrophe before it.
+/// CSV in UTF-8, newest first, with one line of headings. If a title or a buyer contains something that a
+/// spreadsheet would take for a formula, whether it separates cells by commas, semicolons or tabs, an
+/// apostrophe precedes it.
 #[utoipa::path(get, path = "/api/v1/admin/orders.csv", tag = "admin", params(OrderQuery),
     security(("bearer" = []), ("session" = [])),
     responses((status = 200, body = String, content_type = "text/csv")))]
@@ -157,7 +159,7 @@ pub(crate) async fn export_orders(
     Query(query): Query<OrderQuery>,
 ) -> Result<Response, Problem> {
     let filter = query.filter(&app).await?;
-    // The first page before the answer begins, so that trouble can still be told as what it is.
+    // The first page is read before the answer begins, so that a failure can still be reported as one.
     let first = Export { after: None, filter, app: Arc::clone(&app) }.next().await?;
     let pages = stream::try_unfold(Some(first), |page| async move {
         let Some((text, rest)) = page else { return Ok(None) };
@@ -178,12 +180,12 @@ pub(crate) async fn export_orders(
     Ok((headers, Body::from_stream(pages.into_stream())).into_response())
 }
 
-/// A table that is cut off must not look whole, so the connection breaks off with it.
+/// A table that is cut off must not look complete, so the connection breaks off as well.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the orders can't be read any further")]
 struct BrokenOff;
 
-/// What is still to be written of a table.
+/// The part of a table that is still to be written.
 struct Export {
     app: Arc<App>,
     filter: OrderFilter,
@@ -192,7 +194,7 @@ struct Export {
 }
 
 impl Export {
-    /// The next piece of the table, and what remains after it.
+    /// The next piece of the table, and the part after it.
     async fn next(mut self) -> Result<(Vec<u8>, Option<Self>), Problem> {
         let rows = self.app.records.all_orders(&self.filter, self.after, TABLE_PAGE).await?;
         let mut table = if self.after.is_none() { OrderTable::begin() } else { OrderTable::go_on() };

@@ -1,4 +1,4 @@
-//! Sales: looking at them, publishing and steering them.
+//! Sales: viewing, publishing and steering them.
 
 use std::{future::Future, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
     words::SaleStateWord,
 };
 
-/// All sales, drafts too
+/// List all sales, including drafts
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/admin/sales", tag = "admin", params(PageQuery),
@@ -51,7 +51,7 @@ pub(crate) async fn list_all_sales(
     Ok(page::whole(bodies, next))
 }
 
-/// A sale, a draft too
+/// Get a sale or a draft
 #[utoipa::path(get, path = "/api/v1/admin/sales/{id}", tag = "admin", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
 pub(crate) async fn get_any_sale(
@@ -62,7 +62,7 @@ pub(crate) async fn get_any_sale(
     respond(&app, id).await
 }
 
-/// The sale as it is on show, or as the draft it is.
+/// The sale as buyers see it, or the draft.
 async fn body_of(app: &App, id: SaleId, now: Timestamp) -> Result<Vec<u8>, Problem> {
     match app.storefront.with_sale(id, now, |sale| sale.body(now)) {
         Some(body) => Ok(body),
@@ -77,8 +77,8 @@ async fn respond(app: &App, id: SaleId) -> Result<Response, Problem> {
 
 /// Publish a sale
 ///
-/// Loads its stock into the ledger; its terms are fixed from then on. Publishing twice changes nothing. A draft that would be
-/// over at once is refused.
+/// Loads its stock into the ledger. From then on its terms are fixed. Publishing twice changes nothing. A
+/// draft whose closing time has passed is refused.
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/publish", tag = "admin", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
 pub(crate) async fn publish_sale(
@@ -87,18 +87,18 @@ pub(crate) async fn publish_sale(
     PathId(id): PathId<SaleId>,
 ) -> Result<Response, Problem> {
     refuse_if_over(&app, id).await?;
-    // From the records: it may have been drafted on another node a moment ago. And from here on it stays as it is: what the
-    // ledger is told of it must not differ from what the records have, also if this is interrupted.
+    // From the records, because it may have been drafted on another node a moment ago. From here on its terms
+    // are fixed: the ledger must be told the same terms as the records have, even if this is interrupted.
     let row = app.records.fix_terms(id, app.now()).await?.ok_or(Code::SaleNotFound)?;
-    // The details first: when the ledger tells of the sale, there has to be something to show, on every node. The
-    // records' mark comes last; if they fail here, publishing again sets it.
+    // Show the details first: when the ledger announces the sale, every node must have something to show.
+    // Mark it in the records last; if that fails, publishing again does it.
     let shelf = put_up(&app, &row).await?;
-    // The hash of the draw's seed has to be known before anybody takes a ticket.
+    // The hash of the draw's seed must be public before anybody takes a ticket.
     rooms::open(&app, &shelf).await.map_err(|error| {
         tracing::error!(%error, sale = %id, "the waiting room can't be opened");
         Problem::with_detail(Code::Unavailable, "The waiting room can't be opened at the moment.")
     })?;
-    // The others put it up, too, before the ledger tells them of it.
+    // The other nodes show it, too, before the ledger tells them about it.
     app.options.neighbours.tell(Change::Sale(id)).await;
     app.ledger.publish(row.terms()).await?;
     if !app.records.mark_published(id, app.now()).await? {
@@ -107,8 +107,8 @@ pub(crate) async fn publish_sale(
     respond(&app, id).await
 }
 
-/// Nobody means to publish what nobody could ever buy. Only a draft is refused: publishing may have been interrupted or be
-/// asked for twice, and then it goes on however late it is.
+/// Nobody wants to publish a sale in which nobody could ever buy. Only a draft is refused. If publishing was
+/// interrupted or is requested twice, it goes on however late it is.
 async fn refuse_if_over(app: &App, id: SaleId) -> Result<(), Problem> {
     let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
     if row.closes_at.is_none_or(|closes_at| app.now() < closes_at) {
@@ -124,7 +124,7 @@ async fn refuse_if_over(app: &App, id: SaleId) -> Result<(), Problem> {
     }
 }
 
-/// Shows the sale here, and puts it where the other nodes find it.
+/// Shows the sale here, and puts it where the other nodes can find it.
 async fn put_up(app: &App, row: &SaleRow) -> Result<Arc<Shelf>, Problem> {
     let _turn = app.refreshing.lock().await;
     let item: Item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
@@ -140,7 +140,7 @@ async fn steer(
 ) -> Result<Response, Problem> {
     match change.await {
         Ok(_) => respond(app, id).await,
-        // The ledger doesn't know drafts; the records tell whether it is one.
+        // The ledger does not know drafts, but the records do.
         Err(LedgerError::Refused(SaleRefusal::UnknownSale)) => {
             app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
             Err(Code::NotPublished.into())
@@ -151,7 +151,7 @@ async fn steer(
 
 /// Pause a sale
 ///
-/// New orders are refused until it is resumed; accepted ones can be paid.
+/// New orders are refused until it is resumed. Accepted orders can still be paid.
 #[utoipa::path(post, path = "/api/v1/admin/sales/{id}/pause", tag = "admin", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleView)))]
 pub(crate) async fn pause_sale(
@@ -187,7 +187,7 @@ pub(crate) async fn close_sale(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RestockRequest {
-    /// Units that come on top.
+    /// Units to add.
     #[schema(minimum = 1, maximum = 100_000_000)]
     units: u32,
 }
@@ -208,7 +208,7 @@ pub(crate) async fn restock_sale(
     steer(&app, id, app.ledger.restock(id, request.units)).await
 }
 
-/// The counts of a sale by the ledger. `total = available + held + paid`.
+/// The counts of a sale according to the ledger. `total = available + held + paid`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SaleStats {
     sale_id: String,
@@ -218,11 +218,11 @@ pub(crate) struct SaleStats {
     available: u32,
     held: u32,
     paid: u32,
-    /// Passes in buyers' hands: not used, not expired.
+    /// Passes that buyers hold: neither used nor expired.
     passes_live: u64,
-    /// People in the waiting room who are there and whose turn has not come.
+    /// People in the waiting room who are present and whose turn has not come.
     waiting: u64,
-    /// People on the waitlist, as far as that is settled; empty while the records are away.
+    /// People on the waitlist, as far as it is settled; empty while the records are unavailable.
     waitlist: Option<u64>,
     /// Grows with every change.
     version: u64,
@@ -230,7 +230,7 @@ pub(crate) struct SaleStats {
     server_time: Rfc3339,
 }
 
-/// The counts of a sale
+/// Get the counts of a sale
 #[utoipa::path(get, path = "/api/v1/admin/sales/{id}/stats", tag = "admin", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = SaleStats)))]
 pub(crate) async fn sale_stats(

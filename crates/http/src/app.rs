@@ -1,4 +1,4 @@
-//! Everything the handlers share, and how a handler gets at who is asking.
+//! Everything that the handlers share, and how a handler finds out who its caller is.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) struct App {
     pub(crate) storefront: Arc<Storefront>,
     pub(crate) ledger: Ledger,
     pub(crate) records: Records,
-    /// For those who only look.
+    /// For reads only. To change something, ask the records.
     pub(crate) catalogue: Catalogue,
     pub(crate) pictures: Pictures,
     /// Held while something is read again and shown.
@@ -51,7 +51,8 @@ pub(crate) struct App {
     pub(crate) countries: Bytes,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) live: Live,
-    /// Streams of tickets. They stay for as long as their clients like, so that they get only a part of the connections.
+    /// Streams of tickets. Clients keep them open as long as they like, so they get only a part of the
+    /// connections.
     pub(crate) ticket_streams: Arc<Semaphore>,
     /// One audit at a time: it reads everything.
     pub(crate) auditing: Arc<Semaphore>,
@@ -105,27 +106,27 @@ impl App {
         (self.options.clock)()
     }
 
-    /// Sessions that began before this moment are over, whatever became of them.
+    /// Sessions that began before this moment are over in any case.
     pub(crate) fn session_horizon(&self) -> Timestamp {
         self.now().plus_millis(-i64::from(self.options.session_seconds) * 1000)
     }
 
-    /// Shows the limit on claims of the server that decides the sale.
+    /// Passes on the limit on claims of the server that decides the sale.
     pub(crate) fn with_limit<T>(&self, shelf: &Shelf, see: impl FnOnce(&Arc<Shedding>) -> T) -> T {
-        // No reference is counted: all cores would share the count.
+        // No reference is counted, because all cores would contend for the count.
         match &*shelf.limit.load() {
             Some(limit) => see(limit),
             None => see(&self.gate.in_flight.of(self.ledger.home_of(shelf.id), &shelf.limit)),
         }
     }
 
-    /// A place among the claims that are being decided.
+    /// Takes a place among the claims that are being decided.
     pub(crate) fn enter(&self, shelf: &Shelf) -> Result<InFlight, Problem> {
         let place = self.with_limit(shelf, Shedding::try_enter);
         place.ok_or_else(|| self.gate.turned_away.because(Reason::InFlight))
     }
 
-    /// A sale may be decided by another server than before: then that one's limit counts.
+    /// A sale may have moved to another server. Then that server's limit applies.
     pub(crate) fn look_where_sales_are_decided(&self) {
         let mut homes = HashSet::new();
         for shelf in self.storefront.all() {
@@ -136,11 +137,11 @@ impl App {
         self.gate.in_flight.keep_only(&homes);
     }
 
-    /// What to say of a sale that is not on the storefront: before recovery is done it may still come.
+    /// The answer for a sale that is not on the storefront. Until recovery is done it may still appear.
     pub(crate) fn missing_sale(&self) -> Problem {
         match self.ledger.health() {
             _ if self.storefront.is_dark() => {
-                Problem::with_detail(Code::Unavailable, "How the sales are can't be told at the moment.")
+                Problem::with_detail(Code::Unavailable, "The state of the sales can't be read at the moment.")
             }
             Health::Ready => Code::SaleNotFound.into(),
             _ => Problem::with_detail(Code::Unavailable, "The sales are being loaded."),
@@ -167,8 +168,8 @@ impl FromRequestParts<Arc<App>> for Caller {
 pub(crate) struct Admin;
 
 impl Admin {
-    /// To be checked before `verify`, because anybody can have an account that is looked up. One that had the role when it signed in
-    /// is not limited: the console asks often.
+    /// Call this before `verify`, which looks up an account, and anybody can have one. An account that had
+    /// the role when it signed in is not limited, because the console asks often.
     pub(crate) fn within_limits(caller: &Caller, peer: Peer, app: &App) -> Result<(), Problem> {
         match caller {
             Caller::Account(session) if !session.admin => {
@@ -180,8 +181,8 @@ impl Admin {
         }
     }
 
-    /// An account's role is looked up, so that it can be given and taken at any time. While the records are
-    /// down the role at sign-in counts: a merchant has to be able to pause a sale even then.
+    /// Looks up an account's role, so that it can be granted and revoked at any time. While the records are
+    /// down, the role at sign-in counts: a merchant must be able to pause a sale even then.
     pub(crate) async fn verify(caller: &Caller, app: &App) -> Result<Self, Problem> {
         let is_admin = match caller {
             Caller::Operator => true,

@@ -1,5 +1,5 @@
-//! A request's body on its way to us. It tells the connection when all of it is here, and breaks off when it has
-//! taken too long. It does not know what the body is for.
+//! A request body that is arriving. It tells the connection when it is complete, and fails when it has taken
+//! too long. It does not know what the body is for.
 
 use std::{
     error::Error,
@@ -22,7 +22,7 @@ pub(crate) enum ArrivalError {
 }
 
 impl ArrivalError {
-    /// Whether this is why something failed, however often it was wrapped since.
+    /// Whether lateness caused the error, however often it was wrapped.
     pub(crate) fn is_late(error: &(dyn Error + 'static)) -> bool {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -39,11 +39,11 @@ impl ArrivalError {
 pub(crate) struct Arriving {
     body: Incoming,
     pulse: Arc<Pulse>,
-    /// What was read of it so far,
+    /// How many bytes were read so far.
     read_bytes: usize,
-    /// what of that counts as memory,
+    /// How many of them count as memory.
     kept_bytes: usize,
-    /// and the most that the handler keeps. The bytes of a longer body are read and thrown away.
+    /// The most that the handler keeps. The bytes of a longer body are read and thrown away.
     max_kept_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ impl Arriving {
         if body.is_end_stream() {
             pulse.arrived();
         } else {
-            // The lane has not seen it begin if hyper read its head together with the request before.
+            // The lane has not seen it begin if hyper read its head together with the previous request.
             pulse.arriving();
         }
         Self { body, pulse: Arc::clone(pulse), read_bytes: 0, kept_bytes: 0, max_kept_bytes }
@@ -94,7 +94,7 @@ impl Body for Arriving {
     }
 }
 
-/// Who drops a body does not wait for the rest of it.
+/// A handler that drops a body does not wait for the rest of it.
 impl Drop for Arriving {
     fn drop(&mut self) {
         self.pulse.arrived();

@@ -1,6 +1,7 @@
-//! How often passwords may be tried. A device that has signed in to the account before has an allowance of its own, within one of all
-//! such devices of the account; everybody else is a stranger, limited by address, by account and address, and by account. So one who
-//! guesses can't lock the owner out, and all strangers together can't guess for long. Each node counts by itself.
+//! How often passwords may be tried. A device that has signed in to the account before has its own allowance,
+//! within one for all such devices of the account. Everybody else is a stranger, limited by address, by
+//! account and address, and by account. So a stranger who guesses can't lock the owner out, and all strangers
+//! together can't guess for long. Each node counts by itself.
 
 use penstock_domain::Timestamp;
 use penstock_gate::{AddressKey, KeyedLimit, TooMany};
@@ -14,14 +15,14 @@ use crate::{
 
 pub(crate) struct Attempts {
     by_device: KeyedLimit<Known>,
-    /// Right passwords are work as well, and use it up.
+    /// Right passwords are work as well, and count too.
     by_account: KeyedLimit<Line>,
     by_address: KeyedLimit<AddressKey>,
     by_phone_and_address: KeyedLimit<(String, Option<AddressKey>)>,
     by_phone: KeyedLimit<String>,
 }
 
-/// One try of a password that is within the limits.
+/// One password attempt that is within the limits.
 pub(crate) struct Attempt<'a> {
     attempts: &'a Attempts,
     by: By,
@@ -31,7 +32,8 @@ pub(crate) struct Attempt<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Known {
     Device(DeviceId),
-    /// Whoever is signed in. Each session by itself, so that a stolen one does not keep the owner from changing the password.
+    /// A signed-in session. Each has its own allowance, so that a stolen one does not keep the owner from
+    /// changing the password.
     Session(SessionId),
 }
 
@@ -51,8 +53,8 @@ impl Attempts {
         }
     }
 
-    /// A known device that has used up what it has goes on as a stranger. That gives nothing to one who guesses, who could leave the
-    /// cookie out, and lets the owner in whose devices were stolen.
+    /// A known device that has used up its allowance goes on as a stranger. This gains a guesser nothing, who
+    /// could just leave out the cookie, and lets an owner in whose devices were stolen.
     pub(crate) fn begin(
         &self,
         phone: &str,
@@ -100,7 +102,8 @@ impl Attempts {
 }
 
 impl Attempt<'_> {
-    /// Where the password waits to be checked: known devices don't wait behind strangers of their address, but behind each other.
+    /// The line in which the password waits to be checked. Known devices don't wait behind strangers from
+    /// their address, but behind each other.
     pub(crate) fn line(&self) -> Line {
         match &self.by {
             By::Known { line, .. } => line.clone(),
@@ -108,15 +111,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// The device turns out not to be known any more. Its own allowance stays used, so that the look-up that told it is limited; that of
-    /// the account is for devices that are known.
+    /// The device has turned out to be unknown. Its own allowance stays used, to limit the look-ups that find
+    /// this out. The account's allowance is for known devices, and is given back.
     pub(crate) fn go_on_as_stranger(self, phone: &str, peer: Peer, now: Timestamp) -> Result<Self, TooMany> {
         let By::Known { line, .. } = &self.by else { return Ok(self) };
         self.attempts.by_account.give_back(line);
         self.attempts.begin_as_stranger(phone, peer, now)
     }
 
-    /// There was no work for the account. The address' allowance stays used: a client that is told `busy` has to come less often.
+    /// The account caused no work. The address's allowance stays used: a client that is told `busy` has to
+    /// come less often.
     pub(crate) fn was_not_looked_at(self) {
         if let By::Known { line, .. } = &self.by {
             self.attempts.by_account.give_back(line);
@@ -170,7 +174,7 @@ mod tests {
         }
     }
 
-    /// How many wrong passwords are looked at in a day if each of the addresses tries one every minute.
+    /// How many wrong passwords are checked in a day if each of the addresses tries one every minute.
     fn guesses_in_a_day(attempts: &Attempts, addresses: u32) -> usize {
         let tries = (0..DAY_MINUTES).flat_map(|minute| (1..=addresses).map(move |address| (minute, address)));
         tries
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn right_passwords_and_those_that_were_not_looked_at_are_no_guesses() {
+    fn right_and_unchecked_passwords_do_not_count_as_guesses() {
         let attempts = attempts();
         for _ in 0..30 {
             attempts.begin(PHONE, None, STRANGER, START).unwrap().was_right();
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stolen_session_leaves_the_others_of_the_account_what_they_need() {
+    fn a_stolen_session_does_not_use_up_the_allowance_of_the_owners_session() {
         let attempts = attempts();
         let (stolen, own) = (session_of(1), session_of(1));
         for minute in 0..DAY_MINUTES {
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn all_known_devices_of_an_account_wait_in_one_line_and_have_one_allowance_for_work() {
+    fn all_known_devices_of_an_account_share_one_line_and_one_allowance_for_work() {
         let attempts = attempts();
         let begin = |device: Option<DeviceId>| attempts.begin(PHONE, device, STRANGER, START).unwrap();
         for _ in 0..30 {
@@ -227,13 +231,13 @@ mod tests {
             attempt.was_right();
         }
         let next = begin(DeviceId::random().ok());
-        assert_eq!(next.line(), begin(None).line(), "what is more than that is a stranger's");
+        assert_eq!(next.line(), begin(None).line(), "beyond that it is a stranger's");
         let somebody_else = attempts.begin("+8613800138001", DeviceId::random().ok(), STRANGER, START);
         assert_eq!(somebody_else.unwrap().line(), Line::Phone("+8613800138001".to_owned()));
     }
 
     #[test]
-    fn a_stolen_device_leaves_the_others_of_the_account_what_they_need() {
+    fn a_stolen_device_does_not_use_up_the_allowance_of_the_other_devices() {
         let attempts = attempts();
         let (stolen, own) = (DeviceId::random().ok(), DeviceId::random().ok());
         let is_known = |device, now| {

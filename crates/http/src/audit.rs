@@ -1,12 +1,12 @@
-//! The audit of a shop, which may be selling meanwhile: each stream of the ledger is compared with the records at one
-//! point of its feed.
+//! The audit of a shop, which may be selling meanwhile. It compares each stream of the ledger with the
+//! records at one point of its feed.
 
 use std::time::Duration;
 
 use penstock_ledger::{Feed, Unavailable, decisions_between};
 use penstock_records::{Audit, AuditReport, Forgetting, Records, RecordsError};
 
-/// A ledger that sells may forget decisions between two of our looks, because they were settled; then we look again.
+/// A ledger that sells may forget settled decisions between two looks. Then we look again.
 const MAX_LOOKS: u32 = 50;
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
@@ -22,10 +22,11 @@ pub enum AuditError {
     Records(#[from] RecordsError),
 }
 
-/// Compares everything. At most `max_pending` decisions of a stream, which are not settled yet, are held in memory.
+/// Compares everything. Holds at most `max_pending` unsettled decisions of a stream in memory.
 pub async fn audit(feed: &dyn Feed, records: &Records, max_pending: u64) -> Result<AuditReport, AuditError> {
     let forgetting = if feed.forgets_closed_sales() { Forgetting::Closed } else { Forgetting::Never };
-    // The order matters: every sale that the records know when the audit begins, the ledger has when it lists its streams.
+    // The order matters: every sale that the records have when the audit begins is in the ledger when it
+    // lists its streams.
     let mut audit = records.begin_audit(forgetting).await?;
     for stream in feed.streams().await? {
         compare(&mut audit, feed, &stream, max_pending).await?;
@@ -41,8 +42,8 @@ async fn compare(
 ) -> Result<(), AuditError> {
     let mut moved = String::new();
     for _ in 0..MAX_LOOKS {
-        // The records stand still at their cursor, and the ledger's state is taken later, so that the decisions between
-        // the two are exactly those that are pending.
+        // The records stand still at their cursor, and the ledger's state is taken later. So the decisions
+        // between the two are exactly the pending ones.
         let look = audit.look(stream).await?;
         let cursor = look.cursor();
         let ledger = feed.state(stream).await?;

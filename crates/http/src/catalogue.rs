@@ -1,5 +1,5 @@
-//! Items and sales for those who only look: from this node's memory, else from the cache that the nodes share, else from
-//! the records. Whoever is about to change something asks the records themselves.
+//! Items and sales for readers: from this node's memory, else from the cache that the nodes share, else from
+//! the records. Code that is about to change something asks the records themselves.
 
 use std::{
     collections::HashMap,
@@ -24,26 +24,27 @@ use crate::{
     shared_cache::{CacheAway, Kept, SharedCache},
 };
 
-/// What a node keeps in memory of each.
+/// The most memory a node uses for each.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 const MAX_SALE_BYTES: u64 = 8 << 20;
 const MAX_PAGE_BYTES: u64 = 64 << 20;
-/// With fewer items on pages, those that are on no page any more are not looked for.
+/// With fewer items on pages, items that have left all pages are not looked for.
 const FEW_ITEMS: usize = 10_000;
-/// How long the shared cache keeps something: as long as a database could be away.
+/// How long the shared cache keeps something: as long as a database might be away.
 const SHARED_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// What is older is read from the records again, and used only if they are away: a node that died between changing
-/// something and saying so leaves a stale value behind.
+/// Older values are read from the records again, and used only if those are away: a node that died between
+/// changing something and announcing it leaves a stale value behind.
 const SHARED_FRESH_MILLIS: i64 = 5 * 60 * 1000;
-/// After a change nothing is put into the shared cache for so long: it might have been read before.
+/// For this long after a change, the shared cache takes no value: it might have been read before the change.
 const CLOSED_FOR: Duration = Duration::from_secs(5);
-/// What took longer to read is not put there: the time in which it would have been refused may be over.
+/// A value that took longer to read is not put there. By then the cache may take values again, and this one
+/// may be stale.
 const MAX_READ_TIME: Duration = Duration::from_secs(3);
 
 /// Something that can be looked up by its id.
 trait Entity: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     type Id: Copy + Eq + Hash + Display + Send + Sync + 'static;
-    /// What its keys in the shared cache begin with. A change of its fields needs another one.
+    /// The prefix of its keys in the shared cache. It has to change when the fields change.
     const KIND: &str;
 
     fn read(
@@ -81,16 +82,16 @@ struct Written<E> {
     value: E,
 }
 
-/// Who wants to know something that is read from the records.
+/// On whose behalf the records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asking {
-    /// Anybody: they wait for one of a few turns, because anybody can ask for anything.
+    /// Anybody. They wait for one of a few turns, because anybody can ask for anything.
     Anybody,
     /// The shop itself, which does not wait behind them.
     Shop,
 }
 
-/// How often each level was asked, and what came of it.
+/// How often each level was asked, and with what result.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogueStats {
     pub(crate) local_hits: AtomicU64,
@@ -109,12 +110,12 @@ fn count(counter: &AtomicU64) {
 #[derive(Default)]
 struct OnPages {
     items: HashMap<ItemId, Weak<Item>>,
-    /// How many there were when those on no page any more were last left out.
+    /// How many there were after the last tidying.
     last_kept: usize,
 }
 
 impl OnPages {
-    /// The same item, as another page has it already if it has not changed since.
+    /// The same item as on another page, if it has not changed since.
     fn share(&mut self, item: Item) -> Arc<Item> {
         let known = self.items.get(&item.id).and_then(Weak::upgrade).filter(|known| **known == item);
         known.unwrap_or_else(|| {
@@ -124,7 +125,8 @@ impl OnPages {
         })
     }
 
-    /// Leaves out the items that are on no page any more. All are looked through only when there are twice as many as were kept.
+    /// Drops the items that are no longer on any page. Looks through all of them only when they have doubled
+    /// since the last time.
     fn tidy(&mut self) {
         if self.items.len() > 2 * self.last_kept.max(FEW_ITEMS) {
             self.items.retain(|_, item| item.strong_count() > 0);
@@ -145,7 +147,8 @@ pub(crate) struct Catalogue {
     items: LocalCache<ItemId, Item>,
     sales: LocalCache<SaleId, SaleRow>,
     pages: LocalCache<(Option<ItemId>, u32), Vec<Arc<Item>>>,
-    /// The items that are on some page. A client chooses where a page begins and ends, and may read it slowly, so pages share their items.
+    /// The items that are on some page. A client chooses where a page begins and ends, and may read it
+    /// slowly, so pages share their items.
     on_pages: Mutex<OnPages>,
     loads: Arc<Loads>,
     pub(crate) stats: CatalogueStats,
@@ -276,7 +279,8 @@ impl Catalogue {
         }
     }
 
-    /// Puts where every node finds it what is about to be asked for by many, as it was just read from the records.
+    /// Puts a sale and its item where every node finds them, because many will soon ask for them. Both were
+    /// just read from the records.
     pub(crate) async fn preload(&self, row: &SaleRow, item: &Item) {
         if self.shared.is_shared() {
             let now = (self.clock)();
@@ -285,31 +289,31 @@ impl Catalogue {
         }
     }
 
-    /// An item was made: that there was none, and what the pages were, does not count any more.
+    /// An item was created: cached pages and the knowledge that it did not exist no longer hold.
     pub(crate) async fn item_made(&self, id: ItemId) {
         self.items.changed(&id).await;
         self.pages.everything_changed();
     }
 
-    /// An item was changed in the records: what was read before does not count any more. False: the shared cache may
-    /// still have it.
+    /// An item was changed in the records: values read earlier no longer hold. False if the shared cache may
+    /// still have one.
     pub(crate) async fn item_changed(&self, id: ItemId) -> bool {
         let removed = self.shared.remove(&key::<Item>(id), CLOSED_FOR).await;
         self.item_made(id).await;
         removed.inspect_err(|error| self.shared_failed(error)).is_ok()
     }
 
-    /// The item as the records have it now.
+    /// The item as it is in the records now.
     pub(crate) async fn reload_item(&self, id: ItemId) -> Result<Option<Arc<Item>>, Arc<RecordsError>> {
         self.items.load(id, async || self.load(Asking::Shop, self.records.item(id)).await).await
     }
 
-    /// A sale was published. Its row stays as it is from then on, so that nothing in the shared cache is wrong.
+    /// A sale was published. Its row never changes from then on, so the shared cache can't be wrong.
     pub(crate) async fn sale_published(&self, id: SaleId) {
         self.sales.changed(&id).await;
     }
 
-    /// Forgets what this node knows.
+    /// Forgets everything that this node has cached.
     pub(crate) fn everything_changed(&self) {
         self.items.everything_changed();
         self.sales.everything_changed();
@@ -331,7 +335,7 @@ impl Catalogue {
 
     fn shared_failed(&self, error: &CacheAway) {
         count(&self.stats.shared_failures);
-        tracing::debug!(%error, "the catalogue does without the shared cache");
+        tracing::debug!(%error, "the shared cache can't be used; the catalogue goes on without it");
     }
 }
 

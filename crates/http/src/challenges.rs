@@ -1,4 +1,5 @@
-//! Challenges: a little work or a picture before a pass. They cost us nothing to give out and nothing to remember.
+//! Challenges: a little work or a picture before a pass. Giving one out costs next to nothing, and the server
+//! need not remember it.
 
 use std::sync::Arc;
 
@@ -24,20 +25,20 @@ const ALGORITHM: &str = "sha256";
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ChallengeRequest {
-    /// `pow` to get a proof of work where the sale has a captcha, for who can't see pictures.
+    /// `pow` to get a proof of work where the sale has a captcha, for people who can't see pictures.
     #[schema(value_type = Option<ChallengeKindWord>)]
     kind: Option<String>,
 }
 
-/// What is to be solved. The answer goes into `POST …/pass`.
+/// A challenge to solve. The answer goes into `POST …/pass`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Challenge)]
 pub(crate) struct ChallengeView {
     id: String,
     #[schema(value_type = ChallengeKindWord)]
     kind: &'static str,
-    /// Of a proof of work, `sha256`: find an answer of at most 64 bytes such that the SHA-256 of `salt` and the
-    /// answer, written one after the other, begins with `difficulty` zero bits.
+    /// Only for a proof of work; `sha256`: find an answer of at most 64 bytes such that the SHA-256 of
+    /// `salt`, followed by the answer, begins with `difficulty` zero bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "sha256")]
     algorithm: Option<&'static str>,
@@ -45,7 +46,7 @@ pub(crate) struct ChallengeView {
     salt: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     difficulty: Option<u8>,
-    /// Of a captcha: a PNG as a data URL, with five characters to read; capitals don't matter.
+    /// Only for a captcha: a PNG as a data URL, with five characters to read, in upper or lower case.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
     #[schema(value_type = String, format = DateTime)]
@@ -54,8 +55,9 @@ pub(crate) struct ChallengeView {
 
 /// Get a challenge
 ///
-/// It is good for one try, by this buyer, in this sale, until it expires. Where the sale has a captcha, it is a proof of work while more
-/// pictures are asked for than are drawn: go by the `kind` of the answer.
+/// It is good for one try, by this buyer, in this sale, until it expires. If the sale has a captcha but
+/// pictures are requested faster than they can be drawn, you get a proof of work: go by the `kind` of the
+/// answer.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/challenge", tag = "gate", params(("id" = String, Path)),
     request_body = Option<ChallengeRequest>, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = ChallengeView)))]
@@ -85,7 +87,8 @@ pub(crate) async fn create_challenge(
         ChallengeKind::Captcha if wants_pow => proof_of_work(&app, sale, &buyer, true, now)?,
         ChallengeKind::Captcha => match app.gate.pictures.take(random()?, now) {
             Some(picture) => captcha(&app, sale, &buyer, &picture, now)?,
-            // Everybody can have this anyway, so whoever uses the pictures up gains nothing and keeps nobody out.
+            // Anybody can get a proof of work anyway. So using up the pictures gains an attacker nothing and
+            // keeps nobody out.
             None => proof_of_work(&app, sale, &buyer, true, now)?,
         },
     };

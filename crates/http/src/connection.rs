@@ -1,4 +1,4 @@
-//! One connection, served until the client or we end it. It does not know what is asked for on it.
+//! One connection, served until the client or the server ends it. It does not know what is requested on it.
 
 use std::{
     future::{Future as _, poll_fn},
@@ -21,14 +21,15 @@ use crate::{
 
 pub(crate) const MAX_HEADERS: usize = 64;
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// What hyper reads into at most. It has to find the end of the longest head in it.
+/// The largest buffer that hyper reads into. The end of the longest head must fit.
 const MAX_BUFFER_BYTES: usize = 2 * MAX_HEAD_BYTES;
 
 fn http1() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .keep_alive(true)
-        // Hyper asks whether the client is still there while it answers. The lane says no only where nobody can want the rest.
+        // Hyper asks whether the client is still there while it answers. The lane says no only where nobody
+        // can want the rest.
         .half_close(false)
         .max_buf_size(MAX_BUFFER_BYTES)
         .max_headers(MAX_HEADERS)
@@ -36,41 +37,42 @@ fn http1() -> http1::Builder {
     builder
 }
 
-/// How serving a connection came to its end.
+/// How serving a connection ended.
 enum Served {
-    /// All is done that there was to do.
+    /// Nothing is left to do.
     Done(hyper::Result<()>),
     /// The request did not arrive in time, and nobody has begun to answer it.
     Late,
     Cut,
 }
 
-/// How far hyper has come.
+/// How far hyper has got.
 enum WithHyper {
     Served(Served),
-    /// It has answered all it was given, and the lane can go on without it.
+    /// It has answered everything it was given, and the lane can go on without it.
     IsDone,
 }
 
-/// What the lane could do without hyper.
+/// What the lane has achieved without hyper.
 enum Alone {
     Served(Served),
-    /// A request has come that hyper has to answer.
+    /// A request has arrived that hyper has to answer.
     NeedsHyper,
 }
 
-/// What a connection does about what it is told.
+/// What a connection does when it is told something.
 enum Obey {
     GoOn,
-    /// Answer what is under way, then close.
+    /// Answer the current request, then close.
     Finish,
     End(Served),
 }
 
-/// Serves a connection until the client or we end it.
+/// Serves a connection until the client or the server ends it.
 ///
-/// Hyper comes in with a request that is not the lane's own and leaves when it is answered: most connections never need it, and those
-/// that wait for a sale to open take a sixth of the memory without it. Hyper would keep its buffers, grown to the largest request.
+/// Hyper is set up for a request that is not the lane's own, and dropped when that is answered. Most
+/// connections never need it, and without it those that wait for a sale to open take a sixth of the memory.
+/// Hyper would keep its buffers, grown to the largest request.
 pub(crate) async fn serve(stream: TcpStream, mut entry: Entry, listed: Listed) {
     let pulse = Arc::clone(&listed.pulse);
     let tally = Arc::clone(&entry.tally);
@@ -98,8 +100,8 @@ pub(crate) async fn serve(stream: TcpStream, mut entry: Entry, listed: Listed) {
         assert!(parts.read_buf.is_empty(), "hyper was given more than its request");
     };
     match served {
-        // What hyper could not even parse, it refused by itself and no handler counted. Any other error
-        // concerns this connection only, and its client knows better than we do.
+        // Hyper itself refuses what it can't parse, so no handler has counted it. Any other error concerns
+        // this connection only, and its client notices anyway.
         Served::Done(Err(error)) if error.is_parse() => {
             tally.count(Outcome::Refused(Code::BadRequest));
             pulse.end_because(ConnectionEnd::Malformed);
@@ -133,7 +135,7 @@ fn poll_alone(
         Obey::GoOn | Obey::Finish => {}
     }
     if *is_finishing {
-        // Whether or not the client sees it: there is nothing more to say.
+        // Whether or not the client sees it, there is nothing more to say.
         return Pin::new(lane).poll_shutdown(context).map(|_| Alone::Served(Served::Done(Ok(()))));
     }
     Poll::Pending
@@ -150,7 +152,7 @@ fn poll_with_hyper(
             return Poll::Ready(WithHyper::Served(Served::Done(ended)));
         }
         match obey(pulse, is_finishing) {
-            // Once it finishes, hyper is the one that closes.
+            // Once it is finishing, hyper closes the connection.
             Obey::GoOn if pulse.is_without_hyper() && !*is_finishing => {
                 return Poll::Ready(WithHyper::IsDone);
             }
@@ -161,9 +163,9 @@ fn poll_with_hyper(
     }
 }
 
-/// Looks what the connection is told. `Finish` comes once.
+/// Checks what the connection was told. Returns `Finish` only once.
 fn obey(pulse: &Pulse, is_finishing: &mut bool) -> Obey {
-    // If a handler waits for the rest, it has just learnt of it and says so itself.
+    // If a handler waits for the rest, it has just been told that it is late, and answers itself.
     if pulse.is_late() && !pulse.is_handling() {
         pulse.end_because(ConnectionEnd::Slow);
         return Obey::End(Served::Late);
@@ -177,7 +179,7 @@ fn obey(pulse: &Pulse, is_finishing: &mut bool) -> Obey {
             pulse.end_because(ConnectionEnd::Unread);
             Obey::End(Served::Cut)
         }
-        // What has come in since the sweep is still answered.
+        // Requests that came in since the sweep are still answered.
         Command::Idle if !pulse.is_working() => {
             pulse.end_because(ConnectionEnd::Idle);
             Obey::End(Served::Cut)

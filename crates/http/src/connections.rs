@@ -1,8 +1,9 @@
-//! The open connections of a worker: by this list slow and idle ones are cut, memory for unread answers is kept within
-//! its bound, newcomers get a place, and all are ended. It does not know what is asked for on them.
+//! The open connections of a worker. This list serves to cut slow and idle ones, to bound the memory for
+//! unread answers, to make room for newcomers, and to end them all. It does not know what is requested on
+//! them.
 //!
-//! A connection costs nothing while it works: no timer of its own, no channel it has to look at. A sweep of the
-//! whole list, every now and then, does what timers would.
+//! A connection costs nothing while it works: it has no timer of its own and no channel to check. Instead, a
+//! regular sweep of the whole list does what timers would.
 
 mod stalls;
 
@@ -25,19 +26,19 @@ use crate::{
 
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(10);
-/// A connection that has been quiet for a shorter time may just be about to send its request.
+/// A connection that has been quiet for less may just be about to send its request.
 const MIN_QUIET: Duration = Duration::from_secs(1);
-/// Connections that are found by one walk through the list, so that a crowd of newcomers needs few walks.
+/// The most connections found by one walk through the list, so that a crowd of newcomers needs few walks.
 const FOUND_AT_ONCE: usize = 1_024;
-/// How often whoever wants to answer lets the others go first while memory for unread answers is full.
+/// How often a task that wants to answer yields to the others while the memory for unread answers is full.
 pub(crate) const MAX_WAITS: u32 = 64;
 
-/// How long we wait for what.
+/// How long the server waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// For a request, from its first byte to its last.
     pub(crate) request: Duration,
-    /// For the next request, or for the client to take some of our answer.
+    /// For the next request, or for the client to read some of the answer.
     pub(crate) idle: Duration,
 }
 
@@ -69,7 +70,7 @@ impl Watched {
         self.quiet_since
     }
 
-    /// Why the connection could be done without, and since when, if it could.
+    /// Why the connection is dispensable, and since when; None if it is not.
     fn dispensable(&mut self, now: Instant) -> Option<(Dispensable, Instant)> {
         let quiet_since = self.quiet_since(now);
         let pulse = &self.pulse;
@@ -88,7 +89,7 @@ impl Watched {
         (now.saturating_duration_since(since) >= min_quiet).then_some((why, since))
     }
 
-    /// Lets the connection go, so that a newcomer or others can have what it takes.
+    /// Ends the connection, so that others can have its place or its memory.
     fn displace(&self, why: Dispensable) {
         match why {
             Dispensable::Idle => self.pulse.tell(Command::Displaced),
@@ -114,12 +115,12 @@ impl Watched {
     }
 }
 
-/// Why a connection could be done without, the likeliest to be missed by nobody first.
+/// Why a connection is dispensable. Those that are least likely to be missed come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Dispensable {
     /// Nothing is under way.
     Idle,
-    /// A request has begun and does not get on.
+    /// A request has begun and makes no progress.
     Arriving,
     /// The client does not read its answers.
     Stalled,
@@ -129,14 +130,15 @@ enum Dispensable {
 #[derive(Debug, Default)]
 struct Open {
     watched: HashMap<u64, Watched>,
-    /// Connections that could be done without when the list was last walked through, in the order in which they go, each with its
-    /// beats at that time. As long as one has the same beats, all that are not in here became dispensable later.
+    /// The dispensable connections that the last walk through the list found, in the order in which they go,
+    /// each with its beats at that time. While one still has the same beats, all connections that are not
+    /// listed here became dispensable later.
     dispensable: VecDeque<(Dispensable, u64, u64)>,
     stalls: Stalls,
 }
 
 impl Open {
-    /// Lets the connection go that is the easiest to do without.
+    /// Ends the connection that is easiest to do without.
     fn displace(&mut self, now: Instant) {
         if self.dispensable.is_empty() {
             self.find_dispensable(now);
@@ -165,7 +167,8 @@ impl Open {
         self.dispensable = found.into_iter().map(|(why, _, number, beats)| (why, number, beats)).collect();
     }
 
-    /// If requests that are not whole or wait for their turn take more than `max_bytes`, those go that have waited for longest.
+    /// If incomplete requests and those that wait for their turn take more than `max_bytes`, ends those that
+    /// have waited longest.
     fn bound_waiting(&mut self, max_bytes: usize) {
         let mut bytes: usize = self.watched.values().map(|watched| watched.pulse.waiting_bytes()).sum();
         if bytes <= max_bytes {
@@ -201,12 +204,12 @@ pub(crate) struct Connections {
     open: Mutex<Open>,
     closed: Notify,
     tally: Arc<Tally>,
-    /// Of all workers: the memory for unread answers is one for all.
+    /// Of all workers, because they share the memory for unread answers.
     tallies: Vec<Arc<Tally>>,
     max_unread_bytes: usize,
     /// This worker's share of it.
     share_bytes: usize,
-    /// What connections still hold that were given up and have not yet noticed.
+    /// The memory of connections that were given up but have not noticed yet.
     leaving_bytes: AtomicUsize,
 }
 
@@ -228,7 +231,7 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connections with which we have lost patience.
+    /// Ends the connections that were too slow or idle for too long.
     pub(crate) fn sweep(&self, patience: Patience, now: Instant) {
         let mut open = self.open();
         open.stalls.note(self.tally.stalls.load(Relaxed), now);
@@ -249,7 +252,7 @@ impl Connections {
         }
     }
 
-    /// Lists a connection that was accepted.
+    /// Adds an accepted connection to the list.
     pub(crate) fn add(self: &Arc<Self>, number: u64, now: Instant) -> Listed {
         let pulse: Arc<Pulse> = Arc::default();
         let watched = Watched {
@@ -264,14 +267,15 @@ impl Connections {
         Listed { connections: Arc::clone(self), number, pulse }
     }
 
-    /// Ends the connection that is the easiest to do without, so that a newcomer can have its place: one that has been idle for longest, else one
-    /// whose request does not get on, else one whose client does not read. One on which something is being done keeps its place.
+    /// Ends the connection that is easiest to do without, so that a newcomer can have its place: the one that
+    /// has been idle longest, else one whose request makes no progress, else one whose client does not read.
+    /// A connection on which work is being done keeps its place.
     pub(crate) fn displace(&self, now: Instant) {
         self.open().displace(now);
     }
 
-    /// The client of a connection does not take what is written to it, and so much memory waits for that. It `has_taken`
-    /// some since it was last said.
+    /// The client of a connection does not read what is written to it, and this takes `bytes` of memory.
+    /// `has_taken` says that the client has read some since the last call.
     pub(crate) fn stalled(&self, pulse: &Pulse, bytes: usize, has_taken: bool) {
         if pulse.is_leaving() {
             return;
@@ -284,7 +288,7 @@ impl Connections {
         self.make_room();
     }
 
-    /// The client has taken everything, or is gone.
+    /// The client has read everything, or is gone.
     pub(crate) fn taken(&self, pulse: &Pulse) {
         let bytes = pulse.hold_unread(0);
         self.tally.unread_bytes.fetch_sub(bytes, Relaxed);
@@ -293,21 +297,21 @@ impl Connections {
         }
     }
 
-    /// Whether unread answers take all the memory they may. Then those that were given up have to go before others are
-    /// answered.
+    /// Whether unread answers take all the memory they may. Then connections that were given up have to go
+    /// before others are answered.
     pub(crate) fn is_full(&self) -> bool {
         self.tally.unread_bytes.load(Relaxed) > self.share_bytes && self.is_over(self.max_unread_bytes, 0)
     }
 
-    /// Whether unread answers, less the bytes in `without`, are more than all may have and more than this worker's share
-    /// of it. If all together have too much, one worker is beyond its share.
+    /// Whether unread answers, less the bytes in `without`, take more than all workers may and more than this
+    /// worker's share. If all together take too much, at least one worker exceeds its share.
     fn is_over(&self, max: usize, without: usize) -> bool {
         let bytes = |tally: &Tally| tally.unread_bytes.load(Relaxed);
         bytes(&self.tally) > max / self.tallies.len() + without
             && self.tallies.iter().map(|tally| bytes(tally)).sum::<usize>() > max + without
     }
 
-    /// If unread answers take more memory than they may, connections go until there is room.
+    /// If unread answers take more memory than they may, ends connections until there is room.
     fn make_room(&self) {
         if !self.is_over(self.max_unread_bytes, self.leaving_bytes.load(Relaxed)) {
             return;
@@ -317,7 +321,7 @@ impl Connections {
         let mut stalled: Vec<_> =
             pulses.filter(|pulse| pulse.unread_bytes() > 0 && !pulse.is_leaving()).collect();
         stalled.sort_unstable_by_key(|pulse| open.stalls.order_of_leaving(pulse));
-        // More than the bound asks for, so that the list is not walked through for each answer that is not read.
+        // Frees more than necessary, so that the list is not walked through for each unread answer.
         let enough = self.max_unread_bytes / 4 * 3;
         for pulse in stalled {
             if !self.is_over(enough, self.leaving_bytes.load(Relaxed)) {
@@ -329,7 +333,7 @@ impl Connections {
     }
 }
 
-/// A place in the list, left when the connection ends. That is where its end is counted, whatever it was.
+/// A place in the list, which is left when the connection ends. The end is counted there, whatever caused it.
 #[derive(Debug)]
 pub(crate) struct Listed {
     connections: Arc<Connections>,
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_nothing_is_idle_after_a_while() {
+    fn a_connection_without_traffic_becomes_idle() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed = connections.add(1, begin);
@@ -380,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_or_speaks_is_not_idle() {
+    fn a_connection_that_works_or_speaks_is_not_idle() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let (speaking, working) = (connections.add(1, begin), connections.add(2, begin));
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_bit_by_bit_is_late() {
+    fn a_request_that_arrives_bit_by_bit_is_late() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed = connections.add(1, begin);
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_are_as_frequent_as_the_shortest_patience_asks() {
+    fn sweeps_are_frequent_enough_for_the_shortest_patience() {
         let interval = |request: u64, idle: u64| {
             let patience =
                 Patience { request: Duration::from_millis(request), idle: Duration::from_millis(idle) };
@@ -460,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_idle_ones_go_those_that_do_not_get_on_and_never_one_that_is_being_answered() {
+    fn idle_connections_go_first_then_stuck_ones_and_never_one_that_is_being_answered() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed: Vec<_> = (0..5).map(|number| connections.add(number, begin)).collect();
@@ -484,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_not_whole_are_given_up_when_they_fill_their_memory_the_oldest_first() {
+    fn the_oldest_incomplete_requests_are_given_up_when_they_fill_their_memory() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed: Vec<_> = (0..3).map(|number| connections.add(number, begin)).collect();
@@ -501,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_spoke_since_it_was_found_idle_keeps_its_place() {
+    fn a_connection_that_spoke_since_it_was_found_idle_keeps_its_place() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed: Vec<_> = (0..3).map(|number| connections.add(number, begin)).collect();
@@ -513,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_client_has_read_nothing_for_longest_goes_when_unread_answers_fill_their_memory() {
+    fn clients_that_have_read_nothing_for_longest_go_first_when_unread_answers_fill_their_memory() {
         let (tally, connections) = connections();
         let listed: Vec<_> = (0..4).map(|number| connections.add(number, Instant::now())).collect();
         let stall = |number: usize, has_taken| connections.stalled(&listed[number].pulse, 300, has_taken);
@@ -529,7 +533,7 @@ mod tests {
         assert_eq!(commands(&listed), [Command::GoOn, Command::Unread, Command::Unread, Command::GoOn]);
         assert!(connections.is_full(), "until they are gone");
         stall(1, true);
-        assert_eq!(tally.unread_bytes.load(Relaxed), 1_200, "what is given up does not count again");
+        assert_eq!(tally.unread_bytes.load(Relaxed), 1_200, "a connection given up counts only once");
         let [first, second, third, last]: [Listed; 4] = listed.try_into().unwrap();
         drop((second, third));
         assert_eq!(tally.unread_bytes.load(Relaxed), 600);
@@ -540,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_slowly_stays_however_many_that_do_not_read_come_after_it() {
+    fn a_slow_reader_keeps_its_place_however_many_clients_come_that_do_not_read() {
         let (_, connections) = connections();
         let slow = connections.add(0, Instant::now());
         let begin = Instant::now();
@@ -561,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_within_its_share_gives_nobody_up_for_another() {
+    fn a_worker_within_its_share_gives_up_no_connection_for_another_worker() {
         let tallies: Vec<_> = (0..2).map(|worker| Arc::new(Tally::of_worker(worker, 2))).collect();
         let workers = [0, 1].map(|worker| Connections::new(&tallies, worker, 1_000));
         let (modest, greedy) = (workers[0].add(1, Instant::now()), workers[1].add(1, Instant::now()));
@@ -573,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_nothing_for_too_long_is_told_apart_from_an_idle_one() {
+    fn a_client_that_reads_nothing_for_too_long_is_distinguished_from_an_idle_one() {
         let (_, connections) = connections();
         let begin = Instant::now();
         let listed = connections.add(1, begin);

@@ -1,4 +1,4 @@
-//! The countries that a phone number can be of, for a page that asks for one.
+//! The countries that a phone number can belong to, for a page that asks for one.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 
 use crate::{app::App, entry::APPLICATION_JSON, phone::Country};
 
-/// It changes with a setting or with the program.
+/// It changes only with a setting or with the program.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Countries {
-    /// The country of numbers that are sent without one.
+    /// The default country of numbers without a country code.
     #[schema(example = "CN", min_length = 2, max_length = 2)]
     default: &'static str,
     data: Vec<CountryView>,
@@ -24,17 +24,17 @@ pub(crate) struct Countries {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Country)]
 pub(crate) struct CountryView {
-    /// As in ISO 3166.
+    /// An ISO 3166 code.
     #[schema(example = "CN", min_length = 2, max_length = 2)]
     country: &'static str,
-    /// What stands after the plus.
+    /// The digits after the plus.
     #[schema(example = "86")]
     calling_code: String,
 }
 
-/// The countries of phone numbers
+/// List the countries of phone numbers
 ///
-/// Calls that take a `phone` take the `country` of a number that has no country's code.
+/// Calls that take a `phone` also take the `country` of a number without a country code.
 #[utoipa::path(get, path = "/api/v1/countries", tag = "accounts", responses((status = 200, body = Countries)))]
 pub(crate) async fn list_countries(State(app): State<Arc<App>>) -> impl IntoResponse {
     ([(CACHE_CONTROL, KEPT), (CONTENT_TYPE, APPLICATION_JSON)], app.countries.clone())
@@ -47,6 +47,6 @@ pub(crate) fn listed(default: Country) -> Bytes {
         calling_code: country.calling_code().to_string(),
     };
     let countries = Countries { default: default.code(), data: Country::all().iter().map(view).collect() };
-    // Texts can always be written.
+    // Texts can always be serialized.
     serde_json::to_vec(&countries).unwrap_or_default().into()
 }

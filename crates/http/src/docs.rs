@@ -1,4 +1,4 @@
-//! Swagger UI with no asset from the internet.
+//! Swagger UI, without any asset from the internet.
 
 use std::{
     borrow::Cow,
@@ -20,7 +20,8 @@ use crate::{
 
 static SWAGGER: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
 
-/// Swagger UI's page. Its links are relative, so it says to what; then it works with and without the slash.
+/// Swagger UI's page. Its links are relative, so it names their base; then it works with and without the
+/// trailing slash.
 pub(crate) async fn docs() -> Result<Response, Problem> {
     let page = swagger_file("index.html")?;
     let page = String::from_utf8_lossy(&page.bytes).replace("<head>", "<head>\n    <base href=\"/docs/\" />");

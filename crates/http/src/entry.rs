@@ -1,5 +1,5 @@
-//! Where every request enters that the fast lane did not answer. Claims go straight to the ledger, everything
-//! else to the router. Each is counted once, and a panic becomes an answer.
+//! The entrance for every request that the fast lane did not answer. Claims go straight to the ledger,
+//! everything else to the router. Each is counted once, and a panic becomes an answer.
 
 use std::{
     convert::Infallible,
@@ -34,7 +34,7 @@ use crate::{
     tally::{Group, Outcome, Pending, Tally},
 };
 
-/// What a handler leaves in a response to say how it is to be counted, where the status does not tell.
+/// Left in a response by a handler: how to count it where the status does not say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountAs(pub(crate) Outcome);
 
@@ -42,7 +42,7 @@ const SALES: &str = "/api/v1/sales/";
 const EVENT_STREAM: &str = "text/event-stream";
 const NOT_TO_BE_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 
-/// A long answer that is read as fast as it is written lets others go first after this much of it.
+/// A long answer that is read as fast as it is written yields to others after this much of it.
 const TURN_BYTES: usize = 64 * 1024;
 
 type EntryFuture = BoxFuture<'static, Result<Response<Reply>, Infallible>>;
@@ -79,7 +79,7 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
     }
 }
 
-/// The sale, if this is the path of its orders. Odd spellings of it go through the router.
+/// The sale, if this is the path of its orders. Odd spellings go through the router.
 pub(crate) fn sale_of_order_path(path: &str) -> Option<SaleId> {
     path.strip_prefix(SALES)?.strip_suffix("/orders")?.parse().ok()
 }
@@ -102,7 +102,7 @@ impl Entry {
         let peer = self.peer(request.headers());
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            // As long as the client owes us the body, the connection counts as idle, which bounds the wait.
+            // While the client still owes us the body, the connection counts as idle, which bounds the wait.
             let body = read_body(body).await;
             let working = pulse.working();
             let placed = AssertUnwindSafe(orders::place(&app, (sale, peer), &parts.headers, body))
@@ -140,7 +140,7 @@ impl Entry {
                 if !connections.is_full() {
                     break;
                 }
-                // Those that were given up leave before this answer takes any memory.
+                // Connections that were given up leave before this answer takes any memory.
                 tokio::task::yield_now().await;
             }
             let routed = AssertUnwindSafe(async move { router.call(request).await }).catch_unwind().await;
@@ -150,8 +150,8 @@ impl Entry {
                 Err(_) => problem_reply(&app, &panicked(), HeaderMap::new()),
             };
             if is_call || matches!(outcome, Outcome::Refused(_)) {
-                // Most of it is somebody's own, and what is not there may come. A cache on the way that has to guess must
-                // not guess wrong.
+                // Most answers are private, and what is missing now may exist later. A cache on the way must
+                // not have to guess.
                 reply.headers_mut().entry(CACHE_CONTROL).or_insert(NOT_TO_BE_KEPT);
             }
             if reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
@@ -166,13 +166,13 @@ impl Entry {
 
 pub(crate) const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The panic itself was logged by the process's hook, with its place.
+/// The process's hook has logged the panic itself and its place.
 pub(crate) fn panicked() -> Problem {
     tracing::error!("a handler panicked; the request is answered `internal`");
     Code::Internal.into()
 }
 
-/// Makes a response of a header map that is at hand.
+/// Builds a response, reusing a header map.
 fn reply(
     mut headers: HeaderMap,
     status: StatusCode,
@@ -194,8 +194,8 @@ fn problem_reply(app: &App, problem: &Problem, headers: HeaderMap) -> (Response<
     (response, Outcome::Refused(problem.code))
 }
 
-/// Gives a routed response its outcome, and its body if it is a problem. What the router itself refused, such
-/// as a wrong method, becomes a problem here.
+/// Gives a routed response its outcome, and its body if it is a problem. If the router itself refused the
+/// request, for example because of a wrong method, the refusal becomes a problem here.
 fn finish(app: &App, response: axum::response::Response) -> (Response<ReplyBody>, Outcome) {
     let (mut parts, body) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>();
@@ -228,7 +228,7 @@ fn unnamed(status: StatusCode) -> Option<Code> {
     }
 }
 
-/// The body of an answer: at hand as a whole, or what a handler made.
+/// The body of an answer: ready as a whole, or as a handler made it.
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     Whole(Bytes),
@@ -239,7 +239,7 @@ pub(crate) enum ReplyBody {
 #[derive(Debug)]
 pub(crate) struct Reply {
     body: ReplyBody,
-    /// What hyper has taken since others had their turn.
+    /// What hyper has taken since others last had their turn.
     turn_bytes: usize,
     whole: Whole,
 }
@@ -280,7 +280,7 @@ impl Body for Reply {
         };
         let pulse = &reply.whole.0;
         polled.map_ok(|frame| {
-            // A stream of events may go on for hours. It is asked for more only while its client takes it.
+            // A stream of events may go on for hours. Hyper polls it for more only while its client reads.
             pulse.beat();
             reply.turn_bytes += frame.data_ref().map_or(0, Bytes::len);
             frame.map_data(|bytes| held::count(bytes, pulse))

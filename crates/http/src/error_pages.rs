@@ -1,5 +1,5 @@
-//! A page for each error code: for people in a browser as a page in the shop's look, for everybody else as the Markdown that
-//! it is written in.
+//! A page for each error code: an HTML page in the shop's look for people in a browser, the Markdown source
+//! for everybody else.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -21,17 +21,17 @@ use crate::{
 };
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-/// Markdown, but a browser would rather save than show what is called so.
+/// It is Markdown, but browsers save that type instead of showing it.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const CSS: HeaderValue = HeaderValue::from_static("text/css; charset=utf-8");
-/// The colours and letters of the shop, and what only these pages need.
+/// The colours and fonts of the shop, and the styles that only these pages need.
 const STYLE: &str = concat!(include_str!("../../../web/src/ui/theme.css"), include_str!("error_pages.css"));
 
 const INDEX: &str = "README";
 const INDEX_TITLE: &str = "Error codes";
 const INDEX_TEXT: &str = include_str!("../../../docs/errors/README.md");
 
-/// All pages by name, made once.
+/// All pages by name, built once.
 static PAGES: LazyLock<HashMap<&'static str, Page>> = LazyLock::new(|| {
     let codes = Code::ALL.iter().map(|code| (code.as_str(), Page::new(code.title(), code.page())));
     codes.chain([(INDEX, Page::new(INDEX_TITLE, INDEX_TEXT))]).collect()
@@ -46,7 +46,7 @@ impl Page {
     fn new(title: &str, text: &'static str) -> Self {
         let mut content = String::with_capacity(2 * text.len());
         let parser = Parser::new_ext(text, Options::ENABLE_TABLES).map(|event| match event {
-            // On a small screen a wide table moves, and not the whole page.
+            // On a small screen only a wide table scrolls sideways, not the whole page.
             Event::Start(Tag::Table(columns)) => {
                 vec![Event::Html("<div class=\"table\">".into()), Event::Start(Tag::Table(columns))]
             }

@@ -1,5 +1,5 @@
-//! Takes up what the neighbours tell: reads again what has changed and shows it. What can't be read yet stays overdue
-//! until it can.
+//! Applies the changes that neighbours announce: reads the changed data again and shows it. Whatever can't be
+//! read yet stays overdue until it can.
 
 use std::{collections::HashSet, mem::take, sync::Arc, time::Duration};
 
@@ -18,12 +18,13 @@ use crate::{
     storefront::Shelf,
 };
 
-/// What is overdue is tried again this often.
+/// How often overdue changes are tried again.
 const TRY_EVERY: Duration = Duration::from_millis(250);
-/// How often a node looks whether it shows what the others have: heals what was never told, because the teller died.
+/// How often a node checks that it shows what the others have. This heals changes that were never announced,
+/// because the announcing node died.
 const COMPARE_EVERY: Duration = Duration::from_secs(30);
 
-/// What was told and is not taken up yet.
+/// Changes that were announced but not applied yet.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overdue {
     everything: bool,
@@ -33,7 +34,7 @@ pub(crate) struct Overdue {
 }
 
 impl Overdue {
-    /// For a node that could not load what it needs when it started.
+    /// For a node that could not load everything when it started.
     pub(crate) fn everything() -> Self {
         Self { everything: true, ..Self::default() }
     }
@@ -48,7 +49,7 @@ impl Overdue {
             Change::Item(item) => drop(self.items.insert(item)),
             Change::Sale(sale) => drop(self.sales.insert(sale)),
             Change::Room(_) => self.rooms = true,
-            // They wait for nothing of this: somebody else follows them.
+            // Nothing here depends on them: other code follows them.
             Change::SessionEnded { .. } | Change::SessionsEnded { .. } => {}
             Change::Everything => {
                 app.catalogue.everything_changed();
@@ -57,7 +58,7 @@ impl Overdue {
         }
     }
 
-    /// Takes up what can be taken up; the rest stays.
+    /// Applies the changes that can be applied; the rest stays.
     async fn take_up(&mut self, app: &App, complaints: &Complaints) {
         if self.everything {
             self.everything = load(app).await.is_err();
@@ -81,9 +82,10 @@ impl Overdue {
     }
 }
 
-/// Reads an item again and shows it wherever it is on sale. False: the shared cache may still have what it was before.
+/// Reads an item again and shows it wherever it is on sale. False if the shared cache may still have the old
+/// one.
 pub(crate) async fn refresh_item(app: &App, id: ItemId) -> Result<bool, Arc<RecordsError>> {
-    // One at a time, so that what was read last is shown last.
+    // One at a time, so that the last one read is the last one shown.
     let _turn = app.refreshing.lock().await;
     let everywhere = app.catalogue.item_changed(id).await;
     if let Some(item) = app.catalogue.reload_item(id).await? {
@@ -98,7 +100,7 @@ pub(crate) async fn load(app: &App) -> Result<(), RecordsError> {
     app.storefront.load(&app.records).await
 }
 
-/// Follows what the neighbours tell until the server stops.
+/// Applies the neighbours' changes until the server stops.
 pub(crate) async fn run(
     app: Arc<App>,
     mut changes: BoxStream<'static, Change>,
@@ -115,25 +117,25 @@ pub(crate) async fn run(
             Some(change) = changes.next() => Some(change),
             _ = ticks.tick(), if !overdue.is_empty() => None,
         };
-        // What was told together is read once.
+        // Changes that arrive together are read once.
         while let Some(change) = told {
             overdue.note(&app, change).await;
             told = changes.next().now_or_never().flatten();
         }
         overdue.take_up(&app, &complaints).await;
-        // Said once, not four times a second.
+        // Logged once, not four times a second.
         if is_behind == overdue.is_empty() {
             is_behind = !is_behind;
             match is_behind {
-                true => tracing::warn!(?overdue, "what has changed can't be read yet; trying until it can"),
-                false => tracing::info!("what has changed is read"),
+                true => tracing::warn!(?overdue, "changes can't be read yet; trying again until they can"),
+                false => tracing::info!("all changes have been read"),
             }
         }
     }
 }
 
-/// Compares what is on show with what the catalogue has, until the server stops. It also keeps in the shared cache what
-/// a node would need that starts while the records are away.
+/// Compares the sales on show with the catalogue, until the server stops. This also keeps everything in the
+/// shared cache that a node needs if it starts while the records are away.
 pub(crate) async fn compare(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     if !app.catalogue.is_shared() {
         return;

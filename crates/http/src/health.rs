@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it can sell.
+//! Whether the process is alive, and whether it can sell.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,18 +28,18 @@ pub(crate) struct Alive {
     status: &'static str,
 }
 
-/// Whether the process lives
+/// Check that the process is alive
 #[utoipa::path(get, path = "/healthz", tag = "operation", responses((status = 200, body = Alive)))]
 pub(crate) async fn healthz() -> Json<Alive> {
     Json(Alive { status: "alive" })
 }
 
-/// What selling rests on.
+/// The state of everything that selling depends on.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Readiness {
     #[schema(value_type = ReadinessWord)]
     status: &'static str,
-    /// `ready`, `recovering`, what is wrong with the journal or Redis, or `stopped`.
+    /// `ready`, `recovering`, `stopped`, or what is wrong with the journal or Redis.
     #[schema(example = "ready")]
     ledger: String,
     /// `ready`, or how many sales are still to be loaded.
@@ -48,14 +48,16 @@ pub(crate) struct Readiness {
     /// `ready` or `unavailable`. Orders are accepted without them.
     #[schema(value_type = String, example = "ready")]
     records: &'static str,
-    /// What this node of a cluster is called.
+    /// The name of this node in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
-    /// How the other parts of a cluster are: `ready`, or what is wrong. Orders are accepted without them.
+    /// The state of the other parts of a cluster: `ready`, or what is wrong. Orders are accepted without
+    /// them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = std::collections::HashMap<String, String>)]
     parts: BTreeMap<&'static str, String>,
-    /// The address of the page that explains the code. This and the next three make it a problem; they are there when it is red.
+    /// The address of the page that explains the code. This and the next three make the answer a problem;
+    /// they are there only if the status is 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "/errors/unavailable")]
     r#type: Option<String>,
@@ -70,7 +72,7 @@ pub(crate) struct Readiness {
     detail: Option<String>,
 }
 
-/// Why it can't sell, if so.
+/// Why the node can't sell; None if it can.
 pub(crate) fn trouble(app: &App) -> Option<String> {
     ledger_trouble(app).or_else(|| storefront_trouble(app))
 }
@@ -92,12 +94,13 @@ fn storefront_trouble(app: &App) -> Option<String> {
     }
 }
 
-/// Whether it can sell
+/// Check whether the node can sell
 ///
-/// Red until recovery is done, and while the journal can't be written or Redis can't be reached; says what is wrong.
+/// 503 until recovery is done, and while the journal can't be written or Redis can't be reached. The answer
+/// says what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "operation",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness, content_type = "application/problem+json",
-        headers(("Retry-After" = u32, description = "After how many seconds to try again")))))]
+        headers(("Retry-After" = u32, description = "The seconds to wait before trying again")))))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let (ledger, storefront) = (ledger_trouble(&app), storefront_trouble(&app));
     let records = match tokio::time::timeout(RECORDS_PATIENCE, app.records.ping()).await {
@@ -117,7 +120,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
         node: Some(app.options.node.clone()).filter(|node| !node.is_empty()),
         parts: parts.map(|part| (part.name(), part.trouble().unwrap_or_else(ready))).collect(),
         r#type: red.map(|code| format!("{}{code}", app.options.problem_type_base)),
-        title: red.map(|_| "It can't sell at the moment"),
+        title: red.map(|_| "This node can't sell at the moment"),
         code: red,
         detail: trouble,
     };

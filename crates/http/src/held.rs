@@ -1,5 +1,5 @@
-//! Counts the memory of an answer's body from the moment hyper takes it until it is written. It does not know what is in
-//! it.
+//! Counts the memory of an answer's body from the moment hyper takes it until it is written. It does not know
+//! what the body contains.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use crate::pulse::Pulse;
 
-/// Any open connection takes this much and more, so that it is not worth counting.
+/// Smaller bodies are not worth counting: any open connection takes more.
 const MIN_BYTES: usize = 4 << 10;
 
-/// Counts bytes that were made for this connection. What others have too, such as a page, takes no memory because this
-/// client does not read it.
+/// Counts bytes that were made for this connection only. A shared body, such as a page, takes no extra memory
+/// if this client does not read it.
 pub(crate) fn count(bytes: Bytes, pulse: &Arc<Pulse>) -> Bytes {
     if bytes.len() < MIN_BYTES || !bytes.is_unique() {
         return bytes;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_or_shared_does_not_count() {
+    fn small_and_shared_bodies_do_not_count() {
         let pulse: Arc<Pulse> = Arc::default();
         let shared = Bytes::from(vec![7; MIN_BYTES]);
         let answers = [vec![7; MIN_BYTES - 1].into(), shared.clone(), Bytes::from_static(&[7; MIN_BYTES])];

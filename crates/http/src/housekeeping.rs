@@ -1,4 +1,4 @@
-//! What the server loads before it serves, and what it does beside serving.
+//! What the server loads before it serves, and what it does besides serving.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -28,30 +28,32 @@ use crate::{
 };
 
 const COMPLETE_EVERY: Duration = Duration::from_millis(500);
-/// Longer than clients are told to stay away, so that their coming back is still the same rush.
+/// Longer than the `Retry-After` that clients get, so that their retries still belong to the same rush.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
-/// How often the node looks which server decides which sale.
+/// How often the node checks which server decides which sale.
 const LOOK_FOR_HOMES_EVERY: Duration = Duration::from_millis(500);
-/// Painting must not take a whole core from a sale that is under way.
+/// Drawing must not take a whole core from a running sale.
 const BETWEEN_PICTURES: Duration = Duration::from_millis(5);
 
-/// How long a node of several waits for its waiting rooms before it serves.
+/// How long a node of a cluster waits for its waiting rooms before it serves.
 const ROOMS_PATIENCE: Duration = Duration::from_secs(3);
-/// A node of several that can't reach the ledger for so long shows no sale any more: the others know better.
+/// When a node of a cluster has not reached the ledger for this long, it stops showing sales: other nodes
+/// have newer figures.
 const SHOWN_BLINDLY_FOR: Duration = Duration::from_secs(1);
 const LOOK_AT_LEDGER_EVERY: Duration = Duration::from_millis(100);
 
-/// What the node has begun to follow when it starts to serve.
+/// What the node has begun to follow by the time it starts to serve.
 pub(crate) struct Begun {
     changes: BoxStream<'static, Change>,
     overdue: Overdue,
     signed_out: SignedOut,
 }
 
-/// Loads the ended sessions, the details of the published sales, and their waiting rooms. Where nodes share a cache, a
-/// node can start without the records: it shows what the cache has, and knows nobody by a session until they are back.
+/// Loads the ended sessions, the details of the published sales, and their waiting rooms. Where nodes share a
+/// cache, a node can start without the records: it shows what the cache has, and accepts no session until
+/// they are back.
 pub(crate) async fn load(app: &Arc<App>) -> Result<Begun, RecordsError> {
-    // First of all, so that nothing is missed that changes meanwhile.
+    // Subscribe first, so that no change during loading is missed.
     let changes = app.options.neighbours.changes();
     let mut signed_out = SignedOut::new(app);
     let loaded = match signed_out.load(app).await {
@@ -70,14 +72,15 @@ pub(crate) async fn load(app: &Arc<App>) -> Result<Begun, RecordsError> {
     let complaints = Complaints::default();
     let opening = rooms::open_missing(app, &complaints);
     match app.catalogue.is_shared() {
-        // Rooms on a Redis that does not answer keep nobody from the other sales; they are opened when it is back.
+        // If Redis does not answer, missing rooms must not hold up the other sales. They are opened when it
+        // is back.
         true => drop(timeout(ROOMS_PATIENCE, opening).await),
         false => opening.await,
     }
     Ok(Begun { changes, overdue, signed_out })
 }
 
-/// Everything that goes on beside serving; returns when the server stops and all of it has come to its end.
+/// Everything the server does besides serving. Returns after the server has stopped and all of it has ended.
 pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>) {
     let Begun { changes, overdue, signed_out } = begun;
     tokio::join!(
@@ -96,7 +99,7 @@ pub(crate) async fn run(app: Arc<App>, begun: Begun, stop: watch::Receiver<bool>
     );
 }
 
-/// Looks after the limits on claims in flight.
+/// Maintains the limits on claims in flight.
 async fn tend_limits(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let mut quiet = interval(QUIET_AFTER);
     let mut homes = interval(LOOK_FOR_HOMES_EVERY);
@@ -110,7 +113,8 @@ async fn tend_limits(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Takes the sales off show while the ledger is away. Who sells alone goes on showing them: nobody decides meanwhile.
+/// Stops showing sales while the ledger is away. A single node goes on showing them: nobody decides
+/// meanwhile.
 async fn darken(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     if !app.catalogue.is_shared() {
         return;
@@ -131,14 +135,14 @@ async fn darken(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Takes up a new secret as soon as there is one.
+/// Applies a new secret as soon as there is one.
 async fn take_up_secrets(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let mut secrets = app.options.secrets.clone();
     let following = async {
-        // An error means that the secret never changes any more.
+        // An error means that the secret will never change again.
         while secrets.changed().await.is_ok() {
             let secrets = *secrets.borrow_and_update();
-            // In this order: what the oldest secret signed as a pass ends no later than its sessions.
+            // In this order, so that passes signed by the oldest secret do not outlive its sessions.
             app.gate.rekey(&secrets);
             app.identity.rekey(&secrets);
         }
@@ -150,8 +154,9 @@ async fn take_up_secrets(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Draws pictures ahead, as long as a sale wants them, so that no request has to. The painter has a thread of its own,
-/// because priorities belong to threads. Nobody waits for it to end: it holds nothing that a stop needs.
+/// Draws pictures in advance while a sale wants them, so that no request has to. The painter has its own
+/// thread, because priorities belong to threads. Nobody waits for it to end: it holds nothing that a stop
+/// needs.
 async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let stopping = stop.clone();
     match thread::Builder::new().name("painter".to_owned()).spawn(move || paint_until(&app, &stopping)) {
@@ -161,17 +166,17 @@ async fn paint(app: Arc<App>, mut stop: watch::Receiver<bool>) {
             painter.thread().unpark();
         }
         Err(error) => {
-            tracing::error!(%error, "there is no thread to draw pictures; buyers get a proof of work instead of a captcha")
+            tracing::error!(%error, "can't start the thread that draws pictures; buyers get a proof of work instead of a captcha")
         }
     }
 }
 
 fn paint_until(app: &App, stop: &watch::Receiver<bool>) {
     take_turn(Turn::Spare);
-    // That it can't be asked means that the server was dropped.
+    // An error of `has_changed` means that the server was dropped.
     while !*stop.borrow() && stop.has_changed().is_ok() {
         let wanted = app.storefront.all().iter().any(|shelf| wants_pictures(app, shelf));
-        // The panic itself was logged by the process's hook. The next picture is another one.
+        // The process's hook has logged the panic. The next picture will be a different one.
         let drawn =
             wanted && catch_unwind(AssertUnwindSafe(|| app.gate.pictures.paint_one())).unwrap_or(false);
         thread::park_timeout(if drawn { BETWEEN_PICTURES } else { COMPLETE_EVERY });
@@ -183,7 +188,7 @@ fn wants_pictures(app: &App, shelf: &Shelf) -> bool {
         && shelf.status().is_some_and(|status| status.state(app.now()) != SaleState::Closed)
 }
 
-/// Completes the storefront where the ledger told of a sale first, and opens waiting rooms.
+/// Completes sales that the ledger announced before their details were loaded, and opens waiting rooms.
 async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let complaints = Complaints::default();
     let mut ticks = interval(COMPLETE_EVERY);
@@ -196,7 +201,7 @@ async fn complete(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         if !app.storefront.incomplete().is_empty() {
             let _turn = app.refreshing.lock().await;
             if let Err(error) = app.storefront.complete(&app.catalogue).await {
-                tracing::warn!(%error, "housekeeping has to wait");
+                tracing::warn!(%error, "the details of some sales can't be loaded; trying again");
             }
         }
         rooms::open_missing(&app, &complaints).await;

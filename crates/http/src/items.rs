@@ -13,7 +13,7 @@ use crate::{
     wire::ItemView,
 };
 
-/// All items
+/// List all items
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/items", tag = "items", params(PageQuery),
@@ -34,7 +34,7 @@ pub(crate) async fn list_items(
     Ok(page::streamed(entries, next))
 }
 
-/// An item
+/// Get an item
 #[utoipa::path(get, path = "/api/v1/items/{id}", tag = "items", params(("id" = String, Path)),
     responses((status = 200, body = ItemView)))]
 pub(crate) async fn get_item(

@@ -1,4 +1,4 @@
-//! Reads bodies, paths and queries, and answers what can't be used with a problem that names the field.
+//! Reads bodies, paths and queries. If one can't be used, the answer is a problem that names the field.
 
 mod strict;
 
@@ -24,11 +24,11 @@ pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimit {
     pub(crate) max_bytes: usize,
-    /// So much more is read and thrown away, so that a client gets to see why it is refused.
+    /// This much more is read and thrown away, so that the client gets to see why it is refused.
     pub(crate) discarded_bytes: usize,
 }
 
-/// Of every call but one.
+/// The limit of every call but one.
 const LIMIT: BodyLimit = BodyLimit { max_bytes: MAX_BODY_BYTES, discarded_bytes: 1024 * 1024 };
 
 const DEFAULT_PAGE: u32 = 50;
@@ -80,7 +80,7 @@ pub(crate) fn is_json(content_type: &[u8]) -> bool {
             && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
-/// Reads a whole body of the size that nearly all calls have.
+/// Reads a whole body within the limit of nearly all calls.
 pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
@@ -88,7 +88,7 @@ where
     read_body_within(body, LIMIT).await
 }
 
-/// Reads a whole body of bounded size. It breaks off by itself when it takes too long to arrive.
+/// Reads a whole body of bounded size. Fails by itself if the body takes too long to arrive.
 pub(crate) async fn read_body_within<B>(mut body: B, limit: BodyLimit) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
@@ -107,7 +107,7 @@ where
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|error| match ArrivalError::is_late(&error) {
             true => Problem::from(Code::RequestTimeout),
-            false => Problem::with_detail(Code::BadRequest, "The body broke off."),
+            false => Problem::with_detail(Code::BadRequest, "The body was cut off."),
         })?;
         let Ok(data) = frame.into_data() else { continue };
         length += data.remaining();
@@ -118,7 +118,7 @@ where
             (first, all) = (Bytes::new(), BytesMut::new());
             continue;
         }
-        // Nearly all bodies come in one piece, which is used as it is.
+        // Nearly all bodies come in one piece, which is used without a copy.
         if all.is_empty() && first.is_empty() {
             first = data;
         } else {
@@ -136,9 +136,10 @@ where
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// Reads JSON. Syntax errors are 400; what is JSON but not what was expected is 422 and names the field.
+/// Reads JSON. Syntax errors are 400. JSON that does not match the expected type is 422, and the problem
+/// names the field.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    // Without a bracket there is no list that could pass for an object, and then the short way is as strict.
+    // Without a bracket no list can pass for an object, so the short way is just as strict.
     if !body.contains(&b'[')
         && let Ok(value) = serde_json::from_slice(body)
     {
@@ -157,14 +158,14 @@ fn malformed(body: &[u8], error: &serde_json::Error) -> Problem {
     if !message.starts_with("number out of range") {
         return Problem::with_detail(Code::MalformedJson, in_words(body, error, &message));
     }
-    // It is JSON, but no number of ours. Its field is the name before it.
+    // It is JSON, but the number does not fit our types. Its field is the name before it.
     let line = body.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let before = line.get(..error.column().min(line.len())).unwrap_or_default();
     let field = before.rsplit(|byte| *byte == b'"').nth(1).unwrap_or(b"body");
-    Problem::invalid_field(String::from_utf8_lossy(field).into_owned(), "has to be a number of usual size")
+    Problem::invalid_field(String::from_utf8_lossy(field).into_owned(), "is a number out of range")
 }
 
-/// Serde's own words are for programmers who know it.
+/// Serde's own messages are for programmers who know it.
 fn in_words(body: &[u8], error: &serde_json::Error, message: &str) -> String {
     let what = match error.classify() {
         Category::Eof if body.trim_ascii().is_empty() => return "The body is empty.".to_owned(),
@@ -175,7 +176,7 @@ fn in_words(body: &[u8], error: &serde_json::Error, message: &str) -> String {
     format!("The body {what}, see line {}, column {}.", error.line(), error.column())
 }
 
-/// Something that has an id in a path. An id that can't exist is not found, like one that doesn't.
+/// Something with an id in a path. An id that can't exist is answered like one that doesn't: not found.
 pub(crate) trait Resource: FromStr {
     const MISSING: Code;
 }
@@ -215,7 +216,7 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _app: &Arc<App>) -> Result<Self, Problem> {
-        // Read as text first: what does not fit is then told in the same words as of a body.
+        // Read as text first, so that errors are worded like those of a body.
         let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let axum::extract::Query(pairs) =
             pairs.map_err(|_| Problem::with_detail(Code::BadRequest, "The query can't be read."))?;
@@ -224,14 +225,14 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
     }
 }
 
-/// Which part of a list is asked for, as it comes in.
+/// The requested part of a list, as the client sent it.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageQuery {
-    /// How many at most: 1 to 200, normally 50.
+    /// The length of the page: 1 to 200; 50 by default.
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
     pub(crate) limit: Option<String>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub(crate) after: Option<String>,
 }
 
@@ -252,7 +253,7 @@ pub(crate) fn bad_cursor() -> Problem {
     Problem::invalid_field("after", "has to be the `next` of an earlier page")
 }
 
-/// Gathers what is wrong with a body, so that all of it is said at once.
+/// Collects everything that is wrong with a body, so that it is reported at once.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Vec<FieldError>);
 
@@ -263,12 +264,12 @@ impl Complaints {
         }
     }
 
-    /// Passes a good value on and notes a bad one.
+    /// Passes a valid value on and notes an invalid one.
     pub(crate) fn take<T, E: ToString>(&mut self, field: &'static str, value: Result<T, E>) -> Option<T> {
         value.map_err(|error| self.require(false, field, error.to_string())).ok()
     }
 
-    /// For who reads words instead of JSON.
+    /// For people who read a sentence instead of JSON.
     pub(crate) fn as_sentence(&self) -> Result<(), String> {
         let complaints = self.0.iter().map(|error| format!("the {} {}", error.field, error.message));
         let sentence = complaints.collect::<Vec<_>>().join("; ");

@@ -1,12 +1,12 @@
-//! The fast lane: what a connection reads passes here before hyper sees it. A claim that the latch refuses is
-//! answered on the spot, from bytes that are written already, and so is who asks for a sale; another plain claim is
-//! checked, and refused or put to the ledger; everything else goes on to hyper, one request at a time, so that the lane
-//! always knows where the next request begins.
+//! The fast lane: everything that a connection reads passes here before hyper sees it. The lane answers a
+//! claim that the latch refuses, and a request for a sale, on the spot from prepared bytes. It checks other
+//! plain claims, and refuses them or passes them to the ledger. Everything else goes on to hyper, one request
+//! at a time, so that the lane always knows where the next request begins.
 //!
-//! A sale that is sold out gets a hundred refused claims for every accepted one. Here one costs a read, a scan
-//! of its head and a write: nothing is allocated, locked or logged. Whatever is not plain (another version, no
-//! length, chunks, expectations, an odd `Connection`) is handed to hyper together with the rest of the connection,
-//! because two parsers that differ on where a request ends are a way to smuggle one.
+//! A sold-out sale gets a hundred refused claims for every accepted one. Here, refusing one costs a read, a
+//! scan of its head and a write: nothing is allocated, locked or logged. A request that is not plain (another
+//! version, no length, chunks, expectations, an odd `Connection`) goes to hyper together with the rest of the
+//! connection, because two parsers that disagree on where a request ends make request smuggling possible.
 
 mod answers;
 mod head;
@@ -51,10 +51,10 @@ use crate::{
 };
 
 const SCRATCH_BYTES: usize = 64 * 1024;
-/// A request that comes in more pieces than this is hyper's affair: it remembers how far it has read.
+/// A request in more pieces than this goes to hyper, which remembers how far it has read.
 const MAX_PIECES: u32 = 8;
-/// The most that hyper gets at once of what is its own. It answers all requests in it before it looks whether the answers are taken, so this
-/// bounds what it collects: `READ_AHEAD_BYTES`.
+/// The largest piece of a request that hyper gets at once. Hyper answers all requests in it before it checks
+/// whether the client reads, so this bounds what it collects: `READ_AHEAD_BYTES`.
 const PIECE_BYTES: usize = 512;
 
 thread_local! {
@@ -64,34 +64,34 @@ thread_local! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Between two requests: hyper has nothing and owes nothing.
+    /// Between two requests: hyper has nothing to do.
     Open,
-    /// So many bytes of the current request are still to go to hyper.
+    /// This many bytes of the current request are still to go to hyper.
     Passing(usize),
-    /// Hyper has the whole request; the answer is not out yet.
+    /// Hyper has the whole request, but its answer is not out yet.
     Answering,
-    /// All that comes is hyper's.
+    /// Everything that arrives goes to hyper.
     HandedOver,
-    /// Nothing more is read: where the next request would begin, nobody knows.
+    /// Nothing more is read, because nobody knows where the next request would begin.
     Ended,
 }
 
-/// What becomes of the bytes at hand.
+/// What to do with the bytes at hand.
 enum Judgement {
     /// A claim of this length that the latch refuses.
     Refuse(usize, Code),
-    /// A claim of this length that is refused for a reason of its own.
+    /// A claim of this length that is refused for some other reason.
     Object(usize, Problem),
     /// A claim of this length for the ledger.
     Claim(usize, Attempt),
     /// A request of this length that was answered with a sale.
     Shown(usize),
-    /// A request of this length that hyper shall answer.
+    /// A request of this length for hyper to answer.
     Pass(usize),
     HandOver,
-    /// No request that can be taken, and why.
+    /// Not a request that can be accepted, and why.
     Malformed(&'static str),
-    /// It can't be told yet.
+    /// Not decidable yet.
     Wait,
 }
 
@@ -109,28 +109,28 @@ pub(crate) struct Lane {
     remote: Remote,
     pulse: Arc<Pulse>,
     mode: Mode,
-    /// Read and not yet judged or passed on.
+    /// Bytes that were read but not yet judged or passed on.
     pending: Vec<u8>,
-    /// How often the same request was judged and had to wait.
+    /// How often the same incomplete request was judged.
     pieces: u32,
-    /// Nothing that comes after it is looked at before it is answered.
+    /// Nothing after this claim is looked at before it is answered.
     deciding: Option<Deciding>,
     /// Answers that are not written yet.
     answers: Vec<u8>,
-    /// When there are this many of them, no further request is looked at until they are written.
+    /// Once there are this many bytes of answers, no further request is looked at until they are written.
     max_answer_bytes: usize,
-    /// Requests wait in `pending` because there were.
+    /// Requests wait in `pending` because that limit was reached.
     is_full: bool,
-    /// The client has not taken all that we wrote,
+    /// The client has not read everything that we wrote.
     is_stalled: bool,
-    /// but some of it since we last saw that.
+    /// But it has read some since we last checked.
     has_taken: bool,
-    /// How often the others went first, because memory for unread answers was full.
+    /// How often this connection yielded to others because the memory for unread answers was full.
     waits: u32,
     connections: Arc<Connections>,
     /// How many of hyper's answers are out.
     flushed: u64,
-    /// Hyper looked for more while it answered, and was told nothing. It has to look again.
+    /// Hyper tried to read while it answered, and got nothing. It has to be woken to try again.
     looked_away: bool,
     date: DateCache,
 }
@@ -192,7 +192,8 @@ impl Lane {
         }
     }
 
-    /// Answers with the sale. False: it is not on show to everybody, or hyper has to say that the connection ends.
+    /// Answers with the sale. False if not everybody may see it, or if hyper has to announce the end of the
+    /// connection.
     fn show(&mut self, asked: SaleHead<'_>) -> bool {
         if self.pulse.is_finishing() {
             return false;
@@ -218,7 +219,8 @@ impl Lane {
         !storefront.is_dark() && storefront.with_shelf(asked.sale, show).unwrap_or(false)
     }
 
-    /// What can be said without looking at who asks. The sale counts it if the claim is whole, because then it is said.
+    /// A refusal that does not depend on the caller. If the claim is whole, the sale counts the refusal,
+    /// because then it is sent.
     fn refuses(&self, claim: &ClaimHead<'_>, is_whole: bool, now: Timestamp) -> Option<Code> {
         let ask = |shelf: &Arc<Shelf>| {
             let too_many = || self.app.with_limit(shelf, |limit| limit.is_full()).then_some(Code::Busy);
@@ -232,13 +234,13 @@ impl Lane {
         self.app.storefront.with_shelf(claim.sale, ask).flatten()
     }
 
-    /// Lets the sale count a claim, if there is such a sale.
+    /// Counts a claim for its sale, if there is such a sale.
     fn count_for(&self, sale: SaleId, outcome: Outcome) {
         self.app.storefront.with_shelf(sale, |shelf| shelf.tallies.of(&self.tally).count(outcome));
     }
 
-    /// The claim, or why it is refused. None: it is hyper's, because who asks is told by a cookie, the body is no
-    /// JSON, or there is no time left for it.
+    /// The claim, or why it is refused. None if it goes to hyper, because the caller uses a cookie, the body
+    /// is not JSON, or the connection is about to close.
     fn attempt(
         &self,
         claim: &ClaimHead<'_>,
@@ -254,7 +256,7 @@ impl Lane {
         Some(catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| Err(panicked())))
     }
 
-    /// Where the claim comes from. None: its proxies' headers are hyper's to put together.
+    /// Where the claim comes from. None if hyper has to join the headers of several proxies.
     fn peer(&self, claim: &ClaimHead<'_>) -> Option<Peer> {
         let forwarded = match (self.remote, claim.forwarded) {
             (Remote::Proxy(_), Forwarded::Several) => return None,
@@ -278,7 +280,7 @@ impl Lane {
         });
     }
 
-    /// Waits for the ledger and writes down its answer.
+    /// Waits for the ledger and writes the answer into the buffer.
     fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(deciding) = &mut self.deciding else { return Poll::Ready(()) };
         let decided = ready!(deciding.decision.as_mut().poll(context));
@@ -300,41 +302,43 @@ impl Lane {
         Poll::Ready(())
     }
 
-    /// A request is whole and ours.
+    /// A request is complete, and the lane handles it.
     fn take(&mut self) {
         self.pieces = 0;
         self.pulse.arrived();
         self.pulse.beat();
     }
 
-    /// Refuses for the last time on this connection.
+    /// Refuses a request and announces the end of the connection.
     fn end_with(&mut self, problem: &Problem) {
         self.tally.count(Outcome::Refused(problem.code));
         let date = self.date.at(self.app.now());
         self.app.refusals.write_last(problem, date, &mut self.answers);
     }
 
-    /// Says that the request did not arrive in time, if nothing else is on its way to the client, and closes.
+    /// Refuses a late request, if no other answer is on its way to the client, and closes.
     pub(crate) fn refuse_late(mut self) {
         if !self.answers.is_empty() || self.flushed != self.pulse.answered() {
             return self.abandon();
         }
         let date = self.date.at(self.app.now());
         self.app.refusals.write_last(&Code::RequestTimeout.into(), date, &mut self.answers);
-        // Who does not take it at once does not get it.
+        // A client that does not take it at once does not get it.
         let _ = self.stream.try_write(&self.answers);
     }
 
-    /// Closes. A client that does not take what we wrote would keep it in memory for minutes, so it is reset.
+    /// Closes. If the client does not read what we wrote, the system would keep it in memory for minutes, so
+    /// the connection is reset.
     pub(crate) fn abandon(self) {
         if self.is_stalled {
-            // If it can't be set, the system gets rid of the connection by its own rules.
+            // If this fails, the system closes the connection by its own rules.
             let _ = self.stream.set_zero_linger();
         }
     }
 
-    /// Takes the requests at the beginning of `bytes` that are ours, up to the first that the ledger has to decide or
-    /// until there are answers enough; answers how many bytes they were. The mode tells what is to become of the rest.
+    /// Handles the lane's own requests at the beginning of `bytes`, up to the first that the ledger has to
+    /// decide or until there are enough answers. Returns how many bytes they took. The mode tells what
+    /// happens to the rest.
     fn take_requests(&mut self, bytes: &[u8]) -> usize {
         self.make_room();
         self.is_full = false;
@@ -408,7 +412,7 @@ impl Lane {
         done
     }
 
-    /// Reads what has come in. False: there will be no more.
+    /// Reads the bytes that have come in. False if there will be no more.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         SCRATCH.with_borrow_mut(|scratch| {
             let mut read = ReadBuf::new(scratch);
@@ -433,7 +437,7 @@ impl Lane {
         })
     }
 
-    /// The first bytes of `pending` are dealt with.
+    /// The first `count` bytes of `pending` are done.
     fn forget(&mut self, count: usize) {
         self.pending.drain(..count);
         if self.pending.is_empty() {
@@ -443,28 +447,29 @@ impl Lane {
         self.pulse.keep_in_lane(self.pending.capacity());
     }
 
-    /// Serves without hyper as long as there is nothing for it. False: the connection is at its end.
+    /// Serves without hyper as long as it is not needed. False if the connection has ended.
     pub(crate) fn poll_alone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let is_for_hyper = ready!(self.poll_open(context))?;
         self.pulse.do_without_hyper(false);
         Poll::Ready(Ok(is_for_hyper && self.mode != Mode::Ended))
     }
 
-    /// One step between two requests. True: there is something for hyper.
+    /// One step between two requests. True if there is something for hyper.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.waits < MAX_WAITS && self.connections.is_full() {
-            // Those that were given up leave before this one takes any memory.
+            // Connections that were given up leave before this one takes any memory.
             self.waits += 1;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         self.waits = 0;
-        // What is read into an empty lane is judged as it comes in, and a request for hyper that waits for answers to be written only once.
+        // Bytes read into an empty lane are judged as they come in. A request for hyper that waits for
+        // answers to be written is judged only once.
         let mut is_unjudged = self.mode == Mode::Open && !self.pending.is_empty();
         loop {
             if self.deciding.is_some() {
-                // Earlier answers don't wait for this one, nor it for them: who does not read them can't make
-                // us seem to be at work.
+                // Earlier answers and this one don't wait for each other. Otherwise a client that does not
+                // read could make the connection look as if we were working on it.
                 let written = self.poll_write_answers(context)?;
                 ready!(self.poll_decision(context));
                 if written.is_pending() {
@@ -481,19 +486,20 @@ impl Lane {
             if self.deciding.is_some() {
                 continue;
             }
-            // Also before more is read, so that who does not read our answers can't make us collect them.
+            // Also before more is read, so that a client that does not read our answers can't make us collect
+            // them.
             ready!(self.poll_write_answers(context))?;
             if self.mode != Mode::Open {
                 return Poll::Ready(Ok(true));
             }
             if self.is_full {
-                // Whoever sends many requests at once takes turns with the others.
+                // A client that sends many requests at once takes turns with the others.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
             is_unjudged = !self.pending.is_empty();
             if !ready!(self.poll_fill(context))? {
-                // Hyper shall see the end too, and what came before it.
+                // Hyper has to see the end too, and everything before it.
                 self.mode = Mode::HandedOver;
                 return Poll::Ready(Ok(!self.pending.is_empty()));
             }

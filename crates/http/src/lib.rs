@@ -1,6 +1,6 @@
 //! API v1: handlers, identity, errors, metrics, OpenAPI, and the server.
 //!
-//! It translates between HTTP and the ledger, the records and the gate, and decides nothing itself.
+//! It translates between HTTP and the ledger, the records and the gate. It decides nothing itself.
 
 mod accept;
 mod accounts;

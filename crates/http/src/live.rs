@@ -1,4 +1,4 @@
-//! The live view: what happens in the shop at the moment, told once a second to who steers it.
+//! The live view: shows the people who run a sale once a second what is happening in the shop.
 
 mod figures;
 mod sample;
@@ -42,18 +42,18 @@ use crate::{
     tickets::{HEARTBEAT, X_ACCEL_BUFFERING},
 };
 
-/// Each asks for a second's worth of sums each second, so there are not many.
+/// Each stream computes sums every second, so there can't be many.
 const MAX_STREAMS: usize = 32;
 const MAX_LISTED_SALES: usize = 50;
-/// Who loses the admin role, or signs out, sees no more after this.
+/// A person who loses the admin role or signs out sees nothing more after this time.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 const LOOK_PATIENCE: Duration = Duration::from_millis(700);
 
-/// What those who watch share.
+/// The state that all watchers share.
 #[derive(Debug)]
 pub(crate) struct Live {
     samples: watch::Sender<Arc<Sample>>,
-    /// Somebody has begun to watch.
+    /// Notified when somebody begins to watch.
     wanted: Notify,
     streams: Arc<Semaphore>,
 }
@@ -81,7 +81,7 @@ pub(crate) struct LiveQuery {
     sale: Option<String>,
 }
 
-/// What happens at the moment
+/// Watch the shop live
 ///
 /// Server-sent events named `figures`: one at once, and then one each second.
 #[utoipa::path(get, path = "/api/v1/admin/live", tag = "admin", params(LiveQuery),
@@ -102,7 +102,7 @@ pub(crate) async fn watch_shop(
     let mut samples = app.live.samples.subscribe();
     samples.mark_unchanged();
     app.live.wanted.notify_one();
-    // A stream that says nothing for too long would pass for idle, with us or with a proxy.
+    // A stream that is silent for too long would look idle, to us or to a proxy.
     let heartbeat = HEARTBEAT.min(app.options.idle_timeout / 3);
     let watcher = Watcher {
         stopping: app.stopping.clone(),
@@ -122,7 +122,7 @@ pub(crate) async fn watch_shop(
     Ok((headers, events).into_response())
 }
 
-/// A sale that there is something to tell of.
+/// A sale that has figures to show.
 async fn known_sale(app: &App, sale: &str) -> Result<SaleId, Problem> {
     let id: SaleId = sale.parse().map_err(|_| Code::SaleNotFound)?;
     if app.storefront.shelf(id).is_none_or(|shelf| shelf.status().is_none()) {
@@ -136,16 +136,16 @@ struct Watcher {
     sale: Option<SaleId>,
     samples: watch::Receiver<Arc<Sample>>,
     stopping: watch::Receiver<bool>,
-    /// Who asked, to look again whether he may still see it,
+    /// The caller's headers, to check again whether they may still see it.
     headers: HeaderMap,
-    /// and when that was looked at.
+    /// When that was last checked.
     admitted: Instant,
-    /// The number of the sample that was told last.
+    /// The number of the last sample that was sent.
     told: Option<u64>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Ends when the server stops; a browser then connects again by itself, to whoever serves next.
+/// Ends when the server stops. A browser then reconnects by itself, to any node that serves.
 fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
     stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await?;
@@ -158,7 +158,8 @@ impl Watcher {
         let sample = self.next_sample().await?;
         if self.admitted.elapsed() > LOOK_AGAIN_AFTER {
             self.admitted = Instant::now();
-            // While the records are slow, who was admitted stays: they must not hold the view up when it is needed most.
+            // While the records are slow, an admitted person stays admitted: the view must not stop when it
+            // is needed most.
             if let Ok(looked) = timeout(LOOK_PATIENCE, self.look_again()).await {
                 looked.ok()?;
             }
@@ -173,8 +174,8 @@ impl Watcher {
                 changed = self.samples.changed() => changed.ok()?,
             }
             let sample = Arc::clone(&self.samples.borrow_and_update());
-            // One that was under way when this stream began lacks the others; one of a number that was told is there because
-            // somebody else has begun to watch.
+            // A sample that was under way when this stream began lacks the other nodes. A sample whose number
+            // was already sent is there only because somebody else has begun to watch.
             if sample.is_whole && self.told != Some(sample.number) {
                 self.told = Some(sample.number);
                 return Some(sample);

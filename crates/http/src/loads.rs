@@ -1,12 +1,13 @@
-//! Reads of the records that anybody can cause by asking for what nobody has asked for before: they have half of the connections,
-//! so that the rest is left to the shop itself, and to those who sign in or manage it. It does not know what is read.
+//! Reads of the records that anybody can cause by requesting something that is not cached. They get half of
+//! the connections. The rest is left to the shop itself, and to people who sign in or manage it. It does not
+//! know what is read.
 
 use std::{future::Future, time::Duration};
 
 use penstock_records::{Records, RecordsError};
 use tokio::{sync::Semaphore, time::timeout};
 
-/// As long as the records wait for a connection.
+/// The same as the records' patience for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -21,13 +22,13 @@ impl Loads {
         Self { turns: Semaphore::new(at_once), patience: PATIENCE }
     }
 
-    /// Asks the records when there is a turn for it.
+    /// Asks the records, in turn.
     pub(crate) async fn read<T>(
         &self,
         question: impl Future<Output = Result<T, RecordsError>>,
     ) -> Result<T, RecordsError> {
         let Ok(_turn) = timeout(self.patience, self.turns.acquire()).await else {
-            return Err(RecordsError::Unavailable("too much is being read from it".into()));
+            return Err(RecordsError::Unavailable("too many other reads are waiting for it".into()));
         };
         question.await
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn few_are_read_at_once_and_nobody_waits_for_ever() {
+    async fn few_reads_run_at_once_and_none_waits_for_ever() {
         let loads = Arc::new(Loads { turns: Semaphore::new(4), patience: Duration::from_millis(50) });
         let stuck: Vec<_> = (0..4)
             .map(|_| {

@@ -1,5 +1,5 @@
-//! What this node keeps in memory of something that lies elsewhere: bounded, for a while, loaded once however many ask,
-//! and never older than the last word that it has changed.
+//! This node's memory of data that is stored elsewhere: bounded, kept for a limited time, loaded once however
+//! many ask, and never older than the last known change.
 
 use std::{
     future::Future,
@@ -13,20 +13,20 @@ use std::{
 
 use moka::{Expiry, future::Cache};
 
-/// How long something is kept that is there,
+/// How long a value is kept.
 const LIFE: Duration = Duration::from_secs(60);
-/// and how long it is known that something is not.
+/// How long the absence of a value is remembered.
 const LIFE_OF_NOTHING: Duration = Duration::from_secs(2);
-/// What an entry takes beside its value, about.
+/// The approximate size of an entry, apart from its value.
 const ENTRY_BYTES: usize = 256;
-/// Keys that share a generation are loaded again together, which costs a question and no more.
+/// Keys that share a generation are reloaded together, which costs one extra read and nothing else.
 const GENERATIONS: usize = 256;
 
-/// What is known of a key: None means that there is no such thing.
+/// The knowledge about a key. No value means that nothing exists under it.
 #[derive(Debug)]
 struct Known<V> {
     value: Option<Arc<V>>,
-    /// The key's generation when its loading began.
+    /// The key's generation when loading began.
     generation: u64,
 }
 
@@ -36,11 +36,11 @@ impl<V> Clone for Known<V> {
     }
 }
 
-/// Takes up to a fifth off, so that what was loaded together does not go together.
+/// Shortens a life by up to a fifth, so that entries loaded together do not expire together.
 struct Jittered;
 
 pub(crate) fn jittered(life: Duration) -> Duration {
-    // Without randomness it goes together, and nothing worse happens.
+    // Without randomness they expire together, which does no harm.
     let random = getrandom::u32().unwrap_or_default();
     life - life.mul_f64(f64::from(random) / f64::from(u32::MAX) / 5.0)
 }
@@ -63,8 +63,8 @@ impl<K, V> Expiry<K, Known<V>> for Jittered {
 
 pub(crate) struct LocalCache<K, V> {
     cache: Cache<K, Known<V>>,
-    /// Counted up when a key's value has changed: what was loaded before does not count any more, also if it arrives
-    /// only now.
+    /// A counter that grows when the value of one of its keys changes. Values loaded before that no longer
+    /// count, even if they arrive later.
     generations: Box<[AtomicU64]>,
     hasher: RandomState,
 }
@@ -74,7 +74,7 @@ where
     K: Copy + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Keeps values of `max_bytes` altogether, each of which takes as many as `bytes_of` says.
+    /// Keeps values of at most `max_bytes` altogether. `bytes_of` gives the size of a value.
     pub(crate) fn new(max_bytes: u64, bytes_of: fn(&V) -> usize) -> Self {
         let weight = move |_: &K, known: &Known<V>| {
             let bytes = ENTRY_BYTES + known.value.as_deref().map_or(0, bytes_of);
@@ -95,13 +95,13 @@ where
         self.generation(key).map_or(0, |generation| generation.load(SeqCst))
     }
 
-    /// What is known of it without asking; the outer None: nothing.
+    /// The cached knowledge about the key; the outer None if there is none.
     pub(crate) async fn get(&self, key: &K) -> Option<Option<Arc<V>>> {
         let known = self.cache.get(key).await?;
         (known.generation == self.generation_of(key)).then_some(known.value)
     }
 
-    /// Loads it. Everybody who asks meanwhile waits for the same answer; an error is not kept.
+    /// Loads the value. Everybody who asks meanwhile waits for the same answer. Errors are not cached.
     pub(crate) async fn load<E, F>(&self, key: K, load: impl Fn() -> F) -> Result<Option<Arc<V>>, Arc<E>>
     where
         E: Send + Sync + 'static,
@@ -114,7 +114,7 @@ where
                 Ok(Known { value, generation })
             };
             let known = self.cache.try_get_with(key, loading).await?;
-            // It may be what somebody else began to load before it changed.
+            // Somebody else may have begun to load it before it changed.
             if known.generation >= generation {
                 return Ok(known.value);
             }
@@ -122,7 +122,7 @@ where
         }
     }
 
-    /// Its value has changed: whatever was loaded before this moment does not count.
+    /// The value has changed: whatever was loaded before this moment no longer counts.
     pub(crate) async fn changed(&self, key: &K) {
         if let Some(generation) = self.generation(key) {
             generation.fetch_add(1, SeqCst);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_ask_at_once_cost_one_load() {
+    async fn many_simultaneous_requests_cost_one_load() {
         let cache = Arc::new(cache());
         let (loads, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let ask = || {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_known_too_but_an_error_is_not_kept() {
+    async fn absence_is_cached_but_errors_are_not() {
         let cache = cache();
         assert!(cache.load(1, async || Err::<Option<&str>, _>("away")).await.is_err());
         assert_eq!(cache.get(&1).await, None);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_being_loaded_when_it_changed_does_not_count() {
+    async fn a_value_that_changes_while_it_is_loaded_is_not_cached() {
         let cache = Arc::new(cache());
         let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let tries = Arc::new(AtomicUsize::new(0));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_values_have_no_more_memory_than_many_small_ones() {
+    async fn large_values_get_no_more_memory_than_many_small_ones() {
         const MAX_BYTES: u64 = 100 << 10;
         let cache: LocalCache<u32, Vec<u8>> = LocalCache::new(MAX_BYTES, Vec::len);
         for key in 0..50 {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lives_differ_by_a_fifth_at_most() {
+    fn lives_differ_by_at_most_a_fifth() {
         let lives: Vec<Duration> = (0..1000).map(|_| jittered(Duration::from_secs(100))).collect();
         let (shortest, longest) = (lives.iter().min().unwrap(), lives.iter().max().unwrap());
         assert!(*shortest >= Duration::from_secs(80) && *longest <= Duration::from_secs(100), "{lives:?}");

@@ -37,7 +37,7 @@ pub(crate) struct Me {
     account: Option<AccountView>,
 }
 
-/// Who you are
+/// Get your own identity
 #[utoipa::path(get, path = "/api/v1/me", tag = "accounts", security(("bearer" = []), ("session" = [])),
     responses((status = 200, body = Me)))]
 pub(crate) async fn get_me(
@@ -68,8 +68,8 @@ pub(crate) struct PasswordRequest {
 
 /// Change the password
 ///
-/// Ends all sessions of the account, this one too, and makes strangers of all devices but this one: it gets the cookie `penstock_device`, as
-/// by signing in.
+/// Ends all sessions of the account, including this one. All devices but this one become strangers: it gets
+/// the cookie `penstock_device`, as it does at sign-in.
 #[utoipa::path(put, path = "/api/v1/me/password", tag = "accounts", request_body = PasswordRequest,
     security(("bearer" = []), ("session" = [])), responses((status = 204, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn change_password(
@@ -110,7 +110,8 @@ pub(crate) async fn change_password(
     let revocations = &app.identity.revocations;
     revocations.revoke_account(account.id, now, app.session_horizon()).map_err(|_| Code::Busy)?;
     app.options.neighbours.tell(Change::SessionsEnded { account: account.id, since: now }).await;
-    // The owner has to sign in again, and would be a stranger among those who may be why the password was changed.
+    // The owner has to sign in again. Without this they would be a stranger, among the very strangers who may
+    // be why the password was changed.
     let phone = Phone::of_account(&account.phone, None, app.options.default_country);
     let phone = phone.map_or(account.phone, |phone| phone.number);
     let device = app.identity.device_cookie(&headers, None, &phone, now)?;
@@ -118,7 +119,7 @@ pub(crate) async fn change_password(
     Ok((StatusCode::NO_CONTENT, AppendHeaders([cookie])).into_response())
 }
 
-/// The account of a session whose password has a place where it would be checked.
+/// The account of the session, if there is a place in the queue to check its password.
 async fn account_to_check(app: &App, session: &Session, line: &Line) -> Result<Account, Problem> {
     app.passwords.have_place(line)?;
     Ok(app.records.account(session.account).await?.ok_or(Code::Unauthorized)?)

@@ -1,4 +1,4 @@
-//! `/metrics`: what there is to show of a node or a worker, and by which names.
+//! `/metrics`: the figures of a node or a worker, and their names.
 
 mod exposition;
 mod process;
@@ -28,9 +28,9 @@ use crate::{
 type Labels = [(&'static str, String); 1];
 type Written = Result<(), std::fmt::Error>;
 
-/// Metrics for Prometheus
+/// Get metrics for Prometheus
 ///
-/// In OpenMetrics if the client asks for it, as Prometheus does, otherwise in the text format 0.0.4.
+/// In OpenMetrics if the client asks for it, as Prometheus does; otherwise in the text format 0.0.4.
 #[utoipa::path(get, path = "/metrics", tag = "operation",
     responses((status = 200, content((String = "text/plain"), (String = "application/openmetrics-text")))))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
@@ -46,7 +46,7 @@ async fn written(figures: impl Collector, headers: &HeaderMap) -> Result<Respons
     Format::asked_for(headers).respond(&registry).map_err(|_| Code::Internal.into())
 }
 
-/// The same for a settlement worker, which serves nothing else.
+/// The metrics of a settlement worker, which serves nothing else.
 pub(crate) async fn worker_metrics(
     State(worker): State<WorkerFigures>,
     headers: HeaderMap,
@@ -54,10 +54,10 @@ pub(crate) async fn worker_metrics(
     written(worker, &headers).await
 }
 
-/// What a settlement worker has to show.
+/// The figures of a settlement worker.
 #[derive(Clone)]
 pub struct WorkerFigures {
-    /// What the worker is called.
+    /// The worker's name.
     pub name: String,
     pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
     pub parts: Vec<Arc<dyn Part>>,
@@ -77,7 +77,7 @@ impl Collector for WorkerFigures {
     }
 }
 
-/// Reads everything at the moment it is asked for.
+/// Reads all figures when they are requested.
 #[derive(Debug)]
 struct Figures(Arc<App>);
 
@@ -137,7 +137,7 @@ impl Figures {
         let ended = |end: ConnectionEnd| -> u64 {
             tallies.iter().map(|tally| tally.connection_ends[end as usize].load(Relaxed)).sum()
         };
-        // The ends first: what opens in the meantime can't make it less than nothing.
+        // The ends first, so that connections that open meanwhile can't make the difference negative.
         let ends = ConnectionEnd::ALL.map(|end| (end, ended(end)));
         let opened: u64 = tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
         let open = opened.saturating_sub(ends.iter().map(|(_, count)| count).sum());
@@ -145,7 +145,7 @@ impl Figures {
         let unread: usize = tallies.iter().map(|tally| tally.unread_bytes.load(Relaxed)).sum();
         let help = "Memory that waits for clients to read their answers; see http.max_unread_mebibytes";
         gauge(encoder, "penstock_unread_bytes", help, &(unread as u64))?;
-        let help = "Connections that were accepted and have ended, by how they did: each counts exactly once";
+        let help = "Accepted connections that have ended, by the way they ended: each counts exactly once";
         let mut by_label = family(encoder, "penstock_connections", help, MetricType::Counter)?;
         for (end, count) in ends {
             let labels: Labels = [("end", end.as_str().to_owned())];
@@ -157,7 +157,7 @@ impl Figures {
     fn ledger(&self, encoder: &mut DescriptorEncoder) -> Written {
         let stats = self.0.ledger.stats();
         let is_ready = u64::from(self.0.ledger.health() == Health::Ready);
-        gauge(encoder, "penstock_ledger_ready", "1 if the ledger decides", &is_ready)?;
+        gauge(encoder, "penstock_ledger_ready", "1 if the ledger can decide", &is_ready)?;
         let depth = self.0.ledger.queue_depth() as u64;
         gauge(encoder, "penstock_ledger_queue_depth", "Requests that wait for the ledger's writer", &depth)?;
         counter(encoder, "penstock_ledger_batches", "Batches decided and made durable", stats.batches)?;
@@ -190,7 +190,7 @@ impl Figures {
             let count = gate.turned_away.read(*reason);
             by_label.encode_family(&labels)?.encode_counter(&count, None::<&Exemplar<Labels, u64>>)?;
         }
-        let help = "Zero bits that a proof of work begins with at the moment";
+        let help = "Zero bits that a proof of work has to begin with at the moment";
         let bits = gate.challenges.difficulty(self.0.now());
         gauge(encoder, "penstock_challenge_difficulty", help, &u64::from(bits))?;
         counter(
@@ -199,12 +199,12 @@ impl Figures {
             "Passes given out, over all sales",
             figures.passes_issued,
         )?;
-        let help = "Passes in people's hands: not used, not expired";
+        let help = "Passes that buyers hold: neither used nor expired";
         gauge(encoder, "penstock_passes_live", help, &figures.passes_live)?;
         counter(encoder, "penstock_tickets", "Tickets given out, over all waiting rooms", figures.tickets)?;
-        let help = "People who are there and whose turn has not come, over all waiting rooms";
+        let help = "People who are present and whose turn has not come, over all waiting rooms";
         gauge(encoder, "penstock_tickets_waiting", help, &figures.waiting)?;
-        let help = "Tickets whose turn it is and that have no pass yet";
+        let help = "Tickets whose turn has come and that have no pass yet";
         gauge(encoder, "penstock_tickets_pending", help, &figures.pending)
     }
 }
@@ -212,7 +212,7 @@ impl Figures {
 impl Figures {
     fn catalogue(&self, encoder: &mut DescriptorEncoder) -> Written {
         let stats = &self.0.catalogue.stats;
-        let help = "Look-ups of items and sales by the level that was asked and what came of it: this node's memory, \
+        let help = "Look-ups of items and sales by level and outcome: this node's memory, \
              the cache that nodes share, the records";
         let mut by_label = family(encoder, "penstock_catalogue_lookups", help, MetricType::Counter)?;
         for (level, outcome, count) in [
@@ -242,18 +242,18 @@ fn settlement(view: &SettlementView, encoder: &mut DescriptorEncoder) -> Written
     let help = "Decisions put aside because they could not be settled";
     counter(encoder, "penstock_settlement_dead_letters", help, view.dead_letters)?;
     let help =
-        "Decisions that would have sold a unit that isn't there, or one too many to a buyer; alarm on any";
+        "Decisions that would have sold a unit that does not exist, or one too many to a buyer; alert on any";
     counter(encoder, "penstock_settlement_violations", help, view.violations)?;
     let help = "Streams taken over from a settler that had stopped";
     counter(encoder, "penstock_settlement_takeovers", help, view.takeovers)?;
-    let help = "Streams found to have another history than the one that was settled";
+    let help = "Streams whose history differs from the one that was settled";
     counter(encoder, "penstock_settlement_diverged", help, view.diverged)?;
     counter(encoder, "penstock_expired_holds", "Holds released because nobody paid", view.expired)
 }
 
 fn parts(node: &str, parts: &[Arc<dyn Part>], encoder: &mut DescriptorEncoder) -> Written {
     if !node.is_empty() {
-        let help = "Always 1; what this node is called";
+        let help = "Always 1; the name of this node";
         let mut by_label = family(encoder, "penstock_node", help, MetricType::Gauge)?;
         by_label.encode_family(&[("node", node)])?.encode_gauge(&1_u64)?;
     }
@@ -275,14 +275,14 @@ fn parts(node: &str, parts: &[Arc<dyn Part>], encoder: &mut DescriptorEncoder) -
     Ok(())
 }
 
-/// Always 1; its labels tell what is running.
+/// Always 1; its labels say what is running.
 fn build(encoder: &mut DescriptorEncoder) -> Written {
     let help = "Always 1; the version of Penstock";
     let mut info = family(encoder, "penstock_build_info", help, MetricType::Gauge)?;
     info.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
 }
 
-/// A metric under its whole name, from which OpenMetrics wants to know the unit apart.
+/// A metric, given its full name. OpenMetrics needs the unit separately.
 fn family<'s>(
     encoder: &'s mut DescriptorEncoder,
     name: &'s str,
@@ -301,7 +301,7 @@ fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: &impl E
     family(encoder, name, help, MetricType::Gauge)?.encode_gauge(value)
 }
 
-/// `_total` is put behind its name.
+/// `_total` is appended to its name.
 fn counter(
     encoder: &mut DescriptorEncoder,
     name: &str,
@@ -312,7 +312,7 @@ fn counter(
     metric.encode_counter(&value, None::<&Exemplar<Labels, u64>>)
 }
 
-/// Counts per bucket with their upper bounds, as the encoder wants them; it adds them up itself.
+/// Counts per bucket with their upper bounds. The encoder adds them up itself.
 fn buckets(bounds: &[f64], counts: &[u64]) -> Vec<(f64, u64)> {
     bounds.iter().copied().chain([f64::INFINITY]).zip(counts.iter().copied()).collect()
 }

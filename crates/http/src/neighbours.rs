@@ -1,5 +1,5 @@
-//! What the nodes of a shop tell each other beside the ledger's news. Whoever changes something tells after it is
-//! committed in the records; whoever hears of it reads it there.
+//! The messages between the nodes of a shop, apart from the ledger's news. A node announces a change after it
+//! is committed in the records; nodes that hear of it read it there.
 
 use futures_util::{
     future::BoxFuture,
@@ -8,10 +8,10 @@ use futures_util::{
 use penstock_domain::{AccountId, ItemId, SaleId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What has changed, and not into what: so it does no harm to hear of it twice or in another order.
+/// Says what has changed, but not the new value, so hearing of it twice or out of order does no harm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Change {
-    /// An item was made.
+    /// An item was created.
     NewItem(ItemId),
     /// An item was changed.
     Item(ItemId),
@@ -21,27 +21,28 @@ pub enum Change {
     Room(SaleId),
     /// Somebody signed out.
     SessionEnded { session: String, expires_at: Timestamp },
-    /// A password was changed: the account's sessions that began by then are void.
+    /// A password was changed: the account's sessions that began before are void.
     SessionsEnded { account: AccountId, since: Timestamp },
-    /// Something was missed, and nobody knows what.
+    /// Something was missed; it is unknown what.
     Everything,
 }
 
 /// The other nodes of the shop.
 pub trait Neighbours: Send + Sync + 'static {
-    /// Returns when the others can hear of it. If that takes too long it returns too, and goes on trying by itself.
+    /// Returns when the others can hear of it. If that takes too long, returns anyway and keeps trying in the
+    /// background.
     fn tell(&self, change: Change) -> BoxFuture<'_, ()>;
 
-    /// Returns when all that was told until now can be heard, or when that takes too long: for a node that stops.
+    /// Returns when everything told so far can be heard, or when that takes too long. For a node that stops.
     fn all_told(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// What anybody tells from now on, this node included. It has no end.
+    /// Changes that any node announces from now on, including this one. The stream does not end.
     fn changes(&self) -> BoxStream<'static, Change>;
 }
 
-/// A shop of one node.
+/// A shop with a single node.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 

@@ -1,4 +1,4 @@
-//! The digits of one-time codes, and what is stored in place of them.
+//! The digits of one-time codes, and the digest that is stored in their place.
 
 use hmac::Mac as _;
 
@@ -23,7 +23,7 @@ pub(crate) fn is_code(text: &str) -> bool {
     text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What is stored in place of the code.
+/// The digest that is stored instead of the code.
 pub(crate) fn digest(secret: &[u8; 32], phone: &str, code: &str) -> Vec<u8> {
     let mut mac = keyed(secret);
     for part in [b"penstock one-time code\0", phone.as_bytes(), b"\0", code.as_bytes()] {

@@ -1,5 +1,5 @@
-//! The OpenAPI document, made from the handlers. Completed here: the codes that each call can answer, and what generators of
-//! clients need.
+//! The OpenAPI document, derived from the handlers. This adds the codes that each call can answer, and
+//! everything that client generators need.
 
 mod codes;
 mod shape;
@@ -30,13 +30,13 @@ use crate::{entry::APPLICATION_JSON, identity::SESSION_COOKIE, problem::Code, ro
     ),
     servers((url = "/", description = "The server that the document comes from")),
     tags(
-        (name = "sales", description = "What is on sale"),
-        (name = "gate", description = "Challenges, the waiting room and passes, where a sale asks for them"),
+        (name = "sales", description = "Sales as buyers see them"),
+        (name = "gate", description = "Challenges, the waiting room and passes, for sales that need them"),
         (name = "orders", description = "Buying"),
         (name = "items", description = "Products"),
         (name = "accounts", description = "Registering and signing in"),
         (name = "admin", description = "For the merchant"),
-        (name = "operation", description = "For the people who run it")
+        (name = "operation", description = "For operators")
     ),
     components(schemas(ProblemBody, FieldErrorBody, Code)),
     modifiers(&Security)
@@ -58,7 +58,7 @@ impl Modify for Security {
     }
 }
 
-/// All codes by name, so that who writes a page for each is told when there is a new one.
+/// All codes by name, so that the author of a page for each of them notices when there is a new one.
 impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
         let names = Self::ALL.iter().map(|code| code.as_str());
@@ -72,7 +72,7 @@ impl ToSchema for Code {
     }
 }
 
-/// Why a request was not done (RFC 9457).
+/// Why a request was refused (RFC 9457).
 #[derive(ToSchema)]
 #[schema(as = Problem)]
 #[expect(dead_code, reason = "documents what problem::Problem writes")]
@@ -84,11 +84,11 @@ struct ProblemBody {
     title: String,
     #[schema(example = 409)]
     status: u16,
-    /// Stable; programs go by it.
+    /// Stable, for programs to rely on.
     code: Code,
     #[schema(example = "No unit is left. Units of unpaid orders may come back.")]
     detail: String,
-    /// The fields that are to blame, on 422.
+    /// The fields that are wrong, if the status is 422.
     #[schema(required = false)]
     errors: Vec<FieldErrorBody>,
 }
@@ -126,7 +126,7 @@ pub fn openapi() -> String {
     document.to_pretty_json().unwrap_or_default()
 }
 
-/// OpenAPI wants a sentence for every answer; the plain ones have the words of HTTP.
+/// OpenAPI wants a description for every answer; plain ones get HTTP's own words.
 fn describe_success(operation: &mut Operation) {
     for (status, response) in &mut operation.responses.responses {
         if let (RefOr::T(response), Ok(status)) = (response, StatusCode::from_bytes(status.as_bytes()))
@@ -155,7 +155,7 @@ fn add_problems(path: &str, operation: &mut Operation) {
     }
 }
 
-/// What comes with every problem of this status.
+/// The header that comes with every problem of this status.
 fn headers_of(status: u16) -> Option<(&'static str, Header)> {
     let header = |schema: ObjectBuilder, description| {
         HeaderBuilder::new().schema(Some(schema)).description(Some(description)).build()
@@ -163,11 +163,11 @@ fn headers_of(status: u16) -> Option<(&'static str, Header)> {
     match status {
         401 => {
             let text = ObjectBuilder::new().schema_type(Type::String);
-            Some(("WWW-Authenticate", header(text, "How to say who you are; not after a wrong password")))
+            Some(("WWW-Authenticate", header(text, "How to authenticate; missing after a wrong password")))
         }
         429 | 503 => {
             let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
-            Some(("Retry-After", header(seconds, "After how many seconds to try again")))
+            Some(("Retry-After", header(seconds, "The seconds to wait before trying again")))
         }
         _ => None,
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_a_schema_with_a_name_and_so_has_each_thing_of_a_list() {
+    fn every_answer_and_every_entry_of_a_list_has_a_named_schema() {
         let document = document();
         for (call, operation) in calls(&document) {
             for (status, response) in operation["responses"].as_object().unwrap() {
@@ -243,9 +243,9 @@ mod tests {
         );
     }
 
-    /// `allOf` of something that allows nothing else can't be satisfied.
+    /// An `allOf` that includes a schema without additional properties can't be satisfied.
     #[test]
-    fn nothing_is_added_to_what_allows_no_more() {
+    fn no_schema_extends_one_that_allows_no_more_properties() {
         let document = document();
         let schemas = &document["components"]["schemas"];
         for (name, schema) in schemas.as_object().unwrap() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_difference_has_a_name_and_is_told_by_its_kind() {
+    fn every_kind_of_difference_has_a_name_and_is_told_apart_by_its_kind() {
         let document = document();
         let schemas = &document["components"]["schemas"];
         let difference = &schemas["Difference"];

@@ -1,4 +1,4 @@
-//! What the server is told by whoever starts it: settings, and the ports to what lies outside.
+//! The settings of the server, and the ports to everything outside.
 
 use std::{
     fmt,
@@ -30,28 +30,29 @@ const DAY_SECONDS: u32 = 24 * 3600;
 #[derive(Clone)]
 pub struct Options {
     pub listen: SocketAddr,
-    /// Threads that serve, each with its own listener; 0 means one for each core.
+    /// Threads that serve, each with its own listener; 0 means one per core.
     pub workers: usize,
-    /// The only way the server learns the time.
+    /// The server's only source of time.
     pub clock: Clock,
     /// Sign sessions, passes, tickets and challenges. A change takes effect at once.
     pub secrets: watch::Receiver<Secrets>,
-    /// Whether there may be a newer secret that this node could not hear of: then nobody can tell a forged session from
-    /// one that another node has just begun.
+    /// Whether there may be a newer secret that this node could not learn of. Then a forged session can't be
+    /// told from one that another node has just begun.
     pub is_secret_in_doubt: Arc<AtomicBool>,
     pub session_seconds: u32,
-    /// Marks the session cookie `Secure`, always; for servers that are reached by HTTPS only. Where a trusted proxy says that a
-    /// visitor came by HTTPS, it is so anyway.
+    /// Always marks the session cookie `Secure`; for servers that are reached by HTTPS only. If a trusted
+    /// proxy says that a visitor came by HTTPS, the cookie is marked in any case.
     pub secure_cookies: bool,
     /// A bearer token with the admin role.
     pub admin_token: Option<String>,
-    /// Accepts a shop's own tokens as identity.
+    /// If set, a shop's own tokens are accepted as identity.
     pub jwt: Option<JwtOptions>,
     pub one_time_codes: OneTimeCodeOptions,
     pub code_sender: Arc<dyn CodeSender>,
-    /// Whoever asks for a one-time code is told it, so that any phone can be signed up: for rehearsals and demos only.
+    /// Returns one-time codes in the answer, so that anybody can sign up with any phone: for rehearsals and
+    /// demos only.
     pub codes_in_answers: bool,
-    /// The country of phone numbers that come without one.
+    /// The country of phone numbers that are sent without one.
     pub default_country: Country,
     /// Requests for one-time codes from one address.
     pub otp_by_address: LimitOptions,
@@ -65,51 +66,54 @@ pub struct Options {
     pub sign_in_by_phone_and_address: LimitOptions,
     /// Wrong passwords by a device that has signed in to the account before.
     pub sign_in_by_device: LimitOptions,
-    /// Passwords, right or wrong, by all devices that have signed in to one account before. More than one device may have wrong, so that
-    /// a device that was stolen leaves the others something.
+    /// Passwords, right or wrong, by all devices that have signed in to one account before. It exceeds the
+    /// wrong passwords that a single device may try, so that a stolen device leaves something to the others.
     pub sign_in_by_account: LimitOptions,
     /// Passwords that are hashed at the same time, each in 19 MiB of memory.
     pub password_hashes_at_once: usize,
-    /// What hashing may take of all cores together, once a burst is over.
+    /// The share of all cores that hashing may use, once a burst is over.
     pub password_core_percent: u32,
-    /// Sign-ins of strangers that may wait for it, as many of people who are known, and as many new passwords. Beyond that, whoever has the
-    /// most waiting is answered `busy`.
+    /// The most sign-ins of strangers that may wait for hashing, and as many sign-ins of known people, and as
+    /// many new passwords. Beyond that, the line with the most waiting gets `busy`.
     pub password_hashes_waiting: usize,
-    /// Open connections over all workers; one more takes the place of the one that has been idle for longest.
+    /// The most open connections over all workers. A further one takes the place of the one that has been
+    /// idle longest.
     pub max_connections: usize,
-    /// Open connections of one address; one more is closed at once. Loopback and trusted proxies are exempt.
+    /// The most open connections of one address. A further one is closed at once. Loopback and trusted
+    /// proxies are exempt.
     pub max_connections_per_address: usize,
-    /// Answers that may wait for one client to read them; until it does, no more of its requests are looked at. The last
-    /// of them may go beyond it.
+    /// The most bytes of answers that may wait for one client to read them. Until it does, no more of its
+    /// requests are looked at. The last answer may exceed it.
     pub max_unread_bytes_per_connection: usize,
-    /// Memory for answers that clients have not read, over all connections. When it is full, those are cut whose clients
-    /// have read nothing for longest.
+    /// Memory for answers that clients have not read, over all connections. When it is full, the connections
+    /// whose clients have read nothing for longest are cut.
     pub max_unread_bytes: usize,
     /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How long a request may take to arrive, from its first byte to its last.
     pub request_timeout: Duration,
-    /// How long a connection may go without completing the next request, or without taking any of our answer.
+    /// How long a connection may go without completing the next request, or without reading any of our
+    /// answer.
     pub idle_timeout: Duration,
     /// How long `Server::stop` waits for requests under way.
     pub drain_timeout: Duration,
-    /// What is put before a code to make a problem's `type`; `/errors/` is served by this server.
+    /// The prefix of a code in a problem's `type`. This server serves `/errors/`.
     pub problem_type_base: String,
     /// Challenges, passes, waiting rooms and limits.
     pub gate: GateOptions,
-    /// How settlement is getting on, for the metrics.
+    /// The progress of settlement, for the metrics.
     pub settlement: Arc<dyn Fn() -> SettlementView + Send + Sync>,
-    /// What this node is called; empty for a shop of one.
+    /// The name of this node; empty for a shop with a single node.
     pub node: String,
     /// The other nodes.
     pub neighbours: Arc<dyn Neighbours>,
-    /// What the nodes keep together of items and sales.
+    /// The cache for items and sales that the nodes share.
     pub shared_cache: Arc<dyn SharedCache>,
-    /// What the shop and the console are made of; without any there are no pages.
+    /// The files of the shop and the console. Without any there are no pages.
     pub pages: Vec<PageFile>,
-    /// What the nodes show each other of their counters.
+    /// The counters that the nodes show each other.
     pub shared_figures: Arc<dyn SharedFigures>,
-    /// What else `/readyz` and `/metrics` show.
+    /// Further parts that `/readyz` and `/metrics` show.
     pub parts: Vec<Arc<dyn Part>>,
 }
 
@@ -165,7 +169,7 @@ fn limit(burst: u32, one_per: Duration) -> LimitOptions {
 }
 
 impl fmt::Debug for Options {
-    /// Leaves out what is secret.
+    /// Leaves out the secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Options")
@@ -180,20 +184,20 @@ impl fmt::Debug for Options {
 #[derive(Clone, Debug)]
 pub struct JwtOptions {
     pub key: JwtKey,
-    /// If set, `iss` has to be this.
+    /// If set, `iss` has to equal it.
     pub issuer: Option<String>,
-    /// If set, `aud` has to contain this.
+    /// If set, `aud` has to contain it.
     pub audience: Option<String>,
     /// How far the shop's clock may be off.
     pub leeway_seconds: u32,
 }
 
-/// The kind of key fixes the algorithm: a token has no say in it.
+/// The kind of key determines the algorithm; the token can't.
 #[derive(Clone)]
 pub enum JwtKey {
     /// HS256.
     Secret(Vec<u8>),
-    /// EdDSA or RS256, whichever the key is for.
+    /// EdDSA or RS256, depending on the key.
     PublicKeyPem(String),
 }
 
@@ -209,9 +213,10 @@ impl fmt::Debug for JwtKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneTimeCodeOptions {
     pub lifetime_seconds: u32,
-    /// Codes that one address can have sent to a phone in a window,
+    /// The most codes sent to a phone in a window at the request of one address.
     pub max_per_window: u32,
-    /// and all addresses together. The last half is kept for addresses that have not asked for one yet.
+    /// The same for all addresses together. The last half is reserved for addresses that have not requested
+    /// one yet.
     pub max_per_phone: u32,
     pub window_seconds: u32,
 }
@@ -226,12 +231,12 @@ impl Default for OneTimeCodeOptions {
 #[error("the one-time code could not be sent: {0}")]
 pub struct SendFailed(pub String);
 
-/// Brings a one-time code to a phone.
+/// Delivers a one-time code to a phone.
 pub trait CodeSender: Send + Sync + 'static {
     fn send<'a>(&'a self, phone: &'a str, code: &'a str) -> BoxFuture<'a, Result<(), SendFailed>>;
 }
 
-/// The default sender: it writes the code to the log, so that everything works before a gateway is bought.
+/// The default sender: writes the code to the log, so that everything works before there is an SMS gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct LogSender;
 
@@ -246,7 +251,7 @@ impl CodeSender for LogSender {
     }
 }
 
-/// How far settlement has come.
+/// The progress of settlement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SettlementView {
     pub position: u64,
@@ -255,10 +260,10 @@ pub struct SettlementView {
     pub retries: u64,
     pub dead_letters: u64,
     pub expired: u64,
-    /// Decisions that would have sold what isn't there, or too much to one buyer.
+    /// Decisions that would have sold a unit that does not exist, or too many to one buyer.
     pub violations: u64,
     pub takeovers: u64,
     pub diverged: u64,
-    /// Why something is not settled at the moment, if so.
+    /// Why something is not settled at the moment; None if nothing is wrong.
     pub trouble: Option<String>,
 }

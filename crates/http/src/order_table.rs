@@ -1,4 +1,4 @@
-//! Orders as lines of CSV for a spreadsheet. It does not know where they come from or where they go.
+//! Orders as lines of CSV for a spreadsheet. It does not know where they come from or go.
 
 use csv::{Terminator, Writer, WriterBuilder};
 use penstock_domain::Timestamp;
@@ -6,7 +6,7 @@ use penstock_records::OrderRow;
 
 use crate::wire::Rfc3339;
 
-/// Without it spreadsheets take UTF-8 for something older, and Chinese becomes noise.
+/// Without it, spreadsheets take UTF-8 for an older encoding, and Chinese becomes gibberish.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 const HEADINGS: [&str; 13] = [
@@ -36,7 +36,7 @@ impl OrderTable {
         table
     }
 
-    /// A piece that comes after others.
+    /// A later piece.
     pub(crate) fn go_on() -> Self {
         Self::in_front_of(Vec::new())
     }
@@ -66,7 +66,7 @@ impl OrderTable {
     }
 
     fn line(&mut self, cells: &[String; HEADINGS.len()]) {
-        // Writing into memory can't fail, and all lines have as many cells.
+        // Writing into memory can't fail, and all lines have the same number of cells.
         let _ = self.0.write_record(cells);
     }
 
@@ -75,16 +75,18 @@ impl OrderTable {
     }
 }
 
-/// What ends a cell or a line: commas, semicolons, tabs and bars, as spreadsheets have them in one country or another. Quotes around a cell
-/// don't help: whoever goes by another separator sees them in the middle of a cell, where they mean nothing.
+/// Everything that may end a cell or a line: commas, semicolons, tabs and bars, depending on the country of
+/// the spreadsheet. Quotes around a cell don't help: a spreadsheet with another separator sees them in the
+/// middle of a cell, where they mean nothing.
 const SEPARATORS: [char; 6] = [',', ';', '\t', '|', '\r', '\n'];
 
-/// What makes a formula of a cell that begins with it. Some know the wide signs of East Asia as well.
+/// A cell that begins with one of these is a formula. Some programs also accept the full-width signs of East
+/// Asia.
 const FORMULA: [char; 11] =
     ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// A text of which no spreadsheet makes a formula that takes a comma, a semicolon, a tab or a bar for the end of a cell: an apostrophe stands
-/// before each beginning that would be one.
+/// The text with an apostrophe before every place where a formula could begin, whether a spreadsheet
+/// separates cells by commas, semicolons, tabs or bars.
 fn harmless(text: &str) -> String {
     text.split_inclusive(SEPARATORS).fold(String::with_capacity(text.len() + 1), |mut harmless, piece| {
         if piece.trim_start_matches('"').starts_with(FORMULA) {
@@ -150,9 +152,9 @@ mod tests {
         assert_eq!(harmless("x;\"=1+1\""), "x;'\"=1+1\"");
     }
 
-    /// By comma, semicolon, tab or bar, with quotes or without.
+    /// With commas, semicolons, tabs or bars, with quotes or without.
     #[test]
-    fn a_line_has_no_formula_whichever_separator_takes_it_apart() {
+    fn a_line_has_no_formula_whichever_separator_splits_it() {
         let titles = [
             "x;=1+1",
             "x\t=1+1",

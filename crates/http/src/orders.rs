@@ -1,5 +1,5 @@
 //! Orders: placing, reading, paying and cancelling them. The ledger decides and is asked first; the records
-//! only know what has been settled.
+//! only know settled orders.
 
 use std::{cmp::Reverse, collections::HashMap, num::NonZeroU32, sync::Arc, time::Instant};
 
@@ -40,42 +40,42 @@ use crate::{
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const PENSTOCK_PASS: HeaderName = HeaderName::from_static("penstock-pass");
 
-/// For a page that is not the first, the ledger is asked for this many of a buyer's newest orders, because it can't begin at a
-/// cursor. Older ones are settled long since.
+/// For any page but the first, the ledger is asked for this many of a buyer's newest orders, because it can't
+/// start at a cursor. Older orders were settled long ago.
 const MAX_FROM_LEDGER: u32 = 1_000;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OrderRequest {
-    /// How many units.
+    /// The number of units.
     #[schema(value_type = u32, minimum = 1, example = 1)]
     quantity: NonZeroU32,
 }
 
-/// What a claim asks for, and what comes with it.
+/// A claim and the headers that matter to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimRequest<'a> {
     pub(crate) sale: SaleId,
     pub(crate) key: KeyDigest,
     pub(crate) now: Timestamp,
-    /// The header `Penstock-Pass`, if it is there exactly once.
+    /// The header `Penstock-Pass`, if there is exactly one.
     pub(crate) pass: Option<&'a [u8]>,
     pub(crate) peer: Peer,
 }
 
-/// A claim that can be put to the ledger.
+/// A claim that is ready for the ledger.
 pub(crate) struct Attempt {
     claim: Claim,
     details: Arc<Details>,
-    /// The sale of a new order, if it has a gate, and the deadline of its pass. Of no other order, because counting references to a sale that no cache has takes
-    /// its time.
+    /// The sale and the deadline of the pass, if this is a new order of a sale with a gate. Empty for all
+    /// others, because counting references to a sale that is in no processor cache takes time.
     gated: Option<(Arc<Shelf>, Timestamp)>,
-    /// Why nothing new may come of it; an order that was accepted before is still found.
+    /// Why no new order is possible. An order that was accepted before is still found.
     only_recall: Option<Problem>,
     in_flight: InFlight,
 }
 
-/// Checks everything that can be checked without the ledger, the cheapest first.
+/// Checks everything that does not need the ledger, the cheapest first.
 pub(crate) fn check(
     app: &App,
     request: ClaimRequest<'_>,
@@ -108,15 +108,15 @@ fn check_with(
     if details.row.gate.pass_required {
         match app.gate.check_pass((sale, &buyer), pass, now) {
             Ok(deadline) => pass_until = Some(deadline),
-            // Who was accepted with a pass gets the first answer again when the pass is over.
+            // A buyer who was accepted with a pass gets the first answer again after the pass has expired.
             Err(problem) if latch.may_have_accepted(key) => only_recall = Some(problem),
             Err(problem) => return Err(problem),
         }
     }
     let OrderRequest { quantity } = read()?;
     app.gate.pour(now)?;
-    // A retry of an earlier order has nothing to do with the pass of now. The keys tell, not the order's date: that is by
-    // another server's clock.
+    // A retry of an earlier order does not use the current pass. The keys decide that, not the order's date,
+    // which comes from another server's clock.
     let used_pass = pass_until.filter(|_| !latch.may_have_accepted(key));
     let gated = used_pass.map(|deadline| (Arc::clone(shelf), deadline));
     Ok(Attempt {
@@ -133,7 +133,7 @@ impl Attempt {
         self.claim.sale
     }
 
-    /// Lets the ledger decide. Also answers how the order is to be written.
+    /// Lets the ledger decide. Also returns the details for rendering the order.
     pub(crate) async fn decide(self, app: &App) -> Result<(Accepted, Arc<Details>), Problem> {
         let began = Instant::now();
         let command = match self.only_recall {
@@ -146,11 +146,11 @@ impl Attempt {
             (other, _) => other.into(),
         });
         let now = app.now();
-        // The limit can shorten the time in the ledger. If this thread is late, because it is busy refusing, a lower limit
-        // would only leave the ledger without work.
+        // The limit controls the time in the ledger. If this thread is late because it is busy refusing, a
+        // lower limit would only leave the ledger without work.
         self.in_flight.finished(given_at.saturating_duration_since(began), now);
         match (&decided, &self.gated) {
-            // Its pass makes room for the next.
+            // Its pass makes room for the next one.
             (Ok(accepted), Some((shelf, deadline))) => {
                 if let (Some(gate), Some(status)) = (shelf.gate.get(), shelf.status()) {
                     gate.door.used(&accepted.order.buyer, *deadline, status.version, now);
@@ -163,14 +163,14 @@ impl Attempt {
     }
 }
 
-/// Places an order; answers its JSON, and what it counts as.
+/// Places an order; returns its JSON, and the outcome to count.
 pub(crate) async fn place(
     app: &App,
     (sale, peer): (SaleId, Peer),
     headers: &HeaderMap,
     body: Result<Bytes, Problem>,
 ) -> Result<(Vec<u8>, Outcome), Problem> {
-    // Of a request that did not arrive in time nothing else is looked at.
+    // If the request did not arrive in time, nothing else of it is checked.
     let body = match body {
         Err(problem) if problem.code == Code::RequestTimeout => return Err(problem),
         body => body,
@@ -188,7 +188,7 @@ pub(crate) async fn place(
     Ok((details.order_template.body(&accepted.order), Outcome::of_accepted(&accepted)))
 }
 
-/// The value of a header that is there exactly once.
+/// The value of a header, if there is exactly one.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -199,13 +199,13 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 
 /// Place an order
 ///
-/// An accepted order is a hold: its units are yours until `pay_before`. Send a new random `Idempotency-Key` with
-/// each order; a retry with the same key gets the first answer again.
+/// An accepted order is a hold: its units are yours until `pay_before`. Send a new random `Idempotency-Key`
+/// with each order. A retry with the same key gets the first answer again.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/orders", tag = "orders",
     params(("id" = String, Path, description = "The sale"), 
-        ("Idempotency-Key" = String, Header, description = "New and random for each order; the same for each retry",
+        ("Idempotency-Key" = String, Header, description = "New and random for each order, the same for each retry",
             pattern = "^[!-~]{1,128}$"),
-        ("Penstock-Pass" = Option<String>, Header, description = "Where the sale's gate asks for a pass")),
+        ("Penstock-Pass" = Option<String>, Header, description = "Required if the sale's gate needs a pass")),
     request_body = OrderRequest, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = OrderView)))]
 pub(crate) async fn place_order(
@@ -216,7 +216,7 @@ pub(crate) async fn place_order(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let body = json::read_body(body).await;
-    // Only odd spellings of its path come this way, so that it does not matter which worker counts it.
+    // Only odd spellings of the path come this way, so it does not matter which worker counts them.
     let tally = app.tallies.first().and_then(|tally| app.storefront.sale_tally(sale, tally));
     let counted = CountedClaim::new(tally);
     let placed = place(&app, (sale, peer), &parts.headers, body).await;
@@ -229,7 +229,7 @@ pub(crate) async fn place_order(
     Ok(response)
 }
 
-/// Your orders
+/// List your orders
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/orders", tag = "orders", params(PageQuery),
@@ -257,13 +257,13 @@ pub(crate) async fn list_orders(
     Ok(page::whole(render(&app, &orders).await?, next))
 }
 
-/// An order and, if it came from the records, what they say of its price.
+/// An order and, if it came from the records, its row there.
 struct Found {
     order: Order,
     settled: Option<OrderRow>,
 }
 
-/// The ledger's orders over the records': what both know, the ledger knows better.
+/// Orders of the ledger and of the records. Where both have an order, the ledger is more recent.
 async fn merged(
     app: &App,
     buyer: &BuyerId,
@@ -275,7 +275,7 @@ async fn merged(
     let mut found: HashMap<OrderId, Found> = HashMap::new();
     match app.records.orders_of(buyer, after, limit).await {
         Ok(rows) => found.extend(rows.into_iter().map(|row| (row.order.id, Found::settled(row)))),
-        // The ledger alone has everything recent; better that than nothing.
+        // The ledger alone has everything recent, which is better than nothing.
         Err(error) => tracing::warn!(%error, "orders are listed without the records"),
     }
     found.extend(fresh.into_iter().map(|order| (order.id, Found { order, settled: None })));
@@ -288,7 +288,7 @@ impl Found {
     }
 }
 
-/// The ledger's word on an order, or the records' if the ledger does not know it.
+/// The order according to the ledger, or according to the records if the ledger does not know it.
 async fn find(app: &App, id: OrderId, buyer: Option<&BuyerId>) -> Result<Option<Found>, Problem> {
     if let Some(order) = app.ledger.find_order(id, buyer.cloned()).await? {
         return Ok(Some(Found { order, settled: None }));
@@ -297,8 +297,8 @@ async fn find(app: &App, id: OrderId, buyer: Option<&BuyerId>) -> Result<Option<
     Ok(row.filter(|row| buyer.is_none_or(|buyer| *buyer == row.order.buyer)).map(Found::settled))
 }
 
-/// An order that the ledger does not know: it forgets a sale that is closed and settled, and then no order of it is held
-/// any more.
+/// An order that the ledger does not know: it forgets a sale that is closed and settled, and none of its
+/// orders is held by then.
 async fn forgotten(app: &App, id: OrderId, buyer: &BuyerId) -> Result<Found, Problem> {
     let row = app.records.order(id).await?.filter(|row| row.order.buyer == *buyer);
     Ok(Found::settled(row.ok_or(Code::OrderNotFound)?))
@@ -322,7 +322,7 @@ async fn render_one(app: &App, found: &Found) -> Result<Vec<u8>, Problem> {
     Ok(OrderTemplate::of(&order.id.sale.to_string(), &item, row.unit_price).body(order))
 }
 
-/// Orders of the records as the API shows them, for the merchant.
+/// Orders from the records as the API shows them, for the merchant.
 pub(crate) async fn render_rows(app: &App, rows: Vec<OrderRow>) -> Result<Vec<Vec<u8>>, Problem> {
     let found: Vec<Found> = rows.into_iter().map(Found::settled).collect();
     render(app, &found).await
@@ -333,7 +333,7 @@ async fn respond(app: &App, found: Found) -> Result<Response, Problem> {
     Ok(([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response())
 }
 
-/// One of your orders
+/// Get one of your orders
 #[utoipa::path(get, path = "/api/v1/orders/{id}", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn get_order(
@@ -348,8 +348,8 @@ pub(crate) async fn get_order(
 
 /// Pay for an order
 ///
-/// The demo provider: the payment always succeeds. A payment that comes after the hold expired gets units if
-/// there still are some, and is answered `refund_due` if not, or if the sale is long over.
+/// The demo provider: the payment always succeeds. If the payment comes after the hold has expired, it still
+/// gets units if there are any. Otherwise, and if the sale is long over, the answer is `refund_due`.
 #[utoipa::path(post, path = "/api/v1/orders/{id}/pay", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn pay_order(
@@ -379,7 +379,8 @@ pub(crate) async fn pay_order(
 
 /// Cancel an order
 ///
-/// Its units go to the first person on the waitlist or back on sale, at once. Cancelling twice changes nothing.
+/// Its units go to the first person on the waitlist, or back on sale, at once. Cancelling twice changes
+/// nothing.
 #[utoipa::path(post, path = "/api/v1/orders/{id}/cancel", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = OrderView)))]
 pub(crate) async fn cancel_order(

@@ -1,4 +1,4 @@
-//! One-time codes: proof that a phone number is somebody's own.
+//! One-time codes: proof that somebody owns a phone number.
 
 use std::sync::Arc;
 
@@ -20,16 +20,17 @@ use crate::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OtpRequest {
-    /// With the country's code after a plus, or a number of `country`. Spaces, hyphens, brackets and dots don't count, and `00`
-    /// before the country's code is `+`.
+    /// A number with its country code after a plus, or a number of `country`. Spaces, hyphens, brackets and
+    /// dots are ignored, and a leading `00` means `+`.
     #[schema(example = "+8613800138000", pattern = "^[+0-9(][0-9 ().-]{5,63}$")]
     phone: String,
-    /// The country of a `phone` without a plus, as in ISO 3166: see `GET /api/v1/countries`. The shop's own if it is left out.
+    /// The country of a `phone` without a plus, as an ISO 3166 code: see `GET /api/v1/countries`. By default
+    /// the shop's own.
     #[schema(example = "CN", min_length = 2, max_length = 2)]
     country: Option<String>,
 }
 
-/// That the code is on its way.
+/// Says that the code is on its way.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OtpAnswer {
     /// Only in rehearsals and demos, where the setting `identity.codes_in_answers` is on.
@@ -38,11 +39,11 @@ pub(crate) struct OtpAnswer {
     code: Option<String>,
 }
 
-/// Ask for a one-time code
+/// Request a one-time code
 ///
-/// The answer is the same whether or not the number has an account. The code has six digits, lives five minutes
-/// and can be tried five times. In a rehearsal or a demo (`identity.codes_in_answers`) the answer tells the code;
-/// otherwise it is an empty object.
+/// The answer is the same whether or not the number has an account. The code has six digits, is valid for
+/// five minutes and can be tried five times. In a rehearsal or a demo (`identity.codes_in_answers`) the
+/// answer contains the code; otherwise it is an empty object.
 #[utoipa::path(post, path = "/api/v1/otp", tag = "accounts", request_body = OtpRequest,
     responses((status = 202, description = "The code is on its way", body = OtpAnswer)))]
 pub(crate) async fn request_otp(
@@ -79,7 +80,7 @@ pub(crate) async fn request_otp(
     Ok((StatusCode::ACCEPTED, axum::Json(OtpAnswer { code })))
 }
 
-/// Reads the phone of somebody who may have no account yet.
+/// Reads the phone of somebody who may not have an account yet.
 pub(crate) fn read_phone(
     complaints: &mut Complaints,
     phone: &str,

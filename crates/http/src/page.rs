@@ -1,4 +1,4 @@
-//! A page of a list, as answers have it and as the document describes it.
+//! A page of a list, in answers and in the OpenAPI document.
 
 use std::{borrow::Cow, convert::Infallible};
 
@@ -22,14 +22,14 @@ use crate::{
     wire::{ItemView, OrderView, SaleView},
 };
 
-/// What of a large page is put together at once.
+/// How much of a large page is built at once.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A page of a list.
 #[derive(Debug, Serialize)]
 pub(crate) struct Page<T> {
     pub(crate) data: Vec<T>,
-    /// Give it as `after` to get the next page; empty on the last.
+    /// Send it as `after` to get the next page; empty on the last.
     pub(crate) next: Option<String>,
 }
 
@@ -37,15 +37,16 @@ pub(crate) type ItemPage = Page<ItemView>;
 pub(crate) type SalePage = Page<SaleView>;
 pub(crate) type OrderPage = Page<OrderView>;
 
-/// A page of entries that are JSON already and were made for this answer.
+/// A page of entries that are already JSON and were made for this answer.
 pub(crate) fn whole(entries: Vec<Vec<u8>>, next: Option<String>) -> Response {
     let entries = entries.into_iter().map(|entry| move |body: &mut Vec<u8>| body.extend_from_slice(&entry));
     let body = Pieces::new(entries, next, usize::MAX).next().unwrap_or_default();
     ([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response()
 }
 
-/// A page of entries that others have too, each of which is a function that writes it. It is put together while the client reads it, so that a page of two
-/// megabytes takes no more memory than a small one, however many clients do not read theirs.
+/// A page of shared entries, each given as a function that writes it. The page is built while the client
+/// reads it, so that a page of two megabytes takes no more memory than a small one, however many clients do
+/// not read theirs.
 pub(crate) fn streamed<W>(entries: impl Iterator<Item = W> + Send + 'static, next: Option<String>) -> Response
 where
     W: FnOnce(&mut Vec<u8>) + Send + 'static,
@@ -62,12 +63,12 @@ where
     ([(CONTENT_TYPE, APPLICATION_JSON)], body).into_response()
 }
 
-/// The JSON of a page in pieces of about this many bytes.
+/// The JSON of a page, in pieces of about this many bytes.
 struct Pieces<I> {
     entries: I,
     next: Option<String>,
     piece_bytes: usize,
-    /// What stands before the next entry; None after the last.
+    /// The text before the next entry; None after the last.
     before_next: Option<&'static [u8]>,
 }
 
@@ -88,7 +89,7 @@ impl<W: FnOnce(&mut Vec<u8>), I: Iterator<Item = W>> Iterator for Pieces<I> {
             let begun = piece.len();
             write(&mut piece);
             if piece.len() == begun {
-                // It is not on show any more.
+                // It is no longer on show.
                 piece.truncate(before);
                 continue;
             }
@@ -105,13 +106,14 @@ impl<W: FnOnce(&mut Vec<u8>), I: Iterator<Item = W>> Iterator for Pieces<I> {
     }
 }
 
-/// By hand, so that what is on a page has its own name in the document, and generated clients a type for it.
+/// Written by hand, so that the entries keep their named schema in the document, and generated clients have a
+/// type for them.
 impl<T: ToSchema> PartialSchema for Page<T> {
     fn schema() -> RefOr<Schema> {
         let data = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
         let next = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
-            .description(Some("Give it as `after` to get the next page; null on the last."));
+            .description(Some("Send it as `after` to get the next page; null on the last."));
         let page = ObjectBuilder::new().property("data", data).required("data");
         page.property("next", next).required("next").description(Some("A page of a list.")).into()
     }

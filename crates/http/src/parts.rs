@@ -1,11 +1,12 @@
-//! What a node of a cluster rests on beside the ledger and the records, as `/readyz` and `/metrics` show it.
+//! The parts that a node of a cluster depends on, besides the ledger and the records, as `/readyz` and
+//! `/metrics` show them.
 
-/// A part that can tell how it is.
+/// A part that can report its state.
 pub trait Part: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
-    /// What is wrong with it at the moment, if anything. It does not make the node unready: what selling rests on, the
-    /// ledger knows.
+    /// What is wrong with it at the moment, if anything. It does not make the node unready: only the ledger
+    /// decides whether the node can sell.
     fn trouble(&self) -> Option<String>;
 
     fn figures(&self) -> Vec<Figure>;
@@ -23,6 +24,6 @@ pub struct Figure {
 pub enum FigureValue {
     /// Goes up and down.
     Gauge(f64),
-    /// Only goes up; `_total` is put behind its name.
+    /// Only goes up; `_total` is appended to its name.
     Counter(u64),
 }

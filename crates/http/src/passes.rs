@@ -1,5 +1,5 @@
-//! Passes: the signed right to order in one sale. Ticket, challenge and head gate are looked at here, once; the order
-//! then needs one MAC.
+//! Passes: the signed right to order in one sale. Ticket, challenge and head gate are checked here, once. The
+//! order itself then needs one MAC.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::{
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PassRequest {
-    /// The id of a solved challenge, where the sale has one.
+    /// The id of a solved challenge, if the sale has one.
     challenge: Option<String>,
-    /// What solves it.
+    /// The solution.
     #[serde(deserialize_with = "text_or_number")]
     answer: Option<String>,
-    /// An admitted ticket, where the sale has a waiting room.
+    /// An admitted ticket, if the sale has a waiting room.
     ticket: Option<String>,
 }
 
@@ -55,7 +55,8 @@ pub(crate) struct PassView {
 
 /// Get a pass
 ///
-/// There are only so many for each unit that is left. Asking again while yours is good gives the same one again.
+/// Each remaining unit allows only a limited number of passes. If you ask again while yours is valid, you get
+/// the same one.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/pass", tag = "gate", params(("id" = String, Path)),
     request_body = Option<PassRequest>, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = PassView)))]
@@ -71,7 +72,7 @@ pub(crate) async fn create_pass(
     let no_pass = || Problem::with_detail(Code::NotGated, "The sale needs no pass: just order.");
     let gate = app.gate.of(&shelf).ok_or_else(no_pass)?;
     let refused = |refusal| refused(&app, refusal);
-    // What costs the buyer something is used up last.
+    // Whatever costs the buyer something is used up last.
     let turn = admitted(&app, gate, (sale, &buyer), &request, &status).await?;
     let number = turn.map(|turn| turn.number);
     gate.door.look(&buyer, number, status.available, now).map_err(refused)?;
@@ -86,7 +87,7 @@ pub(crate) async fn create_pass(
 
 fn refused(app: &App, refusal: DoorRefusal) -> Problem {
     let reason = match refusal {
-        // One turn is one pass: who has used it up takes a new ticket.
+        // One turn is one pass. A buyer who has used it up has to take a new ticket.
         DoorRefusal::TurnUsed => {
             return Problem::with_detail(Code::NotAdmitted, "This turn was used. Take a new ticket.");
         }
@@ -105,12 +106,12 @@ fn refused(app: &App, refusal: DoorRefusal) -> Problem {
 
 #[derive(Clone, Copy)]
 struct Turn {
-    /// Of the ticket.
+    /// The number of the ticket.
     number: u64,
     until: Timestamp,
 }
 
-/// The turn of who asks; None if there is no waiting room.
+/// The caller's turn; None if there is no waiting room.
 async fn admitted(
     app: &App,
     gate: &SaleGate,
@@ -133,7 +134,7 @@ async fn admitted(
     room.waiting.heard(number, place);
     let mut state = room.waiting.standing_at(place, status, app.now()).state;
     if state == TicketState::Waiting {
-        // Another node may have told him already.
+        // Another node may have told them already.
         gate.door.catch_up().await;
         state = room.waiting.standing(number, status, app.now()).state;
     }
@@ -143,7 +144,7 @@ async fn admitted(
     }
 }
 
-/// The solved challenge, if the sale asks for one.
+/// The presented challenge, if the sale has one.
 fn present(
     app: &App,
     gate: &SaleGate,

@@ -1,5 +1,5 @@
-//! Where a request comes from: the address at the other end of its connection or, behind a proxy that is
-//! trusted, the address the proxy names. It knows nothing of what the limits do with it.
+//! Where a request comes from: the address at the other end of its connection or, behind a trusted proxy, the
+//! address that the proxy names. It does not know the limits.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -20,22 +20,22 @@ use crate::{
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Stands for everybody whose trusted proxy does not say where they come from. They share one client's limits: with none at
-/// all, whoever finds out how to confuse the proxy could do as they like.
+/// Stands for all clients whose trusted proxy does not say where they come from. They share the limits of one
+/// client. Without any limits, anybody who finds a way to confuse the proxy could do as they like.
 const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// The address a request comes from, as the limits by address take it.
+/// The address of a request, for the limits by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
 impl Peer {
-    /// Checks a limit by address. Limits don't concern loopback.
+    /// Checks a limit by address. Loopback has no limits.
     pub(crate) fn within(self, limit: &KeyedLimit<AddressKey>, now: Timestamp) -> Result<(), Problem> {
         let Some(key) = AddressKey::of(self.0) else { return Ok(()) };
         Ok(limit.check(&key, now)?)
     }
 
-    /// The address as one-time codes are kept by it; everybody on this machine is one.
+    /// The address in the form in which one-time codes store it. All clients on this machine share one.
     pub(crate) fn origin(self) -> String {
         AddressKey::of(self.0).map(|key| key.to_string()).unwrap_or_default()
     }
@@ -61,11 +61,11 @@ impl FromRequestParts<Arc<App>> for CameByHttps {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remote {
     Client(IpAddr),
-    /// A trusted proxy: its requests come from many.
+    /// A trusted proxy: its requests come from many clients.
     Proxy(IpAddr),
 }
 
@@ -75,7 +75,8 @@ impl Remote {
         if is_trusted(address, trusted) { Self::Proxy(address) } else { Self::Client(address) }
     }
 
-    /// What counts for the number of connections of one address: neither loopback nor proxies do.
+    /// The key for the number of connections of one address. None for loopback and proxies, which are not
+    /// counted.
     pub(crate) fn address_key(self) -> Option<AddressKey> {
         match self {
             Self::Client(address) => AddressKey::of(address),
@@ -83,8 +84,8 @@ impl Remote {
         }
     }
 
-    /// `proto` is the header `X-Forwarded-Proto`. Of several proxies, the first is the one that the visitor came to; who makes
-    /// that up fools only himself.
+    /// `proto` is the header `X-Forwarded-Proto`. With several proxies, the first entry is that of the proxy
+    /// that the visitor reached. A client that makes it up fools only itself.
     pub(crate) fn came_by_https(self, proto: Option<&[u8]>) -> CameByHttps {
         let is_https = || {
             let first = proto.and_then(|list| list.split(|byte| *byte == b',').next());
@@ -94,9 +95,9 @@ impl Remote {
     }
 
     /// Where a request on this connection comes from. `forwarded` are its `X-Forwarded-For` headers in their
-    /// order. Each proxy writes the address it sees at the end, so only the end can be believed: from there, the
-    /// first address that is no proxy of ours is the client's. What stands before it, the client may have made up. Without
-    /// the header, it is the proxy itself that asks.
+    /// order. Each proxy appends the address it sees, so only the end can be believed. From there, the first
+    /// address that does not belong to our proxies is the client's. The client may have made up anything
+    /// before it. Without the header, the proxy itself is asking.
     pub(crate) fn peer<'a>(
         self,
         mut forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -115,7 +116,7 @@ impl Remote {
         for entry in forwarded.flat_map(|header| header.split(|byte| *byte == b',')).rev() {
             let Some(address) = parse(entry) else { return Peer(UNKNOWN) };
             let is_proxy = is_trusted(address, trusted);
-            // Whatever machine a proxy elsewhere means by it, it is not this one, and loopback has no limits.
+            // Whatever machine a remote proxy means by it, it is not this one, and loopback has no limits.
             if address.is_loopback() && !is_proxy {
                 return Peer(UNKNOWN);
             }
@@ -128,7 +129,7 @@ impl Remote {
     }
 }
 
-/// Whether the operator's own proxy may be there. Anybody on the Internet can send a header.
+/// Whether this may be the operator's own proxy. Anybody on the Internet can send a header.
 fn is_of_our_own_network(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_loopback() || address.is_private(),
@@ -136,13 +137,13 @@ fn is_of_our_own_network(address: IpAddr) -> bool {
     }
 }
 
-/// Says once what it means that a proxy is not named.
+/// Explains once what it means that a proxy is not configured.
 fn warn_of_unnamed_proxy(proxy: IpAddr) {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         let limits = match AddressKey::of(proxy) {
-            Some(_) => "all who come through it share the limits of one address",
-            None => "nobody who comes through it is limited by address, as loopback is exempt",
+            Some(_) => "all clients that come through it share the limits of one address",
+            None => "clients that come through it have no limits by address, because loopback is exempt",
         };
         tracing::warn!(
             %proxy,
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_wrote_before_the_proxies_is_not_believed() {
+    fn addresses_that_the_client_wrote_itself_are_not_believed() {
         assert_eq!(peer("10.1.2.3", &["192.0.2.1, 198.51.100.1"]), "198.51.100.1");
         assert_eq!(peer("10.1.2.3", &["10.9.9.9, 198.51.100.1, 10.4.4.4"]), "198.51.100.1");
         assert_eq!(peer("10.1.2.3", &["nonsense, 198.51.100.1"]), "198.51.100.1");
@@ -196,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_from_among_the_proxies_is_the_farthest() {
+    fn a_caller_among_the_proxies_is_the_farthest_address() {
         assert_eq!(peer("10.1.2.3", &["10.7.7.7, 10.4.4.4"]), "10.7.7.7");
     }
 
     #[test]
-    fn whoever_a_proxy_does_not_name_is_the_unknown_client() {
+    fn a_client_that_its_proxy_does_not_name_is_the_unknown_client() {
         for list in
             ["", "unknown", "198.51.100.1,", "198.51.100", "198.51.100.1 x", ", ,", "_hidden, 10.4.4.4"]
         {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_in_a_list_is_nobody_unless_it_is_a_trusted_proxy() {
+    fn loopback_in_a_list_is_unknown_unless_it_is_a_trusted_proxy() {
         for list in
             ["198.51.100.1, 127.0.0.1", "127.0.0.1", "::1", "198.51.100.1, ::ffff:127.0.0.1, 10.4.4.4"]
         {
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_escapes_the_limits_by_what_a_proxy_on_this_machine_can_not_read() {
+    fn nobody_escapes_the_limits_by_a_header_that_can_not_be_read() {
         let trusted = ["127.0.0.0/8".parse().unwrap()];
         let remote = Remote::new("127.0.0.1".parse().unwrap(), &trusted);
         for list in ["", "unknown", "unknown, 127.0.0.1", "127.0.0.1, x"] {
@@ -251,14 +252,14 @@ mod tests {
             remote.came_by_https(proto.map(str::as_bytes)).0
         };
         assert!(came_by_https("10.1.2.3", Some("https")));
-        assert!(came_by_https("10.1.2.3", Some("HTTPS, http")), "it was another proxy that he came to");
+        assert!(came_by_https("10.1.2.3", Some("HTTPS, http")), "the visitor came to the first proxy");
         assert!(!came_by_https("10.1.2.3", Some("http")) && !came_by_https("10.1.2.3", Some("http, https")));
         assert!(!came_by_https("10.1.2.3", Some("httpss")) && !came_by_https("10.1.2.3", None));
         assert!(!came_by_https("203.0.113.9", Some("https")));
     }
 
     #[test]
-    fn a_proxy_on_this_machine_that_is_not_named_escapes_the_limits_by_address() {
+    fn clients_of_an_unconfigured_proxy_on_this_machine_have_no_limits_by_address() {
         let address_of = |connection: &str| peer(connection, &["203.0.113.9"]);
         for loopback in ["127.0.0.1", "::1"] {
             assert_eq!(AddressKey::of(address_of(loopback).parse().unwrap()), None);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_that_may_be_the_operators_own_is_warned_of() {
+    fn the_warning_is_only_about_proxies_that_may_be_the_operators_own() {
         let is_own = |address: &str| is_of_our_own_network(address.parse().unwrap());
         for own in ["127.0.0.1", "::1", "10.1.2.3", "172.16.0.1", "192.168.0.1", "fd99::10"] {
             assert!(is_own(own), "{own}");

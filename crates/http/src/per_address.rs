@@ -1,5 +1,5 @@
-//! Counts the open connections of each address, over all workers. It knows nothing of what goes on on them, and
-//! remembers an address only as long as it has a connection.
+//! Counts the open connections of each address, over all workers. It does not know what happens on them, and
+//! remembers an address only while it has a connection.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -23,7 +23,8 @@ impl PerAddress {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more connection, if the address may have one. Without an address it always may.
+    /// A place for one more connection, if the address may have one. A caller without an address always gets
+    /// one.
     pub(crate) fn enter(self: &Arc<Self>, address: Option<AddressKey>) -> Option<Place> {
         if let Some(address) = address {
             let mut counts = self.counts();
@@ -65,12 +66,12 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_connections_and_no_more() {
+    fn an_address_has_at_most_its_number_of_connections() {
         let per_address = PerAddress::new(2);
         let places = [per_address.enter(key("192.0.2.1")), per_address.enter(key("192.0.2.1"))];
         assert!(places.iter().all(Option::is_some));
         assert!(per_address.enter(key("192.0.2.1")).is_none());
-        assert!(per_address.enter(key("192.0.2.2")).is_some(), "others are not concerned");
+        assert!(per_address.enter(key("192.0.2.2")).is_some(), "other addresses are not affected");
         drop(places);
         assert!(per_address.enter(key("192.0.2.1")).is_some());
     }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_household_of_ipv6_is_one_address() {
+    fn an_ipv6_household_is_one_address() {
         let per_address = PerAddress::new(1);
         let place = per_address.enter(key("2001:db8::1"));
         assert!(place.is_some() && per_address.enter(key("2001:db8::2")).is_none());
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_is_forgotten() {
+    fn addresses_without_connections_are_forgotten() {
         let per_address = PerAddress::new(8);
         let places: Vec<_> =
             (0..=255).map(|host| per_address.enter(key(&format!("192.0.2.{host}")))).collect();

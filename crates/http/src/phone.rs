@@ -1,22 +1,22 @@
-//! Phone numbers as people write them. Which lengths and prefixes a country has, phonelib knows.
+//! Phone numbers as people write them. phonelib knows the lengths and prefixes of each country.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
 use hashbrown::HashSet;
 use phonelib::PhoneNumber;
 
-/// Of a phone number as it is written: three times as long as any would be enough.
+/// The longest text of a phone number; a third of it is enough for any.
 const MAX_TEXT_BYTES: usize = 64;
 const INVALID: &str = "has to be a phone number such as +8613800138000";
 const NO_COUNTRY: &str =
     "is not a number of this country: choose another, or begin with its code, such as +8613800138000";
 
-/// The country that numbers without a country's code are of.
+/// The country of numbers without a country code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Country(&'static phonelib::Country);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is not the two letters of a country, such as CN")]
+#[error("has to be the two letters of a country, such as CN")]
 pub struct UnknownCountry;
 
 impl FromStr for Country {
@@ -42,11 +42,11 @@ impl fmt::Display for Country {
 }
 
 impl Country {
-    /// Each once; some have several ranges of numbers.
+    /// Each country once; some have several ranges of numbers.
     pub(crate) fn all() -> &'static [Self] {
         static ALL: LazyLock<Vec<Country>> = LazyLock::new(|| {
             let mut seen = HashSet::new();
-            // What is of no country has a number for a code.
+            // Ranges without a country have a number as their code.
             let is_country = |code: &str| code.bytes().all(|byte| byte.is_ascii_uppercase());
             let countries = phonelib::countries().iter();
             countries
@@ -57,33 +57,35 @@ impl Country {
         &ALL
     }
 
-    /// As in ISO 3166.
+    /// The ISO 3166 code.
     pub(crate) fn code(self) -> &'static str {
         self.0.code
     }
 
-    /// What stands after the plus. In North America phonelib has the area with it.
+    /// The digits after the plus. For North America, phonelib includes the area code.
     pub(crate) fn calling_code(self) -> u32 {
         if self.0.prefix.to_string().starts_with('1') { 1 } else { self.0.prefix }
     }
 }
 
-/// A phone number that was written somewhere.
+/// A phone number, read from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Phone {
-    /// In E.164, as new accounts have it, without what some countries put before a mobile number. Whatever counts by phone counts by
-    /// this.
+    /// In E.164, the form of new accounts, without the extra digit of mobile numbers in some countries. All
+    /// limits by phone use this form.
     pub(crate) number: String,
-    /// In E.164, as it was written: where a code is sent to.
+    /// In E.164 as it was written: codes are sent there.
     pub(crate) reached_at: String,
-    /// How accounts of the phone may be stored, the likeliest first. Numbers were once stored as they were written, so that one phone could
-    /// have three accounts; each of them can still be signed in to.
+    /// The forms in which accounts of this phone may be stored, the likeliest first. Numbers used to be
+    /// stored as they were written, so that one phone could have three accounts. Each of them can still sign
+    /// in.
     pub(crate) forms: Vec<String>,
 }
 
 impl Phone {
-    /// Reads a phone number. What people write between the digits is dropped, and two zeros before the country are a plus. Without a
-    /// plus it is a number of `country`, or of `home` if none is given; with or without that country's code.
+    /// Reads a phone number. Characters that people write between the digits are dropped, and two leading
+    /// zeros mean a plus. Without a plus it is a number of `country`, or of `home` if no country is given,
+    /// with or without that country's code.
     pub(crate) fn read(text: &str, country: Option<Country>, home: Country) -> Result<Self, &'static str> {
         let written = Written::of(text)?;
         let reached_at = match &written {
@@ -106,7 +108,7 @@ impl Phone {
         Ok(Self { number, reached_at, forms })
     }
 
-    /// The same for somebody who has an account: it may have a number that would not be taken today.
+    /// The same for the owner of an existing account, whose number might not be accepted today.
     pub(crate) fn of_account(
         text: &str,
         country: Option<Country>,
@@ -120,10 +122,10 @@ impl Phone {
     }
 }
 
-/// Where a mobile number can be written with a digit more after the country's code, and is the same number without it: Mexico had it until
-/// 2019, and Argentina has it for calls from abroad.
+/// Countries where mobile numbers may have an extra digit after the country code, which does not change the
+/// number: Mexico until 2019, and Argentina for calls from abroad.
 const MOBILE_DIGITS: [(&str, &str); 2] = [("+52", "1"), ("+54", "9")];
-/// Of a number of these countries, without the digit.
+/// The digits after the country code and the extra digit in these countries.
 const DIGITS_AFTER_MOBILE_DIGIT: usize = 10;
 
 fn without_mobile_digit(number: &str) -> Option<String> {
@@ -133,7 +135,7 @@ fn without_mobile_digit(number: &str) -> Option<String> {
     })
 }
 
-/// The one of all ways to write a number by which it is known.
+/// The canonical form of a number.
 fn as_counted(number: &str) -> String {
     without_mobile_digit(number).unwrap_or_else(|| number.to_owned())
 }
@@ -145,8 +147,9 @@ fn with_mobile_digit(number: &str) -> Option<String> {
     })
 }
 
-/// A number in E.164, and how it was stored when it came without a plus or without a country's code. Without a plus, +1 380 013 8000 is a
-/// Chinese number: what is another number at home is left out, because an account that is stored so is that one's.
+/// A number in E.164, and the forms in which it was stored when it came without a plus or a country code.
+/// Without a plus, +1 380 013 8000 is a Chinese number. So forms that are a different number at home are left
+/// out: an account stored like that belongs to the other number.
 fn stored_as(number: &str, home: Country) -> impl Iterator<Item = String> {
     let digits = number.trim_start_matches('+').to_owned();
     let at_home = digits.strip_prefix(&home.calling_code().to_string()).map(str::to_owned);
@@ -157,7 +160,7 @@ fn stored_as(number: &str, home: Country) -> impl Iterator<Item = String> {
     [number.to_owned()].into_iter().chain(without_plus.filter(is_this))
 }
 
-/// The digits of a number, after a plus or not.
+/// The digits of a number, with or without a plus before them.
 enum Written {
     International(String),
     National(String),
@@ -179,7 +182,7 @@ impl Written {
         }
     }
 
-    /// How an account was stored when numbers were kept as they were written; none began with a zero.
+    /// The form in which accounts were stored when numbers were kept as written. None began with a zero.
     fn as_stored_once(&self) -> Option<String> {
         match self {
             Self::International(digits) => Some(format!("+{digits}")),
@@ -188,14 +191,14 @@ impl Written {
     }
 }
 
-/// A number whose country is not known, such as one of a rehearsal, is taken as it is.
+/// A number of an unknown country, such as one of a rehearsal, is accepted as it is.
 fn international(digits: &str) -> Result<String, &'static str> {
     let number = format!("+{digits}");
     Ok(PhoneNumber::parse(&number).map_or(number, |parsed| parsed.e164().to_owned()))
 }
 
-/// Where numbers have many lengths, one with the country's code in front could be another one of the country without it. A code is
-/// sent to a mobile phone, so whichever is one is meant.
+/// Where numbers vary in length, a number with its country code could also be a different one of the country
+/// without it. Codes are sent to mobile phones, so the reading that is a mobile number is meant.
 fn national(digits: &str, country: Country) -> Option<PhoneNumber> {
     let without_code = PhoneNumber::parse_with_country(digits, country.code());
     let calling_code = country.calling_code().to_string();
@@ -209,7 +212,7 @@ fn national(digits: &str, country: Country) -> Option<PhoneNumber> {
     }
 }
 
-/// As on a Latin keyboard: Chinese ones have digits, brackets and a plus of their own.
+/// The Latin form of a character: Chinese keyboards have full-width digits, brackets and plus signs.
 fn narrow(character: char) -> char {
     const TO_NARROW: u32 = '\u{ff01}' as u32 - '!' as u32;
     match character {
@@ -218,7 +221,7 @@ fn narrow(character: char) -> char {
     }
 }
 
-/// Spaces, hyphens, brackets, dots, and the invisible marks that come along when a number is copied.
+/// Spaces, hyphens, brackets, dots, and invisible marks that come along when a number is copied.
 fn is_between(character: char) -> bool {
     character.is_whitespace()
         || matches!(character, '-' | '(' | ')' | '[' | ']' | '.' | '\u{2010}'..='\u{2015}' | '\u{2212}')
@@ -298,19 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_looked_for_under_all_that_it_may_have_been_stored_as() {
+    fn an_account_is_looked_up_under_all_forms_in_which_it_may_be_stored() {
         let forms = |text: &str| Phone::of_account(text, None, country("CN")).unwrap().forms;
         assert_eq!(forms("13800138000"), ["13800138000", "+8613800138000", "8613800138000"]);
         assert_eq!(forms("8613800138000"), ["8613800138000", "+8613800138000", "13800138000"]);
         assert_eq!(forms("+8613800138000"), ["+8613800138000", "8613800138000", "13800138000"]);
         assert_eq!(forms("+4915112345678"), ["+4915112345678", "4915112345678"]);
         assert_eq!(forms("+1 380 013 8000"), ["+13800138000"], "without the plus it is a Chinese number");
-        assert_eq!(forms("123456"), ["123456", "+123456"], "no number of the country, but once it was taken");
+        assert_eq!(forms("123456"), ["123456", "+123456"], "not a Chinese number, but accepted in the past");
         assert!(Phone::of_account("not a phone", None, country("CN")).is_err());
     }
 
     #[test]
-    fn a_mobile_number_is_one_with_and_without_what_a_country_puts_before_it() {
+    fn a_mobile_number_is_the_same_with_and_without_the_extra_digit() {
         for (written, home, expected) in [
             ("+52 1 55 1234 5678", "CN", "+525512345678"),
             ("+52 55 1234 5678", "CN", "+525512345678"),

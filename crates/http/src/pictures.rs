@@ -1,5 +1,5 @@
-//! Pictures of items: taken from a merchant, kept in the records, served from memory. A picture's name is made from its
-//! content, so whoever has it never needs to ask again.
+//! Pictures of items: uploaded by a merchant, stored in the records, served from memory. A picture's name is
+//! derived from its content, so a client that has it never needs to ask again.
 
 use std::sync::Arc;
 
@@ -32,15 +32,15 @@ use crate::{
     wire::hexadecimal,
 };
 
-/// Whoever sends more is heard out for a while, so that a browser gets to see why it is refused.
+/// Some more is read, so that a browser gets to see why a larger upload is refused.
 const LIMIT: BodyLimit = BodyLimit { max_bytes: 1024 * 1024, discarded_bytes: 16 * 1024 * 1024 };
 const UPLOADS: &str = "/api/v1/admin/pictures";
-/// A browser unpacks it to four bytes for each dot.
+/// A browser unpacks a picture to four bytes per pixel.
 const MAX_SIDE: usize = 4096;
-/// What a node keeps in memory.
+/// The most memory that a node uses for pictures.
 const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 const DIGEST_BYTES: usize = 16;
-/// What is sent of a picture at once.
+/// The piece of a picture that is sent at once.
 const PIECE_BYTES: usize = 32 * 1024;
 
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -48,7 +48,7 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// Nothing in a picture may load or run anything.
 const INERT: HeaderValue = HeaderValue::from_static("default-src 'none'");
 
-/// What a picture can be. No SVG: it can carry scripts.
+/// The kinds of pictures. No SVG, because it can contain scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Avif,
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// What the bytes are, whatever their sender says.
+    /// The kind of the content, whatever its sender says.
     fn of(content: &[u8]) -> Option<Self> {
         match imagesize::image_type(content).ok()? {
             ImageType::Gif => Some(Self::Gif),
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// What a name says, if it is the name of a picture.
+    /// The kind that a name indicates, if it is the name of a picture.
     fn of_name(name: &str) -> Option<Self> {
         let (digest, extension) = name.split_once('.')?;
         let is_digest = digest.len() == 2 * DIGEST_BYTES
@@ -102,7 +102,7 @@ impl Kind {
     }
 }
 
-/// How long a body to this path may be, if it is a picture.
+/// The longest body that this path accepts, if it is for pictures.
 pub(crate) fn max_bytes_of_body(path: &str) -> Option<usize> {
     (path == UPLOADS).then_some(LIMIT.max_bytes)
 }
@@ -115,7 +115,7 @@ enum NotLoaded {
     Records(Arc<RecordsError>),
 }
 
-/// The pictures that this node has in memory, and the way to the others.
+/// The pictures in this node's memory, and access to all others.
 #[derive(Debug)]
 pub(crate) struct Pictures {
     records: Records,
@@ -129,7 +129,7 @@ impl Pictures {
             |name: &String, content: &Bytes| u32::try_from(name.len() + content.len()).unwrap_or(u32::MAX);
         Self {
             records,
-            // Whatever was asked for last is there for its next pieces.
+            // The picture that was requested last stays for its next pieces.
             kept: Cache::builder()
                 .weigher(weight)
                 .max_capacity(MAX_KEPT_BYTES)
@@ -139,7 +139,7 @@ impl Pictures {
         }
     }
 
-    /// Everybody who asks for the same picture at once waits for the same answer.
+    /// All who ask for the same picture at once wait for the same answer.
     async fn load(&self, name: &str) -> Result<Bytes, NotLoaded> {
         let load = async {
             match self.loads.read(self.records.picture(name)).await {
@@ -150,8 +150,8 @@ impl Pictures {
         self.kept.try_get_with_by_ref(name, load).await.map_err(|error| NotLoaded::clone(&error))
     }
 
-    /// A piece of a picture; empty at its end. If the picture has left the memory, only the piece is read, and without waiting for a turn, so that
-    /// a client that has begun to read a picture gets the rest of it.
+    /// A piece of a picture; empty at its end. If the picture is no longer in memory, only the piece is read,
+    /// without waiting for a turn, so that a client that has begun to read a picture gets the rest of it.
     async fn piece(&self, name: &str, begin: usize) -> Result<Bytes, NotLoaded> {
         if let Some(content) = self.kept.get(name).await {
             let rest = content.get(begin..).unwrap_or_default();
@@ -170,11 +170,11 @@ impl Pictures {
 #[expect(dead_code, reason = "documents a body")]
 pub(crate) struct PictureBytes(Vec<u8>);
 
-/// A picture that is kept.
+/// A stored picture.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Picture)]
 pub(crate) struct PictureView {
-    /// Its address, for an item's `picture`.
+    /// Its address, to use as an item's `picture`.
     #[schema(example = "/pictures/9f86d081884c7d659a2feaa0c55ad015.png")]
     picture: String,
     width: u32,
@@ -184,8 +184,8 @@ pub(crate) struct PictureView {
 
 /// Upload a picture
 ///
-/// The body is the picture itself: PNG, JPEG, WebP, AVIF or GIF, at most 1 MiB and 4096 by 4096 dots. What it is, is seen
-/// from its bytes. The same picture twice has the same address.
+/// The body is the picture itself: PNG, JPEG, WebP, AVIF or GIF, at most 1 MiB and 4096 by 4096 pixels. Its
+/// kind is detected from its bytes. Uploading the same picture twice gives the same address.
 #[utoipa::path(post, path = "/api/v1/admin/pictures", tag = "admin",
     request_body(content((PictureBytes = "image/png"), (PictureBytes = "image/jpeg"), (PictureBytes = "image/webp"),
         (PictureBytes = "image/avif"), (PictureBytes = "image/gif"))),
@@ -224,7 +224,7 @@ fn expect_picture(headers: &HeaderMap) -> Result<(), Problem> {
     ))
 }
 
-/// Kind, width and height, if it is a picture that can be shown.
+/// Kind, width and height, if browsers can show the picture.
 fn inspect(content: &[u8]) -> Result<(Kind, u32, u32), Problem> {
     let refuse = |message: &'static str| Problem::invalid_field("picture", message);
     let kind = Kind::of(content).ok_or_else(|| refuse("is not a PNG, JPEG, WebP, AVIF or GIF"))?;
@@ -234,21 +234,21 @@ fn inspect(content: &[u8]) -> Result<(Kind, u32, u32), Problem> {
         (Some(width), Some(height)) => Ok((kind, width, height)),
         _ => {
             let (width, height) = (size.width, size.height);
-            let message = format!("is {width} by {height} dots; it may have 1 to {MAX_SIDE} each way");
+            let message = format!("has {width} by {height} pixels; it may have 1 to {MAX_SIDE} each way");
             Err(Problem::invalid_field("picture", message))
         }
     }
 }
 
-/// A picture
+/// Get a picture
 ///
-/// It never changes: caches may keep it for good.
+/// It never changes: caches may keep it for ever.
 #[utoipa::path(get, path = "/pictures/{name}", tag = "items",
-    params(("name" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` that you have")),
+    params(("name" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of your copy")),
     responses((status = 200, headers(("ETag" = String)),
             content((PictureBytes = "image/png"), (PictureBytes = "image/jpeg"), (PictureBytes = "image/webp"),
                 (PictureBytes = "image/avif"), (PictureBytes = "image/gif"))),
-        (status = 304, description = "It is as you have it", headers(("ETag" = String)))))]
+        (status = 304, description = "Your copy is up to date", headers(("ETag" = String)))))]
 pub(crate) async fn get_picture(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
@@ -276,8 +276,8 @@ pub(crate) async fn get_picture(
     Ok(([(CONTENT_TYPE, media_type), (CONTENT_LENGTH, length)], common, body).into_response())
 }
 
-/// The bytes of a picture, each piece looked up when the client is ready for it. A client that reads slowly or not at all then keeps no picture
-/// in memory that nobody else wants.
+/// The bytes of a picture. Each piece is looked up when the client is ready for it, so that a client that
+/// reads slowly or not at all does not keep a picture in memory that nobody else wants.
 fn pieces(app: Arc<App>, name: String) -> impl Stream<Item = Result<Bytes, NotLoaded>> + Send + 'static {
     stream::try_unfold((app, name, 0), |(app, name, begin)| async move {
         let piece = app.pictures.piece(&name, begin).await?;
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_could_be_a_picture_is_looked_for() {
+    fn only_names_of_pictures_are_looked_up() {
         let digest = "9f86d081884c7d659a2feaa0c55ad015";
         assert_eq!(Kind::of_name(&format!("{digest}.jpg")), Some(Kind::Jpeg));
         for name in [
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_picture_is_refused_and_not_died_of() {
+    fn a_damaged_picture_is_refused_without_a_panic() {
         let starts: [&[u8]; 6] = [
             b"\x89PNG\r\n\x1a\n",
             b"\xff\xd8\xff",
@@ -321,7 +321,7 @@ mod tests {
         for start in starts {
             for filling in [0, 1, 0x20, 0x7f, 0xd8, 0xff] {
                 for length in [0, 1, 4, 8, 16, 64, 4096] {
-                    // An answer is all that is asked for.
+                    // Any result will do, as long as there is no panic.
                     let _ = inspect(&[start, &vec![filling; length]].concat());
                 }
             }

@@ -14,13 +14,13 @@ use penstock_records::{PutCodeError, RecordsError, RetryError};
 use serde::Serialize;
 
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// Tells what stands before the nodes that another one may be able to answer. Not with `busy`: who is turned away because
-/// there is too much would become two.
+/// Tells a proxy in front that another node may be able to answer. Not sent with `busy`: if there are too
+/// many requests, each refused one would become two.
 const ASK_ANOTHER: HeaderName = HeaderName::from_static("penstock-ask-another");
 
 macro_rules! codes {
     ($($variant:ident = $name:literal, $status:ident, $title:literal;)*) => {
-        /// Why a request was not done.
+        /// Why a request was refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code {
             $($variant,)*
@@ -56,14 +56,14 @@ codes! {
     BadRequest = "bad_request", BAD_REQUEST, "The request can't be understood";
     IdempotencyKeyRequired = "idempotency_key_required", BAD_REQUEST, "The Idempotency-Key header is missing";
     IdempotencyKeyInvalid = "idempotency_key_invalid", BAD_REQUEST, "The Idempotency-Key header is malformed";
-    Unauthorized = "unauthorized", UNAUTHORIZED, "Who you are is not known";
+    Unauthorized = "unauthorized", UNAUTHORIZED, "You are not signed in";
     BadCredentials = "bad_credentials", UNAUTHORIZED, "Phone number and password don't match";
     Forbidden = "forbidden", FORBIDDEN, "You may not do this";
     CrossSite = "cross_site", FORBIDDEN, "The request comes from another site";
     ChallengeFailed = "challenge_failed", FORBIDDEN, "The challenge is not solved";
     NotAdmitted = "not_admitted", FORBIDDEN, "It is not your turn";
     PassRequired = "pass_required", FORBIDDEN, "This sale needs a pass";
-    PassInvalid = "pass_invalid", FORBIDDEN, "The pass is not good for this order";
+    PassInvalid = "pass_invalid", FORBIDDEN, "The pass is not valid for this order";
     NotFound = "not_found", NOT_FOUND, "There is nothing here";
     ItemNotFound = "item_not_found", NOT_FOUND, "There is no such item";
     SaleNotFound = "sale_not_found", NOT_FOUND, "There is no such sale";
@@ -87,7 +87,7 @@ codes! {
     AlreadyPaid = "already_paid", CONFLICT, "The order is paid";
     PhoneTaken = "phone_taken", CONFLICT, "The phone number has an account already";
     NotPublished = "not_published", CONFLICT, "The sale is still a draft";
-    AlreadyPublished = "already_published", CONFLICT, "The sale is no draft any more";
+    AlreadyPublished = "already_published", CONFLICT, "The sale is no longer a draft";
     DeadLetterStuck = "dead_letter_stuck", CONFLICT, "The dead letter still can't be settled";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body is of the wrong type";
@@ -96,12 +96,12 @@ codes! {
     OtpInvalid = "otp_invalid", UNPROCESSABLE_ENTITY, "The one-time code is not valid";
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests";
     Internal = "internal", INTERNAL_SERVER_ERROR, "Something went wrong here";
-    Busy = "busy", SERVICE_UNAVAILABLE, "Too much is waiting already";
+    Busy = "busy", SERVICE_UNAVAILABLE, "Too many requests are waiting";
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "This can't be answered at the moment";
 }
 
 impl Code {
-    /// What is said when there is nothing more particular to say.
+    /// The detail for a problem that has nothing more specific to say.
     pub(crate) const fn detail(self) -> &'static str {
         match self {
             Self::RequestTimeout => "Send the whole request at once, on a new connection.",
@@ -125,9 +125,9 @@ impl Code {
             }
             Self::NotAdmitted => "Wait in the waiting room until your ticket is admitted, and send it along.",
             Self::PassRequired => "Get one with POST /sales/{id}/pass and send it as Penstock-Pass.",
-            Self::PassInvalid => "It is not yours, not of this sale, expired or damaged. Get a new one.",
+            Self::PassInvalid => "It is not yours, not for this sale, expired or damaged. Get a new one.",
             Self::PassesExhausted => {
-                "As many people as could still buy hold a pass. Try again when some have not used theirs."
+                "Passes for all remaining units are held by others. Try again later: some may not be used."
             }
             Self::NotSoldOut => "Units are left: place an order instead.",
             Self::WaitlistFull => "Too many people wait for this sale already.",
@@ -189,7 +189,7 @@ impl Problem {
         Self { detail: detail.into(), ..Self::new(code) }
     }
 
-    /// 422 that names the fields.
+    /// A 422 that names the fields.
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Self {
         let detail = errors.first().map_or(Cow::Borrowed(Code::InvalidRequest.title()), |error| {
             format!("{}: {}", error.field, error.message).into()
@@ -204,7 +204,7 @@ impl Problem {
         Self::invalid(vec![FieldError { field: field.into(), message: message.into() }])
     }
 
-    /// The body. `type_base` is what stands before the code in `type`.
+    /// The body. `type_base` is the prefix of the code in `type`.
     pub(crate) fn body(&self, type_base: &str) -> Vec<u8> {
         let body = Body {
             r#type: format!("{type_base}{}", self.code.as_str()).into(),
@@ -217,14 +217,14 @@ impl Problem {
         serde_json::to_vec(&body).unwrap_or_default()
     }
 
-    /// Writes the headers a problem has.
+    /// Writes the headers of the problem.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap) {
         headers.insert(CONTENT_TYPE, PROBLEM_JSON);
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.code == Code::RequestTimeout {
-            // Where the next request would begin, nobody knows.
+            // Nobody knows where the next request would begin.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if self.code == Code::Unavailable {
@@ -236,7 +236,7 @@ impl Problem {
     }
 }
 
-/// Handlers return it; `entry` writes its body, because only there the base of `type` is known.
+/// Handlers return it. `entry` writes its body, because only `entry` knows the base of `type`.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::new(axum::body::Body::empty());
@@ -261,7 +261,7 @@ impl From<TooMany> for Problem {
     }
 }
 
-/// What a ledger refuses, as a code.
+/// A refusal of the ledger, as a problem.
 pub(crate) trait Refusal {
     fn problem(self) -> Problem;
 }
@@ -283,7 +283,7 @@ impl Refusal for ClaimRefusal {
             Self::SoldOut => Code::SoldOut.into(),
             Self::KeyReused => Code::IdempotencyKeyReused.into(),
             Self::InvalidQuantity => Problem::invalid_field("quantity", "has to be at least 1"),
-            // Only to a recall, whose refusals never reach a client as they are.
+            // Only a recall gets this, and its refusals never reach a client.
             Self::NotAccepted => Code::Internal.into(),
         }
     }
@@ -342,7 +342,7 @@ impl<R: Refusal> From<LedgerError<R>> for Problem {
         match error {
             LedgerError::Refused(refusal) => refusal.problem(),
             LedgerError::Busy => Code::Busy.into(),
-            // The reason may name files; it is in the log and in /readyz, not in what buyers see.
+            // The reason may name files. It is in the log and in /readyz, but buyers don't see it.
             LedgerError::Unavailable(_) => Self::with_detail(
                 Code::Unavailable,
                 "Nothing can be decided at the moment. Try again with the same Idempotency-Key.",
@@ -357,7 +357,7 @@ impl From<RecordsError> for Problem {
     }
 }
 
-/// Of a question that many have waited for.
+/// From a read that many callers have waited for.
 impl From<Arc<RecordsError>> for Problem {
     fn from(error: Arc<RecordsError>) -> Self {
         Self::from(&*error)

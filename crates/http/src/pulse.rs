@@ -1,7 +1,7 @@
-//! Signs of life of one connection, and what it is told. It knows nothing of sockets or of HTTP.
+//! Signs of life of one connection, and the commands it is given. It knows nothing of sockets or of HTTP.
 //!
-//! The connection's task and the sweep over all connections meet here. Nothing in it waits: a sign is an addition,
-//! a look is a load.
+//! The connection's task and the sweep over all connections meet here. Nothing here waits: a sign is an
+//! addition, a check is a load.
 
 use std::{
     sync::{
@@ -15,23 +15,23 @@ use futures_util::task::AtomicWaker;
 
 use crate::tally::ConnectionEnd;
 
-/// What a connection is told. A later one outweighs those before it.
+/// A command to a connection. A later variant outweighs those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Command {
     GoOn,
-    /// Answer what is under way, then close.
+    /// Answer the current request, then close.
     Finish,
-    /// As `Finish`, and nothing is under way: a newcomer gets the place.
+    /// Like `Finish`, for a connection without a request: a newcomer gets its place.
     Displaced,
-    /// As `Finish`, and nothing has been under way for a long time.
+    /// Like `Finish`, for a connection that has had no request for a long time.
     Idle,
     /// Close at once: the client does not read our answers.
     Unread,
     Cut,
 }
 
-/// Above all numbers of stalls.
+/// Higher than any number of a stall.
 const READS_FOR_SURE: u64 = 1 << 63;
 
 /// Signs of life of a connection.
@@ -39,42 +39,42 @@ const READS_FOR_SURE: u64 = 1 << 63;
 pub(crate) struct Pulse {
     beats: AtomicU64,
     working: AtomicU32,
-    /// Whether the work is the lane's own.
+    /// Whether the work is a claim of the lane's own.
     deciding: AtomicBool,
-    /// Requests that went to hyper whole, requests that hyper brought back to be handled, and answers that hyper
-    /// has taken completely.
+    /// The numbers of requests that went to hyper whole, of requests that hyper passed on to be handled, and
+    /// of answers that hyper has taken completely.
     passed: AtomicU64,
     called: AtomicU64,
     answered: AtomicU64,
-    /// Whether the answer is a stream of events, which ends when its client does.
+    /// Whether the answer is a stream of events, which ends when its client leaves.
     streaming: AtomicBool,
-    /// Odd while a request is on its way to us; another number for each.
+    /// Odd while a request is arriving, with a different number for each request.
     arrivals: AtomicU64,
     is_late: AtomicBool,
-    /// Memory of bodies that hyper has taken and not yet written.
+    /// Memory of bodies that hyper has taken but not written yet.
     body_bytes: AtomicUsize,
-    /// Whether hyper has nothing to do: it was given nothing that is not answered.
+    /// Whether hyper has nothing to do: it has answered everything it was given.
     without_hyper: AtomicBool,
-    /// Memory of requests that are not whole or wait for their turn: what the lane keeps of them, what hyper has of a head, and what handlers
-    /// have read.
+    /// Memory of requests that are incomplete or wait for their turn: in the lane, in a head that hyper has
+    /// begun, and in bodies that handlers have begun to read.
     lane_bytes: AtomicUsize,
     head_bytes: AtomicUsize,
     arrived_bytes: AtomicUsize,
     /// All memory that waits for the client to read, as far as it is counted.
     unread_bytes: AtomicUsize,
-    /// It is given up because of them.
+    /// The connection is given up because of that memory.
     is_leaving: AtomicBool,
-    /// When the client last stopped taking what was written: a larger number is later, and 0 is never. The highest bit tells whether it reads for
-    /// sure.
+    /// When the client last stopped reading what was written: larger numbers are later, and 0 means never.
+    /// The highest bit tells whether the client is a proven reader.
     last_stall: AtomicU64,
     command: AtomicU8,
-    /// Why we end the connection, if we do: one more than the reason's number.
+    /// Why we end the connection, if we do: the number of the reason plus one.
     end: AtomicU8,
     waker: AtomicWaker,
 }
 
 impl Pulse {
-    /// A request has begun to be answered, or a part of an answer is on its way.
+    /// Work on a request has begun, or a part of an answer is on its way.
     pub(crate) fn beat(&self) {
         self.beats.fetch_add(1, Relaxed);
     }
@@ -113,7 +113,7 @@ impl Pulse {
         self.streaming.load(Relaxed)
     }
 
-    /// Hyper has taken all of an answer.
+    /// Hyper has taken an answer completely.
     pub(crate) fn answer(&self) {
         self.streaming.store(false, Relaxed);
         self.answered.fetch_add(1, Relaxed);
@@ -123,7 +123,7 @@ impl Pulse {
         self.answered.load(Relaxed)
     }
 
-    /// Whether hyper has answered all it was passed.
+    /// Whether hyper has answered everything that was passed to it.
     pub(crate) fn has_answered(&self) -> bool {
         self.answered() == self.passed.load(Relaxed)
     }
@@ -133,12 +133,12 @@ impl Pulse {
         self.answered() != self.called.load(Relaxed)
     }
 
-    /// Whether a request is under way, as far as its client can tell.
+    /// Whether a request is under way from its client's point of view.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_working() || self.is_handling() || self.unread_bytes() > 0
     }
 
-    /// Whether nothing is under way in either direction, and nothing was said about the connection's end.
+    /// Whether nothing is under way in either direction, and the connection was not told to end.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_busy() && self.arrival().is_none() && self.command() == Command::GoOn
     }
@@ -148,7 +148,7 @@ impl Pulse {
         self.body_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// They are written, or will never be.
+    /// These bytes were written, or never will be.
     pub(crate) fn let_body_go(&self, bytes: usize) {
         self.body_bytes.fetch_sub(bytes, Relaxed);
     }
@@ -157,27 +157,28 @@ impl Pulse {
         self.body_bytes.load(Relaxed)
     }
 
-    /// The lane keeps this much of what has come in.
+    /// The lane holds this much of the data that has come in.
     pub(crate) fn keep_in_lane(&self, bytes: usize) {
         self.lane_bytes.store(bytes, Relaxed);
     }
 
-    /// Hyper has this much more of a head that is not whole.
+    /// Hyper has this much more of an incomplete head.
     pub(crate) fn hold_head(&self, bytes: usize) {
         self.head_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A handler has read some of a body, and waits for the rest.
+    /// A handler has read this much of a body and waits for the rest.
     pub(crate) fn hold_arrived(&self, bytes: usize) {
         self.arrived_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// The body is whole, or nobody wants the rest.
+    /// The body is complete, or nobody wants the rest.
     pub(crate) fn let_arrived_go(&self, bytes: usize) {
         self.arrived_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Memory of requests that the client has begun and we can't answer yet. What waits because the client does not read counts as unread.
+    /// Memory of requests that have begun but can't be answered yet. Requests that wait because the client
+    /// does not read count as unread instead.
     pub(crate) fn waiting_bytes(&self) -> usize {
         if self.unread_bytes() > 0 {
             return 0;
@@ -185,7 +186,7 @@ impl Pulse {
         self.lane_bytes.load(Relaxed) + self.head_bytes.load(Relaxed) + self.arrived_bytes.load(Relaxed)
     }
 
-    /// So much memory waits for the client to read; answers how much it was before.
+    /// Sets the memory that waits for the client to read; returns the previous amount.
     pub(crate) fn hold_unread(&self, bytes: usize) -> usize {
         self.unread_bytes.swap(bytes, Relaxed)
     }
@@ -194,7 +195,7 @@ impl Pulse {
         self.unread_bytes.load(Relaxed)
     }
 
-    /// The connection is given up; answers how much memory waits for that.
+    /// Gives the connection up; returns the memory that this will free.
     pub(crate) fn leave(&self) -> usize {
         self.is_leaving.store(true, Relaxed);
         self.unread_bytes()
@@ -204,8 +205,9 @@ impl Pulse {
         self.is_leaving.load(Relaxed)
     }
 
-    /// The client has taken some and no more, and that is the `number`th time on its worker that somebody does. That it reads, if slowly, is a sign of
-    /// life. One that has stopped before reads for sure; the first time, the system may have taken it all.
+    /// The client has read some and then stopped; `number` counts such stalls on this worker. Reading, even
+    /// slowly, is a sign of life. A client that stalls for the second time is a proven reader; the first
+    /// time, the system may have buffered everything.
     pub(crate) fn stall(&self, number: u64) {
         let reads = if self.last_stall.load(Relaxed) == 0 { 0 } else { READS_FOR_SURE };
         self.last_stall.store(number | reads, Relaxed);
@@ -220,14 +222,14 @@ impl Pulse {
         self.last_stall.load(Relaxed) & READS_FOR_SURE != 0
     }
 
-    /// Some of a request is here and the rest is awaited. That still more of it comes changes nothing: only the
-    /// whole request counts.
+    /// A part of a request is here, and the rest is awaited. Further parts change nothing: only the complete
+    /// request counts.
     pub(crate) fn arriving(&self) {
         let arrivals = self.arrivals.load(Relaxed);
         self.arrivals.store(arrivals | 1, Relaxed);
     }
 
-    /// Nothing of the request is awaited any more.
+    /// Nothing more of the request is awaited.
     pub(crate) fn arrived(&self) {
         let arrivals = self.arrivals.load(Relaxed);
         if arrivals % 2 == 1 {
@@ -236,12 +238,12 @@ impl Pulse {
         }
     }
 
-    /// The number of the request that is on its way.
+    /// The number of the request that is arriving.
     pub(crate) fn arrival(&self) -> Option<u64> {
         Some(self.arrivals.load(Relaxed)).filter(|arrivals| arrivals % 2 == 1)
     }
 
-    /// The request that is on its way is no longer waited for.
+    /// The arriving request is no longer waited for.
     pub(crate) fn give_up_waiting(&self) {
         self.is_late.store(true, Relaxed);
         self.waker.wake();
@@ -251,7 +253,7 @@ impl Pulse {
         self.is_late.load(Relaxed)
     }
 
-    /// As long as the guard lives the connection waits for us, not for the client.
+    /// While the guard lives, the connection waits for us, not for the client.
     pub(crate) fn working(self: &Arc<Self>) -> Working {
         self.working.fetch_add(1, Relaxed);
         Working(Arc::clone(self))
@@ -261,7 +263,7 @@ impl Pulse {
         self.working.load(Relaxed) > 0
     }
 
-    /// Like `working`, for a claim that hyper doesn't know of and that shutting down has to wait for.
+    /// Like `working`, for a claim that hyper does not know about and that a shutdown has to wait for.
     pub(crate) fn deciding(self: &Arc<Self>) -> Working {
         self.deciding.store(true, Relaxed);
         self.working()
@@ -291,19 +293,19 @@ impl Pulse {
         }
     }
 
-    /// Says why we end the connection. The first reason counts.
+    /// Sets the reason why we end the connection. The first reason counts.
     pub(crate) fn end_because(&self, end: ConnectionEnd) {
-        // It fails if there is a reason already, which is as it should be.
+        // This fails if there already is a reason, which is fine.
         let _ = self.end.compare_exchange(0, end as u8 + 1, Relaxed, Relaxed);
     }
 
-    /// How the connection ended: by the client, if we had no reason to end it.
+    /// How the connection ended: by the client, unless we had a reason to end it.
     pub(crate) fn end(&self) -> ConnectionEnd {
         let reason = usize::from(self.end.load(Relaxed)).checked_sub(1);
         reason.map_or(ConnectionEnd::Client, |reason| ConnectionEnd::ALL[reason])
     }
 
-    /// Who is woken when the connection is told something.
+    /// The waker to call when the connection is told something.
     pub(crate) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
     }
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_of_the_same_request_is_no_new_request() {
+    fn more_of_the_same_request_is_not_a_new_request() {
         let pulse = Pulse::default();
         assert_eq!(pulse.arrival(), None);
         pulse.arriving();

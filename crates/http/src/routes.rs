@@ -1,4 +1,4 @@
-//! Which call is served by which handler.
+//! Maps calls to handlers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     otp, pages, passes, pictures, sales, sessions, tickets, time, waitlist,
 };
 
-/// All calls that are part of the contract, with their documentation.
+/// All calls of the API contract, with their documentation.
 pub(crate) fn documented() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(openapi::skeleton())
         .routes(routes!(countries::list_countries))
@@ -75,7 +75,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The paths at which the shop and the console show something. Their pages know the same.
+/// The paths of the pages of the shop and the console. The pages' own router has the same.
 fn for_people() -> Router<Arc<App>> {
     let shop = ["/", "/orders", "/orders/{id}", "/sign-in", "/sign-up", "/account"];
     let sale = Router::new().route("/sales/{id}", get(pages::sale)).route("/sales/{id}/", get(pages::sale));

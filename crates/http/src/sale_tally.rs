@@ -1,5 +1,5 @@
-//! Counts what became of the requests of one sale: of claims, and of looks at its page. Every worker has its own counters,
-//! as in `tally.rs`; they are made when a sale is first asked for.
+//! Counts the outcomes of requests for one sale: claims, and reads of the sale. Every worker has its own
+//! counters, as in `tally.rs`. They are created when a sale is first requested.
 
 use std::{
     array,
@@ -11,8 +11,8 @@ use std::{
 
 use crate::tally::{OUTCOMES, Outcome, Tally};
 
-/// The counters of one worker. A look ends in `ok` or `not_modified`, a claim in anything else. Aligned, so that no two
-/// workers ever write to the same cache line.
+/// The counters of one worker. A read ends in `ok` or `not_modified`, a claim in anything else. Aligned, so
+/// that no two workers ever write to the same cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct SaleTally {
@@ -36,20 +36,21 @@ impl SaleTally {
 pub(crate) struct SaleTallies(OnceLock<Box<[Arc<SaleTally>]>>);
 
 impl SaleTallies {
-    /// Those of the worker whose tally this is.
+    /// The counters of the worker whose tally this is.
     pub(crate) fn of(&self, tally: &Tally) -> &Arc<SaleTally> {
         let tallies =
             self.0.get_or_init(|| (0..tally.workers.get()).map(|_| Arc::default()).collect::<Box<[_]>>());
-        // A worker knows how many there are. Not a remainder: a division would cost more than all the rest.
+        // A worker's number is below the number of workers. No remainder is used: a division would cost more
+        // than everything else here.
         tallies.get(tally.worker).unwrap_or_else(|| &tallies[0])
     }
 
-    /// Whether anybody has asked for the sale.
+    /// Whether anybody has requested the sale.
     pub(crate) fn are_used(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// What all workers counted, by the outcome's number.
+    /// The sums over all workers, by the outcome's number.
     pub(crate) fn sums(&self) -> [u64; OUTCOMES] {
         let tallies = self.0.get().map(Box::as_ref).unwrap_or_default();
         array::from_fn(|outcome| tallies.iter().map(|tally| tally.outcomes[outcome].load(Relaxed)).sum())
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_worker_counts_adds_up() {
+    fn the_counts_of_all_workers_add_up() {
         let tallies = SaleTallies::default();
         assert!(!tallies.are_used());
         for worker in 0..3 {
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_counts_once_also_if_nobody_waits_for_its_answer() {
+    fn a_claim_counts_once_even_if_nobody_waits_for_its_answer() {
         let tallies = SaleTallies::default();
         let begin = || CountedClaim::new(Some(Arc::clone(tallies.of(&Tally::of_worker(0, 1)))));
         begin().answered(Outcome::Accepted);

@@ -1,5 +1,5 @@
-//! Sales as buyers see them: from memory, serialised once per change. A plain request for one sale is answered by the
-//! lane; here is the list, and what is not plain.
+//! Sales as buyers see them: from memory, serialised once per change. The lane answers plain requests for one
+//! sale; this module answers the list, and the other requests.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ use crate::{
     wire::{RenderedSale, SaleView},
 };
 
-/// Caches may keep it but have to ask whether it is still true.
+/// Caches may keep it but have to revalidate it.
 pub(crate) const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Whatever a node missed of a sale, it has heard by then: a ledger on Redis looks for it twice a second.
+/// By then a node has caught up on any news that it missed: a ledger on Redis checks twice a second.
 const NEWS_WITHIN_SECONDS: u32 = 10;
 
-/// All published sales
+/// List all published sales
 ///
 /// Newest first.
 #[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
@@ -64,13 +64,13 @@ pub(crate) async fn list_sales(
     Ok(page::streamed(entries, next))
 }
 
-/// A sale
+/// Get a sale
 ///
-/// `ETag` changes when anything but `server_time` does. Admins see drafts too.
+/// `ETag` changes when anything but `server_time` does. Admins also see drafts.
 #[utoipa::path(get, path = "/api/v1/sales/{id}", tag = "sales",
-    params(("id" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` that you have")),
+    params(("id" = String, Path), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of your copy")),
     responses((status = 200, body = SaleView, headers(("ETag" = String))),
-        (status = 304, description = "It is as you have it", headers(("ETag" = String)))))]
+        (status = 304, description = "Your copy is up to date", headers(("ETag" = String)))))]
 pub(crate) async fn get_sale(
     State(app): State<Arc<App>>,
     PathId(id): PathId<SaleId>,
@@ -88,20 +88,21 @@ pub(crate) async fn get_sale(
     let names_somebody = headers.contains_key(AUTHORIZATION) || headers.contains_key(COOKIE);
     if names_somebody && is_admin(&app, peer, &headers, now).await? {
         let mut shown = respond(&from_records(&app, id).await?, &headers, now);
-        // A cache before the nodes keeps what everybody sees, and this is not for everybody.
+        // A cache in front of the nodes keeps what everybody may see; this is only for admins.
         shown.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
         return Ok(shown);
     }
     Err(not_on_show(&app, id, now))
 }
 
-/// What a stranger is told of a sale that is not on show: that there is none, or that nobody can tell yet.
+/// The answer to a stranger for a sale that is not on show: that it does not exist, or that this is not known
+/// yet.
 pub(crate) fn not_on_show(app: &App, id: SaleId, now: Timestamp) -> Problem {
     let is_coming = app.storefront.with_shelf(id, |shelf| is_coming(shelf, now)).unwrap_or(false);
     if is_coming { being_put_on_show() } else { app.missing_sale() }
 }
 
-/// Plain requests don't come this way, so that it does not matter which worker counts it.
+/// Plain requests don't come this way, so it does not matter which worker counts this one.
 fn count_look(app: &App, sale: SaleId, status: StatusCode) {
     let outcome = if status == StatusCode::NOT_MODIFIED { Outcome::NotModified } else { Outcome::Ok };
     if let Some(tally) = app.tallies.first().and_then(|tally| app.storefront.sale_tally(sale, tally)) {
@@ -115,26 +116,27 @@ async fn is_admin(app: &App, peer: Peer, headers: &HeaderMap, now: Timestamp) ->
     Ok(Admin::verify(&caller, app).await.is_ok())
 }
 
-/// A sale that is not on show, as the records have it: a merchant has to see what is there.
+/// A sale that is not on show, as the records have it, for the merchant.
 pub(crate) async fn from_records(app: &App, id: SaleId) -> Result<RenderedSale, Problem> {
     let row = row_of(app, id).await?;
     let item = app.records.item(row.item_id).await?.ok_or(Code::Internal)?;
     let state = match row.published_at {
         None => SaleState::Draft,
-        // A ledger that has everything it knows on show knows no more of this one, and it forgets only what is closed.
+        // If the ledger is ready and everything it knows is on show, it has forgotten this sale, and it
+        // forgets only closed ones.
         Some(_) if app.ledger.health() == Health::Ready && !app.storefront.is_dark() => SaleState::Closed,
         Some(_) => return Err(app.missing_sale()),
     };
     Ok(RenderedSale::new(&row, &item, None, state, None, None))
 }
 
-/// Why there is nothing to count of a sale that the ledger has not told of.
+/// Why a sale that the ledger has not announced has no counts.
 pub(crate) async fn uncounted(app: &App, id: SaleId) -> Problem {
     row_of(app, id).await.map_or_else(|problem| problem, |_| Code::NotPublished.into())
 }
 
-/// What the records have of a sale that is not on show, unless it will be in a moment: another node has published it, and
-/// the news of it are on their way or were missed.
+/// The row of a sale that is not on show. An error if it soon will be: another node has just published it,
+/// and the news is on its way or was missed.
 async fn row_of(app: &App, id: SaleId) -> Result<SaleRow, Problem> {
     let row = app.records.sale(id).await?.ok_or(Code::SaleNotFound)?;
     if row.published_at.is_some_and(|at| is_recent(at, app.now())) {
@@ -143,8 +145,8 @@ async fn row_of(app: &App, id: SaleId) -> Result<SaleRow, Problem> {
     Ok(row)
 }
 
-/// Whether one of ledger and records has told of a sale that is not on show, and the other will. A sale that was published
-/// long ago is none of them: the ledger has forgotten it.
+/// Whether either the ledger or the records know a sale that is not on show, and the other will soon. Not if
+/// it was published long ago: then the ledger has forgotten it.
 fn is_coming(shelf: &Shelf, now: Timestamp) -> bool {
     shelf.details().is_none_or(|details| details.row.published_at.is_none_or(|at| is_recent(at, now)))
 }
@@ -154,7 +156,7 @@ fn is_recent(published_at: Timestamp, now: Timestamp) -> bool {
 }
 
 fn being_put_on_show() -> Problem {
-    Problem::with_detail(Code::Unavailable, "The sale is being put on show.")
+    Problem::with_detail(Code::Unavailable, "The sale is being published. Try again in a moment.")
 }
 
 fn respond(sale: &RenderedSale, headers: &HeaderMap, now: Timestamp) -> Response {

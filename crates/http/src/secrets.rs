@@ -1,16 +1,16 @@
-//! The secrets that tokens are signed with: the one in use, and the one before it, whose tokens are still good.
+//! The secrets for signing tokens: the current one and the previous one, whose tokens are still valid.
 
 use std::fmt;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secrets {
-    /// Signs. Whoever has it can sign in as anybody.
+    /// Signs. Anybody who has it can sign in as anybody.
     pub current: [u8; 32],
-    /// Still verifies, so that changing the secret breaks nothing that is in people's hands.
+    /// Still verifies, so that a change of the secret invalidates no token in use.
     pub previous: Option<[u8; 32]>,
 }
 
-/// Leaves out what is secret.
+/// Leaves out the secrets.
 impl fmt::Debug for Secrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -1,5 +1,5 @@
-//! The server: per core one thread with its own runtime and its own listener on the same port, so that nothing
-//! but batches to the ledger crosses cores.
+//! The server: one thread per core, each with its own runtime and its own listener on the same port, so that
+//! only batches to the ledger cross cores.
 
 use std::{
     fmt, io,
@@ -39,12 +39,12 @@ use crate::{
 };
 
 const BACKLOG: i32 = 4096;
-/// How long a worker waits when it can't accept, for example because there are no more file descriptors.
+/// How long a worker waits when it can't accept, for example because it has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a newcomer waits for one connection to leave before another is asked to.
+/// How long a newcomer waits for one connection to leave before a second one is displaced.
 const DISPLACE_PAUSE: Duration = Duration::from_millis(50);
-/// Bytes of a connection that the system keeps before it sends them. A client that does not read would else make it keep
-/// megabytes for each connection.
+/// Bytes per connection that the system buffers before it sends them. Otherwise a client that does not read
+/// would make it keep megabytes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MAX_UNSENT_BYTES: u32 = 128 << 10;
 
@@ -76,8 +76,8 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Loads what it needs from the records and starts to serve. `storefront` has to be the ledger's listener.
-    /// Requests are answered at once; those that need the ledger wait until it has recovered.
+    /// Loads what it needs from the records and starts to serve. `storefront` has to be the ledger's
+    /// listener. Requests are answered at once; those that need the ledger wait until it has recovered.
     pub async fn start(
         options: Options,
         storefront: Arc<Storefront>,
@@ -120,8 +120,8 @@ impl Server {
         self.address
     }
 
-    /// Accepts nothing new, answers what is under way, and returns when all connections are closed. The ledger
-    /// may be stopped afterwards, not before.
+    /// Accepts nothing new, answers the requests under way, and returns when all connections are closed. Stop
+    /// the ledger afterwards, not before.
     pub async fn stop(self) {
         self.stopping.send_replace(true);
         for worker in self.workers {
@@ -134,14 +134,15 @@ impl Server {
 }
 
 fn listen(options: &Options, listeners: usize) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
-    // Ports can be shared even with another process of ours. A socket that doesn't share notices that.
+    // Sharing a port would even allow another Penstock process on it. A socket that does not share detects
+    // that.
     let probe = socket(options.listen, false)?;
     let address = probe.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     drop(probe);
     let open = |_| {
         let socket = socket(address, true)?;
-        // Accepted connections inherit it: a client that has vanished, or never takes what the system has kept for
-        // it, is given up by the system. A stream of small events would not notice for hours.
+        // Accepted connections inherit these options. The first makes the system drop a client that has
+        // vanished or never reads the buffered data. A stream of small events would not notice for hours.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         socket.set_tcp_user_timeout(Some(options.idle_timeout))?;
         #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -175,7 +176,7 @@ struct Worker {
     connections: Arc<Connections>,
     per_address: Arc<PerAddress>,
     permits: Arc<Semaphore>,
-    /// Accepted, and waiting until there is a place for it.
+    /// An accepted connection that waits for a place.
     newcomer: Option<Newcomer>,
     stop: watch::Receiver<bool>,
 }
@@ -190,7 +191,7 @@ impl Worker {
             if let Err(error) = served {
                 tracing::error!(%error, "a worker could not serve");
             }
-            // Nobody may be waiting for it.
+            // Nobody may be waiting for this.
             let _ = finished.send(());
         })?;
         Ok(is_finished)
@@ -211,7 +212,7 @@ impl Worker {
                 () = self.accept(&listener, &mut connection_number) => {}
             }
         }
-        // What has already connected is still served.
+        // Connections that were already established are still served.
         while self.permits.available_permits() > 0
             && self.accept(&listener, &mut connection_number).now_or_never().is_some()
         {}
@@ -256,17 +257,17 @@ impl Worker {
         self.connections.add(*connection_number, Instant::now())
     }
 
-    /// None if its address has too many. Whoever is refused displaces nobody.
+    /// None if its address has too many. A refused connection displaces nobody.
     fn admit(&self, stream: TcpStream, peer: SocketAddr, connection_number: &mut u64) -> Option<Newcomer> {
         let remote = Remote::new(peer.ip(), &self.app.options.trusted_proxies);
         let Some(place) = self.per_address.enter(remote.address_key()) else {
             self.list(connection_number).pulse.end_because(ConnectionEnd::Refused);
-            // A reset leaves nothing behind, not even a connection that is being closed. If it can't be had, an
-            // ordinary end will do.
+            // A reset leaves nothing behind, not even a closing connection. If it fails, an ordinary close
+            // will do.
             let _ = stream.set_zero_linger();
             return None;
         };
-        // Without it an answer might wait for the client's acknowledgement of the one before.
+        // Otherwise an answer might wait for the client's acknowledgement of the previous one.
         if stream.set_nodelay(true).is_err() {
             drop(self.list(connection_number));
             return None;
@@ -274,7 +275,8 @@ impl Worker {
         Some(Newcomer { stream, remote, place })
     }
 
-    /// A place among the connections that may be open. If there is none, the one that has been idle for longest leaves.
+    /// A place among the connections that may be open. If there is none, the one that has been idle longest
+    /// has to leave.
     async fn permit(&self) -> OwnedSemaphorePermit {
         loop {
             let permits = &self.permits;

@@ -27,15 +27,15 @@ use crate::{
     wire::{AccountView, Rfc3339},
 };
 
-/// Says that there is a session, and nothing of it.
+/// Says that there is a session, without revealing it.
 const SIGNED_IN_COOKIE: &str = "penstock_signed_in";
-/// Which devices are known matters only when somebody signs in.
+/// Known devices matter only at sign-in.
 const DEVICE_PATH: &str = "/api/v1/sessions";
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionRequest {
-    /// Written as for `POST /api/v1/otp`.
+    /// In the same form as for `POST /api/v1/otp`.
     #[schema(example = "+8613800138000", pattern = "^[+0-9(][0-9 ().-]{5,63}$")]
     phone: String,
     /// As for `POST /api/v1/otp`.
@@ -47,7 +47,7 @@ pub(crate) struct SessionRequest {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Session)]
 pub(crate) struct SessionView {
-    /// Send it as `Authorization: Bearer …`. Browsers have it as a cookie too.
+    /// Send it as `Authorization: Bearer …`. Browsers also get it as a cookie.
     token: String,
     #[schema(value_type = String, format = DateTime)]
     expires_at: Rfc3339,
@@ -56,10 +56,10 @@ pub(crate) struct SessionView {
 
 /// Sign in
 ///
-/// An unknown number and a wrong password are answered alike, and equally fast, but for a phone that has several accounts from before
-/// numbers were one. The cookie `penstock_device` marks a browser that
-/// has signed in before: sent along, it has an allowance of its own, which strangers who try passwords can't use up. It is good until
-/// the password changes.
+/// An unknown number and a wrong password get the same answer, equally fast, except for phones with several
+/// accounts from the time when numbers were stored as written. The cookie `penstock_device` marks a browser
+/// that has signed in before. Sent along, it gives the browser its own allowance, which strangers who try
+/// passwords can't use up. It is valid until the password changes.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "accounts", request_body = SessionRequest,
     responses((status = 201, body = SessionView, headers(("Set-Cookie" = String)))))]
 pub(crate) async fn create_session(
@@ -81,7 +81,7 @@ pub(crate) async fn create_session(
     let device = app.identity.known_device(&headers, &phone.number, now);
     let sign_in = SignIn { app: &app, phone: &phone, peer, now };
     let (account, device) = sign_in.check(device, request.password).await?;
-    // The session counts from before the password was checked: a change that came meanwhile ends it too.
+    // The session counts from before the password was checked, so a password change meanwhile ends it, too.
     let (token, session) = app.identity.sign_in(account.id, account.admin, now)?;
     let mut cookies = cookies(&app, came_by_https, &token, app.options.session_seconds)?;
     let device = app.identity.device_cookie(&headers, device, &phone.number, now)?;
@@ -91,7 +91,7 @@ pub(crate) async fn create_session(
     Ok((StatusCode::CREATED, AppendHeaders(cookies), axum::Json(view)).into_response())
 }
 
-/// Somebody who gives the password of a phone's account.
+/// An attempt to sign in to an account of a phone.
 struct SignIn<'a> {
     app: &'a App,
     phone: &'a Phone,
@@ -100,7 +100,7 @@ struct SignIn<'a> {
 }
 
 impl SignIn<'_> {
-    /// The account that has this password, and the device if it is still known.
+    /// The account with this password, and the device if it is still known.
     async fn check(
         &self,
         device: Option<KnownDevice>,
@@ -139,8 +139,8 @@ impl SignIn<'_> {
     }
 }
 
-/// A new password ends what devices were known for, as it ends sessions: one of them may be why it was changed. The device that changed it
-/// is known since that moment.
+/// A new password makes the account's devices unknown and ends its sessions, because one of them may be why
+/// it was changed. The device that changed it is known from that moment on.
 fn is_known_to(accounts: &[Account], device: &KnownDevice) -> bool {
     accounts.iter().all(|account| account.sessions_valid_after <= device.known_since)
 }
@@ -165,9 +165,10 @@ pub(crate) async fn delete_session(
     Ok((StatusCode::NO_CONTENT, AppendHeaders(cookies)).into_response())
 }
 
-/// The session, and beside it that there is one, for the pages: they can't see the first, and a million visitors who are not
-/// signed in need not ask who they are. No other site can make a browser send them, not even by a link: the pages are the
-/// same for everybody, so a visitor who follows one misses nothing.
+/// The session cookie, and a second one that says that there is a session. The pages can't read the first;
+/// with the second, a million visitors who are not signed in need not ask who they are. No other site can
+/// make a browser send them, not even by a link. The pages are the same for everybody, so a visitor who
+/// follows a link misses nothing.
 fn cookies(
     app: &App,
     came_by_https: CameByHttps,

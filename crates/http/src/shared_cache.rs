@@ -1,5 +1,5 @@
-//! The cache that all nodes share, as a port. It may be away or forget at any time: it saves questions, and it is no
-//! authority on anything.
+//! The port to the cache that all nodes share. It may be unavailable or forget at any time: it saves reads,
+//! and is never the source of truth.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     Nothing,
-    /// It was removed a moment ago: whoever has read it before may still be on the way to put it here.
+    /// The key was removed a moment ago. A node that read the old value before may still be about to put it
+    /// here.
     Removed,
     Value(Vec<u8>),
 }
@@ -19,7 +20,7 @@ pub enum Kept {
 pub struct CacheAway(pub String);
 
 pub trait SharedCache: Send + Sync + 'static {
-    /// Whether there is anybody to share with. If not, nothing is written down for it.
+    /// Whether there is anybody to share with. If not, no value is serialized for it.
     fn is_shared(&self) -> bool {
         true
     }
@@ -34,11 +35,11 @@ pub trait SharedCache: Send + Sync + 'static {
         life: Duration,
     ) -> BoxFuture<'a, Result<(), CacheAway>>;
 
-    /// Forgets what it has, and takes nothing under this key for as long as `closed_for`.
+    /// Removes the value, and accepts none under this key for `closed_for`.
     fn remove<'a>(&'a self, key: &'a str, closed_for: Duration) -> BoxFuture<'a, Result<(), CacheAway>>;
 }
 
-/// For a shop of one node.
+/// For a shop with a single node.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSharedCache;
 

@@ -1,31 +1,31 @@
-//! What the nodes of a shop show each other of their counters, as a port. It may be away or forget at any time: nothing
-//! but the live view rests on it.
+//! The port through which the nodes of a shop show each other their counters. It may be unavailable or forget
+//! at any time: only the live view depends on it.
 
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, ready};
 
-/// What a node or a settlement worker has shown.
+/// The figures that a node or a settlement worker shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Who has.
+    /// The name of that process.
     pub name: String,
     pub figures: Vec<u8>,
-    /// How long ago.
+    /// How long ago it showed them.
     pub age: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what the nodes show each other can't be reached: {0}")]
+#[error("the nodes' shared figures can't be reached: {0}")]
 pub struct FiguresAway(pub String);
 
 pub trait SharedFigures: Send + Sync + 'static {
-    /// Whether there is anybody to show something to. If not, nothing is written down for it.
+    /// Whether there is anybody to show figures to. If not, none are serialized.
     fn is_shared(&self) -> bool {
         true
     }
 
-    /// Shows the figures to the others in place of those before; they are forgotten when `life` is over.
+    /// Replaces this process's figures. They are forgotten after `life`.
     fn put<'a>(
         &'a self,
         name: &'a str,
@@ -33,11 +33,11 @@ pub trait SharedFigures: Send + Sync + 'static {
         life: Duration,
     ) -> BoxFuture<'a, Result<(), FiguresAway>>;
 
-    /// What everybody shows, this node included.
+    /// The figures of all processes, including this node.
     fn all(&self) -> BoxFuture<'_, Result<Vec<Shown>, FiguresAway>>;
 }
 
-/// For a shop of one node.
+/// For a shop with a single node.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSharedFigures;
 

@@ -1,5 +1,6 @@
-//! Follows which sessions were ended on other nodes. What is told counts at once, and waits for no database. Whoever
-//! ends a session may die before it can tell: so the records are asked every few seconds too.
+//! Follows which sessions were ended on other nodes. An announcement counts at once, without waiting for the
+//! database. A node that ends a session may die before announcing it, so the records are also read every few
+//! seconds.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -13,28 +14,29 @@ use tokio::{
 
 use crate::{app::App, identity::SessionId, neighbours::Change};
 
-/// How long an ended session may go on where nobody was told.
+/// How long an ended session may continue if it was not announced.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// What was missed is tried to be read this often,
+/// How often reading missed changes is tried again.
 const TRY_EVERY: Duration = Duration::from_millis(250);
-/// and if it takes longer than this, no session is accepted meanwhile.
+/// If that takes longer than this, no session is accepted meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A session is ended with the time at which that began. It may take so long until others can read it.
+/// A session is recorded as ended at the time when the call began. It may take this long until others can
+/// read it.
 const OVERLAP_MILLISECONDS: i64 = 60_000;
 
 pub(crate) struct SignedOut {
     changes: BoxStream<'static, Change>,
-    /// When the records were last asked; None: all of it has to be read.
+    /// When the records were last read; None if everything has to be read.
     looked_at: Option<Timestamp>,
 }
 
 impl SignedOut {
-    /// Hears what is told from now on.
+    /// Hears all announcements from now on.
     pub(crate) fn new(app: &App) -> Self {
         Self { changes: app.options.neighbours.changes(), looked_at: None }
     }
 
-    /// Loads all sessions that were ended.
+    /// Loads all ended sessions.
     pub(crate) async fn load(&mut self, app: &App) -> Result<(), RecordsError> {
         let now = app.now();
         read(app, None).await?;
@@ -42,13 +44,13 @@ impl SignedOut {
         Ok(())
     }
 
-    /// They could not be loaded; no session is accepted until they can.
+    /// They could not be loaded. No session is accepted until they are.
     pub(crate) fn are_unknown(&mut self, app: &App) {
         self.looked_at = None;
         app.identity.revocations.are_unknown();
     }
 
-    /// Hears and looks until the server stops.
+    /// Follows announcements and reads the records until the server stops.
     pub(crate) async fn run(self, app: Arc<App>, mut stop: watch::Receiver<bool>) {
         let missed = Notify::new();
         let following = async {
@@ -74,7 +76,7 @@ async fn hear(app: &App, mut changes: BoxStream<'static, Change>, missed: &Notif
 
 async fn look(app: &App, mut looked_at: Option<Timestamp>, missed: &Notify) {
     if !app.catalogue.is_shared() {
-        // Nobody else ends sessions.
+        // No other node ends sessions.
         return;
     }
     loop {
@@ -86,7 +88,8 @@ async fn look(app: &App, mut looked_at: Option<Timestamp>, missed: &Notify) {
         let now = app.now();
         let mut reading = pin!(read(app, looked_at));
         let in_time = timeout(PATIENCE, &mut reading).await;
-        // Without the database nobody can end a session, so that it is away does no harm to who has missed nothing.
+        // Without the database nobody can end a session. So as long as nothing was missed, its absence does
+        // no harm.
         if looked_at.is_none() && !matches!(in_time, Ok(Ok(()))) {
             app.identity.revocations.are_unknown();
         }
@@ -104,7 +107,7 @@ async fn look(app: &App, mut looked_at: Option<Timestamp>, missed: &Notify) {
     }
 }
 
-/// Reads which sessions were ended since somebody last looked.
+/// Reads which sessions were ended since the last look.
 async fn read(app: &App, looked_at: Option<Timestamp>) -> Result<(), RecordsError> {
     let since = looked_at.map(|moment| moment.plus_millis(-OVERLAP_MILLISECONDS));
     let sessions = match since {
@@ -125,12 +128,12 @@ fn end_session(app: &App, session: &str, expires_at: Timestamp) {
     if let Some(session) = SessionId::from_text(session)
         && app.identity.revocations.revoke_session(session, expires_at, app.now()).is_err()
     {
-        tracing::error!("there are more ended sessions than can be held; another one counts as running");
+        tracing::error!("there are more ended sessions than can be held; one of them is still accepted");
     }
 }
 
 fn end_sessions(app: &App, account: AccountId, since: Timestamp) {
     if app.identity.revocations.revoke_account(account, since, app.session_horizon()).is_err() {
-        tracing::error!("there are more changed passwords than can be held; old sessions of one more count");
+        tracing::error!("there are more changed passwords than can be held; some old sessions still count");
     }
 }

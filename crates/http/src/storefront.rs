@@ -1,5 +1,5 @@
-//! The published sales as buyers see them, in memory. The ledger's news and the records' details meet here;
-//! whoever asks takes no lock.
+//! The published sales as buyers see them, in memory. It joins the ledger's news with the records' details.
+//! Readers take no lock.
 
 use std::{
     fmt,
@@ -25,15 +25,15 @@ use crate::{
     wire::{OrderTemplate, RenderedSale},
 };
 
-/// How many sales are read from the records at a time.
+/// How many sales are read from the records in one page.
 const LOAD_PAGE: u32 = 500;
-/// How many single sales are loaded at the same time.
+/// How many single sales are loaded at once.
 const LOADS_AT_ONCE: usize = 16;
 
-/// In place of a waitlist's length.
+/// Stands for an unknown length of a waitlist.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What the records know of a sale.
+/// The records' part of a sale.
 pub(crate) struct Details {
     pub(crate) row: SaleRow,
     pub(crate) item: Item,
@@ -47,20 +47,21 @@ impl Details {
     }
 }
 
-/// One sale. The fields are in the order of how often they are needed: there may be more sales than a cache has room for.
+/// One sale. The most frequently used fields come first: there may be more sales than fit into a processor
+/// cache.
 #[repr(C)]
 pub(crate) struct Shelf {
     details: ArcSwapOption<Details>,
-    /// Empty until the ledger has told of the sale.
+    /// Empty until the ledger has announced the sale.
     latch: OnceLock<Latch>,
-    /// The limit on claims of the server that decides the sale. Empty until somebody needs it.
+    /// The limit on claims of the server that decides the sale. Empty until first used.
     pub(crate) limit: ArcSwapOption<Shedding>,
-    /// Empty until somebody needs it, and for a sale without a gate.
+    /// Empty until first used, and for a sale without a gate.
     pub(crate) gate: OnceLock<SaleGate>,
     rendered: ArcSwapOption<RenderedSale>,
-    /// How many people are on the waitlist.
+    /// The number of people on the waitlist.
     waitlist: AtomicU64,
-    /// What became of claims and looks.
+    /// The outcomes of claims and reads.
     pub(crate) tallies: SaleTallies,
     pub(crate) id: SaleId,
 }
@@ -79,7 +80,7 @@ impl Shelf {
         }
     }
 
-    /// None until the ledger has told of the sale: then only the ledger can tell.
+    /// None until the ledger has announced the sale. Until then only the ledger knows.
     pub(crate) fn latch(&self) -> Option<&Latch> {
         self.latch.get()
     }
@@ -88,12 +89,13 @@ impl Shelf {
         self.details.load_full()
     }
 
-    /// Shows the sale as the API shows it, serialised anew only when something changed. None: there is nothing to show.
+    /// Passes on the sale as the API shows it, serialised again only if something changed. None if it can't
+    /// be shown yet.
     pub(crate) fn with_rendered<T>(&self, now: Timestamp, see: impl FnOnce(&RenderedSale) -> T) -> Option<T> {
         let status = self.latch()?.status();
         let state = status.state(now);
         let (draw, waitlist) = (self.draw(), self.waitlist());
-        // No reference is counted: all cores would share the count.
+        // No reference is counted, because all cores would contend for the count.
         let rendered = self.rendered.load();
         let is_shown =
             |rendered: &&Arc<RenderedSale>| rendered.shows(status.version, state, draw.as_ref(), waitlist);
@@ -114,19 +116,20 @@ impl Shelf {
         let rendered = RenderedSale::new(&details.row, &details.item, Some(status), state, draw, waitlist);
         let rendered = Arc::new(rendered);
         self.rendered.store(Some(Arc::clone(&rendered)));
-        // The details may have been replaced between reading them and storing what was made of them.
+        // The details may have been replaced between reading them and storing the result.
         if self.details.load().as_ref().is_none_or(|current| !Arc::ptr_eq(current, &details)) {
             self.rendered.store(None);
         }
         Some(rendered)
     }
 
-    /// What is published of the draw, if the sale has a waiting room.
+    /// The public data of the draw, if the sale has a waiting room.
     fn draw(&self) -> Option<DrawView> {
         self.gate.get()?.room.get().map(|room| room.waiting.draw())
     }
 
-    /// How many people are on the waitlist, as far as that was last looked at; empty where there is none, or nobody knows.
+    /// The number of people on the waitlist when it was last read; empty if there is none, or if it is
+    /// unknown.
     pub(crate) fn waitlist(&self) -> Option<u64> {
         Some(self.waitlist.load(Relaxed)).filter(|length| *length != UNKNOWN)
     }
@@ -155,7 +158,7 @@ impl Shelf {
         self.latch().map(Latch::status)
     }
 
-    /// Whether buyers see it: the ledger has it, and there is something to show.
+    /// Whether buyers see it: the ledger has announced it, and its details are loaded.
     fn is_on_show(&self) -> bool {
         self.latch().is_some() && self.details.load().is_some()
     }
@@ -170,9 +173,9 @@ struct Shelves {
 #[derive(Default)]
 pub struct Storefront {
     shelves: ArcSwap<Shelves>,
-    /// Held by who adds a shelf.
+    /// Held while a shelf is added.
     adding: Mutex<()>,
-    /// Nobody knows how the sales are.
+    /// The state of the sales is unknown.
     is_dark: AtomicBool,
 }
 
@@ -185,17 +188,17 @@ impl Storefront {
         self.shelves.load().by_id.get(&sale).cloned()
     }
 
-    /// Shows the sale's shelf without touching a reference count that all cores share.
+    /// Passes on the sale's shelf without touching a reference count that all cores share.
     pub(crate) fn with_shelf<T>(&self, sale: SaleId, see: impl FnOnce(&Arc<Shelf>) -> T) -> Option<T> {
         self.shelves.load().by_id.get(&sale).map(see)
     }
 
-    /// What the worker with this tally counts of a sale.
+    /// The counters of a sale for the worker with this tally.
     pub(crate) fn sale_tally(&self, sale: SaleId, tally: &Tally) -> Option<Arc<SaleTally>> {
         self.with_shelf(sale, |shelf| Arc::clone(shelf.tallies.of(tally)))
     }
 
-    /// Shows a sale that is on show.
+    /// Passes on a sale if it is on show.
     pub(crate) fn with_sale<T>(
         &self,
         sale: SaleId,
@@ -208,17 +211,17 @@ impl Storefront {
         self.shelves.load().by_id.get(&sale)?.with_rendered(now, see)
     }
 
-    /// Takes all sales off show, or puts them back.
+    /// Hides all sales, or shows them again.
     pub(crate) fn darken(&self, is_dark: bool) {
         self.is_dark.store(is_dark, Relaxed);
     }
 
-    /// Whether nothing is shown, because it may have been true long ago.
+    /// Whether nothing is shown because it may be out of date.
     pub(crate) fn is_dark(&self) -> bool {
         self.is_dark.load(Relaxed)
     }
 
-    /// Every sale that was heard of.
+    /// Every known sale.
     pub(crate) fn all(&self) -> Vec<Arc<Shelf>> {
         self.shelves.load().by_id.values().cloned().collect()
     }
@@ -251,14 +254,14 @@ impl Storefront {
         shelf
     }
 
-    /// Puts up what the records know of a sale. Buyers see it once the ledger has it too.
+    /// Adds the records' part of a sale. Buyers see the sale once the ledger has it, too.
     pub(crate) fn put(&self, row: SaleRow, item: Item) -> Arc<Shelf> {
         let shelf = self.shelf_or_new(row.id);
         shelf.put_details(Details::new(row, item));
         shelf
     }
 
-    /// Shows the item as it is now wherever it is on sale.
+    /// Shows the current item wherever it is on sale.
     pub(crate) fn item_changed(&self, item: &Item) {
         let is_behind = |details: &Arc<Details>| details.item.id == item.id && details.item != *item;
         for shelf in self.shelves.load().by_id.values() {
@@ -268,7 +271,7 @@ impl Storefront {
         }
     }
 
-    /// Sales that the ledger has told of and the records not yet.
+    /// Sales that the ledger has announced but whose details are not loaded.
     pub(crate) fn incomplete(&self) -> Vec<SaleId> {
         let shelves = self.shelves.load();
         let lacking = shelves.by_id.values().filter(|shelf| shelf.details.load().is_none());
@@ -289,15 +292,15 @@ impl Storefront {
         }
     }
 
-    /// Loads what is still missing, for example of a sale that another node has published. What is not to be had holds
-    /// up nothing else.
+    /// Loads the missing details, for example of a sale that another node has published. A failure does not
+    /// hold up other sales.
     pub(crate) async fn complete(&self, catalogue: &Catalogue) -> Result<(), Arc<RecordsError>> {
         let loads = self.incomplete().into_iter().map(|sale| self.load_from(catalogue, sale));
         let loads: Vec<_> = stream::iter(loads).buffer_unordered(LOADS_AT_ONCE).collect().await;
         loads.into_iter().collect()
     }
 
-    /// Puts up a sale as the catalogue has it.
+    /// Adds the catalogue's part of a sale.
     pub(crate) async fn load_from(
         &self,
         catalogue: &Catalogue,
@@ -331,7 +334,7 @@ impl Storefront {
 
 impl Listener for Storefront {
     fn sales_changed(&self, news: &[SaleNews]) {
-        // Once for all of them: there may be a thousand, and the writer waits.
+        // Loaded once for all of them: there may be a thousand, and the writer waits.
         let shelves = self.shelves.load();
         for news in news {
             match shelves.by_id.get(&news.status.terms.sale) {

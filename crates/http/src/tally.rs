@@ -1,5 +1,5 @@
-//! Counts what became of each request. Every worker has its own tally, so that counting costs no traffic
-//! between cores; whoever asks for the metrics adds them up.
+//! Counts the outcome of each request. Every worker has its own tally, so that counting costs no traffic
+//! between cores. Reading the metrics adds them up.
 
 use std::{
     array,
@@ -18,13 +18,13 @@ use crate::{
     sale_tally::{CountedClaim, SaleTally},
 };
 
-/// What became of a request. Every request has exactly one.
+/// The outcome of a request. Every request has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ok,
     /// An order was accepted.
     Accepted,
-    /// A claim was sent again that had been accepted before, and got its first answer.
+    /// A claim that had been accepted was sent again, and got its first answer.
     Repeated,
     NotModified,
     /// The connection was gone before the answer.
@@ -61,9 +61,9 @@ impl Outcome {
 pub(crate) enum ConnectionEnd {
     /// The client ended it, or asked us to.
     Client,
-    /// Nothing was asked for a long time.
+    /// No request for a long time.
     Idle,
-    /// Nothing was asked for some time, and a newcomer needed the place.
+    /// No request for some time, and a newcomer needed the place.
     Displaced,
     /// The client did not read our answers, for too long or while the memory for unread answers was full.
     Unread,
@@ -71,11 +71,11 @@ pub(crate) enum ConnectionEnd {
     Slow,
     /// The client sent bytes that are not a request.
     Malformed,
-    /// Its address has too many.
+    /// Its address has too many connections.
     Refused,
-    /// The server stops.
+    /// The server is stopping.
     Drained,
-    /// The server stops and could wait no longer.
+    /// The server is stopping and could not wait any longer.
     Cut,
 }
 
@@ -107,10 +107,10 @@ impl ConnectionEnd {
     }
 }
 
-/// Calls whose latency is watched together.
+/// Calls whose latencies are measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// Claims that went to the ledger. Those that were refused before take microseconds and are not timed.
+    /// Claims that went to the ledger. Claims refused before that take microseconds and are not timed.
     Claim,
     Sales,
     Orders,
@@ -170,9 +170,9 @@ impl Latency {
 /// The counters of one worker.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// The worker's number,
+    /// The worker's number.
     pub(crate) worker: usize,
-    /// and how many there are.
+    /// The number of workers.
     pub(crate) workers: NonZeroUsize,
     pub(crate) outcomes: [AtomicU64; OUTCOMES],
     pub(crate) latencies: [Latency; Group::ALL.len()],
@@ -180,7 +180,7 @@ pub(crate) struct Tally {
     pub(crate) connection_ends: [AtomicU64; ConnectionEnd::ALL.len()],
     /// Memory that waits for clients to read their answers.
     pub(crate) unread_bytes: AtomicUsize,
-    /// The number of the next connection whose client stops reading.
+    /// The number of stalls so far: clients that stopped reading.
     pub(crate) stalls: AtomicU64,
 }
 
@@ -211,14 +211,14 @@ impl Tally {
     }
 }
 
-/// A request that has begun. If it is dropped without an answer, the client is gone, and that is counted too.
+/// A request that has begun. If it is dropped without an answer, it counts as `client_gone`.
 #[derive(Debug)]
 pub(crate) struct Pending {
     tally: Arc<Tally>,
     group: Group,
     began: Instant,
     answered: bool,
-    /// What its sale counts of it, if it is a claim.
+    /// Its sale's count, if it is a claim.
     claim: CountedClaim,
 }
 
@@ -227,7 +227,7 @@ impl Pending {
         Self::begin(tally, group, CountedClaim::default())
     }
 
-    /// A claim; its sale counts it, too, if there is such a sale.
+    /// A claim. Its sale counts it, too, if the sale exists.
     pub(crate) fn of_claim(tally: &Arc<Tally>, sale: Option<Arc<SaleTally>>) -> Self {
         Self::begin(tally, Group::Claim, CountedClaim::new(sale))
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_dropped_is_counted() {
+    fn a_dropped_request_is_counted() {
         let tally = Arc::new(Tally::of_worker(0, 1));
         drop(Pending::new(&tally, Group::Claim));
         Pending::new(&tally, Group::Other).answered(Outcome::Ok);

@@ -1,4 +1,4 @@
-//! Tickets: places in a sale's waiting room, and how they are told to who waits.
+//! Tickets: places in a sale's waiting room, and how waiting people learn about theirs.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -35,31 +35,32 @@ use crate::{
     words::{GoneReasonWord, TicketStateWord},
 };
 
-/// A place that only moved up is told at most this often; that it is one's turn, or gone, at once.
+/// A place that only moved up is sent at most this often. That a turn has come or is gone is sent at once.
 const PLACES_EVERY: Duration = Duration::from_secs(1);
-/// So that proxies don't take a quiet stream for a dead one.
+/// Keeps proxies from taking a quiet stream for a dead one.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// A place in a waiting room.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Ticket)]
 pub(crate) struct TicketView {
-    /// A number that is signed. Keep it: it is your place.
+    /// A signed number. Keep it: it is your place.
     ticket: String,
-    /// The number in it.
+    /// The number inside the ticket.
     number: u64,
     #[schema(value_type = TicketStateWord)]
     state: &'static str,
-    /// Why it is gone.
+    /// Why the ticket is gone.
     #[schema(value_type = Option<GoneReasonWord>)]
     reason: Option<&'static str>,
-    /// Among the people who are there; 1 is next. Empty before the draw, and where it does not matter any more.
+    /// The position among the people who are present; 1 is next. Empty before the draw, and when it no longer
+    /// matters.
     position: Option<u64>,
-    /// By the rate at which people are let in at the moment; empty if that is not known.
+    /// Based on the current rate of admission; empty if that is unknown.
     estimated_wait_seconds: Option<u64>,
-    /// The place in the whole queue, 0 is first; for `penstock draw verify`. Empty before the draw.
+    /// The place in the whole queue, where 0 is first; for `penstock draw verify`. Empty before the draw.
     place: Option<u64>,
-    /// Until then a pass can be had for it.
+    /// The end of the turn: until then you can get a pass.
     #[schema(value_type = Option<String>, format = DateTime)]
     admitted_until: Option<Rfc3339>,
 }
@@ -102,8 +103,8 @@ fn view(app: &App, shelf: &Shelf, ticket: &str, number: u64) -> Result<TicketVie
 
 /// Take a ticket
 ///
-/// Who comes before the opening is placed by a draw at the opening, who comes later queues behind. See
-/// `docs/draw.md` for how anybody can recompute a place.
+/// People who come before the opening are placed by a draw at the opening; people who come later queue behind
+/// them. `docs/draw.md` says how anybody can recompute a place.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/tickets", tag = "gate", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 201, body = TicketView)))]
 pub(crate) async fn create_ticket(
@@ -116,7 +117,7 @@ pub(crate) async fn create_ticket(
     if status.state(now) == SaleState::Closed {
         return Err(Code::Closed.into());
     }
-    // Who is told to come back must not have used up one of the few that he may take.
+    // A buyer who is told to come back must not have used up one of their few tickets.
     if !gate.door.has_numbers() {
         return Err(app.gate.turned_away.because(Reason::Numbers));
     }
@@ -146,7 +147,7 @@ impl FromRequestParts<Arc<App>> for PathTicket {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        // Whoever has a ticket may look, so that the address is all there is to go by.
+        // Anybody who has the ticket may read it, so only the address can be limited.
         app.gate.check_reads_from(Peer::from_request_parts(parts, app).await?, app.now())?;
         let PathId(sale) = PathId::<SaleId>::from_request_parts(parts, app).await?;
         let shelf = app.storefront.shelf(sale).ok_or_else(|| app.missing_sale())?;
@@ -159,11 +160,11 @@ impl FromRequestParts<Arc<App>> for PathTicket {
     }
 }
 
-/// A ticket's place
+/// Get a ticket's place
 ///
-/// Whoever has the ticket may look. People who wait are known by their looking, or by their streams: ask every few
-/// seconds, and at least every 15 seconds, or listen to the stream. Somebody who asks less often may be passed over,
-/// and has their place again when they are back, as long as a turn lasts.
+/// Anybody who has the ticket may read it. A person counts as present while they ask, or keep a stream open:
+/// ask every few seconds, at least every 15 seconds, or open the stream. A person who asks less often may be
+/// passed over. When they are back they have their place again, for as long as a turn lasts.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)), responses((status = 200, body = TicketView)))]
 pub(crate) async fn get_ticket(
@@ -173,11 +174,11 @@ pub(crate) async fn get_ticket(
     view(&app, &ticket.shelf, &ticket.text, ticket.number).map(axum::Json)
 }
 
-/// A ticket's place, as it changes
+/// Watch a ticket's place
 ///
-/// Server-sent events; the data of each is the ticket as `GET` shows it. If there are too many streams, the answer is `busy`: ask with `GET` every few
-/// seconds instead. A stream ends after about two minutes, so that nobody is taken for somebody who waits for long after they have gone: open
-/// it again, as browsers do by themselves.
+/// Server-sent events; the data of each is the ticket as `GET` shows it. If there are too many streams, the
+/// answer is `busy`: poll with `GET` every few seconds instead. A stream ends after about two minutes, so
+/// that people who have left do not count as present for long. Open it again, as browsers do by themselves.
 #[utoipa::path(get, path = "/api/v1/sales/{id}/tickets/{ticket}/events", tag = "gate",
     params(("id" = String, Path), ("ticket" = String, Path)),
     responses((status = 200, content_type = "text/event-stream", body = TicketView)))]
@@ -188,14 +189,14 @@ pub(crate) async fn watch_ticket(
     let permit = Arc::clone(&app.ticket_streams).try_acquire_owned();
     let permit = permit.map_err(|_| app.gate.turned_away.because(Reason::Watchers))?;
     let changes = room_of(&app, &ticket.shelf)?.changes.subscribe();
-    // A stream that says nothing for too long would pass for idle, with us or with a proxy.
+    // A stream that is silent for too long would look idle, to us or to a proxy.
     let heartbeat = HEARTBEAT.min(app.options.idle_timeout / 3);
     let stopping = app.stopping.clone();
     let ends_at = app.now().plus_millis(stream_millis(ticket.number));
     let watcher =
         Watcher { stopping, ends_at, app, ticket, changes, place: None, last: None, _permit: permit };
     let events = Sse::new(events(watcher)).keep_alive(KeepAlive::new().interval(heartbeat));
-    // Proxies that buffer would keep the news to themselves.
+    // Proxies that buffer would hold the events back.
     let headers = [
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
@@ -211,22 +212,23 @@ struct Watcher {
     changes: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
     ends_at: Timestamp,
-    /// Never changes once it is drawn, and there may be many who watch.
+    /// Never changes after the draw; kept here because there may be many watchers.
     place: Option<u64>,
-    /// What was told last, and when.
+    /// What was last sent, and when.
     last: Option<(Standing, Instant)>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// A proxy goes on taking what we send for a phone that has vanished without a word. So a stream lasts this long, and streams that began
-/// together end one after the other.
+/// A proxy keeps accepting data for a phone that has vanished without a word. So streams last only this long,
+/// and streams that began together end at different times.
 fn stream_millis(ticket: u64) -> i64 {
     const LEAST_MILLIS: i64 = 90_000;
     const SPREAD_MILLIS: u64 = 60_000;
     LEAST_MILLIS + (ticket.wrapping_mul(7_919) % SPREAD_MILLIS) as i64
 }
 
-/// Ends by and by, and when the server stops; a browser then connects again by itself, to whoever serves next.
+/// Ends after its time, and when the server stops. A browser then reconnects by itself, to any node that
+/// serves.
 fn events(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> + Send + 'static {
     stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await?;
@@ -264,7 +266,7 @@ impl Watcher {
         Some(waiting.standing_at(self.place, &status, self.app.now()))
     }
 
-    /// Waits for news, or until it is time to tell a place that moved.
+    /// Waits for news, or until it is time to send a place that has moved.
     async fn change(&mut self, wait: Option<Duration>) -> Option<()> {
         let timer = async {
             match wait {
@@ -287,7 +289,7 @@ impl Watcher {
     }
 }
 
-/// Whether somebody who saw `earlier` has to be told at once.
+/// Whether a person who saw `earlier` has to learn of `now` at once.
 fn is_news(earlier: &Standing, now: &Standing) -> bool {
     earlier.state != now.state || earlier.place != now.place
 }

@@ -1,4 +1,4 @@
-//! What time it is here, so that a page can count down by this clock and not by its visitor's.
+//! The server's time, so that a page can count down by this clock and not by its visitor's.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ pub(crate) struct TimeView {
     server_time: Rfc3339,
 }
 
-/// The server's time
+/// Get the server's time
 ///
-/// Sales open and holds expire by this clock. The time that the answer took is for the asker to take into account.
+/// Sales open and holds expire by this clock. Allow for the time that the answer takes.
 #[utoipa::path(get, path = "/api/v1/time", tag = "sales", responses((status = 200, body = TimeView)))]
 pub(crate) async fn get_time(State(app): State<Arc<App>>) -> impl IntoResponse {
     let view = TimeView { server_time: Rfc3339(app.now()) };

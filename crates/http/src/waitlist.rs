@@ -1,5 +1,5 @@
-//! The waitlist of a sale that is sold out: joining, looking and leaving. Whose turn it is the ledger decides; what it
-//! offers is an order like any other.
+//! The waitlist of a sold-out sale: joining, looking and leaving. The ledger decides whose turn it is; its
+//! offers are orders like any other.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitlistRequest {
-    /// How many units. You may be offered fewer, if fewer come back.
+    /// The number of units. You may be offered fewer, if fewer come back.
     #[schema(value_type = u32, minimum = 1, example = 1)]
     quantity: NonZeroU32,
 }
@@ -30,7 +30,7 @@ pub(crate) struct WaitlistRequest {
 #[schema(as = WaitlistPlace)]
 pub(crate) struct PlaceView {
     sale_id: String,
-    /// How many units you wait for.
+    /// The number of units that you wait for.
     quantity: u32,
     /// 1 is next.
     #[schema(minimum = 1, example = 1)]
@@ -45,12 +45,13 @@ impl PlaceView {
     }
 }
 
-/// Wait for units
+/// Join the waitlist
 ///
-/// Only when the sale is sold out. Units that come back are held for who waits first: you find them as a new order in the
-/// state `held`, with a `pay_before` of its own, and your place is gone. As long as you wait, joining again changes
-/// nothing; to wait for another quantity, leave first. If no answer came, look for your place and your orders before you
-/// join again: after an offer that would be a new place, or `limit_reached`.
+/// Only while the sale is sold out. Units that come back are held for the first person on the waitlist: you
+/// find them as a new order in the state `held`, with its own `pay_before`, and your place is gone. While you
+/// wait, joining again changes nothing; to wait for another quantity, leave first. If you got no answer,
+/// check your place and your orders before you join again: after an offer you would get a new place, or
+/// `limit_reached`.
 #[utoipa::path(post, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
     request_body = WaitlistRequest, security(("bearer" = []), ("session" = [])),
     responses((status = 201, body = PlaceView)))]
@@ -59,18 +60,18 @@ pub(crate) async fn join_waitlist(
     Visit { now, buyer, shelf, status }: Visit,
     Json(WaitlistRequest { quantity }): Json<WaitlistRequest>,
 ) -> Result<(StatusCode, axum::Json<PlaceView>), Problem> {
-    // A ledger may have forgotten a sale that is over.
+    // The ledger may have forgotten a sale that is over.
     if status.state(now) == SaleState::Closed {
         return Err(Code::Closed.into());
     }
-    // Everybody comes at once when the last unit is gone, as they came for the first.
+    // When the last unit is gone, everybody comes at once, as they did for the first.
     let _in_flight = app.enter(&shelf)?;
     app.gate.pour(now)?;
     let place = app.ledger.join_waitlist(shelf.id, buyer, quantity.get()).await?;
     Ok((StatusCode::CREATED, axum::Json(PlaceView::new(shelf.id, place))))
 }
 
-/// Your place on the waitlist
+/// Get your place on the waitlist
 #[utoipa::path(get, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 200, body = PlaceView)))]
 pub(crate) async fn get_waitlist_place(
@@ -78,15 +79,15 @@ pub(crate) async fn get_waitlist_place(
     Visit { now, buyer, shelf, status }: Visit,
 ) -> Result<axum::Json<PlaceView>, Problem> {
     if status.state(now) == SaleState::Closed {
-        return Err(Problem::with_detail(Code::NotWaiting, "The sale is over, and with it the waitlist."));
+        return Err(Problem::with_detail(Code::NotWaiting, "The sale is over, and so is its waitlist."));
     }
     let place = app.ledger.place_on_waitlist(shelf.id, buyer).await?.ok_or(Code::NotWaiting)?;
     Ok(axum::Json(PlaceView::new(shelf.id, place)))
 }
 
-/// Wait no more
+/// Leave the waitlist
 ///
-/// Leaving twice changes nothing. An order that was offered stays: cancel it if you don't want it.
+/// Leaving twice changes nothing. An order that you were offered stays: cancel it if you don't want it.
 #[utoipa::path(delete, path = "/api/v1/sales/{id}/waitlist", tag = "orders", params(("id" = String, Path)),
     security(("bearer" = []), ("session" = [])), responses((status = 204)))]
 pub(crate) async fn leave_waitlist(

@@ -1,5 +1,5 @@
-//! How many people are on the waitlists. The records are asked every few seconds, once for everybody. Only the ledger knows
-//! at which place somebody waits.
+//! The lengths of the waitlists. The records are read every few seconds, once for everybody. Only the ledger
+//! knows a person's place.
 
 use std::{
     sync::Arc,
@@ -15,14 +15,14 @@ use tokio::{
 use crate::{app::App, storefront::Shelf};
 
 const EVERY: Duration = Duration::from_secs(2);
-/// Counting takes at most one part in as many of a connection's time, however long the lists are.
+/// Counting takes at most this fraction of a connection's time (1/20), however long the lists are.
 const SHARE: u32 = 20;
-/// The records hold nobody up for longer.
+/// Waiting for the records takes at most this long.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// The newest sales that somebody waits for; of the others nobody is told how many wait.
+/// Only the newest sales with a waitlist are counted; the others show no length.
 const MAX_SALES: usize = 50;
 
-/// Goes on until the server stops.
+/// Runs until the server stops.
 pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let mut counted = Vec::new();
     let mut wait = EVERY;
@@ -37,7 +37,8 @@ pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Counts anew; returns the sales that have a waitlist now. Those that had one `before` and have none any more show none.
+/// Counts again; returns the sales that may have a waitlist now. Sales in `before` that have none any longer
+/// show none.
 async fn count(app: &App, before: &[Arc<Shelf>]) -> Vec<Arc<Shelf>> {
     let now = app.now();
     let is_waited_for = |shelf: &Arc<Shelf>| shelf.status().is_some_and(|status| may_wait(status.state(now)));
@@ -56,7 +57,8 @@ async fn count(app: &App, before: &[Arc<Shelf>]) -> Vec<Arc<Shelf>> {
     shelves
 }
 
-/// How many wait for a sale in this state, counted now; empty while the records are away.
+/// The number of people on the waitlist of a sale in this state, counted now; empty while the records are
+/// unavailable.
 pub(crate) async fn length_of(app: &App, sale: SaleId, state: SaleState) -> Option<u64> {
     if !may_wait(state) {
         return Some(0);
@@ -65,7 +67,7 @@ pub(crate) async fn length_of(app: &App, sale: SaleId, state: SaleState) -> Opti
     Some(lengths.get(&sale).copied().unwrap_or_default())
 }
 
-/// Whether there can be a waitlist: as soon as units are left, they go to the people on it.
+/// Whether there can be a waitlist. In other states, remaining units go to the people on it.
 pub(crate) fn may_wait(state: SaleState) -> bool {
     matches!(state, SaleState::SoldOut | SaleState::Paused)
 }

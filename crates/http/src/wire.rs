@@ -1,4 +1,4 @@
-//! What the API shows: money, times, items, sales and orders, in the shapes of the contract.
+//! The shapes of the API contract: money, times, items, sales and orders.
 
 use std::{cell::RefCell, fmt::Write as _};
 
@@ -22,9 +22,10 @@ impl std::fmt::Display for Rfc3339 {
     }
 }
 
-/// Without the fraction of the second.
+/// Without fractions of a second.
 const SECOND_BYTES: usize = "2027-01-15T08:00:00".len();
-/// Seconds that are remembered as text. A prime number, so that an order's beginning and its end share a place seldom.
+/// The number of seconds remembered as text. A prime, so that an order's beginning and its end rarely share a
+/// slot.
 const REMEMBERED_SECONDS: usize = 61;
 
 thread_local! {
@@ -33,12 +34,13 @@ thread_local! {
 }
 
 impl Rfc3339 {
-    /// Moments beyond the year 9999 can't be written; parsing lets none in.
+    /// Moments beyond the year 9999 can't be written. The parser accepts none.
     fn moment(self) -> jiff::Timestamp {
         jiff::Timestamp::from_millisecond(self.0.as_millis()).unwrap_or(jiff::Timestamp::MAX)
     }
 
-    /// Appends it. Thousands of answers have their moments in the same seconds, so only the fractions are written anew.
+    /// Appends the moment. Thousands of answers share the same seconds, so only the fractions are written
+    /// each time.
     pub(crate) fn write(self, text: &mut Vec<u8>) {
         let millis = self.moment().as_millisecond();
         let (second, millis) = (millis.div_euclid(1000), millis.rem_euclid(1000));
@@ -49,7 +51,7 @@ impl Rfc3339 {
                 let whole = self.to_string();
                 match whole.as_bytes().split_first_chunk() {
                     Some((start, fraction)) if fraction.len() == ".000Z".len() => *known = (second, *start),
-                    // A year that does not have four digits.
+                    // The year does not have four digits.
                     _ => return text.extend_from_slice(whole.as_bytes()),
                 }
             }
@@ -78,10 +80,10 @@ pub(crate) fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
 #[serde(deny_unknown_fields)]
 #[schema(as = Money)]
 pub(crate) struct MoneyView {
-    /// Digits with the currency's decimals.
+    /// A number with the currency's decimals.
     #[schema(example = "1999.00", pattern = r"^[0-9]+(\.[0-9]{1,3})?$")]
     pub(crate) amount: String,
-    /// A code of ISO 4217 that is in use.
+    /// An ISO 4217 code that is in use.
     #[schema(example = "CNY", pattern = "^[A-Z]{3}$")]
     pub(crate) currency: String,
 }
@@ -133,14 +135,14 @@ pub(crate) struct SaleItem {
     picture: Option<String>,
 }
 
-/// Units of a sale. What is not available is held or paid.
+/// The units of a sale. Units that are not available are held or paid.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Stock {
     total: u32,
     available: u32,
 }
 
-/// What a buyer has to pass before ordering.
+/// The checks that a buyer has to pass before ordering.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Gate)]
 pub(crate) struct GateView {
@@ -160,7 +162,7 @@ impl From<&GateTerms> for GateView {
     }
 }
 
-/// The draw of who came before the opening; see `docs/draw.md`.
+/// The draw among the people who came before the opening; see `docs/draw.md`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Draw)]
 pub(crate) struct DrawJson {
@@ -192,7 +194,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Some units of an item at a price in a window.
+/// Some units of an item, for sale at a price and in a time window.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Sale)]
 pub(crate) struct SaleView {
@@ -200,10 +202,10 @@ pub(crate) struct SaleView {
     item: SaleItem,
     price: MoneyView,
     regular_price: MoneyView,
-    /// Empty: it is open as soon as it is published.
+    /// Empty: open as soon as it is published.
     #[schema(value_type = Option<String>, format = DateTime)]
     opens_at: Option<Rfc3339>,
-    /// Empty: it is open until it is closed by hand.
+    /// Empty: open until it is closed by hand.
     #[schema(value_type = Option<String>, format = DateTime)]
     closes_at: Option<Rfc3339>,
     #[schema(value_type = SaleStateWord)]
@@ -212,20 +214,20 @@ pub(crate) struct SaleView {
     limit_per_buyer: u32,
     hold_seconds: u32,
     gate: GateView,
-    /// The draw of the waiting room; not there without one.
+    /// The draw of the waiting room; missing without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     draw: Option<DrawJson>,
-    /// How many people were on the waitlist some seconds ago: somebody who joins now is likely one place behind them. Left
-    /// out unless the sale is sold out or paused, and while the records are away.
+    /// How many people were on the waitlist some seconds ago. Somebody who joins now is probably one place
+    /// behind them. Left out unless the sale is sold out or paused, and while the records are unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     waitlist: Option<u64>,
     // Last, because `RenderedSale` writes it into each answer.
-    /// The server's clock when it answered; countdowns go by it.
+    /// The server's clock when it answered; use it for countdowns.
     #[schema(value_type = String, format = DateTime)]
     server_time: Rfc3339,
 }
 
-/// A sale, serialised up to the time of the server, which is the only thing that differs from answer to answer.
+/// A sale, serialised up to the server's time, which is the only part that differs between answers.
 #[derive(Debug)]
 pub(crate) struct RenderedSale {
     version: u64,
@@ -237,7 +239,7 @@ pub(crate) struct RenderedSale {
 }
 
 impl RenderedSale {
-    /// `status` is what the ledger says; a draft has none.
+    /// `status` comes from the ledger; a draft has none.
     pub(crate) fn new(
         row: &SaleRow,
         item: &Item,
@@ -302,7 +304,7 @@ impl RenderedSale {
         body
     }
 
-    /// Whether `If-None-Match` names it. Compares weakly, as RFC 9110 asks.
+    /// Whether `If-None-Match` names it. Compares weakly, as RFC 9110 requires.
     pub(crate) fn is_known(&self, if_none_match: &[u8]) -> bool {
         if_none_match
             .split(|byte| *byte == b',')
@@ -311,12 +313,12 @@ impl RenderedSale {
     }
 }
 
-/// An entity tag without the sign that it is weak.
+/// An entity tag without its weakness prefix.
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Weak, because the body differs in `server_time`, which it leaves out.
+/// Weak, because bodies with the same tag differ in `server_time`.
 fn entity_tag(content: &[u8]) -> HeaderValue {
     let digest = hexadecimal(&Sha256::digest(content)[..12]);
     HeaderValue::try_from(format!("W/\"{digest}\"")).unwrap_or(HeaderValue::from_static("W/\"\""))
@@ -325,8 +327,9 @@ fn entity_tag(content: &[u8]) -> HeaderValue {
 /// The part of an order's JSON that all orders of a sale share, written once.
 #[derive(Debug)]
 pub(crate) struct OrderTemplate {
-    /// What is the same in every order, in one piece: with a thousand sales each piece is one that no cache has. From after the
-    /// id to before the quantity, on to before the total's amount, and on to before the state.
+    /// The parts that are the same in every order, in one string: with a thousand sales, each string is one
+    /// that is in no processor cache. They are the text between the id and the quantity, from there to the
+    /// total's amount, and from there to the state.
     fixed: String,
     quantity_at: usize,
     total_at: usize,
@@ -363,7 +366,7 @@ impl OrderTemplate {
         }
     }
 
-    /// Appends the order's JSON. This is the body of the answer that has to be fast.
+    /// Appends the order's JSON. This answer has to be fast.
     pub(crate) fn write(&self, order: &Order, body: &mut Vec<u8>) {
         use std::io::Write as _;
         let (before_total, before_state) = self.fixed.as_bytes().split_at(self.total_at);
@@ -402,7 +405,7 @@ impl OrderTemplate {
     }
 }
 
-/// What a buyer sees of an accepted claim.
+/// An accepted claim as a buyer sees it.
 // `OrderTemplate` writes it; this only documents and tests it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Order)]
@@ -417,12 +420,12 @@ pub(crate) struct OrderView {
     state: String,
     #[schema(format = DateTime)]
     created_at: String,
-    /// Until then the units are held.
+    /// The units are held until then.
     #[schema(format = DateTime)]
     pay_before: String,
     #[schema(format = DateTime)]
     paid_at: Option<String>,
-    /// It was paid when no unit was left for it any more: the money goes back. Left out where it is not so.
+    /// It was paid after the last unit was gone: the money goes back. Left out if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     refund_due: bool,
 }
@@ -509,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_appended_as_it_is_shown() {
+    fn a_moment_is_appended_as_it_is_displayed() {
         let around = |millis: i64| [millis - 1, millis, millis + 1, millis + 999, millis + 61_000];
         let moments = [0, -62_167_219_200_000, 1_800_000_000_000, 253_402_300_799_000, i64::MAX - 61_000];
         for millis in moments.into_iter().flat_map(around).chain(moments.into_iter().flat_map(around)) {

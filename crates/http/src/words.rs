@@ -1,4 +1,5 @@
-//! The words that the contract uses for states, kinds and roles, as schemas. The answers themselves have them as plain text.
+//! The words that the contract uses for states, kinds and roles, as schemas. The answers themselves have
+//! plain strings.
 
 use std::borrow::Cow;
 
@@ -31,9 +32,9 @@ macro_rules! words {
 }
 
 words! {
-    SaleStateWord as "SaleState": "What a merchant and a buyer call the situation of a sale."
+    SaleStateWord as "SaleState": "The state of a sale."
         = SaleState::ALL.map(SaleState::as_str);
-    OrderStateWord as "OrderState": "What became of an order."
+    OrderStateWord as "OrderState": "The state of an order."
         = OrderState::ALL.map(OrderState::as_str);
     GateChallengeWord as "GateChallenge": "What a buyer has to solve before a pass."
         = ChallengeKind::ALL.map(ChallengeKind::as_str);
@@ -41,7 +42,7 @@ words! {
         = [ChallengeKind::Pow, ChallengeKind::Captcha].map(ChallengeKind::as_str);
     RoleWord as "Role": "What a caller may do."
         = ["buyer", "admin"];
-    TicketStateWord as "TicketState": "Whether the turn of a ticket is still to come, is now, or is gone."
+    TicketStateWord as "TicketState": "Whether a ticket's turn is still to come, has come, or is gone."
         = ["waiting", "admitted", "gone"];
     GoneReasonWord as "GoneReason": "Why a ticket is gone: `sold_out` (it may come back), `turn_over` (take a new ticket) or `closed`."
         = ["sold_out", "turn_over", "closed"];

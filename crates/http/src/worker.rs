@@ -1,4 +1,4 @@
-//! What a settlement worker shows its operator: `/healthz` and `/metrics`, and nothing else.
+//! The HTTP server of a settlement worker: `/healthz` and `/metrics`, and nothing else.
 
 use std::{io, net::SocketAddr};
 

@@ -1,4 +1,5 @@
-//! Which clients that do not read go first when there is too much memory for unread answers. It knows of a stall only its number.
+//! Which clients that do not read go first when unread answers take too much memory. It knows a stall only by
+//! its number.
 
 use std::{
     collections::VecDeque,
@@ -7,15 +8,16 @@ use std::{
 
 use crate::pulse::Pulse;
 
-/// A client that has taken nothing for a shorter time may just be about to. We see that a client reads only when the system has room for the
-/// next 64 KiB, so that one on a slow network seems to pause.
+/// A client that has taken nothing for less may just be about to. We notice that a client reads only when the
+/// system has room for the next 64 KiB, so one on a slow network seems to pause.
 pub(super) const MIN_STALLED: Duration = Duration::from_secs(5);
-/// A client that has taken nothing for this long does not read any more, though it did before.
+/// A client that has taken nothing for this long has stopped reading, even if it read before.
 const READS_NO_MORE: Duration = Duration::from_secs(30);
-/// Sweeps are counted together so that there are few.
+/// Sweeps closer together than this count as one, so that few are remembered.
 const MIN_BETWEEN: Duration = Duration::from_millis(500);
 
-/// How many stalls there had been at the last sweeps, at the last that was `MIN_STALLED` ago, and at the last that was `READS_NO_MORE` ago.
+/// The number of stalls at each recent sweep, at the last sweep that is `MIN_STALLED` ago, and at the last
+/// that is `READS_NO_MORE` ago.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
     at_sweeps: VecDeque<(Instant, u64)>,
@@ -24,7 +26,7 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// Until now there have been this many stalls.
+    /// Notes the number of stalls up to now.
     pub(super) fn note(&mut self, stalls: u64, now: Instant) {
         let age = |then: Instant| now.saturating_duration_since(then);
         if self.at_sweeps.back().is_none_or(|(then, _)| age(*then) >= MIN_BETWEEN) {
@@ -38,9 +40,9 @@ impl Stalls {
         }
     }
 
-    /// The smallest goes first: clients that have read nothing for some time; then those that have only just begun to read nothing, the latest
-    /// first, so that whoever comes again and again does not push out a slow one that was there before; last those that read for sure, as far as they
-    /// have read something lately.
+    /// The smallest goes first. The order: clients that have read nothing for some time; then those that
+    /// stopped reading only now, the latest first, so that a client that keeps coming back does not push out
+    /// a slow one that was there before; last the proven readers that have read something lately.
     pub(super) fn order_of_leaving(&self, pulse: &Pulse) -> (u8, u64) {
         let stall = pulse.last_stall();
         match (pulse.reads_for_sure(), stall <= self.old) {
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn however_often_it_is_looked_what_is_remembered_has_a_bound() {
+    fn memory_for_sweeps_is_bounded_however_many_there_are() {
         let began = Instant::now();
         let mut stalls = Stalls::default();
         for sweep in 0..100_000 {

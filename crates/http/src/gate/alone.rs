@@ -1,4 +1,5 @@
-//! The door of a sale for a node that is alone: all of it in memory, and the waiting room in a store of its own.
+//! The door of a sale for a single node: everything is in memory, and the waiting room has a store of its
+//! own.
 
 use std::{
     io,
@@ -25,8 +26,8 @@ pub(super) struct Alone {
     store: Arc<dyn RoomStore>,
     /// Empty without a waiting room, and until it is loaded.
     room: OnceLock<Arc<WaitingRoom>>,
-    /// Who publishes a sale saves its room, and so does who saves all rooms. What one of them writes must not get in the
-    /// way of the other, and what is older must not come last.
+    /// Publishing a sale saves its room, and so does the task that saves all rooms. They must not write at
+    /// the same time, and the older state must not be written last.
     saving: Mutex<()>,
 }
 
@@ -115,7 +116,7 @@ impl Door for Alone {
         let (store, sale) = (Arc::clone(&self.store), self.sale);
         Some(Box::pin(async move {
             let _turn = self.saving.lock().await;
-            // Somebody else may have saved it meanwhile.
+            // Another task may have saved it meanwhile.
             let state = if is_last { Some(room.closing_state()) } else { room.unsaved() };
             let Some(state) = state else { return Ok(()) };
             let saved = state.clone();

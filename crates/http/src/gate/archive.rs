@@ -1,5 +1,5 @@
-//! What is known of waiting rooms beside the servers that keep them: a room that those have lost goes on with its seed,
-//! and above the numbers that people have in their hands.
+//! What the records know of waiting rooms, apart from the servers that keep them. If those lose a room, it
+//! goes on with the same seed, and above the numbers that people already hold.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -14,11 +14,11 @@ use tokio::{
 use super::rooms::{for_each_room, is_over};
 use crate::app::App;
 
-/// How often it is noted how many numbers were given out.
+/// How often the count of issued numbers is noted.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 pub trait RoomArchive: Send + Sync {
-    /// The room as it is known, or else a new one with this seed, which is durable when this returns.
+    /// The known room, or else a new one with this seed. It is durable when this returns.
     fn known_or(&self, sale: SaleId, seed: [u8; 32]) -> BoxFuture<'_, io::Result<StoredRoom>>;
 }
 
@@ -28,7 +28,7 @@ impl RoomArchive for Records {
     }
 }
 
-/// Notes what has changed in rooms that nodes share, until the server stops.
+/// Notes what has changed in shared rooms, until the server stops.
 pub(super) async fn note(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     if app.gate.options.doors.is_none() {
         return;
@@ -53,7 +53,7 @@ pub(super) async fn note(app: Arc<App>, mut stop: watch::Receiver<bool>) {
         for (sale, (issued, early)) in changed {
             match app.records.note_waiting_room(sale, issued, early).await {
                 Ok(()) => drop(noted.insert(sale, (issued, early))),
-                // The next time will do: it matters only if Redis is lost as well.
+                // The next try will do: it matters only if Redis loses the room, too.
                 Err(error) => {
                     tracing::debug!(%error, "the counts of waiting rooms can't be noted");
                     break;

@@ -1,6 +1,7 @@
-//! The door of a sale: what has to be right for all nodes of a shop together. A number is given out once, a turn is
-//! one pass, a challenge is used once, and live passes are counted wherever they were given out. A node that is alone has
-//! it all in memory; nodes that share a shop have it where all of them see it, which is not known here.
+//! The door of a sale: everything that all nodes of a shop have to agree on. A number is given out once, a
+//! turn is one pass, a challenge is used once, and live passes are counted wherever they were given out. A
+//! single node has it all in memory. Nodes that share a shop keep it where all of them see it; this module
+//! does not know where.
 
 use std::{io, sync::Arc};
 
@@ -10,26 +11,26 @@ use penstock_gate::{HeadGateOptions, Presented, RoomOptions, WaitingRoom};
 
 use super::RoomArchive;
 
-/// What the doors of all sales have in common.
+/// The options that the doors of all sales share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorOptions {
     pub head: HeadGateOptions,
     pub room: RoomOptions,
-    /// How long a challenge is good.
+    /// How long a challenge is valid.
     pub challenge_seconds: u32,
-    /// Used challenges that are remembered.
+    /// The most used challenges that are remembered.
     pub max_used_challenges: usize,
 }
 
-/// Somebody who asks for a pass and has met everything that can be checked without looking anything up.
+/// Somebody who asks for a pass and has passed all checks that need no look-up.
 #[derive(Clone, Debug)]
 pub struct Applicant {
     pub buyer: BuyerId,
-    /// Of the ticket whose turn it is, where the sale has a waiting room.
+    /// The number of the ticket whose turn it is, if the sale has a waiting room.
     pub number: Option<u64>,
     /// When that turn ends.
     pub turn_until: Option<Timestamp>,
-    /// Where the sale has a challenge.
+    /// The presented challenge, if the sale has one.
     pub challenge: Option<Presented>,
     /// Units that are left.
     pub available: u32,
@@ -38,11 +39,11 @@ pub struct Applicant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DoorRefusal {
-    #[error("the turn has become a pass already, which is not live any more")]
+    #[error("the turn was already used for a pass, which is no longer live")]
     TurnUsed,
     #[error("the turn is over")]
     TurnOver,
-    #[error("there are live passes enough for the units that are left")]
+    #[error("there are enough live passes for the units that are left")]
     Exhausted,
     #[error("no more live passes can be remembered")]
     TooManyPasses,
@@ -50,42 +51,42 @@ pub enum DoorRefusal {
     ChallengeFailed,
     #[error("no more used challenges can be remembered")]
     TooManyChallenges,
-    #[error("too many ask at the moment")]
+    #[error("there are too many requests at the moment")]
     Busy,
-    #[error("what the nodes share can't be reached")]
+    #[error("the state that the nodes share can't be reached")]
     Unavailable,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassFigures {
-    /// Ever, by this node.
+    /// Passes that this node has ever issued.
     pub issued: u64,
-    /// Of all nodes.
+    /// Live passes of all nodes.
     pub live: u64,
 }
 
 /// Calls that don't return a future never wait.
 pub trait Door: Send + Sync + 'static {
-    /// The waiting room, as people ask it; a new one gets its seed, which is durable when this returns. Called once.
-    /// Where nodes share a room, `archive` knows it even if what they share was lost.
+    /// The waiting room that people ask; a new one gets its seed. It is durable when this returns. Called
+    /// once. Where nodes share a room, `archive` knows it even if the shared copy was lost.
     fn open_room<'a>(
         &'a self,
         opens_at: Option<Timestamp>,
         archive: &'a dyn RoomArchive,
     ) -> BoxFuture<'a, io::Result<Arc<WaitingRoom>>>;
 
-    /// A number could be had now: a look before anything is spent on asking for one.
+    /// Whether a number could be had now. A check before anything is spent on asking for one.
     fn has_numbers(&self) -> bool;
 
     fn take_number(&self, now: Timestamp) -> BoxFuture<'_, Result<u64, DoorRefusal>>;
 
-    /// Hears of all turns that anybody was told of before the call, if that can be done soon; to be called before somebody
-    /// is sent away because his turn has not come.
+    /// Learns of all turns that anybody was told of before the call, if that can be done soon. Call it before
+    /// a person is sent away because their turn has not come.
     fn catch_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(ready(()))
     }
 
-    /// Refuses what is known to be refused: a look before the costly checks.
+    /// Refuses if a refusal is certain. A check before the costly ones.
     fn look(
         &self,
         buyer: &BuyerId,
@@ -94,20 +95,21 @@ pub trait Door: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<(), DoorRefusal>;
 
-    /// The deadline of the buyer's pass: that of the one he has, or of a new one. What costs him something is used up
-    /// last.
+    /// The deadline of the buyer's pass: of the one they have, or of a new one. Whatever costs the buyer
+    /// something is used up last.
     fn pass(&self, applicant: Applicant) -> BoxFuture<'_, Result<Timestamp, DoorRefusal>>;
 
-    /// An order with this buyer's pass, which is good until `deadline`, was accepted, so the pass no longer stands for
-    /// somebody who may still come. A status of this version shows the order.
+    /// An order with this buyer's pass, which is valid until `deadline`, was accepted, so the pass no longer
+    /// stands for a buyer who may still come. A status of this version includes the order.
     fn used(&self, buyer: &BuyerId, deadline: Timestamp, sale_version: u64, now: Timestamp);
 
-    /// Lets people in; to be called about every 100 milliseconds. `status` is asked after the passes were counted: an
-    /// order that is accepted in between is rather counted twice than not at all. True: something people see has changed.
+    /// Lets people in; called about every 100 milliseconds. `status` is called after the passes were counted,
+    /// so that an order accepted in between is counted twice rather than not at all. True if something that
+    /// people see has changed.
     fn tick(&self, status: &dyn Fn() -> Option<SaleStatus>, now: Timestamp) -> bool;
 
-    /// Makes durable what has to be, if anything; called again and again. `is_last`: the server stops, and no number is
-    /// given out any more.
+    /// Makes the state durable if necessary; called again and again. `is_last` says that the server stops and
+    /// gives out no further numbers.
     fn save(&self, is_last: bool) -> Option<BoxFuture<'_, io::Result<()>>>;
 
     fn passes(&self, now: Timestamp) -> PassFigures;

@@ -1,5 +1,5 @@
-//! How many claims may be decided at once: a limit for each server that decides, so that one that is slow or hangs keeps
-//! nobody from the sales of the others.
+//! How many claims may be decided at once: a limit for each deciding server, so that a slow or hanging one
+//! does not block the sales of the others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,8 @@ impl ClaimsInFlight {
         Self { options, by_home: Mutex::default() }
     }
 
-    /// The limit of the home. It is kept at hand for a sale that is decided there: that may be another home than before.
+    /// The limit of the home. It is stored in `at_hand`, of a sale that is decided there, because the sale
+    /// may have had another home.
     pub(crate) fn of(&self, home: Home, at_hand: &ArcSwapOption<Shedding>) -> Arc<Shedding> {
         let new = || Arc::new(Shedding::new(self.options));
         let limit = Arc::clone(self.locked().entry(home).or_insert_with(new));
@@ -28,26 +29,27 @@ impl ClaimsInFlight {
         limit
     }
 
-    /// Forgets the servers that decide no sale any more. Claims that are under way there keep their limit until they end.
+    /// Forgets servers that no longer decide any sale. Claims under way there keep their limit until they
+    /// end.
     pub(crate) fn keep_only(&self, homes: &HashSet<Home>) {
         self.locked().retain(|home, _| homes.contains(home));
     }
 
-    /// Lets the next rush in whole, whatever was measured in the last.
+    /// Forgets the measurements of the last rush, so that the next one is let in whole.
     pub(crate) fn begin_again_if_quiet(&self) {
         self.locked().values().for_each(|limit| limit.begin_again_if_quiet());
     }
 
-    /// On all servers together.
+    /// The claims on all servers together.
     pub(crate) fn count(&self) -> u64 {
         self.locked().values().map(|limit| u64::from(limit.in_flight())).sum()
     }
 
-    /// Of all servers together.
+    /// The limits of all servers together.
     pub(crate) fn limit(&self) -> u64 {
         let by_home = self.locked();
         if by_home.is_empty() {
-            // Whatever comes first will find this.
+            // The limit that the first claim will find.
             return Shedding::new(self.options).limit().into();
         }
         by_home.values().map(|limit| u64::from(limit.limit())).sum()
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_is_full_keeps_nobody_from_another() {
+    fn a_full_home_does_not_block_another() {
         let claims = claims(1);
         let _place = of(&claims, "a").try_enter().unwrap();
         assert!(of(&claims, "a").try_enter().is_none());
@@ -92,12 +94,12 @@ mod tests {
         let (kept, gone) = (of(&claims, "kept"), of(&claims, "gone"));
         let (_place, place) = (kept.try_enter().unwrap(), gone.try_enter().unwrap());
         claims.keep_only(&HashSet::from_iter([home("kept")]));
-        assert_eq!((claims.count(), claims.limit()), (1, 2), "nothing is left of the one that is gone");
+        assert_eq!((claims.count(), claims.limit()), (1, 2), "the forgotten home no longer counts");
         assert!(Arc::ptr_eq(&kept, &of(&claims, "kept")));
-        assert_eq!(gone.in_flight(), 1, "whoever is there keeps their place");
+        assert_eq!(gone.in_flight(), 1, "a claim under way keeps its place");
         drop(place);
         assert_eq!(gone.in_flight(), 0);
-        assert!(!Arc::ptr_eq(&gone, &of(&claims, "gone")), "it comes back as a new one");
+        assert!(!Arc::ptr_eq(&gone, &of(&claims, "gone")), "it comes back as a new home");
     }
 
     #[test]

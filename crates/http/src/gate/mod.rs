@@ -1,4 +1,4 @@
-//! The gate as the server runs it: what all requests share, and what each sale has of it. The rules are in the crate
+//! The gate as the server runs it: what all requests share, and each sale's part. The rules are in the crate
 //! of the same name; here they meet the requests.
 
 mod alone;
@@ -37,7 +37,8 @@ use crate::{
     storefront::Shelf,
 };
 
-/// A list of orders is dearer than another look: the ledger collects it from every sale in which the buyer has orders.
+/// A list of orders costs more than another read: the ledger collects it from every sale in which the buyer
+/// has orders.
 const LOOKS_FOR_A_LIST: u32 = 20;
 
 pub(crate) struct Gate {
@@ -47,7 +48,7 @@ pub(crate) struct Gate {
     /// Claims that are being decided.
     pub(crate) in_flight: ClaimsInFlight,
     pub(crate) turned_away: TurnedAway,
-    /// Held by who opens a waiting room: a second seed must not be made beside the first.
+    /// Held while a waiting room is opened, so that there is never a second seed beside the first.
     opening: Mutex<()>,
     tickets_by_buyer: KeyedLimit<(SaleId, BuyerId)>,
     by_buyer: KeyedLimit<BuyerId>,
@@ -63,7 +64,7 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(options: GateOptions, secrets: &Secrets, started_at: Timestamp) -> Self {
         let instance = match options.doors {
-            // Used challenges are remembered by all nodes together, whoever of them lives.
+            // Used challenges are remembered by all nodes together, and outlast each single one.
             Some(_) => 0,
             None => getrandom::u64().unwrap_or(started_at.as_millis() as u64),
         };
@@ -93,14 +94,14 @@ impl Gate {
         }
     }
 
-    /// The secret has changed. What the one before signed is still good.
+    /// The secret has changed. Signatures of the previous one stay valid.
     pub(crate) fn rekey(&self, secrets: &Secrets) {
         self.keys.store(Arc::new(key_ring(secrets)));
     }
 
-    /// The limits that need to know nothing but where a request comes from.
+    /// The limits that depend only on where a request comes from.
     pub(crate) fn check_origin(&self, peer: Peer, now: Timestamp) -> Result<(), Problem> {
-        // The address first: what one address has too much of must not count against everybody.
+        // The address first: requests over the limit of one address must not count against everybody.
         self.counted(Reason::Address, peer.within(&self.by_address, now))?;
         self.counted(Reason::Node, self.by_node.check(now).map_err(Problem::from))
     }
@@ -109,8 +110,8 @@ impl Gate {
         self.counted(Reason::Buyer, self.by_buyer.check(buyer, now).map_err(Problem::from))
     }
 
-    /// Looking has limits of its own, so that nobody who looks too often at their orders, or shares an address with
-    /// somebody who does, is kept from buying.
+    /// Reads have their own limits: people who look at their orders too often, and people who share an
+    /// address with them, can still buy.
     pub(crate) fn check_reads_from(&self, peer: Peer, now: Timestamp) -> Result<(), Problem> {
         self.counted(Reason::ReadsAddress, peer.within(&self.reads_by_address, now))
     }
@@ -133,7 +134,7 @@ impl Gate {
         self.counted(Reason::Tickets, checked.map_err(Problem::from))
     }
 
-    /// No ticket came of it.
+    /// No ticket was issued after all.
     pub(crate) fn give_ticket_back(&self, sale: SaleId, buyer: &BuyerId) {
         self.tickets_by_buyer.give_back(&(sale, buyer.clone()));
     }
@@ -147,7 +148,7 @@ impl Gate {
         self.into_ledger.check(now).map_err(|_| self.turned_away.because(Reason::IntoLedger))
     }
 
-    /// What is wrong with the pass of a claim, if anything.
+    /// Checks the pass of a claim; returns its deadline.
     pub(crate) fn check_pass(
         &self,
         (sale, buyer): (SaleId, &BuyerId),
@@ -160,7 +161,7 @@ impl Gate {
         })
     }
 
-    /// The gate of a sale, if it asks for a pass. It is made when it is first needed.
+    /// The gate of a sale, if the sale needs passes. It is created at first use.
     pub(crate) fn of<'a>(&self, shelf: &'a Shelf) -> Option<&'a SaleGate> {
         if let Some(gate) = shelf.gate.get() {
             return Some(gate);
@@ -194,7 +195,7 @@ fn key_ring(secrets: &Secrets) -> KeyRing {
     KeyRing::new(&secrets.current, secrets.previous.as_ref())
 }
 
-/// What one sale has of the gate.
+/// One sale's part of the gate.
 pub(crate) struct SaleGate {
     pub(crate) terms: GateTerms,
     pub(crate) door: Arc<dyn Door>,
@@ -203,7 +204,7 @@ pub(crate) struct SaleGate {
 }
 
 impl SaleGate {
-    /// The waiting room; a sale that has one may still be loading it.
+    /// The waiting room. It may still be loading.
     pub(crate) fn room(&self) -> Result<&Room, Problem> {
         if !self.terms.waiting_room {
             return Err(Problem::with_detail(Code::NotGated, "The sale has no waiting room."));
@@ -217,7 +218,7 @@ impl SaleGate {
     }
 }
 
-/// Who is at the gate, in one sale or in all.
+/// The people at the gate, in one sale or in all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GateFigures {
     pub(crate) passes_issued: u64,
@@ -225,7 +226,7 @@ pub(crate) struct GateFigures {
     pub(crate) tickets: u64,
     /// People who were called.
     pub(crate) let_in: u64,
-    /// People who wait and are there.
+    /// People who are waiting and present.
     pub(crate) waiting: u64,
     pub(crate) pending: u64,
 }
@@ -261,7 +262,7 @@ impl GateFigures {
     }
 }
 
-/// Why nothing can be bought in this state, if so.
+/// Why nothing can be bought in this state; None if it can.
 pub(crate) fn refusal_of(state: SaleState) -> Option<Code> {
     match state {
         SaleState::Draft => Some(Code::NotPublished),

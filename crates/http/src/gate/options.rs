@@ -1,4 +1,4 @@
-//! What the gate is told by whoever starts the server.
+//! The settings of the gate.
 
 use std::{
     collections::HashMap,
@@ -15,43 +15,43 @@ use super::door::{DoorOptions, Doors};
 
 #[derive(Clone)]
 pub struct GateOptions {
-    /// How long a challenge is good.
+    /// How long a challenge is valid.
     pub challenge_seconds: u32,
-    /// A proof of work begins with so many zero bits while it is quiet,
+    /// Zero bits that a proof of work asks for while it is quiet.
     pub pow_min_bits: u8,
-    /// and has never more.
+    /// The most zero bits it ever asks for.
     pub pow_max_bits: u8,
-    /// Challenges a second up to which it counts as quiet; each doubling adds a bit.
+    /// Up to this many challenges a second it counts as quiet. Each doubling adds a bit.
     pub pow_easy_per_second: u32,
-    /// Used challenges that are remembered; with more, challenges are answered `busy`.
+    /// The most used challenges that are remembered. Beyond that, answers to challenges get `busy`.
     pub max_used_challenges: usize,
-    /// Pictures that are drawn ahead.
+    /// Pictures drawn in advance.
     pub captcha_pool: usize,
-    /// How long a pass is good.
+    /// How long a pass is valid.
     pub pass_seconds: u32,
-    /// Passes for each unit that is left.
+    /// Passes per remaining unit.
     pub pass_factor: u32,
-    /// Passes of one sale in people's hands at most, whatever its units.
+    /// The most live passes of one sale, however many units it has.
     pub max_passes: usize,
-    /// How long an admitted ticket may take to get its pass.
+    /// How long an admitted person may take to get their pass.
     pub turn_seconds: u32,
-    /// Tickets of one sale admitted in a second at most.
+    /// The most tickets of one sale admitted in a second.
     pub admissions_per_second: u32,
-    /// What this node shares with the others of its shop. None: it is alone.
+    /// What this node shares with the other nodes of its shop. None for a single node.
     pub doors: Option<Arc<dyn Doors>>,
-    /// Where the waiting rooms of a node that is alone outlast the process.
+    /// Where a single node keeps its waiting rooms over a restart.
     pub room_store: Arc<dyn RoomStore>,
     /// Challenges, tickets, passes, orders and payments of one buyer.
     pub by_buyer: LimitOptions,
     /// The same from one address.
     pub by_address: LimitOptions,
-    /// What one buyer looks at: orders, tickets, their account.
+    /// Reads of one buyer: orders, tickets, their account.
     pub reads_by_buyer: LimitOptions,
     /// The same from one address.
     pub reads_by_address: LimitOptions,
     /// Tickets of one buyer: each is a chance in the draw.
     pub tickets_by_buyer: LimitOptions,
-    /// Challenges, tickets, passes and orders of everybody.
+    /// Challenges, tickets, passes and orders of everybody together.
     pub by_node: Rate,
     /// Claims that enter the ledger: a bucket that leaks at this rate.
     pub into_ledger: Rate,
@@ -79,7 +79,8 @@ impl GateOptions {
     }
 }
 
-/// A page hears of its turn within a few seconds and then works on the challenge, or has its person read a picture.
+/// A page learns of its turn within a few seconds. Then it works on the challenge, or a person reads a
+/// picture.
 fn uptake_seconds(challenge: ChallengeKind) -> u32 {
     match challenge {
         ChallengeKind::Captcha => 20,
@@ -87,7 +88,7 @@ fn uptake_seconds(challenge: ChallengeKind) -> u32 {
     }
 }
 
-/// So many a second, and `burst` at once.
+/// `per_second` of them, and up to `burst` at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub burst: NonZeroU32,
@@ -147,8 +148,8 @@ fn limit(burst: u32, one_per: Duration) -> LimitOptions {
     LimitOptions { burst: count(burst), one_per, max_keys: 100_000 }
 }
 
-/// Where waiting rooms are kept: their numbers have to outlast the process, so that none is given twice and a draw
-/// is not drawn again. Calls may block.
+/// Where waiting rooms are stored. Their numbers must outlast the process, so that none is given out twice
+/// and no draw is repeated. Calls may block.
 pub trait RoomStore: Send + Sync + 'static {
     fn load(&self, sale: SaleId) -> io::Result<Option<RoomState>>;
 

@@ -1,5 +1,5 @@
-//! Why the gate turned somebody away, where one code stands for several reasons: an operator has to know which limit
-//! to look at.
+//! Why the gate turned somebody away. One code stands for several reasons, and operators need to know which
+//! limit to look at.
 
 use std::{
     array,
@@ -60,7 +60,7 @@ impl TurnedAway {
         self.0[reason as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts it, and is what to say.
+    /// Counts the refusal and returns the problem to answer with.
     pub(crate) fn because(&self, reason: Reason) -> Problem {
         self.count(reason);
         reason.code().into()

@@ -1,5 +1,5 @@
-//! Keeps the waiting rooms going: opens them, lets people in at a steady pace, makes durable what has to be, and tells
-//! everybody who watches.
+//! Keeps the waiting rooms going: opens them, lets people in at a steady pace, makes their state durable, and
+//! notifies everybody who watches.
 
 use std::{
     collections::HashMap,
@@ -21,18 +21,18 @@ use crate::{app::App, storefront::Shelf};
 
 /// How often people are let in.
 const TICK: Duration = Duration::from_millis(100);
-/// A draw that can't be made durable is tried again this often, and everything else is saved.
+/// How often rooms are saved; a draw that can't be made durable is tried again this often.
 const SAVE_EVERY: Duration = Duration::from_millis(50);
 
-/// The waiting room of a sale, and who has to be told.
+/// The waiting room of a sale, and a channel to notify its watchers.
 pub(crate) struct Room {
     pub(crate) waiting: Arc<WaitingRoom>,
     /// Grows with every change that people see.
     pub(crate) changes: watch::Sender<u64>,
 }
 
-/// Opens the room of a sale that is being published: durable with its seed before anybody sees the sale, and with
-/// numbers to give out.
+/// Opens the room of a sale that is being published. Its seed is durable before anybody sees the sale, and it
+/// has numbers to give out.
 pub(crate) async fn open(app: &App, shelf: &Shelf) -> io::Result<()> {
     load(app, shelf).await?;
     match shelf.gate.get().and_then(|gate| gate.door.save(false)) {
@@ -48,7 +48,7 @@ async fn load(app: &App, shelf: &Shelf) -> io::Result<()> {
         return Ok(());
     }
     let _opening = app.gate.opening.lock().await;
-    // Somebody else may have opened it meanwhile.
+    // Another task may have opened it meanwhile.
     let Some(gate) = app.gate.of(shelf).filter(is_missing) else { return Ok(()) };
     let opens_at = shelf.details().and_then(|details| details.row.opens_at);
     let waiting = gate.door.open_room(opens_at, &app.records).await?;
@@ -56,8 +56,8 @@ async fn load(app: &App, shelf: &Shelf) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings the rooms that are not there yet into memory, for example after a restart. A sale that is over only shows its
-/// draw.
+/// Loads the rooms that are not in memory yet, for example after a restart. A sale that is over only shows
+/// its draw.
 pub(crate) async fn open_missing(app: &App, complaints: &Complaints) {
     let now = app.now();
     for shelf in app.storefront.all() {
@@ -69,7 +69,8 @@ pub(crate) async fn open_missing(app: &App, complaints: &Complaints) {
     }
 }
 
-/// Whether nobody takes a ticket any more. The ledger may not have told of the sale yet; then its terms tell.
+/// Whether nobody can take a ticket any longer. If the ledger has not announced the sale yet, its terms
+/// decide.
 pub(super) fn is_over(shelf: &Shelf, now: Timestamp) -> bool {
     match shelf.status() {
         Some(status) => status.state(now) == SaleState::Closed,
@@ -80,7 +81,7 @@ pub(super) fn is_over(shelf: &Shelf, now: Timestamp) -> bool {
     }
 }
 
-/// Lets people in until the server stops, and notes it where all nodes share a room.
+/// Lets people in until the server stops. Where nodes share rooms, it also notes the counts in the records.
 pub(crate) async fn run(app: Arc<App>, stop: watch::Receiver<bool>) {
     join(let_in(Arc::clone(&app), stop.clone()), archive::note(app, stop)).await;
 }
@@ -114,7 +115,7 @@ pub(super) fn for_each_room(app: &App, mut visit: impl FnMut(&Arc<Shelf>, &SaleG
     }
 }
 
-/// Makes durable what the rooms have to remember, until the server stops; then once more, exactly.
+/// Makes the state of the rooms durable, until the server stops; then once more, exactly.
 pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let complaints = Complaints::default();
     let mut ticks = interval(SAVE_EVERY);
@@ -131,7 +132,7 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
                 unsaved.push((shelf.id, Arc::clone(&gate.door)));
             }
         });
-        // All at once: where rooms are kept elsewhere, a stop must not wait for each of them in turn.
+        // All at once: if rooms are stored remotely, a stop must not wait for each of them in turn.
         join_all(unsaved.iter().map(|(sale, door)| async {
             if let Some(saving) = door.save(stopping) {
                 complaints.note(*sale, "saved", saving.await);
@@ -144,7 +145,7 @@ pub(crate) async fn save(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// What is wrong with rooms at the moment: said once each, not twenty times a second.
+/// The current problems of rooms, so that each is logged once and not twenty times a second.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Mutex<HashMap<SaleId, String>>);
 

@@ -1,4 +1,4 @@
-//! Who asks, and whether they ask too often: the same checks come first for many calls.
+//! The caller, and whether they ask too often: many calls begin with the same checks.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 
 use crate::{app::App, identity::Caller, json::PathId, peer::Peer, problem::Problem, storefront::Shelf};
 
-/// A buyer within the limits who asks for something to be done.
+/// A buyer within the limits who wants to do something.
 pub(crate) struct Acting {
     pub(crate) now: Timestamp,
     pub(crate) buyer: BuyerId,
@@ -26,7 +26,7 @@ impl FromRequestParts<Arc<App>> for Acting {
     }
 }
 
-/// Somebody within the limits who looks at what is their own.
+/// Somebody within the limits who reads their own data.
 pub(crate) struct Looking(pub(crate) Caller);
 
 impl FromRequestParts<Arc<App>> for Looking {
@@ -37,7 +37,7 @@ impl FromRequestParts<Arc<App>> for Looking {
         let now = app.now();
         app.gate.check_reads_from(peer, now)?;
         let caller = Caller::from_request_parts(parts, app).await?;
-        // An operator is no buyer.
+        // The operator is not a buyer.
         if let Ok(buyer) = caller.buyer() {
             app.gate.check_reads_of(&buyer, now)?;
         }

@@ -1,6 +1,6 @@
-//! Which browsers have signed in to an account before. Such a device has an allowance of its own for passwords, so that a stranger
-//! who guesses can't lock the owner out. What it has is signed, and nothing of it is stored here: a list of devices in a cookie,
-//! each bound to one phone number.
+//! Recognises browsers that have signed in to an account before. Such a device has its own allowance for
+//! passwords, so that a stranger who guesses can't lock the owner out. The server stores nothing: the device
+//! keeps a signed cookie with a list of entries, each bound to one phone number.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac as _};
@@ -39,7 +39,7 @@ impl DeviceId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownDevice {
     pub(crate) id: DeviceId,
-    /// When it signed in last.
+    /// When it last signed in.
     pub(crate) known_since: Timestamp,
 }
 
@@ -49,12 +49,12 @@ pub(super) struct DeviceSigner(Hmac<Sha256>);
 impl DeviceSigner {
     pub(super) fn new(secret: &[u8; 32]) -> Self {
         let mut keyed = keyed(secret);
-        // Apart from what else the secret signs.
+        // Separates this from everything else that the secret signs.
         keyed.update(b"penstock device\0");
         Self(keyed)
     }
 
-    /// The phone is signed and not told: a cookie is not the place for it.
+    /// The phone is signed but not included: it does not belong into a cookie.
     fn token(&self, device: DeviceId, phone: &str, now: Timestamp) -> String {
         let mut bytes = [0; TOKEN_BYTES];
         bytes[0] = VERSION;
@@ -83,7 +83,7 @@ fn tokens(cookie: &str) -> impl Iterator<Item = &str> {
     cookie.split(BETWEEN).filter(|token| token.len() == TOKEN_CHARACTERS).take(MAX_IN_COOKIE)
 }
 
-/// The device, if it has signed in to an account of this phone before.
+/// The device, if it has signed in to an account with this phone before.
 pub(super) fn known<'a>(
     signers: impl Iterator<Item = &'a DeviceSigner> + Clone,
     cookie: &str,
@@ -93,7 +93,7 @@ pub(super) fn known<'a>(
     tokens(cookie).find_map(|token| signers.clone().find_map(|signer| signer.verify(token, phone, now)))
 }
 
-/// The cookie of a device that has signed in just now. It stays the same device.
+/// The cookie of a device that has just signed in. The device keeps its id.
 pub(super) fn renewed(
     signer: &DeviceSigner,
     cookie: &str,
@@ -130,7 +130,7 @@ mod tests {
         let signers = [DeviceSigner::new(&[1; 32]), DeviceSigner::new(&[2; 32])];
         let device = DeviceId([7; ID_BYTES]);
         let cookie = renewed(&signers[1], "", device, "+861", NOW);
-        assert_eq!(known_by(&signers, &cookie, "+861"), Some(device), "the secret before is good, too");
+        assert_eq!(known_by(&signers, &cookie, "+861"), Some(device), "the previous secret is valid, too");
         assert_eq!(known_by(&signers, &cookie, "+862"), None);
         assert_eq!(known_by(&signers[..1], &cookie, "+861"), None, "another secret");
         let later = NOW.plus_seconds(DEVICE_SECONDS);

@@ -1,4 +1,4 @@
-//! A shop's own tokens. The configured key alone decides which algorithm counts, so that a token can't choose
+//! A shop's own tokens. Only the configured key decides which algorithm counts, so that a token can't choose
 //! a weaker one.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -13,7 +13,7 @@ use crate::options::{JwtKey, JwtOptions};
 #[error("the public key for shop tokens is neither an Ed25519 nor an RSA key in PEM: {0}")]
 pub struct InvalidJwtKey(String);
 
-/// The claims that count here. A role is not among them: a shop's token never makes an admin.
+/// The claims that are used. A role is not among them: a shop's token never makes an admin.
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
@@ -35,7 +35,7 @@ impl JwtVerifier {
         };
         let mut validation = Validation::new(algorithm);
         validation.set_required_spec_claims(&["exp", "sub"]);
-        // The library would read the system's clock; the times are checked here, by the time handed in.
+        // The library would read the system's clock. We check the times against the one passed in.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         match &options.audience {
@@ -45,7 +45,7 @@ impl JwtVerifier {
         if let Some(issuer) = &options.issuer {
             validation.set_issuer(&[issuer]);
         }
-        // Without this a token that lacks the claim would pass.
+        // Without this, a token that lacks the claim would pass.
         let issuer = options.issuer.as_ref().map(|_| "iss");
         let audience = options.audience.as_ref().map(|_| "aud");
         let required: Vec<&str> = ["exp", "sub"].into_iter().chain(issuer).chain(audience).collect();
@@ -69,8 +69,8 @@ impl JwtVerifier {
     }
 }
 
-/// RFC 7515: a server that does not understand all that `crit` names has to refuse the token, and nothing that could be named there is
-/// understood here. The library takes `null` for a header that is not there, so it is looked for here.
+/// RFC 7515: a server has to refuse a token if it does not understand everything that `crit` names, and we
+/// understand none of it. The library treats a `null` header like a missing one, so we check for it here.
 fn has_critical(token: &str) -> Option<bool> {
     let (header, _) = token.split_once('.')?;
     let header = URL_SAFE_NO_PAD.decode(header).ok()?;

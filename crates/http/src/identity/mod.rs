@@ -1,4 +1,4 @@
-//! Who is asking: a session, a shop's token, or the admin token. Nothing here looks anything up.
+//! The caller's identity: a session, a shop's token, or the admin token. Nothing here looks anything up.
 
 mod device;
 mod jwt;
@@ -39,7 +39,7 @@ pub(crate) const SESSION_COOKIE: &str = "penstock_session";
 /// A verified identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// Whoever has the admin token.
+    /// The holder of the admin token.
     Operator,
     Account(Session),
     /// The subject of a shop's token.
@@ -47,7 +47,7 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// Who an order would belong to. An operator is nobody who could own one.
+    /// The buyer to whom an order would belong. The operator can't own one.
     pub(crate) fn buyer(&self) -> Result<BuyerId, Problem> {
         match self {
             Self::Operator => {
@@ -58,7 +58,7 @@ impl Caller {
         }
     }
 
-    /// The session, for calls that only an account of ours can make.
+    /// The session, for calls that only one of our accounts can make.
     pub(crate) fn session(&self) -> Result<&Session, Problem> {
         match self {
             Self::Account(session) => Ok(session),
@@ -68,9 +68,9 @@ impl Caller {
 }
 
 pub(crate) struct Identity {
-    /// The secret's signers first, then those of the secret before it.
+    /// The signers of the current secret first, then those of the previous one.
     signers: ArcSwap<Vec<Signers>>,
-    /// There may be a secret that is not among them.
+    /// There may be a newer secret that we don't know.
     is_secret_in_doubt: Arc<AtomicBool>,
     session_seconds: u32,
     admin_token: Option<String>,
@@ -91,12 +91,12 @@ impl Identity {
         })
     }
 
-    /// The secret has changed. Sessions that the one before signed go on.
+    /// The secret has changed. Sessions signed with the previous one continue.
     pub(crate) fn rekey(&self, secrets: &Secrets) {
         self.signers.store(Arc::new(signers(secrets)));
     }
 
-    /// Begins a session; answers its token.
+    /// Begins a session and returns its token.
     pub(crate) fn sign_in(
         &self,
         account: AccountId,
@@ -110,7 +110,7 @@ impl Identity {
         Ok((token.ok_or(Code::Internal)?, session))
     }
 
-    /// The device that asks, if it has signed in to an account of this phone before.
+    /// The device, if it has signed in to an account with this phone before.
     pub(crate) fn known_device(
         &self,
         headers: &HeaderMap,
@@ -122,7 +122,7 @@ impl Identity {
         device::known(signers.iter().map(|signers| &signers.device), cookie, phone, now)
     }
 
-    /// What a device that has just signed in keeps as its cookie.
+    /// The cookie for a device that has just signed in.
     pub(crate) fn device_cookie(
         &self,
         headers: &HeaderMap,
@@ -140,7 +140,7 @@ impl Identity {
         Ok(device::renewed(&signer.device, kept, device, phone, now))
     }
 
-    /// Who is asking; 401 if nobody, or nobody we can be sure of.
+    /// The caller; 401 if there is none or they can't be verified.
     pub(crate) fn caller(
         &self,
         method: &Method,
@@ -158,7 +158,7 @@ impl Identity {
         Ok(Caller::Account(session))
     }
 
-    /// Who the `Authorization` header names.
+    /// The caller that the `Authorization` header names.
     pub(crate) fn bearer(&self, authorization: &[u8], now: Timestamp) -> Result<Caller, Problem> {
         let token = bearer(authorization).ok_or(Code::Unauthorized)?;
         self.verify(token, now)
@@ -191,7 +191,7 @@ impl Identity {
     }
 }
 
-/// Proof that no page of another site sends the request.
+/// Proof that the request was not sent by a page of another site.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnPage;
 
@@ -216,7 +216,7 @@ fn cannot_check() -> Problem {
     Problem::with_detail(Code::Unavailable, "Sessions can't be checked until the database is back.")
 }
 
-/// Those of one secret.
+/// The signers of one secret.
 struct Signers {
     session: SessionSigner,
     device: DeviceSigner,

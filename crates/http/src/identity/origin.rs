@@ -1,5 +1,5 @@
-//! Tells whether a browser sends a request on behalf of another site. Only requests that rely on the cookie, or begin to,
-//! have to be asked: nothing else is sent along without the page's knowledge.
+//! Tells whether a browser sends a request on behalf of another site. Only requests that rely on the cookie,
+//! or set it, need the check: browsers send nothing else without the page's knowledge.
 
 use hyper::{
     HeaderMap,
@@ -10,22 +10,23 @@ use crate::peer::X_FORWARDED_PROTO;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// More of a header is not repeated in an answer.
+/// At most this much of a header is repeated in an answer.
 const SHOWN_LETTERS: usize = 100;
 
-/// Why a request counts as one of another site.
+/// Why a request counts as sent by another site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CrossSite {
     /// The browser says so itself.
     Declared,
-    /// The page is at another address than the request went to; a proxy in between may have changed `Host`.
+    /// The page has another address than the one the request went to. A proxy in between may have changed
+    /// `Host`.
     Elsewhere { page: String, host: String },
-    /// The page came by HTTP, and the proxy says that the request came by HTTPS.
+    /// The page came by HTTP, but the proxy says that the request came by HTTPS.
     InTheClear { page: String },
 }
 
 impl CrossSite {
-    /// What is wrong, and what to do about it, for a buyer's client and for the operator of a proxy.
+    /// What is wrong and what to do about it, for developers of clients and for operators of proxies.
     pub(super) fn detail(&self) -> String {
         match self {
             Self::Declared => "The cookie is only accepted from pages of this site. The browser says that a page of another \
@@ -45,10 +46,11 @@ impl CrossSite {
     }
 }
 
-/// Says if the request changes something on behalf of a page of another site.
+/// Returns a reason if the request changes something on behalf of a page of another site.
 ///
-/// Current browsers say so in `Sec-Fetch-Site`, if they came by HTTPS or to this machine. Others send at least `Origin`, and
-/// very old ones `Referer`. A client that sends none of them is not a browser, and has nobody's cookie but its own.
+/// Current browsers send `Sec-Fetch-Site`, if the page came by HTTPS or from this machine. Others send at
+/// least `Origin`, and very old ones `Referer`. A client that sends none of them is not a browser, and has
+/// only its own cookie.
 pub(super) fn cross_site(headers: &HeaderMap) -> Option<CrossSite> {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter().map(HeaderValue::as_bytes).peekable();
     if sites.peek().is_some() {
@@ -62,7 +64,7 @@ pub(super) fn cross_site(headers: &HeaderMap) -> Option<CrossSite> {
     headers.get_all(REFERER).iter().find_map(|page| of_another(page, headers))
 }
 
-/// Whether an address, of a page or only of its host, is another than where the request went to.
+/// Whether an address, of a page or just of its host, differs from the one the request went to.
 fn of_another(address: &HeaderValue, headers: &HeaderMap) -> Option<CrossSite> {
     let elsewhere = || {
         let host = headers.get(HOST).map(shown).unwrap_or_default();
@@ -79,7 +81,7 @@ fn of_another(address: &HeaderValue, headers: &HeaderMap) -> Option<CrossSite> {
     in_the_clear.then(|| CrossSite::InTheClear { page: shown(address) })
 }
 
-/// The beginning of a header, without what is private in a page's address: its path and its arguments.
+/// The beginning of a header, without the private parts of a page's address: its path and its query.
 fn shown(value: &HeaderValue) -> String {
     let text = String::from_utf8_lossy(value.as_bytes());
     let end = text.find("://").map_or(0, |scheme| scheme + 3);
@@ -88,8 +90,8 @@ fn shown(value: &HeaderValue) -> String {
     text.get(..host_ends).unwrap_or_default().chars().take(SHOWN_LETTERS).collect()
 }
 
-/// Who could read and change what is sent in the clear could also make up a page of this host. It need not be a trusted proxy
-/// that says so, because then nothing is permitted but only more refused.
+/// Anybody who can read and change plain HTTP could also forge a page of this host. The header may come from
+/// an untrusted proxy: it can only cause more refusals.
 fn came_by_https(headers: &HeaderMap) -> bool {
     headers.get(X_FORWARDED_PROTO).is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_came_in_the_clear_is_none_of_a_site_with_https() {
+    fn a_page_that_came_by_http_does_not_belong_to_a_site_with_https() {
         judges(
             true,
             &[&[("origin", "http://shop.example"), ("host", "shop.example"), ("x-forwarded-proto", "https")]],

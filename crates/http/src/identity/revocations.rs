@@ -1,5 +1,5 @@
-//! Sessions that were ended before their time. They are few and short-lived, so that every node can hold them
-//! all in memory; the records keep them over a restart.
+//! Sessions that were ended before they expired. They are few and short-lived, so every node holds all of
+//! them in memory. The records keep them over a restart.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use penstock_domain::{AccountId, Timestamp};
 
 use super::session::{Session, SessionId};
 
-/// More are not held. Nobody reaches it by honest signing out.
+/// The most that are held. Honest sign-outs never reach it.
 const MAX_REVOKED: usize = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub(crate) struct Full;
 
 #[derive(Debug, Default)]
 struct Revoked {
-    /// Ended by signing out, with the moment at which they end anyway.
+    /// Ended by signing out, with the moment at which they would expire.
     sessions: HashMap<SessionId, Timestamp>,
-    /// Accounts whose password changed, with the moment: sessions from before are void.
+    /// Accounts whose password changed, and when. Earlier sessions are void.
     accounts: HashMap<AccountId, Timestamp>,
 }
 
-/// Most of the time there are none, and then nobody waits for the lock.
+/// Most of the time there are none, and then no lock is taken.
 const NONE: u8 = 0;
 const SOME: u8 = 1;
 /// They could not be loaded.
@@ -38,7 +38,7 @@ const UNKNOWN: u8 = 2;
 pub(crate) enum Ended {
     No,
     Yes,
-    /// Nobody can tell at the moment.
+    /// It can't be told at the moment.
     Unknown,
 }
 
@@ -61,19 +61,19 @@ impl Revocations {
         if covered { Ended::Yes } else { Ended::No }
     }
 
-    /// From now on no session can be told from one that was ended,
+    /// From now on, ended sessions can't be told from valid ones.
     pub(crate) fn are_unknown(&self) {
         self.any.store(UNKNOWN, Relaxed);
     }
 
-    /// until all of them are loaded.
+    /// All ended sessions are loaded.
     pub(crate) fn are_known(&self) {
-        // An error means that they never were unknown.
+        // An error means that they were known all along.
         let _ = self.any.compare_exchange(UNKNOWN, SOME, Relaxed, Relaxed);
     }
 
     fn there_are_some(&self) {
-        // An error means that there were some before, or that nobody knows yet.
+        // An error means that there were some before, or that they are unknown.
         let _ = self.any.compare_exchange(NONE, SOME, Relaxed, Relaxed);
     }
 
@@ -110,7 +110,7 @@ impl Revocations {
         if revoked.accounts.len() >= MAX_REVOKED {
             return Err(Full);
         }
-        // They may be told in any order.
+        // They may arrive in any order.
         let since = revoked.accounts.entry(account).or_insert(now);
         *since = now.max(*since);
         self.there_are_some();

@@ -1,11 +1,11 @@
-//! Session tokens: everything a session is, signed. Verifying one needs no look-up.
+//! Session tokens: the whole session, signed. Verifying one needs no look-up.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use penstock_domain::{AccountId, Timestamp};
 use sha2::Sha256;
 
-/// Tells a session token from a shop's.
+/// Distinguishes a session token from a shop's token.
 pub(crate) const PREFIX: &str = "pst_";
 
 const VERSION: u8 = 1;
@@ -25,7 +25,7 @@ impl SessionId {
         Ok(Self(bytes))
     }
 
-    /// As the records keep it.
+    /// The form in which the records keep it.
     pub(crate) fn to_text(self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) issued_at: Timestamp,
     pub(crate) expires_at: Timestamp,
-    /// Whether the account had the role when the session began.
+    /// Whether the account had the admin role when the session began.
     pub(crate) admin: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct SessionSigner(Hmac<Sha256>);
 impl SessionSigner {
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
         let mut keyed = keyed(secret);
-        // Apart from what else the secret signs.
+        // Separates this from everything else that the secret signs.
         keyed.update(b"penstock session\0");
         Self(keyed)
     }
@@ -92,7 +92,7 @@ impl SessionSigner {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// The session, if the token is ours. Whether it is still valid is another question.
+    /// The session, if the token is ours. The caller has to check whether it is still valid.
     pub(crate) fn verify(&self, token: &str) -> Option<Session> {
         let mut bytes = [0; TOKEN_BYTES];
         let length = URL_SAFE_NO_PAD.decode_slice(token.strip_prefix(PREFIX)?, &mut bytes).ok()?;

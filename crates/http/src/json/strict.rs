@@ -1,5 +1,6 @@
-//! Reads JSON as the contract has it: only an object passes for an object, no field comes twice, and what does not fit is told
-//! by its path and in words. Serde alone takes `[1]` for `{"quantity":1}`, and speaks of the program's types.
+//! Reads JSON strictly: only an object passes for an object, no field may come twice, and errors name the
+//! path of a field and say in words what is wrong. Serde alone takes `[1]` for `{"quantity":1}`, and talks
+//! about the program's types.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// Any JSON. The fields of an object stay as they came, so that one that comes twice is seen.
+/// Any JSON. Keeps the fields of an object as they came, so that a duplicate is noticed.
 #[derive(Debug)]
 pub(super) enum Tree {
     Null,
@@ -81,7 +82,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// What does not fit, and where.
+/// A value that does not match the expected type, and its path.
 #[derive(Debug)]
 pub(super) struct Misfit {
     /// From the inside out.
@@ -99,7 +100,7 @@ impl Misfit {
         self
     }
 
-    /// Such as `regular_price.amount`.
+    /// For example `regular_price.amount`.
     pub(super) fn field(&self) -> String {
         if self.path.is_empty() {
             return "body".to_owned();
@@ -138,7 +139,7 @@ impl de::Error for Misfit {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("is not known here; there are {}", expected.join(", "))).within(field)
+        Self::new(format!("is unknown; the fields are {}", expected.join(", "))).within(field)
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -146,11 +147,11 @@ impl de::Error for Misfit {
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self::new("is there twice").within(field)
+        Self::new("appears twice").within(field)
     }
 }
 
-/// What serde calls by the program's types, as JSON has it.
+/// Translates serde's name of a type into words.
 fn in_words(expected: &str) -> String {
     let nonzero = expected.strip_prefix("a nonzero ");
     let most = match nonzero.unwrap_or(expected) {
@@ -263,7 +264,7 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 
 struct Fields<'de> {
     rest: &'de [(String, Tree)],
-    /// The field whose name was given out last.
+    /// The field whose name was returned last.
     value: Option<&'de (String, Tree)>,
 }
 
@@ -309,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_read() {
+    fn json_of_the_expected_shape_is_read() {
         let one = |name: &str| Inner { count: 1, name: name.to_owned() };
         let read = read(r#"{"many":[{"count":1}],"inner":{"name":"a[","count":1},"flag":null}"#).unwrap();
         assert_eq!(read, Outer { inner: one("a["), many: Some(vec![one("")]), flag: None });
     }
 
     #[test]
-    fn what_does_not_fit_is_told_by_its_path_and_in_words() {
+    fn errors_name_the_path_and_say_in_words_what_is_wrong() {
         for (json, field, message) in [
             ("[{\"count\":1}]", "body", "has to be an object"),
             ("null", "body", "has to be an object"),
@@ -330,8 +331,8 @@ mod tests {
             (r#"{"inner":{"count":1,"name":1}}"#, "inner.name", "has to be a text"),
             (r#"{"inner":{"count":1},"flag":"no"}"#, "flag", "has to be true or false"),
             (r#"{"inner":{}}"#, "inner.count", "is missing"),
-            (r#"{"inner":{"count":1,"count":1}}"#, "inner.count", "is there twice"),
-            (r#"{"inner":{"size":1}}"#, "inner.size", "is not known here; there are count, name"),
+            (r#"{"inner":{"count":1,"count":1}}"#, "inner.count", "appears twice"),
+            (r#"{"inner":{"size":1}}"#, "inner.size", "is unknown; the fields are count, name"),
         ] {
             assert_eq!(read(json), Err((field.to_owned(), message.to_owned())), "{json}");
         }

@@ -1,5 +1,5 @@
-//! Answers as bytes: refusals written once and only given the date of the second, orders and sales written around
-//! their body. It does not know why something is refused.
+//! Answers as bytes. Refusals are prepared and only need the current date; orders and sales are written
+//! around their body. It does not know why something is refused.
 
 use std::{
     cell::RefCell,
@@ -27,7 +27,7 @@ thread_local! {
     static BODY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One answer: what comes before the date, and what comes after it.
+/// One answer: the part before the date and the part after it.
 #[derive(Debug)]
 struct Canned {
     problem: Problem,
@@ -35,7 +35,7 @@ struct Canned {
     after_date: Vec<u8>,
 }
 
-/// The refusals of all codes, written ahead.
+/// The refusals of all codes, prepared.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     /// In the order of `Code::ALL`.
@@ -57,7 +57,7 @@ impl Refusals {
         Self { canned: Code::ALL.iter().map(can).collect(), type_base: type_base.to_owned() }
     }
 
-    /// Writes the refusal of this code that says nothing more particular.
+    /// Writes the refusal of this code without a more specific detail.
     pub(super) fn write(&self, code: Code, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
         let canned = &self.canned[code as usize];
         answers.extend_from_slice(&canned.before_date);
@@ -73,7 +73,7 @@ impl Refusals {
         }
     }
 
-    /// Refuses as the last answer of the connection.
+    /// Writes a refusal as the last answer of the connection.
     pub(super) fn write_last(&self, problem: &Problem, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
         let mut headers = headers_of(problem);
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -91,7 +91,7 @@ pub(super) fn write_order(order: &Order, details: &Details, date: &[u8; DATE_BYT
     });
 }
 
-/// Writes a sale as it is at `now`.
+/// Writes a sale as of `now`.
 pub(super) fn write_sale(
     sale: &RenderedSale,
     now: Timestamp,
@@ -107,7 +107,7 @@ pub(super) fn write_sale(
     });
 }
 
-/// Says that the sale is as the client has it.
+/// Tells the client that its copy of the sale is up to date.
 pub(super) fn write_not_modified(sale: &RenderedSale, date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
     answers.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
     write_caching(sale, answers);
@@ -157,7 +157,7 @@ fn write_date(date: &[u8; DATE_BYTES], answers: &mut Vec<u8>) {
     answers.extend_from_slice(END_OF_HEAD);
 }
 
-/// The date as HTTP writes it, written anew once a second.
+/// The date as HTTP writes it, formatted once a second.
 #[derive(Debug)]
 pub(super) struct DateCache {
     second: i64,
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_ahead_is_what_would_be_written_now() {
+    fn a_prepared_refusal_equals_a_fresh_one() {
         for code in Code::ALL {
             let problem = Problem::new(*code);
             let canned = written(|refusals, date, answers| refusals.write_problem(&problem, date, answers));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_with_particulars_says_them() {
+    fn a_refusal_includes_its_details() {
         let problem = Problem::from(penstock_gate::TooMany { retry_after_seconds: 7 });
         let (head, body) = written(|refusals, date, answers| refusals.write_problem(&problem, date, answers));
         assert!(head.contains("\r\nretry-after: 7\r\n"), "{head}");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_answer_says_that_it_is() {
+    fn the_last_answer_announces_the_end_of_the_connection() {
         let (head, body) = written(|refusals, date, answers| {
             refusals.write_last(&Code::BadRequest.into(), date, answers);
         });

@@ -1,5 +1,5 @@
-//! Finds out where a request ends and whether it is a claim or asks for a sale. Anything that is not plain is `Odd`:
-//! only hyper may say what it means.
+//! Finds out where a request ends, and whether it is a claim or a request for a sale. Anything that is not
+//! plain is `Odd`: only hyper decides what it means.
 
 use std::mem::MaybeUninit;
 
@@ -11,20 +11,20 @@ use crate::{
     json::{MAX_BODY_BYTES, is_json},
 };
 
-/// A call of `POST /api/v1/sales/{id}/orders` with a proper key.
+/// A call of `POST /api/v1/sales/{id}/orders` with a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClaimHead<'a> {
     pub(super) sale: SaleId,
     pub(super) key: KeyDigest,
-    /// If it is there exactly once.
+    /// The header `Authorization`, if there is exactly one.
     pub(super) authorization: Option<&'a [u8]>,
     pub(super) has_json: bool,
-    /// The header `Penstock-Pass`, if it is there exactly once.
+    /// The header `Penstock-Pass`, if there is exactly one.
     pub(super) pass: Option<&'a [u8]>,
     pub(super) forwarded: Forwarded<'a>,
 }
 
-/// What there is of `X-Forwarded-For`.
+/// The `X-Forwarded-For` headers of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forwarded<'a> {
     Not,
@@ -40,7 +40,7 @@ pub(super) struct SaleHead<'a> {
     pub(super) known: Option<&'a [u8]>,
 }
 
-/// What is asked for, as far as the lane cares.
+/// The requested call, as far as the lane cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call<'a> {
     Claim(ClaimHead<'a>),
@@ -53,11 +53,11 @@ pub(super) enum Head<'a> {
     /// It is not complete yet.
     Partial,
     Odd,
-    /// It is no HTTP, or more than anybody takes, and what is wrong with it.
+    /// It is not HTTP, or it is larger than accepted; says what is wrong.
     Malformed(&'static str),
     Plain {
         head_length: usize,
-        /// Of the whole request, its body included.
+        /// The length of the whole request, including its body.
         length: usize,
         call: Call<'a>,
     },
@@ -94,7 +94,7 @@ pub(super) fn read(bytes: &[u8]) -> Head<'_> {
     Head::Plain { head_length, length: head_length + body_length, call: call.unwrap_or(Call::Other) }
 }
 
-/// The headers that count here.
+/// The headers that matter here.
 #[derive(Default)]
 struct Found<'a> {
     content_length: Option<usize>,
@@ -106,7 +106,7 @@ struct Found<'a> {
     known: Once<'a>,
 }
 
-/// A header that should be there once.
+/// A header that should appear once.
 #[derive(Default)]
 struct Once<'a> {
     value: &'a [u8],
@@ -125,7 +125,7 @@ impl<'a> Once<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// An error tells what the request is instead of plain.
+    /// An error says what the request is if it is not plain.
     fn take(&mut self, header: &httparse::Header<'a>) -> Result<(), Head<'static>> {
         match kind_of(header.name) {
             Kind::Other => {}
@@ -172,17 +172,17 @@ enum Kind {
     ContentType,
     Pass,
     Forwarded,
-    /// `If-None-Match`: what the client has already.
+    /// `If-None-Match`: the version that the client already has.
     Known,
     Length,
     Connection,
-    /// What changes where the body ends or when it comes.
+    /// A header that changes where the body ends or when it comes.
     Framing,
     Other,
 }
 
 fn kind_of(name: &str) -> Kind {
-    // By length first: that settles nearly all names.
+    // By length first, which settles nearly all names.
     match name.len() {
         15 if name.eq_ignore_ascii_case("idempotency-key") => Kind::Key,
         15 if name.eq_ignore_ascii_case("x-forwarded-for") => Kind::Forwarded,
@@ -200,7 +200,7 @@ fn kind_of(name: &str) -> Kind {
 }
 
 fn digits(value: &[u8]) -> Option<usize> {
-    // So many can't overflow.
+    // This many digits can't overflow.
     let all_digits = (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     if !all_digits {
         return None;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_claim_or_has_no_proper_key_is_passed_on() {
+    fn a_request_that_is_not_a_claim_or_has_no_valid_key_is_passed_on() {
         for line in ["GET /healthz", "GET /api/v1/sales/0123456789abc/orders", "POST /api/v1/sales/x/orders"]
         {
             assert_eq!(claim_of(&request(line, "idempotency-key: k\r\n")), None, "{line}");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_sale_is_recognised_with_what_they_have() {
+    fn a_request_for_a_sale_is_recognised_with_its_etag() {
         let line = format!("GET /api/v1/sales/{SALE}");
         assert_eq!(sale_of(&line, "accept: */*\r\n").as_deref(), Some(""));
         assert_eq!(sale_of(&line, "content-length: 0\r\n").as_deref(), Some(""));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_sale_in_an_unusual_way_is_passed_on() {
+    fn an_unusual_request_for_a_sale_is_passed_on() {
         let line = format!("GET /api/v1/sales/{SALE}");
         assert_eq!(sale_of(&line, "if-none-match: \"a\"\r\nif-none-match: \"b\"\r\n"), None);
         assert_eq!(sale_of(&line, "content-length: 1\r\n"), None);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_twice_counts_as_not_there() {
+    fn a_header_that_appears_twice_counts_as_missing() {
         let twice = "idempotency-key: k\r\nauthorization: Bearer a\r\nauthorization: Bearer b\r\n";
         assert_eq!(claim_of(&order(twice)).unwrap().authorization, None);
         let twice = "idempotency-key: k\r\ncontent-type: application/json\r\ncontent-type: text/plain\r\n";
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_addresses_is_told_from_several_lists() {
+    fn one_list_of_addresses_is_told_apart_from_several() {
         let forwarded = |headers: &str| {
             let head = order(&format!("idempotency-key: k\r\n{headers}"));
             format!("{:?}", claim_of(&head).unwrap().forwarded)
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_hyper() {
+    fn requests_that_are_not_plain_are_left_to_hyper() {
         for headers in [
             "transfer-encoding: chunked\r\n",
             "Transfer-Encoding: identity\r\n",
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_malformed() {
+    fn requests_that_no_server_accepts_are_malformed() {
         assert_malformed(b"NONSENSE\r\n\r\n");
         assert_malformed(b"GET / HTTP/1.1\r\nno colon\r\n\r\n");
         for length in [
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_bounds() {
+    fn a_head_is_bounded() {
         let with_headers = |count: usize| order(&"a: b\r\n".repeat(count - 1));
         assert!(matches!(read(with_headers(64).as_bytes()), Head::Plain { .. }));
         assert_malformed(with_headers(65).as_bytes());

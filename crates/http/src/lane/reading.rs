@@ -1,4 +1,4 @@
-//! The side of the lane from which hyper reads: a request that is its own, and no more of what comes than it may have.
+//! The side of the lane from which hyper reads: requests that are hyper's to answer, and not a byte more.
 
 use std::{
     io,
@@ -10,11 +10,12 @@ use hyper::rt::{Read, ReadBufCursor};
 
 use super::{Lane, Mode, PIECE_BYTES};
 
-/// What a client can send while it reads a stream of events, before nobody looks any more whether it is still there.
+/// The most that a client can send while it reads a stream of events, before we stop checking whether it is
+/// still there.
 const MAX_EARLY_BYTES: usize = 16 * 1024;
 
 impl Lane {
-    /// Gives hyper what it may have of `pending`.
+    /// Gives hyper up to `limit` bytes of `pending`.
     fn pass(&mut self, limit: usize, buffer: &mut ReadBufCursor<'_>) -> usize {
         let count = limit.min(self.pending.len()).min(buffer.remaining());
         buffer.put_slice(&self.pending[..count]);
@@ -22,8 +23,8 @@ impl Lane {
         count
     }
 
-    /// Hyper looks for the next request although the answer to the last is not out yet. It gets nothing so far, and looks again when the
-    /// answer is out.
+    /// Hyper looks for the next request although the last answer is not out yet. It gets nothing for now, and
+    /// looks again when the answer is out.
     fn poll_early(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.pulse.has_answered() {
             return self.poll_gone(context);
@@ -36,8 +37,8 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Looks whether the client of a stream of events has gone. Whoever waits for any other answer still wants it after shutting down their
-    /// side, so nobody looks before that answer is out.
+    /// Checks whether the client of a stream of events has gone. A client that waits for any other answer
+    /// still wants it after shutting down its side, so we don't check before that answer is out.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.pulse.is_streaming() && self.pending.len() < MAX_EARLY_BYTES {
             if !ready!(self.poll_fill(context))? {
@@ -48,7 +49,7 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Whether hyper looked for more too early and can find it now.
+    /// Whether hyper looked too early and would find something now.
     pub(super) fn has_to_look_again(&mut self) -> bool {
         let can_find = match self.pulse.is_streaming() {
             true => self.pending.len() < MAX_EARLY_BYTES,
@@ -57,7 +58,7 @@ impl Lane {
         self.looked_away && can_find && std::mem::take(&mut self.looked_away)
     }
 
-    /// Whether hyper looks for the end of the client, and not for more of a request.
+    /// Whether hyper watches for the client's end, and does not expect more of a request.
     fn is_being_answered(&self) -> bool {
         self.pulse.is_handling() && self.pulse.arrival().is_none()
     }
@@ -80,9 +81,10 @@ impl Read for Lane {
                     }
                 }
                 Mode::Answering => return lane.poll_early(context),
-                // To hyper it is as if the client had ended.
+                // To hyper it looks as if the client had ended.
                 Mode::Ended => return Poll::Ready(Ok(())),
-                // Hyper would go on to read requests and to collect their answers. When they are written it looks again.
+                // Hyper would go on reading requests and collecting their answers. When those are written it
+                // looks again.
                 Mode::HandedOver if lane.is_stalled => return Poll::Pending,
                 Mode::HandedOver if lane.is_being_answered() => return lane.poll_gone(context),
                 Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {

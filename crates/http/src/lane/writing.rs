@@ -1,4 +1,4 @@
-//! The side of the lane that writes: its own answers, and what hyper has. It counts what the client does not take.
+//! The side of the lane that writes: its own answers, and hyper's. It counts what the client does not read.
 
 use std::{
     cell::Cell,
@@ -12,27 +12,30 @@ use tokio::io::AsyncWrite as _;
 
 use super::{Lane, Mode, PIECE_BYTES, SCRATCH_BYTES};
 
-/// What a client that does not read makes hyper keep beside bodies, which count by themselves: what it reads into, and heads of answers …
+/// The most that hyper keeps for a client that does not read, apart from bodies, which are counted
+/// separately: its read buffer, and the heads of a few answers.
 const HEAD_BYTES: usize = 12 * 1024;
-/// … and heads of many if it may read ahead: in one piece are at most 26 of the shortest requests, whose answers have a kilobyte of head each.
+/// The same if the client may send ahead: the heads of many answers. One piece has at most 26 of the shortest
+/// requests, whose answers have a kilobyte of head each.
 const READ_AHEAD_BYTES: usize = 48 * 1024;
 const SHORTEST_REQUEST: &[u8] = b"HEAD / HTTP/1.1\r\n\r\n";
 const _: () = assert!(PIECE_BYTES / SHORTEST_REQUEST.len() * 1024 + HEAD_BYTES <= READ_AHEAD_BYTES);
 
 thread_local! {
-    /// Answers are written into it, and most leave at once, so that who waits for nothing holds no room for them.
+    /// Answers are written into it, and most leave at once, so that an idle connection holds no buffer for
+    /// them.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl Lane {
-    /// Gets room for answers, if there is none.
+    /// Takes a buffer for answers, if there is none.
     pub(super) fn make_room(&mut self) {
         if self.answers.capacity() == 0 {
             self.answers = SPARE.take();
         }
     }
 
-    /// Gives the room back: all answers are written.
+    /// Gives the buffer back: all answers are written.
     fn give_room_back(&mut self) {
         self.answers.clear();
         if self.answers.capacity() > 0 {
@@ -42,8 +45,8 @@ impl Lane {
         }
     }
 
-    /// The client does not take what we write. What waits for it is counted, and a client that takes nothing for long is
-    /// cut.
+    /// The client does not read what we write. The waiting bytes are counted, and a client that reads nothing
+    /// for too long is cut.
     fn stall(&mut self) {
         if !self.is_stalled {
             self.is_stalled = true;
@@ -55,7 +58,7 @@ impl Lane {
         self.connections.stalled(&self.pulse, bytes, std::mem::take(&mut self.has_taken));
     }
 
-    /// The client has taken everything.
+    /// The client has read everything.
     fn flow(&mut self) {
         if self.is_stalled {
             self.is_stalled = false;
@@ -85,7 +88,7 @@ impl Lane {
         Poll::Ready(Ok(()))
     }
 
-    /// What became of something that hyper wrote.
+    /// Notes the result of a write by hyper.
     fn wrote(&mut self, polled: &Poll<io::Result<usize>>) {
         match polled {
             Poll::Ready(_) => self.has_taken = true,
@@ -119,15 +122,16 @@ impl Write for Lane {
         self.stream.is_write_vectored()
     }
 
-    /// Hyper flushes when it has nothing left to write. If it then owes no answer, the next request is ours.
+    /// Hyper flushes when it has nothing left to write. If it then owes no answer, the next request is the
+    /// lane's.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let lane = self.get_mut();
         ready!(Pin::new(&mut lane.stream).poll_flush(context))?;
-        // Hyper does not know of the lane's own answers.
+        // Hyper does not know about the lane's own answers.
         if lane.is_stalled && lane.answers.is_empty() {
             lane.flow();
             if lane.mode == Mode::HandedOver {
-                // Hyper was not given what came meanwhile.
+                // Hyper was not given the bytes that came meanwhile.
                 context.waker().wake_by_ref();
             }
         }

@@ -1,5 +1,5 @@
-//! What a node counts and shows the others, and what a settlement worker shows. Counters only grow while a process lives;
-//! who reads them twice knows what happened in between.
+//! The counters that a node shows the others, and those of a settlement worker. Counters only grow while a
+//! process lives; a reader who compares two readings knows what happened in between.
 
 use std::{
     cmp::Reverse,
@@ -21,14 +21,14 @@ use crate::{
     tally::{ConnectionEnd, Group, LATENCY_BOUNDS_MICROSECONDS, OUTCOMES, Outcome},
 };
 
-/// So many sales a node tells of: what it writes each second stays small.
+/// The most sales a node reports, so that what it writes each second stays small.
 pub(super) const MAX_SALES: usize = 100;
 const _: () = assert!(MAX_SALES >= super::MAX_LISTED_SALES);
 
-/// How often something was refused, by code; what never was is left out.
+/// How often something was refused, by code; codes without refusals are left out.
 pub(super) type Refusals = BTreeMap<String, u64>;
 
-/// What a process shows the others.
+/// The figures that a process shows the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Told {
@@ -41,13 +41,13 @@ impl Told {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// None: it comes from a version that shows something else.
+    /// None if they come from a version that writes something else.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 }
 
-/// How far settlement has come, as who settles knows it.
+/// How far settlement has come, according to the worker that settles.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SettlementFigures {
@@ -65,7 +65,7 @@ impl From<SettlementView> for SettlementFigures {
     }
 }
 
-/// What a node has counted since it began.
+/// The counters of a node since it started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NodeFigures {
@@ -75,7 +75,7 @@ pub(super) struct NodeFigures {
     pub(super) counted_milliseconds: u64,
     pub(super) requests: u64,
     pub(super) refusals: Refusals,
-    /// Claims that the ledger decided, by how long they took: one count for each bound, and one for what took longer.
+    /// Claims that the ledger decided, by their latency: one count for each bound, and one for slower ones.
     pub(super) claim_latencies: Vec<u64>,
     pub(super) in_flight: u64,
     pub(super) in_flight_limit: u64,
@@ -84,7 +84,7 @@ pub(super) struct NodeFigures {
     pub(super) sales: BTreeMap<SaleId, SaleFigures>,
 }
 
-/// What a node has counted of one sale.
+/// The counters of a node for one sale.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SaleFigures {
@@ -148,8 +148,8 @@ impl SaleFigures {
     }
 }
 
-/// The sales that somebody has asked this node for, or who have a waiting room: those that are not over first, the newest
-/// of them first.
+/// The sales that somebody has requested from this node, or that have a waiting room. Sales that are not over
+/// come first, the newest of them first.
 fn counted_sales(app: &App, now: Timestamp) -> Vec<Arc<Shelf>> {
     let place = |shelf: &Arc<Shelf>| {
         let is_over = shelf.status().is_none_or(|status| status.state(now) == SaleState::Closed);
@@ -181,13 +181,13 @@ fn claim_latencies(app: &App) -> Vec<u64> {
 fn connections(app: &App) -> u64 {
     let ends = ConnectionEnd::ALL.into_iter();
     let ended = |end| app.tallies.iter().map(move |tally| tally.connection_ends[end as usize].load(Relaxed));
-    // The ends first: what opens in the meantime can't make it less than nothing.
+    // The ends first, so that connections that open meanwhile can't make the difference negative.
     let ended: u64 = ends.flat_map(ended).sum();
     let opened: u64 = app.tallies.iter().map(|tally| tally.connections_opened.load(Relaxed)).sum();
     opened.saturating_sub(ended)
 }
 
-/// What is wrong beside what selling rests on.
+/// Problems of parts that selling does not depend on.
 fn parts_trouble(app: &App) -> Option<String> {
     app.options
         .parts

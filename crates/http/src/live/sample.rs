@@ -1,4 +1,5 @@
-//! Looks at the counters once a second, shows them to the other nodes, and, while somebody watches, looks at theirs.
+//! Reads the counters once a second and shows them to the other nodes. While somebody watches, reads theirs,
+//! too.
 
 use std::{
     cmp::Reverse,
@@ -26,27 +27,27 @@ use crate::{
 };
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Who has not told for so long is not well.
+/// A process that has been silent for this long is considered unwell.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
-/// And then is forgotten.
+/// After this long it is forgotten.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 const _: () = assert!(EVERY.as_millis() < SILENT_AFTER.as_millis());
 const _: () = assert!(SILENT_AFTER.as_millis() < GONE_AFTER.as_millis());
-/// Neither the other nodes nor the records hold the view up for longer.
+/// Neither the other nodes nor the records delay the view for longer.
 const PATIENCE: Duration = Duration::from_millis(700);
 const _: () = assert!(PATIENCE.as_millis() < EVERY.as_millis());
-/// The records are asked every so many samples.
+/// The records are asked once in this many samples.
 const ASK_RECORDS_EVERY: u64 = 2;
-/// What a node without a name is called.
+/// Shown as the name of a node without a name.
 const NAMELESS: &str = "this node";
 
-/// A node, and what it has told the last two times.
+/// A node, and its last two reports.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) name: String,
-    /// How long ago it told.
+    /// The age of its last report.
     pub(super) age: Duration,
-    /// Empty if it has told only once since it began.
+    /// Empty if it has reported only once since it began.
     pub(super) before: Option<Arc<NodeFigures>>,
     pub(super) now: Arc<NodeFigures>,
 }
@@ -57,27 +58,27 @@ impl Seen {
     }
 }
 
-/// What is known at one moment.
+/// Everything known at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    /// Two of the same number differ only in what is known of the other nodes.
+    /// Two samples with the same number differ only in what they know about the other nodes.
     pub(super) number: u64,
     /// Whether the others were asked, because somebody watched.
     pub(super) is_whole: bool,
     /// This node first.
     pub(super) nodes: Vec<Seen>,
-    /// As who settles has told; empty if nobody has.
+    /// According to the worker that settles; empty if none reports.
     pub(super) settlement: Option<SettlementFigures>,
-    /// Empty while the records are away.
+    /// Empty while the records are unavailable.
     pub(super) dead_letters: Option<u64>,
     /// The sales that are not over, newest first.
     pub(super) listed: Vec<SaleId>,
 }
 
-/// Somebody, as he was last heard of.
+/// A process, as last heard of.
 struct Heard<T> {
     at: Instant,
-    /// What he told the time before.
+    /// Its report before the current one.
     before: Option<Arc<T>>,
     now: Arc<T>,
 }
@@ -90,13 +91,13 @@ struct Sampler {
     others: BTreeMap<String, Heard<NodeFigures>>,
     workers: BTreeMap<String, (Instant, SettlementFigures)>,
     dead_letters: Option<u64>,
-    /// The others were asked the last time,
+    /// Whether the others were asked the last time.
     is_whole: bool,
-    /// or why they could not be.
+    /// Why they could not be asked.
     away: Option<String>,
 }
 
-/// Goes on until the server stops.
+/// Runs until the server stops.
 pub(crate) async fn run(app: Arc<App>, mut stop: watch::Receiver<bool>) {
     let mut sampler = Sampler::new(Arc::clone(&app));
     app.live.samples.send_replace(Arc::new(sampler.sample()));
@@ -140,7 +141,7 @@ impl Sampler {
         self.own.at = Instant::now();
     }
 
-    /// Tells the others what is new, and asks them if somebody wants to know.
+    /// Shows the others this node's figures, and reads theirs if somebody watches.
     async fn exchange(&mut self, is_due: bool) {
         let app = Arc::clone(&self.app);
         let is_watched = app.live.is_watched();
@@ -174,7 +175,7 @@ impl Sampler {
         self.dead_letters = dead_letters;
         match answer {
             Ok(shown) if is_watched => self.hear(shown),
-            // What was told long ago is no measure of now.
+            // Old figures say nothing about now.
             Ok(_) => {
                 self.others.clear();
                 self.workers.clear();
@@ -194,7 +195,7 @@ impl Sampler {
                     hear_node(&mut self.others, name, figures, at);
                 }
                 Some(Told::Worker(figures)) => drop(self.workers.insert(name, (at, figures))),
-                // Another version tells something else.
+                // Another version reports something else.
                 Some(Told::Node(_)) | None => {}
             }
         }
@@ -223,8 +224,8 @@ impl Sampler {
         }
     }
 
-    /// A worker knows of all decisions how many are settled, but of some a little late, and when it has just begun, of none:
-    /// who knows of the most is right.
+    /// A worker knows how many decisions are settled, but learns of some a little late, and of none when it has
+    /// just started. So the worker that knows of the most is right.
     fn settlement(&self) -> Option<SettlementFigures> {
         if !self.app.options.shared_figures.is_shared() {
             return Some((self.app.options.settlement)().into());
@@ -238,7 +239,7 @@ impl Sampler {
     }
 }
 
-/// Once for all who watch: there may be thousands to choose from.
+/// Computed once for all watchers: there may be thousands of sales to choose from.
 fn listed(app: &App) -> Vec<SaleId> {
     let now = app.now();
     let goes_on =
@@ -265,7 +266,7 @@ fn hear_node(
     at: Instant,
 ) {
     match others.get_mut(&name) {
-        // It has not told anything new meanwhile.
+        // Nothing new since the last report.
         Some(heard) if heard.now.counted_milliseconds == figures.counted_milliseconds => heard.at = at,
         Some(heard) => {
             heard.before = Some(std::mem::replace(&mut heard.now, Arc::new(figures)));
@@ -275,17 +276,17 @@ fn hear_node(
     }
 }
 
-/// Who can't be told sees that nothing comes.
+/// If this fails, the others notice that nothing comes.
 async fn tell(shared: &dyn SharedFigures, name: &str, told: Vec<u8>) {
     match timeout(PATIENCE, shared.put(name, told, GONE_AFTER)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "the others are not shown how this process is"),
-        Err(_) => tracing::debug!("the others are not shown in time how this process is"),
+        Ok(Err(error)) => tracing::debug!(%error, "this process's figures can't be shown to the others"),
+        Err(_) => tracing::debug!("this process's figures could not be shown to the others in time"),
     }
 }
 
 impl WorkerFigures {
-    /// Shows the nodes how far settlement is, for as long as anybody waits for the end of it.
+    /// Shows the nodes how far settlement is, until dropped.
     pub async fn show(&self, shared: &dyn SharedFigures) -> Infallible {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,5 +1,5 @@
-//! Adds up what the nodes have counted, and tells how fast it grows. A node whose counters began anew, or that tells no
-//! more, has no pace until it has told twice.
+//! Adds up the nodes' counters and computes how fast they grow. A node whose counters started again, or that
+//! has fallen silent, has no rate until it has reported twice.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::tally::LATENCY_BOUNDS_MICROSECONDS;
 
-/// How often a second something was refused, by code; what was not is left out.
+/// Refusals per second, by code; codes without refusals are left out.
 pub(super) type RefusalRates = BTreeMap<String, f64>;
 
-/// What one node has counted between the last two times that it told.
+/// The growth of one node's counters between its last two reports.
 pub(super) struct Pace<'a> {
     before: &'a NodeFigures,
     now: &'a NodeFigures,
@@ -49,14 +49,14 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Whether the node can say how much of the sale is new: one of which it did not tell before, because it had to tell
-    /// of too many, may have been going on for long.
+    /// Whether the growth of this sale's counters is known. If a report had too many sales to include it, it
+    /// may have been counted for long before.
     fn knows(&self, sale: SaleId) -> bool {
         self.before.sales.contains_key(&sale) || self.before.sales.len() < MAX_SALES
     }
 }
 
-/// What all nodes have counted of one sale.
+/// The counters of one sale, over all nodes.
 #[derive(Debug, Default)]
 pub(super) struct SaleSums {
     pub(super) totals: LiveTotals,
@@ -86,7 +86,7 @@ impl SaleSums {
         self.looks_per_second += rate(|figures| figures.looks);
         self.claims_per_second += rate(SaleFigures::claims);
         self.accepted_per_second += rate(|figures| figures.accepted);
-        // All nodes share the waiting room, and some hear of it earlier than others.
+        // All nodes share the waiting room, and some learn of changes earlier than others.
         self.admitted_per_second = self.admitted_per_second.max(rate(|figures| figures.admitted));
         pace.add_refusals(&mut self.refusals_per_second, |node| {
             node.sales.get(&sale).map(|figures| &figures.refused)
@@ -111,7 +111,7 @@ impl LiveTotals {
     }
 }
 
-/// How long the claims took that all nodes have had decided since they told before.
+/// The latency of the claims that all nodes have had decided since their previous report.
 pub(super) fn latency(nodes: &[Seen]) -> Option<LiveLatency> {
     let mut counts = [0_u64; LATENCY_BOUNDS_MICROSECONDS.len() + 1];
     for pace in nodes.iter().filter_map(Pace::of) {
@@ -130,14 +130,14 @@ pub(super) fn latency(nodes: &[Seen]) -> Option<LiveLatency> {
     })
 }
 
-/// The upper bound of a bucket; what took longer than all of them counts as the last.
+/// The upper bound of a bucket; slower claims count as the last bound.
 fn bound_milliseconds(bucket: usize) -> f64 {
     let bounds = LATENCY_BOUNDS_MICROSECONDS;
     let bound = bounds.get(bucket).or(bounds.last()).copied().unwrap_or_default();
     bound as f64 / 1000.0
 }
 
-/// As Prometheus does: as if the claims of a bucket were spread over it evenly.
+/// Computed as Prometheus does: as if the claims of a bucket were spread evenly over it.
 fn quantile_milliseconds(counts: &[u64], quantile: f64) -> f64 {
     let rank = quantile * counts.iter().sum::<u64>() as f64;
     let mut below = 0.0;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_add_up_each_by_its_own_time() {
+    fn the_rates_of_nodes_add_up_each_over_its_own_time() {
         let a = seen(Some(figures(1000, 10, 1, 5)), figures(2000, 30, 2, 15));
         let b = seen(Some(figures(500, 0, 0, 0)), figures(1000, 10, 1, 4));
         let sums = SaleSums::of(sale(), &[a, b]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_began_anew_has_no_rate_and_never_a_negative_one() {
+    fn a_restarted_node_has_no_rate_and_never_a_negative_one() {
         let anew = seen(Some(figures(60_000, 900, 9, 90)), figures(1000, 3, 1, 1));
         assert!(Pace::of(&anew).is_none());
         let sums = SaleSums::of(sale(), &[anew]);
@@ -211,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_told_once_has_no_rate_yet() {
+    fn a_node_that_reported_once_has_no_rate_yet() {
         assert_eq!(SaleSums::of(sale(), &[seen(None, figures(1000, 10, 1, 5))]).claims_per_second, 0.0);
     }
 
     #[test]
-    fn latencies_are_those_of_the_time_between() {
+    fn latencies_cover_only_the_time_between_two_reports() {
         let with = |milliseconds, latencies: &[u64]| NodeFigures {
             claim_latencies: latencies.to_vec(),
             ..figures(milliseconds, 0, 0, 0)

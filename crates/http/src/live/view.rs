@@ -1,4 +1,4 @@
-//! The live view as the API shows it. What nobody has told is not made up.
+//! The live view as the API shows it. Unknown figures stay empty.
 
 use penstock_domain::Timestamp;
 use serde::Serialize;
@@ -22,16 +22,16 @@ pub(crate) struct LiveFigures {
     /// Of the claims that the ledger decided in this time; empty if there were none.
     latency: Option<LiveLatency>,
     requests_per_second: f64,
-    /// All requests, by code; those that were not refused are left out.
+    /// All refused requests, by code.
     #[schema(value_type = std::collections::BTreeMap<String, f64>)]
     refusals_per_second: RefusalRates,
-    /// The node that was asked first. One that is gone is shown as not ready for some seconds.
+    /// The node that answers comes first. A node that is gone is shown as not ready for some seconds.
     nodes: Vec<LiveNode>,
-    /// One, if one was asked for; otherwise those that are not over, newest first, at most 50.
+    /// The requested sale; without one, the sales that are not over, newest first, at most 50.
     sales: Vec<LiveSale>,
 }
 
-/// How far settlement is behind. What nobody knows at the moment is empty.
+/// How far settlement is behind. Unknown figures are empty.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LiveSettlement {
     /// Decisions that are not settled yet.
@@ -40,45 +40,45 @@ pub(crate) struct LiveSettlement {
     lag_seconds: Option<f64>,
     /// Decisions that were put aside and wait for a merchant.
     dead_letters: Option<u64>,
-    /// Why something is not settled at the moment.
+    /// Why something can't be settled at the moment.
     trouble: Option<String>,
 }
 
-/// How long claims took that the ledger has decided.
+/// The latency of claims that the ledger has decided.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct LiveLatency {
-    /// So many claims were measured.
+    /// How many claims were measured.
     pub(super) claims: u64,
-    /// Half of them took no longer. This and the next are estimates between the bounds of `/metrics`.
+    /// The median. This and the next are estimates between the bounds of `/metrics`.
     pub(super) p50_ms: f64,
-    /// 99 of 100 took no longer. 4,000 stands for all that is longer.
+    /// The 99th percentile. 4,000 stands for anything longer.
     pub(super) p99_ms: f64,
-    /// A bound below which all of them are. 4,000 stands for all that is longer.
+    /// An upper bound for all of them. 4,000 stands for anything longer.
     pub(super) max_ms: f64,
 }
 
-/// A node as the one that was asked sees it.
+/// A node as the answering node sees it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LiveNode {
     name: String,
     /// Whether it can sell.
     ready: bool,
-    /// What is wrong, also if it can sell nevertheless.
+    /// What is wrong, even if it can still sell.
     trouble: Option<String>,
-    /// How long ago it told of itself.
+    /// How long ago it last reported.
     seen_seconds_ago: f64,
-    /// Empty until it has told twice, and when it tells no more.
+    /// Empty until it has reported twice, and when it has fallen silent.
     requests_per_second: Option<f64>,
     /// Claims that are being decided.
     in_flight: u64,
-    /// How many may be at once.
+    /// The most claims that may be decided at once.
     in_flight_limit: u64,
     /// Requests that wait for the ledger's writer.
     queue_depth: u64,
     connections: u64,
 }
 
-/// A sale: its stock, who wants it, and what they are told.
+/// A sale: its stock, the demand for it, and the answers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LiveSale {
     id: String,
@@ -89,34 +89,35 @@ pub(crate) struct LiveSale {
     available: u32,
     held: u32,
     paid: u32,
-    /// People in the waiting room who are there and whose turn has not come.
+    /// People in the waiting room who are present and whose turn has not come.
     waiting: u64,
-    /// People on the waitlist, as far as that is settled; empty while the records are away.
+    /// People on the waitlist, as far as it is settled; empty while the records are unavailable.
     waitlist: Option<u64>,
-    /// Passes in buyers' hands: not used, not expired.
+    /// Passes that buyers hold: neither used nor expired.
     passes_live: u64,
     admitted_per_second: f64,
-    /// Looks at the sale that reached a node; a cache before the nodes answers most of them.
+    /// Reads of the sale that reached a node; a cache in front of the nodes answers most of them.
     looks_per_second: f64,
     claims_per_second: f64,
     accepted_per_second: f64,
-    /// Claims, by code; those that were not refused are left out.
+    /// Refused claims, by code.
     #[schema(value_type = std::collections::BTreeMap<String, f64>)]
     refusals_per_second: RefusalRates,
     totals: LiveTotals,
 }
 
-/// Since the nodes began that are there now. `claims` is `accepted`, `repeated`, `gone` and all that is `refused` together.
+/// Since the current nodes started. `claims` is the sum of `accepted`, `repeated`, `gone` and all of
+/// `refused`.
 #[derive(Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct LiveTotals {
     pub(super) looks: u64,
     pub(super) claims: u64,
-    /// Claims that got an order; each order counts once.
+    /// Claims that got an order. Each order counts once.
     pub(super) accepted: u64,
     /// Claims that were sent again with the key of an accepted one, and got its answer again.
     #[schema(required = false)]
     pub(super) repeated: u64,
-    /// Claims, by code; what never happened is left out.
+    /// Refused claims, by code.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     pub(super) refused: Refusals,
     /// Claims whose client was gone before the answer.
@@ -159,7 +160,7 @@ impl LiveSettlement {
             dead_letters: sample.dead_letters,
             trouble: match settlement {
                 Some(settlement) => settlement.trouble.clone(),
-                None => Some("no settlement worker tells of itself".to_owned()),
+                None => Some("no settlement worker reports".to_owned()),
             },
         }
     }
@@ -168,7 +169,7 @@ impl LiveSettlement {
 impl LiveNode {
     fn new(seen: &Seen) -> Self {
         let node = &seen.now;
-        let silent = seen.is_silent().then(|| format!("not heard of for {} seconds", seen.age.as_secs()));
+        let silent = seen.is_silent().then(|| format!("not heard from for {} seconds", seen.age.as_secs()));
         Self {
             name: seen.name.clone(),
             ready: node.ready && silent.is_none(),
@@ -184,7 +185,7 @@ impl LiveNode {
 }
 
 impl LiveSale {
-    /// None: the ledger has not told of it, or there is nothing to show.
+    /// None if the ledger has not announced the sale, or its details are not loaded.
     pub(super) fn new(shelf: &Shelf, sample: &Sample, now: Timestamp) -> Option<Self> {
         let (status, details) = (shelf.status()?, shelf.details()?);
         let gate = GateFigures::of_sale(shelf, now);

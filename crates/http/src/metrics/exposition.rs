@@ -1,4 +1,4 @@
-//! The two text formats of metrics, and which of them a client asks for.
+//! The two text formats of metrics, and the choice between them.
 
 use axum::response::{IntoResponse as _, Response};
 use hyper::{
@@ -16,12 +16,12 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; c
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     OpenMetrics,
-    /// What Prometheus had before it, and what every other tool reads.
+    /// The format that Prometheus used before, and that every other tool reads.
     Text,
 }
 
 impl Format {
-    /// OpenMetrics only if the client names it and does not like the other better.
+    /// OpenMetrics only if the client names it and does not prefer the other.
     pub(super) fn asked_for(headers: &HeaderMap) -> Self {
         let accepted = Accepted::of(headers);
         let open_metrics = accepted.named("application/openmetrics-text", Some("1.0.0"));
@@ -40,7 +40,8 @@ impl Format {
     }
 }
 
-/// OpenMetrics as the text format 0.0.4: that describes a counter by the name of its samples, and knows no unit and no end.
+/// Turns OpenMetrics into the text format 0.0.4, which names counters like their samples and has neither
+/// units nor an end marker.
 fn classic(open_metrics: &str) -> String {
     let mut classic = String::with_capacity(open_metrics.len());
     let mut help = "";
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_the_format_that_it_likes_best() {
+    fn a_client_gets_the_format_that_it_prefers() {
         for prometheus in [
             "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
              text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_format_names_counters_as_their_samples() {
+    fn the_text_format_names_counters_like_their_samples() {
         let open_metrics = "# HELP a_seconds How long.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\n\
                             a_seconds_total{b=\"# TYPE\"} 1.5\n# HELP c What \\n is.\n# TYPE c gauge\nc 1\n# EOF\n";
         let text = "# HELP a_seconds_total How long.\n# TYPE a_seconds_total counter\n\

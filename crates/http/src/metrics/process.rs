@@ -1,4 +1,4 @@
-//! What the operating system says of this process, by the names that all programs use for it.
+//! The operating system's figures about this process, under the names that all programs use for them.
 
 use std::fs;
 
@@ -20,12 +20,13 @@ pub(super) struct Process {
     /// In seconds since 1970.
     started_seconds: f64,
     open_descriptors: u64,
-    /// None: as many as it likes.
+    /// None if unlimited.
     max_descriptors: Option<u64>,
 }
 
 impl Process {
-    /// None where there is no `/proc` to read. On another thread: there may be a hundred thousand descriptors to count.
+    /// None where there is no `/proc` to read. Runs on another thread, because there may be a hundred
+    /// thousand descriptors to count.
     pub(super) async fn read() -> Option<Self> {
         tokio::task::spawn_blocking(Self::read_now).await.ok()?
     }
@@ -33,9 +34,9 @@ impl Process {
     fn read_now() -> Option<Self> {
         let ticks = clock_ticks_per_second().max(1) as f64;
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // The second field is the program's name in brackets, and may have anything in it.
+        // The second field is the program's name in brackets, and may contain anything.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        // Counted as in proc_pid_stat(5), where the first field is 1; two of them are cut off.
+        // Numbered as in proc_pid_stat(5), where the first field is 1; two fields are cut off.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let boot = fs::read_to_string("/proc/stat").ok()?;
         let booted_seconds: f64 = boot.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Which codes a call can answer. A new code of a call is added here.
+//! Which codes a call can answer. Add a call's new code here.
 
 use utoipa::openapi::{
     RefOr,
@@ -7,7 +7,7 @@ use utoipa::openapi::{
 
 use crate::problem::Code;
 
-/// The codes that a call can answer, besides those that any call can.
+/// The codes that a call can answer.
 pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
     use Code::{
         AlreadyPaid, AlreadyPublished, BadCredentials, BodyTooLarge, Busy, ChallengeFailed, Closed,
@@ -97,12 +97,12 @@ pub(super) fn of_call(path: &str, operation: &Operation) -> Vec<Code> {
     if path.starts_with("/api/") {
         codes.push(Unavailable);
     }
-    // A proxy in front may have limits of its own, for any call.
+    // A proxy in front may have its own limits, for any call.
     codes.extend([RateLimited, Code::Internal]);
     codes
 }
 
-/// Whether the call has arguments in its query, which may be wrong.
+/// Whether the call has query arguments, which may be invalid.
 fn takes_arguments(operation: &Operation) -> bool {
     let mut parameters = operation.parameters.iter().flatten();
     parameters.any(

@@ -1,4 +1,4 @@
-//! What generators of clients need to be told and the derived schemas can't say.
+//! Adds what client generators need and the derived schemas can't express.
 
 use utoipa::openapi::{
     Components, Discriminator, OpenApi, Ref, RefOr, Schema,
@@ -7,7 +7,7 @@ use utoipa::openapi::{
     schema::{AllOf, Object, OneOf, OneOfBuilder, SchemaType, Type},
 };
 
-/// The audit's differences: what all have in common, and what each kind has.
+/// The audit's differences: the fields that all have in common, and those of each kind.
 const DIFFERENCE: &str = "Difference";
 const FINDING: &str = "Finding";
 const KIND: &str = "kind";
@@ -18,12 +18,12 @@ pub(super) fn finish(document: &mut OpenApi) {
     }
 }
 
-/// A call for everybody says so: one that says nothing would look forgotten. A body that can be left out is left out, and not
-/// `null`.
+/// A public call says so explicitly; otherwise its security would look forgotten. An optional body may be
+/// left out, but not be `null`.
 pub(super) fn finish_call(operation: &mut Operation) {
     operation.security.get_or_insert_default();
     for parameter in operation.parameters.iter_mut().flatten() {
-        // What is not given in a header or in an address is not there; there is no `null` for it.
+        // An optional header or query argument is left out; it can't be `null`.
         if let RefOr::T(parameter) = parameter
             && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
             && let SchemaType::Array(types) = &mut object.schema_type
@@ -49,7 +49,7 @@ fn is_optional(body: &RefOr<RequestBody>) -> bool {
     matches!(body, RefOr::T(body) if body.required != Some(utoipa::openapi::Required::True))
 }
 
-/// The schema that stands beside `null`, if this is a choice between the two.
+/// The schema beside `null`, if this is a choice between the two.
 fn without_null(schema: &mut RefOr<Schema>) -> Option<RefOr<Schema>> {
     let RefOr::T(Schema::OneOf(OneOf { items, .. })) = schema else { return None };
     items.iter().find(|item| !is_null(item)).cloned()
@@ -59,8 +59,8 @@ fn is_null(schema: &RefOr<Schema>) -> bool {
     matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null))
 }
 
-/// Gives each kind of difference a schema with a name and all its fields, and says which field tells them apart. Derived, they
-/// are forty objects without a name inside of another.
+/// Gives each kind of difference a named schema with all its fields, and says which field tells them apart.
+/// Derived, they would be forty anonymous objects inside another.
 fn name_kinds(components: &mut Components) {
     let Some(RefOr::T(Schema::OneOf(OneOf { items: kinds, .. }))) = components.schemas.remove(FINDING) else {
         return;
@@ -98,13 +98,13 @@ fn object(schema: &RefOr<Schema>) -> Option<&Object> {
     }
 }
 
-/// The only word that its field for the kind can have.
+/// The only value of the field for its kind.
 fn word_of(kind: &Object) -> Option<String> {
     let words = object(kind.properties.get(KIND)?)?.enum_values.as_ref()?;
     words.first()?.as_str().map(str::to_owned)
 }
 
-/// `order_state` as `OrderState`.
+/// Turns `order_state` into `OrderState`.
 fn capitalised(word: &str) -> String {
     let capital = |part: &str| {
         let mut letters = part.chars();

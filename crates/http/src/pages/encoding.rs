@@ -1,4 +1,4 @@
-//! Chooses the compressed form that a browser takes.
+//! Chooses the compressed variant that a browser accepts.
 
 use hyper::header::HeaderValue;
 
@@ -12,7 +12,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// As it is written in `Content-Encoding`.
+    /// The name in `Content-Encoding`.
     pub(super) fn name(self) -> Option<HeaderValue> {
         match self {
             Self::Brotli => Some(HeaderValue::from_static("br")),
@@ -21,7 +21,7 @@ impl Encoding {
         }
     }
 
-    /// Tells the tags of one file's forms apart.
+    /// Distinguishes the ETags of one file's variants.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => "-br",
@@ -39,8 +39,8 @@ impl Encoding {
     }
 }
 
-/// What is wanted most of what there is; of those that are wanted alike, the first. Who wants none of it gets it as it is:
-/// that is more use than a refusal.
+/// The available encoding that the client wants most; the first one if several are wanted equally. A client
+/// that wants none of them gets the plain file, which is more useful than a refusal.
 pub(super) fn choose<'a>(
     accepted: impl Iterator<Item = &'a [u8]>,
     available: impl Iterator<Item = Encoding>,
@@ -61,7 +61,7 @@ fn quality_of(encoding: Encoding, wishes: &[Wish<'_>]) -> Quality {
     let any = || wishes.iter().find(|wish| wish.name == b"*");
     match named.or_else(any) {
         Some(wish) => wish.quality,
-        // It need not be named, but whatever is named is preferred to it.
+        // It need not be named, but anything named is preferred.
         None if encoding == Encoding::Identity => 1,
         None => 0,
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_gets_the_smallest_that_it_takes() {
+    fn a_browser_gets_the_smallest_variant_that_it_accepts() {
         assert_eq!(chosen("gzip, deflate, br, zstd"), Encoding::Brotli);
         assert_eq!(chosen("gzip, deflate"), Encoding::Gzip);
         assert_eq!(chosen("GZIP"), Encoding::Gzip);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_or_liked_less_is_not_sent() {
+    fn an_encoding_that_is_refused_or_less_wanted_is_not_sent() {
         assert_eq!(chosen("br;q=0, gzip"), Encoding::Gzip);
         assert_eq!(chosen("br; q=0.000, gzip ;Q=0.5"), Encoding::Gzip);
         assert_eq!(chosen("br;q=0.1, gzip;q=0.8"), Encoding::Gzip);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_does_not_exist_is_not_chosen() {
+    fn a_variant_that_does_not_exist_is_not_chosen() {
         let only_gzip = [Encoding::Gzip, Encoding::Identity];
         assert_eq!(choose(std::iter::once(&b"br, gzip;q=0.2"[..]), only_gzip.into_iter()), Encoding::Gzip);
     }

@@ -1,5 +1,5 @@
-//! The pages of the shop and the console: which file answers which path, and what caches may do with it. They are the same
-//! for everybody; what is personal, the pages ask the API for.
+//! The pages of the shop and the console: which file answers which path, and what caches may do with it. They
+//! are the same for everybody; the pages fetch personal data from the API.
 
 mod encoding;
 mod policy;
@@ -36,30 +36,30 @@ const SHOP: &str = "/index.html";
 const CONSOLE: &str = "/console.html";
 const ASSETS: &str = "/assets/";
 
-/// The name of an asset changes with its bytes, so nobody has to ask again.
+/// The name of an asset changes with its bytes, so clients never have to ask again.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// Names the assets, so a new version has to be seen soon. Meanwhile nobody waits for it, and while all nodes are away the
-/// old one will do.
+/// The page names its assets, so clients should see a new version soon. Meanwhile nobody waits for it, and
+/// while all nodes are away the old version will do.
 const FOR_A_MINUTE: HeaderValue =
     HeaderValue::from_static("public, max-age=60, stale-while-revalidate=600, stale-if-error=86400");
 const FOR_AN_HOUR: HeaderValue = HeaderValue::from_static("public, max-age=3600, stale-if-error=86400");
 const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-store");
 
-/// A file that the pages are made of, with what it is when it is compressed.
+/// A file of the pages, with its compressed variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFile {
-    /// The path that it is asked for by. `/index.html` is the shop's page and `/console.html` the console's; they have paths
-    /// of their own. Under `/assets/` the name has to change with the bytes.
+    /// The path that clients request. `/index.html` is the shop's page and `/console.html` the console's;
+    /// both are shown at other paths. Under `/assets/` the name has to change with the bytes.
     pub path: &'static str,
     pub content_type: &'static str,
-    /// Changes with the bytes, and has only letters and digits.
+    /// Changes with the bytes. Only letters and digits.
     pub fingerprint: &'static str,
     pub bytes: &'static [u8],
     pub brotli: Option<&'static [u8]>,
     pub gzip: Option<&'static [u8]>,
 }
 
-/// All files, with what is said about them written already.
+/// All files, with their headers prepared.
 pub(crate) struct Pages(HashMap<&'static str, Prepared>);
 
 struct Prepared {
@@ -89,14 +89,14 @@ impl Pages {
         self.find(SHOP).ok_or(Code::NotFound.into())
     }
 
-    /// Where the pages were not built, there is only one, that says so.
+    /// If the pages were not built, there is only one page, which says so.
     fn console(&self) -> Result<&Prepared, Problem> {
         self.find(CONSOLE).map_or_else(|| self.shop(), Ok)
     }
 }
 
 impl Prepared {
-    /// None if its names can't be sent, which no build makes.
+    /// None if a name can't be sent as a header, which no build produces.
     fn new(file: &PageFile) -> Option<Self> {
         let variant = |encoding: Encoding, bytes: Option<&'static [u8]>| {
             let etag = format!("\"{}{}\"", file.fingerprint, encoding.suffix());
@@ -149,7 +149,8 @@ impl Prepared {
     }
 }
 
-/// Whether an `If-None-Match` names this tag. Proxies that compress make tags weak, which does not matter here.
+/// Whether an `If-None-Match` names this tag. Proxies that compress make tags weak, which does not matter
+/// here.
 fn names(known: &HeaderValue, etag: &HeaderValue) -> bool {
     known.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|tag| {
         let strong = tag.strip_prefix(b"W/").unwrap_or(tag);
@@ -168,9 +169,9 @@ pub(crate) async fn shop(
     app.pages.shop()?.respond(&headers)
 }
 
-/// The shop's page for a sale, with the status that a stranger's look at the sale has in the API. Only this node's memory is
-/// asked, so that a flood of invented ids reaches no database. A merchant's draft is not there for anybody who asks without
-/// saying who they are; the page that comes with the 404 shows it to them all the same.
+/// The shop's page for a sale, with the status that the API gives a stranger for it. Only this node's memory
+/// is asked, so that a flood of invented ids reaches no database. To an anonymous visitor, a merchant's draft
+/// does not exist; but the page that comes with the 404 still shows it to the merchant.
 pub(crate) async fn sale(
     State(app): State<Arc<App>>,
     id: Result<PathId<SaleId>, Problem>,
@@ -190,7 +191,8 @@ pub(crate) async fn sale(
     if sales::not_on_show(&app, id, now).code == Code::SaleNotFound {
         return lost(&app, uri.path(), headers, Code::SaleNotFound);
     }
-    // Nobody knows at the moment. The page looks again by itself; no cache may take it for a sale that is there.
+    // The sale's state is unknown at the moment. The page tries again by itself; no cache may take it for an
+    // existing sale.
     let mut response = app.pages.shop()?.respond(&headers)?;
     response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
     Ok(response)
@@ -207,8 +209,8 @@ pub(crate) async fn console(
     app.pages.console()?.respond(&headers)
 }
 
-/// Whether everybody who looks at this path sees the same in it. What stands before the nodes may take `/console/../assets/x`
-/// for `/assets/x`, and would keep the console's page under that name. No page of ours has a path that is not plain.
+/// Whether everybody agrees on what is at this path. A proxy in front may take `/console/../assets/x` for
+/// `/assets/x`, and would cache the console's page under that name. All our pages have plain paths.
 fn is_plain(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let whole = path.strip_prefix('/').unwrap_or(path);
@@ -217,7 +219,7 @@ fn is_plain(path: &str) -> bool {
         || whole.split('/').all(|part| !matches!(part, "" | "." | "..") && part.bytes().all(is_plain))
 }
 
-/// What no call is made for: a file, or nothing.
+/// Answers paths that no call has: with a file, or with not found.
 pub(crate) async fn other(
     State(app): State<Arc<App>>,
     method: Method,
@@ -234,7 +236,7 @@ pub(crate) async fn other(
     lost(&app, path, headers, Code::NotFound)
 }
 
-/// Here is nothing. A person gets to see that on a page, a program as a problem.
+/// Nothing is here. A person gets a page that says so, a program gets a problem.
 fn lost(app: &App, path: &str, headers: HeaderMap, code: Code) -> Result<Response, Problem> {
     if !is_for_a_person(path, &headers) {
         return Err(code.into());
@@ -247,14 +249,14 @@ fn lost(app: &App, path: &str, headers: HeaderMap, code: Code) -> Result<Respons
     Ok(response)
 }
 
-/// Whether somebody looks for a page there. Of what is no page, only programs ask for something.
+/// Whether a person may be looking for a page there. Only programs request the other paths.
 fn is_for_a_person(path: &str, headers: &HeaderMap) -> bool {
     let is_no_page =
         ["/api/", ASSETS, "/pictures/", "/docs/", "/errors/"].iter().any(|start| path.starts_with(start));
     !is_no_page && Accepted::of(headers).named("text/html", None) > 0
 }
 
-/// What is not found has not stayed as it was.
+/// An answer of not found must never become "not modified".
 fn without_condition(mut headers: HeaderMap) -> HeaderMap {
     headers.remove(IF_NONE_MATCH);
     headers

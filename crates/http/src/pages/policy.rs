@@ -1,22 +1,22 @@
-//! What a browser is told not to let a page do, so that a mistake in one stays small.
+//! Restricts what a browser lets a page do, so that a mistake in a page does little harm.
 
 use hyper::{
     HeaderMap,
     header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
 };
 
-/// Code, styles and data come from here alone, and nothing that is written into a page runs. Pictures of items may be kept
-/// elsewhere, a captcha is in the answer itself, and one that is about to be uploaded is in the browser.
+/// Code, styles and data come from this server alone, and no inline script runs. Pictures of items may be
+/// stored elsewhere, a captcha is a data URL, and a picture about to be uploaded is a blob in the browser.
 const PAGES: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob: https:; connect-src 'self'; \
      worker-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
 );
-/// Swagger UI writes one style into its page, which is known by its hash, and its page says what its links are relative to.
+/// Swagger UI has one inline style, which is allowed by its hash, and its page has a base element.
 const DOCS: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-RL3ie0nH+Lzz2YNqQN83mnU0J1ot4QL7b99vMdIX99w='; \
      img-src 'self' data:; connect-src 'self'; font-src 'self'; form-action 'none'; base-uri 'self'; frame-ancestors 'none'",
 );
-/// Nothing of this is needed.
+/// None of these are needed.
 const PERMISSIONS: HeaderValue = HeaderValue::from_static(
     "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), \
      magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=()",
@@ -33,13 +33,13 @@ pub(crate) fn guard_page(headers: &mut HeaderMap) {
     guard(headers, PAGES);
 }
 
-/// For what they are made of: a worker goes by the policy of its own file.
+/// For scripts: a worker has the policy of its own file.
 pub(super) fn guard_script(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, PAGES);
     guard_part(headers);
 }
 
-/// For styles and drawings, which do nothing by themselves.
+/// For styles and images, which do nothing by themselves.
 pub(crate) fn guard_part(headers: &mut HeaderMap) {
     headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
     never_guess(headers);
@@ -50,7 +50,7 @@ pub(crate) fn guard_docs(headers: &mut HeaderMap) {
     guard(headers, DOCS);
 }
 
-/// For what a browser might take for something else.
+/// For files that a browser might mistake for something else.
 pub(crate) fn never_guess(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }

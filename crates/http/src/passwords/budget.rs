@@ -1,15 +1,16 @@
-//! How much of the machine's processors may be used: what is not used adds up to a burst, and what was used too much is waited
-//! for. Time is handed in.
+//! Limits the use of the processors: unused time adds up to a burst, and overused time is waited for. The
+//! time is passed in.
 
 use std::time::{Duration, Instant};
 
-/// This much time of a processor adds up while nothing is hashed, so that a few people who sign in at once don't wait.
+/// This much processor time adds up while nothing is hashed, so that a few people who sign in at once don't
+/// wait.
 const BURST: Duration = Duration::from_secs(2);
 
 pub(super) struct Budget {
-    /// In processors; half of one is 0.5.
+    /// In processors: 0.5 is half of one.
     share: f64,
-    /// Negative: overdrawn.
+    /// Negative if overdrawn.
     seconds_left: f64,
     counted_at: Instant,
 }
@@ -20,7 +21,7 @@ impl Budget {
         Self { share, seconds_left: BURST.as_secs_f64(), counted_at: now }
     }
 
-    /// How long to rest before the next; none if there is something left.
+    /// How long to rest before the next hash; None if there is something left.
     pub(super) fn rest(&mut self, now: Instant) -> Option<Duration> {
         let earned = now.saturating_duration_since(self.counted_at).as_secs_f64() * self.share;
         self.seconds_left = (self.seconds_left + earned).min(BURST.as_secs_f64());
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_burst_hashing_has_its_share_and_no_more() {
+    fn after_a_burst_hashing_gets_its_share_and_no_more() {
         let start = Instant::now();
         let hash = Duration::from_millis(25);
         for (cores, percent, expected) in [(2, 25, 0.5), (8, 25, 2.0), (1, 1, 0.01), (4, 100, 4.0)] {
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_adds_up_to_a_burst() {
+    fn unused_time_adds_up_to_a_burst() {
         let start = Instant::now();
         let mut budget = Budget::new(2, 25, start);
         budget.charge(BURST);

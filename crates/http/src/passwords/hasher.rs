@@ -1,5 +1,5 @@
-//! One argon2id after the other in the same piece of memory. It is slow and takes memory on purpose; how many run at the same
-//! time, somebody else decides.
+//! Computes one argon2id after the other in the same block of memory. It is slow and takes memory on purpose.
+//! It does not decide how many run at once.
 
 use argon2::{
     Argon2, Block, Params,
@@ -16,11 +16,11 @@ const ALGORITHM: Ident = Ident::new_unwrap("argon2id");
 const VERSION: u32 = 19;
 const OUTPUT_BYTES: usize = 32;
 
-/// What the password of an unknown phone is hashed with, so that it takes as long as that of a known one.
+/// The salt for the password of an unknown phone, so that it takes as long as that of a known one.
 const SALT_OF_NOBODY: [u8; Salt::RECOMMENDED_LENGTH] = [0; Salt::RECOMMENDED_LENGTH];
 
-/// The memory of one hash. It is taken when it is first needed, and then kept: an allocator that gets so large a piece back again and
-/// again does not always find it again.
+/// The memory of one hash. It is allocated at first use and then kept: an allocator that frees so large a
+/// block again and again can't always find one again.
 #[derive(Default)]
 pub(super) struct Hasher {
     memory: Vec<Block>,
@@ -42,7 +42,7 @@ impl Hasher {
         Some(hash.to_string())
     }
 
-    /// Whether `hash` was made of `password`. A hash that is not one of ours is of no password.
+    /// Whether `hash` belongs to `password`. A hash that is not ours belongs to no password.
     pub(super) fn verify(&mut self, password: &[u8], hash: &str) -> bool {
         let Ok(hash) = PasswordHash::new(hash) else { return false };
         let (Some(salt), Some(wanted)) = (hash.salt, hash.hash) else { return false };
@@ -57,7 +57,7 @@ impl Hasher {
         params().and_then(|params| self.output(params, password, &SALT_OF_NOBODY));
     }
 
-    /// None: a hash with these parameters would need more than the memory that there is for one.
+    /// None if a hash with these parameters would need more memory than one hash has.
     fn output(&mut self, params: Params, password: &[u8], salt: &[u8]) -> Option<[u8; OUTPUT_BYTES]> {
         let mut output = [0; OUTPUT_BYTES];
         if self.memory.is_empty() {
@@ -93,12 +93,12 @@ mod tests {
         assert_ne!(hasher.hash(b"correct horse").unwrap(), hashed, "each hash has its own salt");
         assert!(
             Argon2::default().verify_password(b"correct horse", hashed.as_str()).is_ok(),
-            "as others see it"
+            "other implementations accept it"
         );
     }
 
     #[test]
-    fn what_is_not_a_hash_of_ours_is_of_no_password() {
+    fn a_hash_that_is_not_ours_belongs_to_no_password() {
         let mut hasher = Hasher::default();
         let hashed = hasher.hash(b"correct horse").unwrap();
         for other in [

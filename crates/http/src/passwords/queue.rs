@@ -1,5 +1,6 @@
-//! A bounded queue that is fair: those who wait are served in turns, one of each line, and when there is no place left, the longest
-//! line loses its last one. So whoever sends a thousand keeps nobody waiting but themselves. It knows nothing of what waits.
+//! A bounded queue that is fair: it serves one entry of each line in turn, and when it is full, the longest
+//! line loses its last entry. So a client that sends a thousand delays only itself. It knows nothing about
+//! its entries.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,13 +28,13 @@ impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
         self.waiting >= self.max_waiting
     }
 
-    /// Whether one more of this line would be put into the queue now.
+    /// Whether the queue would accept one more entry of this line now.
     pub(super) fn has_place(&self, line: &K) -> bool {
         !self.is_full() || self.line_to_shorten(line).is_some()
     }
 
-    /// Puts `item` at the end of its line. If the queue is full, this answers the item that has no place: the last one of the longest line,
-    /// or `item` itself if its own line is as long as any.
+    /// Puts `item` at the end of its line. If the queue is full, returns the item that has no place: the last
+    /// one of the longest line, or `item` itself if its own line is as long as any.
     pub(super) fn push(&mut self, line: K, item: T) -> Option<T> {
         let mut displaced = None;
         if self.is_full() {
@@ -49,7 +50,8 @@ impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
         displaced
     }
 
-    /// The line that loses its last one to one more of `line` when the queue is full. Bounded by the number that may wait.
+    /// The line that loses its last item to one more of `line` when the queue is full. The search is bounded
+    /// by the number that may wait.
     fn line_to_shorten(&self, line: &K) -> Option<&K> {
         let (longest, waiting) = self.lines.iter().max_by_key(|(_, waiting)| waiting.len())?;
         (waiting.len() > self.length(line) + 1).then_some(longest)
@@ -59,7 +61,7 @@ impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
         self.lines.get(line).map_or(0, VecDeque::len)
     }
 
-    /// The first of the line whose turn it is.
+    /// Takes the first item of the line whose turn it is.
     pub(super) fn pop(&mut self) -> Option<T> {
         let line = self.turns.pop_front()?;
         let waiting = self.lines.get_mut(&line)?;
@@ -73,7 +75,7 @@ impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
         Some(item)
     }
 
-    /// Forgets those that nobody waits for any more.
+    /// Drops the unwanted items.
     pub(super) fn retain(&mut self, mut is_wanted: impl FnMut(&T) -> bool) {
         let lines = &mut self.lines;
         lines.retain(|_, waiting| {
@@ -122,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_single_comers_can_fill_it_and_no_more() {
+    fn a_flood_of_lines_with_one_item_can_fill_it_but_not_displace_others() {
         let mut queue = FairQueue::new(2);
         assert_eq!((queue.push('a', 1), queue.push('b', 2)), (None, None));
         assert_eq!(queue.push('c', 3), Some(3));
         assert_eq!(drain(&mut queue), [1, 2]);
         let mut queue = FairQueue::new(0);
-        assert_eq!(queue.push('a', 1), Some(1), "a queue without places has none");
+        assert_eq!(queue.push('a', 1), Some(1), "a queue without places accepts nothing");
     }
 
     #[test]
-    fn who_has_gone_leaves_no_place_taken() {
+    fn an_unwanted_item_gives_its_place_back() {
         let mut queue = FairQueue::new(3);
         for (line, item) in [('a', 1), ('b', 2), ('a', 3)] {
             assert_eq!(queue.push(line, item), None);

@@ -28,7 +28,7 @@ fn a_buyer_registers_signs_in_and_buys() {
 }
 
 #[test]
-fn the_session_comes_as_a_cookie_too() {
+fn the_session_is_also_sent_as_a_cookie() {
     let shop = Shop::open();
     let sale = shop.sale(5);
     shop.account(PHONE, PASSWORD);
@@ -41,7 +41,7 @@ fn the_session_comes_as_a_cookie_too() {
     let known =
         |(name, value): &(String, String)| name == "set-cookie" && value.starts_with("penstock_signed_in=1;");
     let hint = answer.headers.iter().find(|header| known(header)).map(|(_, value)| value.as_str()).unwrap();
-    assert!(!hint.contains("HttpOnly"), "pages see that there is a session: {hint}");
+    assert!(!hint.contains("HttpOnly"), "pages can see that there is a session: {hint}");
     let cookie = cookie.split(';').next().unwrap();
     let mut browser = shop.client();
     let path = format!("/api/v1/sales/{sale}/orders");
@@ -62,7 +62,7 @@ fn the_session_comes_as_a_cookie_too() {
 }
 
 #[test]
-fn cookies_are_secure_where_asked_for() {
+fn cookies_are_secure_if_configured() {
     let shop = Shop::open_with(|options| options.secure_cookies = true);
     shop.account(PHONE, PASSWORD);
     let answer = shop.client().post("/api/v1/sessions", &json!({ "phone": PHONE, "password": PASSWORD }));
@@ -91,11 +91,11 @@ fn cookies_are_secure_where_a_trusted_proxy_was_reached_by_https() {
     let headers = [("cookie", session), ("x-forwarded-proto", "https")];
     let gone = shop.client().request("DELETE", "/api/v1/sessions/current", &headers, b"");
     assert!(gone.header("set-cookie").unwrap().ends_with("Max-Age=0; Secure"), "{gone:?}");
-    assert!(!sign_in(&behind("10.0.0.0/8"), "https").contains("Secure"), "anybody can say that");
+    assert!(!sign_in(&behind("10.0.0.0/8"), "https").contains("Secure"), "anybody can send that header");
 }
 
 #[test]
-fn nobody_is_signed_in_by_another_site() {
+fn no_other_site_can_sign_a_visitor_in() {
     let shop = Shop::open();
     shop.account(PHONE, PASSWORD);
     let body = json!({ "phone": PHONE, "password": PASSWORD }).to_string();
@@ -182,11 +182,11 @@ fn a_code_is_void_after_five_wrong_tries() {
     }
     let void = register(&right);
     void.problem(422, "otp_invalid");
-    assert_eq!(void.body, first.body, "void and wrong look alike");
+    assert_eq!(void.body, first.body, "void and wrong codes look alike");
 }
 
 #[test]
-fn a_code_works_once_for_its_own_phone_and_not_for_long() {
+fn a_code_works_once_and_only_for_its_own_phone_and_for_a_short_time() {
     let shop = Shop::open();
     let mut client = shop.client();
     client.post("/api/v1/otp", &json!({ "phone": PHONE }));
@@ -204,7 +204,7 @@ fn a_code_works_once_for_its_own_phone_and_not_for_long() {
 }
 
 #[test]
-fn only_a_rehearsal_tells_the_code_to_whoever_asks() {
+fn only_a_rehearsal_returns_the_code_in_the_answer() {
     let shop = Shop::open();
     let asked = shop.client().post("/api/v1/otp", &json!({ "phone": PHONE }));
     assert_eq!((asked.status, asked.json()), (202, json!({})), "a real shop sends it to the phone only");
@@ -220,7 +220,7 @@ fn only_a_rehearsal_tells_the_code_to_whoever_asks() {
 }
 
 #[test]
-fn only_who_proved_the_phone_learns_that_it_is_taken() {
+fn only_the_owner_of_a_phone_learns_that_it_is_taken() {
     let shop = Shop::open();
     shop.account(PHONE, PASSWORD);
     let mut client = shop.client();
@@ -238,7 +238,7 @@ fn only_who_proved_the_phone_learns_that_it_is_taken() {
 }
 
 #[test]
-fn signing_in_tells_nothing_about_who_has_an_account() {
+fn signing_in_does_not_reveal_who_has_an_account() {
     let shop = Shop::open_with(|options| {
         for limit in [&mut options.sign_in_by_phone, &mut options.sign_in_by_phone_and_address] {
             limit.burst = 100.try_into().unwrap();
@@ -256,8 +256,8 @@ fn signing_in_tells_nothing_about_who_has_an_account() {
     let (unknown, _) = attempt("+4915112345678");
     known.problem(401, "bad_credentials");
     assert_eq!(known.body, unknown.body);
-    // Not a matter of speed: without the same work the shortest times would differ by a factor of a hundred.
-    // One of each in turns, so that both meet the same moments of a busy machine.
+    // This does not depend on speed: without the same work, the shortest times would differ by a factor of a
+    // hundred. They take turns, so that both meet the same moments of a busy machine.
     let (mut known, mut unknown) = (Duration::MAX, Duration::MAX);
     for _ in 0..20 {
         known = known.min(attempt(PHONE).1);
@@ -297,7 +297,7 @@ fn a_phone_has_one_account_however_it_is_written() {
             &json!({ "phone": phone, "otp": otp, "name": "Ann", "password": PASSWORD }),
         )
     };
-    // Code and registration are of the same phone, whatever stands between its digits.
+    // Code and registration belong to the same phone, whatever stands between its digits.
     assert_eq!(client.post("/api/v1/otp", &json!({ "phone": written[0] })).status, 202);
     let account = register(&mut client, written[1]);
     assert_eq!((account.status, &account.json()["phone"]), (201, &json!(PHONE)));
@@ -309,7 +309,7 @@ fn a_phone_has_one_account_however_it_is_written() {
         assert_eq!(client.post("/api/v1/otp", &json!({ "phone": phone })).status, 202);
         register(&mut client, phone).problem(409, "phone_taken");
     }
-    // In another country it is another number.
+    // In another country it is a different number.
     let elsewhere = json!({ "phone": "138 0013 8000", "country": "US", "password": PASSWORD });
     client.post("/api/v1/sessions", &elsewhere).problem(401, "bad_credentials");
     let nowhere = json!({ "phone": "138 0013 8000", "country": "XX" });
@@ -333,7 +333,7 @@ fn a_phone_has_one_account_with_and_without_the_digit_of_mobile_numbers() {
         let otp = shop.outbox.last_code(with);
         let again = json!({ "phone": with, "otp": otp, "name": "Ann", "password": PASSWORD });
         client.post("/api/v1/accounts", &again).problem(409, "phone_taken");
-        // An account from before has the digit.
+        // An older account has the digit.
         let home = Country::default();
         let mut new =
             new_account(with, home, "Ann", "an older horse", false, Timestamp::from_millis(START)).unwrap();
@@ -351,7 +351,7 @@ fn a_phone_has_one_account_with_and_without_the_digit_of_mobile_numbers() {
 }
 
 #[test]
-fn a_number_without_a_country_is_of_the_shops_own_unless_another_is_chosen() {
+fn a_number_without_a_country_belongs_to_the_shops_country_unless_another_is_chosen() {
     let shop = Shop::open_with(|options| options.default_country = "DE".parse().unwrap());
     let mut client = shop.client();
     let countries = client.get("/api/v1/countries");
@@ -376,7 +376,7 @@ fn a_number_without_a_country_is_of_the_shops_own_unless_another_is_chosen() {
 }
 
 #[test]
-fn accounts_from_before_numbers_were_one_can_still_be_signed_in_to() {
+fn accounts_stored_under_other_forms_of_a_number_can_still_sign_in() {
     let shop = Shop::open();
     let stored = ["13800138000", "8613800138000", PHONE, "555000"];
     let passwords = ["the first horse", "the second horse", "the third horse", "the fourth horse"];
@@ -399,7 +399,7 @@ fn accounts_from_before_numbers_were_one_can_still_be_signed_in_to() {
             assert_eq!(sign_in(written, password).as_ref(), Some(id), "{written} {password}");
         }
     }
-    assert_eq!(sign_in("555000", passwords[3]).as_ref(), Some(&ids[3]), "no number of the country");
+    assert_eq!(sign_in("555000", passwords[3]).as_ref(), Some(&ids[3]), "not a number of the country");
     let mut client = shop.client();
     assert_eq!(client.post("/api/v1/otp", &json!({ "phone": "138 0013 8000" })).status, 202);
     let otp = shop.outbox.last_code(PHONE);
@@ -423,7 +423,7 @@ fn codes_are_limited_per_phone() {
 }
 
 #[test]
-fn what_can_not_be_an_account_is_refused_field_by_field() {
+fn an_invalid_account_is_refused_field_by_field() {
     let shop = Shop::open();
     let mut client = shop.client();
     for phone in ["", "123", "not a phone", "+861380013800013800"] {

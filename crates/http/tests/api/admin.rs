@@ -1,4 +1,4 @@
-//! What a merchant does.
+//! Calls of the merchant.
 
 use penstock_records::{Cause, Refusal};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn admin_calls_are_for_admins() {
 }
 
 #[test]
-fn an_item_is_changed_where_named() {
+fn a_change_of_an_item_changes_only_the_named_fields() {
     let shop = Shop::open();
     let item = shop.item();
     let path = format!("/api/v1/admin/items/{item}");
@@ -56,7 +56,7 @@ fn an_item_is_changed_where_named() {
 }
 
 #[test]
-fn a_picture_that_was_fine_once_does_not_keep_an_item_from_being_changed() {
+fn a_picture_that_was_accepted_earlier_does_not_block_changes_of_its_item() {
     let shop = Shop::open();
     let item = shop.item();
     shop.block_on(async {
@@ -148,7 +148,7 @@ fn a_sale_with_unusable_terms_is_refused() {
 }
 
 #[test]
-fn a_gate_that_asks_for_nothing_is_fine_and_holds_last_a_quarter_of_an_hour() {
+fn an_empty_gate_is_accepted_and_holds_last_a_quarter_of_an_hour() {
     let shop = Shop::open();
     let mut request = shop.sale_request();
     request["gate"] = json!({ "challenge": "none", "waiting_room": false, "pass_required": false });
@@ -178,15 +178,15 @@ fn a_draft_that_would_be_over_at_once_is_not_published() {
     publish(&draft).names_field("closes_at");
     let change = json!({ "closes_at": "2027-01-15T08:00:01Z" });
     let mended = shop.admin().json("PATCH", &format!("/api/v1/admin/sales/{draft}"), &change);
-    assert_eq!(mended.status, 200, "the terms of what was refused are not fixed: {mended:?}");
+    assert_eq!(mended.status, 200, "a refused draft can still be changed: {mended:?}");
     shop.steer(&draft, "publish");
-    // What is published can be over: publishing it again changes nothing, as ever.
+    // A published sale may be over. Publishing it again still changes nothing.
     shop.advance_seconds(60);
     assert_eq!(publish(&draft).json()["state"], "closed");
 }
 
 #[test]
-fn publishing_that_was_cut_off_half_way_is_completed() {
+fn an_interrupted_publication_is_completed() {
     let shop = Shop::open();
     let draft = shop.draft(|_| {});
     let row = shop.block_on(shop.records.sale(draft.parse().unwrap())).unwrap().unwrap();
@@ -195,7 +195,7 @@ fn publishing_that_was_cut_off_half_way_is_completed() {
     let shop = shop.reopen();
     let began = std::time::Instant::now();
     while shop.client().get("/readyz").status != 200 {
-        assert!(began.elapsed().as_secs() < 20, "it never gets ready");
+        assert!(began.elapsed().as_secs() < 20, "it never becomes ready");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     shop.buyer("ann").buy(&draft);
@@ -277,7 +277,7 @@ fn settled_orders_are_listed_by_sale_state_and_buyer() {
 }
 
 #[test]
-fn dead_letters_can_be_seen() {
+fn dead_letters_are_listed() {
     let shop = Shop::open();
     let mut admin = shop.admin();
     assert_eq!(admin.get("/api/v1/admin/dead-letters").json(), json!({ "data": [], "next": null }));

@@ -1,4 +1,4 @@
-//! Orders as a merchant looks for them and takes them away.
+//! Orders as a merchant searches and downloads them.
 
 use std::io::Read as _;
 
@@ -67,10 +67,10 @@ fn an_order_is_found_by_its_id_its_buyer_and_the_phone_of_its_account() {
     assert_eq!(
         found(&mut admin, "?q=13800138001").len(),
         1,
-        "no account has this phone, but a buyer is called so"
+        "no account has this phone, but it is the name of a buyer"
     );
 
-    assert_eq!(found(&mut admin, "?q=").len(), 4, "nothing is looked for");
+    assert_eq!(found(&mut admin, "?q=").len(), 4, "an empty search finds everything");
     for nothing in
         ["?q=bob", &format!("?q={sale}-99"), "?q=ann&state=paid", &format!("?q={of_account}&state=paid")]
     {
@@ -91,7 +91,7 @@ fn orders_are_found_by_the_sale_that_their_ids_begin_with() {
     for query in [format!("?q={sale}"), format!("?q={sale}&sale={sale}"), format!("?q={sale}&state=held")] {
         assert_eq!(found(&mut admin, &query), newest_first, "{query}");
     }
-    // In pages, too.
+    // Also page by page.
     let page = admin.get(&format!("/api/v1/admin/orders?q={sale}&limit=1")).json();
     let next = format!("?q={sale}&limit=1&after={}", page["next"].as_str().unwrap());
     assert_eq!(found(&mut admin, &next), [orders[0].as_str()]);
@@ -104,7 +104,7 @@ fn orders_are_found_by_the_sale_that_their_ids_begin_with() {
 }
 
 #[test]
-fn a_buyer_does_not_see_what_is_for_the_merchant() {
+fn a_buyer_does_not_see_the_merchants_orders() {
     let shop = Shop::open();
     let sale = shop.sale(1);
     let order = shop.buyer("ann").buy(&sale);
@@ -113,7 +113,7 @@ fn a_buyer_does_not_see_what_is_for_the_merchant() {
 }
 
 #[test]
-fn all_orders_can_be_taken_away_as_a_table_that_spreadsheets_read() {
+fn all_orders_can_be_downloaded_as_a_table_for_spreadsheets() {
     let shop = Shop::open();
     let sale = shop.published(|sale| {
         sale["units"] = 2000.into();
@@ -123,7 +123,7 @@ fn all_orders_can_be_taken_away_as_a_table_that_spreadsheets_read() {
     let title = json!({ "title": "=水壶, \"K\"" });
     let path = format!("/api/v1/admin/items/{}", item.as_str().unwrap());
     assert_eq!(shop.admin().json("PATCH", &path, &title).status, 200);
-    // More than are in memory at a time, by more than one buyer, because each may have so many.
+    // More orders than are in memory at once, by several buyers because of the limit per buyer.
     let buyers: Vec<String> = (0..11).map(|number| format!("buyer-{number}")).collect();
     let buy = |name: &String| {
         let mut buyer = shop.buyer(name);
@@ -153,6 +153,6 @@ fn all_orders_can_be_taken_away_as_a_table_that_spreadsheets_read() {
     let (_, only_paid) = export(&shop, "?state=paid");
     assert_eq!(only_paid.lines().count(), 2);
     let (_, nothing) = export(&shop, "?q=bob");
-    assert_eq!(nothing.lines().count(), 1, "headings alone");
+    assert_eq!(nothing.lines().count(), 1, "only the headings");
     shop.admin().get("/api/v1/admin/orders.csv?state=lost").names_field("state");
 }

@@ -1,4 +1,4 @@
-//! Connections of clients that mean no good: too slow, too silent, under a false address.
+//! Connections of clients that misbehave: too slow, too silent, under a false address.
 
 use std::{
     io::{Read as _, Write as _},
@@ -14,21 +14,21 @@ use serde_json::json;
 use crate::support::{Answer, Client, Shop, jwt, new_key};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(300);
-/// Far more than any of it should take, and far less than it would take if nobody cut it.
+/// Far more than any of this should take, and far less than it would take if nothing cut the connection.
 const SOON: Duration = Duration::from_secs(8);
 
 fn impatient_shop() -> Shop {
     Shop::open_with(|options| options.request_timeout = REQUEST_TIMEOUT)
 }
 
-/// How many connections have ended like this.
+/// How many connections have ended this way.
 fn ended(shop: &Shop, how: &str) -> u64 {
     let text = shop.client().get("/metrics").text();
     let start = format!("penstock_connections_total{{end=\"{how}\"}} ");
     text.lines().find_map(|line| line.strip_prefix(&start)).expect("every end has a counter").parse().unwrap()
 }
 
-/// Waits until so many connections have ended like this: the client may know it before it is counted.
+/// Waits until this many connections have ended this way: the client may notice before it is counted.
 #[track_caller]
 fn expect_ended(shop: &Shop, how: &str, count: u64) {
     let began = Instant::now();
@@ -38,7 +38,7 @@ fn expect_ended(shop: &Shop, how: &str, count: u64) {
     }
 }
 
-/// Sends byte by byte until the server has had enough; answers what it said.
+/// Sends byte by byte until the server has had enough; returns the server's answer.
 fn dribble(client: &mut Client, bytes: &[u8], pause: Duration) -> Option<Answer> {
     let mut sender = client.stream().try_clone().unwrap();
     let bytes = bytes.to_vec();
@@ -51,7 +51,7 @@ fn dribble(client: &mut Client, bytes: &[u8], pause: Duration) -> Option<Answer>
         }
     });
     let answer = client.receive(false);
-    // By now nobody listens, so that it will be told.
+    // By now the server has closed, so the sender notices.
     sending.join().unwrap();
     answer
 }
@@ -66,9 +66,9 @@ fn claim_head(sale: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_head_that_comes_byte_by_byte_is_refused_and_cut() {
+fn a_head_that_arrives_byte_by_byte_is_refused_and_cut() {
     let shop = impatient_shop();
-    // The first still is in the lane when its time is over, the second is with hyper long since.
+    // When their time is over, the first is still in the lane, and the second has long been with hyper.
     for (number, pause) in [(1, 50), (2, 5)] {
         let mut client = shop.client();
         let began = Instant::now();
@@ -84,7 +84,7 @@ fn a_head_that_comes_byte_by_byte_is_refused_and_cut() {
 }
 
 #[test]
-fn a_body_that_comes_byte_by_byte_is_refused_and_cut() {
+fn a_body_that_arrives_byte_by_byte_is_refused_and_cut() {
     let shop = impatient_shop();
     let (open, sold_out) = (shop.sale(5), shop.sale(1));
     shop.buyer("early").buy(&sold_out);
@@ -111,7 +111,7 @@ fn a_body_that_comes_byte_by_byte_is_refused_and_cut() {
 }
 
 #[test]
-fn a_second_request_has_no_more_time_than_the_first() {
+fn a_second_request_gets_no_more_time_than_the_first() {
     let shop = impatient_shop();
     let sale = shop.sale(1);
     shop.buyer("early").buy(&sale);
@@ -125,7 +125,7 @@ fn a_second_request_has_no_more_time_than_the_first() {
         let answer = dribble(&mut client, b"GET /heal", Duration::from_millis(30)).expect("an answer");
         answer.problem(408, "request_timeout");
     }
-    // Here the beginning of the second comes together with the first.
+    // Here the beginning of the second request comes together with the first.
     let mut client = shop.client();
     client.send_raw((claim_head(&sale, "content-length: 2\r\n") + "{}GET /heal").as_bytes());
     client.receive(false).unwrap().problem(409, "sold_out");
@@ -133,9 +133,9 @@ fn a_second_request_has_no_more_time_than_the_first() {
     expect_ended(&shop, "slow", 4);
 }
 
-/// Hyper has read the second head together with the first request, so nothing of it ever passes the lane.
+/// Hyper has read the second head together with the first request, so no part of it ever passes the lane.
 #[test]
-fn a_body_that_never_comes_is_not_waited_for_even_if_its_head_came_with_another_request() {
+fn a_missing_body_is_not_waited_for_even_if_its_head_came_with_another_request() {
     let shop = impatient_shop();
     let sale = shop.sale(5);
     let odd = "POST /nowhere HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
@@ -156,7 +156,7 @@ fn a_body_that_never_comes_is_not_waited_for_even_if_its_head_came_with_another_
 }
 
 #[test]
-fn who_asks_in_one_piece_is_not_disturbed_by_who_does_not() {
+fn a_whole_request_is_not_delayed_by_a_slow_one() {
     let shop = impatient_shop();
     let address = shop.address();
     let slow: Vec<_> = (0..20)
@@ -175,7 +175,7 @@ fn who_asks_in_one_piece_is_not_disturbed_by_who_does_not() {
             assert_eq!(busy.get("/healthz").status, 200);
         }
     }
-    assert_eq!(quiet.get("/healthz").status, 200, "a pause between requests is no delay");
+    assert_eq!(quiet.get("/healthz").status, 200, "a pause between requests is not lateness");
     for slow in slow {
         slow.join().unwrap().expect("an answer").problem(408, "request_timeout");
     }
@@ -196,10 +196,10 @@ fn send_without_reading(client: &TcpStream, request: &str) {
 }
 
 #[test]
-fn who_does_not_read_the_answers_is_cut() {
+fn a_client_that_does_not_read_its_answers_is_cut() {
     let shop = Shop::open_with(|options| {
         options.idle_timeout = Duration::from_millis(400);
-        // The ledger shall have to do with it, not the limits.
+        // The requests must reach the ledger, not a limit.
         options.gate.by_buyer.burst = NonZeroU32::MAX;
         options.gate.by_node.burst = NonZeroU32::MAX;
         options.gate.into_ledger.burst = NonZeroU32::MAX;
@@ -218,7 +218,7 @@ fn who_does_not_read_the_answers_is_cut() {
     assert_eq!(shop.client().get("/healthz").status, 200);
 }
 
-/// Other connections of the test become idle too.
+/// For ends that other connections of the test may share.
 #[track_caller]
 fn expect_at_least(shop: &Shop, how: &str, count: u64) {
     let began = Instant::now();
@@ -274,7 +274,7 @@ fn behind_proxies(proxies: &[&str]) -> Shop {
     })
 }
 
-/// Asks for a one-time code as if for these addresses; answers the status.
+/// Requests a one-time code as if for these addresses; returns the status.
 fn ask_for_code(shop: &Shop, forwarded: &[&str]) -> u16 {
     let phone = format!("+49151{}", 1_000_000 + new_key().trim_start_matches("key-").parse::<u32>().unwrap());
     let body = json!({ "phone": phone }).to_string();
@@ -292,15 +292,15 @@ fn behind_a_trusted_proxy_each_client_has_its_own_limit() {
     assert_eq!(ask_for_code(&shop, &["198.51.100.2, 10.0.0.1"]), 429, "through one more proxy");
     assert_eq!(ask_for_code(&shop, &["198.51.100.2", "10.0.0.1"]), 429, "in two headers");
     assert_eq!(ask_for_code(&shop, &["203.0.113.5, 198.51.100.2"]), 429, "with an address made up");
-    assert_eq!(ask_for_code(&shop, &["203.0.113.5", "198.51.100.2"]), 429, "in a header of its own");
-    assert_eq!(ask_for_code(&shop, &["203.0.113.5"]), 202, "which was not used up by that");
+    assert_eq!(ask_for_code(&shop, &["203.0.113.5", "198.51.100.2"]), 429, "in a separate header");
+    assert_eq!(ask_for_code(&shop, &["203.0.113.5"]), 202, "the made-up address still has its allowance");
 }
 
 #[test]
-fn who_is_no_trusted_proxy_speaks_for_itself_only() {
+fn an_untrusted_proxy_speaks_only_for_itself() {
     let shop = behind_proxies(&["10.0.0.0/8"]);
     for _ in 0..3 {
-        // Limits don't apply to loopback, which this is.
+        // This client is on loopback, which has no limits.
         assert_eq!(ask_for_code(&shop, &["198.51.100.1"]), 202);
     }
 }
@@ -312,11 +312,11 @@ fn clients_that_a_proxy_on_this_machine_does_not_name_share_one_limit() {
     for list in ["unknown", "", "not an address, 127.0.0.1", "198.51.100.1, unknown"] {
         assert_eq!(ask_for_code(&shop, &[list]), 429, "{list:?}");
     }
-    assert_eq!(ask_for_code(&shop, &["198.51.100.1"]), 202, "others are not concerned");
+    assert_eq!(ask_for_code(&shop, &["198.51.100.1"]), 202, "other clients are not affected");
 }
 
 #[test]
-fn claims_have_the_address_of_their_client_too() {
+fn claims_are_limited_by_their_clients_address_too() {
     let shop = behind_proxies(&["127.0.0.1/32"]);
     let sale = shop.sale(10);
     let claim = |name: &str, forwarded: &[&str]| {
@@ -329,7 +329,7 @@ fn claims_have_the_address_of_their_client_too() {
     assert_eq!(claim("bob", &["198.51.100.1"]), 429);
     assert_eq!(claim("bob", &["203.0.113.5, 198.51.100.1"]), 429);
     assert_eq!(claim("bob", &["203.0.113.5", "198.51.100.1"]), 429, "two headers are one list");
-    assert_eq!(claim("bob", &["203.0.113.5"]), 201, "one claim was counted once");
+    assert_eq!(claim("bob", &["203.0.113.5"]), 201, "the refused claims did not count for this address");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A gate whose door can't be reached: nobody gets a ticket or a pass, and who has one can order.
+//! A gate whose door can't be reached: nobody gets a ticket or a pass, but buyers who have a pass can order.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::support::{Shop, new_key, until};
 
-/// Gives everybody what he asks for, or is away.
+/// Gives everybody what they ask for, or is away.
 struct Gatekeeper {
     is_away: Arc<AtomicBool>,
     room: Arc<WaitingRoom>,
@@ -113,7 +113,7 @@ fn shop() -> (Shop, Arc<AtomicBool>) {
 }
 
 #[test]
-fn who_has_a_pass_can_order_while_nobody_gets_one() {
+fn a_buyer_with_a_pass_can_order_while_nobody_gets_one() {
     let (shop, is_away) = shop();
     let sale = shop.published(|sale| sale["gate"] = json!({ "pass_required": true }));
     let pass_path = format!("/api/v1/sales/{sale}/pass");
@@ -149,7 +149,7 @@ fn nobody_gets_a_ticket_and_no_room_is_opened_while_the_door_is_away() {
 }
 
 #[test]
-fn who_was_let_in_by_another_node_is_not_sent_away_by_one_that_has_not_heard_of_it() {
+fn a_person_admitted_by_another_node_is_not_sent_away_by_a_node_that_has_not_heard_of_it() {
     let (shop, _) = shop();
     let sale = shop.published(|sale| sale["gate"] = json!({ "waiting_room": true }));
     let taken = shop.buyer("ann").post_empty(&format!("/api/v1/sales/{sale}/tickets")).json();
@@ -160,7 +160,7 @@ fn who_was_let_in_by_another_node_is_not_sent_away_by_one_that_has_not_heard_of_
 }
 
 #[test]
-fn who_got_no_number_has_used_up_none_of_his_tickets() {
+fn a_buyer_who_gets_no_number_uses_up_no_ticket() {
     let (shop, is_away) = shop();
     let sale = shop.published(|sale| sale["gate"] = json!({ "waiting_room": true }));
     let tickets = format!("/api/v1/sales/{sale}/tickets");

@@ -1,4 +1,4 @@
-//! Drafts: seeing and changing them, and that nobody can once they are published.
+//! Drafts: reading and changing them, until they are published.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ fn path(sale: &str) -> String {
 }
 
 #[test]
-fn a_draft_is_changed_where_named() {
+fn a_change_of_a_draft_changes_only_the_named_fields() {
     let shop = Shop::open();
     let draft = shop.draft(|sale| sale["opens_at"] = "2027-01-15T10:00:00Z".into());
     let mut admin = shop.admin();
@@ -21,11 +21,11 @@ fn a_draft_is_changed_where_named() {
         let answer = admin.json("PATCH", &path(&draft), &change);
         assert_eq!(answer.status, 200, "{answer:?}");
         let seen = admin.get(&path(&draft)).json();
-        assert_eq!(seen, answer.json(), "what is answered is what is kept");
+        assert_eq!(seen, answer.json(), "the answer is the stored draft");
         seen
     };
     let mut expected = before.clone();
-    assert_eq!(change(json!({})), expected, "nothing named, nothing changed");
+    assert_eq!(change(json!({})), expected, "an empty change changes nothing");
     expected["stock"] = json!({ "total": 7, "available": 7 });
     assert_eq!(change(json!({ "units": 7 })), expected);
     expected["opens_at"] = Value::Null;
@@ -57,7 +57,7 @@ fn a_change_to_unusable_terms_is_refused_and_changes_nothing() {
         ("limit_per_buyer", json!(0)),
         ("hold_seconds", json!(0)),
         ("opens_at", json!("tomorrow")),
-        // Before the opening that it has already.
+        // Before the opening time that the draft already has.
         ("closes_at", json!("2027-01-15T09:00:00Z")),
         ("price", json!({ "amount": "-1", "currency": "EUR" })),
         ("item_id", json!("0000000000001")),
@@ -89,7 +89,7 @@ fn a_sale_whose_publishing_was_interrupted_keeps_its_terms_and_can_be_published(
     let shop = Shop::open();
     let draft = shop.draft(|sale| sale["units"] = 5.into());
     let now = penstock_domain::Timestamp::from_millis(crate::support::START);
-    // As if the process had died before it came to the ledger.
+    // As if the process had died before it called the ledger.
     shop.block_on(shop.records.fix_terms(draft.parse().unwrap(), now)).unwrap();
     let mut admin = shop.admin();
     admin.json("PATCH", &path(&draft), &json!({ "units": 50 })).problem(409, "already_published");
@@ -124,7 +124,7 @@ fn two_merchants_change_different_things_of_a_draft() {
 fn a_sale_that_only_the_ledger_knows_as_published_keeps_its_terms() {
     let shop = Shop::open();
     let draft = shop.draft(|_| {});
-    // As versions did it that fixed no terms, if they died before they marked the sale.
+    // As older versions left it, which fixed no terms first, if they died before they marked the sale.
     shop.block_on(async {
         let row = shop.records.sale(draft.parse().unwrap()).await.unwrap().unwrap();
         shop.ledger.publish(row.terms()).await.unwrap();
@@ -135,7 +135,7 @@ fn a_sale_that_only_the_ledger_knows_as_published_keeps_its_terms() {
 }
 
 #[test]
-fn whoever_changes_a_draft_while_it_is_published_is_told_or_heard() {
+fn a_change_during_publication_is_either_refused_or_applied() {
     let shop = Shop::open();
     for _ in 0..10 {
         let draft = shop.draft(|_| {});
@@ -160,8 +160,8 @@ fn whoever_changes_a_draft_while_it_is_published_is_told_or_heard() {
         });
         let row = shop.block_on(shop.records.sale(draft.parse().unwrap())).unwrap().unwrap();
         let shown = shop.client().get(&format!("/api/v1/sales/{draft}")).json();
-        assert_eq!(shown["stock"]["total"], answered, "the ledger has the last change that was accepted");
-        assert_eq!(row.units, answered, "and so have the records");
+        assert_eq!(shown["stock"]["total"], answered, "the ledger has the last accepted change");
+        assert_eq!(row.units, answered, "so do the records");
     }
 }
 
@@ -170,8 +170,8 @@ fn a_published_sale_that_the_ledger_has_forgotten_is_closed() {
     let shop = Shop::open();
     let sale = shop.draft(|_| {});
     let now = penstock_domain::Timestamp::from_millis(crate::support::START);
-    // Only the records know it, as it is after a ledger has forgotten it and a node has started anew; or, for a moment, on
-    // a node that has missed that another one published it.
+    // Only the records know the sale. That happens after the ledger has forgotten it and a node has
+    // restarted, or for a moment on a node that missed that another one published it.
     shop.block_on(shop.records.mark_published(sale.parse().unwrap(), now)).unwrap();
     shop.admin().get(&path(&sale)).problem(503, "unavailable");
     shop.admin().get(&format!("/api/v1/sales/{sale}")).problem(503, "unavailable");

@@ -1,4 +1,4 @@
-//! Challenges and passes: who may order, and what happens to who may not.
+//! Challenges and passes: who may order, and what happens to everybody else.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ fn ask_pass(client: &mut Client, sale: &str, body: &Value) -> Answer {
     client.post(&format!("/api/v1/sales/{sale}/pass"), body)
 }
 
-/// A pass where nothing but the pass is asked for.
+/// Gets a pass for a sale that has only passes, without a challenge or a waiting room.
 #[track_caller]
 fn pass(client: &mut Client, sale: &str) -> String {
     let answer = ask_pass(client, sale, &json!({}));
@@ -75,7 +75,7 @@ fn an_order_with_a_pass_is_accepted_and_one_without_is_not() {
 }
 
 #[test]
-fn a_pass_that_is_not_exactly_right_is_refused_and_the_ledger_never_sees_it() {
+fn a_forged_pass_is_refused_and_the_ledger_never_sees_it() {
     let shop = Shop::open();
     let sale = with_pass(&shop, 100);
     let other_sale = with_pass(&shop, 100);
@@ -89,7 +89,7 @@ fn a_pass_that_is_not_exactly_right_is_refused_and_the_ledger_never_sees_it() {
         good.to_uppercase(),
     ];
     wrong.extend((0..good.len()).map(|length| good[..length].to_owned()).filter(|cut| !cut.is_empty()));
-    // Each bit of each character, as long as it stays one that a header can carry.
+    // Each bit of each character, unless a header can't carry the result.
     for place in 0..good.len() {
         for bit in 0..7 {
             let mut bytes = good.clone().into_bytes();
@@ -103,7 +103,7 @@ fn a_pass_that_is_not_exactly_right_is_refused_and_the_ledger_never_sees_it() {
     let asked = wrong.len() as u64;
     assert!(asked > 250);
     for wrong in wrong {
-        // Who is wrong this often is limited; time passes.
+        // Too many wrong passes in a row would be limited, so let time pass.
         shop.clock.fetch_add(60, Relaxed);
         order(&mut ann, &sale, &wrong, &new_key()).problem(403, "pass_invalid");
     }
@@ -116,7 +116,7 @@ fn a_pass_that_is_not_exactly_right_is_refused_and_the_ledger_never_sees_it() {
 }
 
 #[test]
-fn a_retry_gets_its_order_when_the_pass_is_long_over_but_nothing_new_comes_of_it() {
+fn a_retry_gets_its_order_after_the_pass_has_expired_but_no_new_order_is_possible() {
     let shop = Shop::open();
     let sale = with_pass(&shop, 10);
     let mut ann = shop.buyer("ann");
@@ -154,14 +154,14 @@ fn a_cookie_session_needs_a_pass_too() {
 }
 
 #[test]
-fn passes_are_given_for_so_many_times_the_units_that_are_left() {
+fn passes_are_limited_to_a_multiple_of_the_remaining_units() {
     let shop = Shop::open();
     let sale = with_pass(&shop, 1);
     let name = |number: usize| format!("buyer-{number}");
     let passes: Vec<String> = (0..5).map(|number| pass(&mut shop.buyer(&name(number)), &sale)).collect();
     let late = || ask_pass(&mut shop.buyer("late"), &sale, &json!({}));
     late().problem(409, "passes_exhausted");
-    assert_eq!(pass(&mut shop.buyer(&name(2)), &sale), passes[2], "who has one gets the same again");
+    assert_eq!(pass(&mut shop.buyer(&name(2)), &sale), passes[2], "a buyer who has one gets the same again");
 
     // Restocking makes room for five more.
     let restock = format!("/api/v1/admin/sales/{sale}/restock");
@@ -171,7 +171,7 @@ fn passes_are_given_for_so_many_times_the_units_that_are_left() {
     }
     late().problem(409, "passes_exhausted");
 
-    // Both units are bought: sold out. One comes back: 8 passes are out, 5 are allowed.
+    // Both units are bought: sold out. Then one comes back: 8 passes are out, 5 are allowed.
     let held = order(&mut shop.buyer(&name(0)), &sale, &passes[0], &new_key());
     assert_eq!(held.status, 201);
     assert_eq!(order(&mut shop.buyer(&name(1)), &sale, &passes[1], &new_key()).status, 201);
@@ -180,7 +180,7 @@ fn passes_are_given_for_so_many_times_the_units_that_are_left() {
     assert_eq!(shop.buyer(&name(0)).post_empty(&cancel).status, 200);
     late().problem(409, "passes_exhausted");
 
-    // Nobody used theirs: they return at their deadline.
+    // Nobody has used theirs: they return at their deadline.
     shop.advance_seconds(PASS_SECONDS);
     assert_eq!(late().status, 201);
 }
@@ -203,7 +203,7 @@ fn a_hundred_people_at_once_get_no_more_passes_than_there_are() {
 }
 
 #[test]
-fn a_pass_is_given_only_while_the_sale_sells() {
+fn a_pass_is_given_only_while_the_sale_is_open() {
     let shop = Shop::open();
     let sale = shop.published(|sale| {
         sale["opens_at"] = "2027-01-15T08:01:00Z".into();
@@ -244,12 +244,12 @@ fn a_proof_of_work_leads_to_a_pass_once() {
     let next = challenge(&mut ann, &sale);
     let number: u64 = solve(&next).parse().unwrap();
     let as_number = json!({ "challenge": next["id"], "answer": number });
-    assert_eq!(ask_pass(&mut ann, &sale, &as_number).status, 201, "a number will do");
+    assert_eq!(ask_pass(&mut ann, &sale, &as_number).status, 201, "a number is accepted, too");
     ask_pass(&mut ann, &sale, &json!({ "challenge": next["id"], "answer": [1] })).names_field("answer");
 }
 
 #[test]
-fn a_challenge_is_good_for_its_buyer_and_its_sale_and_for_a_while_only() {
+fn a_challenge_is_valid_only_for_its_buyer_and_its_sale_and_for_a_while() {
     let shop = Shop::open();
     let sale = gated(&shop, 10, json!({ "challenge": "pow" }));
     let other_sale = gated(&shop, 10, json!({ "challenge": "pow" }));
@@ -262,7 +262,7 @@ fn a_challenge_is_good_for_its_buyer_and_its_sale_and_for_a_while_only() {
     ask_pass(&mut ann, &sale, &json!({ "challenge": given["id"] })).problem(403, "challenge_failed");
     let forged = json!({ "challenge": "nonsense", "answer": "1" });
     ask_pass(&mut ann, &sale, &forged).problem(403, "challenge_failed");
-    assert_eq!(ask_pass(&mut ann, &sale, &solved_by_ann).status, 201, "others' attempts did not use it up");
+    assert_eq!(ask_pass(&mut ann, &sale, &solved_by_ann).status, 201, "others have not used it up");
     let stale = solved(&challenge(&mut ann, &sale));
     shop.advance_seconds(121);
     ask_pass(&mut ann, &sale, &stale).problem(403, "challenge_failed");
@@ -270,7 +270,7 @@ fn a_challenge_is_good_for_its_buyer_and_its_sale_and_for_a_while_only() {
 }
 
 #[test]
-fn a_wrong_answer_uses_the_challenge_up() {
+fn a_wrong_answer_uses_up_the_challenge() {
     let shop = Shop::open();
     let sale = gated(&shop, 10, json!({ "challenge": "pow" }));
     let mut ann = shop.buyer("ann");
@@ -314,12 +314,12 @@ fn a_challenge_from_before_a_restart_counts_as_used() {
 }
 
 #[test]
-fn a_captcha_is_a_picture_or_work_for_who_cannot_see_it() {
+fn a_captcha_is_a_picture_or_a_proof_of_work_on_request() {
     let shop = Shop::open_with(|options| options.gate.captcha_pool = 10);
     let sale = gated(&shop, 10, json!({ "challenge": "captcha" }));
     let mut ann = shop.buyer("ann");
     let path = format!("/api/v1/sales/{sale}/challenge");
-    // The first picture is being drawn when the sale is published, and until it is there the answer is work.
+    // The first picture is drawn when the sale is published. Until it is ready the answer is a proof of work.
     let given = until("a captcha", || {
         thread::sleep(Duration::from_millis(50));
         let given = ann.post(&path, &json!({ "kind": "captcha" }));
@@ -341,7 +341,7 @@ fn a_captcha_is_a_picture_or_work_for_who_cannot_see_it() {
 
 /// Somebody takes challenge after challenge and keeps the pictures, to have their answers ready for the sale.
 #[test]
-fn whoever_collects_captchas_hardly_sees_a_picture_again() {
+fn a_collector_of_captchas_hardly_ever_sees_a_picture_twice() {
     const CHALLENGES: usize = 150;
     let shop = Shop::open_with(|options| options.gate.captcha_pool = 10);
     let sale = gated(&shop, 10, json!({ "challenge": "captcha" }));
@@ -351,7 +351,7 @@ fn whoever_collects_captchas_hardly_sees_a_picture_again() {
     let mut work = None;
     for ask in 0.. {
         let answer = shop.buyer(&format!("collector {}", ask % 50)).post_empty(&path);
-        assert_eq!(answer.status, 201, "nobody is sent away because there are no pictures: {answer:?}");
+        assert_eq!(answer.status, 201, "nobody is refused for lack of pictures: {answer:?}");
         let challenge = answer.json();
         if challenge["kind"] == "captcha" {
             *shown.entry(challenge["image"].as_str().unwrap().to_owned()).or_default() += 1;
@@ -370,7 +370,7 @@ fn whoever_collects_captchas_hardly_sees_a_picture_again() {
     }
     assert!(shown.values().all(|times| *times <= 4), "{:?}", shown.values());
     assert!(shown.len() >= CHALLENGES / 4, "{} pictures for {CHALLENGES} challenges", shown.len());
-    let (buyer, work) = work.expect("more were asked for than were drawn");
+    let (buyer, work) = work.expect("more were requested than drawn");
     let mut buyer = shop.buyer(&format!("collector {buyer}"));
     assert_eq!(ask_pass(&mut buyer, &sale, &solved(&work)).status, 201);
 }
@@ -401,7 +401,7 @@ fn a_gate_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn one_buyer_who_hammers_is_slowed_down_and_nobody_else_is() {
+fn only_a_buyer_who_sends_too_many_requests_is_slowed_down() {
     let shop = Shop::open_with(|options| options.gate.by_buyer.burst = 5.try_into().unwrap());
     let sale = shop.published(|sale| sale["limit_per_buyer"] = 100.into());
     let mut ann = shop.buyer("ann");
@@ -418,7 +418,7 @@ fn one_buyer_who_hammers_is_slowed_down_and_nobody_else_is() {
 }
 
 #[test]
-fn what_is_more_than_the_node_or_the_ledger_shall_take_is_told_to_come_back() {
+fn requests_over_the_limits_of_the_node_or_the_ledger_are_told_to_come_back() {
     let shop = Shop::open_with(|options| options.gate.into_ledger.burst = 3.try_into().unwrap());
     let sale = shop.sale(10);
     for number in 0..3 {
@@ -437,7 +437,7 @@ fn what_is_more_than_the_node_or_the_ledger_shall_take_is_told_to_come_back() {
 }
 
 #[test]
-fn changing_the_secret_breaks_nothing_that_is_in_peoples_hands() {
+fn a_new_secret_invalidates_no_token_in_use() {
     let secrets = |current: u8, previous: Option<u8>| Secrets {
         current: [current; 32],
         previous: previous.map(|previous| [previous; 32]),
@@ -470,7 +470,7 @@ fn changing_the_secret_breaks_nothing_that_is_in_peoples_hands() {
 }
 
 #[test]
-fn a_retry_of_an_earlier_order_does_not_use_the_pass_of_now() {
+fn a_retry_of_an_earlier_order_does_not_use_the_current_pass() {
     let shop = Shop::open();
     let sale = with_pass(&shop, 10);
     let mut ann = shop.buyer("ann");
@@ -489,7 +489,7 @@ fn a_retry_of_an_earlier_order_does_not_use_the_pass_of_now() {
 }
 
 #[test]
-fn an_order_uses_its_pass_also_where_the_ledgers_clock_is_behind() {
+fn an_order_uses_its_pass_even_if_the_ledgers_clock_is_behind() {
     let shop = Shop::open_with(|options| {
         let clock = options.clock.clone();
         options.clock = Arc::new(move || match std::thread::current().name() {
@@ -506,7 +506,7 @@ fn an_order_uses_its_pass_also_where_the_ledgers_clock_is_behind() {
     assert_eq!(stats["passes_live"], 0, "{stats}");
 }
 
-/// Orders as if by way of a proxy on this machine, from the address given.
+/// Orders from the given address, as if through a proxy on this machine.
 fn order_from(shop: &Shop, sale: &str, buyer: &str, address: &str) -> Answer {
     let key = new_key();
     let headers =
@@ -516,7 +516,7 @@ fn order_from(shop: &Shop, sale: &str, buyer: &str, address: &str) -> Answer {
 }
 
 #[test]
-fn an_address_that_has_too_much_takes_nothing_from_the_others() {
+fn an_address_over_its_limit_takes_nothing_from_others() {
     let shop = Shop::open_with(|options| {
         options.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
         options.gate.by_address.burst = 2.try_into().unwrap();

@@ -9,7 +9,7 @@ use crate::support::{ADMIN_TOKEN, JWT_SECRET, START, Shop, jwt, new_key};
 
 const NOW: i64 = START / 1000;
 
-/// A test key, made for this file with `openssl genpkey -algorithm ed25519`.
+/// A test key, generated for this file with `openssl genpkey -algorithm ed25519`.
 const ED25519_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIPPYsAG+7yzOEkzSMMIEH6ZULCtEiLJREx9b1ZPHdL0y
 -----END PRIVATE KEY-----
@@ -19,7 +19,7 @@ MCowBQYDK2VwAyEArxYvb+2hrlHipTQZq/eJ8frr82uxAdvJBuXfzgkMFcI=
 -----END PUBLIC KEY-----
 ";
 
-/// Likewise with `openssl genrsa`.
+/// Generated with `openssl genrsa`.
 const RSA_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
 MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQCqorcBsbtyjXjv
 aSgiaKvNiFPQ97eY3Mc6FAhwWjSbCnnQPZrrDapmEkaShZvrFrNX44FYRNID3MWQ
@@ -124,7 +124,7 @@ fn the_token_does_not_choose_the_algorithm() {
 }
 
 #[test]
-fn a_shop_token_that_asks_for_something_unknown_is_refused() {
+fn a_shop_token_with_a_critical_header_is_refused() {
     let shop = Shop::open();
     let claims = json!({ "sub": "ann", "exp": NOW + 60 });
     let with = |change: &dyn Fn(&mut Header)| {
@@ -145,7 +145,7 @@ fn a_shop_token_that_asks_for_something_unknown_is_refused() {
         assert_eq!(status_with(&shop, &format!("{signed}.{signature}")), 401, "{critical}");
     }
     let token = with(&|header| header.extras.insert("urn:example:harmless", true));
-    assert_eq!(status_with(&shop, &token), 200, "what is not critical may be ignored");
+    assert_eq!(status_with(&shop, &token), 200, "headers that are not critical may be ignored");
 }
 
 fn shop_with_public_key() -> Shop {
@@ -160,13 +160,13 @@ fn shop_with_public_key() -> Shop {
 }
 
 #[test]
-fn a_public_key_verifies_its_own_algorithm_only() {
+fn a_public_key_verifies_only_its_own_algorithm() {
     let shop = shop_with_public_key();
     let claims = json!({ "sub": "ann", "exp": NOW + 60, "iss": "https://shop.example", "aud": "penstock" });
     let key = EncodingKey::from_ed_pem(ED25519_PRIVATE.as_bytes()).unwrap();
     let sign = |claims: &Value| encode(&Header::new(Algorithm::EdDSA), claims, &key).unwrap();
     assert_eq!(status_with(&shop, &sign(&claims)), 200);
-    // The public key is public: signed with it as if it were a secret, a token is worth nothing.
+    // The public key is public, so a token signed with it as if it were a secret must be worth nothing.
     let confused =
         encode(&Header::default(), &claims, &EncodingKey::from_secret(ED25519_PUBLIC.as_bytes())).unwrap();
     assert_eq!(status_with(&shop, &confused), 401);
@@ -190,7 +190,7 @@ fn a_public_key_verifies_its_own_algorithm_only() {
 }
 
 #[test]
-fn a_token_that_asks_for_something_unknown_is_refused_whichever_key_signs_it() {
+fn a_token_with_a_critical_header_is_refused_whichever_key_signs_it() {
     let claims = json!({ "sub": "ann", "exp": NOW + 60 });
     for (algorithm, public, private) in [
         (Algorithm::EdDSA, ED25519_PUBLIC, EncodingKey::from_ed_pem(ED25519_PRIVATE.as_bytes())),

@@ -1,4 +1,5 @@
-//! The fast lane and hyper share a connection: whatever comes on it, in whatever pieces, is answered in order.
+//! The fast lane and hyper share a connection. Requests on it are answered in order, whatever they are and
+//! however they are cut.
 
 use std::{net::Shutdown, time::Duration};
 
@@ -18,7 +19,7 @@ fn exchange(status: u16, head: &str, body: &str) -> Exchange {
     Exchange { request, status, is_head: head.starts_with("HEAD") }
 }
 
-/// Requests of all kinds, refused claims between them.
+/// Requests of all kinds, with refused claims between them.
 fn mixture(sold_out: &str, open: &str) -> Vec<Exchange> {
     let token = jwt(&json!({ "sub": "ann", "exp": 1_900_000_000 }));
     let claim = |status: u16, sale: &str, key: &str, body: &str| {
@@ -83,7 +84,7 @@ fn expect_all(client: &mut Client, mixture: &[Exchange], circumstance: &str) {
 fn requests_of_all_kinds_are_answered_in_order_however_they_are_cut() {
     let (shop, mixture) = shop_with_mixture();
     let bytes: String = mixture.iter().map(|exchange| exchange.request.as_str()).collect();
-    // Prime steps cut each request at another place each time.
+    // With prime steps, each request is cut at another place each time.
     for step in [1009, 509, 251, 127, 61, bytes.len()] {
         let mut client = shop.client();
         for piece in bytes.as_bytes().chunks(step) {
@@ -95,7 +96,7 @@ fn requests_of_all_kinds_are_answered_in_order_however_they_are_cut() {
 }
 
 #[test]
-fn requests_that_wait_for_their_answers_are_answered_too() {
+fn requests_that_are_sent_one_by_one_are_answered_too() {
     let (shop, mixture) = shop_with_mixture();
     let mut client = shop.client();
     for exchange in &mixture {
@@ -105,7 +106,7 @@ fn requests_that_wait_for_their_answers_are_answered_too() {
 }
 
 #[test]
-fn a_claim_that_comes_byte_by_byte_is_answered() {
+fn a_claim_that_arrives_byte_by_byte_is_answered() {
     let (shop, mixture) = shop_with_mixture();
     let mut client = shop.client();
     for _ in 0..2 {
@@ -117,7 +118,7 @@ fn a_claim_that_comes_byte_by_byte_is_answered() {
 }
 
 #[test]
-fn who_shuts_down_after_a_claim_gets_its_refusal() {
+fn a_client_that_shuts_down_after_a_claim_gets_its_refusal() {
     let (shop, mixture) = shop_with_mixture();
     let mut client = shop.client();
     client.send_raw(mixture[0].request.as_bytes());
@@ -127,7 +128,7 @@ fn who_shuts_down_after_a_claim_gets_its_refusal() {
 }
 
 #[test]
-fn who_does_not_read_the_refusals_gets_them_all_later() {
+fn a_client_that_does_not_read_its_refusals_gets_them_all_later() {
     let (shop, mixture) = shop_with_mixture();
     let client = shop.client();
     let many = 40_000;
@@ -191,7 +192,7 @@ fn the_lane_refuses_a_claim_as_hyper_would_whatever_is_wrong_with_it() {
             let headers = [&[("content-type", "application/json"), ("idempotency-key", "k")], more].concat();
             let mut client = shop.client().with_token(token);
             client.send("POST", &path, &headers, body.as_bytes());
-            // Only what is answered in order leaves the connection as it was.
+            // Only if everything is answered in order can the connection go on.
             client.send("GET", "/healthz", &[], b"");
             let answer = client.receive(false).expect("an answer");
             (answer, client.receive(false).map(|answer| answer.status))
@@ -217,17 +218,17 @@ fn a_claim_that_the_lane_refuses_counts_once() {
     assert_eq!(shop.counted("rate_limited"), 1);
 }
 
-/// The lane writes the date by the clock of the test, hyper by the machine's.
+/// The lane takes the date from the test's clock, hyper from the machine's.
 const DATE_OF_THE_LANE: &str = "Fri, 15 Jan 2027 08:00:00 GMT";
 
-/// Asks on a connection of its own.
+/// Sends a request on a new connection.
 fn ask(shop: &Shop, path: &str, headers: &[(&str, &str)]) -> Answer {
     let mut client = shop.client();
     client.send("GET", path, headers, b"");
     client.receive(false).expect("an answer")
 }
 
-/// All but what differs between two moments or says that the connection ends.
+/// All headers but those that differ between two moments or announce the end of the connection.
 fn lasting(answer: &Answer) -> Vec<(String, String)> {
     let headers = answer.headers.iter().filter(|(name, _)| name != "date" && name != "connection");
     headers.cloned().collect()
@@ -269,7 +270,7 @@ fn the_lane_shows_a_sale_as_hyper_would() {
 }
 
 #[test]
-fn a_sale_that_the_lane_shows_counts_as_one_that_hyper_shows() {
+fn a_sale_shown_by_the_lane_counts_like_one_shown_by_hyper() {
     let shop = Shop::open();
     let path = format!("/api/v1/sales/{}", shop.sale(5));
     let timed = || {
@@ -281,7 +282,7 @@ fn a_sale_that_the_lane_shows_counts_as_one_that_hyper_shows() {
         let before = (shop.counted("ok"), shop.counted("not_modified"), timed());
         ask(&shop, &path, &headers);
         ask(&shop, &path, &[headers[0], ("if-none-match", "*")]);
-        // Reading the metrics is two requests that end well.
+        // Reading the metrics adds two requests that succeed.
         let after = (shop.counted("ok"), shop.counted("not_modified"), timed());
         assert_eq!((after.0 - before.0, after.1 - before.1, after.2 - before.2), (4, 1, 2), "{headers:?}");
     }

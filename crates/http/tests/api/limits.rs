@@ -1,4 +1,4 @@
-//! How often somebody may look at what is theirs, pay and cancel.
+//! Limits on how often a buyer may read their own data, pay and cancel.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -11,7 +11,7 @@ fn limit(burst: u32) -> LimitOptions {
     LimitOptions { burst, one_per: Duration::from_secs(3_600), max_keys: 1_000 }
 }
 
-/// Asks as if by way of a proxy on this machine, from the address given.
+/// Sends a request from the given address, as if through a proxy on this machine.
 fn ask(shop: &Shop, buyer: &str, address: &str, method: &str, path: &str) -> Answer {
     shop.buyer(buyer).request(method, path, &[("x-forwarded-for", address)], b"")
 }
@@ -48,14 +48,14 @@ fn a_buyer_who_looks_too_often_is_told_to_wait_and_can_still_buy_and_pay() {
         assert!(answer.header("retry-after").is_some(), "{answer:?}");
     }
     assert_eq!(refusals(&shop, "reads_buyer"), 3);
-    assert_eq!(ask(&shop, "bob", "192.0.2.1", "GET", "/api/v1/me").status, 200, "others are not concerned");
+    assert_eq!(ask(&shop, "bob", "192.0.2.1", "GET", "/api/v1/me").status, 200, "others are not affected");
     let pay = format!("/api/v1/orders/{order}/pay");
     assert_eq!(ask(&shop, "ann", "192.0.2.1", "POST", &pay).status, 200);
     shop.buyer("ann").buy(&sale);
 }
 
 #[test]
-fn lists_of_orders_have_a_smaller_limit_than_other_looks() {
+fn lists_of_orders_have_a_smaller_limit_than_other_reads() {
     let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(60));
     let sale = shop.sale(10);
     let order = shop.buyer("ann").buy(&sale);
@@ -70,12 +70,12 @@ fn lists_of_orders_have_a_smaller_limit_than_other_looks() {
     assert_eq!(
         ask(&shop, "bob", "192.0.2.1", "GET", "/api/v1/orders").status,
         200,
-        "others are not concerned"
+        "other buyers are not affected"
     );
 }
 
 #[test]
-fn an_address_that_looks_too_often_is_told_to_wait_whoever_it_speaks_for() {
+fn an_address_that_reads_too_often_is_told_to_wait_even_for_different_buyers() {
     let shop = behind_a_proxy(|options| options.gate.reads_by_address = limit(2));
     let sale = shop.published(|sale| sale["gate"] = serde_json::json!({ "waiting_room": true }));
     let ticket = shop.buyer("ann").post_empty(&format!("/api/v1/sales/{sale}/tickets")).json();
@@ -87,11 +87,11 @@ fn an_address_that_looks_too_often_is_told_to_wait_whoever_it_speaks_for() {
         assert_eq!(look("cem", "192.0.2.1", path), 429, "{path}");
     }
     assert_eq!(refusals(&shop, "reads_address"), 4);
-    assert_eq!(look("cem", "192.0.2.2", "/api/v1/orders"), 200, "others are not concerned");
+    assert_eq!(look("cem", "192.0.2.2", "/api/v1/orders"), 200, "other addresses are not affected");
 }
 
 #[test]
-fn a_buyer_who_asks_for_what_is_the_merchants_is_looked_up_only_so_often() {
+fn a_buyer_who_calls_admin_endpoints_is_looked_up_a_limited_number_of_times() {
     let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(2));
     let (buyer, merchant) = ("+8613800138000", "+8613800138001");
     shop.account(merchant, "correct horse");
@@ -123,9 +123,9 @@ fn paying_and_cancelling_count_like_orders() {
         ask(&shop, buyer, address, "POST", &format!("/api/v1/orders/{order}/{verb}")).status
     };
     assert_eq!(act("ann", "192.0.2.1", "cancel"), 200);
-    assert_eq!(act("ann", "192.0.2.2", "cancel"), 429, "of the buyer, the order was the first");
+    assert_eq!(act("ann", "192.0.2.2", "cancel"), 429, "for the buyer, the order was the first");
     assert_eq!(act("ann", "192.0.2.3", "pay"), 429);
     assert_eq!(act("bob", "192.0.2.1", "pay"), 404, "not theirs");
-    assert_eq!(act("cem", "192.0.2.1", "pay"), 429, "of the address, it is the third");
+    assert_eq!(act("cem", "192.0.2.1", "pay"), 429, "for the address, it is the third");
     assert_eq!((refusals(&shop, "buyer"), refusals(&shop, "address")), (2, 1));
 }

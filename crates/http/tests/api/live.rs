@@ -1,4 +1,4 @@
-//! The live view: what it counts, whom it tells, and when it ends.
+//! The live view: what it counts, who may see it, and when it ends.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::support::{Client, SOON, Shop, new_key};
 
 const LIVE: &str = "/api/v1/admin/live";
 
-/// Reads the figures from a connection of its own.
+/// Reads the figures on a new connection.
 struct Figures(BufReader<TcpStream>);
 
 impl Figures {
@@ -46,7 +46,7 @@ impl Figures {
         let mut event = String::new();
         loop {
             let mut line = String::new();
-            // The last chunk is an empty one.
+            // The last chunk is empty.
             if self.0.read_line(&mut line).unwrap() == 0 || line == "0\r\n" {
                 return None;
             }
@@ -67,7 +67,7 @@ impl Figures {
             if is_so(&figures) {
                 return figures;
             }
-            assert!(began.elapsed() < SOON, "waited in vain: {what}: {figures}");
+            assert!(began.elapsed() < SOON, "this did not happen in time: {what}: {figures}");
         }
     }
 }
@@ -76,7 +76,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
-/// All refusals of a map by code.
+/// The sum of a map of refusals by code.
 fn sum(refusals: &Value) -> u64 {
     refusals.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
 }
@@ -124,7 +124,7 @@ fn figures_come_at_once_and_move_when_orders_come() {
 }
 
 #[test]
-fn every_claim_of_a_sale_is_counted_by_what_became_of_it() {
+fn every_claim_of_a_sale_is_counted_by_its_outcome() {
     let shop = Shop::open();
     let (sale, other) = (shop.sale(2), shop.sale(2));
     let orders = format!("/api/v1/sales/{sale}/orders");
@@ -176,7 +176,7 @@ fn every_claim_of_a_sale_is_counted_by_what_became_of_it() {
     let odd = format!("/api/v1/sales/%{:02x}{}/orders", sale.as_bytes()[0], &sale[1..]);
     sent += 1;
     assert_eq!(shop.buyer("bob").request("POST", &odd, &late, one).status, 409);
-    // Looks are no claims.
+    // Reads of the sale are not claims.
     for _ in 0..3 {
         assert_eq!(shop.client().get(&format!("/api/v1/sales/{sale}")).status, 200);
     }
@@ -188,7 +188,7 @@ fn every_claim_of_a_sale_is_counted_by_what_became_of_it() {
         .until("all claims", |figures| figures["sales"][0]["totals"]["claims"].as_u64() >= Some(sent));
     let totals = &figures["sales"][0]["totals"];
     assert_eq!(totals["claims"], sent, "{totals}");
-    // One order was asked for again with its key.
+    // One order was requested again with its key.
     assert_eq!((&totals["accepted"], &totals["repeated"]), (&json!(2), &json!(1)));
     assert_eq!((&totals["gone"], &totals["looks"]), (&json!(0), &json!(3)));
     assert_eq!(sum(&totals["refused"]) + 3, sent, "{totals}");
@@ -204,7 +204,7 @@ fn an_order_counts_as_accepted_once_however_often_its_claim_is_sent() {
     let mut ann = shop.buyer("ann");
     let (first, second) = (new_key(), new_key());
     assert_eq!(ann.order(&sale, 1, &first).status, 201);
-    // While units are left, when none is left any more, and by the way of an odd spelling.
+    // While units are left, after the last is gone, and through an odd spelling of the path.
     assert_eq!(ann.order(&sale, 1, &first).status, 201);
     assert_eq!(ann.order(&sale, 1, &second).status, 201);
     let odd = format!("%{:02x}{}", sale.as_bytes()[0], &sale[1..]);
@@ -225,7 +225,7 @@ fn an_order_counts_as_accepted_once_however_often_its_claim_is_sent() {
 }
 
 #[test]
-fn claims_that_come_from_all_sides_while_a_sale_sells_out_add_up() {
+fn concurrent_claims_add_up_while_a_sale_sells_out() {
     const PEOPLE: u64 = 8;
     const CLAIMS: u64 = 60;
     const UNITS: u64 = 100;
@@ -294,7 +294,7 @@ fn the_waiting_room_is_part_of_the_figures() {
 }
 
 #[test]
-fn who_waits_for_a_sale_that_is_sold_out_is_counted() {
+fn people_on_the_waitlist_of_a_sold_out_sale_are_counted() {
     let shop = Shop::open();
     let (sale, open) = (shop.sale(1), shop.sale(1));
     shop.buyer("ann").buy(&sale);
@@ -311,7 +311,7 @@ fn who_waits_for_a_sale_that_is_sold_out_is_counted() {
 }
 
 #[test]
-fn only_an_admin_may_watch_and_only_what_is_there() {
+fn only_an_admin_may_watch_and_only_existing_sales() {
     let shop = Shop::open();
     shop.client().get(LIVE).problem(401, "unauthorized");
     shop.buyer("ann").get(LIVE).problem(403, "forbidden");
@@ -322,7 +322,7 @@ fn only_an_admin_may_watch_and_only_what_is_there() {
 }
 
 #[test]
-fn who_is_one_too_many_is_told_so() {
+fn one_watcher_too_many_is_refused() {
     let shop = Shop::open();
     let mut streams: Vec<Figures> = (0..32).map(|_| Figures::of(&shop, LIVE)).collect();
     let answer = shop.admin().get(LIVE);
@@ -337,13 +337,13 @@ fn who_is_one_too_many_is_told_so() {
         if admin.receive(false).unwrap().status == 200 {
             break;
         }
-        assert!(began.elapsed() < SOON, "nobody has made room");
+        assert!(began.elapsed() < SOON, "no stream has ended");
     }
     assert!(streams.iter_mut().all(|stream| stream.next().is_some()));
 }
 
 #[test]
-fn a_closed_sale_is_only_shown_to_who_asks_for_it() {
+fn a_closed_sale_is_shown_only_on_request() {
     let shop = Shop::open();
     let (old, new) = (shop.sale(1), shop.sale(1));
     shop.steer(&old, "close");
@@ -355,7 +355,7 @@ fn a_closed_sale_is_only_shown_to_who_asks_for_it() {
 }
 
 #[test]
-fn a_live_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
+fn a_live_stream_ends_when_the_server_stops_and_does_not_delay_it() {
     let mut shop = Shop::open();
     let mut live = Figures::of(&shop, LIVE);
     assert!(live.next().is_some());
@@ -367,7 +367,7 @@ fn a_live_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
 }
 
 #[test]
-fn who_loses_the_admin_role_sees_no_more() {
+fn a_person_who_loses_the_admin_role_sees_no_more() {
     const PHONE: &str = "+4915112345678";
     let shop = Shop::open();
     let token = shop.account(PHONE, "a long password");
@@ -378,11 +378,11 @@ fn who_loses_the_admin_role_sees_no_more() {
     promote(false);
     let began = Instant::now();
     while live.next().is_some() {
-        assert!(began.elapsed() < SOON, "it goes on");
+        assert!(began.elapsed() < SOON, "the stream goes on");
     }
 }
 
-/// Everything that the one node shows, another one called `twin` shows, too, so long ago.
+/// Shows the figures of the node `one` a second time, as those of a node called `twin`, with a given age.
 #[derive(Default)]
 struct Mirror {
     shown: Mutex<HashMap<String, Vec<u8>>>,
@@ -423,7 +423,7 @@ fn names(figures: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn nodes_add_up_and_one_that_is_silent_is_shown_as_such_before_it_is_forgotten() {
+fn nodes_add_up_and_a_silent_one_is_shown_as_such_before_it_is_forgotten() {
     let mirror = Arc::new(Mirror::default());
     let shared = Arc::clone(&mirror);
     let shop = Shop::open_with(|options| {
@@ -442,7 +442,7 @@ fn nodes_add_up_and_one_that_is_silent_is_shown_as_such_before_it_is_forgotten()
     let silent = live.until("it is not ready", |figures| figures["nodes"][1]["ready"] == false);
     let twin = &silent["nodes"][1];
     assert!(
-        twin["trouble"].as_str().is_some_and(|trouble| trouble.starts_with("not heard of for ")),
+        twin["trouble"].as_str().is_some_and(|trouble| trouble.starts_with("not heard from for ")),
         "{twin}"
     );
     assert_eq!((&twin["requests_per_second"], &silent["nodes"][0]["ready"]), (&Value::Null, &json!(true)));
@@ -457,7 +457,7 @@ fn nodes_add_up_and_one_that_is_silent_is_shown_as_such_before_it_is_forgotten()
 }
 
 #[test]
-fn in_a_cluster_those_who_settle_tell_how_far_they_are() {
+fn in_a_cluster_the_workers_report_how_far_settlement_is() {
     let mirror = Arc::new(Mirror::default());
     let shared = Arc::clone(&mirror);
     let shop = Shop::open_with(|options| options.shared_figures = shared);
@@ -475,11 +475,11 @@ fn in_a_cluster_those_who_settle_tell_how_far_they_are() {
         }),
         parts: Vec::new(),
     };
-    // One that has just begun has found nothing yet that it could be behind with.
+    // A worker that has just started has not yet found anything to be behind with.
     let (new, behind, ahead) = (worker("new", 0, 0), worker("behind", 5, 9), worker("ahead", 7, 7));
     shop.block_on(async {
         let both = async { tokio::join!(new.show(&*mirror), behind.show(&*mirror), ahead.show(&*mirror)) };
-        // They go on for ever; the first words are said at once.
+        // They run for ever; the first report is sent at once.
         let _ = tokio::time::timeout(Duration::from_millis(10), both).await;
     });
     let told = live.until("a worker", |figures| figures["settlement"]["lag_decisions"] == 7);

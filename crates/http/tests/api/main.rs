@@ -1,7 +1,7 @@
-//! The API as a client sees it: a real server on a free port, a real ledger and a real database in a temporary
-//! folder, and a clock that the test turns.
+//! The API as a client sees it: a real server on a free port, a real ledger and a real database in a
+//! temporary folder, and a clock that the test sets.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests may fail like tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "test helpers may panic like tests")]
 
 mod accounts;
 mod admin;

@@ -1,4 +1,4 @@
-//! Two nodes of one shop: one ledger, one database, and neighbours and a cache in memory in place of Redis.
+//! Two nodes of one shop: one ledger, one database, and neighbours and a cache in memory instead of Redis.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ use tokio::sync::broadcast;
 
 use crate::support::{ADMIN_TOKEN, Client, Driven, JWT_SECRET, START, jwt, new_key, until};
 
-/// Neighbours who hear each other, unless the test keeps them from it.
+/// Neighbours who hear each other, unless the test prevents it.
 struct Village {
     told: broadcast::Sender<Change>,
     is_deaf: AtomicBool,
@@ -49,12 +49,12 @@ impl Neighbours for Village {
     }
 }
 
-/// A shared cache that can be away. What is removed stays closed.
+/// A shared cache that can be away. Removed keys stay closed.
 #[derive(Default)]
 struct Cupboard {
     kept: Mutex<HashMap<String, Kept>>,
     is_away: AtomicBool,
-    /// Whoever asks it waits for ever.
+    /// Calls wait for ever.
     is_stuck: AtomicBool,
 }
 
@@ -95,7 +95,7 @@ impl SharedCache for Cupboard {
     }
 }
 
-/// The news of the ledger reach every node.
+/// The ledger's news reaches every node.
 struct Everybody(Vec<Arc<Storefront>>);
 
 impl Listener for Everybody {
@@ -121,7 +121,7 @@ impl Part for Bell {
     }
 }
 
-/// What all nodes share.
+/// Everything that the nodes share.
 struct Common {
     runtime: Driven,
     village: Arc<Village>,
@@ -186,7 +186,7 @@ struct Pair {
     b: Server,
     ledger: Ledger,
     records: Records,
-    /// Those of B alone.
+    /// The records as only node B sees them.
     records_of_b: Records,
     common: Common,
 }
@@ -265,7 +265,7 @@ fn lookups(server: &Server, level: &str, outcome: &str) -> u64 {
 }
 
 #[test]
-fn a_sale_and_its_item_are_on_every_node_what_they_are_on_one() {
+fn a_sale_and_its_item_are_the_same_on_every_node() {
     let shop = Pair::open();
     let item = shop.item();
     let sale = shop.sale(&item);
@@ -273,7 +273,7 @@ fn a_sale_and_its_item_are_on_every_node_what_they_are_on_one() {
     let sale_path = format!("/api/v1/sales/{sale}");
     until("the sale on the other node", || (client(&shop.b).get(&sale_path).status == 200).then_some(()));
     assert_eq!(title(&sale_path), "Kettle");
-    assert!(lookups(&shop.b, "shared", "hit") >= 2, "it was put where the others find it");
+    assert!(lookups(&shop.b, "shared", "hit") >= 2, "it was put into the shared cache");
     assert_eq!(get(&shop.b, &format!("/api/v1/items/{item}"))["title"], "Kettle");
     assert_eq!(get(&shop.b, "/api/v1/items")["data"][0]["title"], "Kettle");
 
@@ -286,7 +286,7 @@ fn a_sale_and_its_item_are_on_every_node_what_they_are_on_one() {
 }
 
 #[test]
-fn a_node_that_has_missed_something_reads_everything_anew() {
+fn a_node_that_has_missed_something_reads_everything_again() {
     let shop = Pair::open();
     let item = shop.item();
     let sale = shop.sale(&item);
@@ -300,7 +300,7 @@ fn a_node_that_has_missed_something_reads_everything_anew() {
         client(&shop.a).with_token(&token).request("DELETE", "/api/v1/sessions/current", &[], b"").status,
         204
     );
-    assert_eq!(get(&shop.b, &path)["item"]["title"], "Kettle", "nobody has told");
+    assert_eq!(get(&shop.b, &path)["item"]["title"], "Kettle", "nobody has announced it");
     shop.common.village.is_deaf.store(false, Relaxed);
     shop.common.runtime.block_on(shop.common.village.tell(Change::Everything));
     until("the new title", || (get(&shop.b, &path)["item"]["title"] == "Pot").then_some(()));
@@ -326,7 +326,7 @@ fn a_session_that_ends_on_one_node_ends_on_all() {
     account(&shop, "+4912345678");
     let (first, second) = (sign_in(&shop.a, "+4912345678"), sign_in(&shop.a, "+4912345678"));
     let status = |token: &str| client(&shop.b).with_token(token).get("/api/v1/me").status;
-    assert_eq!((status(&first), status(&second)), (200, 200), "a session is good on every node");
+    assert_eq!((status(&first), status(&second)), (200, 200), "a session is valid on every node");
 
     let ended = client(&shop.a).with_token(&first).request("DELETE", "/api/v1/sessions/current", &[], b"");
     assert_eq!(ended.status, 204);
@@ -340,7 +340,7 @@ fn a_session_that_ends_on_one_node_ends_on_all() {
 }
 
 #[test]
-fn devices_and_codes_count_on_every_node_and_guesses_on_each_by_itself() {
+fn devices_and_codes_are_valid_on_every_node_and_guesses_count_per_node() {
     let shop = Pair::open();
     let phone = "+4912345678";
     account(&shop, phone);
@@ -358,7 +358,7 @@ fn devices_and_codes_count_on_every_node_and_guesses_on_each_by_itself() {
     let guesses = |server: &Server| (0..12).filter(|_| sign_in(server, "", "wrong").status == 401).count();
     assert_eq!((guesses(&shop.a), guesses(&shop.b)), (10, 10), "each node counts by itself");
     sign_in(&shop.b, "", "correct horse").problem(429, "rate_limited");
-    assert_eq!(sign_in(&shop.b, device, "correct horse").status, 201, "node A has signed for the device");
+    assert_eq!(sign_in(&shop.b, device, "correct horse").status, 201, "node A has signed the device");
 
     let ask = |server: &Server| post(server, "/api/v1/otp", "", &json!({ "phone": "+4912345679" }));
     let sent = [&shop.a, &shop.b, &shop.a, &shop.b, &shop.a].map(ask);
@@ -375,7 +375,7 @@ fn sign_out(server: &Server, token: &str) {
 }
 
 #[test]
-fn a_session_ends_everywhere_also_if_its_node_dies_before_it_can_tell() {
+fn a_session_ends_everywhere_even_if_its_node_dies_before_announcing_it() {
     let shop = Pair::open();
     account(&shop, "+4912345678");
     let (first, second) = (sign_in(&shop.a, "+4912345678"), sign_in(&shop.a, "+4912345678"));
@@ -390,13 +390,13 @@ fn a_session_ends_everywhere_also_if_its_node_dies_before_it_can_tell() {
     until("the end of all sessions", || (status(&second) == 401).then_some(()));
 }
 
-/// What a session can do without the database.
+/// A call that a session can make without the database.
 fn orders_again(server: &Server, token: &str, sale: &str) -> u16 {
     client(server).with_token(token).order(sale, 1, "the-same-each-time").status
 }
 
 #[test]
-fn a_node_that_has_missed_something_accepts_no_session_until_it_can_read_what() {
+fn a_node_that_has_missed_something_accepts_no_session_until_it_can_read_it() {
     let shop = Pair::open();
     let sale = shop.sale(&shop.item());
     account(&shop, "+4912345678");
@@ -404,7 +404,7 @@ fn a_node_that_has_missed_something_accepts_no_session_until_it_can_read_what() 
     let status = || orders_again(&shop.b, &token, &sale);
     until("the sale on the other node", || (status() == 201).then_some(()));
     shop.common.runtime.block_on(shop.records_of_b.close());
-    assert_eq!(status(), 201, "sessions are good without the database");
+    assert_eq!(status(), 201, "sessions are valid without the database");
     shop.common.runtime.block_on(shop.common.village.tell(Change::Everything));
     until("that nobody knows who has signed out", || (status() == 503).then_some(()));
 }
@@ -440,9 +440,9 @@ fn the_end_of_a_session_waits_for_nothing_else_that_has_changed() {
 }
 
 #[test]
-fn an_item_is_read_once_however_many_look_and_without_the_shared_cache_too() {
+fn an_item_is_read_once_however_many_request_it_even_without_the_shared_cache() {
     let shop = Pair::open();
-    // News of it would make the other node read it again.
+    // If it heard of the change, the other node would read the item again.
     shop.common.village.is_deaf.store(true, Relaxed);
     let item = shop.item();
     shop.common.cupboard.is_away.store(true, Relaxed);
@@ -456,7 +456,7 @@ fn an_item_is_read_once_however_many_look_and_without_the_shared_cache_too() {
 }
 
 #[test]
-fn a_node_that_starts_without_the_database_shows_and_sells_what_the_others_have_put_aside() {
+fn a_node_that_starts_without_the_database_shows_and_sells_from_the_shared_cache() {
     let shop = Pair::open();
     let sale = shop.sale(&shop.item());
     account(&shop, "+4912345678");
@@ -471,7 +471,7 @@ fn a_node_that_starts_without_the_database_shows_and_sells_what_the_others_have_
     until("the sale", || (client(&c).get(&path).status == 200).then_some(()));
     assert_eq!(get(&c, &path)["item"]["title"], "Kettle");
     buyer(&c, "ann").buy(&sale);
-    // Whether a session was ended, only the database knows.
+    // Only the database knows whether a session was ended.
     client(&c).with_token(&token).get("/api/v1/me").problem(503, "unavailable");
 }
 
@@ -505,7 +505,7 @@ fn orders_that_the_ledger_has_forgotten_are_answered_from_the_records() {
 }
 
 #[test]
-fn a_node_shows_its_name_and_how_its_parts_are() {
+fn a_node_shows_its_name_and_the_state_of_its_parts() {
     let shop = Pair::open();
     let ready = get(&shop.a, "/readyz");
     assert_eq!((&ready["status"], &ready["node"]), (&json!("ready"), &json!("node-7")));

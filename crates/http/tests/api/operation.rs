@@ -37,7 +37,7 @@ fn records_that_are_down_are_reported_but_orders_go_on() {
 }
 
 #[test]
-fn a_ledger_that_has_stopped_is_said_so() {
+fn a_stopped_ledger_is_reported() {
     let shop = Shop::open();
     let sale = shop.sale(5);
     shop.block_on(shop.ledger.stop());
@@ -67,7 +67,7 @@ fn every_request_is_counted_exactly_once() {
     ann.get("/nowhere").problem(404, "not_found");
     ann.request("PUT", "/api/v1/orders", &[], b"").problem(405, "method_not_allowed");
     ann.get("/api/v1/orders");
-    // The six, and the reading of the metrics itself.
+    // The six requests, and reading the metrics itself.
     assert_eq!(all_counted(&client.get("/metrics").text()) - before, 7);
 }
 
@@ -87,7 +87,7 @@ fn a_client_that_goes_away_is_counted_too() {
         )
         .as_bytes(),
     );
-    // The server is waiting for the rest of the body now, and it will never come.
+    // By now the server waits for the rest of the body, which will never come.
     std::thread::sleep(std::time::Duration::from_millis(100));
     socket2::SockRef::from(ann.stream()).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     drop(ann);
@@ -139,7 +139,7 @@ fn the_metrics_show_ledger_latency_and_settlement() {
 }
 
 #[test]
-fn a_client_that_does_not_know_open_metrics_gets_the_older_text() {
+fn a_client_that_does_not_know_openmetrics_gets_the_older_format() {
     let shop = Shop::open();
     let mut client = shop.client();
     for accept in ["*/*", "text/plain;version=0.0.4", "text/html,*/*;q=0.8"] {
@@ -156,7 +156,7 @@ fn a_client_that_does_not_know_open_metrics_gets_the_older_text() {
 }
 
 #[test]
-fn the_metrics_tell_what_the_process_takes() {
+fn the_metrics_show_the_resources_of_the_process() {
     let shop = Shop::open();
     let mut client = shop.client();
     let text = client.get("/metrics").text();
@@ -169,7 +169,7 @@ fn the_metrics_tell_what_the_process_takes() {
     assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
     assert!(value("process_threads") >= 2.0);
     assert!(value("process_open_fds") >= 3.0 && value("process_open_fds") <= value("process_max_fds"));
-    // By the machine's clock, not by the one that tests move.
+    // By the machine's clock, not by the one that tests set.
     assert!(value("process_start_time_seconds") > 1.7e9);
 }
 
@@ -211,7 +211,7 @@ fn every_code_has_a_page_and_every_page_a_code() {
 }
 
 #[test]
-fn the_document_lists_every_call_and_swagger_ui_comes_from_here() {
+fn the_document_lists_every_call_and_swagger_ui_is_served_locally() {
     let shop = Shop::open();
     let mut client = shop.client();
     let document = client.get("/openapi.json");
@@ -256,7 +256,7 @@ fn the_document_lists_every_call_and_swagger_ui_comes_from_here() {
     let page = client.get("/docs");
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert_eq!(client.get("/docs/").text(), page.text());
-    assert!(page.text().contains("<base href=\"/docs/\" />"), "its assets are found without the slash too");
+    assert!(page.text().contains("<base href=\"/docs/\" />"), "its assets are found without the slash, too");
     for tag in page.text().split("src=\"").skip(1).chain(page.text().split("<link").skip(1)) {
         let tag = tag.rsplit("href=\"").next().unwrap();
         let asset = tag.split('"').next().unwrap().trim_start_matches("./");
@@ -267,7 +267,7 @@ fn the_document_lists_every_call_and_swagger_ui_comes_from_here() {
     client.get("/docs/nonsense").problem(404, "not_found");
 }
 
-/// The fields of a schema that may be `null`, by the document.
+/// The fields of a schema that may be `null`, according to the document.
 fn nullable(schema: &Value) -> Vec<String> {
     let allows_null = |property: &Value| {
         let kinds = property["type"].as_array().into_iter().flatten();
@@ -278,7 +278,7 @@ fn nullable(schema: &Value) -> Vec<String> {
     properties.filter(|(_, property)| allows_null(property)).map(|(name, _)| name.clone()).collect()
 }
 
-/// The schemas of all JSON bodies that calls take.
+/// The schemas of all JSON bodies that calls accept.
 fn bodies(document: &Value) -> BTreeSet<String> {
     let calls =
         document["paths"].as_object().unwrap().values().flat_map(|calls| calls.as_object().unwrap().values());
@@ -288,7 +288,7 @@ fn bodies(document: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn null_is_taken_wherever_the_document_allows_it() {
+fn null_is_accepted_wherever_the_document_allows_it() {
     let shop = Shop::open();
     let mut client = shop.client();
     let document = client.get("/openapi.json").json();
@@ -318,7 +318,7 @@ fn null_is_taken_wherever_the_document_allows_it() {
     }
     for (method, path, schema, good, status) in calls {
         let fields = nullable(&schemas[schema]);
-        assert!(!fields.is_empty(), "{schema} has nothing that may be null, and need not be here");
+        assert!(!fields.is_empty(), "{schema} has no field that may be null, and need not be listed here");
         for field in fields {
             let mut body = good.clone();
             body[&field] = Value::Null;
@@ -331,7 +331,7 @@ fn null_is_taken_wherever_the_document_allows_it() {
 }
 
 #[test]
-fn an_argument_that_comes_twice_is_named_by_every_call_that_takes_it() {
+fn every_call_names_an_argument_that_appears_twice() {
     let shop = Shop::open();
     let document = shop.client().get("/openapi.json").json();
     let sale = shop.sale(1);
@@ -343,7 +343,7 @@ fn an_argument_that_comes_twice_is_named_by_every_call_that_takes_it() {
             let mut caller = if path.contains("/admin/") { shop.admin() } else { shop.buyer("ann") };
             let answer = caller.get(&format!("{}?{name}=1&x=%ff&{name}=2", path.replace("{id}", &sale)));
             answer.names_field(name);
-            assert_eq!(answer.json()["errors"][0]["message"], "is there twice", "{path}");
+            assert_eq!(answer.json()["errors"][0]["message"], "appears twice", "{path}");
             tried += 1;
         }
     }

@@ -1,4 +1,5 @@
-//! The shop's and the console's pages: which one is where, what caches and browsers are told, and what was built.
+//! The pages of the shop and the console: their paths, the headers for caches and browsers, and the built
+//! files.
 
 use std::{fs, path::PathBuf};
 
@@ -9,14 +10,14 @@ use crate::support::{Answer, Client, START, Shop};
 
 const PERSON: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 const BROWSER: (&str, &str) = ("accept-encoding", "gzip, deflate, br, zstd");
-/// What a phone on a slow network is made to load before it shows the shop.
+/// The most that a phone on a slow network has to load before it shows the shop.
 const MAX_FIRST_LOAD_BYTES: u64 = 50_000;
 
 const fn file(path: &'static str, content_type: &'static str, bytes: &'static [u8]) -> PageFile {
     PageFile { path, content_type, fingerprint: "f1", bytes, brotli: None, gzip: None }
 }
 
-/// What they are compressed to does not matter here, so it is another text.
+/// The content of the compressed variants does not matter here, so it is different text.
 fn files() -> Vec<PageFile> {
     let html = "text/html; charset=utf-8";
     vec![
@@ -50,7 +51,7 @@ fn every_page_of_the_shop_is_the_same_and_the_console_is_another() {
         let answer = client.get(path);
         assert_eq!((answer.status, answer.text().as_str()), (200, "the shop"), "{path}");
         assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
-        assert_eq!(answer.header("set-cookie"), None, "what everybody sees belongs to nobody");
+        assert_eq!(answer.header("set-cookie"), None, "a page for everybody sets no cookie");
     }
     for path in ["/console", "/console/", "/console/sales", "/console/sales/0123456789abc/live"] {
         let answer = client.get(path);
@@ -61,7 +62,7 @@ fn every_page_of_the_shop_is_the_same_and_the_console_is_another() {
 }
 
 #[test]
-fn a_name_with_a_hash_is_kept_for_ever_and_a_page_is_asked_for_again() {
+fn an_asset_with_a_hash_is_kept_for_ever_and_a_page_is_revalidated() {
     let shop = shop();
     let mut client = shop.client();
     let cached = |answer: &Answer| answer.header("cache-control").unwrap().to_owned();
@@ -75,7 +76,7 @@ fn a_name_with_a_hash_is_kept_for_ever_and_a_page_is_asked_for_again() {
 }
 
 #[test]
-fn a_page_comes_in_the_form_that_the_browser_takes() {
+fn a_page_is_sent_in_an_encoding_that_the_browser_accepts() {
     let shop = shop();
     let mut client = shop.client();
     let mut form = |path: &str, accepted: &str| {
@@ -90,14 +91,14 @@ fn a_page_comes_in_the_form_that_the_browser_takes() {
     assert_eq!(
         form("/assets/shop-1a2b.js", BROWSER.1),
         compressed("gzip", "js.gz"),
-        "there is no smaller one"
+        "there is no smaller variant"
     );
     assert_eq!(form("/", "gzip;q=0"), (None, "the shop".to_owned()));
     assert_eq!(form("/favicon.svg", BROWSER.1), (None, "<svg/>".to_owned()));
 }
 
 #[test]
-fn what_a_browser_has_is_not_sent_again() {
+fn a_page_that_a_browser_already_has_is_not_sent_again() {
     let shop = shop();
     let mut client = shop.client();
     let first = get(&mut client, "/", &[BROWSER]);
@@ -111,12 +112,12 @@ fn what_a_browser_has_is_not_sent_again() {
         }
     }
     let plain = get(&mut client, "/", &[("if-none-match", etag)]);
-    assert_eq!((plain.status, plain.text().as_str()), (200, "the shop"), "another form has another tag");
+    assert_eq!((plain.status, plain.text().as_str()), (200, "the shop"), "another variant has another tag");
     assert_eq!(get(&mut client, "/console", &[BROWSER, ("if-none-match", "\"f1-br\"")]).status, 200);
 }
 
 #[test]
-fn a_head_tells_what_a_get_would() {
+fn head_has_the_headers_of_get() {
     let shop = shop();
     let mut client = shop.client();
     for path in ["/", "/console/sales", "/assets/shop-1a2b.js", "/robots.txt", "/nowhere"] {
@@ -152,10 +153,11 @@ fn the_page_of_a_sale_that_does_not_exist_is_not_found() {
     for number in 0..500 {
         assert_eq!(get(&mut client, &format!("/sales/{number:013}"), &[PERSON]).status, 404);
     }
-    assert_eq!(self::lookups(&mut client), lookups, "nobody but this node's memory was asked");
+    assert_eq!(self::lookups(&mut client), lookups, "only this node's memory was asked");
 }
 
-/// The status of a sale's page for a person, and what caches may do with it; and the status of the sale in the API.
+/// The status of a sale's page for a person, what caches may do with it, and the status of the sale in the
+/// API.
 fn page_and_api(shop: &Shop, sale: &str) -> (u16, String, u16) {
     let mut client = shop.client();
     let page = get(&mut client, &format!("/sales/{sale}"), &[PERSON]);
@@ -164,11 +166,12 @@ fn page_and_api(shop: &Shop, sale: &str) -> (u16, String, u16) {
 }
 
 #[test]
-fn the_page_of_a_sale_is_found_where_the_sale_is_and_kept_by_nobody_while_nobody_knows() {
+fn the_page_of_a_sale_has_the_status_of_the_sale_and_is_not_cached_while_that_is_unknown() {
     let shop = shop();
     let (there, forgotten) = (shop.sale(1), shop.draft(|_| {}));
     let now = Timestamp::from_millis(START);
-    // Only the records know it, as it is after a ledger has forgotten it, or for a moment before there are news of it.
+    // Only the records know the sale, as after the ledger has forgotten it, or for a moment before there is
+    // news of it.
     shop.block_on(shop.records.mark_published(forgotten.parse().unwrap(), now)).unwrap();
     let shop = shop.reopen_with(|options| options.pages = files());
     let (kept, not_kept) = (page_and_api(&shop, &there).1, "no-store".to_owned());
@@ -178,7 +181,7 @@ fn the_page_of_a_sale_is_found_where_the_sale_is_and_kept_by_nobody_while_nobody
     assert_eq!(page_and_api(&shop, "0123456789abc"), (404, not_kept.clone(), 404));
     shop.advance_seconds(10);
     assert_eq!(page_and_api(&shop, &forgotten), (404, not_kept.clone(), 404));
-    // A ledger that does not answer can't say that there is no such sale.
+    // A ledger that does not answer can't say that a sale does not exist.
     shop.block_on(shop.ledger.stop());
     for unknown in [&forgotten, "0123456789abc"] {
         assert_eq!(page_and_api(&shop, unknown), (200, not_kept.clone(), 503), "{unknown}");
@@ -195,7 +198,7 @@ fn lookups(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn a_person_reads_of_an_error_on_a_page_and_a_program_in_markdown() {
+fn a_person_gets_an_error_page_and_a_program_gets_markdown() {
     let shop = shop();
     let mut client = shop.client();
     for (path, heading) in [
@@ -250,7 +253,7 @@ fn a_person_who_is_lost_sees_a_page_and_a_program_a_problem() {
 }
 
 #[test]
-fn a_path_that_a_cache_could_take_for_another_has_no_page() {
+fn a_path_that_a_cache_could_mistake_for_another_has_no_page() {
     let shop = shop();
     let mut client = shop.client();
     for path in [
@@ -306,7 +309,7 @@ fn a_path_that_a_cache_could_take_for_another_has_no_page() {
 }
 
 #[test]
-fn a_browser_lets_a_page_do_nothing_that_it_does_not_need() {
+fn a_page_is_allowed_only_what_it_needs() {
     let shop = shop();
     let mut client = shop.client();
     for path in ["/", "/console", "/assets/shop-1a2b.js", "/nowhere"] {
@@ -349,7 +352,7 @@ fn a_shop_without_pages_has_none() {
 }
 
 #[test]
-fn what_the_api_tells_somebody_is_kept_by_no_cache() {
+fn no_cache_keeps_private_answers_of_the_api() {
     let shop = shop();
     let token = shop.account("+8613800138000", "correct horse");
     let mut ann = shop.client().with_token(&token);
@@ -358,20 +361,20 @@ fn what_the_api_tells_somebody_is_kept_by_no_cache() {
     }
     let sale = shop.sale(1);
     let answer = ann.get(&format!("/api/v1/sales/{sale}"));
-    assert_eq!(answer.header("cache-control"), Some("no-cache"), "what everybody sees says for itself");
+    assert_eq!(answer.header("cache-control"), Some("no-cache"), "public answers have their own header");
 }
 
 fn web() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web"))
 }
 
-/// What `make web` built.
+/// A file that `make web` built.
 fn built(name: &str) -> String {
     let path = web().join("dist").join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; run `make web`", path.display()))
 }
 
-/// The values of the attributes of this name.
+/// The values of all attributes with this name.
 fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
     let start = format!(" {name}=\"");
     html.split(start.as_str()).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
@@ -397,7 +400,7 @@ fn the_first_load_of_the_shop_is_small() {
 }
 
 #[test]
-fn nothing_is_written_into_a_page_that_its_policy_would_stop() {
+fn no_page_contains_anything_that_its_policy_blocks() {
     for name in ["index.html", "console.html"] {
         let page = built(name);
         assert!(!page.contains("<style") && attributes(&page, "style").is_empty(), "{page}");
@@ -411,7 +414,7 @@ fn nothing_is_written_into_a_page_that_its_policy_would_stop() {
 }
 
 #[test]
-fn the_pages_are_written_for_the_api_that_there_is() {
+fn the_pages_are_written_for_the_current_api() {
     let known = fs::read_to_string(web().join("openapi.json")).unwrap();
     let is_same = known.trim() == penstock_http::openapi().trim();
     assert!(is_same, "the API has changed: run `make openapi`, then see what `npm run check` in web/ says");

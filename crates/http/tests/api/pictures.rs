@@ -1,4 +1,4 @@
-//! Pictures of items: what is taken, and how it is served.
+//! Pictures of items: which are accepted, and how they are served.
 
 use penstock_domain::Timestamp;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::support::{ADMIN_TOKEN, Answer, START, Shop};
 
 const UPLOAD: &str = "/api/v1/admin/pictures";
 
-/// The beginning of a PNG, which is all that is looked at, and some more.
+/// The beginning of a PNG, which is the only part that is checked, and some more bytes.
 fn png(width: u32, height: u32, more_bytes: usize) -> Vec<u8> {
     let mut picture = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
     picture.extend_from_slice(&width.to_be_bytes());
@@ -46,7 +46,7 @@ fn upload(shop: &Shop, stated: &str, picture: &[u8]) -> Answer {
 }
 
 #[test]
-fn an_uploaded_picture_is_shown_for_good_and_can_do_nothing() {
+fn an_uploaded_picture_is_cached_for_ever_and_inert() {
     let shop = Shop::open();
     let picture = png(320, 240, 1000);
     let answer = upload(&shop, "image/png", &picture);
@@ -75,7 +75,7 @@ fn an_uploaded_picture_is_shown_for_good_and_can_do_nothing() {
 }
 
 #[test]
-fn every_kind_of_picture_is_known_by_its_bytes_and_not_by_what_is_said() {
+fn every_kind_of_picture_is_recognised_by_its_bytes_not_by_its_stated_type() {
     let shop = Shop::open();
     for (picture, extension, served_as) in [
         (png(12, 34, 0), "png", "image/png"),
@@ -84,7 +84,7 @@ fn every_kind_of_picture_is_known_by_its_bytes_and_not_by_what_is_said() {
         (webp(12, 34), "webp", "image/webp"),
         (avif(12, 34), "avif", "image/avif"),
     ] {
-        // Sent under another name, which is not believed.
+        // The stated type is wrong, and not believed.
         let answer = upload(&shop, "image/gif; charset=x", &picture);
         assert_eq!(answer.status, 201, "{extension}: {answer:?}");
         let view = answer.json();
@@ -98,7 +98,7 @@ fn every_kind_of_picture_is_known_by_its_bytes_and_not_by_what_is_said() {
 }
 
 #[test]
-fn what_is_no_picture_or_too_large_is_refused_with_words() {
+fn anything_but_a_picture_of_acceptable_size_is_refused_in_words() {
     let shop = Shop::open();
     for stated in ["application/json", "image/svg+xml", "text/html", "", "image/"] {
         let refused = upload(&shop, stated, &png(1, 1, 0)).problem(415, "unsupported_media_type");
@@ -115,7 +115,7 @@ fn what_is_no_picture_or_too_large_is_refused_with_words() {
 }
 
 #[test]
-fn a_picture_may_be_larger_than_any_other_body_but_not_as_large_as_one_likes() {
+fn a_picture_may_be_larger_than_any_other_body_but_not_unlimited() {
     let shop = Shop::open();
     let head_bytes = png(1, 1, 0).len();
     let largest = png(1, 1, 1024 * 1024 - head_bytes);
@@ -123,7 +123,7 @@ fn a_picture_may_be_larger_than_any_other_body_but_not_as_large_as_one_likes() {
     assert!(shop.client().get(&address).body == largest);
     let refused = upload(&shop, "image/png", &png(1, 1, 1024 * 1024)).problem(413, "body_too_large");
     assert!(refused["detail"].as_str().unwrap().contains("1048576"), "{refused}");
-    // One that is far too large is refused by what it says of itself.
+    // A body that is far too large is refused because of its stated length.
     let huge = format!(
         "POST {UPLOAD} HTTP/1.1\r\nhost: x\r\ncontent-type: image/png\r\ncontent-length: 99999999\r\nauthorization: Bearer {ADMIN_TOKEN}\r\n\r\n",
     );
@@ -132,8 +132,8 @@ fn a_picture_may_be_larger_than_any_other_body_but_not_as_large_as_one_likes() {
     client.receive(false).unwrap().problem(413, "body_too_large");
 }
 
-/// More pictures than fit into memory are sent whole, and each that is read slowly is read from the records piece by piece, not again and
-/// again as a whole.
+/// More pictures than fit into memory are sent completely. Each that is read slowly is read from the records
+/// piece by piece, instead of completely again and again.
 #[test]
 fn a_slow_reader_gets_the_whole_picture_although_others_take_its_place_in_memory() {
     let shop = Shop::open();
@@ -147,7 +147,7 @@ fn a_slow_reader_gets_the_whole_picture_although_others_take_its_place_in_memory
     }
     let mut slow = shop.client();
     slow.send("GET", &format!("/pictures/{}", name(0)), &[], b"");
-    // The system takes a part of it, and the rest waits while the others go through the memory.
+    // The system buffers a part of it. The rest waits while the other pictures pass through the memory.
     std::thread::sleep(std::time::Duration::from_millis(200));
     for number in 1..80 {
         assert_eq!(shop.client().get(&format!("/pictures/{}", name(number))).body, content(number));
@@ -156,14 +156,14 @@ fn a_slow_reader_gets_the_whole_picture_although_others_take_its_place_in_memory
 }
 
 #[test]
-fn a_picture_that_another_node_took_is_shown() {
+fn a_picture_uploaded_to_another_node_is_shown() {
     let shop = Shop::open();
     let name = "00112233445566778899aabbccddeeff.gif";
     let path = format!("/pictures/{name}");
     shop.client().get(&path).problem(404, "not_found");
     shop.block_on(shop.records.put_picture(name, b"GIF89a", Timestamp::from_millis(START))).unwrap();
     assert_eq!(shop.client().get(&path).body, b"GIF89a");
-    // From memory from now on: also while the database is away.
+    // From now on it is in memory, so it is shown even while the database is away.
     shop.block_on(shop.records.close());
     assert_eq!(shop.client().get(&path).status, 200);
     shop.client().get("/pictures/ffeeddccbbaa99887766554433221100.gif").problem(503, "unavailable");

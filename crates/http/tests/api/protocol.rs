@@ -1,4 +1,4 @@
-//! HTTP itself: what every address has in common.
+//! HTTP itself: everything that all paths have in common.
 
 use std::{io::Read as _, net::Shutdown, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{CURSED_PHONE, Client, Shop, jwt, new_key, until};
 
 #[test]
-fn what_does_not_exist_is_not_found() {
+fn unknown_paths_are_not_found() {
     let shop = Shop::open();
     let mut client = shop.client();
     for path in
@@ -146,7 +146,7 @@ fn a_refused_order_whose_body_comes_late_keeps_its_connection() {
 }
 
 #[test]
-fn who_shuts_down_their_side_still_gets_the_answer() {
+fn a_client_that_shuts_down_its_side_still_gets_the_answer() {
     let shop = Shop::open();
     let sale = shop.sale(1);
     let mut ann = shop.buyer("ann");
@@ -160,7 +160,7 @@ fn who_shuts_down_their_side_still_gets_the_answer() {
     assert!(rest.is_empty(), "then the connection ends");
 }
 
-/// Takes a while to be answered: a password is hashed.
+/// A request that takes a while, because a password is hashed.
 fn ask_slowly(client: &mut Client) {
     let body = br#"{"phone":"+4915112345678","password":"a wrong password"}"#;
     client.send("POST", "/api/v1/sessions", &[("content-type", "application/json")], body);
@@ -201,7 +201,7 @@ fn a_connection_whose_client_leaves_while_it_is_answered_ends_with_the_answer() 
 }
 
 #[test]
-fn what_is_no_http_is_refused_and_the_server_goes_on() {
+fn bytes_that_are_not_http_are_refused_and_the_server_goes_on() {
     let shop = Shop::open();
     let before = shop.counted("bad_request");
     let malformed: [&[u8]; 6] = [
@@ -230,7 +230,7 @@ fn what_is_no_http_is_refused_and_the_server_goes_on() {
 }
 
 #[test]
-fn what_follows_a_request_does_not_hold_back_its_answer() {
+fn bytes_after_a_request_do_not_delay_its_answer() {
     let shop = Shop::open();
     let sale = shop.sale(5);
     let token = jwt(&json!({ "sub": "ann", "exp": 4_000_000_000u64 }));
@@ -251,7 +251,7 @@ fn what_follows_a_request_does_not_hold_back_its_answer() {
 }
 
 #[test]
-fn a_connection_on_which_nothing_comes_is_cut() {
+fn a_silent_connection_is_cut() {
     let shop = Shop::open_with(|options| options.idle_timeout = Duration::from_millis(200));
     let mut slow = shop.client();
     slow.send_raw(b"GET /healthz HTTP/1.1\r\nhost:");
@@ -268,7 +268,7 @@ fn a_connection_on_which_nothing_comes_is_cut() {
 }
 
 #[test]
-fn stopping_answers_what_is_under_way() {
+fn stopping_answers_the_requests_under_way() {
     let mut shop = Shop::open_with(|options| options.gate.by_buyer.burst = u32::MAX.try_into().unwrap());
     let sale = shop.sale(1000);
     let address = shop.address();
@@ -304,10 +304,10 @@ fn stopping_answers_what_is_under_way() {
     std::thread::sleep(Duration::from_millis(200));
     shop.stop_server();
     for buyer in buyers {
-        let (answered, _) = buyer.join().expect("no answer broke off");
+        let (answered, _) = buyer.join().expect("no answer was cut off");
         assert!(answered > 0);
     }
-    assert!(std::net::TcpStream::connect(address).is_err(), "nothing listens any more");
+    assert!(std::net::TcpStream::connect(address).is_err(), "nothing listens on the port now");
 }
 
 #[test]

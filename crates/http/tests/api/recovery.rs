@@ -1,4 +1,4 @@
-//! What a shop says while its ledger is still recovering.
+//! A shop while its ledger is still recovering.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::support::{Client, START};
 
-/// An engine that recovers when it is told to.
+/// An engine that recovers when the test tells it to.
 struct SlowStart(Option<oneshot::Receiver<()>>);
 
 impl Engine for SlowStart {

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Shop, new_key};
 
 #[test]
-fn a_sale_shows_what_the_contract_names() {
+fn a_sale_has_the_fields_of_the_contract() {
     let shop = Shop::open();
     let sale = shop.published(|sale| {
         sale["opens_at"] = "2027-01-15T10:00:00+01:00".into();
@@ -158,7 +158,7 @@ fn items_can_be_read() {
 }
 
 #[test]
-fn the_servers_time_is_told_and_kept_by_nobody() {
+fn the_servers_time_is_returned_and_never_cached() {
     let shop = Shop::open();
     let told = shop.client().get("/api/v1/time");
     assert_eq!((told.status, told.header("cache-control")), (200, Some("no-store")));

@@ -1,4 +1,5 @@
-//! Others who try somebody's password, or ask for codes to somebody's phone: they are slowed down, and the owner is not.
+//! Strangers who try somebody's password, or request codes for somebody's phone, are slowed down; the owner
+//! is not.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -15,7 +16,7 @@ const PASSWORD: &str = "correct horse";
 const OWNER: &str = "198.51.100.7";
 const STRANGER: &str = "203.0.113.9";
 
-/// A shop behind a proxy, so that everybody comes from an address of their own.
+/// A shop behind a proxy, so that requests can come from any address.
 fn shop_behind_a_proxy(change: impl FnOnce(&mut Options)) -> Shop {
     Shop::open_with(|options| {
         options.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
@@ -43,12 +44,12 @@ fn sign_up(shop: &Shop, address: &str, otp: &str) -> Answer {
     post(shop, address, None, "/api/v1/accounts", &body)
 }
 
-/// The cookie by which the browser that got this answer is known.
+/// The device cookie in this answer.
 fn device_of(answer: &Answer) -> String {
     assert!(matches!(answer.status, 201 | 204), "{answer:?}");
     let cookies = answer.headers.iter().filter(|(name, _)| name == "set-cookie");
     let mut devices = cookies.map(|(_, value)| value).filter(|value| value.starts_with("penstock_device="));
-    let device = devices.next().expect("who signs in is known from then on");
+    let device = devices.next().expect("a device that signs in is known from then on");
     for attribute in ["HttpOnly", "SameSite=Strict", "Path=/api/v1/sessions", "Max-Age=31536000"] {
         assert!(device.contains(attribute), "{device}");
     }
@@ -71,8 +72,8 @@ fn a_stranger_who_guesses_does_not_lock_the_owner_out() {
     sign_in(&shop, STRANGER, None, PASSWORD).problem(429, "rate_limited");
     assert_eq!(sign_in(&shop, OWNER, None, PASSWORD).status, 201, "without the cookie, at home");
     assert_eq!(sign_in(&shop, "192.0.2.77", None, PASSWORD).status, 201, "a new device elsewhere");
-    assert_eq!(sign_in(&shop, STRANGER, Some(&device), PASSWORD).status, 201, "a known one, even from there");
-    // Who goes on, one every half minute, is told off nearly always, and the owner never.
+    assert_eq!(sign_in(&shop, STRANGER, Some(&device), PASSWORD).status, 201, "a known device, even there");
+    // A stranger who goes on with one guess every half minute is nearly always refused, and the owner never.
     let mut guesses = 0;
     for _ in 0..40 {
         shop.advance_seconds(30);
@@ -83,7 +84,7 @@ fn a_stranger_who_guesses_does_not_lock_the_owner_out() {
 }
 
 #[test]
-fn all_strangers_together_have_so_many_guesses_and_known_devices_their_own() {
+fn all_strangers_share_one_allowance_of_guesses_and_known_devices_have_their_own() {
     let shop = shop_behind_a_proxy(|options| {
         let burst = NonZeroU32::new(6).unwrap();
         options.sign_in_by_phone = LimitOptions { burst, ..options.sign_in_by_phone };
@@ -97,9 +98,9 @@ fn all_strangers_together_have_so_many_guesses_and_known_devices_their_own() {
     assert_eq!(guesses.count(), 6, "of forty addresses");
     for _ in 0..5 {
         let again = sign_in(&shop, "203.0.113.99", Some(&device), PASSWORD);
-        assert_eq!(again.status, 201, "right passwords use nothing up");
+        assert_eq!(again.status, 201, "right passwords use up nothing");
     }
-    // A device that was stolen is worth no more than an allowance.
+    // A stolen device gains no more than one allowance.
     let guesses = (0..6).filter(|_| sign_in(&shop, OWNER, Some(&device), "wrong horse").status == 401);
     assert_eq!(guesses.count(), 3);
     let forged = device.replace('=', "=A");
@@ -107,7 +108,7 @@ fn all_strangers_together_have_so_many_guesses_and_known_devices_their_own() {
 }
 
 #[test]
-fn right_passwords_use_no_allowance_up() {
+fn right_passwords_use_up_no_allowance() {
     let shop = shop_behind_a_proxy(|_| {});
     shop.account(PHONE, PASSWORD);
     for _ in 0..12 {
@@ -128,13 +129,13 @@ fn one_account_has_one_allowance_for_work_however_many_devices_it_has() {
         .collect();
     let checked =
         devices.iter().filter(|device| sign_in(&shop, STRANGER, Some(device), PASSWORD).status == 201);
-    assert_eq!(checked.count(), 8, "four as known devices, and four as strangers of the address");
+    assert_eq!(checked.count(), 8, "four as known devices, and four as strangers at the address");
     sign_in(&shop, STRANGER, Some(&devices[0]), PASSWORD).problem(429, "rate_limited");
     assert_eq!(sign_in(&shop, OWNER, Some(&devices[0]), PASSWORD).status, 201, "at home as a stranger");
 }
 
 #[test]
-fn known_devices_of_an_account_have_one_allowance_of_wrong_passwords_together() {
+fn known_devices_of_an_account_share_one_allowance_of_wrong_passwords() {
     let shop = shop_behind_a_proxy(|options| {
         options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
     });
@@ -146,7 +147,7 @@ fn known_devices_of_an_account_have_one_allowance_of_wrong_passwords_together() 
 }
 
 #[test]
-fn a_new_password_makes_strangers_of_all_devices() {
+fn a_new_password_turns_all_devices_into_strangers() {
     let shop = shop_behind_a_proxy(|options| {
         let burst = NonZeroU32::new(3).unwrap();
         options.sign_in_by_phone = LimitOptions { burst, ..options.sign_in_by_phone };
@@ -161,10 +162,10 @@ fn a_new_password_makes_strangers_of_all_devices() {
     shop.advance_seconds(1);
     let new = device_of(&sign_in(&shop, OWNER, Some(&old), "another horse"));
     let guesses = (0..8).filter(|_| sign_in(&shop, STRANGER, Some(&old), "wrong horse").status == 401);
-    assert_eq!(guesses.count(), 3, "what strangers have");
+    assert_eq!(guesses.count(), 3, "the allowance of strangers");
     sign_in(&shop, OWNER, Some(&old), "another horse").problem(429, "rate_limited");
     let guesses = (0..8).filter(|_| sign_in(&shop, STRANGER, Some(&new), "wrong horse").status == 401);
-    assert_eq!(guesses.count(), 8, "it is another device than the old one, with all that one has");
+    assert_eq!(guesses.count(), 8, "it counts as a new device, with a full allowance");
     assert_eq!(sign_in(&shop, OWNER, Some(&new), "another horse").status, 201);
 }
 
@@ -173,7 +174,7 @@ fn strangers_do_not_lock_an_owner_out_who_changes_the_password_because_of_them()
     let shop = shop_behind_a_proxy(|options| {
         options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
     });
-    // Stored as numbers once were.
+    // Stored in the old form of numbers.
     let account =
         new_account(PHONE, Country::default(), "Ann", PASSWORD, false, Timestamp::from_millis(START));
     let account = NewAccount { phone: PHONE.replace("+86", ""), ..account.unwrap() };
@@ -189,7 +190,7 @@ fn strangers_do_not_lock_an_owner_out_who_changes_the_password_because_of_them()
 }
 
 #[test]
-fn strangers_do_not_lock_out_who_has_just_signed_up() {
+fn strangers_do_not_lock_out_a_person_who_has_just_signed_up() {
     let shop = shop_behind_a_proxy(|options| {
         options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
     });
@@ -201,7 +202,7 @@ fn strangers_do_not_lock_out_who_has_just_signed_up() {
 }
 
 #[test]
-fn a_stranger_does_not_keep_somebody_who_is_signed_in_from_a_new_password() {
+fn a_stranger_does_not_keep_a_signed_in_person_from_a_new_password() {
     let shop = shop_behind_a_proxy(|options| {
         options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
     });
@@ -242,7 +243,7 @@ fn sign_ups_are_limited_by_address() {
 }
 
 #[test]
-fn a_stranger_who_asks_for_codes_keeps_nobody_from_signing_up() {
+fn a_stranger_who_requests_codes_keeps_nobody_from_signing_up() {
     let shop = shop_behind_a_proxy(|_| {});
     for _ in 0..5 {
         assert_eq!(ask_for_code(&shop, STRANGER).status, 202);
@@ -250,7 +251,7 @@ fn a_stranger_who_asks_for_codes_keeps_nobody_from_signing_up() {
     ask_for_code(&shop, STRANGER).problem(429, "rate_limited");
     assert_eq!(ask_for_code(&shop, OWNER).status, 202);
     let code = shop.outbox.last_code(PHONE);
-    // Neither another code that somebody else asks for nor wrong guesses spoil it.
+    // Neither a code that somebody else requests nor wrong guesses spoil it.
     assert_eq!(ask_for_code(&shop, "203.0.113.10").status, 202);
     for host in 9..=20 {
         sign_up(&shop, &format!("203.0.113.{host}"), wrong(&code)).problem(422, "otp_invalid");
@@ -259,14 +260,14 @@ fn a_stranger_who_asks_for_codes_keeps_nobody_from_signing_up() {
 }
 
 #[test]
-fn half_of_a_phones_codes_are_for_addresses_that_have_not_asked_yet() {
+fn half_of_a_phones_codes_are_reserved_for_addresses_that_have_not_asked_yet() {
     let shop = shop_behind_a_proxy(|_| {});
     for host in 1..=3 {
         for _ in 0..5 {
             ask_for_code(&shop, &format!("203.0.113.{host}"));
         }
     }
-    assert_eq!(shop.outbox.count(), 11, "ten to whoever asks, and one to the third, who was new");
+    assert_eq!(shop.outbox.count(), 11, "five for each of two addresses, and one for the third");
     assert_eq!(ask_for_code(&shop, OWNER).status, 202);
     ask_for_code(&shop, OWNER).problem(429, "rate_limited");
     let code = shop.outbox.last_code(PHONE);
@@ -278,7 +279,7 @@ fn half_of_a_phones_codes_are_for_addresses_that_have_not_asked_yet() {
 }
 
 #[test]
-fn all_networks_of_a_household_of_ipv6_have_the_codes_of_one_address() {
+fn all_networks_of_an_ipv6_household_count_as_one_address_for_codes() {
     let shop = shop_behind_a_proxy(|_| {});
     for network in 0..20 {
         ask_for_code(&shop, &format!("2001:db8:0:{network:x}::1"));
@@ -288,7 +289,7 @@ fn all_networks_of_a_household_of_ipv6_have_the_codes_of_one_address() {
 }
 
 #[test]
-fn a_code_can_be_used_from_another_network_if_it_is_the_last_that_was_sent() {
+fn the_last_code_that_was_sent_can_be_used_from_another_network() {
     let shop = shop_behind_a_proxy(|_| {});
     ask_for_code(&shop, OWNER);
     let first = shop.outbox.last_code(PHONE);
@@ -302,7 +303,7 @@ fn a_code_can_be_used_from_another_network_if_it_is_the_last_that_was_sent() {
 }
 
 #[test]
-fn guesses_at_a_code_from_other_networks_are_few_for_all_of_them_together() {
+fn all_other_networks_together_have_few_guesses_at_a_code() {
     let shop = shop_behind_a_proxy(|_| {});
     ask_for_code(&shop, OWNER);
     let code = shop.outbox.last_code(PHONE);
@@ -314,7 +315,7 @@ fn guesses_at_a_code_from_other_networks_are_few_for_all_of_them_together() {
 }
 
 #[test]
-fn a_wrong_code_costs_no_hash_and_a_right_one_is_not_used_up_by_who_is_told_to_come_again() {
+fn a_wrong_code_costs_no_hash_and_a_right_one_survives_a_busy_answer() {
     let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
     assert_eq!(shop.client().post("/api/v1/otp", &json!({ "phone": PHONE })).status, 202);
     let code = shop.outbox.last_code(PHONE);
@@ -333,7 +334,7 @@ fn a_password_that_will_not_be_checked_costs_no_look_up() {
 }
 
 #[test]
-fn a_new_password_that_will_not_be_looked_at_costs_no_look_up() {
+fn a_new_password_that_will_not_be_hashed_costs_no_look_up() {
     let shop = Shop::open();
     let token = shop.account(PHONE, PASSWORD);
     let full = shop.reopen_with(|options| options.password_hashes_waiting = 0);
@@ -346,7 +347,7 @@ fn a_new_password_that_will_not_be_looked_at_costs_no_look_up() {
 }
 
 #[test]
-fn a_limit_of_an_hour_is_over_after_an_hour() {
+fn a_limit_of_an_hour_ends_after_an_hour() {
     let shop = shop_behind_a_proxy(|options| {
         let once =
             LimitOptions { burst: NonZeroU32::MIN, one_per: Duration::from_secs(3600), max_keys: 1_000 };

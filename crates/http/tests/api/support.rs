@@ -42,22 +42,22 @@ impl Outbox {
     }
 }
 
-/// Ample for everything that happens ten times a second; a timeout is a failure, not a measurement.
+/// Ample for anything that happens ten times a second. A timeout is a failure, not a measurement.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Looks again and again until there is something to see.
+/// Calls `look` again and again until it returns something.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(began.elapsed() < SOON, "waited in vain: {what}");
+        assert!(began.elapsed() < SOON, "this did not happen in time: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A phone for which sending panics: the only way to make a handler do so.
+/// A phone for which sending panics, which is the only way to make a handler panic.
 pub(crate) const CURSED_PHONE: &str = "+4966666666";
 
 impl CodeSender for Outbox {
@@ -68,7 +68,7 @@ impl CodeSender for Outbox {
     }
 }
 
-/// A runtime that a thread of its own keeps going, also while the test does something else.
+/// A runtime that its own thread drives, even while the test does something else.
 pub(crate) struct Driven {
     handle: Handle,
     /// Dropping it ends the thread.
@@ -185,7 +185,7 @@ impl Shop {
         self.client().with_token(ADMIN_TOKEN)
     }
 
-    /// A buyer with a token of the shop.
+    /// A buyer with a shop token.
     pub(crate) fn buyer(&self, name: &str) -> Client {
         self.client().with_token(&jwt(&json!({ "sub": name, "exp": START / 1000 + 1_000_000 })))
     }
@@ -232,7 +232,7 @@ impl Shop {
         self.block_on(self.ledger.expire_due(1000)).unwrap();
     }
 
-    /// Brings the feed into the records.
+    /// Settles all pending decisions.
     pub(crate) fn settle(&self) {
         self.block_on(async {
             let lease = self.records.lease("ledger", "tests", 60).await.unwrap().unwrap();
@@ -241,7 +241,7 @@ impl Shop {
         });
     }
 
-    /// Registers and signs in; answers the session token.
+    /// Registers and signs in; returns the session token.
     pub(crate) fn account(&self, phone: &str, password: &str) -> String {
         let mut client = self.client();
         assert_eq!(client.post("/api/v1/otp", &json!({ "phone": phone })).status, 202);
@@ -300,7 +300,7 @@ impl Answer {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// Asserts that it is a complete problem with this code, and gives its body.
+    /// Asserts that it is a complete problem with this code; returns its body.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         let body = self.json();
@@ -326,7 +326,7 @@ impl Answer {
 
 static KEYS: AtomicU64 = AtomicU64::new(0);
 
-/// A key that no other order has.
+/// A new idempotency key.
 pub(crate) fn new_key() -> String {
     format!("key-{}", KEYS.fetch_add(1, Relaxed))
 }
@@ -436,7 +436,7 @@ impl Client {
         self.request("POST", &format!("/api/v1/sales/{sale}/orders"), &headers, body)
     }
 
-    /// Orders one unit under a new key and expects to get it; answers the order's id.
+    /// Orders one unit under a new key and expects to get it; returns the order's id.
     #[track_caller]
     pub(crate) fn buy(&mut self, sale: &str) -> String {
         let answer = self.order(sale, 1, &new_key());

@@ -1,4 +1,4 @@
-//! The waiting room: tickets, the draw, turns, and how people hear of them.
+//! The waiting room: tickets, the draw, turns, and how people learn of them.
 
 use std::{
     collections::BTreeSet,
@@ -76,7 +76,7 @@ fn buy(shop: &Shop, sale: &str, buyer: &str, ticket: &Value) -> Answer {
 }
 
 #[test]
-fn who_comes_before_the_opening_is_placed_by_the_draw_and_who_comes_later_queues_behind() {
+fn people_before_the_opening_are_placed_by_the_draw_and_later_ones_queue_behind() {
     let shop = Shop::open();
     let sale = room(&shop, 3, Some(IN_A_MINUTE));
     let committed = draw(&shop, &sale);
@@ -135,7 +135,7 @@ fn never_more_people_are_admitted_than_could_still_buy() {
         .problem(403, "not_admitted");
     ask_pass(&mut shop.buyer(&names[0]), &sale, &json!({})).problem(403, "not_admitted");
 
-    // One buys, one is slow, one never comes: when that turn is over, the next is let in.
+    // One buys, one is slow, one never comes. When that turn is over, the next person is let in.
     assert_eq!(buy(&shop, &sale, &names[1], &tickets[1]).status, 201);
     ask_pass(&mut shop.buyer(&names[1]), &sale, &tickets[1]).problem(403, "not_admitted");
     shop.advance_seconds(5);
@@ -147,7 +147,7 @@ fn never_more_people_are_admitted_than_could_still_buy() {
     assert_eq!(admitted(), [3]);
     ask_pass(&mut shop.buyer(&names[2]), &sale, &tickets[2]).problem(403, "not_admitted");
 
-    // The last unit: gone for everybody. A unit comes back, and with it the queue.
+    // The last unit: now the tickets are gone for everybody. When a unit comes back, so does the queue.
     assert_eq!(buy(&shop, &sale, &names[3], &tickets[3]).status, 201);
     assert_eq!(until_state(&shop, &sale, &tickets[4], "gone")["reason"], "sold_out");
     let orders = shop.buyer(&names[0]).get("/api/v1/orders").json();
@@ -161,7 +161,7 @@ fn never_more_people_are_admitted_than_could_still_buy() {
 }
 
 #[test]
-fn a_ticket_is_good_in_its_sale_only_and_cannot_be_made_up() {
+fn a_ticket_is_valid_only_in_its_sale_and_cannot_be_forged() {
     let shop = Shop::open();
     let (sale, other) = (room(&shop, 3, None), room(&shop, 3, None));
     let ticket = take(&shop, &sale, "ann");
@@ -182,7 +182,7 @@ fn a_ticket_is_good_in_its_sale_only_and_cannot_be_made_up() {
 }
 
 #[test]
-fn one_buyer_gets_a_few_tickets_and_not_a_thousand() {
+fn one_buyer_gets_only_a_few_tickets() {
     let shop = Shop::open();
     let sale = room(&shop, 3, Some(IN_A_MINUTE));
     for _ in 0..5 {
@@ -194,7 +194,7 @@ fn one_buyer_gets_a_few_tickets_and_not_a_thousand() {
 }
 
 #[test]
-fn a_restart_gives_no_number_twice_and_draws_no_second_time() {
+fn a_restart_repeats_no_number_and_no_draw() {
     let store = Arc::new(RoomsInMemory::default());
     let with_store = |options: &mut Options| options.gate.room_store = store.clone();
     let shop = Shop::open_with(with_store);
@@ -216,7 +216,7 @@ fn a_restart_gives_no_number_twice_and_draws_no_second_time() {
     assert_eq!(take(&shop, &sale, "cid")["number"], 2);
 }
 
-/// A store that takes its time.
+/// A slow store.
 #[derive(Default)]
 struct SlowStore(RoomsInMemory);
 
@@ -246,7 +246,7 @@ fn a_room_that_is_opened_twice_at_once_has_one_seed() {
     assert_eq!(hex(text(&draw(&shop, &sale)["seed_sha256"])), Sha256::digest(kept.seed).to_vec());
 }
 
-/// A store that takes its time to save, and notices when two do it at once.
+/// A store that is slow to save, and notices when two callers save at once.
 #[derive(Default)]
 struct OneAtATime {
     rooms: RoomsInMemory,
@@ -264,14 +264,14 @@ impl RoomStore for OneAtATime {
             self.clashed.store(true, Relaxed);
             return Err(io::Error::other("somebody else is writing"));
         };
-        // Longer than what saves all rooms waits from one time to the next.
+        // Longer than the interval at which all rooms are saved.
         thread::sleep(Duration::from_millis(150));
         self.rooms.save(sale, state)
     }
 }
 
 #[test]
-fn a_room_that_is_being_published_is_saved_by_one_at_a_time() {
+fn a_room_that_is_being_published_is_saved_by_one_task_at_a_time() {
     let store = Arc::new(OneAtATime::default());
     let shop = Shop::open_with(|options| options.gate.room_store = store.clone());
     let sale = room(&shop, 3, Some(IN_A_MINUTE));
@@ -279,7 +279,7 @@ fn a_room_that_is_being_published_is_saved_by_one_at_a_time() {
     assert!(!store.clashed.load(Relaxed));
 }
 
-/// Reads server-sent events from a connection of its own.
+/// Reads server-sent events on a new connection.
 struct Events(BufReader<TcpStream>);
 
 impl Events {
@@ -325,7 +325,7 @@ impl Events {
 }
 
 #[test]
-fn who_watches_is_told_of_the_turn_of_gone_and_of_back() {
+fn a_watcher_is_told_that_the_turn_has_come_that_it_is_gone_and_that_it_is_back() {
     let shop = Shop::open();
     let sale = room(&shop, 1, None);
     let (ann, bob) = (take(&shop, &sale, "ann"), take(&shop, &sale, "bob"));
@@ -346,7 +346,7 @@ fn who_watches_is_told_of_the_turn_of_gone_and_of_back() {
 }
 
 #[test]
-fn a_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
+fn a_stream_ends_when_the_server_stops_and_does_not_delay_it() {
     let mut shop = Shop::open();
     let sale = room(&shop, 1, None);
     let ticket = take(&shop, &sale, "ann");
@@ -359,7 +359,7 @@ fn a_stream_ends_when_the_server_stops_and_does_not_hold_it_up() {
     watching.0.read_to_end(&mut rest).unwrap();
 }
 
-/// Behind a proxy nobody notices for long that a phone has vanished without a word.
+/// Behind a proxy, nobody notices for a long time that a phone has vanished without a word.
 #[test]
 fn a_stream_ends_after_two_minutes_and_another_goes_on() {
     let shop = Shop::open();
@@ -389,11 +389,11 @@ fn a_stream_whose_client_has_gone_ends_at_once() {
         let count = text.lines().find_map(|line| line.strip_prefix("penstock_connections_open "));
         count.expect("a figure of open connections").parse::<u64>().unwrap()
     };
-    // Those who published the sale and took the ticket are gone, and only the one that looks is there.
+    // The clients that published the sale and took the ticket have gone; only the one that looks is left.
     until("no other connection", || (open() == 1).then_some(()));
     let mut watching: Vec<Events> = (0..20).map(|_| Events::of(&shop, &sale, &ticket)).collect();
     for watching in &mut watching[..10] {
-        // Whatever a client says after it asked for the stream.
+        // Whatever a client sends after it requested the stream.
         watching.0.get_mut().write_all(b"\r\n").unwrap();
     }
     assert!(watching.iter_mut().all(|watching| watching.next().is_some()));
@@ -401,12 +401,12 @@ fn a_stream_whose_client_has_gone_ends_at_once() {
     drop(watching);
     let began = Instant::now();
     while open() > 1 {
-        assert!(began.elapsed() < SOON, "{} streams that nobody has any more", open() - 1);
+        assert!(began.elapsed() < SOON, "{} streams without a client", open() - 1);
     }
 }
 
 #[test]
-fn streams_leave_some_connections_to_others_and_more_of_them_are_told_to_ask() {
+fn streams_leave_some_connections_to_others_and_further_ones_are_told_to_poll() {
     let shop = Shop::open_with(|options| {
         options.max_connections = 40;
         options.workers = 1;
@@ -421,7 +421,7 @@ fn streams_leave_some_connections_to_others_and_more_of_them_are_told_to_ask() {
 
 #[test]
 fn a_stream_that_is_read_lives_longer_than_an_idle_connection() {
-    // Long against the tenth of a second after which a change is told, also on a machine that has much to do.
+    // Long compared to the tenth of a second after which a change is sent, even on a busy machine.
     const IDLE: Duration = Duration::from_secs(5);
     let shop = Shop::open_with(|options| options.idle_timeout = IDLE);
     let sale = room(&shop, 1, None);
@@ -431,7 +431,8 @@ fn a_stream_that_is_read_lives_longer_than_an_idle_connection() {
     let mut watching = Events::of(&shop, &sale, &bob);
     watching.until_state("waiting");
     let began = Instant::now();
-    // It is Ann's turn all the time. Every change has to come on the one stream, the last long after it began.
+    // It is Ann's turn all the time. Every change has to arrive on this one stream, the last one long after
+    // the stream began.
     while began.elapsed() < 5 * IDLE / 2 {
         let claim = Claim {
             sale: sale.parse().unwrap(),

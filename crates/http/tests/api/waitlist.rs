@@ -1,4 +1,4 @@
-//! The waitlist: units that come back go to who waits first, as orders with a deadline of their own.
+//! The waitlist: units that come back go to the first person on it, as orders with their own deadline.
 
 use std::{
     thread,
@@ -38,7 +38,7 @@ fn cancel(client: &mut Client, order: &str) {
     assert_eq!(client.post_empty(&format!("/api/v1/orders/{order}/cancel")).status, 200);
 }
 
-/// A sale whose units are all held, one by each of as many buyers, and their orders.
+/// A sale whose units are all held, each by another buyer, and the buyers' orders.
 fn sold_out(shop: &Shop, units: u32) -> (String, Vec<(Client, String)>) {
     let sale = shop.sale(units);
     let holders = (0..units).map(|number| {
@@ -51,7 +51,7 @@ fn sold_out(shop: &Shop, units: u32) -> (String, Vec<(Client, String)>) {
 }
 
 #[test]
-fn who_waits_first_is_offered_what_comes_back() {
+fn the_first_person_on_the_waitlist_is_offered_returned_units() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 2);
     let (mut ann, mut ben) = (shop.buyer("ann"), shop.buyer("ben"));
@@ -68,11 +68,11 @@ fn who_waits_first_is_offered_what_comes_back() {
     cancel(holder, order);
     let offer = order_of(&mut ann);
     assert_eq!((&offer["state"], &offer["quantity"]), (&json!("held"), &json!(1)));
-    assert_eq!(offer["pay_before"], "2027-01-15T08:01:10.000Z", "the offer has a deadline of its own");
+    assert_eq!(offer["pay_before"], "2027-01-15T08:01:10.000Z", "the offer has its own deadline");
     ann.get(&path(&sale)).problem(404, "not_waiting");
     assert_eq!(position(&mut ben, &sale), 1);
 
-    // It was never on sale.
+    // The unit was never on sale.
     shop.buyer("stranger").order(&sale, 1, &new_key()).problem(409, "sold_out");
     let seen = shop.client().get(&format!("/api/v1/sales/{sale}")).json();
     assert_eq!((&seen["state"], &seen["stock"]["available"]), (&json!("sold_out"), &json!(0)));
@@ -104,7 +104,7 @@ fn an_offer_that_nobody_takes_goes_to_the_next() {
 }
 
 #[test]
-fn a_payment_that_comes_too_late_takes_nothing_from_who_was_offered_the_unit() {
+fn a_late_payment_takes_nothing_from_the_person_who_was_offered_the_unit() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 1);
     let mut ann = shop.buyer("ann");
@@ -119,7 +119,7 @@ fn a_payment_that_comes_too_late_takes_nothing_from_who_was_offered_the_unit() {
 }
 
 #[test]
-fn a_hold_that_runs_out_and_a_restock_are_offered_too() {
+fn the_units_of_expired_holds_and_restocks_are_offered_too() {
     let shop = Shop::open();
     let (sale, _) = sold_out(&shop, 2);
     let mut waiting: Vec<Client> = ["ann", "ben", "cay", "dan"].map(|name| shop.buyer(name)).into();
@@ -141,7 +141,7 @@ fn a_hold_that_runs_out_and_a_restock_are_offered_too() {
 }
 
 #[test]
-fn who_wants_two_gets_one_when_one_comes_back() {
+fn a_person_who_wants_two_gets_one_when_one_comes_back() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 2);
     let mut ann = shop.buyer("ann");
@@ -168,7 +168,7 @@ fn joining_twice_keeps_the_place_and_leaving_gives_it_up() {
         ann.get(&path(&sale)).problem(404, "not_waiting");
     }
     assert_eq!(position(&mut ben, &sale), 1);
-    assert_eq!(join(&mut ann, &sale, 2).json()["position"], 2, "who comes back is last");
+    assert_eq!(join(&mut ann, &sale, 2).json()["position"], 2, "a person who comes back is last");
     let (holder, order) = &mut holders[0];
     cancel(holder, order);
     assert_eq!(order_of(&mut ben)["state"], "held");
@@ -192,7 +192,7 @@ fn a_pause_keeps_the_list_and_the_end_of_the_pause_makes_the_offers() {
 }
 
 #[test]
-fn a_merchant_sees_how_many_wait_also_when_units_are_free_in_a_pause() {
+fn a_merchant_sees_how_many_wait_even_if_units_are_free_in_a_pause() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 2);
     let seen = || {
@@ -216,7 +216,7 @@ fn a_merchant_sees_how_many_wait_also_when_units_are_free_in_a_pause() {
     shop.settle();
     assert_eq!(seen(), ("sold_out".to_owned(), json!(0), json!(2)));
     shop.block_on(shop.records.close());
-    assert_eq!(seen(), ("sold_out".to_owned(), json!(0), Value::Null), "what is not known is not made up");
+    assert_eq!(seen(), ("sold_out".to_owned(), json!(0), Value::Null), "an unknown length stays empty");
     shop.steer(&sale, "close");
     assert_eq!(seen(), ("closed".to_owned(), json!(0), json!(0)));
 }
@@ -239,7 +239,7 @@ fn a_closed_sale_has_no_waitlist() {
 }
 
 #[test]
-fn who_can_not_wait_is_told_why() {
+fn a_person_who_can_not_wait_is_told_why() {
     let shop = Shop::open();
     let sale = shop.sale(2);
     let mut ann = shop.buyer("ann");
@@ -288,7 +288,7 @@ fn a_restart_keeps_the_list_and_its_order() {
 }
 
 #[test]
-fn an_offered_order_is_nobodys_answer_to_a_claim() {
+fn an_offered_order_never_answers_a_claim() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 1);
     let mut ann = shop.buyer("ann");
@@ -298,7 +298,7 @@ fn an_offered_order_is_nobodys_answer_to_a_claim() {
     let (holder, order) = &mut holders[0];
     cancel(holder, order);
     let offer = order_of(&mut ann);
-    // The claim that was refused is a claim of its own, and sold out once more.
+    // The refused claim stays a separate claim, and is refused again because the sale is sold out.
     ann.order(&sale, 1, &key).problem(409, "sold_out");
     cancel(&mut ann, offer["id"].as_str().unwrap());
     let bought = ann.order(&sale, 1, &key);
@@ -307,7 +307,7 @@ fn an_offered_order_is_nobodys_answer_to_a_claim() {
 }
 
 #[test]
-fn a_sale_tells_how_many_wait_so_that_the_next_one_knows_the_likely_place() {
+fn a_sale_shows_how_many_wait_so_that_the_next_person_knows_their_likely_place() {
     let shop = Shop::open();
     let (sale, mut holders) = sold_out(&shop, 1);
     let look = |length: Value| {
@@ -328,7 +328,7 @@ fn a_sale_tells_how_many_wait_so_that_the_next_one_knows_the_likely_place() {
     shop.settle();
     assert_ne!(look(json!(2)), nobody, "a cache must not keep it");
     assert_eq!(join(&mut shop.buyer("cid"), &sale, 1).json()["position"], 3);
-    // The unit that comes back goes to the first person, and a sale that has units left has no waitlist.
+    // The unit that comes back goes to the first person. A sale with units left has no waitlist.
     let (holder, order) = holders.first_mut().unwrap();
     cancel(holder, order);
     shop.settle();
