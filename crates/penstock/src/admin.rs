@@ -1,4 +1,4 @@
-//! `penstock admin` and `penstock migrate`: what an operator does to the database of record directly.
+//! `penstock admin` and `penstock migrate`: what an operator does directly to the database of record.
 
 use std::io::{BufRead as _, stdin};
 
@@ -18,12 +18,12 @@ use crate::{
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
 
-const CONFIGURED: &str = "the secret comes from the configuration: make the new one identity.secret (PENSTOCK_SECRET) and \
-    the old one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET), and restart";
-/// What one node signs, all others have to accept, also while half of them are restarted.
-const CONFIGURED_IN_A_CLUSTER: &str = "the secret comes from the configuration, so it takes two rounds. First make the new \
-    one identity.previous_secret (PENSTOCK_PREVIOUS_SECRET) and restart all nodes, one after the other: they accept it. \
-    Then make it identity.secret (PENSTOCK_SECRET) and the old one identity.previous_secret, and restart all nodes again: \
+const CONFIGURED: &str = "the secret comes from the configuration: set identity.secret (PENSTOCK_SECRET) to the new one and \
+    identity.previous_secret (PENSTOCK_PREVIOUS_SECRET) to the old one, and restart";
+/// Every node has to accept what any node signs, also while only half of them have been restarted.
+const CONFIGURED_IN_A_CLUSTER: &str = "the secret comes from the configuration, so it takes two rounds. First set \
+    identity.previous_secret (PENSTOCK_PREVIOUS_SECRET) to the new one and restart all nodes, one by one: they accept it. \
+    Then set identity.secret (PENSTOCK_SECRET) to it and identity.previous_secret to the old one, and restart all nodes again: \
     they sign with it";
 
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result
         false => Err(CreateAccountError::PhoneTaken),
     };
     records.close().await;
-    let account = created.with_context(|| format!("no account was made for {}", args.phone))?;
+    let account = created.with_context(|| format!("cannot create an account for {}", args.phone))?;
     if args.json {
         let (id, phone, name) = (account.id.to_string(), account.phone, account.name);
         return output::json(&json!({ "id": id, "phone": phone, "name": name, "admin": true }));
@@ -65,7 +65,7 @@ pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Resu
     output::write(&format!("{phone} is an admin now."))
 }
 
-/// Promotes the account that is stored under the first of these numbers that has one, and answers that number.
+/// Promotes the account stored under the first of these numbers that has one, and returns that number.
 async fn promote_first(records: &Records, forms: &[String]) -> anyhow::Result<Option<String>> {
     let accounts = records.accounts_by_phone(forms).await?;
     let Some(account) = accounts.into_iter().next() else { return Ok(None) };
@@ -73,7 +73,7 @@ async fn promote_first(records: &Records, forms: &[String]) -> anyhow::Result<Op
     Ok(Some(account.phone))
 }
 
-/// Applies what the schema lacks. `serve` does the same by itself.
+/// Brings the schema up to date. `serve` does this by itself.
 pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
     let _folder = DataFolder::open(&config.data)?;
     database::open(config).await?.close().await;
@@ -83,7 +83,7 @@ pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
     output::write("The database of record is up to date.")
 }
 
-/// Replaces the secret in the data folder, or in the records of a cluster; servers that run take it up.
+/// Replaces the secret in the data folder, or in the records of a cluster. Running servers pick it up.
 pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result<()> {
     let embedded = config.engine == Engine::Embedded;
     if embedded {
@@ -100,7 +100,9 @@ pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result
     if json {
         return output::json(&json!({ "rotated": true }));
     }
-    output::write("The secret is replaced. What the one before signed stays good until the next rotation.")
+    output::write(
+        "The secret was replaced. What the previous one signed stays valid until the next rotation.",
+    )
 }
 
 async fn rotate_in_records(config: &Config) -> anyhow::Result<()> {
@@ -110,7 +112,7 @@ async fn rotate_in_records(config: &Config) -> anyhow::Result<()> {
     rotated
 }
 
-/// An account without the admin role, if the phone number has none yet.
+/// Creates an account without the admin role, unless the phone number has one.
 pub(crate) async fn ensure_account(
     records: &Records,
     phone: &str,
@@ -127,7 +129,8 @@ pub(crate) async fn ensure_account(
     }
 }
 
-/// An account with the admin role and this password, whether or not the phone number has one yet. Sessions of before are over.
+/// Gives an account the admin role and this password, and creates it if the phone number has none. Earlier
+/// sessions end.
 pub(crate) async fn renew_admin(
     records: &Records,
     phone: &str,

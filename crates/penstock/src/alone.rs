@@ -1,4 +1,4 @@
-//! The embedded engine put together: everything in one process and one data folder.
+//! Assembles the embedded engine: everything in one process and one data folder.
 
 use penstock_http::Storefront;
 use penstock_ledger::{Turn, embedded, take_turn};

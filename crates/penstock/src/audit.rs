@@ -1,5 +1,5 @@
-//! `penstock audit`: reads ledger and records, compares them, and says in words what came of it.
-//! It changes nothing and may run beside a server.
+//! `penstock audit`: reads ledger and records, compares them, and reports the result in words. It changes
+//! nothing and may run while a server does.
 
 use std::fmt::Write as _;
 
@@ -52,7 +52,7 @@ async fn of_cluster(config: &Config) -> anyhow::Result<AuditReport> {
     report.map_err(in_plain_words)
 }
 
-/// An operator knows of a database, and not of "records".
+/// Operators know of a database, not of "records".
 fn in_plain_words(error: AuditError) -> anyhow::Error {
     match error {
         AuditError::Records(RecordsError::Unavailable(reason)) => {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_that_is_down_is_called_so() {
+    fn a_database_that_is_down_is_reported_as_unreachable() {
         let down = AuditError::Records(RecordsError::Unavailable("connection refused".to_owned()));
         let said = format!("{:#}", in_plain_words(down));
         assert!(

@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and its help. What is done about it is in the modules it names.
+//! The command line: its commands and their help. The modules that it names do the work.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(crate) enum Command {
         Example:\n  PENSTOCK_ADMIN_TOKEN=… penstock serve --listen 127.0.0.1:8080 --data ./data"
     )]
     Serve(ServeArgs),
-    /// Settle the sales of a cluster: bring what was decided into its database
+    /// Settle the sales of a cluster: write its decisions into the database
     #[command(
         after_help = "Any number of workers share the sales; one that dies is replaced by another within five seconds. Prints\n\
         `penstock settles as NAME` when it has begun. What a cluster needs: docs/operating.md.\n\n\
@@ -32,13 +32,13 @@ pub(crate) enum Command {
     )]
     Settle(SettleArgs),
     /// Compare ledger, stock log and orders, and name every difference
-    #[command(after_help = "Reads only; a server may run meanwhile. Exits 0 only if everything adds up.\n\n\
+    #[command(after_help = "Only reads; a server may be running. Exits 0 only if everything adds up.\n\n\
         Example:\n  penstock audit --data ./data")]
     Audit(AuditArgs),
     /// Rehearse a sale with simulated buyers, and check that every promise was kept
     #[command(
-        after_help = "Publishes a sale for the rehearsal if PENSTOCK_ADMIN_TOKEN is the server's; without it, it buys only from the sale\n\
-        that --sale names. Buyers come with tokens signed with PENSTOCK_IDENTITY__JWT__SECRET, or sign up. Exits 0 only if\n\
+        after_help = "Publishes a sale for the rehearsal if PENSTOCK_ADMIN_TOKEN is the server's; otherwise it only buys from the sale\n\
+        that --sale names. Buyers have tokens signed with PENSTOCK_IDENTITY__JWT__SECRET, or sign up. Exits 0 only if\n\
         nothing was oversold, lost, duplicated, over the limit or unanswered. More: docs/rehearsal.md.\n\n\
         Examples:\n  penstock rush --url http://127.0.0.1:8080 --buyers 30000 --units 200\n  \
         penstock rush --url http://127.0.0.1:8080 --scenario unpaid --report rehearsal.html"
@@ -63,10 +63,10 @@ pub(crate) enum Command {
     /// Check the draw of a waiting room
     #[command(subcommand, after_help = "Example:\n  penstock draw verify --sale sale.json --ticket 1234.…")]
     Draw(DrawCommand),
-    /// Print tokens of simulated buyers, one a line, for load tools that can't sign
+    /// Print tokens of simulated buyers, one per line, for load tools that can't sign
     #[command(
-        after_help = "They are JWTs (HS256) of the buyers load-000000000001, load-000000000002, … and are good at every \
-        server that has the same identity.jwt.secret. What to do with them: deploy/load/README.md.\n\n\
+        after_help = "They are JWTs (HS256) of the buyers load-000000000001, load-000000000002, … and are valid on every \
+        server that has the same identity.jwt.secret. How to use them: deploy/load/README.md.\n\n\
         Example:\n  penstock tokens --buyers 10000 --config penstock.toml > tokens.csv"
     )]
     Tokens(TokensArgs),
@@ -87,7 +87,7 @@ pub(crate) struct ServeArgs {
     pub(crate) demo: bool,
 }
 
-/// Which installation is meant.
+/// The installation to work on.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
     /// Folder that holds everything [default: ./data]
@@ -118,7 +118,7 @@ pub(crate) struct RushArgs {
     /// The server to rehearse on
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
-    /// A sale that exists, with its own terms [default: one is published for the rehearsal, with the admin token]
+    /// An existing sale, with its own terms [default: publish one for the rehearsal, with the admin token]
     #[arg(long, value_name = "ID")]
     pub(crate) sale: Option<String>,
     /// A scenario by name or file; the flags below override it
@@ -127,10 +127,10 @@ pub(crate) struct RushArgs {
     /// Simulated buyers
     #[arg(long, value_name = "N")]
     pub(crate) buyers: Option<u64>,
-    /// Units of the sale that is published
+    /// Units of the published sale
     #[arg(long, value_name = "N")]
     pub(crate) units: Option<u32>,
-    /// Units a buyer may have
+    /// Units that one buyer may have
     #[arg(long, value_name = "N")]
     pub(crate) limit_per_buyer: Option<u32>,
     /// Seconds a buyer has to pay
@@ -139,43 +139,44 @@ pub(crate) struct RushArgs {
     /// Seconds from publishing to the opening
     #[arg(long, value_name = "S")]
     pub(crate) opens_in: Option<f64>,
-    /// What stands before buying: none, pow or captcha
+    /// Challenge before buying: none, pow or captcha
     #[arg(long, value_name = "KIND")]
     pub(crate) challenge: Option<String>,
-    /// With a waiting room
+    /// Put a waiting room before the sale
     #[arg(long)]
     pub(crate) waiting_room: bool,
-    /// Buyers a second from the opening on; 0: as fast as it goes
+    /// Buyers per second from the opening on; 0: as fast as possible
     #[arg(long, value_name = "R")]
     pub(crate) rate: Option<f64>,
-    /// Seconds until the rate has its full height
+    /// Seconds until the rate reaches its full height
     #[arg(long, value_name = "S")]
     pub(crate) ramp: Option<f64>,
-    /// The share of buyers that waits for the opening and presses at it
+    /// Share of buyers who wait for the opening and press the button at once
     #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "1")]
     pub(crate) burst_at_opening: Option<f64>,
-    /// Nobody comes later than this many seconds after the opening
+    /// Seconds after the opening until the last buyer comes
     #[arg(long, value_name = "S")]
     pub(crate) duration: Option<f64>,
-    /// Bots that come besides, for each buyer
+    /// Additional bots per buyer
     #[arg(long, value_name = "F")]
     pub(crate) bots: Option<f64>,
-    /// What buyers do, in shares of one: looks, pays, pays_late, cancels, presses_early, double_clicks; comes_back is a count
+    /// What buyers do, as shares of one: looks, pays, pays_late, cancels, presses_early, double_clicks;
+    /// comes_back is a count
     #[arg(long, value_name = "pays=0.7,…")]
     pub(crate) mix: Option<String>,
-    /// Connections to share [default: one for each buyer, as far as the system allows]
+    /// Connections to share [default: one per buyer, as far as the system allows]
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<usize>,
-    /// Threads that generate [default: half of the cores]
+    /// Threads that generate load [default: half of the cores]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// The same seed makes the same buyers
+    /// Random seed: the same one makes the same buyers
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Buyers sign up for accounts, even if there is a JWT secret
     #[arg(long)]
     pub(crate) accounts: bool,
-    /// Data folder or configuration of the server, if it is here: it is audited afterwards
+    /// The server's data folder or configuration, if they are on this machine: it is audited afterwards
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
     /// Print the report as JSON
@@ -184,7 +185,7 @@ pub(crate) struct RushArgs {
     /// Write the report as a page with plots
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// No live display, and no lines of progress in its place
+    /// Show no live display and no lines of progress
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -221,11 +222,11 @@ pub(crate) enum AdminCommand {
     /// Give an existing account the admin role
     #[command(after_help = "Example:\n  penstock admin promote --phone +8613800000000")]
     Promote(PromoteArgs),
-    /// Replace the secret in the data folder that tokens are signed with
+    /// Replace the secret that tokens are signed with
     #[command(
-        after_help = "A running server takes it up within a second. Sessions, passes and tickets that the secret before \
-        signed stay good until the next rotation; one-time codes that are on their way have to be asked for again. \
-        A secret that comes from the configuration is changed there: identity.secret and identity.previous_secret.\n\n\
+        after_help = "A running server picks it up within a second. Sessions, passes and tickets that the previous secret \
+        signed stay valid until the next rotation; one-time codes that are on their way have to be requested again. \
+        If the secret comes from the configuration, change it there: identity.secret and identity.previous_secret.\n\n\
         Example:\n  penstock admin rotate-secret --data ./data"
     )]
     RotateSecret(RotateSecretArgs),
@@ -272,16 +273,16 @@ pub(crate) struct PromoteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokensArgs {
-    /// How many
+    /// How many tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) buyers: u64,
-    /// The number of the first buyer, so that a later run brings others
+    /// Number of the first buyer, so that a later run can have other buyers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) first: u64,
-    /// How long they are good
+    /// Seconds for which the tokens are valid
     #[arg(long, value_name = "S", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) valid_seconds: u64,
-    /// What the server has as identity.jwt.secret [default: what is configured here]
+    /// The server's identity.jwt.secret [default: the one configured here]
     #[arg(long, value_name = "SECRET")]
     pub(crate) jwt_secret: Option<String>,
     /// Configuration file (TOML) of the server; variables such as PENSTOCK_IDENTITY__JWT__SECRET count too
@@ -293,9 +294,9 @@ pub(crate) struct TokensArgs {
 pub(crate) enum DrawCommand {
     /// Recompute a ticket's place from the published seed
     #[command(
-        after_help = "The sale is the answer of GET /api/v1/sales/{id} after the opening. Places are shown from 1, \
+        after_help = "Takes the answer of GET /api/v1/sales/{id} after the opening. Places are shown from 1, \
         ticket numbers\ncount from 0. Exits 0 if it verifies, 1 if the seed is not the promised one or not published \
-        yet,\n2 if it can't make sense of what it was given. How the draw works: docs/draw.md.\n\n\
+        yet,\n2 if the input is not valid. How the draw works: docs/draw.md.\n\n\
         Example:\n  curl -s http://127.0.0.1:8080/api/v1/sales/SALE | penstock draw verify --sale - --ticket 1234.…"
     )]
     Verify(VerifyDrawArgs),
@@ -303,7 +304,7 @@ pub(crate) enum DrawCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyDrawArgs {
-    /// The ticket, as the shop gave it
+    /// The ticket, as the shop issued it
     #[arg(long, value_name = "TICKET")]
     pub(crate) ticket: String,
     /// File with the sale as the API shows it; `-` for stdin
@@ -312,7 +313,7 @@ pub(crate) struct VerifyDrawArgs {
     /// The published seed, 64 hexadecimal digits, if there is no file
     #[arg(long, value_name = "HEX", conflicts_with = "sale", requires_all = ["count", "sale_id"])]
     pub(crate) seed: Option<String>,
-    /// How many tickets were drawn
+    /// How many tickets take part in the draw
     #[arg(long, value_name = "N", conflicts_with = "sale")]
     pub(crate) count: Option<u64>,
     /// The id of the sale

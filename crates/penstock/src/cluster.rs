@@ -1,5 +1,5 @@
-//! A cluster's node and settlement worker put together: the ledger and what nodes share on Redis, the records on
-//! MySQL. Nothing is kept on the machine itself.
+//! Assembles a cluster's node and settlement worker: the ledger and the nodes' shared state on Redis, the
+//! records on MySQL. Nothing is kept on the machine itself.
 
 use std::{
     process,
@@ -29,7 +29,7 @@ use crate::{
     serve::{Grounds, Opened},
 };
 
-/// What both roles stand on.
+/// What both roles need.
 struct Base {
     name: String,
     link: Link,
@@ -62,7 +62,7 @@ impl Base {
     }
 }
 
-/// Reaches Redis, and refuses one that could lose what it has promised.
+/// Connects to Redis, and refuses a server that could lose what it has confirmed.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Link> {
     let servers = &config.redis.servers;
     let link = Link::connect(options::redis(config)).await;
@@ -71,7 +71,7 @@ pub(crate) async fn connect(config: &Config) -> anyhow::Result<Link> {
     Ok(link)
 }
 
-/// Differs from all others', also from that of the process before it on the same machine.
+/// A name that no other process has, not even the previous one on this machine.
 fn name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let chance = getrandom::u32().unwrap_or_default();
@@ -112,7 +112,7 @@ pub(crate) struct Worker {
     pub(crate) records: Records,
     pub(crate) settlement: Settlement,
     pub(crate) settled: Arc<SettledInRecords>,
-    /// Where it shows the nodes how far it is.
+    /// Where the worker shows the nodes its progress.
     pub(crate) shown: RedisFigures,
 }
 
@@ -126,7 +126,7 @@ pub(crate) async fn open_worker(config: &Config) -> anyhow::Result<Worker> {
     Ok(Worker { name, ledger, records, settlement, settled, shown })
 }
 
-/// Opens the ledger to look at it.
+/// Opens the ledger for reading.
 pub(crate) async fn open_ledger(config: &Config) -> anyhow::Result<(Ledger, Records)> {
     let base = Base::open(config).await?;
     Ok((base.ledger(config, Arc::new(NobodyListens))?, base.records))
@@ -222,17 +222,17 @@ impl Part for SettledInRecords {
             },
             Figure {
                 name: "penstock_ledger_decisions_brought_back",
-                help: "Decisions that Redis had lost and the records had.",
+                help: "Decisions that Redis had lost and the records still had.",
                 value: FigureValue::Counter(self.brought_back.load(Relaxed)),
             },
             Figure {
                 name: "penstock_ledger_decisions_given_up",
-                help: "Decisions of Redis that gave way because the records had settled others in their place.",
+                help: "Decisions of Redis that were dropped because the records had settled others in their place.",
                 value: FigureValue::Counter(self.given_up.load(Relaxed)),
             },
             Figure {
                 name: "penstock_ledger_decisions_lost",
-                help: "Decisions that a node had heard of and that neither Redis nor the records have any more.",
+                help: "Decisions that a node had heard of and that neither Redis nor the records still have.",
                 value: FigureValue::Counter(self.lost.load(Relaxed)),
             },
         ]

@@ -1,4 +1,4 @@
-//! Where the database of record is, and its opening. What is in it, the records know.
+//! Locates and opens the database of record. The records know what is in it.
 
 use std::{path::PathBuf, thread, time::Duration};
 
@@ -21,17 +21,17 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Records> {
     connect(config, "").await
 }
 
-/// Opens the records of a cluster, also while their server can't be reached: a node sells without them.
+/// Opens the records of a cluster even if their server can't be reached: a node sells without them.
 pub(crate) async fn open_for_node(config: &Config) -> anyhow::Result<Records> {
     match (config.records.url.get(), open(config).await) {
         (Some(config_url), Err(error)) if is_unavailable(&error) => {
             let error = format!("{error:#}");
             tracing::error!(
                 error,
-                "starting without the database of record; it is tried again until it is there"
+                "starting without the database of record; trying again until it can be reached"
             );
             let url = config_url.to_owned();
-            // On a thread of its own, because the future of a migration is bound to one.
+            // On its own thread, because the future of a migration is bound to one.
             thread::Builder::new().name("records".to_owned()).spawn(move || open_when_back(&url))?;
             Ok(Records::open_later(config_url, config.records.max_connections)?)
         }
@@ -43,14 +43,16 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(RecordsError::Unavailable(_)))
 }
 
-/// Brings the schema up to date as soon as the server is back; it might be older than this program.
+/// Brings the schema up to date as soon as the server is back; it may be older than this program.
 fn open_when_back(url: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let opened = runtime.map(|runtime| runtime.block_on(open_until_it_works(url)));
     match opened {
-        Ok(Ok(())) => tracing::info!("the database of record is there"),
+        Ok(Ok(())) => tracing::info!("the database of record can be reached"),
         Ok(Err(error)) => tracing::error!(%error, "the database of record can't be used"),
-        Err(error) => tracing::error!(%error, "nobody looks whether the database of record is there"),
+        Err(error) => {
+            tracing::error!(%error, "can't check whether the database of record is back; restart this node when it is")
+        }
     }
 }
 
@@ -73,7 +75,7 @@ pub(crate) async fn open_existing(config: &Config) -> anyhow::Result<Records> {
     connect(config, "").await
 }
 
-/// Opens the records so that nothing in them can be changed.
+/// Opens the records read-only.
 pub(crate) async fn open_to_read(config: &Config) -> anyhow::Result<Records> {
     require(config)?;
     connect(config, "?mode=ro").await
@@ -93,7 +95,7 @@ fn require(config: &Config) -> anyhow::Result<()> {
 async fn connect(config: &Config, mode: &str) -> anyhow::Result<Records> {
     if let Some(url) = config.records.url.get() {
         let opened = Records::open(url, config.records.max_connections).await;
-        // The URL has a password in it.
+        // The URL contains a password.
         return opened.context("records.url: the database of record can't be opened");
     }
     let file = file(config);

@@ -1,4 +1,4 @@
-//! `--demo`: accounts for a buyer and for a merchant, something to buy, and the lines to buy it with.
+//! `--demo`: a buyer's account, a merchant's account, something to buy, and the commands that buy it.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -23,24 +23,25 @@ const BUYER_PASSWORD: &str = "demo-password";
 const MERCHANT: &str = "+8613800000001";
 const MERCHANT_PASSWORD_LETTERS: usize = 16;
 const TOKEN_LETTERS: usize = 32;
-/// What the Makefile has, too.
+/// The Makefile has the same default.
 const DEFAULT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATA: &str = "data";
 
-/// The demo's way into the API.
+/// The credentials that the demo uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Demo {
     data: PathBuf,
     admin_token: String,
-    /// None: the shop has its own admin token, so it is not the demo's to let anybody into the console.
+    /// None: an admin token is configured, so the demo must not open the console to anybody.
     merchant_password: Option<String>,
-    /// Lets simulated buyers in; `None` if the shop has its own.
+    /// Lets simulated buyers in. None: the shop has its own secret.
     jwt_secret: Option<String>,
 }
 
 impl Demo {
-    /// Lets newcomers sign up without a phone and simulated buyers come with tokens, and makes an admin token if none
-    /// is configured. A demo that starts again keeps both: a rehearsal goes on after its server was killed.
+    /// Lets newcomers sign up without a phone and simulated buyers use tokens, and creates an admin token if
+    /// none is configured. A demo that is started again keeps both, so that a rehearsal goes on after its
+    /// server was killed.
     pub(crate) fn prepare(options: &mut Options, data: &Path) -> anyhow::Result<Self> {
         options.codes_in_answers = true;
         let (known_token, known_secret) =
@@ -61,8 +62,8 @@ impl Demo {
         Ok(Self { data: data.to_owned(), admin_token, merchant_password, jwt_secret })
     }
 
-    /// Before anybody is served: the merchant's password is a new one at each start, and nobody may still be in by an
-    /// older one.
+    /// Runs before the first request is served: the merchant gets a new password at each start, and sessions
+    /// with an older one must have ended.
     pub(crate) async fn make_accounts(&self, records: &Records) -> anyhow::Result<()> {
         admin::ensure_account(records, BUYER, "Demo Buyer", BUYER_PASSWORD).await?;
         if let Some(password) = &self.merchant_password {
@@ -71,22 +72,23 @@ impl Demo {
         Ok(())
     }
 
-    /// Before the server says that it is ready: a rehearsal that starts at that moment finds its way in.
+    /// Runs before the server says that it is ready, so that a rehearsal that starts at that moment can sign
+    /// in.
     pub(crate) fn let_rehearsals_in(&self, address: SocketAddr) -> anyhow::Result<()> {
         let url = format!("http://{}", reachable(address));
         let admin_token = self.merchant_password.as_ref().map(|_| self.admin_token.clone());
         DemoFile { url, admin_token, jwt_secret: self.jwt_secret.clone() }.write(&self.data)
     }
 
-    /// Makes sure that there is something to buy, and prints how to.
+    /// Makes sure that there is something to buy, and prints how to buy it.
     pub(crate) async fn seed(&self, address: SocketAddr) -> anyhow::Result<()> {
         let (demo, api) = (self.clone(), Api::new(reachable(address), &self.admin_token));
-        // The client waits for its answers, and this thread has others to serve.
+        // The client blocks while it waits, and this thread serves other work.
         let told = tokio::task::spawn_blocking(move || demo.put_on_sale(&api));
-        output::write(&told.await.context("the demo has ended by itself")??)
+        output::write(&told.await.context("the demo ended unexpectedly")??)
     }
 
-    /// Publishes what is missing and returns the lines to print.
+    /// Publishes what is missing and returns the text to print.
     fn put_on_sale(&self, api: &Api) -> anyhow::Result<String> {
         let sale = demo_goods::put_on_sale(api)?;
         let credentials = json!({ "phone": BUYER, "password": BUYER_PASSWORD });
@@ -127,7 +129,7 @@ Demo: {phones} units of {phone:?} for CNY {phone_price}, on sale from {opens_at}
       {headphones:?} for CNY {headphones_price}, behind a waiting room and a proof of work
       {kettle:?} for CNY {kettle_price}, on regular sale
 
-Paste into another terminal; from the opening on it sells:
+Paste this into another terminal; orders are accepted once the sale is open:
   export URL={url}
   export SALE={id}
   export TOKEN={token}{admin}
@@ -143,7 +145,7 @@ Or send 30,000 simulated buyers at a sale of 200 units, and see whether every pr
     }
 }
 
-/// How to rehearse here: `make` knows its own defaults.
+/// The command for a rehearsal here, without what `make` has as defaults.
 fn rush_line(address: SocketAddr, data: &Path) -> String {
     let mut line = "make rush".to_owned();
     if address != SocketAddr::from(DEFAULT_ADDRESS) {
@@ -155,19 +157,19 @@ fn rush_line(address: SocketAddr, data: &Path) -> String {
     line
 }
 
-/// What an earlier start has written down, unless somebody has made it easy to guess.
+/// The secret from an earlier start, unless somebody has made it easy to guess.
 fn kept_or_new(known: Option<String>) -> anyhow::Result<String> {
     known.filter(|known| known.len() >= TOKEN_LETTERS).map_or_else(random_token, Ok)
 }
 
-/// 128 bits that nobody can guess, in hexadecimal.
+/// 128 random bits in hexadecimal.
 fn random_token() -> anyhow::Result<String> {
     let mut random = [0u8; TOKEN_LETTERS / 2];
-    getrandom::fill(&mut random).context("the system gives no random bytes")?;
+    getrandom::fill(&mut random).context("the system provides no random bytes")?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// An address to call ourselves by: "all addresses" is none.
+/// An address to reach ourselves by: a wildcard address is not one.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

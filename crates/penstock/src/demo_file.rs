@@ -1,5 +1,5 @@
-//! What a demo leaves in its data folder for `penstock rush` on the same machine and for its own next start: where it is,
-//! and how to come in. Only its owner can read it.
+//! What a demo leaves in its data folder for `penstock rush` on the same machine and for its own next start:
+//! its address and credentials. Only the owner can read it.
 
 use std::{fs, io, path::Path};
 
@@ -14,7 +14,7 @@ pub(crate) const NAME: &str = "demo.json";
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct DemoFile {
     pub(crate) url: String,
-    /// `None`: the operator's own, which is not ours to write down.
+    /// None: the operator configured one, which must not be written down here.
     pub(crate) admin_token: Option<String>,
     pub(crate) jwt_secret: Option<String>,
 }
@@ -26,21 +26,21 @@ impl DemoFile {
             .with_context(|| format!("{} can't be written", data.join(NAME).display()))
     }
 
-    /// What a demo has left in its folder, whichever it was.
+    /// The file of a demo in this folder, at any address.
     pub(crate) fn read(data: &Path) -> Option<Self> {
         let text = fs::read_to_string(data.join(NAME)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// What the demo at `url` has left in its folder; anything else there is none of a rehearsal's business.
+    /// The file of the demo at `url`; a demo at another address does not count.
     pub(crate) fn of(data: &Path, url: &str) -> Option<Self> {
         let file = Self::read(data)?;
-        // One server has many names.
+        // One server may have many names.
         let address = |url: &str| Api::at(url, "").ok().map(|api| api.address);
         (address(&file.url)? == address(url)?).then_some(file)
     }
 
-    /// A server that is no demo does not know these secrets.
+    /// Removes the file: a server without `--demo` does not know these secrets.
     pub(crate) fn remove(data: &Path) -> anyhow::Result<()> {
         let file = data.join(NAME);
         match fs::remove_file(&file) {

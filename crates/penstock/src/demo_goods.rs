@@ -1,4 +1,5 @@
-//! What the demo sells: three items with their pictures, and a sale of each, put there through the API like any merchant's.
+//! What the demo sells: three items with pictures and a sale of each, created through the API as any merchant
+//! would.
 
 use anyhow::Context as _;
 use penstock_rush::api::{Api, text};
@@ -21,14 +22,14 @@ pub(crate) struct Good {
 
 enum Window {
     Always,
-    /// Opens so many seconds from now, and closes so many after that.
+    /// Opens this many seconds from now, and closes this many seconds later.
     Soon(u32, u32),
 }
 
-/// Opens in half a minute, with nothing before it: the lines that the demo prints buy it.
+/// Opens in half a minute, with nothing before it: the printed commands buy it.
 pub(crate) const PHONE: Good = Good {
     title: "Phone X",
-    description: "The phone everybody wants, for half of what it costs elsewhere.",
+    description: "The phone everybody wants, at half the usual price.",
     picture: include_bytes!("../demo/phone.webp"),
     regular_price: "3999.00",
     price: "1999.00",
@@ -64,7 +65,8 @@ pub(crate) const KETTLE: Good = Good {
     is_gated: false,
 };
 
-/// Puts on sale what is not on sale any more, and returns the sale of the phone. What is published last is shown first.
+/// Puts items back on sale whose sale is over, and returns the sale of the phone. The sale published last is
+/// shown first.
 pub(crate) fn put_on_sale(api: &Api) -> anyhow::Result<Value> {
     let (sales, items) = (list(api, "/api/v1/sales")?, list(api, "/api/v1/items")?);
     let ensure = |good: &Good| {
@@ -112,14 +114,14 @@ impl Good {
         api.call("POST", &format!("/api/v1/admin/sales/{}/publish", text(&draft, "id")?), None, 200)
     }
 
-    /// The id of the item, which is made if there is none, and gets its picture if it has none.
+    /// The id of the item. Creates the item if there is none, and adds its picture if it has none.
     fn item(&self, api: &Api, known: &[Value]) -> anyhow::Result<String> {
         let known = known.iter().find(|item| item["title"] == self.title);
         if let Some(item) = known.filter(|item| item["picture"].is_string()) {
             return text(item, "id");
         }
         let picture = api.upload("/api/v1/admin/pictures", "image/webp", self.picture)?;
-        let picture = text(&picture, "picture").context("an uploaded picture has no address")?;
+        let picture = text(&picture, "picture").context("the uploaded picture has no address")?;
         if let Some(item) = known {
             let path = format!("/api/v1/admin/items/{}", text(item, "id")?);
             return text(&api.call("PATCH", &path, Some(&json!({ "picture": picture })), 200)?, "id");

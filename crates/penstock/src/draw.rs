@@ -1,5 +1,5 @@
-//! `penstock draw verify`: recomputes a ticket's place from what was published, for who does not trust the shop. It
-//! reads a file at most; it needs no server, no data folder and no key.
+//! `penstock draw verify`: recomputes a ticket's place from the published draw, for people who do not trust
+//! the shop. It reads at most a file; it needs no server, data folder or key.
 
 use std::{
     fs::File,
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cli::VerifyDrawArgs, output};
 
-/// A sale's answer is a few kilobytes.
+/// The JSON of a sale is a few kilobytes.
 const MAX_SALE_BYTES: u64 = 1 << 20;
 
 type Bytes32 = [u8; 32];
 
-/// What was given can't be used.
+/// The input is not valid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnusableDraw {
     #[error("{0:?} is not a ticket: a ticket is a number, a dot and 38 letters and digits")]
@@ -33,16 +33,16 @@ pub(crate) enum UnusableDraw {
     NotASale(#[from] serde_json::Error),
     #[error("the sale has no waiting room, so nothing is drawn")]
     NoDraw,
-    #[error("the sale is drawn by {0:?}, and this program knows {DRAW_ALGORITHM:?} only")]
+    #[error("the sale's draw uses {0:?}, but this program only knows {DRAW_ALGORITHM:?}")]
     OtherAlgorithm(String),
-    #[error("give the answer of the shop with --sale, or --seed, --count and --sale-id")]
+    #[error("give the shop's answer with --sale, or give --seed, --count and --sale-id")]
     Nothing,
 }
 
-/// It was understood, and it does not verify.
+/// The input is valid, but the draw does not verify.
 #[derive(Debug, thiserror::Error)]
 enum NotVerified {
-    #[error("the draw is not published yet: seed and count are told at the opening")]
+    #[error("the draw is not published yet: seed and count are published at the opening")]
     NotPublished,
     #[error(
         "the seed does NOT match the hash published before the opening: its SHA-256 is {actual}, and {promised} was \
@@ -51,7 +51,7 @@ enum NotVerified {
     OtherSeed { actual: String, promised: String },
 }
 
-/// The parts of a sale's JSON that matter here.
+/// The parts of a sale's JSON that are needed here.
 #[derive(Deserialize)]
 struct SaleJson {
     id: String,
@@ -71,7 +71,7 @@ struct Published {
     sale: SaleId,
     seed: Bytes32,
     count: u64,
-    /// What the shop promised, and what the user says was promised.
+    /// The hash that the shop published, and the one that the user wrote down.
     promises: Vec<Bytes32>,
 }
 
@@ -81,12 +81,12 @@ struct Verified {
     /// The number of the ticket, from 0.
     ticket: u64,
     count: u64,
-    /// Part of the draw, not queued after it.
+    /// True if the ticket took part in the draw; false if it was queued after it.
     drawn: bool,
-    /// From 1.
+    /// Counted from 1.
     place: u64,
     seed_sha256: String,
-    /// The seed was compared with a hash.
+    /// True if the seed was compared with a hash.
     seed_compared: bool,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn verify(args: &VerifyDrawArgs) -> anyhow::Result<()> {
         ticket,
         count: published.count,
         drawn: ticket < published.count,
-        // Inside places count from 0.
+        // Internally, places count from 0.
         place: place.saturating_add(1),
         seed_sha256: hexadecimal(&digest),
         seed_compared: !published.promises.is_empty(),

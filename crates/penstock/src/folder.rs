@@ -1,5 +1,5 @@
-//! The data folder: made on first use, locked by whoever serves it, marked with the version of its layout.
-//! It knows nothing of what the components keep in it.
+//! The data folder: created on first use, locked by the server that uses it, marked with the version of its
+//! layout. It does not know what the components keep in it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -11,25 +11,25 @@ use std::{
 use anyhow::{Context as _, bail};
 use rustix::{fs::Mode, process::umask};
 
-/// Grows when an older program could not read the folder correctly any more.
+/// Grows when an older program could no longer read the folder correctly.
 const LAYOUT_VERSION: u32 = 1;
 const SECRET_BYTES: usize = 32;
 const SECRET_FILE: &str = "secret";
 pub(crate) const ROOMS_FOLDER: &str = "rooms";
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
 pub(crate) const RECORDS_FILE: &str = "records.db";
-/// They hold phone numbers, password hashes and orders: nobody else on the machine has to read them.
+/// The files hold phone numbers, password hashes and orders: only their owner may read them.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
-/// An open data folder. The lock is held as long as this lives.
+/// An open data folder, locked as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct DataFolder {
     _lock: File,
 }
 
 impl DataFolder {
-    /// Opens the folder for serving, creating it if there is none.
+    /// Opens the folder for serving; creates it if there is none.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         keep_private();
         let created = fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path);
@@ -47,14 +47,14 @@ impl DataFolder {
     }
 }
 
-/// From now on what this process creates is for its owner only, whatever the folder allows: databases, their logs and
-/// snapshots are made by libraries that take the mode of the process.
+/// From now on, only their owner can read the files that this process creates, whatever the folder allows.
+/// Libraries create databases, their logs and snapshots with the mode of the process.
 fn keep_private() {
     umask(Mode::from_raw_mode(0o077));
 }
 
-/// Takes from everybody else what an older program, or somebody who copied the folder, has let them read. The folder may hold
-/// files of other people, so only what Penstock keeps in it is looked at.
+/// Makes files private that an older program, or somebody who copied the folder, left readable. The folder
+/// may hold other people's files, so only Penstock's own are touched.
 fn mend_modes(path: &Path) {
     let is_own =
         |name: &str| matches!(name, SECRET_FILE | crate::demo_file::NAME) || name.starts_with(RECORDS_FILE);
@@ -65,12 +65,12 @@ fn mend_modes(path: &Path) {
     }
     for file in own {
         if let Err(error) = make_private(&file) {
-            tracing::warn!(file = %file.display(), %error, "others may be able to read this file of the data folder");
+            tracing::warn!(file = %file.display(), %error, "can't make this file of the data folder private; others may be able to read it");
         }
     }
 }
 
-/// The regular files in a folder; none if it is not there.
+/// The regular files in a folder; none if there is no such folder.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
@@ -85,8 +85,8 @@ fn make_private(file: &Path) -> io::Result<()> {
     fs::set_permissions(file, fs::Permissions::from_mode(PRIVATE_FILE))
 }
 
-/// Makes the folder of the waiting rooms, and makes that durable: a room that is synced in a folder which a power cut
-/// takes away is lost all the same.
+/// Makes the folder of the waiting rooms durable: if a power cut took the folder away, the synced rooms in it
+/// would be lost, too.
 fn make_rooms(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path.join(ROOMS_FOLDER))?;
     File::open(path)?.sync_all()
@@ -100,8 +100,8 @@ pub(crate) struct KeptSecrets {
     pub(crate) previous: Option<String>,
 }
 
-/// The secrets kept in the folder; the first is made on first use. Only their owner can read the file. It is for the
-/// start of a server: one that runs has secrets already.
+/// The secrets kept in the folder; the first one is created on first use. Only the owner can read the file.
+/// Only for the start of a server: a running one has secrets already.
 pub(crate) fn secrets_or_new(path: &Path) -> anyhow::Result<KeptSecrets> {
     if let Some(kept) = find_secrets(path)? {
         return Ok(kept);
@@ -111,11 +111,11 @@ pub(crate) fn secrets_or_new(path: &Path) -> anyhow::Result<KeptSecrets> {
     Ok(KeptSecrets { current, previous: None })
 }
 
-/// The secrets kept in the folder. That there are none is an error.
+/// The secrets kept in the folder. It is an error if there are none.
 pub(crate) fn secrets(path: &Path) -> anyhow::Result<KeptSecrets> {
     let file = path.join(SECRET_FILE);
     find_secrets(path)?.with_context(|| {
-        format!("{} is missing: put it back from a copy; without it the next start makes a new one, and all that was \
+        format!("{} is missing: restore it from a copy; without it the next start makes a new one, and everything that was \
                  signed so far is void", file.display())
     })
 }
@@ -134,16 +134,16 @@ fn find_secrets(path: &Path) -> anyhow::Result<Option<KeptSecrets>> {
             Ok(Some(KeptSecrets { current, previous }))
         }
         _ => bail!(
-            "{} is too short to be a secret: put it back from a copy, or delete it while no server runs; then the next \
-             start makes a new one, and all that was signed so far is void",
+            "{} is too short to be a secret: restore it from a copy, or delete it while no server runs; then the next \
+             start makes a new one, and everything that was signed so far is void",
             file.display()
         ),
     }
 }
 
-/// Puts a new secret before the old one. A server that runs on the folder takes it up by itself.
+/// Puts a new secret before the old one. A server that runs on the folder picks it up.
 pub(crate) fn rotate_secret(path: &Path) -> anyhow::Result<()> {
-    // With another one in its place, a server that runs would forget the one it signs with.
+    // If another secret were put in its place, a running server would forget the one it signs with.
     let old = secrets(path)?.current;
     keep(path, &random_secret()?, Some(&old))
 }
@@ -154,15 +154,15 @@ fn keep(path: &Path, current: &str, previous: Option<&str>) -> anyhow::Result<()
         .with_context(|| format!("{} can't be written", path.join(SECRET_FILE).display()))
 }
 
-/// A secret that nobody can guess.
+/// A random secret.
 pub(crate) fn random_secret() -> anyhow::Result<String> {
     let mut random = [0u8; SECRET_BYTES];
-    getrandom::fill(&mut random).context("the system gives no random bytes")?;
+    getrandom::fill(&mut random).context("the system provides no random bytes")?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Makes sure that `path` is a data folder this version can write to, making one if there is none. A server may
-/// be running on it.
+/// Makes sure that `path` is a data folder that this version can write to; creates one if there is none. A
+/// server may be running on it.
 pub(crate) fn ensure(path: &Path) -> anyhow::Result<()> {
     keep_private();
     match read_version(path)? {
@@ -171,7 +171,7 @@ pub(crate) fn ensure(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Makes sure that `path` is a data folder this version can read, without locking or changing it.
+/// Makes sure that `path` is a data folder that this version can read, without locking or changing it.
 pub(crate) fn require_readable(path: &Path) -> anyhow::Result<()> {
     if read_version(path)?.is_none() {
         bail!("{} is not a data folder of penstock: it has no VERSION file", path.display());
@@ -192,7 +192,8 @@ fn lock(path: &Path) -> anyhow::Result<File> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // Whoever holds the lock has written its process id; without it the message is only poorer.
+            // The holder of the lock has written its process id. Without it the message is less specific, but
+            // still right.
             let _ = file.read_to_string(&mut holder);
             let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
             bail!("the data folder {} is in use by process {holder}", path.display());
@@ -201,13 +202,13 @@ fn lock(path: &Path) -> anyhow::Result<File> {
             return Err(error).with_context(|| format!("{} can't be locked", name.display()));
         }
     }
-    // A full disk must not keep a sale from starting again: the process id is only for people.
+    // The process id is only for people: a full disk must not keep a server from starting.
     let _ =
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
 
-/// The version of the folder's layout; None if the folder is new.
+/// The version of the folder's layout. None: the folder is new.
 fn read_version(path: &Path) -> anyhow::Result<Option<u32>> {
     let file = path.join("VERSION");
     let text = match fs::read_to_string(&file) {
@@ -230,7 +231,7 @@ fn read_version(path: &Path) -> anyhow::Result<Option<u32>> {
     Ok(Some(version))
 }
 
-/// Writes a whole file or nothing, so that a crash leaves no half of it.
+/// Writes the whole file or nothing, so that a crash leaves no partial file.
 pub(crate) fn write_durably(folder: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let draft = folder.join(format!("{name}.new"));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_served_by_one_process_only() {
+    fn only_one_process_can_serve_a_folder() {
         let place = tempfile::tempdir().unwrap();
         let first = DataFolder::open(place.path()).unwrap();
         let refusal = DataFolder::open(place.path()).unwrap_err().to_string();
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_made_once_and_kept_private() {
+    fn the_secret_is_created_once_and_kept_private() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("deep").join("data");
         let _folder = DataFolder::open(&path).unwrap();
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_folder_has_a_place_for_waiting_rooms_that_nobody_else_can_read() {
+    fn an_open_folder_has_a_private_place_for_waiting_rooms() {
         let place = tempfile::tempdir().unwrap();
         drop(DataFolder::open(place.path()).unwrap());
         assert_eq!(mode(&place.path().join(ROOMS_FOLDER)), 0o700);
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_missing_is_not_rotated() {
+    fn a_missing_secret_is_not_rotated() {
         let place = tempfile::tempdir().unwrap();
         let refusal = rotate_secret(place.path()).unwrap_err().to_string();
         assert!(refusal.contains("is missing"), "{refusal}");
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_keeps_the_secret_before_and_no_more() {
+    fn a_rotation_keeps_only_the_previous_secret() {
         let place = tempfile::tempdir().unwrap();
         let first = secrets_or_new(place.path()).unwrap().current;
         rotate_secret(place.path()).unwrap();

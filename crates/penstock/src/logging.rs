@@ -1,4 +1,4 @@
-//! Logs go to stderr, as text for people or as JSON for machines; stdout belongs to results.
+//! Logs go to stderr, as text for people or as JSON for machines; stdout is for results.
 
 use std::io::{IsTerminal as _, stderr};
 

@@ -1,4 +1,4 @@
-//! The binary: command line, configuration, wiring. What a sale is, the crates below know.
+//! The binary: command line, configuration, wiring. The crates below it know what a sale is.
 
 mod admin;
 mod alone;
@@ -37,7 +37,7 @@ use crate::{
     config::{ConfigError, Flags, Loaded},
 };
 
-/// A mistake in what was asked, as opposed to a failure to do it. The same code that clap exits with.
+/// A mistake in the request, as opposed to a failure to carry it out. clap exits with the same code.
 const EXIT_USAGE: u8 = 2;
 const EXIT_FAILURE: u8 = 1;
 
@@ -121,7 +121,7 @@ fn load(place: &PlaceArgs, listen: Option<&str>) -> anyhow::Result<Loaded> {
     Ok(Loaded::from_process(flags)?)
 }
 
-/// The runtime of everything but the serving of requests, which has its own, one for each core.
+/// The runtime of everything except serving requests; that has its own runtimes, one per core.
 fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.context("the runtime can't be started")?.block_on(future))

@@ -21,7 +21,7 @@ use crate::{
     folder,
 };
 
-/// Shorter secrets can be guessed by trying; RFC 7518 asks for as much for HS256.
+/// Shorter secrets can be guessed; RFC 7518 requires as much for HS256.
 const GOOD_SECRET_BYTES: usize = 32;
 const GOOD_TOKEN_BYTES: usize = 16;
 /// How often a settlement worker looks for sales that have something to settle.
@@ -92,7 +92,7 @@ pub(crate) fn http(
     })
 }
 
-/// Where phone numbers without a country's code are from. The configuration was checked.
+/// The country of phone numbers without a country code. The configuration has been checked already.
 pub(crate) fn home(config: &Config) -> Country {
     config.identity.default_country.parse().unwrap_or_default()
 }
@@ -117,7 +117,11 @@ fn warn_of_short_secrets(identity: &Identity) {
     ];
     for (setting, secret, good_bytes) in secrets {
         if secret.get().is_some_and(|secret| secret.len() < good_bytes) {
-            tracing::warn!(setting, good_bytes, "short enough to be guessed; fine for a rehearsal only");
+            tracing::warn!(
+                setting,
+                good_bytes,
+                "this secret is short enough to be guessed; use it for rehearsals only"
+            );
         }
     }
 }
@@ -139,7 +143,7 @@ fn gate(config: &Config) -> GateOptions {
         max_passes: gate.max_passes,
         turn_seconds: gate.turn_seconds,
         admissions_per_second: gate.admissions_per_second,
-        // Whoever puts an engine together brings what its gates rest on.
+        // Set by the code that assembles an engine.
         doors: None,
         room_store: Arc::new(RoomsInMemory::default()),
         by_buyer: limit(limits.by_buyer_burst, each(limits.by_buyer_per_second)),
@@ -155,8 +159,8 @@ fn gate(config: &Config) -> GateOptions {
         in_flight: SheddingOptions {
             min: limits.in_flight_min,
             max: limits.in_flight_max,
-            // A first burst is let in whole: most of it is refused by the ledger in a moment, which is better than to
-            // be told to come back. A load that lasts brings the limit down within a second.
+            // The first burst is let in whole: the ledger refuses most of it in a moment, which is better
+            // than telling people to come back. A load that lasts brings the limit down within a second.
             initial: limits.in_flight_max,
             target_latency: Duration::from_millis(limits.target_latency_milliseconds),
         },
@@ -191,7 +195,7 @@ fn batcher(config: &Config) -> BatcherOptions {
     BatcherOptions { max_queued: config.ledger.max_queued, max_batch: config.ledger.max_batch }
 }
 
-/// How to reach Redis.
+/// The options for connecting to Redis.
 pub(crate) fn redis(config: &Config) -> RedisOptions {
     let redis = &config.redis;
     let servers: Vec<String> = redis.servers.split(',').map(|server| server.trim().to_owned()).collect();
@@ -235,7 +239,7 @@ pub(crate) fn settle(config: &Config) -> SettleOptions {
     SettleOptions {
         batch: settle.batch,
         max_decisions_per_second: settle.max_decisions_per_second,
-        // A cluster's ledger has disks of its own.
+        // A cluster's ledger has its own disks.
         hold_back: config.engine == Engine::Embedded,
         discover_every: DISCOVER_EVERY,
         max_streams: settle.streams_at_once,

@@ -6,19 +6,19 @@ use anyhow::Context as _;
 
 const CANNOT_WRITE: &str = "stdout can't be written";
 
-/// Writes `text` and makes sure that it ends with a line's end and has left.
+/// Writes `text`, makes sure that it ends with a newline, and flushes.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(end.as_bytes()));
     match written.and_then(|()| stdout.flush()) {
-        // Whoever read us has seen enough, as in `penstock config | head`.
+        // The reader has seen enough, as in `penstock config | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context(CANNOT_WRITE),
     }
 }
 
-/// Writes lines as they come, for results that are too many for the memory. Ends early when nobody reads on.
+/// Writes lines as they come, for results that are too large for memory. Stops early if the reader is gone.
 pub(crate) fn lines(lines: impl Iterator<Item = anyhow::Result<String>>) -> anyhow::Result<()> {
     let mut stdout = BufWriter::new(stdout().lock());
     for line in lines {

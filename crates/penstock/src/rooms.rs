@@ -1,5 +1,5 @@
-//! Where the waiting rooms of an embedded shop are kept: a small file for each sale in the data folder. They rest on
-//! the same disk as the journal, so that a waiting room works whenever the shop can sell.
+//! Keeps the waiting rooms of an embedded shop: a small file for each sale in the data folder. They are on
+//! the same disk as the journal, so a waiting room works whenever the shop can sell.
 
 use std::{
     fs, io,
@@ -12,7 +12,7 @@ use penstock_http::RoomStore;
 
 use crate::folder;
 
-/// The folder is there, and durable, since the data folder was opened.
+/// The folder exists, and is durable, since the data folder was opened.
 #[derive(Debug)]
 pub(crate) struct RoomFiles {
     folder: PathBuf,
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_room_is_an_error_and_not_a_new_room() {
+    fn a_damaged_room_is_an_error_instead_of_a_new_room() {
         let place = tempfile::tempdir().unwrap();
         let _folder = DataFolder::open(place.path()).unwrap();
         let rooms = RoomFiles::new(place.path());

@@ -1,4 +1,5 @@
-//! `penstock rush`: a rehearsal with simulated buyers, its live display, its report, and its verdict as exit code.
+//! `penstock rush`: a rehearsal with simulated buyers, its live display, its report, and its verdict as the
+//! exit code.
 
 use std::{
     fs::File,
@@ -27,16 +28,16 @@ use crate::{
     signals::Signals,
 };
 
-/// Something about the rehearsal that was asked for makes no sense.
+/// The requested rehearsal makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Misasked(anyhow::Error);
 
-/// Runs the rehearsal and prints its report. True: all promises were kept.
+/// Runs the rehearsal and prints its report. True: every promise was kept.
 pub(crate) async fn run(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<bool> {
     let config = &loaded.config;
     let options = options(loaded, args)?;
-    // What would fail afterwards had better fail before everybody comes.
+    // A mistake that would fail afterwards should fail before the buyers come.
     let audited = args.place.data.is_some() || args.place.config.is_some();
     if audited && config.engine == Engine::Embedded {
         folder::require_readable(&config.data)?;
@@ -64,7 +65,7 @@ fn unwritable(file: &Path) -> String {
     format!("the report can't be written to {}", file.display())
 }
 
-/// Shows the rehearsal while it runs. Who interrupts it leaves no sale behind.
+/// Shows the rehearsal while it runs. An interrupted rehearsal leaves no sale behind.
 async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Result<Report> {
     let mut signals = Signals::take_over()?;
     let view = match (args.quiet, std::io::stderr().is_terminal()) {
@@ -76,7 +77,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
     let (url, admin_token) = (options.url.clone(), options.admin_token.clone());
     let heard = Arc::clone(&published);
     let (done, rehearsed) = tokio::sync::oneshot::channel();
-    // A thread of its own: the runtime would wait for its end before the process may go.
+    // On its own thread: the runtime would wait for the thread before the process may end.
     thread::spawn(move || {
         let mut live = Live::start(&options.scenario.name, view);
         let report = rehearsal::run(&options, |news| match news {
@@ -87,13 +88,13 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
             News::Progress(progress) => live.show(progress),
         });
         live.finish();
-        // Nobody waits for it any more after an interruption.
+        // Nobody waits for the report after an interruption.
         let _ = done.send(report);
     });
     let why = tokio::select! {
         report = rehearsed => match report {
             Ok(report) => return report,
-            Err(_) => "the rehearsal has ended by itself",
+            Err(_) => "the rehearsal ended unexpectedly",
         },
         _ = signals.next() => "interrupted",
     };
@@ -105,7 +106,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
     bail!("{why}; its sale is closed")
 }
 
-/// The audit from below: ledger and database themselves, not what the API says of them.
+/// Audits the ledger and the database themselves, not what the API says about them.
 async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     let audit = audit::report(config).await?;
     let verdict = &mut report.verdict;
@@ -126,7 +127,7 @@ fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Option
     let scenario = scenario(args).map_err(Misasked)?;
     Api::at(&args.url, "").map_err(Misasked)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // The other half is for the server, which often is on the same machine.
+    // The other half is for the server, which is often on the same machine.
     let threads = args.threads.unwrap_or((cores / 2).max(1));
     scenario::check_threads(threads).map_err(Misasked)?;
     require_server(config, &args.url)?;
@@ -141,7 +142,7 @@ fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Option
     let tokens = if args.accounts { None } else { signer(&config.identity.jwt, demo.as_ref()) };
     let seed = match args.seed {
         Some(seed) => seed,
-        None => getrandom::u32().context("the system gives no random bytes")?.into(),
+        None => getrandom::u32().context("the system provides no random bytes")?.into(),
     };
     Ok(rehearsal::Options {
         url: args.url.clone(),
@@ -156,7 +157,7 @@ fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Option
     })
 }
 
-/// Before anything is asked for that only a server needs.
+/// Checked before asking for settings that are useless without a server.
 fn require_server(config: &Config, url: &str) -> anyhow::Result<()> {
     let Err(error) = Api::at(url, "").map_err(Misasked)?.date() else { return Ok(()) };
     let start = || {
@@ -165,13 +166,13 @@ fn require_server(config: &Config, url: &str) -> anyhow::Result<()> {
     bail!("{error:#}; {}", demo_elsewhere(config, url).unwrap_or_else(start))
 }
 
-/// The data folder is of a demo at another address, which may be the one that is meant.
+/// The data folder belongs to a demo at another address, which may be the intended one.
 fn demo_elsewhere(config: &Config, url: &str) -> Option<String> {
     let (demo, file) = (DemoFile::read(&config.data)?, config.data.join(demo_file::NAME));
     let is_elsewhere = DemoFile::of(&config.data, url).is_none();
     is_elsewhere.then(|| {
         format!(
-            "{} is of a demo at {}: if that is meant, name it as --url (URL=… of make)",
+            "{} belongs to a demo at {}: if you mean that one, name it with --url (URL=… of make)",
             file.display(),
             demo.url
         )
@@ -182,7 +183,7 @@ fn demo_elsewhere(config: &Config, url: &str) -> Option<String> {
 fn no_sale(config: &Config, url: &str) -> anyhow::Error {
     let elsewhere = demo_elsewhere(config, url).map_or_else(String::new, |demo| format!(". {demo}"));
     anyhow!(
-        "which sale? Name one that may be bought with --sale ID, or let a sale be published for the rehearsal: that takes \
+        "which sale? Name one to buy from with --sale ID, or have one published for the rehearsal. That takes \
          the server's admin token in PENSTOCK_ADMIN_TOKEN, its --config FILE, or the --data DIR of a demo at this URL{elsewhere}"
     )
 }
@@ -196,7 +197,7 @@ fn signer(jwt: &Jwt, demo: Option<&DemoFile>) -> Option<TokenSigner> {
     demo.and_then(|demo| demo.jwt_secret.as_deref()).map(|secret| TokenSigner::lasting(secret.as_bytes()))
 }
 
-/// The scenario that was named, or a plain one, with what the flags say otherwise.
+/// The named scenario, or a plain one, with the changes that the flags make.
 fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
     let terms = [
         ("--units", args.units.is_some()),
@@ -216,7 +217,7 @@ fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
         Some(name) => Scenario::load(name)?,
         None => {
             let buyers = args.buyers.context("how many buyers? Give --buyers N, or a --scenario")?;
-            // A sale that exists has its units already.
+            // An existing sale has its own units.
             let units = args.units.or_else(|| args.sale.as_ref().map(|_| 1));
             Scenario::plain(
                 buyers,
@@ -237,10 +238,10 @@ fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
     crowd.buyers = args.buyers.unwrap_or(crowd.buyers);
     crowd.connections = args.connections.unwrap_or(crowd.connections);
     replace(&mut crowd.bots, args.bots);
-    // Bots share addresses, which only shows where people have their own.
+    // Bots share addresses, which shows only if people have their own.
     crowd.forwarded_addresses |= crowd.bots > 0.0;
     if args.rate.is_some() && args.scenario.is_none() {
-        // Who asks for a rate means everybody, unless a burst is asked for too.
+        // A rate is for everybody, unless a burst is asked for, too.
         arrivals.burst_at_opening = 0.0;
     }
     replace(&mut arrivals.rate, args.rate);
@@ -254,7 +255,7 @@ fn scenario(args: &RushArgs) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// A complaint about a number that came with a flag names the flag and not a field of a file.
+/// If a complaint is about a number from a flag, names the flag instead of a field of a file.
 fn by_flags(args: &RushArgs, complaint: String) -> String {
     let flags = [
         ("crowd.buyers", "--buyers", args.buyers.is_some()),
@@ -282,9 +283,9 @@ fn read_challenge(text: &str) -> anyhow::Result<Challenge> {
     }
 }
 
-/// One part of `--mix`, such as `pays=0.7`.
+/// Applies one part of `--mix`, such as `pays=0.7`.
 fn set(mix: &mut Mix, part: &str) -> anyhow::Result<()> {
-    let unreadable = || anyhow!("--mix is a list such as pays=0.7,pays_late=0.1,cancels=0.1; not {part:?}");
+    let unreadable = || anyhow!("--mix is a list such as pays=0.7,pays_late=0.1,cancels=0.1, not {part:?}");
     let (name, value) = part.trim().split_once('=').ok_or_else(unreadable)?;
     let (name, value) = (name.trim(), value.trim());
     if name == "comes_back" {

@@ -1,5 +1,5 @@
-//! Where a rehearsal has its secrets from, and what to do if the server does not know them: a variable that was exported for
-//! another server is easily forgotten.
+//! Where a rehearsal gets its secrets, and what to do if the server does not know them: it is easy to forget
+//! a variable that was exported for another server.
 
 use penstock_rush::rehearsal::Origin;
 
@@ -11,7 +11,7 @@ use crate::{
 pub(crate) const ADMIN_TOKEN: &str = "identity.admin_token";
 pub(crate) const JWT_SECRET: &str = "identity.jwt.secret";
 
-/// What is not configured comes from the demo's own file.
+/// A secret that is not configured comes from the demo's file.
 pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> Origin {
     let is_configured = match setting {
         ADMIN_TOKEN => loaded.config.identity.admin_token.get().is_some(),

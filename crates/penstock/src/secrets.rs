@@ -1,5 +1,6 @@
-//! The secrets that tokens are signed with: from the configuration, or made once and kept in the data folder, or in the
-//! records of a cluster. They change without a restart: `penstock admin rotate-secret` writes a new one beside the old.
+//! The secrets that tokens are signed with: from the configuration, or created once and kept in the data
+//! folder or in a cluster's records. They change without a restart: `penstock admin rotate-secret` writes a
+//! new one beside the old.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,15 +28,17 @@ use crate::{
 /// How soon a running server notices that the secret has been rotated.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_RECORDS_EVERY: Duration = Duration::from_millis(500);
-/// How long a new secret of a cluster is only accepted: all nodes have looked by then, also one that had to try again.
+/// How long a cluster's new secret is only accepted and does not sign. By then all nodes have seen it, even
+/// one that had to try again.
 const ANNOUNCED_MILLISECONDS: u64 = 3_000;
-/// Who has not seen the secrets for longer may meet a signature that it can't know. Well before a new secret signs.
+/// A node that has not read the secrets for longer than this may meet a signature that it can't check. Well
+/// below the time until a new secret signs.
 const IN_DOUBT_AFTER: Duration = Duration::from_millis(1_500);
-/// Longer than the announcement: also the slowest node signs with it by then.
+/// Longer than the announcement: by then even the slowest node signs with the new secret.
 const ROTATED_AGAIN_AFTER_MILLISECONDS: u64 = 10_000;
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The secrets as they are now, made if there are none.
+/// The current secrets; created if there are none.
 pub(crate) fn load(identity: &Identity, data: &Path) -> anyhow::Result<Secrets> {
     match identity.secret.get() {
         Some(secret) => Ok(secrets(secret, identity.previous_secret.get())),
@@ -47,14 +50,14 @@ fn of_kept(kept: &KeptSecrets) -> Secrets {
     secrets(&kept.current, kept.previous.as_deref())
 }
 
-/// Brings them to the length that is needed.
+/// Derives secrets of the required length.
 fn secrets(current: &str, previous: Option<&str>) -> Secrets {
     let digest = |secret: &str| Sha256::digest(secret.as_bytes()).into();
     Secrets { current: digest(current), previous: previous.map(digest) }
 }
 
-/// The secrets of a cluster as they are now: from the configuration, or from the records, where the node that comes
-/// first puts one.
+/// The current secrets of a cluster: from the configuration, or from the records, where the first node to
+/// start puts one.
 pub(crate) async fn load_shared(identity: &Identity, records: &Records) -> anyhow::Result<Secrets> {
     if let Some(secret) = identity.secret.get() {
         return Ok(secrets(secret, identity.previous_secret.get()));
@@ -66,7 +69,8 @@ async fn stored(records: &Records) -> anyhow::Result<Secrets> {
     Ok(of_stored(&records.secrets_or(&folder::random_secret()?).await?))
 }
 
-/// A new secret is known for a while before anybody signs with it: what one node signs, all others have to accept.
+/// A new secret is known for a while before any node signs with it: every node has to accept what any other
+/// signs.
 fn of_stored(stored: &StoredSecrets) -> Secrets {
     match &stored.previous {
         Some(previous) if stored.age_milliseconds < ANNOUNCED_MILLISECONDS => {
@@ -76,8 +80,8 @@ fn of_stored(stored: &StoredSecrets) -> Secrets {
     }
 }
 
-/// Puts a new secret into the records. Not while the last one is still being announced: only two are good at a time, and
-/// what is signed now would not be among them.
+/// Puts a new secret into the records, but not while the last one is still being announced. Only two are
+/// valid at a time, and the one that signs now would not be among them.
 pub(crate) async fn rotate_in(records: &Records) -> anyhow::Result<()> {
     match records.secrets().await? {
         None => bail!("there is no secret in the records yet: the first node that starts makes it"),
@@ -92,7 +96,7 @@ pub(crate) async fn rotate_in(records: &Records) -> anyhow::Result<()> {
     }
 }
 
-/// Tells of every rotation in the data folder, until nobody listens any more.
+/// Reports every rotation in the data folder, until nobody listens.
 pub(crate) async fn watch_folder(data: PathBuf, told: watch::Sender<Secrets>) {
     let mut watcher = Watcher { told, is_blind: false };
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -104,7 +108,8 @@ pub(crate) async fn watch_folder(data: PathBuf, told: watch::Sender<Secrets>) {
     }
 }
 
-/// Tells of every rotation in the records, until nobody listens any more; and whether there may be one that it can't see.
+/// Reports every rotation in the records, until nobody listens. Sets `is_in_doubt` while it may be missing
+/// one.
 pub(crate) async fn watch_records(
     records: Records,
     told: watch::Sender<Secrets>,
@@ -121,7 +126,7 @@ pub(crate) async fn watch_records(
         }
         let stored = match timeout(LOOK_PATIENCE, records.secrets()).await {
             Ok(Ok(Some(stored))) => Ok(of_stored(&stored)),
-            Ok(Ok(None)) => Err(anyhow!("it is not in the records any more")),
+            Ok(Ok(None)) => Err(anyhow!("the records no longer contain it")),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(anyhow!("the database of record is too slow")),
         };
@@ -135,25 +140,25 @@ pub(crate) async fn watch_records(
 
 struct Watcher {
     told: watch::Sender<Secrets>,
-    /// They could not be read the last time, and the log says so.
+    /// The last attempt to read them failed, and that was logged.
     is_blind: bool,
 }
 
 impl Watcher {
-    /// Those in use stay good, whatever became of where they are kept.
+    /// The secrets in use stay valid even if the stored ones can't be read.
     fn take(&mut self, read: anyhow::Result<Secrets>) {
         match read {
             Ok(secrets) => {
                 self.is_blind = false;
                 let is_new = self.told.send_if_modified(|known| std::mem::replace(known, secrets) != secrets);
                 if is_new {
-                    tracing::info!("the secret was rotated; what the one before signed is still good");
+                    tracing::info!("the secret was rotated; what the previous one signed is still valid");
                 }
             }
             Err(error) => {
                 if !self.is_blind {
                     let error = format!("{error:#}");
-                    tracing::warn!(error, "the secret can't be read again; the one in use stays");
+                    tracing::warn!(error, "the secret can't be read; the one in use stays valid");
                 }
                 self.is_blind = true;
             }
@@ -168,13 +173,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_running_server_keeps_its_secrets_whatever_becomes_of_the_file() {
+    fn a_running_server_keeps_its_secrets_whatever_happens_to_the_file() {
         let place = tempfile::tempdir().unwrap();
         let (data, file) = (place.path(), place.path().join("secret"));
         let first = of_kept(&folder::secrets_or_new(data).unwrap());
         let (told, known) = watch::channel(first);
         let mut watcher = Watcher { told, is_blind: false };
-        // It never makes a secret.
+        // It never creates a secret.
         let mut look = || {
             watcher.take(folder::secrets(data).map(|kept| of_kept(&kept)));
             watcher.is_blind
@@ -183,7 +188,7 @@ mod tests {
         let text = fs::read(&file).unwrap();
 
         fs::remove_file(&file).unwrap();
-        assert!(look() && !file.exists(), "it makes no secret of its own");
+        assert!(look() && !file.exists(), "it creates no secret");
         for damage in ["", "short", "\n\n"] {
             fs::write(&file, damage).unwrap();
             assert!(look(), "{damage:?}");
@@ -191,7 +196,7 @@ mod tests {
         assert!(!known.has_changed().unwrap());
 
         fs::write(&file, text).unwrap();
-        assert!(!look() && !known.has_changed().unwrap(), "it is the same again");
+        assert!(!look() && !known.has_changed().unwrap(), "it is the same as before");
         folder::rotate_secret(data).unwrap();
         look();
         assert_eq!(known.borrow().previous, Some(first.current));

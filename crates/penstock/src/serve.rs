@@ -1,4 +1,4 @@
-//! `penstock serve`: opens everything, tells when it can sell, and drains when it is asked to stop.
+//! `penstock serve`: opens everything, says when it can sell, and drains when it is told to stop.
 
 use std::{
     io,
@@ -24,20 +24,20 @@ use crate::{
     signals::Signals,
 };
 
-/// Settlement finishes its transaction within this or is left; what it did not do, the next start does.
+/// How long settlement may take to finish its transaction. If it takes longer, the next start does the rest.
 const SETTLEMENT_STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs until a signal asks it to stop and everything that was accepted is answered.
+/// Runs until a signal tells it to stop and everything that was accepted is answered.
 pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     let mut signals = Signals::take_over()?;
     let begun = Instant::now();
     let mut node = Node::start(&config, demo).await?;
     let address = node.server.addr();
-    tracing::info!(%address, engine = ?config.engine, "listening; recovering what the last run left");
+    tracing::info!(%address, engine = ?config.engine, "listening; recovering the state of the last run");
     let end = node.sell_until(&mut signals, begun).await;
     if let Ok(signal) = end {
-        tracing::info!(signal, "draining: answering what was accepted");
+        tracing::info!(signal, "draining: answering the requests that were accepted");
     }
     tokio::spawn(signals.end_at_next());
     node.stop().await;
@@ -45,13 +45,13 @@ pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     end.map(drop)
 }
 
-/// An engine put together, ready to be served.
+/// An assembled engine, ready to be served.
 pub(crate) struct Opened {
     pub(crate) http: Options,
     pub(crate) storefront: Arc<Storefront>,
     pub(crate) ledger: Ledger,
     pub(crate) records: Records,
-    /// None: workers of their own settle.
+    /// None: separate workers settle.
     pub(crate) settlement: Option<Settlement>,
     pub(crate) demo: Option<Demo>,
     pub(crate) grounds: Grounds,
@@ -59,7 +59,7 @@ pub(crate) struct Opened {
 
 /// What has to outlive everything else.
 pub(crate) enum Grounds {
-    /// It is free only when nobody writes to it any more.
+    /// Unlocked only when nothing writes to it.
     Folder(#[expect(dead_code, reason = "it is there to be dropped last")] DataFolder),
     Cluster,
 }
@@ -92,7 +92,7 @@ impl Node {
         if http.codes_in_answers {
             tracing::warn!(
                 setting = "identity.codes_in_answers",
-                "one-time codes are told to whoever asks, so any phone can be signed up; fine for a rehearsal or a demo only"
+                "one-time codes are in the answers, so anybody can sign up with any phone number; use this for rehearsals and demos only"
             );
         }
         let server = Server::start(http, storefront, ledger.clone(), records.clone()).await?;
@@ -102,7 +102,7 @@ impl Node {
         Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _grounds: grounds })
     }
 
-    /// Sells until a signal comes, and gives its name.
+    /// Sells until a signal comes, and returns its name.
     async fn sell_until(&mut self, signals: &mut Signals, begun: Instant) -> anyhow::Result<&'static str> {
         let Self { server, ledger, settlement, demo, .. } = self;
         let opening = async {
@@ -113,12 +113,12 @@ impl Node {
             if let Some(demo) = demo {
                 demo.seed(server.addr()).await.context("the demo could not be seeded")?;
             }
-            // Open until somebody else ends it.
+            // The demo is seeded; wait until something else ends the server.
             std::future::pending().await
         };
         let settling = async {
             match settlement {
-                // It runs until it is told to stop; that it has ended means that it panicked.
+                // It runs until it is told to stop. If it ends earlier, it has panicked.
                 Some(settlement) => drop(settlement.await),
                 None => std::future::pending().await,
             }
@@ -126,42 +126,42 @@ impl Node {
         tokio::select! {
             signal = signals.next() => Ok(signal),
             failed = opening => failed,
-            () = settling => bail!("settlement has ended by itself"),
+            () = settling => bail!("settlement ended unexpectedly"),
         }
     }
 
-    /// From the outside in: no new requests, then no new decisions, then no more settling.
+    /// Stops from the outside in: no new requests, then no new decisions, then no more settling.
     async fn stop(self) {
         self.server.stop().await;
         self.ledger.stop().await;
-        // Nobody listens only if settlement has ended already.
+        // The receiver is gone only if settlement has ended already.
         let _ = self.stop_settlement.send(true);
         if let Some(settlement) = self.settlement.filter(|settlement| !settlement.is_finished())
             && tokio::time::timeout(SETTLEMENT_STOP_TIMEOUT, settlement).await.is_err()
         {
-            tracing::warn!("settlement is stuck in the database; the next start goes on where it is");
+            tracing::warn!("settlement is stuck in the database; the next start continues from there");
         }
         self.records.close().await;
     }
 }
 
-/// Before anything is created: a second server that is started by mistake leaves no second data folder.
+/// Checked before anything is created: a second server started by mistake leaves no data folder behind.
 fn require_free(address: SocketAddr) -> anyhow::Result<()> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => bail!(
-            "can't listen on {address}: {error}; end what uses it, or choose another --listen ADDR (LISTEN=… of make)"
+            "can't listen on {address}: {error}; end the program that uses it, or choose another --listen ADDR (LISTEN=… of make)"
         ),
-        // Whatever else is wrong with it is said when it is listened on.
+        // Any other problem is reported when it is listened on.
         _ => Ok(()),
     }
 }
 
-/// Waits for the recovery and says that it can sell.
+/// Waits for the recovery and says that the server can sell.
 async fn open_the_doors(address: SocketAddr, ledger: &Ledger, begun: Instant) -> anyhow::Result<()> {
     match ledger.recovered().await {
         Health::Ready | Health::Recovering => {}
         Health::Unavailable(reason) => {
-            // It comes back by itself when the reason is gone, a full disk for example.
+            // The ledger recovers by itself when the cause, such as a full disk, is gone.
             tracing::error!(reason, "can't sell yet; trying again until it works");
             while ledger.health() != Health::Ready {
                 tokio::time::sleep(READY_POLL_INTERVAL).await;

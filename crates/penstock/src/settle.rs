@@ -13,19 +13,19 @@ use crate::{
     signals::Signals,
 };
 
-/// A transaction is finished within this or left to whoever takes over.
+/// How long a transaction may take to finish. Otherwise it is left to the worker that takes over.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Shows the operator how settlement is getting on, if he wants to see it.
+/// Shows the operator the progress of settlement, if `settle.listen` is set.
 async fn serve(config: &Config, figures: WorkerFigures) -> anyhow::Result<Option<WorkerServer>> {
     let Ok(listen) = config.settle.listen.parse() else { return Ok(None) };
     let server = WorkerServer::start(listen, figures).await;
     let server = server.with_context(|| format!("settle.listen: {listen} can't be listened on"))?;
-    tracing::info!(address = %server.address(), "metrics are shown");
+    tracing::info!(address = %server.address(), "serving metrics");
     Ok(Some(server))
 }
 
-/// Runs until a signal asks it to stop.
+/// Runs until a signal tells it to stop.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     if config.engine == Engine::Embedded {
         bail!("`penstock serve` settles by itself; a worker is for a cluster (engine = \"cluster\")");
@@ -44,14 +44,14 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     output::write(&format!("penstock settles as {}", worker.name))?;
     let end = tokio::select! {
         signal = signals.next() => Ok(signal),
-        _ = &mut settling => Err(anyhow::anyhow!("settlement has ended by itself")),
+        _ = &mut settling => Err(anyhow::anyhow!("settlement ended unexpectedly")),
         never = figures.show(&worker.shown) => match never {},
     };
     if let Ok(signal) = end {
-        tracing::info!(signal, "stopping: finishing what is being settled");
+        tracing::info!(signal, "stopping: finishing the transaction that is under way");
     }
     tokio::spawn(signals.end_at_next());
-    // Nobody listens only if settlement has ended already.
+    // The receiver is gone only if settlement has ended already.
     let _ = stop.send(true);
     if !settling.is_finished() && tokio::time::timeout(STOP_TIMEOUT, settling).await.is_err() {
         tracing::warn!("settlement is stuck in the database; another worker takes over");

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first asks to drain, a second one ends the process at once.
+//! SIGTERM and SIGINT: the first one asks to drain, a second one ends the process at once.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,13 +13,13 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes over the signals; from here on they don't kill the process by themselves.
+    /// Takes over the signals; from here on they don't kill the process.
     pub(crate) fn take_over() -> anyhow::Result<Self> {
         let take = |kind| signal(kind).context("signals can't be handled");
         Ok(Self { terminate: take(SignalKind::terminate())?, interrupt: take(SignalKind::interrupt())? })
     }
 
-    /// Waits for either and gives its name.
+    /// Waits for either signal and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -27,7 +27,7 @@ impl Signals {
         }
     }
 
-    /// Ends the process at the next signal. What was answered is durable, so nothing is lost by it.
+    /// Ends the process at the next signal. Whatever was answered is durable, so nothing is lost.
     pub(crate) async fn end_at_next(mut self) {
         let name = self.next().await;
         tracing::warn!(signal = name, "ending at once, without draining");

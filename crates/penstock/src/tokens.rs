@@ -4,16 +4,16 @@ use penstock_rush::load::TokenSigner;
 
 use crate::{cli::TokensArgs, clock, config::Jwt, output};
 
-/// Nothing here can sign what the server would believe.
+/// There is no secret that the server would accept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CannotSign {
     #[error(
-        "there is no secret to sign with: say what the server has as identity.jwt.secret, by --jwt-secret, \
+        "there is no secret to sign with: give the server's identity.jwt.secret with --jwt-secret, \
          PENSTOCK_IDENTITY__JWT__SECRET or --config"
     )]
     NoSecret,
     #[error(
-        "identity.jwt.public_key can check a shop's tokens but not sign them: have the shop sign them, or rehearse \
+        "identity.jwt.public_key can check a shop's tokens but not sign them: let the shop sign them, or rehearse \
          with a server that has identity.jwt.secret instead"
     )]
     OnlyPublicKey,

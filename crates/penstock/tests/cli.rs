@@ -1,4 +1,4 @@
-//! The command line: help, configuration, accounts, and refusals that say why.
+//! The command line: help, configuration, accounts, and refusals that give the reason.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -59,7 +59,7 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
-fn nonsense_is_a_usage_error() {
+fn an_unknown_argument_is_a_usage_error() {
     for arguments in [&["sell"][..], &["serve", "--port", "1"], &["admin", "create", "--phone", "1"]] {
         let run = penstock().run(arguments).unwrap();
         assert_eq!(code(&run), 2, "{arguments:?}: {}", run.stderr);
@@ -67,7 +67,7 @@ fn nonsense_is_a_usage_error() {
 }
 
 #[test]
-fn the_printed_configuration_is_one_that_can_be_used() {
+fn the_printed_configuration_can_be_used() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("penstock.toml");
     let installed = penstock().with("PENSTOCK_LEDGER__MAX_BATCH", 77);
@@ -123,7 +123,7 @@ fn an_address_in_use_is_refused() {
     assert_eq!(code(&run), 1);
     assert!(run.stderr.contains(&address) && run.stderr.contains("in use"), "{}", run.stderr);
     assert!(run.stderr.contains("choose another --listen"), "{}", run.stderr);
-    assert!(!second.data().exists(), "a data folder is left of a server that never ran");
+    assert!(!second.data().exists(), "a server that never ran has left a data folder");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_folder_of_a_newer_version_is_refused() {
 }
 
 #[test]
-fn a_database_that_is_none_is_a_clear_error() {
+fn a_file_that_is_not_a_database_is_a_clear_error() {
     let broken = penstock();
     fs::create_dir_all(broken.data()).unwrap();
     fs::write(broken.data().join("records.db"), "this is not a database, but it is long enough").unwrap();
@@ -180,7 +180,7 @@ fn an_admin_that_was_created_can_sign_in_and_sell() {
     let run = create_admin(&shop, "+8613900000001", "correct horse battery");
     assert_eq!(code(&run), 0, "{}", run.stderr);
     assert!(!run.stdout.contains("battery"));
-    // Also beside a running server.
+    // It also works while a server is running.
     shop.start().unwrap();
     let run = create_admin(&shop, "+8613900000002", "correct horse battery");
     assert_eq!(code(&run), 0, "{}", run.stderr);
@@ -259,7 +259,7 @@ fn migrate_makes_the_schema_and_says_so() {
 }
 
 #[test]
-fn audit_says_what_does_not_add_up() {
+fn audit_names_every_difference() {
     let mut shop = penstock();
     let missing = shop.run(&["audit", "--data", &data(&shop)]).unwrap();
     assert_eq!(code(&missing), 1);
@@ -307,7 +307,7 @@ fn wait_for_orders(shop: &Penstock, sale: &str, count: usize) {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    panic!("settlement does not bring {count} orders");
+    panic!("settlement did not bring {count} orders");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn logs_are_json_lines_when_asked_for() {
 }
 
 #[test]
-fn tokens_are_of_buyers_whom_the_server_knows_by_number() {
+fn tokens_belong_to_the_buyers_with_the_requested_numbers() {
     let mut shop = penstock();
     shop.start().unwrap();
     let tokens = |first: &str| {
@@ -336,7 +336,7 @@ fn tokens_are_of_buyers_whom_the_server_knows_by_number() {
     assert_eq!((first.len(), later.len()), (3, 3));
     assert_eq!(me(&shop, &first[2]), me(&shop, &later[0]), "both are buyer 3");
     assert_ne!(me(&shop, &first[0]), me(&shop, &first[1]));
-    // Signed with something else, they are nobody's.
+    // Tokens signed with another secret are not accepted.
     let other = ["tokens", "--buyers", "1", "--jwt-secret", "another-secret-of-at-least-32-bytes"];
     let stranger = shop.run(&other).unwrap().stdout;
     assert_eq!(shop.client().with_token(stranger.trim()).get("/api/v1/me").unwrap().status, 401);
@@ -360,7 +360,7 @@ fn tokens_without_a_secret_are_a_clear_error() {
     assert!(run.stderr.contains("not sign them"), "{}", run.stderr);
 }
 
-/// What the data folder holds, and the modes of the files that others must not read.
+/// The files in the data folder, and the modes of those that others must not read.
 fn modes(data: &Path) -> Vec<(PathBuf, u32)> {
     let folders = [data.to_owned(), data.join("journal"), data.join("rooms")];
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
@@ -376,7 +376,7 @@ fn modes(data: &Path) -> Vec<(PathBuf, u32)> {
 }
 
 #[test]
-fn nobody_else_can_read_the_data_whatever_the_folder_allows() {
+fn nobody_else_can_read_the_data_whatever_the_folders_mode() {
     let mode = |file: &Path, mode| fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
     let place = tempfile::tempdir().unwrap();
     mode(place.path(), 0o755);
@@ -393,7 +393,7 @@ fn nobody_else_can_read_the_data_whatever_the_folder_allows() {
     for (file, mode) in &made {
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", file.display());
     }
-    // As an older version left them; and a file of somebody else.
+    // Modes that an older version left, and a file that is not Penstock's.
     shop.kill().unwrap();
     for (file, _) in &made {
         mode(file, 0o644);

@@ -1,4 +1,4 @@
-//! Many buyers at once: exactly the units that exist are sold, and a retry gets the first answer.
+//! Many buyers at once: exactly the existing units are sold, and a retry gets the first answer.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ use penstock_testkit::{
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
-/// Enough that claims wait for each other everywhere, few enough for the open files a system allows.
+/// Enough that claims wait for each other everywhere, and few enough for the system's limit on open files.
 const CONNECTIONS: usize = 500;
 
 /// Sends until there is a verdict: 429 and 503 only say "not now".
@@ -28,7 +28,7 @@ fn claim(client: &mut Client, sale: &str, quantity: u32, key: &str) -> Answer {
         assert!(answer.header("retry-after").is_some(), "{} without Retry-After", answer.status);
         thread::sleep(Duration::from_millis(20));
     }
-    panic!("there is never a verdict on {key}");
+    panic!("there is no verdict on {key}");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn five_thousand_buyers_get_exactly_two_hundred_units() {
         let told = auditor.saw(&sale, &key, &answer).unwrap_or_else(|| answer.code());
         answers.entry(buyer).or_default().insert((answer.status, told));
     }
-    // Nothing is returned in this sale, so whoever was told something is told the same ever after.
+    // No unit is returned in this sale, so a buyer always gets the same answer.
     for (buyer, told) in &answers {
         assert_eq!(told.len(), 1, "buyer {buyer} got different answers: {told:?}");
         let (status, text) = told.first().unwrap();
@@ -86,7 +86,7 @@ fn five_thousand_buyers_get_exactly_two_hundred_units() {
     assert_eq!(Merchant::of(&penstock).sale(&sale)["state"], "sold_out");
 }
 
-/// One thread's share of the mixed sale: buys, retries, pays, cancels and forgets.
+/// One thread's share of the mixed sale: buys, retries, pays, cancels, and sometimes does nothing more.
 fn trade(mut client: Client, sale: &str, worker: usize, mut random: Random) -> Auditor {
     const BUYERS: u64 = 400;
     let mut auditor = Auditor::default();
@@ -127,7 +127,7 @@ fn trade(mut client: Client, sale: &str, worker: usize, mut random: Random) -> A
 }
 
 #[test]
-fn payments_cancels_and_expiries_leave_no_unit_behind() {
+fn payments_cancellations_and_expiries_lose_no_unit() {
     const WORKERS: usize = 64;
     let mut random = Random::new(seed_of_the_day("concurrency, mixed"));
     let mut penstock = Penstock::new(BINARY);
@@ -145,7 +145,7 @@ fn payments_cancels_and_expiries_leave_no_unit_behind() {
     assert!(auditor.promised(&sale).len() > 200, "units that came back have to be sold again");
     auditor.verify(&penstock).assert_clean();
 
-    // When every hold is over, only what was paid is gone.
+    // When every hold is over, only paid units are gone.
     let mut merchant = Merchant::of(&penstock);
     for _ in 0..600 {
         let held = merchant.orders(&sale).iter().filter(|order| order["state"] == "held").count();

@@ -1,8 +1,8 @@
 //! SIGKILL at random moments under load. After each restart everything that was answered is there, nothing is
-//! there twice, and no unit is sold that does not exist.
+//! duplicated, and nothing is oversold.
 //!
 //! A folder lives through many rounds, so recovery, compaction and settlement resume what a kill left.
-//! `PENSTOCK_CRASH_ROUNDS=1000` asks for more rounds, `PENSTOCK_TEST_SEED` repeats a run.
+//! `PENSTOCK_CRASH_ROUNDS=1000` asks for more rounds; `PENSTOCK_TEST_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,13 +23,13 @@ use serde_json::Value;
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 const ROUNDS: u32 = 100;
 const ROUNDS_WHEN_ASKED_FOR_MORE: u32 = 1_000;
-/// Each audit reads a whole folder, so that one folder for all rounds would get slower and slower.
+/// Each audit reads the whole folder, so a single folder for all rounds would get slower and slower.
 const ROUNDS_IN_ONE_FOLDER: u32 = 25;
 const WORKERS: usize = 12;
-/// A client that gets no answer for so long counts it as lost; the server has been killed by then.
+/// How long a client waits for an answer before it counts it as lost. By then the server has been killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A claim that was sent and whose answer never came.
+/// A claim that was sent and never answered.
 #[derive(Clone, Debug)]
 struct Unanswered {
     sale: String,
@@ -72,14 +72,14 @@ fn trade(mut client: Client, sale: &str, keys: &AtomicU64, stop: &AtomicBool, mu
             Ok(answer) if answer.status == 200 && verb == "pay" => share.auditor.saw_payment(&order),
             Ok(answer) if answer.status == 200 => share.auditor.saw_cancellation(&order),
             Ok(_) => {}
-            // Nobody knows whether it was paid: the auditor expects nothing of it.
+            // Nobody knows whether it was paid, so the auditor expects nothing.
             Err(_) => return share,
         }
     }
     share
 }
 
-/// Sends every claim again whose answer the kill took. Now each gets a verdict.
+/// Sends every claim again that the kill left unanswered. Now each gets a verdict.
 fn resend(penstock: &Penstock, unanswered: &[Unanswered], auditor: &mut Auditor) {
     let mut client = penstock.client();
     for claim in unanswered {
@@ -90,13 +90,13 @@ fn resend(penstock: &Penstock, unanswered: &[Unanswered], auditor: &mut Auditor)
                 auditor.saw(&claim.sale, &claim.key, &answer);
                 break;
             }
-            assert!(attempt < 500, "there is never a verdict on {claim:?}");
+            assert!(attempt < 500, "there is no verdict on {claim:?}");
             thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// Load for a random while, then SIGKILL in the middle of it.
+/// Load for a random time, then SIGKILL in the middle of it.
 fn load_and_kill(
     penstock: &mut Penstock,
     sale: &str,
@@ -126,7 +126,7 @@ fn audit_in_flight(penstock: &Penstock, round: u32) {
     assert!(run.status.success() && report["ok"] == true, "round {round}: {report:#}");
 }
 
-/// What all rounds of one folder come to.
+/// The totals over all rounds of one folder.
 #[derive(Debug, Default)]
 struct Outcome {
     claims: u64,
@@ -138,7 +138,7 @@ struct Outcome {
 /// Kills and restarts one installation `rounds` times, and audits after each restart.
 fn live_through(rounds: u32, random: &mut Random) -> Outcome {
     let mut penstock = Penstock::new(BINARY)
-        // So small that kills hit compaction too.
+        // Small enough that kills hit compaction, too.
         .with("PENSTOCK_LEDGER__COMPACT_AFTER_DECISIONS", 150)
         .with("PENSTOCK_SETTLE__BATCH", 40)
         .with("PENSTOCK_LOG__LEVEL", "warn");
@@ -162,7 +162,7 @@ fn live_through(rounds: u32, random: &mut Random) -> Outcome {
             let offer = Offer { units: 200, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
             sale = merchant.publish(offer);
         } else {
-            // Some rounds sell out, in others the kill comes before.
+            // Some rounds sell out; in others the kill comes first.
             merchant.restock(&sale, 20 + random.below(250) as u32);
         }
         unanswered.clear();
@@ -217,7 +217,7 @@ fn nothing_is_oversold_lost_or_duplicated_by_sigkill() {
 }
 
 #[test]
-#[ignore = "takes ten times as long as the other; for nights and for doubts"]
+#[ignore = "takes ten times as long as the other test; run it overnight or when in doubt"]
 fn nothing_is_oversold_lost_or_duplicated_by_a_thousand_sigkills() {
     survive(rounds_or(ROUNDS_WHEN_ASKED_FOR_MORE));
 }

@@ -1,4 +1,4 @@
-//! The database is away: orders are accepted all the same, and settle when it is back.
+//! While the database can't be reached, orders are accepted; they settle when it is back.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,7 +22,7 @@ fn orders_are_accepted_without_the_database_and_settle_later() {
     let mut merchant = Merchant::of(&penstock);
     let sale = merchant.publish(Offer { units: 100, ..Offer::default() });
 
-    // Somebody else holds the database's only write lock, and does not let go.
+    // Another process holds the database's only write lock, and does not let go.
     let mut intruder = rusqlite::Connection::open(penstock.data().join("records.db")).unwrap();
     intruder.busy_timeout(Duration::from_secs(10)).unwrap();
     let lock = intruder.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
@@ -39,7 +39,7 @@ fn orders_are_accepted_without_the_database_and_settle_later() {
     };
     for number in 0..50 {
         let order = buy(&mut client, &mut auditor, number);
-        // A buyer reads his own order, though no row of it exists.
+        // A buyer can read their own order, though no row of it exists.
         let read = client.get(&format!("/api/v1/orders/{order}")).unwrap();
         assert_eq!((read.status, read.json()["state"].clone()), (200, "held".into()), "{}", read.text());
         let paid = client.post_nothing(&format!("/api/v1/orders/{order}/pay")).unwrap();
@@ -60,11 +60,11 @@ fn orders_are_accepted_without_the_database_and_settle_later() {
     let verdict = auditor.verify(&penstock);
     verdict.assert_clean();
     assert_eq!((verdict.promised, verdict.orders), (60, 60));
-    assert!(merchant.dead_letters().is_empty(), "an outage is no reason for a dead letter");
+    assert!(merchant.dead_letters().is_empty(), "an outage makes no dead letter");
 }
 
 #[test]
-fn what_the_database_missed_is_settled_after_a_restart() {
+fn decisions_that_the_database_missed_are_settled_after_a_restart() {
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
     let sale = Merchant::of(&penstock).publish(Offer { units: 100, ..Offer::default() });

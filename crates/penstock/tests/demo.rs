@@ -1,4 +1,4 @@
-//! `serve --demo` sells through the very lines it prints.
+//! `serve --demo` sells through the commands that it prints.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
-/// The `export` lines as variables and the `curl` lines as they stand.
+/// The `export` lines as variables and the `curl` lines as printed.
 fn printed_lines(penstock: &Penstock) -> (BTreeMap<String, String>, Vec<String>) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !penstock.printed().contains("/api/v1/orders -H") {
-        assert!(Instant::now() < deadline, "nothing is printed: {}", penstock.printed());
+        assert!(Instant::now() < deadline, "nothing was printed: {}", penstock.printed());
         thread::sleep(Duration::from_millis(20));
     }
     let printed = penstock.printed().replace("\\\n", "");
@@ -27,7 +27,7 @@ fn printed_lines(penstock: &Penstock) -> (BTreeMap<String, String>, Vec<String>)
     (variables, lines.filter(|line| line.starts_with("curl ")).map(str::to_owned).collect())
 }
 
-/// Splits like a shell does, as far as these lines need it.
+/// Splits a line as a shell does, as far as these lines need it.
 fn words(line: &str, variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -74,13 +74,13 @@ fn curl(penstock: &Penstock, line: &str, variables: &BTreeMap<String, String>) -
 }
 
 #[test]
-fn the_printed_lines_buy_the_demo_item() {
+fn the_printed_commands_buy_the_demo_item() {
     let mut penstock = Penstock::new(BINARY).with("PENSTOCK_ADMIN_TOKEN", "").with_argument("--demo");
     penstock.start().unwrap();
     assert!(penstock.data().join("demo.json").exists(), "a rehearsal could not find its way in");
     let (variables, lines) = printed_lines(&penstock);
     let here = format!("URL=http://{} DATA={}", penstock.address(), penstock.data().display());
-    assert_eq!(printed_after(&penstock, "make rush"), here, "neither is what `make` would take");
+    assert_eq!(printed_after(&penstock, "make rush"), here, "neither is the default of `make`");
     let docs = penstock.client().get("/docs").unwrap();
     assert!(matches!(docs.status, 200 | 301 | 302 | 303 | 307 | 308), "{}", docs.status);
     let [look, buy, list] = lines.as_slice() else { panic!("other lines than expected: {lines:?}") };
@@ -102,7 +102,7 @@ fn the_printed_lines_buy_the_demo_item() {
     let mine = curl(&penstock, list, &variables);
     assert_eq!(mine.json()["data"][0]["id"], bought.json()["id"], "{}", mine.text());
 
-    // A later start goes on with the sale that is still open; a new one comes when it is over.
+    // A later start continues with the sale that is still open; a new sale is published when it is over.
     penstock.stop().unwrap();
     penstock.start().unwrap();
     let (after_restart, _) = printed_lines(&penstock);
@@ -118,7 +118,7 @@ fn the_printed_lines_buy_the_demo_item() {
     assert_eq!(sale.json()["state"], "scheduled", "{}", sale.text());
 }
 
-/// What is printed after `words`, up to the end of the line.
+/// The text printed after `words`, up to the end of the line.
 fn printed_after(penstock: &Penstock, words: &str) -> String {
     let printed = penstock.printed();
     let after = printed.split(words).nth(1).unwrap_or_else(|| panic!("no {words:?} in {printed}"));
@@ -165,18 +165,18 @@ fn the_merchant_gets_into_the_console_with_a_new_password_at_each_start() {
     assert_eq!(
         merchant.get("/api/v1/admin/orders").unwrap().status,
         401,
-        "who was in before is not in any more"
+        "sessions of the previous start have ended"
     );
 }
 
-/// What the demo has left for rehearsals.
+/// The credentials that the demo has left for rehearsals.
 fn way_in(penstock: &Penstock) -> (Value, Value) {
     let file: Value = serde_json::from_slice(&fs::read(penstock.data().join("demo.json")).unwrap()).unwrap();
     (file["admin_token"].clone(), file["jwt_secret"].clone())
 }
 
 #[test]
-fn a_demo_that_was_killed_still_knows_the_tokens_of_a_rehearsal_under_way() {
+fn a_restarted_demo_accepts_the_tokens_of_a_running_rehearsal() {
     let mut penstock = Penstock::new(BINARY)
         .with("PENSTOCK_ADMIN_TOKEN", "")
         .with("PENSTOCK_IDENTITY__JWT__SECRET", "")
@@ -193,7 +193,7 @@ fn a_demo_that_was_killed_still_knows_the_tokens_of_a_rehearsal_under_way() {
     let mut admin = penstock.client().with_token(admin_token.as_str().unwrap());
     assert_eq!(admin.get("/api/v1/admin/orders").unwrap().status, 200);
 
-    // What can't be read, or could be guessed, is not kept.
+    // Contents that can't be read, or secrets that could be guessed, are not kept.
     for unusable in ["torn", r#"{"url":"http://127.0.0.1:1","admin_token":"","jwt_secret":"a"}"#] {
         penstock.stop().unwrap();
         fs::write(penstock.data().join("demo.json"), unusable).unwrap();
@@ -205,7 +205,7 @@ fn a_demo_that_was_killed_still_knows_the_tokens_of_a_rehearsal_under_way() {
 }
 
 #[test]
-fn a_shop_with_an_admin_token_of_its_own_gets_no_account_for_its_console() {
+fn a_shop_with_its_own_admin_token_gets_no_account_for_the_console() {
     let mut penstock = Penstock::new(BINARY).with_argument("--demo");
     penstock.start().unwrap();
     printed_lines(&penstock);
@@ -241,7 +241,7 @@ fn three_items_with_pictures_are_on_sale_each_in_its_own_way() {
             assert_eq!(picture.status, 200, "{sale}");
             assert!(picture.body.len() <= 25 * 1024, "{} bytes", picture.body.len());
         }
-        // Once more after a restart.
+        // The same after a restart.
         penstock.stop().unwrap();
         penstock.start().unwrap();
     }

@@ -1,5 +1,5 @@
-//! The disk is full: the sale stops with 503 and says so, answers no 201 that is not durable, and sells again
-//! when there is room.
+//! When the disk is full, the sale stops with 503 and gives the reason. It never answers 201 unless the order
+//! is durable, and sells again when there is room.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,13 +15,13 @@ use std::{
 use penstock_testkit::{Answer, Auditor, Client, Merchant, Offer, Penstock, buyer_token};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
-/// "Within seconds", with room for a loaded machine.
+/// "Within seconds", with some room for a loaded machine.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The journal's log has its room from the start; it is small here, so that it is soon used up.
+/// The journal's log reserves its room at the start; it is small here, so that it is soon used up.
 const LOG_MEBIBYTES: &str = "PENSTOCK_LEDGER__LOG_MEBIBYTES";
 
-/// A small file system of its own.
+/// A small file system that only this test uses.
 struct SmallDisk {
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -35,13 +35,13 @@ impl SmallDisk {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).status();
         assert!(
             mounted.is_ok_and(|status| status.success()),
-            "this test fills up a disk of its own and could not mount one: it has to run as root, or in a container \
+            "this test fills up its own disk and could not mount one: run it as root, or in a container \
              that may mount (docker run --cap-add SYS_ADMIN)"
         );
         Self { path, _folder: folder }
     }
 
-    /// Takes all the room there is, to the last byte.
+    /// Fills all the room there is, to the last byte.
     fn fill(&self) -> PathBuf {
         let filler = self.path.join("filler");
         let mut file = File::create(&filler).unwrap();
@@ -80,7 +80,7 @@ impl Buyers {
         answer
     }
 
-    /// Claims until one is answered with `status`.
+    /// Claims until a claim is answered with `status`.
     fn claim_until(&mut self, status: u16, timeout: Duration) -> Answer {
         let deadline = Instant::now() + timeout;
         loop {
@@ -102,7 +102,7 @@ fn data_in(disk: &SmallDisk) -> PathBuf {
 }
 
 #[test]
-fn a_full_disk_stops_the_sale_and_room_starts_it_again() {
+fn a_full_disk_stops_the_sale_until_there_is_room() {
     let disk = SmallDisk::mount(24);
     let mut penstock = Penstock::in_folder(BINARY, &data_in(&disk)).with(LOG_MEBIBYTES, 1);
     penstock.start().unwrap();
@@ -120,7 +120,7 @@ fn a_full_disk_stops_the_sale_and_room_starts_it_again() {
         assert_eq!(ready.status, 503, "{}", ready.text());
         assert!(is_about_the_disk(&ready.text()), "/readyz does not say why: {}", ready.text());
         assert!(is_about_the_disk(&penstock.log()), "the log does not say why: {}", penstock.log());
-        // While the disk is full nothing is promised.
+        // Nothing is promised while the disk is full.
         for _ in 0..20 {
             let answer = buyers.claim();
             assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "{}", answer.text());
@@ -137,7 +137,7 @@ fn a_full_disk_stops_the_sale_and_room_starts_it_again() {
         buyers.auditor.verify(&penstock).assert_clean();
     }
 
-    // What the disk holds is what was promised: it survives a kill right after.
+    // Promises are on the disk: they survive a kill right after.
     buyers.claim_until(201, RECOVERY_TIMEOUT);
     penstock.kill().unwrap();
     penstock.start().unwrap();

@@ -1,4 +1,4 @@
-//! SIGTERM under load: what was accepted is answered, and the process ends well.
+//! SIGTERM under load: every accepted request is answered, and the process exits with success.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
-/// Claims until the server does not take any more.
+/// Claims until the server takes no more.
 fn buy_until_refused(mut client: Client, sale: &str, worker: usize) -> Auditor {
     let mut auditor = Auditor::default();
     for number in 0.. {
@@ -26,7 +26,7 @@ fn buy_until_refused(mut client: Client, sale: &str, worker: usize) -> Auditor {
                 assert_eq!(answer.status, 201, "{}", answer.text());
                 auditor.saw(sale, &key, &answer);
             }
-            // The server has closed the connection; whether it had taken the claim, the orders tell.
+            // The server has closed the connection; the orders show whether it had accepted the claim.
             Err(_) => break,
         }
     }
@@ -34,7 +34,7 @@ fn buy_until_refused(mut client: Client, sale: &str, worker: usize) -> Auditor {
 }
 
 #[test]
-fn what_was_accepted_before_sigterm_is_answered() {
+fn requests_accepted_before_sigterm_are_answered() {
     const WORKERS: usize = 32;
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
@@ -57,7 +57,7 @@ fn what_was_accepted_before_sigterm_is_answered() {
     let orders = Merchant::of(&penstock).orders(&sale);
     let known: BTreeSet<&str> = orders.iter().filter_map(|order| order["id"].as_str()).collect();
     let untold: Vec<_> = known.difference(&auditor.promised(&sale)).copied().collect();
-    assert!(untold.is_empty(), "{} orders were decided and nobody was told: {untold:?}", untold.len());
+    assert!(untold.is_empty(), "{} orders were decided and not answered: {untold:?}", untold.len());
     assert!(verdict.promised > WORKERS, "too little was sold to prove anything");
 }
 
@@ -70,10 +70,10 @@ fn an_idle_connection_does_not_delay_the_end() {
     let begun = Instant::now();
     let stopped = penstock.stop().unwrap();
     assert!(stopped.status.success(), "{}", stopped.log);
-    assert!(begun.elapsed() < Duration::from_secs(15), "it waited for a connection that asks nothing");
+    assert!(begun.elapsed() < Duration::from_secs(15), "it waited for an idle connection");
 }
 
-/// Holds the database's only write lock, so that a request which writes to it is under way for a while.
+/// Holds the database's only write lock, so that a request that writes to it stays under way for a while.
 fn hold_the_database(penstock: &Penstock) -> rusqlite::Connection {
     let intruder = rusqlite::Connection::open(penstock.data().join("records.db")).unwrap();
     intruder.busy_timeout(Duration::from_secs(10)).unwrap();
@@ -105,7 +105,7 @@ fn a_request_under_way_is_answered_before_the_end() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_server_at_once() {
     let mut penstock = Penstock::new(BINARY);
     penstock.start().unwrap();
     let _intruder = hold_the_database(&penstock);

@@ -1,5 +1,5 @@
-//! `penstock draw verify` and a second program, written from the documentation alone, agree on every place; what was
-//! forged is refused.
+//! `penstock draw verify` and a second program, written only from the documentation, agree on every place;
+//! forged draws are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -37,7 +37,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the second program answers to each question.
+/// The second program's answer to each question.
 fn second_opinions(questions: &[Value]) -> Vec<Value> {
     let mut python = Command::new("python3")
         .args(["-B", SECOND_OPINION])
@@ -101,7 +101,8 @@ fn a_published_draw_verifies_in_words() {
     );
 }
 
-/// Hundreds of tickets in rooms of every size: the library, as the server uses it, agrees with the second program.
+/// Hundreds of tickets in rooms of every size: the library that the server uses agrees with the second
+/// program.
 #[test]
 fn a_second_program_finds_the_same_places_for_every_ticket() {
     let mut random = Random::new(seed_of_the_day("draw"));
@@ -165,7 +166,7 @@ fn a_seed_that_was_not_promised_is_refused() {
     let run = verify_in(&forged, &["--ticket", &ticket(5)]);
     assert_eq!((code(&run), run.stdout.as_str()), (1, ""));
     assert!(run.stderr.contains("does NOT match the hash"), "{}", run.stderr);
-    // The shop changed seed and hash together, but somebody wrote the hash down.
+    // The shop has changed seed and hash together, but somebody wrote the hash down.
     let run = verify_in(&published_sale(100), &["--ticket", &ticket(5), "--commitment", OTHER_HASH]);
     assert_eq!(code(&run), 1);
     assert!(run.stderr.contains(OTHER_HASH), "{}", run.stderr);
@@ -182,7 +183,7 @@ fn a_draw_that_is_not_published_yet_cannot_be_verified() {
 }
 
 #[test]
-fn seed_count_and_sale_can_be_given_by_hand() {
+fn seed_count_and_sale_can_be_given_as_flags() {
     let sale = published_sale(50_000);
     let (seed, ticket) = (hexadecimal(&the_seed()), ticket(1_234));
     let by_hand = ["--seed", &seed, "--count", "50000", "--sale-id", SALE, "--ticket", &ticket];
@@ -198,7 +199,7 @@ fn seed_count_and_sale_can_be_given_by_hand() {
 }
 
 #[test]
-fn the_sale_is_read_from_stdin_too() {
+fn the_sale_can_be_read_from_stdin() {
     let mut process = without_callers_settings(&mut Command::new(BINARY))
         .args(["draw", "verify", "--sale", "-", "--ticket", &ticket(3)])
         .stdin(Stdio::piped())
@@ -208,12 +209,12 @@ fn the_sale_is_read_from_stdin_too() {
     process.stdin.take().unwrap().write_all(published_sale(10).to_string().as_bytes()).unwrap();
     let output = process.wait_with_output().unwrap();
     assert!(output.status.success());
-    // As in `docs/draw.md`, where places count from 0.
+    // The first example of `docs/draw.md`, where places count from 0.
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("ticket 3 of 10 has place 4 (1 is first)"));
 }
 
 #[test]
-fn what_makes_no_sense_is_a_usage_error() {
+fn invalid_input_is_a_usage_error() {
     let (ticket, seed) = (ticket(1), hexadecimal(&the_seed()));
     let unusable: [&[&str]; 9] = [
         &[],

@@ -1,5 +1,5 @@
-//! The gate of the real binary: people wait, are drawn, solve, buy; the process is killed in between; and the draw of
-//! the finished sale is checked by two programs that share nothing.
+//! The gate of the real binary: people wait, are drawn, solve, buy; the process is killed in between; and two
+//! programs that share no code check the draw of the finished sale.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +19,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 /// Nothing takes this long; a timeout is a failure, not a measurement.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A sale with a waiting room and a proof of work that opens in so many seconds.
+/// A sale with a waiting room and a proof of work that opens in `opens_in_seconds`.
 fn publish(penstock: &Penstock, units: u32, opens_in_seconds: i64) -> String {
     let opens_at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(opens_in_seconds);
     Merchant::of(penstock).publish_with(Offer { units, ..Offer::default() }, |sale| {
@@ -36,7 +36,7 @@ fn take_ticket(penstock: &Penstock, sale: &str, buyer: &str) -> Value {
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("not a text: {value}"))
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}"))
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -45,12 +45,12 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(began.elapsed() < PATIENCE, "this did not happen in time: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// As the documentation of the challenge says, and not with the server's own code.
+/// Follows the documentation of the challenge, and shares no code with the server.
 fn solve(challenge: &Value) -> String {
     let salt = text(&challenge["salt"]);
     let difficulty = challenge["difficulty"].as_u64().unwrap() as u32;
@@ -61,7 +61,7 @@ fn solve(challenge: &Value) -> String {
     (0u64..).map(|number| number.to_string()).find(|answer| leading_zeros(answer) >= difficulty).unwrap()
 }
 
-/// Waits for the turn, then challenge, pass and order. None: everything was gone.
+/// Waits for the turn, then solves the challenge, takes the pass and orders. None: everything is sold.
 fn buy(mut client: Client, sale: &str, buyer: &str, ticket: &str) -> Option<(String, Answer)> {
     let at = |call: &str| format!("/api/v1/sales/{sale}/{call}");
     let state = until("a turn or the end", || {
@@ -115,14 +115,14 @@ fn people_wait_are_drawn_and_buy_and_anybody_can_check_the_draw() {
         let draw = Merchant::of(&penstock).sale(&sale)["draw"].clone();
         Some(draw).filter(|draw| !draw["seed"].is_null())
     });
-    assert_eq!(draw["seed_sha256"], before["seed_sha256"], "it was committed to before the restart");
-    // Once more: neither the draw nor anybody's place changes.
+    assert_eq!(draw["seed_sha256"], before["seed_sha256"], "it was published before the restart");
+    // Another kill: neither the draw nor anybody's place changes.
     penstock.kill().unwrap();
     penstock.start().unwrap();
     assert_eq!(Merchant::of(&penstock).sale(&sale)["draw"], draw);
 
     let late = take_ticket(&penstock, &sale, "late");
-    assert!(late["place"].as_u64() >= draw["count"].as_u64(), "who comes later queues behind: {late}");
+    assert!(late["place"].as_u64() >= draw["count"].as_u64(), "a late ticket queues behind: {late}");
     let outcomes: Vec<_> = thread::scope(|scope| {
         let buying: Vec<_> = tickets
             .iter()
@@ -141,10 +141,10 @@ fn people_wait_are_drawn_and_buy_and_anybody_can_check_the_draw() {
         auditor.saw(&sale, key, answer);
     }
     let sold = outcomes.iter().flatten().count();
-    assert_eq!(sold, UNITS as usize, "those in front bought it all");
+    assert_eq!(sold, UNITS as usize, "the people in front bought everything");
     auditor.verify(&penstock).assert_clean();
 
-    // Who was drawn to the front bought; who was not, did not.
+    // The people drawn to the front bought, and nobody else did.
     let place_of = |ticket: &Value| {
         let path = format!("/api/v1/sales/{sale}/tickets/{}", text(&ticket["ticket"]));
         penstock.client().get(&path).unwrap().json()["place"].as_u64().unwrap()
@@ -180,9 +180,9 @@ fn people_wait_are_drawn_and_buy_and_anybody_can_check_the_draw() {
     }
 }
 
-/// After a sell-out most people leave. A unit that comes back is for those who are still there, at once.
+/// After a sell-out most people leave. A unit that comes back goes at once to a person who is still there.
 #[test]
-fn units_that_come_back_go_to_people_who_are_there_and_not_to_hundreds_who_left() {
+fn returned_units_go_to_people_who_are_there_and_not_to_hundreds_who_left() {
     const LEFT: usize = 300;
     const UNITS: u32 = 6;
     let mut penstock = Penstock::new(BINARY);
@@ -232,7 +232,7 @@ fn units_that_come_back_go_to_people_who_are_there_and_not_to_hundreds_who_left(
         let line = metrics.lines().find_map(|line| line.strip_prefix("penstock_tickets_waiting "));
         line.and_then(|line| line.trim().parse::<f64>().ok())
     };
-    until("those who left to be forgotten", || {
+    until("the people who left to be forgotten", || {
         staying.iter().for_each(|(_, ticket)| drop(look(ticket)));
         waiting().filter(|waiting| *waiting == staying.len() as f64)
     });
@@ -247,7 +247,7 @@ fn units_that_come_back_go_to_people_who_are_there_and_not_to_hundreds_who_left(
     }
 }
 
-/// The places of the tickets by a program that was written from the documentation alone.
+/// The places of the tickets according to a program that was written only from the documentation.
 fn second_opinion(sale: &str, draw: &Value, tickets: &[(String, Value)]) -> Vec<u64> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/draw/second_opinion.py");
     let mut python = Command::new("python3")
@@ -293,10 +293,10 @@ fn the_secret_is_rotated_under_a_running_server_and_nobody_is_signed_out() {
     let old = pass_of("ann");
     rotate();
     until("the new secret", || Some(()).filter(|()| pass_of("ann") != old));
-    assert_eq!(order("ann", &old, "first").status, 201, "the old secret's pass is still good");
+    assert_eq!(order("ann", &old, "first").status, 201, "the old secret's pass is still valid");
     rotate();
-    // Ann has what one buyer may have: as long as her pass is good, the answer is another.
-    until("the end of what was signed two rotations ago", || {
+    // Ann is at the limit for one buyer; a valid pass changes the answer.
+    until("tokens from two rotations ago to end", || {
         Some(order("ann", &old, "second").code()).filter(|code| code == "pass_invalid")
     });
 }

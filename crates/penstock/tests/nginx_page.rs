@@ -1,5 +1,5 @@
-//! Follows `deploy/nginx/README.md` word for word, with Debian's nginx, in namespaces of the kernel: nothing outside notices, and
-//! no port or file of the machine is used. It needs root, as mounting does.
+//! Follows `deploy/nginx/README.md` word for word, with Debian's nginx, in kernel namespaces: nothing outside
+//! notices, and no port or file of the machine is used. It needs root, as mounting does.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,14 +12,14 @@ const PAGE: &str = include_str!("../../../deploy/nginx/README.md");
 const CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");
 const SCENARIO: &str = include_str!("nginx_page/scenario.sh");
 
-/// What stands in the page's blocks of this language.
+/// The contents of the page's code blocks in this language.
 fn blocks(language: &str) -> String {
     let begin = format!("```{language}\n");
     let blocks = PAGE.split(&begin).skip(1).map(|rest| rest.split_once("```").unwrap().0);
     blocks.collect()
 }
 
-/// A place that adds a header of its own drops all that are added above it, and HSTS with them.
+/// A block that adds a header of its own drops all headers that outer blocks add, including HSTS.
 #[test]
 fn headers_are_added_for_the_whole_server_and_nowhere_below() {
     let mut depth = 0;
@@ -34,7 +34,8 @@ fn headers_are_added_for_the_whole_server_and_nowhere_below() {
     assert_eq!((depth, added), (0, 3));
 }
 
-/// The page tells how to add Penstock to an nginx with other sites. A setting outside of our `server` would be theirs, too.
+/// The page says how to add Penstock to an nginx with other sites. A setting outside our `server` would apply
+/// to those, too.
 #[test]
 fn nothing_is_set_for_other_sites_of_the_same_nginx() {
     let (mut depth, mut goes_on) = (0, false);
@@ -82,7 +83,7 @@ fn the_page_about_nginx_can_be_followed_word_for_word_on_debian() {
     let (commands, settings) = (write("page.sh", &blocks("sh")), write("node.toml", &blocks("toml")));
     let scenario = write("scenario.sh", SCENARIO);
     let mut command = Command::new("unshare");
-    // Whatever was started in it ends with it.
+    // Everything that was started in the namespace ends with it.
     command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
     command.arg(scenario).arg(folder.path()).arg(BINARY).arg(commands).arg(settings);
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));

@@ -1,6 +1,6 @@
-//! The API's document is of use: linters have nothing against it, other people's generators make clients of it in many
-//! languages, and those buy, pay and list on a real server. What the document promises, a fuzzer does not find broken. Their
-//! tools come from PyPI and npm and are installed once.
+//! The API's document is useful: linters find no error in it, third-party generators make clients from it in
+//! many languages, and those clients buy, pay and list on a real server. A fuzzer checks the document's
+//! promises. The tools come from PyPI and npm and are installed once.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,12 +35,12 @@ fn npm() -> &'static Path {
 
 fn program_of_npm(name: &str) -> Command {
     let mut program = Command::new(npm().join("node_modules/.bin").join(name));
-    // They would like to know about their users.
+    // They would like to collect usage data.
     program.envs([("REDOCLY_TELEMETRY", "off"), ("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")]);
     program
 }
 
-/// A program of Python, which finds its neighbours.
+/// A Python program, with the other installed programs in its PATH.
 fn program_of_pypi(name: &str) -> Command {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     let bin = BIN.get_or_init(|| from_pypi(tools(), "clients-pypi", GENERATORS).unwrap());
@@ -83,7 +83,7 @@ impl Shop {
         Self::at(Penstock::new(BINARY))
     }
 
-    /// A shop that lets one buyer ask for as much as they like.
+    /// A shop that lets one buyer make as many requests as they like.
     fn without_limits() -> Self {
         let limits = ["BY_BUYER", "BY_ADDRESS", "READS_BY_BUYER", "READS_BY_ADDRESS", "TICKETS_BY_BUYER"];
         let limits = limits.map(|limit| format!("PENSTOCK_GATE__LIMITS__{limit}_BURST"));
@@ -96,7 +96,8 @@ impl Shop {
         Self { penstock, sale }
     }
 
-    /// Lets a program buy that takes the address, the sale, a buyer's token and the merchant's, and prints the order.
+    /// Runs a program that takes the address, the sale, a buyer's token and the merchant's, buys, and prints
+    /// the order.
     fn lets_buy(&self, program: &mut Command) {
         let url = format!("http://{}", self.penstock.address());
         let bought = done(program.args([&url, &self.sale, &buyer_token("ann"), ADMIN_TOKEN])).unwrap();
@@ -107,7 +108,7 @@ impl Shop {
     }
 }
 
-/// A client of TypeScript in `folder`, compiled.
+/// A TypeScript client in `folder`, compiled.
 fn compile(folder: &Path, program: &str) -> PathBuf {
     fs::copy(clients().join(program), folder.join("buy.ts")).unwrap();
     for file in ["tsconfig.json", "package.json"] {
@@ -170,7 +171,7 @@ fn a_client_by_openapi_python_client_buys() {
     for call in calls(&file) {
         let tags = fs::read_dir(package.join("api")).unwrap();
         let is_there = tags.into_iter().any(|tag| tag.unwrap().path().join(format!("{call}.py")).exists());
-        // It knows no bodies that are pictures.
+        // It does not know bodies that are pictures.
         assert_eq!(is_there, call != "create_picture", "{call}");
     }
     let mut python = program_of_pypi("python");
@@ -188,8 +189,8 @@ fn a_client_with_the_types_of_openapi_typescript_buys() {
     Shop::open().lets_buy(Command::new("node").arg(compiled));
 }
 
-/// Which ids and whose tokens the fuzzer uses where, so that it gets past the doors. A sale that is steered is not the one that
-/// is bought from.
+/// The ids and tokens that the fuzzer uses for each call, so that it gets past the checks. It steers another
+/// sale than the one it buys from.
 fn fuzzer_settings(shop: &Shop) -> String {
     let mut merchant = Merchant::of(&shop.penstock);
     let many = Offer { units: 500, limit_per_buyer: 100, ..Offer::default() };
@@ -215,20 +216,20 @@ fn fuzzer_settings(shop: &Shop) -> String {
         let headers = if is_admin { bearer(ADMIN_TOKEN) } else { String::new() };
         format!("[[operations]]\ninclude-path-regex = '{paths}'\n{id}{headers}")
     });
-    // Bad data in too large a body is refused for the body.
+    // Bad data in too large a body is refused because of the size.
     let refusals = "[checks.negative_data_rejection]\nexpected-statuses = [\"4xx\"]\n";
-    // A good phone need not have a code, and a good sale no item of that name.
+    // A valid phone may have no code, and a valid sale may name an unknown item.
     let acceptances = "[checks.positive_data_acceptance]\nenabled = false\n";
     [&bearer(&buyer_token("ann")), acceptances, refusals, &rules.concat()].concat()
 }
 
-/// Requests made up from the document, good ones and bad ones: no answer is a fault of the server's, bad ones are refused, and
-/// each answer is one that the document names, in its shape.
+/// The requests are made up from the document, valid and invalid ones. No answer is a server error, invalid
+/// requests are refused, and each answer is one that the document names, in its shape.
 #[test]
 fn a_fuzzer_finds_no_answer_that_the_document_does_not_name() {
     let bin = from_pypi(tools(), "fuzzer-pypi", FUZZER).unwrap();
     let (folder, file) = document();
-    // What is refused because it is too much would not be looked at.
+    // Requests that are refused by a limit would not be checked.
     let shop = Shop::without_limits();
     fs::write(folder.path().join("schemathesis.toml"), fuzzer_settings(&shop)).unwrap();
     let mut fuzz = Command::new(bin.join("schemathesis"));

@@ -1,4 +1,4 @@
-//! Load far beyond what the server can take: it takes what it can, says no to the rest at once, and loses nothing.
+//! Load far beyond the server's capacity: it takes what it can, refuses the rest at once, and loses nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,17 +13,17 @@ use penstock_testkit::{Answer, Auditor, Client, Merchant, Offer, Penstock, SlowC
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
-/// Each sends its next claim as soon as it has an answer, whatever the answer is.
+/// Each sends its next claim as soon as it has an answer of any kind.
 const CONNECTIONS: usize = 200;
 const CLAIMS_PER_CONNECTION: usize = 150;
-/// They send a byte a second, beside the others.
+/// Further connections, which send a byte per second.
 const SLOW_CONNECTIONS: usize = 300;
-/// So many claims are decided at the same time at most; a tenth of those that come.
+/// The most claims decided at the same time: a tenth of those that arrive.
 const IN_FLIGHT: usize = 20;
-/// Far more than the orders and the connections need, far less than a queue without a bound would take.
+/// Far more than orders and connections need, and far less than an unbounded queue would take.
 const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
-/// A server whose ledger syncs every order by itself.
+/// A server whose ledger syncs every order separately.
 fn slow_server() -> Penstock {
     let mut penstock = Penstock::new(BINARY)
         .with("PENSTOCK_LEDGER__MAX_BATCH", 1)
@@ -50,7 +50,7 @@ fn flood(mut client: Client, sale: &str, connection: usize, start: &Barrier) -> 
     let ask = |(token, buyer): (String, String)| {
         client.set_token(&token);
         let answer = client.claim(sale, 1, &buyer);
-        // A connection that is reset or closed has no answer, or announces its end in it.
+        // A connection that is reset or closed has no answer, or its answer announces the end.
         let answer = answer.unwrap_or_else(|lost| panic!("a claim was not answered: {lost:?}"));
         assert_ne!(answer.header("connection"), Some("close"), "{}", answer.text());
         Told { buyer, answer }
@@ -101,12 +101,12 @@ fn under_ten_times_its_load_the_server_sells_what_it_can_and_answers_everybody()
     let count = |code: &str| seen.get(code).copied().unwrap_or(0);
     assert!(count("accepted") > 0 && count("busy") > 0, "{seen:?}");
 
-    // Memory stays where it was, give or take.
+    // Memory hardly grows.
     let (_, peak_bytes) = penstock.resident_bytes().unwrap();
     let growth = peak_bytes.saturating_sub(before_bytes);
     assert!(growth < MAX_GROWTH_BYTES, "{} MiB more than before", growth >> 20);
 
-    // What was counted is what was answered, and nothing else went wrong.
+    // The counters agree with the answers, and nothing else went wrong.
     let after = counters(&penstock);
     let counted = |code: &str| after[code] - before[code];
     for code in ["accepted", "busy"] {
@@ -116,7 +116,7 @@ fn under_ten_times_its_load_the_server_sells_what_it_can_and_answers_everybody()
         assert_eq!(counted(code), 0, "{code}: {after:?}");
     }
 
-    // What was promised is sold, and no more.
+    // Exactly the promised units are sold.
     let status = Merchant::of(&penstock).sale(&sale);
     let stock = |field: &str| status["stock"][field].as_u64().unwrap();
     assert_eq!(stock("total") - stock("available"), count("accepted"));
@@ -127,7 +127,7 @@ fn under_ten_times_its_load_the_server_sells_what_it_can_and_answers_everybody()
 }
 
 #[test]
-fn slow_connections_keep_no_buyer_from_being_served_and_are_cut() {
+fn slow_connections_are_cut_and_keep_nobody_from_buying() {
     let penstock = slow_server();
     let sale = Merchant::of(&penstock).publish(Offer { units: 1_000, ..Offer::default() });
     let slow = SlowConnections::open(penstock.address(), SLOW_CONNECTIONS);
@@ -138,7 +138,7 @@ fn slow_connections_keep_no_buyer_from_being_served_and_are_cut() {
         answer.status == 201
     });
     assert!(served, "the slow connections keep a buyer from being served");
-    // None of them finishes a request in the time that a request may take, so every one is cut.
+    // None of them finishes a request within the time limit, so every one is cut.
     for _ in 0..1_200 {
         if slow.cut() >= SLOW_CONNECTIONS as u64 {
             return;

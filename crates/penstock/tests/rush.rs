@@ -1,4 +1,4 @@
-//! `penstock rush` against a real server: honest about what it finds, and with buyers who behave as people do.
+//! `penstock rush` against a real server: its findings are honest, and its buyers behave as people do.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -80,18 +80,18 @@ fn everybody_at_the_opening_is_answered_and_the_books_agree() {
     let paid = number(&report, "/orders/paid");
     assert_eq!(paid + number(&report, "/orders/walked_away"), 40);
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("<svg") && !page.contains("src=\"http"), "a page that needs nothing else");
+    assert!(page.contains("<svg") && !page.contains("src=\"http"), "the page has to be self-contained");
 
     let sale = report["sale"].as_str().unwrap();
     let sale = Merchant::of(&penstock).sale(sale);
-    assert_eq!(sale["state"], "closed", "a rehearsal is no offer");
+    assert_eq!(sale["state"], "closed", "a rehearsal's sale must not stay open");
 }
 
 #[test]
-fn what_nobody_pays_for_is_sold_again_until_it_is_paid() {
+fn unpaid_units_are_sold_again_until_they_are_paid() {
     let penstock = shop();
-    // A quarter does not pay, and there is time for eight rounds: that any of 30 units is left is next to impossible, and
-    // so is that everybody pays at once.
+    // A quarter do not pay, and there is time for eight rounds. It is next to impossible that any of the 30
+    // units is left, or that everybody pays at once.
     let run = rush(
         &penstock,
         "--scenario unpaid --buyers 200 --units 30 --hold-seconds 2 --connections 200 --rate 500 --opens-in 2 --json \
@@ -115,7 +115,7 @@ fn bots_get_nothing_by_skipping_the_gate_and_people_get_through_it() {
 }
 
 #[test]
-fn nobody_gets_one_before_a_late_opening() {
+fn nobody_buys_before_a_late_opening() {
     let penstock = shop();
     let run = rush(
         &penstock,
@@ -163,13 +163,13 @@ fn a_sale_that_exists_is_rehearsed_as_it_is() {
 }
 
 #[test]
-fn what_nobody_named_is_never_bought() {
+fn a_sale_that_was_not_named_is_never_bought_from() {
     let penstock = shop();
     let sale = Merchant::of(&penstock).publish(Offer { units: 7, ..Offer::default() });
     let url = format!("http://{}", penstock.address());
     for arguments in ["--buyers 5 --units 3", "--scenario unpaid", "--buyers 5 --units 3 --accounts"] {
         let mut command = penstock.bare_command();
-        // Somebody without a token, in a folder that no demo has written to.
+        // A user without a token, in a folder that no demo has written to.
         command.env_remove("PENSTOCK_ADMIN_TOKEN").env("PENSTOCK_DATA", "/no/such/folder");
         command.args(["rush", "--url", &url]).args(arguments.split_whitespace());
         let output = command.output().unwrap();
@@ -183,22 +183,22 @@ fn what_nobody_named_is_never_bought() {
 }
 
 #[test]
-fn in_a_pipe_it_tells_how_it_goes_unless_it_is_asked_to_be_quiet() {
+fn in_a_pipe_it_prints_progress_unless_it_is_told_to_be_quiet() {
     let penstock = shop();
-    // Longer than lines of progress are apart.
+    // Longer than the interval between lines of progress.
     let arguments = "--buyers 40 --units 4 --opens-in 1 --rate 5 --mix cancels=0";
     let told = rush(&penstock, arguments);
     assert_eq!(told.status.code(), Some(0), "{}", told.stderr);
     let lines: Vec<&str> = told.stderr.lines().filter(|line| line.contains("; sold ")).collect();
     assert!(lines.len() >= 2, "{}", told.stderr);
     assert!(lines.iter().all(|line| line.contains(" of 40; ") && line.contains("of 4 units")), "{lines:?}");
-    assert!(!told.stdout.contains("; sold "), "the report stays alone: {}", told.stdout);
+    assert!(!told.stdout.contains("; sold "), "stdout has only the report: {}", told.stdout);
     let quiet = rush(&penstock, "--buyers 4 --units 4 --opens-in 1 --quiet");
     assert_eq!((quiet.status.code(), quiet.stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
-fn a_killed_server_is_only_a_pause_for_its_buyers() {
+fn buyers_wait_while_a_killed_server_restarts() {
     let mut penstock = shop();
     let command = penstock.bare_command();
     let mut rush = command;
@@ -238,7 +238,7 @@ fn a_killed_server_is_only_a_pause_for_its_buyers() {
 }
 
 #[test]
-fn who_interrupts_a_rehearsal_leaves_no_sale_behind() {
+fn an_interrupted_rehearsal_leaves_no_sale_behind() {
     let penstock = shop();
     let url = format!("http://{}", penstock.address());
     let mut command = penstock.bare_command();
@@ -247,7 +247,7 @@ fn who_interrupts_a_rehearsal_leaves_no_sale_behind() {
     while sales(&penstock).is_empty() {
         thread::sleep(Duration::from_millis(20));
     }
-    // It hears of its sale a moment after the shop does.
+    // The rehearsal hears of its sale a moment after the shop does.
     thread::sleep(Duration::from_secs(1));
     kill_process(Pid::from_raw(rush.id() as i32).unwrap(), Signal::INT).unwrap();
     let output = rush.wait_with_output().unwrap();
@@ -257,10 +257,10 @@ fn who_interrupts_a_rehearsal_leaves_no_sale_behind() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_missed_before_anything_else() {
+fn a_missing_server_is_reported_before_anything_else() {
     let nobody = "http://127.0.0.1:1";
     let place = tempfile::tempdir().unwrap();
-    // Without a token, as `make rush` comes in.
+    // Without a token, as with `make rush`.
     let penstock = Penstock::in_folder(BINARY, place.path()).with("PENSTOCK_ADMIN_TOKEN", "");
     let data = place.path().display().to_string();
     let words = ["rush", "--url", nobody, "--buyers", "1", "--units", "1", "--data", &data];
@@ -272,10 +272,10 @@ fn a_server_that_is_not_there_is_missed_before_anything_else() {
     fs::write(place.path().join("demo.json"), elsewhere).unwrap();
     let run = penstock.run(&words).unwrap();
     assert!(run.stderr.contains("nobody answers at http://127.0.0.1:1"), "{}", run.stderr);
-    assert!(run.stderr.contains("demo.json is of a demo at http://127.0.0.1:2"), "{}", run.stderr);
+    assert!(run.stderr.contains("demo.json belongs to a demo at http://127.0.0.1:2"), "{}", run.stderr);
 }
 
-/// Passes everything on, but tells one in so many who are refused that they have got one.
+/// Passes everything on, except that it turns refusals into orders.
 fn lying_proxy(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -312,7 +312,7 @@ fn lie(mut client: TcpStream, mut server: TcpStream) {
 }
 
 #[test]
-fn a_promise_that_is_not_kept_is_found_out() {
+fn a_broken_promise_is_found() {
     let penstock = shop();
     let proxy = lying_proxy(penstock.address());
     let run = rush_at(
@@ -328,7 +328,7 @@ fn a_promise_that_is_not_kept_is_found_out() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_in_a_sentence() {
+fn a_mistake_is_explained_in_a_sentence() {
     let penstock = shop();
     for (arguments, sentence) in [
         ("--units 5", "how many buyers?"),
@@ -356,7 +356,7 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
     let unwritable = rush(&penstock, "--buyers 5 --units 5 --report /no/such/folder/page.html");
     assert_eq!(unwritable.status.code(), Some(1));
     assert!(unwritable.stderr.contains("/no/such/folder/page.html"), "{}", unwritable.stderr);
-    assert!(sales(&penstock).is_empty(), "nobody came for what could not be written down");
+    assert!(sales(&penstock).is_empty(), "nothing was rehearsed whose report could not be written");
     let unreachable =
         penstock.run(&["rush", "--url", "http://127.0.0.1:1", "--buyers", "1", "--units", "1"]).unwrap();
     assert_eq!(unreachable.status.code(), Some(1));

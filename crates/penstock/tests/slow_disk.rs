@@ -1,5 +1,5 @@
-//! A disk whose syncs take long: the server decides more claims in each commit instead of telling people to come back, and
-//! is as quick as ever when the disk is.
+//! A disk whose syncs take long: the server decides more claims in each commit instead of telling people to
+//! come back, and is as quick as before when the disk is quick again.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +9,7 @@ use penstock_testkit::{Merchant, Offer, Penstock, SlowSync, sell_behind_slow_syn
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 
-/// Twice the latency that the limit on claims in flight aims at.
+/// Twice the target latency of the limit on claims in flight.
 const SYNC: Duration = Duration::from_millis(100);
 
 #[test]

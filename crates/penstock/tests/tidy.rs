@@ -1,4 +1,5 @@
-//! The repository checks itself: who may depend on whom, how files open, and what must not be left behind.
+//! The repository checks itself: which crates may depend on which, how files open, and what must not be left
+//! behind.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 const MAX_FILE_LINES: usize = 600;
 
-/// Which crates of the workspace a crate may see. What is not listed may see none.
+/// The crates of the workspace that each crate may use. A crate that is not listed may use none.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-domain", &[]),
     ("penstock-gate", &["penstock-domain"]),
@@ -42,7 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the tests of every crate may see.
+/// The crates that the tests of every crate may use.
 const FOR_TESTS: &[&str] = &["penstock-local", "penstock-testkit"];
 
 /// Crates that only the named crates of the workspace may depend on.
@@ -53,7 +54,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("redis", &["penstock-ledger", "penstock-cluster"]),
 ];
 
-/// What the pure crates must never come to depend on.
+/// Crates that must not do any I/O.
 const PURE: &[&str] = &["penstock-domain", "penstock-gate"];
 const IMPURE: &[&str] = &["tokio", "sqlx", "rusqlite", "hyper", "axum", "libc"];
 
@@ -61,7 +62,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Name, kind (`dev`, `build` or empty) of each dependency, by package.
+/// Name and kind (`dev`, `build` or empty) of each dependency, by package.
 fn dependencies() -> BTreeMap<String, Vec<(String, String)>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
@@ -161,10 +162,10 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a README shows in code: commands and what they print, without comments.
+/// The code in a README: commands and their output, without comments.
 fn shown_code(name: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(name)).unwrap();
-    // Every second part lies between two fences; its first line names a language, or nothing.
+    // Every second part is between two fences; its first line names a language, or is empty.
     let blocks = text.split("```").skip(1).step_by(2);
     let code = |line: &str| line.split("  #").next().unwrap_or_default().trim_end().to_owned();
     blocks.flat_map(|block| block.lines().map(code).collect::<Vec<_>>()).collect()
@@ -193,7 +194,7 @@ fn both_readmes_show_the_same_commands_and_pictures() {
     assert_eq!(shown, taken, "the READMEs show the pictures of docs/images, which `make screenshots` takes");
 }
 
-/// The names by which a page's headings are linked to, as GitHub makes them.
+/// The anchors of a page's headings, as GitHub makes them.
 fn anchors(page: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(page).unwrap();
     let headings = text.lines().filter(|line| line.starts_with('#'));

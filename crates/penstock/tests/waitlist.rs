@@ -1,5 +1,5 @@
-//! SIGKILL while people wait for units of a sale that is sold out. Who was told a place keeps it, and what comes back goes
-//! to who waits first, before and after the kill.
+//! SIGKILL while people wait for units of a sold-out sale. Everybody keeps the place they were told, and a
+//! returned unit goes to the first person on the waitlist, before and after the kill.
 //!
 //! `PENSTOCK_TEST_SEED` repeats a run.
 
@@ -20,23 +20,23 @@ use serde_json::json;
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 const ROUNDS: usize = 8;
 const UNITS: u32 = 100;
-/// A client that gets no answer for so long counts it as lost; the server has been killed by then.
+/// How long a client waits for an answer before it counts it as lost. By then the server has been killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A sale that is sold out, and everybody who has to do with it.
+/// A sold-out sale, and everybody involved in it.
 struct Crowd {
     sale: String,
     auditor: Auditor,
-    /// Who holds a unit that can still come back, and the order.
+    /// Each buyer with a unit that can still come back, and the order.
     holders: VecDeque<(String, String)>,
-    /// Who was told a place, in this order. Those who left are not here.
+    /// Everybody who was told a place, in this order, except those who left.
     waiting: Vec<String>,
-    /// Whose joining, or leaving, was not answered. He comes after all the others.
+    /// A person whose joining or leaving was not answered. They come after all the others.
     doubtful: Option<String>,
     joined: u32,
 }
 
-/// Asks until there is an answer that does not say "later"; None: the server is gone.
+/// Asks until there is an answer that does not say "later". None: the server is gone.
 fn ask(mut send: impl FnMut() -> Result<Answer, Lost>) -> Option<Answer> {
     let began = Instant::now();
     loop {
@@ -71,7 +71,7 @@ impl Crowd {
         format!("/api/v1/sales/{}/waitlist", self.sale)
     }
 
-    /// One after the other they join, and now and then the last of them leaves again, until the server is gone.
+    /// People join one after the other, and now and then the last one leaves again, until the server is gone.
     fn join_until_killed(&mut self, server: SocketAddr, mut random: Random) {
         let path = self.path();
         loop {
@@ -82,7 +82,7 @@ impl Crowd {
             self.doubtful = Some(name.clone());
             let Some(answer) = ask(|| client.post(&path, &json!({ "quantity": 1 }))) else { return };
             if answer.code() == "not_sold_out" {
-                // Nobody waited when a unit came back: it is on sale, and his.
+                // Nobody was waiting when a unit came back, so it is on sale, and this person buys it.
                 self.doubtful = None;
                 self.auditor.sends(&self.sale, &name, 1, &name);
                 let Some(answer) = ask(|| client.claim(&self.sale, 1, &name)) else { return };
@@ -100,20 +100,20 @@ impl Crowd {
         }
     }
 
-    /// Whoever was cut off by the kill asks again.
+    /// A person whom the kill cut off asks again.
     fn ask_again(&mut self, server: SocketAddr, name: String) {
         let mut client = client_of(server, &name);
         let answer = ask(|| client.post(&self.path(), &json!({ "quantity": 1 }))).unwrap();
         match answer.status {
             201 => self.waiting.push(name),
-            // He was offered a unit in the meantime, and may have only one.
+            // They were offered a unit in the meantime, and may have only one.
             409 if answer.code() == "limit_reached" => self.waiting.push(name),
-            // Nobody waits any more, and he did not come to.
+            // The waitlist is empty, and they did not get onto it.
             _ => assert_eq!(answer.code(), "not_sold_out", "{}", answer.text()),
         }
     }
 
-    /// Those who have an order were before all who wait, and these stand in the order in which they came.
+    /// People with an order came before all who wait, and those wait in the order in which they came.
     fn check_order(&mut self, server: SocketAddr) -> usize {
         let (mut offered, mut next_position) = (0, 1);
         for name in &self.waiting {
@@ -136,7 +136,7 @@ impl Crowd {
     }
 }
 
-/// Gives units back, one by one, until the server is gone. Answers whose cancelling was confirmed.
+/// Gives units back one by one until the server is gone. Returns the orders whose cancellation was confirmed.
 fn cancel_until_killed(
     server: SocketAddr,
     holders: &mut VecDeque<(String, String)>,
@@ -155,11 +155,11 @@ fn cancel_until_killed(
 }
 
 #[test]
-fn nobody_on_a_waitlist_loses_the_place_by_sigkill() {
+fn nobody_on_a_waitlist_loses_their_place_by_sigkill() {
     let seed = seed_of_the_day("waitlist");
     let mut random = Random::new(seed);
     let mut penstock = Penstock::new(BINARY)
-        // So small that kills hit compaction too.
+        // Small enough that kills hit compaction, too.
         .with("PENSTOCK_LEDGER__COMPACT_AFTER_DECISIONS", 60)
         .with("PENSTOCK_SETTLE__BATCH", 7)
         .with("PENSTOCK_LOG__LEVEL", "warn");

@@ -1,5 +1,5 @@
-//! An auditor that knows only what clients saw and what the public API and the command line say. It shares no
-//! code with what it audits.
+//! An auditor that knows only what clients saw, the public API and the command line. It shares no code with
+//! the crates that it audits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use crate::{Answer, Merchant, Penstock, Run};
 
 const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A claim that some client sent, and what it was told.
+/// A claim that some client sent, and the answers to it.
 #[derive(Clone, Debug)]
 struct Sent {
     buyer: String,
     quantity: u64,
-    /// The order in the first 201; every other 201 has to name the same.
+    /// The order in the first 201; every other 201 has to name the same order.
     order: Option<String>,
-    /// A verdict was seen, so the claim is not still under way somewhere.
+    /// A verdict was seen, so the claim is no longer under way.
     decided: bool,
 }
 
@@ -32,14 +32,14 @@ pub struct Auditor {
     /// Orders whose payment, or cancellation, was answered 200.
     paid: BTreeSet<String>,
     cancelled: BTreeSet<String>,
-    /// How often somebody joined a sale's waitlist: each time may have come to an order that nobody claimed.
+    /// How often buyers joined a sale's waitlist. Each time may have led to an order that nobody claimed.
     joined: BTreeMap<String, usize>,
-    /// Orders that somebody found who had waited: the sale and the buyer of each.
+    /// Orders that were found by people on a waitlist, with the sale and buyer of each.
     offered: BTreeMap<String, (String, String)>,
     findings: Vec<String>,
 }
 
-/// What came of it.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditVerdict {
     /// Distinct orders that clients were promised.
@@ -63,7 +63,7 @@ impl Auditor {
         self.claims.entry((sale.to_owned(), key.to_owned())).or_insert(sent);
     }
 
-    /// The answer to a claim. Gives the order if it is one.
+    /// Takes in the answer to a claim. Returns the order if there is one.
     pub fn saw(&mut self, sale: &str, key: &str, answer: &Answer) -> Option<String> {
         let claim = (sale.to_owned(), key.to_owned());
         if answer.status != 201 {
@@ -105,7 +105,7 @@ impl Auditor {
         *self.joined.entry(sale.to_owned()).or_default() += 1;
     }
 
-    /// A buyer who waited has found this order.
+    /// A buyer on a waitlist has found this order.
     pub fn saw_offer(&mut self, sale: &str, buyer: &str, order: &str) {
         let owner = (sale.to_owned(), buyer.to_owned());
         if *self.offered.entry(order.to_owned()).or_insert_with(|| owner.clone()) != owner {
@@ -113,7 +113,7 @@ impl Auditor {
         }
     }
 
-    /// Takes in what another thread's clients saw.
+    /// Adds what another thread's clients saw.
     pub fn merge(&mut self, other: Self) {
         for (key, sent) in other.claims {
             let known =
@@ -149,7 +149,7 @@ impl Auditor {
         self.verify_with(&mut Merchant::of(penstock), audit)
     }
 
-    /// The same for a shop of any form: `merchant` speaks with it, `audit` runs `penstock audit --json` on it.
+    /// The same for any kind of shop: `merchant` talks to it, `audit` runs `penstock audit --json` on it.
     pub fn verify_with(
         &self,
         merchant: &mut Merchant,
@@ -183,7 +183,7 @@ impl Auditor {
         self.check_buyers(sale, &status, &orders, findings);
     }
 
-    /// Every 201 is an order afterwards, in a state that agrees with what was answered since.
+    /// Every 201 has become an order, in a state that agrees with the later answers.
     fn check_promises(&self, sale: &str, orders: &BTreeMap<&str, &Value>, findings: &mut Vec<String>) {
         let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
         for ((_, key), sent) in self.claims.iter().filter(|((known, _), _)| known == sale) {
@@ -212,7 +212,7 @@ impl Auditor {
         of_sale.map(|(order, (_, buyer))| (order.as_str(), buyer.as_str()))
     }
 
-    /// What was offered is there, and was promised to nobody else.
+    /// Every offered order exists and was promised to nobody else.
     fn check_offers(&self, sale: &str, orders: &BTreeMap<&str, &Value>, findings: &mut Vec<String>) {
         let promised = self.promised(sale);
         for (order, buyer) in self.offers(sale) {
@@ -225,7 +225,7 @@ impl Auditor {
         }
     }
 
-    /// No buyer has more than the limit, and there are no orders that nobody can have asked for.
+    /// No buyer exceeds the limit, and there are no orders that nobody can have asked for.
     fn check_buyers(&self, sale: &str, status: &Value, orders: &[Value], findings: &mut Vec<String>) {
         let claims = || self.claims.iter().filter(|((known, _), _)| known == sale).map(|(_, sent)| sent);
         let owners: BTreeMap<&str, &str> = claims()
@@ -252,7 +252,7 @@ impl Auditor {
         if strangers.len() > undecided + waited {
             let count = strangers.len();
             findings.push(format!(
-                "duplicated: {count} orders of {sale} for {undecided} claims and {waited} who waited: {strangers:?}"
+                "duplicated: {count} orders of {sale} for {undecided} claims and {waited} on the waitlist: {strangers:?}"
             ));
         }
     }
@@ -277,7 +277,7 @@ fn active_units(order: &Value) -> u64 {
     if active { order["quantity"].as_u64().unwrap_or_default() } else { 0 }
 }
 
-/// A sale and its orders from a moment in which neither moved: holds may expire while we look.
+/// A sale and its orders at a moment when neither changed: holds may expire while we look.
 fn quiet_view(sale: &str, merchant: &mut Merchant) -> (Value, Vec<Value>) {
     let stock = |status: &Value| status["stock"].clone();
     let deadline = Instant::now() + SETTLEMENT_TIMEOUT;
@@ -345,7 +345,7 @@ mod tests {
         json!({ "stock": { "total": total, "available": available }, "limit_per_buyer": 2 })
     }
 
-    /// What the auditor says of a server that shows `orders`.
+    /// What the auditor says about a server that shows `orders`.
     fn findings(auditor: &Auditor, status: &Value, orders: &[Value]) -> String {
         let mut findings = auditor.findings.clone();
         let by_id = orders.iter().map(|order| (order["id"].as_str().unwrap(), order)).collect();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_up_is_clean() {
+    fn a_shop_that_adds_up_has_no_findings() {
         let orders = [order("s-0", 1, "held"), order("s-1", 1, "cancelled")];
         assert_eq!(findings(&two_claims(), &status(5, 4), &orders), "");
     }
@@ -402,7 +402,7 @@ mod tests {
         assert!(auditor.findings[0].contains("key 1 got a second order s-7"), "{:?}", auditor.findings);
         let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
         let found = findings(&two_claims(), &status(5, 2), &orders);
-        assert!(found.contains("duplicated: 1 orders of s for 0 claims and 0 who waited"), "{found}");
+        assert!(found.contains("duplicated: 1 orders of s for 0 claims and 0 on the waitlist"), "{found}");
         let mut auditor = two_claims();
         auditor.sends("s", "c", 1, "3");
         auditor.saw("s", "3", &created("s-1", 1));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_may_have_an_order_that_nobody_claimed() {
+    fn a_person_on_the_waitlist_may_have_an_order_that_nobody_claimed() {
         let mut auditor = two_claims();
         let orders = [order("s-0", 1, "held"), order("s-1", 1, "held"), order("s-2", 1, "held")];
         auditor.joins("s");
@@ -428,11 +428,11 @@ mod tests {
         assert_eq!(findings(&auditor, &status(5, 2), &orders), "");
         let more = [orders.as_slice(), &[order("s-3", 1, "held")]].concat();
         let found = findings(&auditor, &status(5, 1), &more);
-        assert!(found.contains("duplicated: 1 orders of s for 0 claims and 0 who waited"), "{found}");
+        assert!(found.contains("duplicated: 1 orders of s for 0 claims and 0 on the waitlist"), "{found}");
     }
 
     #[test]
-    fn an_offer_that_is_lost_or_somebody_elses_is_found() {
+    fn an_offer_that_is_lost_or_belongs_to_another_buyer_is_found() {
         let mut auditor = two_claims();
         auditor.saw_offer("s", "c", "s-2");
         auditor.saw_offer("s", "d", "s-1");

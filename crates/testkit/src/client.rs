@@ -1,5 +1,5 @@
-//! A small blocking HTTP/1.1 client on a bare socket: keep-alive, timeouts, and honest about what it does not
-//! know. It says `Lost` when a request was sent and no whole answer came: the test has to assume both outcomes.
+//! A small blocking HTTP/1.1 client on a bare socket, with keep-alive and timeouts. It returns `Lost` when a
+//! request was sent and no whole answer came: the test has to assume that either may have happened.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -14,16 +14,16 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum Lost {
-    /// The request never left: the server can't have seen it.
+    /// The request was not sent: the server can't have seen it.
     NotSent(io::Error),
-    /// The request left in part or whole, and no whole answer came: nobody knows.
+    /// The request was sent in part or whole, and no whole answer came: the outcome is unknown.
     Unanswered(io::Error),
 }
 
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    /// Names in lower case.
+    /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -49,7 +49,7 @@ impl Answer {
     }
 }
 
-/// One connection, opened on first use and again after it broke.
+/// One connection, opened on first use and reopened after it breaks.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,

@@ -1,5 +1,5 @@
-//! Real processes for tests, a raw HTTP client, and an independent auditor. It speaks only the public API and
-//! the command line; it sees no other crate of the workspace, so that it can't share their mistakes.
+//! Real processes for tests, a raw HTTP client, and an independent auditor. It uses only the public API and
+//! the command line, and no other crate of the workspace, so that it can't share their mistakes.
 
 mod auditor;
 mod client;

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::{Answer, Client, Lost, Penstock};
 
-/// The admin token every server of the tests is started with.
+/// The admin token with which every server of the tests is started.
 pub const ADMIN_TOKEN: &str = "admin-token-for-tests-only";
 
-/// The terms of a sale that is open from its publishing on.
+/// The terms of a sale that opens when it is published.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     pub units: u32,
@@ -31,26 +31,26 @@ impl Merchant {
         Self::with(penstock.admin())
     }
 
-    /// Any shop that `client` reaches with the admin role.
+    /// A merchant in any shop that `client` reaches with the admin role.
     pub fn with(client: Client) -> Self {
         Self { client }
     }
 
-    /// Creates an item and a sale of it, publishes it, and gives the sale's id.
+    /// Creates an item and a sale of it, publishes it, and returns the sale's id.
     pub fn publish(&mut self, offer: Offer) -> String {
         let sale = self.draft(offer);
         self.act(&sale, "publish", None);
         sale
     }
 
-    /// Like `publish`, with a change to what is sent, such as a gate or a window.
+    /// Like `publish`, but `change` may edit the request first, such as to add a gate or a window.
     pub fn publish_with(&mut self, offer: Offer, change: impl FnOnce(&mut Value)) -> String {
         let sale = self.draft_with(offer, change);
         self.act(&sale, "publish", None);
         sale
     }
 
-    /// Creates an item and a sale of it that is not published yet.
+    /// Creates an item and a sale of it without publishing it.
     pub fn draft(&mut self, offer: Offer) -> String {
         self.draft_with(offer, |_| {})
     }
@@ -83,7 +83,7 @@ impl Merchant {
         self.act(sale, "restock", Some(json!({ "units": units })))
     }
 
-    /// `publish`, `pause`, `resume`, `close` or `restock`; gives the sale afterwards.
+    /// Does `publish`, `pause`, `resume`, `close` or `restock`, and returns the sale afterwards.
     pub fn act(&mut self, sale: &str, verb: &str, body: Option<Value>) -> Value {
         let path = format!("/api/v1/admin/sales/{sale}/{verb}");
         let answer = match body {
@@ -106,7 +106,7 @@ impl Merchant {
         self.all("/api/v1/admin/dead-letters?limit=100")
     }
 
-    /// Walks a list to its end.
+    /// Reads all pages of a list.
     fn all(&mut self, path: &str) -> Vec<Value> {
         let mut entries = Vec::new();
         let mut page_path = path.to_owned();

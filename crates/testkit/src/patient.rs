@@ -1,4 +1,4 @@
-//! People who buy while something else goes on: how long they wait, and what they are told.
+//! People who buy while something else happens: how long they wait, and what they are told.
 
 use std::{
     net::SocketAddr,
@@ -9,21 +9,22 @@ use std::{
 
 use crate::{Client, Penstock, SlowSync, buyer_token};
 
-/// Each buys for one person after the other.
+/// The connections of the crowd. Each buys for one person after the other.
 const CONNECTIONS: usize = 240;
-/// About as long syncs are slow: a limit that falls needs some seconds for it.
+/// About how long syncs are slow; a limit needs some seconds to fall.
 const SLOW_TIME: Duration = Duration::from_secs(8);
-/// Who comes over a connection while they are quick.
+/// How many people come over each connection while syncs are quick.
 const PEOPLE_PER_CONNECTION: usize = 15;
-/// When syncs are quick again, nearly everybody is served at once after this time.
+/// How soon after syncs are quick again nearly everybody has to be served at once.
 const QUICK_WITHIN: Duration = Duration::from_secs(60);
-/// A person who is told to come back later does so this often.
+/// How often a person who is told to come back later does so.
 const MAX_TRIES: usize = 5;
 
 /// Longer than any answer takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Orders one unit after the other for some time, each for another buyer; answers the longest that one took.
+/// Orders one unit after the other for some time, each for another buyer. Returns the longest time that one
+/// took.
 pub fn longest_order(penstock: &Penstock, sale: &str, time: Duration) -> Duration {
     let began = Instant::now();
     let mut longest = Duration::ZERO;
@@ -47,14 +48,14 @@ pub fn longest_order(penstock: &Penstock, sale: &str, time: Duration) -> Duratio
 struct Told {
     served: usize,
     gave_up: usize,
-    /// How often somebody was told to come back.
+    /// How often people were told to come back.
     busy: usize,
-    /// How long those who were served waited for that answer.
+    /// How long each person who was served waited for the final answer.
     latencies: Vec<Duration>,
 }
 
 impl Told {
-    /// How long half of those who were served waited at most.
+    /// The median wait of those who were served.
     fn median(&self) -> Duration {
         let mut latencies = self.latencies.clone();
         latencies.sort_unstable();
@@ -69,7 +70,7 @@ impl Told {
         self
     }
 
-    /// Buys one unit, and comes back as long as the answer is `busy`. Any other refusal is a failure of the test.
+    /// Buys one unit, and comes back as long as the answer is `busy`. Any other refusal fails the test.
     fn buy(&mut self, client: &mut Client, sale: &str, name: &str) {
         for attempt in 1..=MAX_TRIES {
             let asked = Instant::now();
@@ -88,10 +89,10 @@ impl Told {
     }
 }
 
-/// Sells while syncs are slow and after it. Hardly anybody is told to come back or gives up, and when the syncs are quick again,
-/// so are the orders. Answers how many bought.
+/// Sells while syncs are slow and afterwards. Hardly anybody may be told to come back or give up, and orders
+/// have to be quick again once the syncs are. Returns how many bought.
 pub fn sell_behind_slow_syncs(slow: &SlowSync, addresses: &[SocketAddr], sale: &str) -> usize {
-    // An order waits for the sync that is under way, and for its own.
+    // An order waits for the sync that is under way and for its own.
     let people = (SLOW_TIME.as_millis() / (2 * slow.delay()).as_millis()) as usize;
     let all = CONNECTIONS * people;
     slow.begin().unwrap_or_else(|error| panic!("{error}"));
@@ -100,8 +101,8 @@ pub fn sell_behind_slow_syncs(slow: &SlowSync, addresses: &[SocketAddr], sale: &
     eprintln!("behind slow syncs: {} of {all} served, {busy} × busy, median {median:?}", behind_it.served);
     assert!(median >= slow.delay(), "nothing is delayed: {median:?}");
     assert_eq!(behind_it.served + behind_it.gave_up, all);
-    // None on a quiet machine. Where the processors are busy with something else, not only syncs take long. A limit that falls to its minimum
-    // tells everybody several times, and a quarter gives up.
+    // None on a quiet machine. If the processors are busy with something else, not only syncs are slow. A
+    // limit that falls to its minimum tells everybody to come back several times, and a quarter give up.
     assert!(behind_it.gave_up * 10 <= all, "{} of {all} gave up", behind_it.gave_up);
     assert!(busy <= all, "{busy} of {all} were told to come back");
 
@@ -109,8 +110,8 @@ pub fn sell_behind_slow_syncs(slow: &SlowSync, addresses: &[SocketAddr], sale: &
     behind_it.served + sell_until_quick(addresses, sale)
 }
 
-/// About a second after slow syncs nothing is left of them, on a quiet machine. Where the processors are busy with something
-/// else, it takes longer. Answers how many bought until then.
+/// On a quiet machine, no trace of slow syncs is left after about a second; on a busy one it takes longer.
+/// Returns how many bought until then.
 fn sell_until_quick(addresses: &[SocketAddr], sale: &str) -> usize {
     let all = CONNECTIONS * PEOPLE_PER_CONNECTION;
     let (mut served, began) = (0, Instant::now());
@@ -127,7 +128,8 @@ fn sell_until_quick(addresses: &[SocketAddr], sale: &str) -> usize {
     served
 }
 
-/// People come over each connection, one after the other, and over all connections at once. The connections lead to the addresses in turns.
+/// People come one after the other on each connection, and on all connections at once. The connections are
+/// spread over the addresses.
 fn sell(addresses: &[SocketAddr], sale: &str, name: &str, people: usize) -> Told {
     let start = Arc::new(Barrier::new(CONNECTIONS));
     let buyers = addresses.iter().cycle().take(CONNECTIONS).enumerate().map(|(connection, address)| {

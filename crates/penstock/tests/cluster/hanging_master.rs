@@ -1,4 +1,4 @@
-//! A Redis master that hangs is no affair of the sales that other masters decide.
+//! A Redis master that hangs does not affect sales on other masters.
 
 use std::{
     sync::{
@@ -14,20 +14,20 @@ use penstock_testkit::Offer;
 
 use crate::trial::{Trial, buyer, until};
 
-/// Whoever waits for the master that hangs waits for this long.
+/// How long an order waits for a master that hangs.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(8);
-/// Far more than an order takes on a busy machine, far less than the timeout.
+/// Far more than an order takes on a busy machine, and far less than the timeout.
 const A_QUICK_ANSWER: Duration = Duration::from_secs(3);
 const HANGS_FOR: Duration = Duration::from_secs(4);
 /// The claims that may be in flight at once for each master …
 const IN_FLIGHT: usize = 16;
-/// … are all held up by this crowd.
+/// … are all taken by this crowd.
 const CROWD: usize = 2 * IN_FLIGHT;
 
 /// One answer: its status, its code if it is a refusal, and how long it took.
 type Told = (u16, String, Duration);
 
-/// Orders one after the other at the first node until it is enough.
+/// Places one order after the other at the first node until `enough` is set.
 fn order(trial: &Trial, sale: &str, name: &str, enough: &Arc<AtomicBool>) -> JoinHandle<Vec<Told>> {
     let (node, sale, name, enough) = (trial.node(0), sale.to_owned(), name.to_owned(), Arc::clone(enough));
     thread::spawn(move || {
@@ -37,7 +37,7 @@ fn order(trial: &Trial, sale: &str, name: &str, enough: &Arc<AtomicBool>) -> Joi
             let asked = Instant::now();
             let answer = buyer(node, &name).with_timeout(4 * REDIS_TIMEOUT).claim(&sale, 1, &name).unwrap();
             told.push((answer.status, answer.code(), asked.elapsed()));
-            // Whoever is turned away comes back later.
+            // A person who is turned away comes back later.
             thread::sleep(Duration::from_millis(if answer.status == 201 { 5 } else { 200 }));
         }
         told
@@ -54,7 +54,7 @@ fn orders_of_other_masters_are_as_quick_as_ever_and_those_of_a_master_that_hangs
         }
     });
     for node in trial.shop.redis.cluster().unwrap().nodes() {
-        // On a busy machine a healthy master may be silent for a second. It is not to be replaced for that.
+        // On a busy machine a healthy master may be silent for a second. It must not be replaced for that.
         node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
     }
     let publish = |trial: &Trial| trial.publish(Offer { units: 10_000, ..Offer::default() });
@@ -92,7 +92,11 @@ fn orders_of_other_masters_are_as_quick_as_ever_and_those_of_a_master_that_hangs
     assert_eq!(busy(&quick), 0, "the master that hung filled the limit of another: {quick:?}");
     assert!(quick.iter().all(|(status, ..)| *status == 201), "{quick:?}");
     assert!(longest(&quick) < A_QUICK_ANSWER, "{:?}", longest(&quick));
-    assert!(longest(&slow) >= HANGS_FOR / 2, "nobody waited for the master that hung: {:?}", longest(&slow));
+    assert!(
+        longest(&slow) >= HANGS_FOR / 2,
+        "no order waited for the master that hung: {:?}",
+        longest(&slow)
+    );
     assert!(longest(&slow) < 2 * REDIS_TIMEOUT, "{:?}", longest(&slow));
     let is_counted =
         |(status, code, _): &Told| *status == 201 || ["unavailable", "busy"].contains(&code.as_str());

@@ -1,4 +1,4 @@
-//! What is sold out on one node is refused by the others from their own memory.
+//! When one node has sold out a sale, the others refuse orders from their own memory.
 
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,13 @@ fn sold_out_on_one_node_is_answered_from_the_latch_of_another_within_a_second() 
             let answer = buyer(trial.node(other), &name).claim(&sale, 1, &name).unwrap();
             assert_eq!((answer.status, answer.code().as_str()), (409, "sold_out"), "{}", answer.text());
         }
-        assert_eq!(trial.figure(other, COMMANDS), before, "the ledger was asked for what the node knows");
+        assert_eq!(
+            trial.figure(other, COMMANDS),
+            before,
+            "the ledger was asked although the node knows the answer"
+        );
 
-        // Who has the unit is told so by every node, latch or not.
+        // Every node tells the buyer with the unit so, latch or not.
         let again = buyer(trial.node(other), "the-only-one").claim(&sale, 1, "key-of-the-only-one").unwrap();
         assert_eq!(again.status, 201, "{}", again.text());
     }

@@ -1,4 +1,4 @@
-//! The live view of a cluster: the figures of all nodes together, whichever is asked, also through nginx.
+//! The live view of a cluster: any node shows the figures of all nodes together, also through nginx.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::trial::{PATIENCE, Trial, buyer, must_buy, patiently};
 
-/// Reads the figures from a connection of its own.
+/// Reads the figures on its own connection.
 struct Figures(BufReader<TcpStream>);
 
 impl Figures {
@@ -34,7 +34,7 @@ impl Figures {
             if is_so(&figures) {
                 return figures;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain: {what}: {figures}");
+            assert!(began.elapsed() < PATIENCE, "this did not happen in time: {what}: {figures}");
         }
     }
 }
@@ -67,7 +67,7 @@ fn the_figures_of_all_nodes_add_up_and_a_killed_node_turns_red_and_leaves() {
     }
     let has_all = |figures: &Value| {
         let totals = &figures["sales"][0]["totals"];
-        // What the first answer did not tell, a second one did.
+        // A claim whose first answer was lost was answered again.
         let bought = ["accepted", "repeated"].map(|name| totals[name].as_u64().unwrap_or_default());
         bought.iter().sum::<u64>() >= 6 && totals["refused"]["sold_out"].as_u64() >= Some(6)
     };
@@ -88,7 +88,7 @@ fn the_figures_of_all_nodes_add_up_and_a_killed_node_turns_red_and_leaves() {
     let silent = nodes(&killed).iter().find(|node| node["ready"] == false).unwrap();
     assert!(silent["trouble"].is_string() && silent["requests_per_second"].is_null(), "{silent}");
     let left = at_a_node.until("it is gone", |figures| nodes(figures).len() == 2);
-    assert!(!has_all(&left), "nobody tells of what it counted any more: {left}");
+    assert!(!has_all(&left), "its counts are gone: {left}");
 
     trial.shop.node(2).unwrap().start().unwrap();
     let back = at_a_node.until("a new node", |figures| ready_nodes(figures) == 3);

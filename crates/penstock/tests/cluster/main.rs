@@ -1,7 +1,7 @@
-//! The real binary as a cluster: three nodes and two settlement workers behind nginx, on Redis and MariaDB. Everything
-//! that can die dies under load, and afterwards nothing is oversold, lost or there twice.
+//! The real binary as a cluster: three nodes and two settlement workers behind nginx, on Redis and MariaDB.
+//! Everything that can die dies under load, and afterwards nothing is oversold, lost or duplicated.
 //!
-//! `PENSTOCK_TEST_SEED` repeats a run: the seed decides when something fails, and what.
+//! `PENSTOCK_TEST_SEED` repeats a run: the seed decides what fails and when.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

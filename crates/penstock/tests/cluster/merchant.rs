@@ -1,4 +1,4 @@
-//! What a merchant prepares on one node is there on all others: pictures, drafts, and who bought.
+//! What a merchant prepares on one node is there on all others: pictures, drafts, and the list of buyers.
 
 use penstock_local::RedisKind;
 use penstock_testkit::{ADMIN_TOKEN, Client, Offer};
@@ -58,7 +58,7 @@ fn what_a_merchant_prepares_on_one_node_is_there_on_the_others() {
 }
 
 #[test]
-fn a_node_that_has_not_heard_of_a_sale_says_later_and_not_that_it_is_a_draft() {
+fn a_node_that_has_not_heard_of_a_sale_says_later_instead_of_calling_it_a_draft() {
     let trial = Trial::start(RedisKind::Cluster);
     for _ in 0..PUBLISHED {
         let sale = trial.merchant(0).publish(Offer::default());

@@ -1,4 +1,4 @@
-//! The metrics of a node and of a settlement worker please Prometheus' own checker.
+//! The metrics of a node and of a settlement worker pass Prometheus' own checker.
 
 use penstock_local::{RedisKind, free_address};
 use penstock_testkit::{Client, Offer, please_promtool};

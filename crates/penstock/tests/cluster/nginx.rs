@@ -1,4 +1,4 @@
-//! What nginx makes of the answers of nodes, with nodes that say what the test wants.
+//! How nginx treats the answers of nodes; the nodes here answer what the test wants.
 
 use std::{
     fs,
@@ -26,11 +26,11 @@ const CUT: &str = "503 Service Unavailable\r\nretry-after: 1\r\npenstock-ask-ano
 const BUSY: &str = "503 Service Unavailable\r\nretry-after: 1";
 const VISITORS: usize = 20;
 
-/// Takes the head of a request; gives the status line and headers of an answer, and its body. None: it closes the connection
-/// and says nothing.
+/// Takes the head of a request; returns the status line and headers of an answer, and its body. None: closes
+/// the connection without an answer.
 type Says = fn(&str) -> Option<(&'static str, String)>;
 
-/// Somebody who answers every request alike, and counts them.
+/// Answers every request the same way, and counts the requests.
 struct FakeNode {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -87,7 +87,7 @@ fn answer(mut stream: &TcpStream, says: Says, asked: &AtomicUsize) -> std::io::R
     }
 }
 
-/// The configuration as it is delivered, before nodes of the test.
+/// The configuration as it is delivered, in front of the test's nodes.
 struct Front {
     nodes: Vec<FakeNode>,
     address: SocketAddr,
@@ -109,7 +109,7 @@ impl Front {
         Self { nodes, address, _nginx: nginx, folder }
     }
 
-    /// What nginx has complained of.
+    /// What nginx has complained about.
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("logs/error.log")).unwrap()
     }
@@ -128,30 +128,30 @@ fn accepts(_: &str) -> Option<(&'static str, String)> {
 }
 
 #[test]
-fn an_order_goes_to_another_node_if_its_own_can_not_answer_it() {
+fn an_order_goes_to_another_node_if_its_own_cannot_answer_it() {
     let front = Front::before(|_| Some((CUT, "cut".to_owned())), accepts);
-    // Each comes to the node that can't with a chance of one half.
+    // Each has an even chance of going to the node that can't.
     for _ in 0..40 {
         let answer = front.post(ORDERS);
         assert_eq!((answer.status, answer.text().as_str()), (201, "an order"));
     }
-    assert!(front.nodes[0].asked() > 0, "nobody came to the node that can't");
+    assert!(front.nodes[0].asked() > 0, "no request came to the node that can't");
 }
 
 #[test]
-fn an_order_that_no_node_can_answer_is_tried_three_times_and_the_nodes_stay_in() {
+fn an_order_that_no_node_can_answer_is_tried_three_times_and_no_node_is_left_out() {
     let cut: Says = |_| Some((CUT, "cut".to_owned()));
     let front = Front::before(cut, cut);
     for _ in 0..20 {
         let answer = front.post(ORDERS);
-        assert_eq!((answer.status, answer.text().as_str()), (503, "cut"), "it is the node that says so");
+        assert_eq!((answer.status, answer.text().as_str()), (503, "cut"), "the node's own answer");
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
     assert_eq!(front.asked(), 60);
 }
 
 #[test]
-fn who_is_turned_away_because_there_is_too_much_does_not_become_two() {
+fn a_request_refused_as_busy_is_not_repeated() {
     let busy: Says = |_| Some((BUSY, "busy".to_owned()));
     let front = Front::before(busy, busy);
     for _ in 0..10 {
@@ -164,7 +164,7 @@ fn who_is_turned_away_because_there_is_too_much_does_not_become_two() {
 }
 
 #[test]
-fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
+fn only_harmless_requests_are_repeated_when_a_node_dies() {
     let front = Front::before(|_| None, accepts);
     for path in [ORDERS, "/api/v1/orders/abc/pay", "/api/v1/orders/abc/cancel", TICKETS, CHALLENGE] {
         for _ in 0..2 {
@@ -182,12 +182,12 @@ fn what_does_no_harm_twice_is_repeated_when_a_node_dies_and_nothing_else() {
     assert_eq!(
         (front.post(WAITLIST).text().as_str(), front.asked()),
         ("cut", 1),
-        "they may be on it already"
+        "they may be on the waitlist already"
     );
 }
 
 #[test]
-fn what_came_to_a_node_without_redis_is_heard_by_each_busy_one_once_at_most() {
+fn a_request_to_a_node_without_redis_goes_to_each_busy_node_at_most_once() {
     let (cut, busy): (Says, Says) = (|_| Some((CUT, "cut".to_owned())), |_| Some((BUSY, "busy".to_owned())));
     let front = Front::before_all(&[cut, busy, busy]);
     let asked = || [0, 1, 2].map(|node| front.nodes[node].asked());
@@ -199,16 +199,16 @@ fn what_came_to_a_node_without_redis_is_heard_by_each_busy_one_once_at_most() {
         let after = asked();
         let [by_cut, one, other] = [0, 1, 2].map(|node| after[node] - before[node]);
         match by_cut {
-            0 => assert_eq!(one + other, 1, "who is turned away must not become two"),
+            0 => assert_eq!(one + other, 1, "a refused request must not be repeated"),
             _ => assert!(one.max(other) <= 1 && by_cut + one + other <= 3, "{before:?} {after:?}"),
         }
         came_to_the_cut_one += usize::from(by_cut > 0);
     }
-    assert!(came_to_the_cut_one > 0, "nobody came to the node without Redis");
+    assert!(came_to_the_cut_one > 0, "no request came to the node without Redis");
 }
 
 #[test]
-fn a_node_is_believed_whatever_it_says_of_a_ticket() {
+fn every_answer_about_a_ticket_is_passed_on() {
     let busy: Says = |_| Some((BUSY, "busy".to_owned()));
     let front = Front::before(busy, busy);
     let answer = front.post(TICKETS);
@@ -224,7 +224,7 @@ fn a_node_is_believed_whatever_it_says_of_a_ticket() {
 }
 
 #[test]
-fn nobody_waits_long_for_a_frozen_node_when_they_want_a_ticket_or_a_place() {
+fn a_ticket_or_a_place_does_not_wait_long_for_a_frozen_node() {
     let front = Front::before(frozen, accepts);
     let ask = |path: &'static str| {
         let began = Instant::now();
@@ -232,7 +232,7 @@ fn nobody_waits_long_for_a_frozen_node_when_they_want_a_ticket_or_a_place() {
         let status = client.send("POST", path, &[], Some(b"{}")).unwrap().status;
         (status, began.elapsed())
     };
-    // Some of them come to the frozen node first.
+    // Some of them go to the frozen node first.
     let all = |path: &'static str| {
         thread::scope(|scope| {
             let people: Vec<_> = (0..24).map(|_| scope.spawn(move || ask(path))).collect();
@@ -242,7 +242,7 @@ fn nobody_waits_long_for_a_frozen_node_when_they_want_a_ticket_or_a_place() {
     for path in [TICKETS, CHALLENGE] {
         let before = front.nodes[0].asked();
         let answers = all(path);
-        assert!(front.nodes[0].asked() > before, "nobody came to the frozen node");
+        assert!(front.nodes[0].asked() > before, "no request came to the frozen node");
         assert!(answers.iter().all(|(status, _)| *status == 201), "{path}: {answers:?}");
         assert!(answers.iter().all(|(_, took)| *took < GIVEN_UP_WITHIN), "{path}: {answers:?}");
     }
@@ -250,24 +250,27 @@ fn nobody_waits_long_for_a_frozen_node_when_they_want_a_ticket_or_a_place() {
         let before = front.asked();
         let answers = all(path);
         assert_eq!(front.asked() - before, answers.len(), "{path} was repeated");
-        assert!(answers.iter().any(|(status, _)| *status == 503), "{path}: nobody came to the frozen node");
+        assert!(
+            answers.iter().any(|(status, _)| *status == 503),
+            "{path}: no request came to the frozen node"
+        );
         assert!(answers.iter().all(|(_, took)| *took < GIVEN_UP_WITHIN), "{path}: {answers:?}");
     }
 }
 
 /// Longer than nginx waits for an order.
 const STUCK: Duration = Duration::from_secs(4);
-/// Shorter than nginx waits where it does not know better, and longer than it waits for what somebody stands in front of.
+/// Shorter than nginx's default wait, and longer than its wait for requests that people watch.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(8);
 const IN_A_HURRY: usize = 8;
 
-/// As a process that was stopped: connections are accepted, and nothing is ever said.
+/// Like a stopped process: accepts connections and never answers.
 fn frozen(_: &str) -> Option<(&'static str, String)> {
     thread::sleep(Duration::from_secs(60));
     None
 }
 
-/// In one sale there is too much to do, in the others there is not.
+/// One sale is overloaded, and the others are not.
 fn slow_in_the_rush(request: &str) -> Option<(&'static str, String)> {
     if request.contains("/sales/rush/") {
         thread::sleep(STUCK);
@@ -283,7 +286,7 @@ fn slow_answers_and_a_frozen_node_never_make_nginx_leave_out_the_nodes_that_sell
         for _ in 0..24 {
             scope.spawn(|| front.post("/api/v1/sales/rush/orders"));
         }
-        // By now nginx has given up waiting for each of them once.
+        // By now nginx has stopped waiting for each of them once.
         thread::sleep(STUCK - Duration::from_millis(500));
         let buyers: Vec<_> =
             (0..IN_A_HURRY).map(|_| scope.spawn(|| buy_until(&front, began + 2 * STUCK))).collect();
@@ -298,7 +301,7 @@ fn slow_answers_and_a_frozen_node_never_make_nginx_leave_out_the_nodes_that_sell
     assert!(slow * 10 <= took.len(), "the frozen node keeps getting orders: {slow} of {}", took.len());
 }
 
-/// Buys one after the other, and says how long each took. Whatever is not an order fails the test.
+/// Buys one after the other, and returns how long each order took. Any other answer fails the test.
 fn buy_until(front: &Front, end: Instant) -> Vec<Duration> {
     let mut took = Vec::new();
     while Instant::now() < end {
@@ -320,16 +323,16 @@ fn a_stream_that_a_frozen_node_never_begins_is_begun_by_another() {
         let began = Instant::now();
         let answer = Client::new(front.address).with_timeout(Duration::from_secs(50)).get(path).unwrap();
         assert_eq!((answer.status, answer.text().as_str()), (200, "data: 1\n\n"), "{path}");
-        assert!(began.elapsed() < within, "{path} has begun after {:?}", began.elapsed());
+        assert!(began.elapsed() < within, "{path} began after {:?}", began.elapsed());
     };
     for (path, within) in [
         ("/api/v1/admin/live", GIVEN_UP_WITHIN),
         ("/api/v1/sales/0123456789abc/tickets/abc/events", Duration::from_secs(28)),
     ] {
         let before = front.nodes[0].asked();
-        // Some of them come to the frozen node first.
+        // Some of them go to the frozen node first.
         thread::scope(|scope| (0..16).for_each(|_| drop(scope.spawn(|| listen(path, within)))));
-        assert!(front.nodes[0].asked() > before, "nobody came to the frozen node");
+        assert!(front.nodes[0].asked() > before, "no request came to the frozen node");
     }
 }
 
@@ -337,7 +340,7 @@ fn a_stream_that_a_frozen_node_never_begins_is_begun_by_another() {
 fn nginx_comes_back_to_a_node_as_soon_as_it_listens_again() {
     let folder = tempfile::tempdir().unwrap();
     let (address, later, never) = (free_address().unwrap(), free_address().unwrap(), free_address().unwrap());
-    // Of a single node nginx counts no failures, whatever it is told.
+    // With a single node nginx does not count failures, whatever the configuration says.
     let _nginx = start_front(folder.path(), address, &[later, never]).unwrap();
     let order = || Client::new(address).send("POST", ORDERS, &[], Some(b"{}")).unwrap();
     for _ in 0..10 {
@@ -359,7 +362,7 @@ fn slow_page(request: &str) -> Option<(&'static str, String)> {
 }
 
 #[test]
-fn a_page_that_is_over_is_asked_for_by_one_visitor_while_the_others_see_it() {
+fn one_visitor_renews_an_expired_page_while_the_others_see_the_old_one() {
     let front = Front::before(slow_page, slow_page);
     let look = || {
         let answer = Client::new(front.address).get(SALE).unwrap();
@@ -367,7 +370,7 @@ fn a_page_that_is_over_is_asked_for_by_one_visitor_while_the_others_see_it() {
         answer.header("penstock-cache").unwrap().to_owned()
     };
     assert_eq!(look(), "MISS");
-    // A page is good for a second.
+    // A page is fresh for a second.
     thread::sleep(Duration::from_millis(2_100));
     let together = Barrier::new(VISITORS);
     let seen: Vec<String> = thread::scope(|scope| {
@@ -384,7 +387,7 @@ fn a_page_that_is_over_is_asked_for_by_one_visitor_while_the_others_see_it() {
 }
 
 #[test]
-fn a_page_belongs_to_the_path_as_it_was_sent() {
+fn a_page_is_cached_under_the_path_as_it_was_sent() {
     let front = Front::before(slow_page, slow_page);
     for path in ["//api/v1//sales/0123456789abc", "/x/../api/v1/sales/0123456789abc", SALE] {
         let answer = Client::new(front.address).get(path).unwrap();
@@ -392,10 +395,10 @@ fn a_page_belongs_to_the_path_as_it_was_sent() {
     }
     let asked = front.asked();
     let answer = Client::new(front.address).get(&format!("{SALE}?an=invention")).unwrap();
-    assert_eq!((answer.status, front.asked()), (200, asked), "arguments that mean nothing make no new page");
+    assert_eq!((answer.status, front.asked()), (200, asked), "meaningless arguments make no new page");
 }
 
-/// A page as nodes send it, in the form that is asked for.
+/// A page as nodes send it, in the requested encoding.
 fn page(request: &str) -> Option<(&'static str, String)> {
     let lower = request.to_ascii_lowercase();
     let head = match lower.lines().find_map(|line| line.strip_prefix("accept-encoding: ")) {
@@ -412,7 +415,7 @@ fn page(request: &str) -> Option<(&'static str, String)> {
 }
 
 #[test]
-fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
+fn the_shop_is_one_page_in_three_encodings_and_does_not_wait_for_a_node() {
     let front = Front::before(page, page);
     let get = |path: &str, accepted: Option<&str>| {
         let headers: Vec<_> = accepted.iter().map(|accepted| ("accept-encoding", *accepted)).collect();
@@ -433,10 +436,10 @@ fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
             let answer = get(path, accepted);
             assert_eq!((answer.status, answer.text().as_str()), (200, "GET / HTTP/1.1"), "{path}");
             assert_eq!(answer.header("content-encoding"), form, "{path} to {accepted:?}");
-            assert_eq!(answer.header("vary"), Some("accept-encoding"), "other caches have to know");
+            assert_eq!(answer.header("vary"), Some("accept-encoding"), "other caches need it");
         }
     }
-    assert_eq!(front.asked(), 3, "one for each form");
+    assert_eq!(front.asked(), 3, "one for each encoding");
     for path in ["/console", "/console/", "/console/sales/0123456789abc"] {
         assert_eq!(get(path, Some("br")).text(), "GET /console HTTP/1.1", "{path}");
     }
@@ -444,7 +447,7 @@ fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
     let known = [("accept-encoding", "br"), ("if-none-match", "\"1-br\"")];
     let answer = Client::new(front.address).send("GET", "/orders", &known, None).unwrap();
     assert_eq!((answer.status, front.asked()), (304, 4));
-    // Whether there is such a sale, only a node can say; then its page is kept, too.
+    // Only a node knows whether the sale exists; then its page is cached, too.
     for _ in 0..2 {
         for (accepted, form) in forms {
             let answer = get("/sales/0123456789abc", accepted);
@@ -452,10 +455,10 @@ fn the_shop_is_one_page_in_three_forms_and_nobody_waits_for_a_node() {
             assert_eq!(answer.header("content-encoding"), form, "{accepted:?}");
         }
     }
-    assert_eq!(front.asked(), 7, "one for each form");
+    assert_eq!(front.asked(), 7, "one for each encoding");
 }
 
-/// A node that takes every path as it comes and lets everybody keep what it says.
+/// A node that takes every path as it comes and lets everybody cache its answers.
 fn gullible(request: &str) -> Option<(&'static str, String)> {
     Some((
         "200 OK\r\ncache-control: public, max-age=60",
@@ -463,7 +466,7 @@ fn gullible(request: &str) -> Option<(&'static str, String)> {
     ))
 }
 
-/// Other ways to write a path that nginx takes for the same.
+/// Other ways to write a path that nginx treats as the same.
 fn disguises(path: &str) -> [String; 17] {
     let (first, rest) = path[1..].split_at(1);
     let code = first.as_bytes()[0];
@@ -489,8 +492,8 @@ fn disguises(path: &str) -> [String; 17] {
 }
 
 #[test]
-fn nobody_can_put_another_page_where_everybody_looks() {
-    // With what a node is to be asked for.
+fn nobody_can_put_another_page_into_the_cache() {
+    // Each path with the path that nginx has to request from a node.
     let honest = [
         ("/assets/shop-1a2b.js", "/assets/shop-1a2b.js"),
         ("/favicon.svg", "/favicon.svg"),
@@ -502,7 +505,7 @@ fn nobody_can_put_another_page_where_everybody_looks() {
         ("/console/sales", "/console"),
     ];
     for number in 0..disguises("/any").len() {
-        // Nothing is kept yet.
+        // The cache is empty.
         let front = Front::before(gullible, gullible);
         let mut client = Client::new(front.address);
         for (path, asked_for) in honest {
@@ -516,7 +519,7 @@ fn nobody_can_put_another_page_where_everybody_looks() {
 }
 
 #[test]
-fn what_no_name_can_hold_reaches_a_node_as_it_was_meant() {
+fn escaped_characters_reach_a_node_unchanged() {
     let front = Front::before(gullible, gullible);
     for path in
         ["/assets/a%20br", "/assets/a%0Ab", "/assets/a%0D%0Ax:%20y", "/pictures/a%3Fb", "/docs/%252e%252e/x"]
@@ -545,7 +548,7 @@ fn a_file_that_only_a_newer_node_has_is_found() {
 }
 
 #[test]
-fn a_picture_may_be_larger_than_other_bodies_and_is_kept() {
+fn a_picture_may_be_larger_than_other_bodies_and_is_cached() {
     let front = Front::before(accepts, accepts);
     let post = |path: &str, bytes: usize| {
         Client::new(front.address).send("POST", path, &[], Some(&vec![b'x'; bytes])).unwrap()
@@ -569,6 +572,6 @@ fn a_picture_may_be_larger_than_other_bodies_and_is_kept() {
     assert_eq!(front.asked(), 1);
     for asked in 2..4 {
         assert_eq!(Client::new(front.address).get("/api/v1/time").unwrap().status, 200);
-        assert_eq!(front.asked(), asked, "the time is never an old one");
+        assert_eq!(front.asked(), asked, "the time is never cached");
     }
 }

@@ -1,4 +1,4 @@
-//! A node dies, sleeps or loses Redis under load. The others sell on, and it comes back by itself.
+//! A node dies, sleeps or loses Redis under load. The others go on selling, and it comes back by itself.
 
 use std::{
     fs,
@@ -18,18 +18,18 @@ use crate::{
 
 const NODES: u64 = 3;
 const PAUSE: Duration = Duration::from_secs(10);
-/// How many people press the button at the opening, and again and again until the node wakes up.
+/// How many people press the button at the opening, again and again until the node wakes up.
 const RUSH: usize = 64;
 const FROZEN: Duration = Duration::from_secs(8);
-/// What an order takes that went to the frozen node first, on a slow machine. Nine in ten do not.
+/// How long an order takes on a slow machine if it goes to the frozen node first. Nine in ten do not.
 const A_SLOW_ORDER: Duration = Duration::from_millis(2_500);
-/// How many are asked while a node has no Redis.
+/// How many claims are sent while a node has no Redis.
 const CLAIMS_WHILE_CUT: usize = 7;
-/// A second is what is promised; a debug build on a loaded machine may need a little more.
+/// The promise is a second; a debug build on a loaded machine may need a little more.
 const REFUSED_WITHIN: Duration = Duration::from_millis(1_500);
 
 #[test]
-fn a_killed_node_is_missed_by_nobody() {
+fn nobody_notices_a_killed_node() {
     let mut random = Random::new(seed_of_the_day("kill a node"));
     let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
     let victim = random.below(NODES) as usize;
@@ -45,7 +45,7 @@ fn a_killed_node_is_missed_by_nobody() {
 }
 
 #[test]
-fn a_node_that_sleeps_for_ten_seconds_holds_nobody_up_for_long() {
+fn a_node_that_sleeps_for_ten_seconds_delays_nobody_for_long() {
     let mut random = Random::new(seed_of_the_day("pause a node"));
     let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
     let victim = random.below(NODES) as usize;
@@ -61,7 +61,7 @@ fn a_node_that_sleeps_for_ten_seconds_holds_nobody_up_for_long() {
 }
 
 #[test]
-fn a_node_that_freezes_before_the_opening_takes_no_other_with_it() {
+fn a_node_that_freezes_before_the_opening_does_not_stop_the_others() {
     let mut random = Random::new(seed_of_the_day("freeze a node before the opening"));
     let mut trial = Trial::start(RedisKind::Single);
     let sale = trial.publish(Offer { units: 1_000_000, ..Offer::default() });
@@ -94,7 +94,7 @@ fn a_node_that_freezes_before_the_opening_takes_no_other_with_it() {
     let log = fs::read_to_string(trial.folder().join("nginx/logs/error.log")).unwrap();
     assert!(!log.contains("no live upstreams"), "{log}");
     for (node, (now, before)) in healthy.iter().zip(claims(&trial).into_iter().zip(before)) {
-        assert!(now > before, "node {node} sold nothing, although it was never ill");
+        assert!(now > before, "node {node} sold nothing, although it was healthy");
     }
     took.sort_unstable();
     let at = |part: usize| took[took.len() * part / 100];
@@ -108,7 +108,7 @@ fn a_node_that_freezes_before_the_opening_takes_no_other_with_it() {
     assert!(at(90) < A_SLOW_ORDER, "one order in ten takes longer than {:?}", at(90));
 }
 
-/// Buys one after the other until `end`; gives what was promised, and how long each took to be.
+/// Buys one after the other until `end`. Returns what was promised, and how long each promise took.
 fn press_again_and_again(
     front: SocketAddr,
     sale: &str,
@@ -129,7 +129,7 @@ fn press_again_and_again(
 }
 
 #[test]
-fn a_node_that_is_cut_off_from_redis_refuses_within_a_second_and_the_others_sell_on() {
+fn a_node_cut_off_from_redis_refuses_within_a_second_and_the_others_go_on_selling() {
     let mut random = Random::new(seed_of_the_day("cut a node off"));
     let mut trial = Trial::start(RedisKind::Single);
     let victim = random.below(NODES) as usize;
@@ -166,7 +166,7 @@ fn readiness(fault: &Fault, node: usize) -> u16 {
     Client::new(fault.trial.node(node)).get("/readyz").unwrap().status
 }
 
-/// Whoever asks at the cut node itself gets 503; the usual time that took, and the longest.
+/// Claims at the cut node get 503. Returns the median time and the longest.
 fn refusals(fault: &mut Fault, victim: usize, names: &[String]) -> (Duration, Duration) {
     let node = fault.trial.node(victim);
     let mut took: Vec<Duration> = Vec::new();
@@ -183,7 +183,8 @@ fn refusals(fault: &mut Fault, victim: usize, names: &[String]) -> (Duration, Du
     (took[took.len() / 2], took[took.len() - 1])
 }
 
-/// Everybody who was refused asks the same node again with his key, and gets one. Says when the first got it.
+/// Everybody who was refused asks the same node again with the same key and gets an order. Returns when the
+/// first one got it.
 fn ask_again(fault: &mut Fault, victim: usize, names: &[String]) -> Instant {
     let node = fault.trial.node(victim);
     let mut first = None;

@@ -1,5 +1,5 @@
-//! Redis dies, sleeps or forgets under load. Orders wait until it is back or replaced, and nothing that was answered
-//! is lost.
+//! Redis dies, sleeps or loses its data under load. Orders wait until it is back or replaced, and nothing
+//! that was answered is lost.
 
 use std::{
     fs, thread,
@@ -34,18 +34,18 @@ fn a_single_redis_that_is_killed_and_started_again_has_lost_nothing() {
 }
 
 #[test]
-fn a_redis_that_restarts_while_the_database_is_away_waits_for_it() {
+fn a_redis_that_restarts_without_the_database_waits_for_it() {
     let mut random = Random::new(seed_of_the_day("restart Redis without MariaDB"));
     let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
     thread::sleep(a_moment(&mut random));
     fault.trial.shop.mariadb.kill().unwrap();
     fault.trial.shop.redis.single().unwrap().kill().unwrap();
     fault.trial.shop.redis.single().unwrap().restart().unwrap();
-    // What was answered before the kill has arrived by then.
+    // Decisions answered before the kill have been settled by then.
     thread::sleep(Duration::from_millis(500));
     fault.begins();
     thread::sleep(REDIS_AWAY);
-    assert_eq!(fault.ends(), 0, "it sells without knowing what is settled");
+    assert_eq!(fault.ends(), 0, "it sold without knowing what is settled");
     fault.trial.shop.mariadb.start_again().unwrap();
     let back = fault.crowd.until_more_are_sold(1);
     fault.crowd.until_more_are_sold(100);
@@ -76,18 +76,18 @@ fn a_wiped_redis_is_filled_again_from_the_records() {
     trial.until_nodes_agree(&sale);
     rename_the_item(&trial, &sale);
     assert!(trial.audit(&after) > promised);
-    // Whoever is the first to miss the sale brings it back, a node or a settlement worker.
+    // The first process to miss the sale brings it back: a node or a settlement worker.
     let by_nodes: f64 = (0..3).map(|node| trial.figure(node, "penstock_ledger_reconciled_total")).sum();
     let by_workers = (0..2).any(|worker| {
         let log = fs::read_to_string(trial.shop.settler(worker).unwrap().log()).unwrap();
         log.contains("the sale was brought back from the records")
     });
-    assert!(by_nodes > 0.0 || by_workers, "nobody was told that a sale was brought back");
+    assert!(by_nodes > 0.0 || by_workers, "nothing reported that a sale was brought back");
     eprintln!("Redis wiped after {promised} orders, sells {back:?} after");
 }
 
 #[test]
-fn a_replica_takes_over_from_a_killed_master_and_sells_on() {
+fn a_replica_takes_over_from_a_killed_master_and_goes_on_selling() {
     let mut random = Random::new(seed_of_the_day("kill a Redis master"));
     let mut fault = Fault::prepare(Trial::start(RedisKind::Cluster), &mut random);
     thread::sleep(a_moment(&mut random));
@@ -98,7 +98,7 @@ fn a_replica_takes_over_from_a_killed_master_and_sells_on() {
     let killed = Instant::now();
     let successor = redis.wait_for_failover(&key, former).unwrap();
     let failed_over = killed.elapsed();
-    // Its supervisor starts it again; it follows the new master, which answers nothing that no replica has confirmed.
+    // Its supervisor restarts it. It follows the new master, which answers only what a replica has confirmed.
     redis.node(former).unwrap().restart().unwrap();
     fault.begins();
     fault.crowd.until_more_are_sold(1);
@@ -122,7 +122,7 @@ fn a_master_that_wakes_up_after_its_replacement_has_sold_nothing_twice() {
     let former = redis.master_of(&key).unwrap();
     redis.node(former).unwrap().pause().unwrap();
     let successor = redis.wait_for_failover(&key, former).unwrap();
-    // Nothing confirms what the new master decides until the former one follows it.
+    // No replica confirms the new master's decisions until the former master follows it.
     redis.node(former).unwrap().resume().unwrap();
     fault.begins();
     let back = fault.crowd.until_more_are_sold(1);

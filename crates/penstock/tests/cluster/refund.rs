@@ -1,5 +1,5 @@
-//! A payment that came too late: every node tells its buyer that the money goes back, also after Redis has lost or
-//! forgotten the order, and also if the payment came only then.
+//! A payment that came too late: every node tells its buyer that the money goes back, even after Redis has
+//! lost or forgotten the order, and even if the payment came only then.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn refunds(trial: &Trial, order: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_refund_that_is_due_is_told_by_every_node_whatever_becomes_of_redis() {
+fn every_node_shows_a_refund_that_is_due_whatever_happens_to_redis() {
     let mut trial = Trial::start_with(RedisKind::Single, |plan| {
         plan.variables.push(("PENSTOCK_LEDGER__FORGET_AFTER_SECONDS".to_owned(), "1".to_owned()));
     });
@@ -57,7 +57,7 @@ fn a_refund_that_is_due_is_told_by_every_node_whatever_becomes_of_redis() {
     redis.kill().unwrap();
     fs::remove_dir_all(redis.folder().join("appendonlydir")).unwrap();
     redis.restart().unwrap();
-    assert_eq!(refunds(&trial, &order), [true, true, true], "Redis has it from the records again");
+    assert_eq!(refunds(&trial, &order), [true, true, true], "Redis got it back from the records");
 
     trial.merchant(0).act(&sale, "close", None);
     let orders = format!("{{{sale}}}:orders");
@@ -65,7 +65,7 @@ fn a_refund_that_is_due_is_told_by_every_node_whatever_becomes_of_redis() {
         let found = trial.shop.redis.single().ok()?.cli(&["EXISTS", &orders]).ok()?;
         (found.trim() == "0").then_some(())
     });
-    assert_eq!(refunds(&trial, &order), [true, true, true], "the records alone know it");
+    assert_eq!(refunds(&trial, &order), [true, true, true], "only the records know it");
 
     assert_eq!(is_recorded(&cyds), None, "cyd has not paid");
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! A whole sale through nginx, with nothing failing.
+//! A whole sale through nginx, without failures.
 
 use std::process::Stdio;
 
@@ -13,7 +13,7 @@ const UNITS: u64 = 500;
 /// Each is published on one node and asked for on another a moment later.
 const REHEARSALS: u64 = 6;
 
-/// Sends a crowd of `penstock rush` at the front and gives its report; all promises have to be kept.
+/// Sends a crowd of `penstock rush` to nginx and returns its report; every promise has to be kept.
 fn rehearse(trial: &Trial, arguments: &str) -> Value {
     let url = format!("http://{}", trial.front());
     let mut rush = bare_command();
@@ -60,7 +60,7 @@ fn three_nodes_sell_exactly_what_there_is() {
     eprintln!("{UNITS} of {UNITS} units sold to {BUYERS} buyers, gone after {took} s, {answered} answers");
     for (number, node) in trial.shop.nodes().iter().enumerate() {
         let decided = trial.figure(number, "penstock_ledger_commands_total");
-        assert!(decided > 0.0, "{} had no part in it", node.name());
+        assert!(decided > 0.0, "{} sold nothing", node.name());
     }
 }
 

@@ -1,4 +1,5 @@
-//! A settlement worker dies or sleeps, or MariaDB is away, under load. Orders go on, and everything is settled once.
+//! A settlement worker dies or sleeps, or MariaDB can't be reached, under load. Orders go on, and everything
+//! is settled once.
 
 use std::{
     thread,
@@ -14,10 +15,10 @@ use crate::{
 };
 
 const DATABASE_AWAY: Duration = Duration::from_secs(20);
-/// Five seconds are what is promised; a slow machine fails no test.
+/// The promise is five seconds; a slow machine must not fail the test.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
 
-/// Who settles the sale, and how far he is.
+/// The worker that settles the sale, and how far it is.
 fn settlement(trial: &Trial, sale: &str) -> Option<(String, u64)> {
     let question = format!("SELECT owner, position FROM settlement_cursors WHERE stream = '{sale}'");
     let row = trial.shop.mariadb.sql(&question).unwrap();
@@ -25,7 +26,7 @@ fn settlement(trial: &Trial, sale: &str) -> Option<(String, u64)> {
     Some((owner.to_owned(), position.parse().unwrap()))
 }
 
-/// The number of the worker that settles the sale: its name has its process in it.
+/// The number of the worker that settles the sale, found by the process id in its name.
 fn settler_of(trial: &mut Trial, sale: &str) -> (usize, String) {
     let owner = until("somebody settles the sale", || {
         let (owner, position) = settlement(trial, sale)?;
@@ -37,7 +38,7 @@ fn settler_of(trial: &mut Trial, sale: &str) -> (usize, String) {
     (number, owner)
 }
 
-/// Waits until another worker than `former` has settled more; gives its name.
+/// Waits until a worker other than `former` has settled more; returns its name.
 fn until_taken_over(trial: &Trial, sale: &str, former: &str) -> String {
     let (_, position) = settlement(trial, sale).unwrap();
     until("another worker goes on", || {
@@ -50,7 +51,7 @@ fn until_taken_over(trial: &Trial, sale: &str, former: &str) -> String {
 fn a_killed_settlement_worker_is_replaced_by_another() {
     let mut random = Random::new(seed_of_the_day("kill a settlement worker"));
     let mut fault = Fault::prepare(Trial::start(RedisKind::Single), &mut random);
-    // Whoever took over is the next.
+    // The worker that took over is killed next.
     for _ in 0..2 {
         thread::sleep(a_moment(&mut random));
         let (victim, owner) = settler_of(&mut fault.trial, &fault.sale);
@@ -83,10 +84,10 @@ fn a_settlement_worker_that_slept_settles_nothing_twice() {
 }
 
 #[test]
-fn orders_go_on_while_the_database_is_away_and_settle_when_it_is_back() {
+fn orders_go_on_without_the_database_and_settle_when_it_is_back() {
     let mut random = Random::new(seed_of_the_day("stop MariaDB"));
     let trial = Trial::start_with(RedisKind::Single, |plan| {
-        // A node whose secret is in the database can't start without it.
+        // A node whose secret is in the database can't start without the database.
         plan.variables
             .push(("PENSTOCK_SECRET".to_owned(), "a-secret-that-all-nodes-are-started-with".to_owned()));
     });
@@ -111,7 +112,7 @@ fn orders_go_on_while_the_database_is_away_and_settle_when_it_is_back() {
     eprintln!("MariaDB away for {DATABASE_AWAY:?}, settled {settled:?} after: {report}");
 }
 
-/// A node that is killed now comes back and sells, though the database can't tell it anything.
+/// A node that is killed now starts again and sells without the database.
 fn a_node_starts_without_it(fault: &mut Fault, victim: usize) {
     let node = fault.trial.shop.node(victim).unwrap();
     node.kill().unwrap();

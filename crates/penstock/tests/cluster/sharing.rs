@@ -1,4 +1,4 @@
-//! What one node gives is good on the others, and what a merchant changes on one is seen on all.
+//! What one node issues is valid on the others, and what a merchant changes on one is seen on all.
 
 use std::{
     net::SocketAddr,
@@ -18,14 +18,14 @@ const PASSWORD: &str = "a long password";
 const PEOPLE: usize = 9;
 const OPENS_IN: SignedDuration = SignedDuration::from_secs(5);
 
-/// A cluster whose proofs of work are quickly found.
+/// A cluster with easy proofs of work.
 fn with_small_riddles() -> Trial {
     Trial::start_with(RedisKind::Single, |plan| {
         plan.variables.push(("PENSTOCK_GATE__POW_MIN_BITS".to_owned(), "4".to_owned()));
     })
 }
 
-/// As the documentation of the challenge says, and not with the server's own code.
+/// Follows the documentation of the challenge, and shares no code with the server.
 fn solve(challenge: &Value) -> String {
     let (salt, difficulty) = (text(&challenge["salt"]), challenge["difficulty"].as_u64().unwrap());
     let leading_zeros = |answer: &String| {
@@ -35,7 +35,7 @@ fn solve(challenge: &Value) -> String {
     (0u64..).map(|number| number.to_string()).find(|answer| leading_zeros(answer) >= difficulty).unwrap()
 }
 
-/// Signs up at one node, and gives the token of the session.
+/// Signs up at one node, and returns the token of the session.
 fn sign_up(node: SocketAddr, phone: &str) -> String {
     let mut client = Client::new(node);
     let code = expect(202, &client.post("/api/v1/otp", &json!({ "phone": phone })).unwrap())["code"].clone();
@@ -46,16 +46,16 @@ fn sign_up(node: SocketAddr, phone: &str) -> String {
 }
 
 #[test]
-fn what_one_node_gives_is_good_on_the_others() {
+fn what_one_node_issues_is_valid_on_the_others() {
     let trial = with_small_riddles();
     let [a, b, c] = [0, 1, 2].map(|number| trial.node(number));
-    let signed_out = a_session_is_good_everywhere_until_it_is_ended(a, b, c);
+    let signed_out = a_session_is_valid_everywhere_until_it_is_ended(a, b, c);
     a_challenge_is_good_once(&trial, a, b, c);
     a_ticket_has_one_place_and_a_pass_is_good_everywhere(&trial, a, b, c);
     eprintln!("signed out everywhere after {signed_out:?}");
 }
 
-fn a_session_is_good_everywhere_until_it_is_ended(a: SocketAddr, b: SocketAddr, c: SocketAddr) -> Duration {
+fn a_session_is_valid_everywhere_until_it_is_ended(a: SocketAddr, b: SocketAddr, c: SocketAddr) -> Duration {
     let token = sign_up(a, "+8613800000001");
     let me = |node: SocketAddr| Client::new(node).with_token(&token).get("/api/v1/me").unwrap();
     for node in [a, b, c] {
@@ -63,7 +63,7 @@ fn a_session_is_good_everywhere_until_it_is_ended(a: SocketAddr, b: SocketAddr, 
     }
     let ended = Client::new(c).with_token(&token).send("DELETE", "/api/v1/sessions/current", &[], None);
     expect(204, &ended.unwrap());
-    within_a_second("who is signed out on C is so on A and B", || {
+    within_a_second("a session that ended on C has ended on A and B", || {
         [a, b, c].iter().all(|node| me(*node).status == 401)
     })
 }
@@ -125,10 +125,10 @@ fn a_ticket_has_one_place_and_a_pass_is_good_everywhere(
     assert_eq!(
         text(&expect(201, &redeem(a))["pass"]),
         pass,
-        "whose answer was lost gets the same pass again"
+        "a client whose answer was lost gets the same pass again"
     );
     order_with(c, "person-0", &sale, &pass);
-    until("a turn is good for one order only", || (redeem(a).status != 201).then_some(()));
+    until("a turn is valid for one order only", || (redeem(a).status != 201).then_some(()));
 }
 
 fn until_open(trial: &Trial, sale: &str) {
@@ -189,20 +189,20 @@ fn what_a_merchant_changes_on_one_node_is_seen_on_all_within_a_second() {
 }
 
 #[test]
-fn a_node_that_has_lost_the_ledger_shows_no_sale_until_it_is_back() {
+fn a_node_without_the_ledger_shows_no_sale_until_the_ledger_is_back() {
     let mut trial = Trial::start(RedisKind::Single);
     let sale = trial.publish(Offer::default());
     trial.shop.redis.single().unwrap().kill().unwrap();
     for node in trial.nodes() {
         for path in [format!("/api/v1/sales/{sale}"), "/api/v1/sales".to_owned()] {
             until("the sale is taken off show", || {
-                // Whoever wants to buy makes the node notice.
+                // The node notices when somebody wants to buy.
                 drop(buyer(node, "ann").claim(&sale, 1, "ann"));
                 let page = Client::new(node).get(&path).unwrap();
                 (page.status == 503 && page.code() == "unavailable").then_some(())
             });
         }
-        // Any sale may be there, and no cache may take that for an answer.
+        // Any sale may exist, and no cache may take this for a definite answer.
         for id in [sale.as_str(), "0123456789abc"] {
             let page = Client::new(node).get(&format!("/sales/{id}")).unwrap();
             assert_eq!((page.status, page.header("cache-control")), (200, Some("no-store")), "{id}");
@@ -215,7 +215,7 @@ fn a_node_that_has_lost_the_ledger_shows_no_sale_until_it_is_back() {
 }
 
 #[test]
-fn a_new_secret_is_taken_up_by_all_nodes_and_nobody_is_signed_out() {
+fn all_nodes_pick_up_a_new_secret_and_nobody_is_signed_out() {
     let trial = Trial::start(RedisKind::Single);
     let phones = ["+8613800000002", "+8613800000003", "+8613800000004", "+8613800000005"];
     let first: Vec<String> = phones.iter().map(|phone| sign_up(trial.node(0), phone)).collect();
@@ -226,7 +226,7 @@ fn a_new_secret_is_taken_up_by_all_nodes_and_nobody_is_signed_out() {
     let again = trial.run(&["admin", "rotate-secret"]).unwrap();
     assert!(!again.status.success() && again.stderr.contains("wait ten seconds"), "{}", again.stderr);
 
-    // The new secret signs after three seconds, and nobody is refused before, while or after that.
+    // The new secret signs after three seconds, and nobody is refused before, during or after that.
     let began = Instant::now();
     let mut newest = String::new();
     for (number, phone) in phones.iter().chain(&phones).enumerate() {
@@ -240,7 +240,7 @@ fn a_new_secret_is_taken_up_by_all_nodes_and_nobody_is_signed_out() {
         thread::sleep(Duration::from_millis(600));
     }
 
-    // What the first secret signed ends with the second rotation, and what the new one signed does not.
+    // What the first secret signed ends with the second rotation; what the new one signed does not.
     until("the secret can be replaced again", || {
         trial.run(&["admin", "rotate-secret"]).unwrap().status.success().then_some(())
     });

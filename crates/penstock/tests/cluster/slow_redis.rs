@@ -1,5 +1,5 @@
-//! A Redis whose syncs take long: three nodes send it more claims at a time instead of telling people to come back, and are as
-//! quick as ever when it is.
+//! A Redis whose syncs take long: three nodes send it more claims at a time instead of telling people to come
+//! back, and are as quick as before when its syncs are quick again.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use penstock_testkit::{Offer, SlowSync, sell_behind_slow_syncs};
 
 use crate::trial::Trial;
 
-/// With it, a claim takes longer than the limit on claims in flight aims at.
+/// With it, a claim takes longer than the target latency of the limit on claims in flight.
 const SYNC: Duration = Duration::from_millis(45);
 /// More than are ever sold.
 const UNITS: u32 = 400_000;

@@ -1,4 +1,4 @@
-//! What a node looks at before it begins.
+//! What a node checks before it starts.
 
 use std::process::Stdio;
 
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::trial::{Trial, bare_command, buyer, expect, look, must_buy, text, until};
 
-/// What the documentation gives Penstock's user of Redis.
+/// The rights that the documentation gives Penstock's Redis user.
 const RIGHTS: &str = "~* &* -@all +@string +@hash +@set +@sortedset +@list +@bitmap +@stream +@scripting +@connection \
                       +@pubsub +del +unlink +rename +exists +expire +pexpire +time +wait +info +config|get +cluster";
 
 #[test]
-fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
+fn a_redis_that_could_lose_data_is_refused_unless_that_is_allowed() {
     let mut trial = Trial::start_with(RedisKind::Single, |plan| (plan.nodes, plan.settlers) = (1, 0));
     let redis = trial.shop.redis.single().unwrap();
     let address = redis.address();
@@ -23,11 +23,11 @@ fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
     serve.args(["serve", "--listen", &listen, "--config"]).arg(trial.shop.configuration());
     let output = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "it sells on a Redis that forgets: {said}");
+    assert!(!output.status.success(), "it sells on a Redis that could lose data: {said}");
     for part in [&format!("Redis {address} has appendfsync = everysec"), "Set appendfsync always"] {
         assert!(said.contains(part), "{said}");
     }
-    assert!(said.contains("redis.allow_unsafe"), "it says how to start nevertheless: {said}");
+    assert!(said.contains("redis.allow_unsafe"), "it says how to start anyway: {said}");
     assert!(!said.contains("panicked"), "{said}");
 
     let node = trial.shop.node(0).unwrap();
@@ -37,14 +37,14 @@ fn a_redis_that_could_forget_is_refused_unless_that_is_allowed() {
 }
 
 #[test]
-fn one_silent_master_keeps_no_node_from_starting_and_selling_what_the_others_have() {
+fn nodes_start_and_sell_on_the_other_masters_while_one_is_silent() {
     let mut trial = Trial::start_with(RedisKind::Cluster, |plan| {
         (plan.nodes, plan.settlers) = (1, 0);
         plan.variables.push(("PENSTOCK_REDIS__WAIT_REPLICAS".to_owned(), "0".to_owned()));
     });
     let sales: Vec<String> = (0..12).map(|_| trial.publish(Offer::default())).collect();
     let Redis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
-    // The one that all nodes ask for the time, too. Nobody can take over from it.
+    // It is also the master that all nodes ask for the time. No replica can take over from it.
     let silent = redis.master_of("penstock:clock").unwrap();
     let elsewhere = sales.iter().find(|sale| redis.master_of(&format!("{{{sale}}}:sale")).unwrap() != silent);
     let elsewhere = elsewhere.unwrap().clone();
@@ -64,7 +64,7 @@ fn one_silent_master_keeps_no_node_from_starting_and_selling_what_the_others_hav
 }
 
 #[test]
-fn a_user_of_redis_with_the_documented_rights_can_do_all_that_a_node_does() {
+fn a_redis_user_with_the_documented_rights_can_do_everything_a_node_does() {
     let mut trial = Trial::start_with(RedisKind::Single, |plan| (plan.nodes, plan.settlers) = (1, 1));
     let redis = trial.shop.redis.single().unwrap();
     let mut user = vec!["ACL", "SETUSER", "penstock", "on", ">a-secret"];
@@ -87,7 +87,7 @@ fn a_user_of_redis_with_the_documented_rights_can_do_all_that_a_node_does() {
     let ticket = buyer(node, "ann").post_nothing(&path("tickets")).unwrap();
     let turn = json!({ "ticket": text(&expect(201, &ticket)["ticket"]) });
     let pass = until("a pass", || {
-        // Ann may ask only so often.
+        // The pause keeps Ann below her limit of requests.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let answer = buyer(node, "ann").post(&path("pass"), &turn).unwrap();
         (answer.status == 201).then(|| text(&answer.json()["pass"]))
@@ -108,5 +108,5 @@ fn a_user_of_redis_with_the_documented_rights_can_do_all_that_a_node_does() {
         (paid.trim() == "1").then_some(())
     });
     let refused = trial.shop.redis.single().unwrap().cli(&["ACL", "LOG"]).unwrap();
-    assert_eq!(refused.trim(), "", "it lacks a right");
+    assert_eq!(refused.trim(), "", "a right is missing");
 }

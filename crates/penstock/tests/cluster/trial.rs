@@ -1,4 +1,4 @@
-//! A cluster for one test: started, asked and audited from outside, and gone at the end.
+//! A cluster for one test: started, used and audited from outside, and gone at the end.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
 /// Nothing takes this long; a timeout is a failure, not a measurement.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// A second is what is promised, and what is printed is the measured time. But a slow machine fails no test.
+/// The promise is a second, and the measured time is printed. But a slow machine must not fail a test.
 pub(crate) const A_LONG_SECOND: Duration = Duration::from_secs(5);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 const LINES_OF_A_LOG: usize = 30;
@@ -28,7 +28,7 @@ const LINES_OF_A_LOG: usize = 30;
 /// One cluster at a time: the machine has few cores, and each test wants them all.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A running cluster and the folder that holds everything of it.
+/// A running cluster and its folder.
 pub(crate) struct Trial {
     // In the order in which they are dropped.
     pub(crate) shop: Shop,
@@ -55,7 +55,7 @@ impl Trial {
         Self { shop, folder, _turn: turn }
     }
 
-    /// Where buyers come in: nginx.
+    /// nginx's address, where buyers come in.
     pub(crate) fn front(&self) -> SocketAddr {
         self.shop.address()
     }
@@ -86,7 +86,7 @@ impl Trial {
         sale
     }
 
-    /// Runs `penstock` with the cluster's configuration to its end.
+    /// Runs `penstock` to its end with the cluster's configuration.
     pub(crate) fn run(&self, arguments: &[&str]) -> anyhow::Result<Run> {
         let output =
             bare_command().args(arguments).arg("--config").arg(self.shop.configuration()).output()?;
@@ -97,9 +97,10 @@ impl Trial {
         })
     }
 
-    /// Waits for settlement, then holds what buyers were told against the API and against `penstock audit`.
+    /// Waits for settlement, then compares what buyers were told with the API and with `penstock audit`.
     pub(crate) fn audit(&self, auditor: &Auditor) -> usize {
-        // It says nothing if it can't look at everything, as while a Redis master is being replaced.
+        // There is no report while the audit can't read everything, such as while a Redis master is being
+        // replaced.
         let report = || {
             let run = self.run(&["audit", "--json"]).unwrap();
             let is_there = !run.stdout.is_empty();
@@ -113,7 +114,7 @@ impl Trial {
         verdict.promised
     }
 
-    /// What the ledger has of a sale: total, available, held, paid. Redis itself is asked, and no node.
+    /// The units of a sale in the ledger: total, available, held, paid. Asks Redis itself and no node.
     pub(crate) fn ledger(&self, sale: &str) -> [u64; 4] {
         self.in_ledger(sale, ["total", "available", "held", "paid"])
     }
@@ -127,8 +128,8 @@ impl Trial {
     fn in_ledger<const N: usize>(&self, sale: &str, fields: [&str; N]) -> [u64; N] {
         let key = format!("{{{sale}}}:sale");
         let question = [&["HMGET", key.as_str()], fields.as_slice()].concat();
-        // During a failover nobody answers.
-        until("Redis tells what it has", || {
+        // During a failover nothing answers.
+        until("an answer of Redis", || {
             let answer = self.redis_of(&key)?.cli(&question).ok()?;
             let numbers: Option<Vec<u64>> = answer.lines().map(|line| line.parse().ok()).collect();
             numbers?.try_into().ok()
@@ -143,7 +144,7 @@ impl Trial {
         }
     }
 
-    /// Waits until every node shows the sale as the ledger has it; says how long that took.
+    /// Waits until every node shows the sale as the ledger has it; returns how long that took.
     pub(crate) fn until_nodes_agree(&self, sale: &str) -> Duration {
         let began = Instant::now();
         for node in self.nodes() {
@@ -160,7 +161,7 @@ impl Trial {
         began.elapsed()
     }
 
-    /// A figure of a node's `/metrics`; with labels as they stand there.
+    /// A figure of a node's `/metrics`; `name` includes the labels as shown there.
     pub(crate) fn figure(&self, node: usize, name: &str) -> f64 {
         let text = Client::new(self.node(node)).get("/metrics").unwrap().text();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -172,7 +173,7 @@ impl Trial {
     }
 }
 
-/// A test that fails shows what the nodes and workers had to say.
+/// A failed test shows the logs of nodes and workers.
 impl Drop for Trial {
     fn drop(&mut self) {
         if !thread::panicking() {
@@ -188,14 +189,14 @@ impl Drop for Trial {
     }
 }
 
-/// The binary without the caller's own `PENSTOCK_…`.
+/// The binary without the caller's `PENSTOCK_…` variables.
 pub(crate) fn bare_command() -> Command {
     let mut command = Command::new(BINARY);
     without_callers_settings(&mut command).env("PENSTOCK_LOG__LEVEL", "warn").stdin(Stdio::null());
     command
 }
 
-/// A sale as one node shows it; None while it shows none.
+/// A sale as one node shows it; None if it shows none.
 pub(crate) fn look(node: SocketAddr, sale: &str) -> Option<Value> {
     let answer = Client::new(node).get(&format!("/api/v1/sales/{sale}")).ok()?;
     (answer.status == 200).then(|| answer.json())
@@ -211,36 +212,36 @@ pub(crate) fn patiently(what: &str, mut ask: impl FnMut() -> Result<Answer, Lost
     until(what, || ask().ok().filter(|answer| !matches!(answer.status, 429 | 502 | 503 | 504)))
 }
 
-/// Claims and expects an order; gives its id.
+/// Claims, expects an order, and returns its id.
 pub(crate) fn must_buy(address: SocketAddr, sale: &str, name: &str, quantity: u32) -> String {
     let key = format!("key-of-{name}");
     let answer = patiently("a verdict", || buyer(address, name).claim(sale, quantity, &key));
     text(&expect(201, &answer)["id"])
 }
 
-/// Expects a status and gives the answer's JSON.
+/// Expects a status and returns the answer's JSON.
 pub(crate) fn expect(status: u16, answer: &Answer) -> Value {
     assert_eq!(answer.status, status, "{}", answer.text());
     if answer.body.is_empty() { Value::Null } else { answer.json() }
 }
 
 pub(crate) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}")).to_owned()
 }
 
-/// Looks again and again until there is something to see.
+/// Calls `look` again and again until it returns something.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(began.elapsed() < PATIENCE, "this did not happen in time: {what}");
         thread::sleep(LOOK_AGAIN_AFTER);
     }
 }
 
-/// Like `until`, and says how long it took, which has to be about a second at most.
+/// Like `until`, but returns how long it took and fails if that is much longer than a second.
 pub(crate) fn within_a_second(what: &str, mut look: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     until(what, || look().then_some(()));

@@ -1,4 +1,4 @@
-//! A waiting room that all nodes share goes on when they die.
+//! A waiting room that all nodes share goes on when nodes die.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::trial::{Trial, expect, patiently, text, until};
 const UNITS: u32 = 30;
 const PEOPLE: usize = 40;
 
-/// Waits for the turn, takes the pass and buys; whatever fails on the way is asked again. None: everything is gone.
+/// Waits for the turn, takes the pass and buys; failed requests are sent again. None: everything is sold.
 fn buy(front: SocketAddr, sale: &str, name: &str, ticket: &str) -> Option<Answer> {
     let mut client = Client::new(front).with_token(&buyer_token(name)).with_timeout(Duration::from_secs(8));
     let at = |call: &str| format!("/api/v1/sales/{sale}/{call}");
@@ -29,7 +29,7 @@ fn buy(front: SocketAddr, sale: &str, name: &str, ticket: &str) -> Option<Answer
     let pass = until("a pass or the end", || {
         let seen = ask("GET", &format!("tickets/{ticket}"), &[], None).json();
         match seen["state"].as_str() {
-            // Perhaps another node told of it than the one that gives the pass.
+            // The node that gives the pass may not know yet what another one said.
             Some("admitted") => Some(Some(ask("POST", "pass", &[], Some(json!({ "ticket": ticket }))))),
             Some("gone") => Some(None),
             _ => {
@@ -49,8 +49,8 @@ fn buy(front: SocketAddr, sale: &str, name: &str, ticket: &str) -> Option<Answer
 #[test]
 fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
     let mut trial = Trial::start_with(RedisKind::Single, |plan| {
-        // Slow, so that people still wait when the nodes die. What a dead node had in hand, numbers and passes, is waited
-        // for until its time is over, which is short here.
+        // Slow, so that people still wait when the nodes die. What a dead node was holding, numbers and
+        // passes, becomes free only when its time is over, which is short here.
         for (name, value) in [("ADMISSIONS_PER_SECOND", "6"), ("TURN_SECONDS", "5"), ("PASS_SECONDS", "5")] {
             plan.variables.push((format!("PENSTOCK_GATE__{name}"), value.to_owned()));
         }
@@ -76,7 +76,7 @@ fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
             .zip(&tickets)
             .map(|(name, ticket)| scope.spawn(|| buy(front, &sale, name, ticket)))
             .collect();
-        // Whoever kept the room is among them.
+        // The node that kept the room is among them.
         for victim in 0..3 {
             thread::sleep(Duration::from_millis(700));
             let node = trial.shop.node(victim).unwrap();
@@ -95,7 +95,7 @@ fn a_waiting_room_goes_on_when_the_nodes_that_keep_it_die() {
 }
 
 #[test]
-fn a_waiting_room_goes_on_when_redis_has_lost_it_and_its_nodes_start_anew() {
+fn a_waiting_room_goes_on_when_redis_has_lost_it_and_its_nodes_restart() {
     let mut trial = Trial::start(RedisKind::Single);
     let gate = json!({ "waiting_room": true });
     let offer = Offer { units: UNITS, ..Offer::default() };
@@ -109,7 +109,7 @@ fn a_waiting_room_goes_on_when_redis_has_lost_it_and_its_nodes_start_anew() {
         (ticket["number"].as_u64().unwrap(), text(&ticket["ticket"]))
     };
     let before: Vec<_> = (0..5).map(|number| take(&format!("early-{number}"))).collect();
-    // The records hear of it once a second.
+    // The records are updated once a second.
     thread::sleep(Duration::from_secs(3));
     let redis = trial.shop.redis.single().unwrap();
     redis.kill().unwrap();
@@ -143,7 +143,7 @@ fn units_that_come_back_go_to_people_who_are_there_whichever_node_they_ask() {
     let first = take("first");
     let bought = buy(front, &sale, "first", &first).unwrap();
     let order = text(&expect(201, &bought)["id"]);
-    // Many come while it is sold out and leave again; one stays, behind them all.
+    // While it is sold out, many people come and leave again; one stays, behind them all.
     (0..100).for_each(|number| drop(take(&format!("left-{number}"))));
     let last = take("last");
     let look = || {
@@ -156,7 +156,7 @@ fn units_that_come_back_go_to_people_who_are_there_whichever_node_they_ask() {
         look();
         thread::sleep(Duration::from_millis(500));
     }
-    // A node that dies takes nobody's place with it.
+    // A node that dies loses nobody's place.
     trial.shop.node(0).unwrap().kill().unwrap();
     trial.shop.node(0).unwrap().start().unwrap();
     let mut owner = client("first");

@@ -1,5 +1,5 @@
-//! People wait for a sale that is sold out, at any node. Redis forgets everything or is replaced, and they stand where they
-//! stood.
+//! People wait at any node for a sale that is sold out. Redis loses everything or is replaced, and everybody
+//! keeps their place.
 
 use std::fs;
 
@@ -12,18 +12,18 @@ use crate::trial::{Trial, buyer, expect, patiently, text, until};
 const HOLDERS: usize = 3;
 const PEOPLE: usize = 6;
 
-/// A sale that is sold out and for which people wait.
+/// A sold-out sale, and the people who wait for it.
 struct Line {
     sale: String,
     auditor: Auditor,
-    /// Of the holders.
+    /// The holders' orders.
     orders: Vec<String>,
     /// In the order in which they came.
     waiting: Vec<String>,
 }
 
 impl Line {
-    /// Each goes to another node than the one before.
+    /// Each person goes to another node than the one before.
     fn form(trial: &Trial) -> Self {
         let sale = trial.publish(Offer { units: HOLDERS as u32, limit_per_buyer: 1, hold_seconds: 600 });
         let mut line = Self { sale, auditor: Auditor::default(), orders: Vec::new(), waiting: Vec::new() };
@@ -49,7 +49,7 @@ impl Line {
         format!("/api/v1/sales/{}/waitlist", self.sale)
     }
 
-    /// The last holder gives the unit back, and who waits first has an order; every node knows.
+    /// The last holder cancels, and the first person on the waitlist has an order; every node shows it.
     fn serve(&mut self, trial: &Trial) -> Value {
         let order = self.orders.pop().unwrap();
         let holder = format!("holder-{}", self.orders.len());
@@ -75,7 +75,7 @@ impl Line {
         expect(204, &patiently("to leave", leave));
     }
 
-    /// Everybody stands where he stood, whichever node is asked.
+    /// Everybody keeps their place, whichever node is asked.
     fn check(&self, trial: &Trial) {
         for (name, position) in self.waiting.iter().zip(1_u64..) {
             for node in trial.nodes() {
@@ -97,13 +97,13 @@ impl Line {
 }
 
 #[test]
-fn a_wiped_redis_gets_those_who_wait_back_from_the_records() {
+fn a_wiped_redis_gets_the_waitlist_back_from_the_records() {
     let mut trial = Trial::start(RedisKind::Single);
     let mut line = Line::form(&trial);
     let offer = line.serve(&trial);
     line.leaves(&trial, 1);
     line.check(&trial);
-    // What is settled is what can be given back.
+    // Only settled places can be restored.
     trial.audit(&line.auditor);
     let rows = trial.shop.mariadb.sql("SELECT COUNT(*) FROM waitlist").unwrap();
     assert_eq!(rows, line.waiting.len().to_string(), "what MariaDB itself says");
@@ -114,7 +114,7 @@ fn a_wiped_redis_gets_those_who_wait_back_from_the_records() {
     line.check(&trial);
     let next = line.serve(&trial);
     assert_ne!(next["id"], offer["id"]);
-    // Who comes now gets a number that nobody had.
+    // A new person gets a number that nobody had.
     line.auditor.joins(&line.sale);
     let join = || buyer(trial.node(2), "late").post(&line.path(), &json!({ "quantity": 1 }));
     expect(201, &patiently("a place", join));
@@ -124,7 +124,7 @@ fn a_wiped_redis_gets_those_who_wait_back_from_the_records() {
 }
 
 #[test]
-fn a_replica_that_takes_over_knows_who_waits() {
+fn a_replica_that_takes_over_has_the_waitlist() {
     let mut trial = Trial::start(RedisKind::Cluster);
     let mut line = Line::form(&trial);
     line.leaves(&trial, 0);
