@@ -1,4 +1,5 @@
-//! Makes the table of what is in `web/dist`. Without it a release can't be built, and a debug build says so on its pages.
+//! Builds the table of the files in `web/dist`. Without that folder a release can't be built, and a debug
+//! build shows a page that says so.
 
 use std::{
     env,
@@ -11,7 +12,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// So many characters tell files apart.
+/// How many characters of a hash tell files apart.
 const FINGERPRINT_BYTES: usize = 12;
 
 fn main() -> ExitCode {
@@ -36,9 +37,9 @@ fn run() -> Result<(), Box<dyn Error>> {
         return Err("the pages are not built, and a release has to have them: run `make web` first".into());
     } else {
         println!(
-            "cargo:warning=the pages are not built: run `make web`, or there is only a page that says so"
+            "cargo:warning=the pages are not built: run `make web`, otherwise the server only shows a page that says so"
         );
-        // What does not exist would count as changed each time.
+        // Cargo would treat a missing folder as changed each time.
         fs::create_dir_all(&dist)?;
         entry("/index.html", &crate_folder.join("src/not_built.html"))?
     };
@@ -59,7 +60,7 @@ fn table(dist: &Path) -> Result<String, Box<dyn Error>> {
     Ok(table)
 }
 
-/// All files but the compressed ones, which belong to another, and hidden ones.
+/// All files except hidden ones and the compressed copies, which belong to another file.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -103,7 +104,7 @@ fn extension(file: &Path) -> &str {
     file.extension().and_then(|extension| extension.to_str()).unwrap_or_default()
 }
 
-/// A browser believes it and nothing else, so an unknown one is better found out now.
+/// Browsers rely on this type alone, so a missing one fails the build.
 fn content_type(file: &Path) -> Result<&'static str, String> {
     Ok(match extension(file) {
         "html" => "text/html; charset=utf-8",
@@ -122,7 +123,7 @@ fn content_type(file: &Path) -> Result<&'static str, String> {
         "wasm" => "application/wasm",
         _ => {
             return Err(format!(
-                "{}: no type is known for such a file; crates/pages/build.rs names them",
+                "{}: the content type of this file is unknown; add it to crates/pages/build.rs",
                 file.display()
             ));
         }

@@ -1,6 +1,7 @@
-//! Hashes passwords on a few threads of their own. Each has the memory of one hash, so memory is bounded by their number; what they
-//! take of the processors is bounded by a budget, and what waits for them by three queues: one for strangers who sign in, one for people
-//! who have given the right password before, and one for the passwords of new accounts. So a flood of one keeps nobody in the others waiting.
+//! Hashes passwords on a few dedicated threads. Each has the memory of one hash, so their number bounds the
+//! memory. A budget bounds their use of the processors. Three queues bound what waits: one for strangers who
+//! sign in, one for people who have given the right password before, and one for the passwords of new
+//! accounts. So a flood in one queue does not delay the others.
 
 mod budget;
 mod hasher;
@@ -28,15 +29,15 @@ use crate::{
 pub(crate) const MIN_PASSWORD_CHARACTERS: usize = 8;
 pub(crate) const MAX_PASSWORD_BYTES: usize = 256;
 
-/// Whose passwords wait in one line.
+/// The line in which a password waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Line {
-    /// All of this address; those of loopback have none and share a line.
+    /// Everybody at this address. Loopback has none, so everybody there shares a line.
     Address(Option<AddressKey>),
-    /// All known devices of this phone, which don't wait behind others of their address. With a line for each device, one account could
-    /// have all the lines that there is place for.
+    /// All known devices of this phone, which don't wait behind others at their address. With a line for each
+    /// device, one account could take all the lines that there is space for.
     Phone(String),
-    /// Somebody who is signed in.
+    /// A signed-in account.
     Account(AccountId),
 }
 
@@ -47,21 +48,21 @@ pub(crate) struct Passwords {
 
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// Something waits, or there is nothing to wait for any more.
+    /// Notified when a job waits, or when no further jobs will come.
     changed: Condvar,
 }
 
 struct Waiting {
-    /// The queues take turns. One is found by the number of its `Queue`.
+    /// The queues take turns. A queue is found by the number of its `Queue`.
     queues: [FairQueue<Line, Job>; 3],
-    /// Whose turn it was last.
+    /// The queue whose turn was last.
     turn: usize,
     budget: Budget,
     is_over: bool,
 }
 
-/// Where something waits. However many strangers come from however many addresses, they take no place from people who are known, and none
-/// from people who have a one-time code.
+/// The queue of a password. However many strangers come from however many addresses, they take no places from
+/// known people or from people with a one-time code.
 #[derive(Clone, Copy)]
 enum Queue {
     Strangers,
@@ -96,7 +97,7 @@ impl Job {
         }
     }
 
-    /// Whoever asked may have gone away meanwhile.
+    /// The caller may have gone away meanwhile.
     fn run(self, hasher: &mut Hasher) {
         match self {
             Self::Check { password, hashes, answer } => {
@@ -123,7 +124,7 @@ impl Passwords {
         Self { shared: Arc::new(shared), threads: options.password_hashes_at_once.max(1) }
     }
 
-    /// Starts the threads; they end with this.
+    /// Starts the threads. They end when this is dropped.
     pub(crate) fn start(&self) -> io::Result<()> {
         for number in 0..self.threads {
             let shared = Arc::clone(&self.shared);
@@ -132,8 +133,8 @@ impl Passwords {
         Ok(())
     }
 
-    /// `busy` if a password of this line would not be checked. Asked before the account is looked up, so that a flood costs no look-ups but
-    /// those of the passwords that are checked.
+    /// `busy` if a password of this line would not be checked. Called before the account is looked up, so
+    /// that a flood causes look-ups only for passwords that are checked.
     pub(crate) fn have_place(&self, line: &Line) -> Result<(), Problem> {
         let mut waiting = self.shared.waiting();
         if waiting.with_room(Queue::of(line, false)).has_place(line) {
@@ -143,7 +144,8 @@ impl Passwords {
         }
     }
 
-    /// Which of `hashes` is of `password`, if one is. Without any it takes as long as with one. `busy` if too many wait.
+    /// Which of `hashes` belongs to `password`, if any. With no hashes it takes as long as with one. `busy`
+    /// if too many wait.
     pub(crate) async fn check(
         &self,
         line: Line,
@@ -176,7 +178,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A job that has no place is dropped, and whoever asked for it hears that nobody answers.
+    /// A job without a place is dropped, and its caller notices that no answer comes.
     fn enqueue(&self, line: Line, job: Job) {
         let mut waiting = self.waiting();
         let queue = Queue::of(&line, job.is_new());
@@ -195,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// Waits for something to hash; None when it is over.
+    /// Waits for a job; None when hashing is over.
     fn next(&self) -> Option<Job> {
         let mut waiting = self.waiting();
         loop {
@@ -223,7 +225,7 @@ impl Waiting {
         self.queues.iter().all(FairQueue::is_empty)
     }
 
-    /// The queue, without those that nobody waits for any more if it would be full with them.
+    /// The queue. If it is full, abandoned jobs are removed first.
     fn with_room(&mut self, queue: Queue) -> &mut FairQueue<Line, Job> {
         let queue = &mut self.queues[queue as usize];
         if queue.is_full() {
@@ -232,7 +234,7 @@ impl Waiting {
         queue
     }
 
-    /// The next that somebody still waits for.
+    /// The next job that somebody still waits for.
     fn pop(&mut self) -> Option<Job> {
         loop {
             let count = self.queues.len();
@@ -246,12 +248,51 @@ impl Waiting {
     }
 }
 
-/// What this thread has used of a processor so far. Time in which others had it does not count.
+/// The processor time that this thread has used so far. Time given to other threads does not count.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// The hash of a password at once, for an operator who makes an account.
+/// Hashes a password right away, for an operator who creates an account.
 pub(crate) fn hash(password: &[u8]) -> Option<String> {
     Hasher::default().hash(password)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(places: usize) -> Waiting {
+        let queue = || FairQueue::new(places);
+        Waiting {
+            queues: [queue(), queue(), queue()],
+            turn: 0,
+            budget: Budget::new(1, 100, Instant::now()),
+            is_over: false,
+        }
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_places_from_the_others() {
+        let kinds = [
+            (Line::Address(None), false),
+            (Line::Phone("+8613800138000".to_owned()), false),
+            (Line::Address(None), true),
+        ];
+        for full in &kinds {
+            let mut waiting = waiting(2);
+            let mut answers = Vec::new();
+            while waiting.with_room(Queue::of(&full.0, full.1)).has_place(&full.0) {
+                let (answer, answered) = oneshot::channel();
+                answers.push(answered);
+                let job = Job::New { password: String::new(), answer };
+                waiting.with_room(Queue::of(&full.0, full.1)).push(full.0.clone(), job);
+            }
+            assert!(!answers.is_empty());
+            for (line, is_new) in kinds.iter().filter(|kind| *kind != full) {
+                let queue = waiting.with_room(Queue::of(line, *is_new));
+                assert!(queue.has_place(line), "{full:?} took the places of {line:?}, new: {is_new}");
+            }
+        }
+    }
 }

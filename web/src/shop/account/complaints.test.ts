@@ -1,14 +1,16 @@
-// A field is no longer red once something else is typed in it.
+// A field is no longer red once its text changes.
 import { cleanup, fireEvent, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
+import { whoAmI } from '../../lib/session.svelte';
+import Account from '../pages/Account.svelte';
 import SignIn from '../pages/SignIn.svelte';
 import SignUp from '../pages/SignUp.svelte';
 import { loadWords } from '../words.svelte';
 
 const answers = vi.hoisted(() => {
   const answers = new Map<string, () => Response>();
-  // The client takes hold of `fetch` when it is loaded.
+  // The client keeps `fetch` from when it is loaded.
   globalThis.fetch = async (input) => {
     const answer = answers.get(new URL((input as Request).url).pathname);
     return answer ? answer() : Response.json({ code: 'not_found' }, { status: 404 });
@@ -64,5 +66,24 @@ test('signing up, field by field', async () => {
   await fireEvent.submit(document.forms[0] as HTMLFormElement);
   await vi.waitFor(() => expect(red()).toEqual(['code']));
   await type('One-time code', '123456');
+  expect(red()).toEqual([]);
+});
+
+test('changing the password', async () => {
+  const account = { id: 'a', name: 'Ada', phone: '+8613800138000', created_at: '2026-11-19T10:00:00Z' };
+  answers.set('/api/v1/me', () => Response.json({ account }));
+  document.cookie = 'penstock_signed_in=1';
+  await whoAmI();
+  render(Account);
+  const change = async () => fireEvent.submit(document.forms[0] as HTMLFormElement);
+  answers.set('/api/v1/me/password', invalid('new_password'));
+  await change();
+  await vi.waitFor(() => expect(red()).toEqual(['new-password']));
+  await type('New password', 'long enough');
+  expect(red()).toEqual([]);
+  answers.set('/api/v1/me/password', () => Response.json({ code: 'bad_credentials' }, { status: 401 }));
+  await change();
+  await vi.waitFor(() => expect(red()).toEqual(['current-password']));
+  await type('Current password', 'the right one');
   expect(red()).toEqual([]);
 });
