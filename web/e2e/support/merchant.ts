@@ -1,5 +1,6 @@
 // What a merchant and other buyers do through the API, to bring a sale into the state that a test needs.
 import { createHash, createHmac, randomInt, randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Challenge, Item, Order, Pass, Sale, SaleStats, Ticket } from '../../src/api/schema';
 import { ADMIN_TOKEN, JWT_SECRET, type Server } from './server';
 
@@ -25,6 +26,8 @@ export interface Offer {
 }
 
 const PASSWORD = 'correct-horse-battery';
+/** Pictures are drawn when nothing else needs the cores, so on a busy machine they take a while. */
+const PICTURES_TIMEOUT_MS = 60_000;
 
 /** A call of the API with this token. Throws the server's message when it refuses. */
 export async function call<T>(server: Server, token: string, method: string, path: string, body?: unknown) {
@@ -92,7 +95,9 @@ export class Merchant {
 
   async publish(offer: Offer = {}): Promise<Sale> {
     const draft = await this.draft(offer);
-    return this.act(draft.id, 'publish');
+    const sale = await this.act(draft.id, 'publish');
+    if (offer.challenge === 'captcha') await new Stranger(this.server).seesPictures(sale.id);
+    return sale;
   }
 
   act(
@@ -148,6 +153,19 @@ export class Stranger {
 
   joinWaitlist(sale: string, quantity = 1): Promise<{ position: number }> {
     return this.call('POST', `/sales/${sale}/waitlist`, { quantity });
+  }
+
+  /**
+   * Waits until the server gives out pictures, always new ones. It draws them once a sale wants some; until
+   * then it gives out proofs of work.
+   */
+  async seesPictures(sale: string): Promise<void> {
+    const deadline = Date.now() + PICTURES_TIMEOUT_MS;
+    for (const seen = new Set(); seen.size < 3; await delay(50)) {
+      if (Date.now() > deadline) throw new Error(`The server has given out ${seen.size} pictures.`);
+      const { image } = await this.call<Challenge>('POST', `/sales/${sale}/challenge`, {});
+      if (image) seen.add(image);
+    }
   }
 
   /** Solves a proof of work and orders. */
