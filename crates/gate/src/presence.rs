@@ -1,6 +1,6 @@
 //! Knows who is there. People who wait ask for their place or listen to a stream, and each time a bit is set.
-//! Two generations of bits tell who was heard of lately. It does not list people: it takes a few kilobytes,
-//! one bit per place, and in a large room one bit for several neighbours. It knows no turns and no sale.
+//! Two generations of bits tell who was heard of lately. It does not list people: it takes one bit per place,
+//! and in a huge room one bit for several neighbours. It knows no turns and no sale.
 
 mod people;
 
@@ -22,11 +22,14 @@ pub const GENERATION_MILLIS: i64 = 15_000;
 /// little later don't lose their place to faster ones. A page returns within 4.5 seconds, unless it was sent
 /// away before.
 const SETTLING_MILLIS: i64 = 6_000;
-/// With more places than this, neighbours share a bit: 128 KiB per generation.
-const MAX_BITS: u64 = 1 << 20;
+/// With more places than this, neighbours share a bit: 2 MiB per generation.
+const MAX_BITS: u64 = 1 << 24;
 const MIN_WORDS: usize = 64;
-/// The most places that one look moves from the early numbers.
-const PLACED_AT_ONCE: u64 = 2_048;
+/// The most places or early numbers for which one look asks the draw. Each takes about a microsecond, on a
+/// thread that serves requests.
+const DRAWN_AT_ONCE: u64 = 2_048;
+/// Early people are moved to their places in the way that finds this many of them sooner.
+const FOUND_SOON: u64 = 1_024;
 
 #[derive(Debug)]
 pub(crate) struct Presence(RwLock<Generations>);
@@ -43,11 +46,14 @@ struct Generations {
     is_settling: bool,
 }
 
-/// Numbers heard of before the draw, and the place up to which they have been moved.
+/// The people heard of before the draw, who are being moved to their places.
 #[derive(Debug)]
 struct Early {
-    numbers: Bits,
-    placed_to: u64,
+    numbers: There,
+    /// The places below this one have been looked at, or the numbers below it have been moved.
+    done_to: u64,
+    /// Presence is known for the places below this one.
+    known_to: u64,
 }
 
 impl Presence {
@@ -91,9 +97,10 @@ impl Presence {
     /// From now on, people are known by their places.
     pub(crate) fn drawn(&self) {
         self.change(|generations| {
-            let mut numbers = std::mem::take(&mut generations.lately);
-            numbers.add(&std::mem::take(&mut generations.before));
-            generations.early = (!numbers.words.is_empty()).then_some(Early { numbers, placed_to: 0 });
+            let mut numbers = std::mem::take(&mut generations.lately).snapshot();
+            numbers.add(std::mem::take(&mut generations.before).snapshot());
+            let early = Early { numbers, done_to: 0, known_to: 0 };
+            generations.early = (!early.numbers.words.is_empty()).then_some(early);
             generations.is_placed = true;
         });
     }
@@ -124,7 +131,7 @@ impl Presence {
         there.is_placed = generations.is_placed;
         there.known_to = match &generations.early {
             _ if generations.is_settling => 0,
-            Some(early) => early.placed_to,
+            Some(early) => early.known_to,
             None => u64::MAX,
         };
         there
@@ -136,21 +143,46 @@ impl Presence {
 }
 
 impl Generations {
-    /// Goes in the order of the places, so that nobody is called before the people in front of them were
-    /// looked for.
     fn place_early(&mut self, draw: &Draw) {
         let Some(early) = &mut self.early else { return };
-        let to = early.placed_to.saturating_add(PLACED_AT_ONCE).min(draw.count());
-        for place in early.placed_to..to {
-            if early.numbers.has(draw.number_at(place)) {
-                self.lately.make_room(place);
-                self.lately.set(place);
-            }
+        let (places, is_done) = early.next_places(draw);
+        for place in places {
+            self.lately.make_room(place);
+            self.lately.set(place);
         }
-        early.placed_to = to;
-        if to >= draw.count() {
+        if is_done {
             self.early = None;
         }
+    }
+}
+
+impl Early {
+    /// The places of the next people, and whether these were the last. Where many of the early people are
+    /// there, it goes through the places: the first people can be called at once. Where most of them have
+    /// left, it goes through the people, and nobody is called before all of them are known.
+    fn next_places(&mut self, draw: &Draw) -> (Vec<u64>, bool) {
+        let people = self.numbers.count(0, draw.count());
+        let is_by_number = people.saturating_mul(people) < draw.count().saturating_mul(FOUND_SOON);
+        if is_by_number { self.next_by_number(draw) } else { self.next_by_place(draw) }
+    }
+
+    fn next_by_place(&mut self, draw: &Draw) -> (Vec<u64>, bool) {
+        let to = self.done_to.saturating_add(DRAWN_AT_ONCE).min(draw.count());
+        let places = (self.done_to..to).filter(|place| self.numbers.has(draw.number_at(*place))).collect();
+        (self.done_to, self.known_to) = (to, to);
+        (places, to >= draw.count())
+    }
+
+    fn next_by_number(&mut self, draw: &Draw) -> (Vec<u64>, bool) {
+        let mut places = Vec::new();
+        while let Some(number) = self.numbers.next(self.done_to).filter(|number| *number < draw.count()) {
+            if places.len() as u64 == DRAWN_AT_ONCE {
+                return (places, false);
+            }
+            places.push(draw.place(number));
+            self.done_to = number + 1;
+        }
+        (places, true)
     }
 }
 
@@ -178,11 +210,6 @@ impl Bits {
         true
     }
 
-    fn has(&self, index: u64) -> bool {
-        let (word, mask) = self.word(index);
-        self.words.get(word).is_some_and(|word| word.load(Relaxed) & mask != 0)
-    }
-
     fn make_room(&mut self, index: u64) {
         if index >> self.shift >= MAX_BITS {
             let mut there = self.snapshot();
@@ -197,13 +224,6 @@ impl Bits {
             let words = needed.next_power_of_two().max(MIN_WORDS);
             self.words.resize_with(words, AtomicU64::default);
         }
-    }
-
-    fn add(&mut self, other: &Self) {
-        let mut both = self.snapshot();
-        both.add(other.snapshot());
-        self.shift = both.shift;
-        self.words = both.words.into_iter().map(AtomicU64::new).collect();
     }
 
     fn snapshot(&self) -> There {
@@ -252,11 +272,12 @@ impl There {
         if self.known_to == 0 && self.is_placed {
             return None;
         }
-        // The older generation may need more bits than the newer one.
-        while self.words.len() as u64 * 64 > MAX_BITS {
-            self.fold();
-        }
-        let people = People::of(&self.words);
+        let people = loop {
+            match People::of(&self.words) {
+                Some(people) => break people,
+                None => self.fold(),
+            }
+        };
         Some(Told { shift: self.shift, is_placed: self.is_placed, known_to: self.known_to, people })
     }
 
@@ -312,6 +333,10 @@ impl There {
 
     pub(crate) fn known_to(&self) -> u64 {
         self.known_to
+    }
+
+    fn has(&self, place: u64) -> bool {
+        self.next(place) == Some(place)
     }
 
     /// The next place, from here on, where somebody is there.
@@ -462,17 +487,18 @@ mod tests {
 
     #[test]
     fn few_people_in_a_large_room_are_told_individually_in_few_bytes() {
-        for people in [1_000, 10_000, 100_000] {
+        for people in [1_000, 10_000, 60_000] {
             // Scattered places.
             let places = (0..people).map(|person| person * 618_970_019 % MAX_BITS);
             let exact: std::collections::BTreeSet<u64> = places.clone().collect();
             let (bytes, there) = told_of(places);
             assert_eq!(there.count(0, MAX_BITS), exact.len() as u64);
             assert!(all(&there).into_iter().eq(exact));
-            assert!(bytes as u64 <= (2 * people).min(MAX_BITS / 8), "{bytes} bytes for {people} people");
+            assert!(bytes as u64 <= 3 * people, "{bytes} bytes for {people} people");
         }
-        let (bytes, there) = told_of(0..MAX_BITS);
-        assert_eq!((bytes as u64, there.count(0, MAX_BITS)), (MAX_BITS / 8, MAX_BITS));
+        // A full room of two million: the message does not grow, and two neighbours share a bit.
+        let (bytes, there) = told_of(0..1 << 21);
+        assert_eq!((bytes, there.shift, there.count(0, 1 << 21)), (128 << 10, 1, 1 << 21));
         let (bytes, there) = told_of(std::iter::empty());
         assert_eq!((bytes, all(&there)), (0, Vec::new()));
     }
@@ -482,20 +508,37 @@ mod tests {
         const PEOPLE: u64 = 5_000;
         let draw = Draw::new(&[7; 32], penstock_domain::SaleId::from_random(1), PEOPLE);
         let presence = Presence::new(false);
-        (0..PEOPLE)
-            .filter(|number| number.is_multiple_of(3))
-            .for_each(|number| presence.heard(number, || number));
-        assert_eq!(presence.there().count(0, PEOPLE), PEOPLE.div_ceil(3));
+        let is_there = |number: &u64| !number.is_multiple_of(3);
+        (0..PEOPLE).filter(is_there).for_each(|number| presence.heard(number, || number));
+        assert_eq!(presence.there().count(0, PEOPLE), PEOPLE - PEOPLE.div_ceil(3));
         presence.drawn();
         assert_eq!(presence.there().known_to(), 0);
         presence.listen(Some(&draw), at(0));
-        assert_eq!(presence.there().known_to(), PLACED_AT_ONCE);
+        assert_eq!(presence.there().known_to(), DRAWN_AT_ONCE);
         (1..=2).for_each(|step| assert!(!presence.listen(Some(&draw), at(step * 100))));
         let there = presence.there();
         assert_eq!(there.known_to(), u64::MAX);
-        let expected: Vec<u64> =
-            (0..PEOPLE).filter(|place| draw.number_at(*place).is_multiple_of(3)).collect();
+        let expected: Vec<u64> = (0..PEOPLE).filter(|place| is_there(&draw.number_at(*place))).collect();
         assert_eq!(all(&there), expected);
+    }
+
+    #[test]
+    fn nobody_waits_at_the_opening_while_places_of_people_who_left_are_looked_through() {
+        const TICKETS: u64 = 16_000_000;
+        let draw = Draw::new(&[7; 32], penstock_domain::SaleId::from_random(1), TICKETS);
+        let presence = Presence::new(false);
+        let people: Vec<u64> = (0..5_000).map(|person| person * 3_199).collect();
+        people.iter().for_each(|number| presence.heard(*number, || *number));
+        presence.drawn();
+        for tick in 0..2 {
+            presence.listen(Some(&draw), at(tick * 100));
+            assert_eq!(presence.there().known_to(), 0, "somebody in front may still be moved");
+        }
+        presence.listen(Some(&draw), at(200));
+        let there = presence.there();
+        assert_eq!(there.known_to(), u64::MAX);
+        assert!(people.iter().all(|number| there.has(draw.place(*number))));
+        assert_eq!(there.count(0, TICKETS), 5_000);
     }
 
     #[test]

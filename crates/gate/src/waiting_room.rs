@@ -341,7 +341,8 @@ impl WaitingRoom {
             let next = called.partition_point(|(_, end)| *end <= from);
             let runs = called.get(next..).unwrap_or_default().iter().take_while(|(start, _)| *start < to);
             let had_a_turn: u64 = runs.map(|(start, end)| there.count(from.max(*start), to.min(*end))).sum();
-            there.count(from, to) - had_a_turn
+            // Where neighbours share a bit, each count rounds up on its own.
+            there.count(from, to).saturating_sub(had_a_turn)
         };
         let line = Line::new(first, self.numbers.issued().max(first), waiting);
         let mut known = self.line.write().unwrap_or_else(PoisonError::into_inner);

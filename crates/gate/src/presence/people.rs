@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_BITS;
 
-/// The shorter form is used: at most 128 KiB, and two bytes per person in a large room where few are left.
+/// The most bytes of either form.
+const MAX_BYTES: usize = 128 << 10;
+
+/// The shorter form is used, which takes two or three bytes per person in a large room where few are left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum People {
     /// One bit per place.
@@ -16,10 +19,11 @@ pub(super) enum People {
 }
 
 impl People {
-    pub(super) fn of(words: &[u64]) -> Self {
+    /// None: neither form is short enough.
+    pub(super) fn of(words: &[u64]) -> Option<Self> {
         let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
         let (mut gaps, mut next) = (Vec::new(), 0);
-        for bit in set_bits(words) {
+        for bit in set_bits(&words[..used]) {
             let mut gap = bit - next;
             while gap >= 0x80 {
                 gaps.push(gap as u8 | 0x80);
@@ -27,16 +31,17 @@ impl People {
             }
             gaps.push(gap as u8);
             next = bit + 1;
-            if gaps.len() >= 8 * used {
-                return Self::Bits(words[..used].iter().flat_map(|word| word.to_le_bytes()).collect());
+            if gaps.len() >= MAX_BYTES.min(8 * used) {
+                let bits = (8 * used <= MAX_BYTES).then(|| bytes_of(&words[..used]));
+                return bits.map(Self::Bits);
             }
         }
-        Self::Gaps(gaps)
+        Some(Self::Gaps(gaps))
     }
 
     pub(super) fn words(&self) -> Vec<u64> {
         match self {
-            Self::Bits(bytes) => bytes.chunks(8).take(MAX_BITS as usize / 64).map(word_of).collect(),
+            Self::Bits(bytes) => bytes.chunks(8).take(MAX_BYTES / 8).map(word_of).collect(),
             Self::Gaps(bytes) => words_of_gaps(bytes),
         }
     }
@@ -51,6 +56,10 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = u64> {
             bit
         })
     })
+}
+
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 fn word_of(bytes: &[u8]) -> u64 {

@@ -397,7 +397,42 @@ fn people_who_leave_when_they_are_called_are_distinguished_from_people_who_read_
 
 #[test]
 fn people_who_leave_when_they_are_called_keep_nobody_waiting_for_half_a_long_turn() {
-    let options = RoomOptions { turn_seconds: 3_600, ..OPTIONS };
+    // Calls within a 512th of a turn would make one run.
+    let options = RoomOptions { turn_seconds: 3_000, ..OPTIONS };
     let seconds = seconds_behind(150, 0, options);
     assert!(seconds <= 150, "{seconds} s");
+}
+
+/// Where neighbours share a bit, the people of a run are counted with some of their neighbours.
+#[test]
+fn a_room_of_a_billion_counts_about_the_people_who_wait() {
+    const TICKETS: u64 = 1 << 30;
+    const SHARING: u64 = 64;
+    let state = RoomState { reserved: TICKETS, early: Some(0), ..RoomState::new([7; 32]) };
+    // Calls within a 512th of a turn would make one run.
+    let options = RoomOptions { turn_seconds: 3_000, ..OPTIONS };
+    let room = WaitingRoom::new(sale(), state, options);
+    let mut millis = OPEN;
+    let mut pass = |seconds: i64, available: u32, people: &[u64]| {
+        let status = status(available);
+        for _ in 0..seconds {
+            millis += SECOND;
+            people.iter().for_each(|number| room.heard(*number, Some(*number)));
+            room.tick(&status, 0, at(millis));
+            save(&room);
+            let waiting = room.figures().waiting;
+            let position = room.standing_at(Some(TICKETS - 1), &status, at(millis)).position;
+            assert!(waiting <= 5 * SHARING, "{waiting} are waiting");
+            assert!(position.is_none_or(|position| position <= 5 * SHARING), "{position:?}");
+        }
+    };
+    let everybody: Vec<u64> = (0..4 * SHARING).chain([TICKETS - 1]).collect();
+    pass(7, 0, &everybody);
+    // Two runs that meet where neighbours share a bit.
+    pass(7, 101, &everybody);
+    pass(1, 202, &everybody);
+    // Every second group of neighbours leaves, and is gone before its turns are looked at.
+    let rest: Vec<u64> = everybody.into_iter().filter(|number| number / SHARING % 2 == 1).collect();
+    pass(40, 1, &rest);
+    assert_eq!(room.figures().let_in, 202);
 }
