@@ -51,9 +51,6 @@ pub(crate) struct App {
     pub(crate) countries: Bytes,
     pub(crate) tallies: Vec<Arc<Tally>>,
     pub(crate) live: Live,
-    /// Streams of tickets. Clients keep them open as long as they like, so they get only a part of the
-    /// connections.
-    pub(crate) ticket_streams: Arc<Semaphore>,
     /// One audit at a time: it reads everything.
     pub(crate) auditing: Arc<Semaphore>,
     /// Becomes true when the server stops.
@@ -96,7 +93,6 @@ impl App {
             countries: countries::listed(options.default_country),
             tallies: (0..workers).map(|worker| Arc::new(Tally::of_worker(worker, workers))).collect(),
             live: Live::default(),
-            ticket_streams: Arc::new(Semaphore::new((options.max_connections / 4 * 3).max(1))),
             auditing: Arc::new(Semaphore::new(1)),
             options,
         })

@@ -8,6 +8,7 @@
 mod stalls;
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -167,33 +168,36 @@ impl Open {
         self.dispensable = found.into_iter().map(|(why, _, number, beats)| (why, number, beats)).collect();
     }
 
-    /// If incomplete requests and those that wait for their turn take more than `max_bytes`, ends those that
-    /// have waited longest.
+    /// If requests that are incomplete or wait for their turn take more than `max_bytes`, ends some. First go
+    /// clients that send on while they are being answered, those with the most bytes first, and then those
+    /// that have waited longest.
     fn bound_waiting(&mut self, max_bytes: usize) {
-        let mut bytes: usize = self.watched.values().map(|watched| watched.pulse.waiting_bytes()).sum();
+        let mut waiting: Vec<(&Watched, usize)> = self
+            .watched
+            .values()
+            .filter(|watched| watched.pulse.command() == Command::GoOn)
+            .map(|watched| (watched, watched.pulse.waiting_bytes()))
+            .filter(|(_, bytes)| *bytes > 0)
+            .collect();
+        let mut bytes: usize = waiting.iter().map(|(_, bytes)| bytes).sum();
         if bytes <= max_bytes {
             return;
         }
-        let is_waiting = |watched: &&Watched| {
-            let pulse = &watched.pulse;
-            // A handler that waits for the rest of a body counts as working.
-            let is_awaited = pulse.arrival().is_some() || !pulse.is_working();
-            pulse.waiting_bytes() > 0 && is_awaited && pulse.command() == Command::GoOn
-        };
-        let mut waiting: Vec<&Watched> = self.watched.values().filter(is_waiting).collect();
-        waiting.sort_unstable_by_key(|watched| match watched.pulse.arrival() {
-            Some(_) => watched.arriving_since,
-            None => watched.quiet_since,
+        waiting.sort_unstable_by_key(|(watched, bytes)| match watched.pulse.arrival() {
+            Some(_) => (1, Reverse(0), watched.arriving_since),
+            None if watched.pulse.is_working() => (0, Reverse(*bytes), watched.quiet_since),
+            None => (1, Reverse(0), watched.quiet_since),
         });
-        for watched in waiting {
+        for (watched, freed) in waiting {
             if bytes <= max_bytes {
                 return;
             }
-            bytes = bytes.saturating_sub(watched.pulse.waiting_bytes());
-            match watched.pulse.arrival() {
-                Some(_) => watched.displace(Dispensable::Arriving),
-                None => watched.displace(Dispensable::Stalled),
-            }
+            bytes = bytes.saturating_sub(freed);
+            watched.displace(match watched.pulse.arrival() {
+                Some(_) => Dispensable::Arriving,
+                None if watched.pulse.is_idle() => Dispensable::Idle,
+                None => Dispensable::Stalled,
+            });
         }
     }
 }
@@ -502,6 +506,26 @@ mod tests {
         connections.sweep(PATIENCE, begin + Duration::from_secs(4));
         let late: Vec<bool> = listed.iter().map(|listed| listed.pulse.is_late()).collect();
         assert_eq!(late, [true, false, false]);
+    }
+
+    #[test]
+    fn clients_that_send_on_while_they_are_answered_go_before_incomplete_requests() {
+        let (_, connections) = connections();
+        let begin = Instant::now();
+        let listed: Vec<_> = (0..4).map(|number| connections.add(number, begin)).collect();
+        let pulse = |number: usize| &listed[number].pulse;
+        pulse(0).arriving();
+        pulse(0).keep_in_lane(400);
+        let _work: Vec<_> = (1..4).map(|number| pulse(number).working()).collect();
+        // What a handler has of a complete request is not waiting.
+        pulse(1).hold_arrived(100_000);
+        pulse(2).keep_in_lane(300);
+        let now = sweep(&connections, begin, 5, || {});
+        assert_eq!((commands(&listed), pulse(0).is_late()), (vec![Command::GoOn; 4], false));
+        pulse(3).keep_in_lane(500);
+        sweep(&connections, now, 1, || {});
+        let expected = vec![Command::GoOn, Command::GoOn, Command::GoOn, Command::Unread];
+        assert_eq!((commands(&listed), pulse(0).is_late()), (expected, false));
     }
 
     #[test]

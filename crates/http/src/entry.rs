@@ -32,6 +32,7 @@ use crate::{
     problem::{Code, PROBLEM_JSON, Problem},
     pulse::Pulse,
     tally::{Group, Outcome, Pending, Tally},
+    tickets::TicketStreams,
 };
 
 /// Left in a response by a handler: how to count it where the status does not say.
@@ -57,6 +58,7 @@ pub(crate) struct Entry {
     pub(crate) pulse: Arc<Pulse>,
     /// The list that the connection is in.
     pub(crate) connections: Arc<Connections>,
+    pub(crate) ticket_streams: TicketStreams,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Entry {
@@ -133,6 +135,7 @@ impl Entry {
         let came_by_https = self.remote.came_by_https(proto);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(came_by_https);
+        request.extensions_mut().insert(self.ticket_streams.clone());
         let is_call = request.uri().path().starts_with("/api/");
         let connections = Arc::clone(&self.connections);
         Box::pin(async move {

@@ -109,6 +109,8 @@ pub(crate) struct Lane {
     remote: Remote,
     pulse: Arc<Pulse>,
     mode: Mode,
+    /// The length of the last request that went to hyper.
+    passed_bytes: usize,
     /// Bytes that were read but not yet judged or passed on.
     pending: Vec<u8>,
     /// How often the same incomplete request was judged.
@@ -144,6 +146,7 @@ impl Lane {
             remote: entry.remote,
             pulse: Arc::clone(&entry.pulse),
             mode: Mode::Open,
+            passed_bytes: 0,
             pending: Vec::new(),
             pieces: 0,
             deciding: None,
@@ -382,6 +385,7 @@ impl Lane {
                     self.pieces = 0;
                     self.pulse.pass();
                     self.mode = Mode::Passing(length);
+                    self.passed_bytes = length;
                     if bytes.len() - done < length {
                         self.pulse.arriving();
                     } else {

@@ -55,10 +55,10 @@ pub(crate) struct Pulse {
     body_bytes: AtomicUsize,
     /// Whether hyper has nothing to do: it has answered everything it was given.
     without_hyper: AtomicBool,
-    /// Memory of requests that are incomplete or wait for their turn: in the lane, in a head that hyper has
-    /// begun, and in bodies that handlers have begun to read.
+    /// Memory of requests that are incomplete or wait for their turn: in the lane, in hyper between two
+    /// requests, and in bodies that handlers have begun to read.
     lane_bytes: AtomicUsize,
-    head_bytes: AtomicUsize,
+    hyper_bytes: AtomicUsize,
     arrived_bytes: AtomicUsize,
     /// All memory that waits for the client to read, as far as it is counted.
     unread_bytes: AtomicUsize,
@@ -90,7 +90,7 @@ impl Pulse {
 
     /// Hyper has read the head of a request and wants it answered.
     pub(crate) fn call(&self) {
-        self.head_bytes.store(0, Relaxed);
+        self.hyper_bytes.store(0, Relaxed);
         self.called.fetch_add(1, Relaxed);
         self.beat();
     }
@@ -162,9 +162,9 @@ impl Pulse {
         self.lane_bytes.store(bytes, Relaxed);
     }
 
-    /// Hyper has this much more of an incomplete head.
-    pub(crate) fn hold_head(&self, bytes: usize) {
-        self.head_bytes.fetch_add(bytes, Relaxed);
+    /// Hyper keeps this much between two requests.
+    pub(crate) fn keep_in_hyper(&self, bytes: usize) {
+        self.hyper_bytes.store(bytes, Relaxed);
     }
 
     /// A handler has read this much of a body and waits for the rest.
@@ -178,12 +178,14 @@ impl Pulse {
     }
 
     /// Memory of requests that have begun but can't be answered yet. Requests that wait because the client
-    /// does not read count as unread instead.
+    /// does not read count as unread instead, and a complete body belongs to its handler.
     pub(crate) fn waiting_bytes(&self) -> usize {
         if self.unread_bytes() > 0 {
             return 0;
         }
-        self.lane_bytes.load(Relaxed) + self.head_bytes.load(Relaxed) + self.arrived_bytes.load(Relaxed)
+        let is_complete = self.arrival().is_none() && self.is_working();
+        let arrived_bytes = if is_complete { 0 } else { self.arrived_bytes.load(Relaxed) };
+        self.lane_bytes.load(Relaxed) + self.hyper_bytes.load(Relaxed) + arrived_bytes
     }
 
     /// Sets the memory that waits for the client to read; returns the previous amount.

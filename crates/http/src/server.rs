@@ -36,6 +36,7 @@ use crate::{
     routes,
     storefront::Storefront,
     tally::ConnectionEnd,
+    tickets::TicketStreams,
 };
 
 const BACKLOG: i32 = 4096;
@@ -97,6 +98,7 @@ impl Server {
             .map_err(|error| StartError::Listen { address: app.options.listen, error })?;
         let router = routes::router(Arc::clone(&app));
         let per_address = PerAddress::new(app.options.max_connections_per_address);
+        let places = (app.options.max_connections / workers).max(1);
         let mut finished = Vec::new();
         for (number, listener) in listeners.into_iter().enumerate() {
             let worker = Worker {
@@ -105,7 +107,8 @@ impl Server {
                 number,
                 connections: Connections::new(&app.tallies, number, app.options.max_unread_bytes),
                 per_address: Arc::clone(&per_address),
-                permits: Arc::new(Semaphore::new((app.options.max_connections / workers).max(1))),
+                permits: Arc::new(Semaphore::new(places)),
+                ticket_streams: TicketStreams::beside(places),
                 newcomer: None,
                 stop: stop.clone(),
             };
@@ -176,6 +179,7 @@ struct Worker {
     connections: Arc<Connections>,
     per_address: Arc<PerAddress>,
     permits: Arc<Semaphore>,
+    ticket_streams: TicketStreams,
     /// An accepted connection that waits for a place.
     newcomer: Option<Newcomer>,
     stop: watch::Receiver<bool>,
@@ -245,6 +249,7 @@ impl Worker {
             remote,
             pulse: Arc::clone(&listed.pulse),
             connections: Arc::clone(&self.connections),
+            ticket_streams: self.ticket_streams.clone(),
         };
         tokio::spawn(async move {
             serve(stream, entry, listed).await;

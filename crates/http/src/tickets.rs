@@ -3,6 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
+    Extension,
     extract::{FromRequestParts, RawPathParams, State},
     response::{
         IntoResponse as _, Response,
@@ -19,7 +20,7 @@ use penstock_domain::{SaleId, SaleState, Timestamp};
 use penstock_gate::{GoneReason, Standing, TicketState, issue_ticket, read_ticket};
 use serde::Serialize;
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::Instant,
 };
 use utoipa::ToSchema;
@@ -39,6 +40,17 @@ use crate::{
 const PLACES_EVERY: Duration = Duration::from_secs(1);
 /// Keeps proxies from taking a quiet stream for a dead one.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The streams that one worker may have open. Clients keep them as long as they like, so they get only a part
+/// of the worker's connections.
+#[derive(Clone, Debug)]
+pub(crate) struct TicketStreams(Arc<Semaphore>);
+
+impl TicketStreams {
+    pub(crate) fn beside(connections: usize) -> Self {
+        Self(Arc::new(Semaphore::new((connections * 3 / 4).max(1))))
+    }
+}
 
 /// A place in a waiting room.
 #[derive(Debug, Serialize, ToSchema)]
@@ -184,9 +196,10 @@ pub(crate) async fn get_ticket(
     responses((status = 200, content_type = "text/event-stream", body = TicketView)))]
 pub(crate) async fn watch_ticket(
     State(app): State<Arc<App>>,
+    Extension(TicketStreams(streams)): Extension<TicketStreams>,
     ticket: PathTicket,
 ) -> Result<Response, Problem> {
-    let permit = Arc::clone(&app.ticket_streams).try_acquire_owned();
+    let permit = streams.try_acquire_owned();
     let permit = permit.map_err(|_| app.gate.turned_away.because(Reason::Watchers))?;
     let changes = room_of(&app, &ticket.shelf)?.changes.subscribe();
     // A stream that is silent for too long would look idle, to us or to a proxy.

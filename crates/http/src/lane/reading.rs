@@ -9,6 +9,7 @@ use std::{
 use hyper::rt::{Read, ReadBufCursor};
 
 use super::{Lane, Mode, PIECE_BYTES};
+use crate::connection::MAX_HYPER_BYTES;
 
 /// The most that a client can send while it reads a stream of events, before we stop checking whether it is
 /// still there.
@@ -88,15 +89,15 @@ impl Read for Lane {
                 Mode::HandedOver if lane.is_stalled => return Poll::Pending,
                 Mode::HandedOver if lane.is_being_answered() => return lane.poll_gone(context),
                 Mode::Passing(_) | Mode::HandedOver if lane.pending.is_empty() => {
+                    if lane.mode == Mode::HandedOver && !lane.pulse.is_handling() {
+                        lane.pulse.keep_in_hyper(MAX_HYPER_BYTES);
+                    }
                     if !ready!(lane.poll_fill(context))? {
                         return Poll::Ready(Ok(()));
                     }
                 }
                 Mode::HandedOver => {
-                    let count = lane.pass(PIECE_BYTES, &mut buffer);
-                    if !lane.pulse.is_handling() {
-                        lane.pulse.hold_head(count);
-                    }
+                    lane.pass(PIECE_BYTES, &mut buffer);
                     return Poll::Ready(Ok(()));
                 }
                 Mode::Passing(left) => {

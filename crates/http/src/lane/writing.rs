@@ -11,15 +11,16 @@ use hyper::rt::Write;
 use tokio::io::AsyncWrite as _;
 
 use super::{Lane, Mode, PIECE_BYTES, SCRATCH_BYTES};
+use crate::connection::MAX_HYPER_BYTES;
 
-/// The most that hyper keeps for a client that does not read, apart from bodies, which are counted
-/// separately: its read buffer, and the heads of a few answers.
-const HEAD_BYTES: usize = 12 * 1024;
-/// The same if the client may send ahead: the heads of many answers. One piece has at most 26 of the shortest
-/// requests, whose answers have a kilobyte of head each.
-const READ_AHEAD_BYTES: usize = 48 * 1024;
+/// What hyper keeps for a client that does not read, apart from bodies, which are counted separately. Its
+/// buffers begin with 8 KiB each, and the one it reads into grows with the request.
+const LEAST_HYPER_BYTES: usize = 16 * 1024;
+/// The most that it keeps if the client may send ahead: the heads of many answers. One piece has at most 26
+/// of the shortest requests, whose answers have a kilobyte of head each.
+const READ_AHEAD_BYTES: usize = 72 * 1024;
 const SHORTEST_REQUEST: &[u8] = b"HEAD / HTTP/1.1\r\n\r\n";
-const _: () = assert!(PIECE_BYTES / SHORTEST_REQUEST.len() * 1024 + HEAD_BYTES <= READ_AHEAD_BYTES);
+const _: () = assert!(PIECE_BYTES / SHORTEST_REQUEST.len() * 1024 + MAX_HYPER_BYTES <= READ_AHEAD_BYTES);
 
 thread_local! {
     /// Answers are written into it, and most leave at once, so that an idle connection holds no buffer for
@@ -53,8 +54,12 @@ impl Lane {
             self.has_taken = true;
             self.answers.shrink_to_fit();
         }
-        let heads = if self.mode == Mode::HandedOver { READ_AHEAD_BYTES } else { HEAD_BYTES };
-        let bytes = self.answers.capacity() + self.pending.capacity() + self.pulse.body_bytes() + heads;
+        let hyper = match self.mode {
+            Mode::HandedOver => READ_AHEAD_BYTES,
+            // A buffer may have doubled just before the end of the request.
+            _ => (2 * self.passed_bytes + LEAST_HYPER_BYTES).min(MAX_HYPER_BYTES),
+        };
+        let bytes = self.answers.capacity() + self.pending.capacity() + self.pulse.body_bytes() + hyper;
         self.connections.stalled(&self.pulse, bytes, std::mem::take(&mut self.has_taken));
     }
 

@@ -109,7 +109,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         256,
         1,
         MILLION,
-        "The most memory for answers that clients have not read, and again for requests that have not arrived in full. When it is full, the connections that have read or sent nothing for longest are cut.",
+        "The most memory for answers that clients have not read, and again for requests that have not arrived in full. When it is full, connections are cut: those whose clients have read nothing for longest, and those that send requests ahead or have waited longest for the rest of one.",
     ),
     text(
         "http.trusted_proxies",
@@ -205,7 +205,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         20,
         2,
         10_000,
-        "Codes per window from all addresses to one phone. The last half of them is for addresses that have not had one yet.",
+        "Codes per window from all addresses to one phone. The last half of them is for addresses that have had no more than one.",
     ),
     number("identity.codes.window_seconds", 3600, 60, DAY_SECONDS, "How long a window lasts."),
     number(

@@ -9,7 +9,7 @@ use std::{
 
 use penstock_testkit::{Merchant, Offer, longest_order};
 
-use crate::{ATTACK, MAX_LATENCY, PATIENCE, alone, ended, server};
+use crate::{ATTACK, Greedy, MAX_LATENCY, PATIENCE, alone, ended, get, server};
 
 /// Sends the larger part of many such requests, with a time limit far beyond the test.
 fn withstand_half_sent(call: impl Fn(&str) -> String) {
@@ -90,6 +90,75 @@ fn incomplete_heads_are_given_up_when_they_fill_their_memory() {
     let growth = peak_bytes.saturating_sub(before_bytes);
     eprintln!("grew by {} MiB, longest order {longest:?}", growth >> 20);
     assert!(growth < 48 << 20, "grew by {} MiB", growth >> 20);
+}
+
+/// Clients that read, and send on while they are being answered. They go before somebody whose request is on
+/// its way.
+#[test]
+fn requests_that_wait_behind_another_one_take_bounded_memory() {
+    const CLIENTS: usize = 300;
+    let _alone = alone();
+    let mut penstock =
+        server().with("PENSTOCK_HTTP__MAX_UNREAD_MEBIBYTES", 4).with("PENSTOCK_HTTP__REQUEST_SECONDS", 600);
+    penstock.start().unwrap();
+    let sale = Merchant::of(&penstock).publish(Offer { units: 1_000_000, ..Offer::default() });
+    let mut honest = TcpStream::connect(penstock.address()).unwrap();
+    honest.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = "POST /api/v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    honest.write_all(format!("{head}content-length: 20\r\n\r\n{{").as_bytes()).unwrap();
+    let (before_bytes, _) = penstock.resident_bytes().unwrap();
+    // Each has to be looked up.
+    let requests: String = (0..1_000).map(|number| get(&format!("/api/v1/items/{number:013}"))).collect();
+    let greedy = Greedy::that_reads(penstock.address(), CLIENTS, requests);
+    let began = Instant::now();
+    while ended(&penstock, "unread") < CLIENTS as u64 {
+        assert!(began.elapsed() < PATIENCE, "{} were cut", ended(&penstock, "unread"));
+        thread::sleep(Duration::from_millis(50));
+    }
+    let longest = longest_order(&penstock, &sale, ATTACK);
+    let (_, peak_bytes) = penstock.resident_bytes().unwrap();
+    drop(greedy);
+    let growth = peak_bytes.saturating_sub(before_bytes);
+    eprintln!("grew by {} MiB, longest order {longest:?}", growth >> 20);
+    assert!(longest < MAX_LATENCY, "an order took {longest:?}");
+    assert!(growth < 64 << 20, "grew by {} MiB", growth >> 20);
+    honest.write_all(&[b' '; 19]).unwrap();
+    let mut answer = [0; 12];
+    honest.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 400", "a request on its way was given up");
+}
+
+/// Hyper keeps its buffers, grown to the largest head, while it has a connection to itself.
+#[test]
+fn idle_connections_that_hyper_has_to_itself_take_bounded_memory() {
+    const AT_ONCE: usize = 600;
+    let _alone = alone();
+    let mut penstock = server();
+    penstock.start().unwrap();
+    let (before_bytes, _) = penstock.resident_bytes().unwrap();
+    let head = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: keep-alive, x\r\n";
+    let request = format!("{head}x-long: {}\r\n\r\n", "z".repeat(15_000));
+    let mut idle: Vec<TcpStream> = Vec::new();
+    for round in 1..=8 {
+        for _ in 0..AT_ONCE {
+            let mut stream = TcpStream::connect(penstock.address()).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0, "the connection was closed");
+            idle.push(stream);
+        }
+        // There is room for 400.
+        let began = Instant::now();
+        while ended(&penstock, "displaced") < (round * AT_ONCE - 420) as u64 {
+            assert!(began.elapsed() < PATIENCE, "{} went", ended(&penstock, "displaced"));
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let (_, peak_bytes) = penstock.resident_bytes().unwrap();
+    let growth = peak_bytes.saturating_sub(before_bytes);
+    eprintln!("{} connections, grew by {} MiB", idle.len(), growth >> 20);
+    // Without a bound, about 40 KiB for each of them.
+    assert!(growth < 90 << 20, "grew by {} MiB", growth >> 20);
 }
 
 /// Such a client is never waited for, so only the memory shows what is kept for it.

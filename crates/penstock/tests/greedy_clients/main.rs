@@ -8,7 +8,7 @@ mod places;
 mod unread;
 
 use std::{
-    io::{ErrorKind, Write as _},
+    io::{ErrorKind, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -43,8 +43,7 @@ fn server() -> Penstock {
         .with("PENSTOCK_HTTP__MAX_UNREAD_KIBIBYTES_PER_CONNECTION", 64)
 }
 
-/// Connections that send the same requests again and again and never read an answer. When the server cuts
-/// one, it is opened again.
+/// Connections that send the same requests again and again. When the server cuts one, it is opened again.
 struct Greedy {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -52,6 +51,15 @@ struct Greedy {
 
 impl Greedy {
     fn attack(address: SocketAddr, count: usize, requests: String) -> Self {
+        Self::go_on(address, count, requests, false)
+    }
+
+    /// Like `attack`, but these read every answer.
+    fn that_reads(address: SocketAddr, count: usize, requests: String) -> Self {
+        Self::go_on(address, count, requests, true)
+    }
+
+    fn go_on(address: SocketAddr, count: usize, requests: String, reads: bool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -59,7 +67,8 @@ impl Greedy {
             while !is_over.load(Relaxed) {
                 for slot in &mut connections {
                     let sending = slot.take().or_else(|| Sending::begin(address));
-                    *slot = sending.and_then(|sending| sending.go_on(requests.as_bytes()));
+                    let sending = sending.and_then(|sending| sending.go_on(requests.as_bytes()));
+                    *slot = if reads { sending.and_then(Sending::read) } else { sending };
                 }
                 thread::sleep(Duration::from_millis(20));
             }
@@ -96,6 +105,18 @@ impl Sending {
             Err(_) => return None,
         }
         Some(self)
+    }
+
+    /// Reads everything that is there. None: the server has cut the connection.
+    fn read(mut self) -> Option<Self> {
+        loop {
+            match self.stream.read(&mut [0; 65_536]) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(self),
+                Err(_) => return None,
+            }
+        }
     }
 }
 
