@@ -19,6 +19,10 @@ use crate::{
 /// The number of wrong guesses after which a code is void: for its own address, and for all others together.
 pub const TRIES_PER_CODE: i32 = 5;
 
+/// The codes of a window that one address may take from the half of a phone's codes that is kept for
+/// newcomers: the first one may get lost on its way.
+const KEPT_FOR_EACH_ORIGIN: i64 = 2;
+
 /// How often storing a code is tried: once more than necessary.
 const MAX_ATTEMPTS: u32 = 3;
 
@@ -49,7 +53,7 @@ pub struct NewCode<'a> {
     pub now: Timestamp,
     /// Codes that one address may have sent to the phone in a window, which begins with the first of them, …
     pub max_per_origin: u32,
-    /// … and all addresses together. The last half is for addresses that have not had one yet.
+    /// … and all addresses together. The last half is for addresses that have had no more than one.
     pub max_per_phone: u32,
     pub window_seconds: u32,
 }
@@ -98,11 +102,12 @@ impl Records {
         // finds its row.
         for _ in 0..MAX_ATTEMPTS {
             let mut transaction = self.begin().await?;
-            // Whether the address has had a code is read under the phone's lock. Without a row, no address
+            // How many codes the address has had is read under the phone's lock. Without a row, no address
             // has had one.
             let is_put = if lock(&mut transaction, code.phone).await? {
-                let known = sent_in_window(&mut transaction, for_origin, &code).await? > 0;
-                let max_per_phone = if known { code.max_per_phone.div_ceil(2) } else { code.max_per_phone };
+                let sent = sent_in_window(&mut transaction, for_origin, &code).await?;
+                let is_new = sent < KEPT_FOR_EACH_ORIGIN;
+                let max_per_phone = if is_new { code.max_per_phone } else { code.max_per_phone.div_ceil(2) };
                 put(&mut transaction, for_phone, &code, max_per_phone).await?
             } else {
                 insert(&mut transaction, for_phone, &code, code.max_per_phone.into()).await?
