@@ -15,10 +15,11 @@ use futures_util::{
 use nodes::{Node, Sql, claim};
 use penstock_domain::{BuyerId, Cursor, SaleId, SaleTerms};
 use penstock_ledger::{
-    LedgerError, Unavailable,
+    Health, LedgerError, Unavailable,
     redis::{NewEpoch, NothingSettled, RedisMode, RedisOptions, Settled, SettledSale},
 };
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
+use tempfile::TempDir;
 
 /// Long enough that a caller waiting for a silent server waits for the whole test.
 const LONG: Duration = Duration::from_secs(40);
@@ -31,41 +32,68 @@ fn buyer(who: &str) -> BuyerId {
     BuyerId::of_subject(who).unwrap()
 }
 
-/// Two sales on different masters.
-fn sales_apart(cluster: &RedisCluster) -> (SaleId, SaleId) {
-    let master = |sale: &SaleId| cluster.master_of(&format!("{{{sale}}}:sale")).unwrap();
-    let first = SaleId::from_random(1);
-    let other = (2..100).map(SaleId::from_random).find(|sale| master(sale) != master(&first)).unwrap();
-    (first, other)
+/// Two sales on different masters, which nobody replaces when they are silent. Ann has bought from both.
+struct Apart {
+    servers: Servers,
+    node: Node,
+    silent: SaleId,
+    sold: SaleId,
+}
+
+struct Servers {
+    cluster: RedisCluster,
+    _folder: TempDir,
+}
+
+impl Apart {
+    async fn start(timeout: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
+        for node in cluster.nodes() {
+            node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
+            node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
+        }
+        let servers = Servers { cluster, _folder: folder };
+        let silent = SaleId::from_random(1);
+        let is_apart = |sale: &SaleId| servers.master_of(*sale) != servers.master_of(silent);
+        let sold = (2..100).map(SaleId::from_random).find(is_apart).unwrap();
+        let addresses = servers.cluster.addresses().iter().map(ToString::to_string).collect();
+        let mode = RedisMode::Cluster { addresses };
+        let options = RedisOptions { mode, timeout, ..RedisOptions::default() };
+        let node = Node::with(options, Arc::new(Sql::default())).await;
+        for sale in [silent, sold] {
+            node.publish(sale, 100).await;
+            node.insist(sale, "ann").await.unwrap();
+        }
+        Self { servers, node, silent, sold }
+    }
+}
+
+impl Servers {
+    /// The number of the server that decides this sale.
+    fn master_of(&self, sale: SaleId) -> usize {
+        self.cluster.master_of(&format!("{{{sale}}}:sale")).unwrap()
+    }
+
+    fn of(&mut self, sale: SaleId) -> &mut RedisServer {
+        let master = self.master_of(sale);
+        self.cluster.node(master).unwrap()
+    }
 }
 
 #[tokio::test]
 async fn a_list_of_orders_delays_no_claims_while_a_master_is_silent() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
-    for node in cluster.nodes() {
-        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
-        node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
-    }
-    let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
-    let mode = RedisMode::Cluster { addresses };
-    let options = RedisOptions { mode, timeout: LONG, ..RedisOptions::default() };
-    let node = Node::with(options, Arc::new(Sql::default())).await;
-    let (silent, sold) = sales_apart(&cluster);
-    for sale in [silent, sold] {
-        node.publish(sale, 100).await;
-        node.claim(sale, "ann").await.unwrap();
-    }
+    let Apart { mut servers, node, silent, sold } = Apart::start(LONG).await;
     assert_eq!(node.ledger.orders_of(buyer("ann"), 10).await.unwrap().len(), 2);
-    let master = cluster.master_of(&format!("{{{silent}}}:sale")).unwrap();
-    cluster.node(master).unwrap().pause().unwrap();
+    let master = servers.of(silent);
+    master.pause().unwrap();
     let ledger = node.ledger.clone();
     let looking = tokio::spawn(async move { ledger.orders_of(buyer("ann"), 10).await });
     for number in 0..20 {
         node.claim(sold, &format!("buyer{number}")).await.unwrap();
     }
     assert!(!looking.is_finished(), "a claim waited, or a list lacks orders");
-    cluster.node(master).unwrap().resume().unwrap();
+    master.resume().unwrap();
     assert_eq!(looking.await.unwrap().unwrap().len(), 2);
 }
 
@@ -101,24 +129,10 @@ async fn many_lists_of_orders_share_a_few_questions_to_redis() {
 
 #[tokio::test]
 async fn a_silent_master_delays_no_claims_to_sales_of_other_masters() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut cluster = RedisCluster::start(folder.path(), 3, 0).unwrap();
-    for node in cluster.nodes() {
-        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
-        node.cli(&["CONFIG", "SET", "cluster-node-timeout", "600000"]).unwrap();
-    }
-    let addresses = cluster.addresses().iter().map(ToString::to_string).collect();
-    let mode = RedisMode::Cluster { addresses };
-    let options = RedisOptions { mode, timeout: LONG, ..RedisOptions::default() };
-    let node = Node::with(options, Arc::new(Sql::default())).await;
-    let (silent, sold) = sales_apart(&cluster);
-    for sale in [silent, sold] {
-        node.publish(sale, 100).await;
-        node.claim(sale, "ann").await.unwrap();
-    }
+    let Apart { mut servers, node, silent, sold } = Apart::start(LONG).await;
     assert_ne!(node.ledger.home_of(silent), node.ledger.home_of(sold));
-    let master = cluster.master_of(&format!("{{{silent}}}:sale")).unwrap();
-    cluster.node(master).unwrap().pause().unwrap();
+    let master = servers.of(silent);
+    master.pause().unwrap();
     // More claims than can be under way at once, one after the other, and a release of holds on both servers.
     let waiting = (0..20).map(|number| {
         let ledger = node.ledger.clone();
@@ -137,11 +151,36 @@ async fn a_silent_master_delays_no_claims_to_sales_of_other_masters() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(waiting.iter().all(|claim| !claim.is_finished()), "a claim did not wait, or another one did");
-    cluster.node(master).unwrap().resume().unwrap();
+    master.resume().unwrap();
     for claim in waiting {
         claim.await.unwrap().unwrap();
     }
     expiring.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_master_whose_calls_time_out_stops_no_sales_of_other_masters() {
+    let timeout = Duration::from_secs(1);
+    let Apart { mut servers, node, silent, sold } = Apart::start(timeout).await;
+    let master = servers.of(silent);
+    master.pause().unwrap();
+    let ledger = node.ledger.clone();
+    let waiting = tokio::spawn(async move {
+        for number in 0..3 {
+            let answer = ledger.claim(claim(silent, &format!("patient{number}"))).await;
+            assert!(matches!(answer, Err(LedgerError::Unavailable(_))), "{answer:?}");
+        }
+    });
+    let mut number = 0;
+    while !waiting.is_finished() || number < 20 {
+        node.claim(sold, &format!("buyer{number}")).await.unwrap();
+        assert_eq!(node.ledger.health(), Health::Ready);
+        number += 1;
+        tokio::time::sleep(timeout / 20).await;
+    }
+    waiting.await.unwrap();
+    master.resume().unwrap();
+    node.insist(silent, "patient0").await.unwrap();
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ const ORDERS: &str = "/api/v1/sales/0123456789abc/orders";
 const WAITLIST: &str = "/api/v1/sales/0123456789abc/waitlist";
 const TICKETS: &str = "/api/v1/sales/0123456789abc/tickets";
 const CHALLENGE: &str = "/api/v1/sales/0123456789abc/challenge";
+const PASSWORD: &str = "/api/v1/me/password";
 const PASS: &str = "/api/v1/sales/0123456789abc/pass";
 const SALE: &str = "/api/v1/sales/0123456789abc";
 const CUT: &str = "503 Service Unavailable\r\nretry-after: 1\r\npenstock-ask-another: yes";
@@ -177,6 +178,9 @@ fn only_harmless_requests_are_repeated_when_a_node_dies() {
         assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "in the words of Penstock");
         assert_eq!(front.asked(), 1, "{path}");
     }
+    let front = Front::before(|_| None, |_| None);
+    let answer = Client::new(front.address).send("PUT", PASSWORD, &[], Some(b"{}")).unwrap();
+    assert_eq!((answer.status, front.asked()), (503, 2), "a repeated PUT changes nothing");
     let cut: Says = |_| Some((CUT, "cut".to_owned()));
     let front = Front::before(cut, cut);
     assert_eq!(
