@@ -68,6 +68,11 @@ export function mended(failure: Failure | undefined, field: string): Failure | u
   return Object.keys(fields).length > 0 ? { ...failure, fields } : undefined;
 }
 
+/** The same for signing in, where wrong credentials are a complaint about both fields. */
+export function retyped(failure: Failure | undefined, field: 'phone' | 'password'): Failure | undefined {
+  return failure?.code === 'bad_credentials' ? undefined : mended(failure, field);
+}
+
 /** Whether the same call may succeed a little later. */
 export function isPassing(failure: Failure): boolean {
   return ['network', 'busy', 'unavailable', 'rate_limited', 'request_timeout', 'internal'].includes(

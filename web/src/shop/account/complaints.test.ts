@@ -1,9 +1,11 @@
-// A field is no longer red once its text changes.
+// A complaint is gone once what it complains about has changed.
 import { cleanup, fireEvent, render, screen } from '@testing-library/svelte';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { speak } from '../../i18n/index.svelte';
 import { whoAmI } from '../../lib/session.svelte';
 import Account from '../pages/Account.svelte';
+import ConsoleSignIn from '../../console/parts/SignIn.svelte';
+import { loadWords as loadConsoleWords } from '../../console/words.svelte';
 import SignIn from '../pages/SignIn.svelte';
 import SignUp from '../pages/SignUp.svelte';
 import { loadWords } from '../words.svelte';
@@ -31,7 +33,7 @@ const type = (label: string, value: string) =>
 
 beforeEach(async () => {
   answers.clear();
-  await Promise.all([speak('en', false), loadWords('en')]);
+  await Promise.all([speak('en', false), loadWords('en'), loadConsoleWords('en')]);
 });
 afterEach(cleanup);
 
@@ -47,6 +49,26 @@ test('signing in', async () => {
   // The same complaint again is a new one.
   await fireEvent.submit(document.forms[0] as HTMLFormElement);
   await vi.waitFor(() => expect(red()).toEqual(['phone']));
+});
+
+test.each([
+  ['the shop', SignIn],
+  ['the console', ConsoleSignIn],
+])('signing in to %s with a wrong password', async (_, page) => {
+  answers.set('/api/v1/sessions', () => Response.json({ code: 'bad_credentials' }, { status: 401 }));
+  render(page);
+  for (const label of ['Phone number', 'Password']) {
+    await fireEvent.submit(document.forms[0] as HTMLFormElement);
+    await screen.findByRole('alert');
+    await type(label, 'something else');
+    expect(screen.queryByRole('alert')).toBeNull();
+  }
+  // How long to wait stays on the page.
+  answers.set('/api/v1/sessions', () => Response.json({ code: 'rate_limited' }, { status: 429 }));
+  await fireEvent.submit(document.forms[0] as HTMLFormElement);
+  await screen.findByRole('alert');
+  await type('Password', 'something else again');
+  screen.getByRole('alert');
 });
 
 test('signing up, field by field', async () => {
