@@ -6,9 +6,9 @@
 //! regular sweep of the whole list does what timers would.
 
 mod stalls;
+mod waiting;
 
 use std::{
-    cmp::Reverse,
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -166,39 +166,6 @@ impl Open {
         }
         found.sort_unstable();
         self.dispensable = found.into_iter().map(|(why, _, number, beats)| (why, number, beats)).collect();
-    }
-
-    /// If requests that are incomplete or wait for their turn take more than `max_bytes`, ends some. First go
-    /// clients that send on while they are being answered, those with the most bytes first, and then those
-    /// that have waited longest.
-    fn bound_waiting(&mut self, max_bytes: usize) {
-        let mut waiting: Vec<(&Watched, usize)> = self
-            .watched
-            .values()
-            .filter(|watched| watched.pulse.command() == Command::GoOn)
-            .map(|watched| (watched, watched.pulse.waiting_bytes()))
-            .filter(|(_, bytes)| *bytes > 0)
-            .collect();
-        let mut bytes: usize = waiting.iter().map(|(_, bytes)| bytes).sum();
-        if bytes <= max_bytes {
-            return;
-        }
-        waiting.sort_unstable_by_key(|(watched, bytes)| match watched.pulse.arrival() {
-            Some(_) => (1, Reverse(0), watched.arriving_since),
-            None if watched.pulse.is_working() => (0, Reverse(*bytes), watched.quiet_since),
-            None => (1, Reverse(0), watched.quiet_since),
-        });
-        for (watched, freed) in waiting {
-            if bytes <= max_bytes {
-                return;
-            }
-            bytes = bytes.saturating_sub(freed);
-            watched.displace(match watched.pulse.arrival() {
-                Some(_) => Dispensable::Arriving,
-                None if watched.pulse.is_idle() => Dispensable::Idle,
-                None => Dispensable::Stalled,
-            });
-        }
     }
 }
 
@@ -359,16 +326,22 @@ mod tests {
     use super::*;
     use crate::tally::ConnectionEnd;
 
-    const PATIENCE: Patience = Patience { request: Duration::from_secs(10), idle: Duration::from_secs(75) };
+    pub(super) const PATIENCE: Patience =
+        Patience { request: Duration::from_secs(10), idle: Duration::from_secs(75) };
 
-    fn connections() -> (Arc<Tally>, Arc<Connections>) {
+    pub(super) fn connections() -> (Arc<Tally>, Arc<Connections>) {
         let tally = Arc::new(Tally::of_worker(0, 1));
         let connections = Connections::new(&[Arc::clone(&tally)], 0, 1_000);
         (tally, connections)
     }
 
     /// Sweeps every second for `seconds`; `live` is what the connection does in each.
-    fn sweep(connections: &Connections, begin: Instant, seconds: u64, mut live: impl FnMut()) -> Instant {
+    pub(super) fn sweep(
+        connections: &Connections,
+        begin: Instant,
+        seconds: u64,
+        mut live: impl FnMut(),
+    ) -> Instant {
         for second in 1..=seconds {
             live();
             connections.sweep(PATIENCE, begin + Duration::from_secs(second));
@@ -446,7 +419,7 @@ mod tests {
         assert_eq!(interval(0, 0), 10);
     }
 
-    fn commands(listed: &[Listed]) -> Vec<Command> {
+    pub(super) fn commands(listed: &[Listed]) -> Vec<Command> {
         listed.iter().map(|listed| listed.pulse.command()).collect()
     }
 
@@ -489,43 +462,6 @@ mod tests {
         assert_eq!(commands(&listed), expected);
         (0..3).for_each(|_| connections.displace(now));
         assert_eq!(commands(&listed), expected);
-    }
-
-    #[test]
-    fn the_oldest_incomplete_requests_are_given_up_when_they_fill_their_memory() {
-        let (_, connections) = connections();
-        let begin = Instant::now();
-        let listed: Vec<_> = (0..3).map(|number| connections.add(number, begin)).collect();
-        for (number, listed) in listed.iter().enumerate() {
-            listed.pulse.arriving();
-            listed.pulse.keep_in_lane(300);
-            connections.sweep(PATIENCE, begin + Duration::from_secs(number as u64 + 1));
-        }
-        assert!(!listed[0].pulse.is_late(), "900 of 1,000 bytes are taken");
-        listed[2].pulse.hold_arrived(200);
-        connections.sweep(PATIENCE, begin + Duration::from_secs(4));
-        let late: Vec<bool> = listed.iter().map(|listed| listed.pulse.is_late()).collect();
-        assert_eq!(late, [true, false, false]);
-    }
-
-    #[test]
-    fn clients_that_send_on_while_they_are_answered_go_before_incomplete_requests() {
-        let (_, connections) = connections();
-        let begin = Instant::now();
-        let listed: Vec<_> = (0..4).map(|number| connections.add(number, begin)).collect();
-        let pulse = |number: usize| &listed[number].pulse;
-        pulse(0).arriving();
-        pulse(0).keep_in_lane(400);
-        let _work: Vec<_> = (1..4).map(|number| pulse(number).working()).collect();
-        // What a handler has of a complete request is not waiting.
-        pulse(1).hold_arrived(100_000);
-        pulse(2).keep_in_lane(300);
-        let now = sweep(&connections, begin, 5, || {});
-        assert_eq!((commands(&listed), pulse(0).is_late()), (vec![Command::GoOn; 4], false));
-        pulse(3).keep_in_lane(500);
-        sweep(&connections, now, 1, || {});
-        let expected = vec![Command::GoOn, Command::GoOn, Command::GoOn, Command::Unread];
-        assert_eq!((commands(&listed), pulse(0).is_late()), (expected, false));
     }
 
     #[test]
