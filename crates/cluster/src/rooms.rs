@@ -39,8 +39,7 @@ const SOON_MILLIS: i64 = 5_000;
 const KEEP_MILLIS: u64 = 1_300;
 /// How often a node looks at a room whose sale is over, or unknown to its ledger.
 const IDLE_LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How often a node tells who is there. It sends at most a bit per place: usually a few hundred bytes, and
-/// 128 KiB in a room of a million.
+/// How often a node tells who is there: usually a few hundred bytes, and at most 128 KiB.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// A node does not keep the room if its ledger has been behind on orders for longer than this.
 const MAX_DEAF_MILLIS: i64 = 3_000;
