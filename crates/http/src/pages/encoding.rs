@@ -2,7 +2,7 @@
 
 use hyper::header::HeaderValue;
 
-use crate::accept::{Quality, Wish, wishes};
+use crate::contract::accept::{Quality, Wish, wishes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {

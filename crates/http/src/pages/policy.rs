@@ -29,7 +29,7 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
 /// For the shop, the console and the pages of the error codes.
-pub(crate) fn guard_page(headers: &mut HeaderMap) {
+pub(super) fn guard_page(headers: &mut HeaderMap) {
     guard(headers, PAGES);
 }
 
@@ -40,18 +40,18 @@ pub(super) fn guard_script(headers: &mut HeaderMap) {
 }
 
 /// For styles and images, which do nothing by themselves.
-pub(crate) fn guard_part(headers: &mut HeaderMap) {
+pub(super) fn guard_part(headers: &mut HeaderMap) {
     headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
     never_guess(headers);
 }
 
 /// For the documentation of the API.
-pub(crate) fn guard_docs(headers: &mut HeaderMap) {
+pub(super) fn guard_docs(headers: &mut HeaderMap) {
     guard(headers, DOCS);
 }
 
 /// For files that a browser might mistake for something else.
-pub(crate) fn never_guess(headers: &mut HeaderMap) {
+pub(super) fn never_guess(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use penstock_domain::Timestamp;
-use penstock_http::{Country, new_account};
+use penstock_shop::identity::{Country, new_account};
 use serde_json::json;
 
 use crate::support::{Client, START, Shop, new_key};
@@ -156,7 +156,7 @@ fn a_new_password_ends_all_sessions() {
 
 #[test]
 fn a_session_expires() {
-    let shop = Shop::open_with(|options| options.session_seconds = 60);
+    let shop = Shop::open_with(|options| options.shop.identity.session_seconds = 60);
     let token = shop.account(PHONE, PASSWORD);
     shop.advance_seconds(59);
     assert_eq!(shop.client().with_token(&token).get("/api/v1/me").status, 200);
@@ -240,10 +240,13 @@ fn only_the_owner_of_a_phone_learns_that_it_is_taken() {
 #[test]
 fn signing_in_does_not_reveal_who_has_an_account() {
     let shop = Shop::open_with(|options| {
-        for limit in [&mut options.sign_in_by_phone, &mut options.sign_in_by_phone_and_address] {
+        for limit in [
+            &mut options.shop.identity.sign_in_by_phone,
+            &mut options.shop.identity.sign_in_by_phone_and_address,
+        ] {
             limit.burst = 100.try_into().unwrap();
         }
-        options.password_core_percent = 100;
+        options.shop.identity.password_core_percent = 100;
     });
     shop.account(PHONE, PASSWORD);
     let mut client = shop.client();
@@ -352,7 +355,7 @@ fn a_phone_has_one_account_with_and_without_the_digit_of_mobile_numbers() {
 
 #[test]
 fn a_number_without_a_country_belongs_to_the_shops_country_unless_another_is_chosen() {
-    let shop = Shop::open_with(|options| options.default_country = "DE".parse().unwrap());
+    let shop = Shop::open_with(|options| options.shop.identity.default_country = "DE".parse().unwrap());
     let mut client = shop.client();
     let countries = client.get("/api/v1/countries");
     assert_eq!(countries.header("cache-control"), Some("public, max-age=3600"));

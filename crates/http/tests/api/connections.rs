@@ -200,9 +200,9 @@ fn a_client_that_does_not_read_its_answers_is_cut() {
     let shop = Shop::open_with(|options| {
         options.idle_timeout = Duration::from_millis(400);
         // The requests must reach the ledger, not a limit.
-        options.gate.by_buyer.burst = NonZeroU32::MAX;
-        options.gate.by_node.burst = NonZeroU32::MAX;
-        options.gate.into_ledger.burst = NonZeroU32::MAX;
+        options.shop.gate.by_buyer.burst = NonZeroU32::MAX;
+        options.shop.gate.by_node.burst = NonZeroU32::MAX;
+        options.shop.gate.into_ledger.burst = NonZeroU32::MAX;
     });
     let (open, sold_out) = (shop.sale(1000), shop.sale(1));
     shop.buyer("early").buy(&sold_out);
@@ -269,8 +269,8 @@ fn behind_proxies(proxies: &[&str]) -> Shop {
     let once = LimitOptions { burst: NonZeroU32::MIN, one_per: Duration::from_secs(3600), max_keys: 1000 };
     Shop::open_with(move |options| {
         options.trusted_proxies = proxies;
-        options.otp_by_address = once;
-        options.gate.by_address = once;
+        options.shop.identity.otp_by_address = once;
+        options.shop.gate.by_address = once;
     })
 }
 

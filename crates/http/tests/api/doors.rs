@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::{BoxFuture, ready};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::{Part, RoomView, TurnStep, WaitingRoom};
-use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive};
+use penstock_shop::gate::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive};
 use serde_json::json;
 
 use crate::support::{Shop, new_key, until};
@@ -109,7 +109,7 @@ impl Door for Gatekeeper {
 fn shop() -> (Shop, Arc<AtomicBool>) {
     let is_away = Arc::new(AtomicBool::new(false));
     let doors = Arc::new(Gatekeepers(Arc::clone(&is_away)));
-    (Shop::open_with(|options| options.gate.doors = Some(doors)), is_away)
+    (Shop::open_with(|options| options.shop.gate.doors = Some(doors)), is_away)
 }
 
 #[test]

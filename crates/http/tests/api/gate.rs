@@ -9,7 +9,7 @@ use std::{
 
 use penstock_domain::{BuyerId, Timestamp};
 use penstock_gate::{KeyRing, issue_pass, solves};
-use penstock_http::Secrets;
+use penstock_shop::Secrets;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -315,7 +315,7 @@ fn a_challenge_from_before_a_restart_counts_as_used() {
 
 #[test]
 fn a_captcha_is_a_picture_or_a_proof_of_work_on_request() {
-    let shop = Shop::open_with(|options| options.gate.captcha_pool = 10);
+    let shop = Shop::open_with(|options| options.shop.gate.captcha_pool = 10);
     let sale = gated(&shop, 10, json!({ "challenge": "captcha" }));
     let mut ann = shop.buyer("ann");
     let path = format!("/api/v1/sales/{sale}/challenge");
@@ -343,7 +343,7 @@ fn a_captcha_is_a_picture_or_a_proof_of_work_on_request() {
 #[test]
 fn a_collector_of_captchas_hardly_ever_sees_a_picture_twice() {
     const CHALLENGES: usize = 150;
-    let shop = Shop::open_with(|options| options.gate.captcha_pool = 10);
+    let shop = Shop::open_with(|options| options.shop.gate.captcha_pool = 10);
     let sale = gated(&shop, 10, json!({ "challenge": "captcha" }));
     let path = format!("/api/v1/sales/{sale}/challenge");
     let mut shown: HashMap<String, usize> = HashMap::new();
@@ -402,7 +402,7 @@ fn a_gate_that_makes_no_sense_is_refused() {
 
 #[test]
 fn only_a_buyer_who_sends_too_many_requests_is_slowed_down() {
-    let shop = Shop::open_with(|options| options.gate.by_buyer.burst = 5.try_into().unwrap());
+    let shop = Shop::open_with(|options| options.shop.gate.by_buyer.burst = 5.try_into().unwrap());
     let sale = shop.published(|sale| sale["limit_per_buyer"] = 100.into());
     let mut ann = shop.buyer("ann");
     for _ in 0..5 {
@@ -419,7 +419,7 @@ fn only_a_buyer_who_sends_too_many_requests_is_slowed_down() {
 
 #[test]
 fn requests_over_the_limits_of_the_node_or_the_ledger_are_told_to_come_back() {
-    let shop = Shop::open_with(|options| options.gate.into_ledger.burst = 3.try_into().unwrap());
+    let shop = Shop::open_with(|options| options.shop.gate.into_ledger.burst = 3.try_into().unwrap());
     let sale = shop.sale(10);
     for number in 0..3 {
         assert_eq!(shop.buyer(&format!("b{number}")).order(&sale, 1, &new_key()).status, 201);
@@ -428,7 +428,7 @@ fn requests_over_the_limits_of_the_node_or_the_ledger_are_told_to_come_back() {
     refused.problem(503, "busy");
     assert_eq!(refused.header("retry-after"), Some("1"));
 
-    let shop = Shop::open_with(|options| options.gate.by_node.burst = 3.try_into().unwrap());
+    let shop = Shop::open_with(|options| options.shop.gate.by_node.burst = 3.try_into().unwrap());
     let sale = shop.sale(10);
     for number in 0..3 {
         assert_eq!(shop.buyer(&format!("b{number}")).order(&sale, 1, &new_key()).status, 201);
@@ -443,7 +443,7 @@ fn a_new_secret_invalidates_no_token_in_use() {
         previous: previous.map(|previous| [previous; 32]),
     };
     let (rotate, told) = watch::channel(secrets(1, None));
-    let shop = Shop::open_with(|options| options.secrets = told);
+    let shop = Shop::open_with(|options| options.shop.secrets = told);
     let sale = with_pass(&shop, 100);
     let token = shop.account("+8613800138000", "a long password");
     let mut account = shop.client().with_token(&token);
@@ -491,8 +491,8 @@ fn a_retry_of_an_earlier_order_does_not_use_the_current_pass() {
 #[test]
 fn an_order_uses_its_pass_even_if_the_ledgers_clock_is_behind() {
     let shop = Shop::open_with(|options| {
-        let clock = options.clock.clone();
-        options.clock = Arc::new(move || match std::thread::current().name() {
+        let clock = options.shop.clock.clone();
+        options.shop.clock = Arc::new(move || match std::thread::current().name() {
             Some("ledger-writer") => clock().plus_millis(-10_000),
             _ => clock(),
         });
@@ -519,8 +519,8 @@ fn order_from(shop: &Shop, sale: &str, buyer: &str, address: &str) -> Answer {
 fn an_address_over_its_limit_takes_nothing_from_others() {
     let shop = Shop::open_with(|options| {
         options.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
-        options.gate.by_address.burst = 2.try_into().unwrap();
-        options.gate.by_node.burst = 5.try_into().unwrap();
+        options.shop.gate.by_address.burst = 2.try_into().unwrap();
+        options.shop.gate.by_node.burst = 5.try_into().unwrap();
     });
     let sale = shop.sale(100);
     for number in 0..20 {

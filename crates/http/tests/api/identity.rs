@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use penstock_http::{JwtKey, JwtOptions};
+use penstock_shop::identity::{JwtKey, JwtOptions};
 use serde_json::{Value, json};
 
 use crate::support::{ADMIN_TOKEN, JWT_SECRET, START, Shop, jwt, new_key};
@@ -150,7 +150,7 @@ fn a_shop_token_with_a_critical_header_is_refused() {
 
 fn shop_with_public_key() -> Shop {
     Shop::open_with(|options| {
-        options.jwt = Some(JwtOptions {
+        options.shop.identity.jwt = Some(JwtOptions {
             key: JwtKey::PublicKeyPem(ED25519_PUBLIC.to_owned()),
             issuer: Some("https://shop.example".to_owned()),
             audience: Some("penstock".to_owned()),
@@ -198,7 +198,7 @@ fn a_token_with_a_critical_header_is_refused_whichever_key_signs_it() {
     ] {
         let private = private.unwrap();
         let shop = Shop::open_with(|options| {
-            options.jwt = Some(JwtOptions {
+            options.shop.identity.jwt = Some(JwtOptions {
                 key: JwtKey::PublicKeyPem(public.to_owned()),
                 issuer: None,
                 audience: None,
@@ -229,7 +229,7 @@ fn a_shop_token_never_makes_an_admin() {
 
 #[test]
 fn without_configuration_no_shop_token_is_accepted() {
-    let shop = Shop::open_with(|options| options.jwt = None);
+    let shop = Shop::open_with(|options| options.shop.identity.jwt = None);
     assert_eq!(status_with(&shop, &jwt(&json!({ "sub": "ann", "exp": NOW + 60 }))), 401);
 }
 
@@ -247,7 +247,7 @@ fn the_admin_token_is_compared_as_a_whole() {
     }
     let lower_case = format!("bearer {ADMIN_TOKEN}");
     assert_eq!(client.request("GET", path, &[("authorization", &lower_case)], b"").status, 200);
-    let empty = Shop::open_with(|options| options.admin_token = Some(String::new()));
+    let empty = Shop::open_with(|options| options.shop.identity.admin_token = Some(String::new()));
     empty.client().request("GET", path, &[("authorization", "Bearer ")], b"").problem(401, "unauthorized");
 }
 

@@ -207,7 +207,7 @@ fn the_lane_refuses_a_claim_as_hyper_would_whatever_is_wrong_with_it() {
 
 #[test]
 fn a_claim_that_the_lane_refuses_counts_once() {
-    let shop = Shop::open_with(|options| options.gate.by_buyer.burst = 2.try_into().unwrap());
+    let shop = Shop::open_with(|options| options.shop.gate.by_buyer.burst = 2.try_into().unwrap());
     let sale = shop.sale(5);
     let mut ann = shop.buyer("ann");
     let before = shop.counted("invalid_request");

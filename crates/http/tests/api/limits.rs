@@ -16,7 +16,7 @@ fn ask(shop: &Shop, buyer: &str, address: &str, method: &str, path: &str) -> Ans
     shop.buyer(buyer).request(method, path, &[("x-forwarded-for", address)], b"")
 }
 
-fn behind_a_proxy(change: impl FnOnce(&mut penstock_http::Options)) -> Shop {
+fn behind_a_proxy(change: impl FnOnce(&mut penstock_http::ServerOptions)) -> Shop {
     Shop::open_with(|options| {
         options.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
         change(options);
@@ -35,7 +35,7 @@ fn refusals(shop: &Shop, reason: &str) -> u64 {
 
 #[test]
 fn a_buyer_who_looks_too_often_is_told_to_wait_and_can_still_buy_and_pay() {
-    let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(3));
+    let shop = behind_a_proxy(|options| options.shop.gate.reads_by_buyer = limit(3));
     let sale = shop.sale(10);
     let order = shop.buyer("ann").buy(&sale);
     let looks = ["/api/v1/orders", &format!("/api/v1/orders/{order}"), "/api/v1/me"];
@@ -56,7 +56,7 @@ fn a_buyer_who_looks_too_often_is_told_to_wait_and_can_still_buy_and_pay() {
 
 #[test]
 fn lists_of_orders_have_a_smaller_limit_than_other_reads() {
-    let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(60));
+    let shop = behind_a_proxy(|options| options.shop.gate.reads_by_buyer = limit(60));
     let sale = shop.sale(10);
     let order = shop.buyer("ann").buy(&sale);
     for _ in 0..3 {
@@ -76,7 +76,7 @@ fn lists_of_orders_have_a_smaller_limit_than_other_reads() {
 
 #[test]
 fn an_address_that_reads_too_often_is_told_to_wait_even_for_different_buyers() {
-    let shop = behind_a_proxy(|options| options.gate.reads_by_address = limit(2));
+    let shop = behind_a_proxy(|options| options.shop.gate.reads_by_address = limit(2));
     let sale = shop.published(|sale| sale["gate"] = serde_json::json!({ "waiting_room": true }));
     let ticket = shop.buyer("ann").post_empty(&format!("/api/v1/sales/{sale}/tickets")).json();
     let ticket = format!("/api/v1/sales/{sale}/tickets/{}", ticket["ticket"].as_str().unwrap());
@@ -92,7 +92,7 @@ fn an_address_that_reads_too_often_is_told_to_wait_even_for_different_buyers() {
 
 #[test]
 fn a_buyer_who_calls_admin_endpoints_is_looked_up_a_limited_number_of_times() {
-    let shop = behind_a_proxy(|options| options.gate.reads_by_buyer = limit(2));
+    let shop = behind_a_proxy(|options| options.shop.gate.reads_by_buyer = limit(2));
     let (buyer, merchant) = ("+8613800138000", "+8613800138001");
     shop.account(merchant, "correct horse");
     assert!(shop.block_on(shop.records.promote(merchant, true)).unwrap());
@@ -114,8 +114,8 @@ fn a_buyer_who_calls_admin_endpoints_is_looked_up_a_limited_number_of_times() {
 #[test]
 fn paying_and_cancelling_count_like_orders() {
     let shop = behind_a_proxy(|options| {
-        options.gate.by_buyer = limit(2);
-        options.gate.by_address = limit(2);
+        options.shop.gate.by_buyer = limit(2);
+        options.shop.gate.by_address = limit(2);
     });
     let sale = shop.sale(10);
     let order = shop.buyer("ann").buy(&sale);

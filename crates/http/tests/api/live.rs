@@ -12,7 +12,11 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, ready};
-use penstock_http::{FiguresAway, SettlementView, SharedFigures, Shown, WorkerFigures};
+use penstock_shop::{
+    SettlementView,
+    live::WorkerFigures,
+    ports::{FiguresAway, SharedFigures, Shown},
+};
 use serde_json::{Value, json};
 
 use crate::support::{Client, SOON, Shop, new_key};
@@ -427,8 +431,8 @@ fn nodes_add_up_and_a_silent_one_is_shown_as_such_before_it_is_forgotten() {
     let mirror = Arc::new(Mirror::default());
     let shared = Arc::clone(&mirror);
     let shop = Shop::open_with(|options| {
-        options.node = "one".to_owned();
-        options.shared_figures = shared;
+        options.shop.node = "one".to_owned();
+        options.shop.shared_figures = shared;
     });
     let sale = shop.sale(5);
     shop.buyer("ann").buy(&sale);
@@ -460,7 +464,7 @@ fn nodes_add_up_and_a_silent_one_is_shown_as_such_before_it_is_forgotten() {
 fn in_a_cluster_the_workers_report_how_far_settlement_is() {
     let mirror = Arc::new(Mirror::default());
     let shared = Arc::clone(&mirror);
-    let shop = Shop::open_with(|options| options.shared_figures = shared);
+    let shop = Shop::open_with(|options| options.shop.shared_figures = shared);
     let mut live = Figures::of(&shop, LIVE);
     let nobody = live.next().unwrap()["settlement"].clone();
     assert_eq!((&nobody["lag_decisions"], &nobody["lag_seconds"]), (&Value::Null, &Value::Null));

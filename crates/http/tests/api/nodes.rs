@@ -14,15 +14,18 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use penstock_domain::{ItemId, Timestamp};
-use penstock_http::{
-    CacheAway, Change, Country, Figure, FigureValue, Kept, Neighbours, Options, Part, Server, SharedCache,
-    Storefront, new_account,
-};
+use penstock_http::{JsonScribe, Server, ServerOptions};
 use penstock_ledger::{
     Health, Ledger, Listener, SaleNews,
     embedded::{self, EmbeddedOptions},
 };
 use penstock_records::{Records, sqlite_url};
+use penstock_shop::{
+    ShopOptions,
+    identity::{Country, new_account},
+    ports::{CacheAway, Change, Figure, FigureValue, Kept, Neighbours, Part, SharedCache},
+    storefront::Storefront,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
@@ -153,21 +156,22 @@ impl Common {
         ledger
     }
 
-    fn options(&self) -> Options {
-        let mut options = Options::new(Arc::new(|| Timestamp::from_millis(START)), [7; 32]);
+    fn options(&self) -> ServerOptions {
+        let mut options =
+            ServerOptions::new(ShopOptions::new(Arc::new(|| Timestamp::from_millis(START)), [7; 32]));
         options.listen = "127.0.0.1:0".parse().unwrap();
         options.workers = 1;
-        options.admin_token = Some(ADMIN_TOKEN.to_owned());
-        options.jwt = Some(penstock_http::JwtOptions {
-            key: penstock_http::JwtKey::Secret(JWT_SECRET.to_vec()),
+        options.shop.identity.admin_token = Some(ADMIN_TOKEN.to_owned());
+        options.shop.identity.jwt = Some(penstock_shop::identity::JwtOptions {
+            key: penstock_shop::identity::JwtKey::Secret(JWT_SECRET.to_vec()),
             issuer: None,
             audience: None,
             leeway_seconds: 0,
         });
-        options.neighbours = self.village.clone();
-        options.shared_cache = self.cupboard.clone();
-        options.node = "node-7".to_owned();
-        options.parts = vec![Arc::new(Bell)];
+        options.shop.neighbours = self.village.clone();
+        options.shop.shared_cache = self.cupboard.clone();
+        options.shop.node = "node-7".to_owned();
+        options.shop.parts = vec![Arc::new(Bell)];
         options.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
         options.codes_in_answers = true;
         options
@@ -194,7 +198,7 @@ struct Pair {
 impl Pair {
     fn open() -> Self {
         let common = Common::new();
-        let storefronts = [Storefront::new(), Storefront::new()];
+        let storefronts = [Storefront::new(JsonScribe), Storefront::new(JsonScribe)];
         let ledger = common.ledger("journal", &storefronts);
         let records = common.records();
         let [a, b] = storefronts;
@@ -412,10 +416,10 @@ fn a_node_that_has_missed_something_accepts_no_session_until_it_can_read_it() {
 #[test]
 fn a_session_that_a_newer_secret_may_have_signed_is_neither_accepted_nor_refused() {
     let common = Common::new();
-    let storefront = Storefront::new();
+    let storefront = Storefront::new(JsonScribe);
     let ledger = common.ledger("journal", std::slice::from_ref(&storefront));
     let options = common.options();
-    let is_in_doubt = Arc::clone(&options.is_secret_in_doubt);
+    let is_in_doubt = Arc::clone(&options.shop.is_secret_in_doubt);
     let server =
         common.runtime.block_on(Server::start(options, storefront, ledger, common.records())).unwrap();
     let ask = || client(&server).with_token("pst_of-another-node").get("/api/v1/me");
@@ -464,7 +468,7 @@ fn a_node_that_starts_without_the_database_shows_and_sells_from_the_shared_cache
     shop.common.runtime.block_on(shop.ledger.stop());
     let records = shop.common.records();
     shop.common.runtime.block_on(records.close());
-    let storefront = Storefront::new();
+    let storefront = Storefront::new(JsonScribe);
     let ledger = shop.common.ledger("journal", std::slice::from_ref(&storefront));
     let c = shop.common.server(storefront, &ledger, records);
     let path = format!("/api/v1/sales/{sale}");
@@ -486,7 +490,7 @@ fn orders_that_the_ledger_has_forgotten_are_answered_from_the_records() {
     assert_eq!(buyer(&shop.a, "cancelled").post_empty(&cancel).status, 200);
     shop.common.runtime.block_on(shop.settle());
 
-    let storefront = Storefront::new();
+    let storefront = Storefront::new(JsonScribe);
     let forgetful = shop.common.ledger("another journal", std::slice::from_ref(&storefront));
     let c = shop.common.server(storefront, &forgetful, shop.records.clone());
     let ask = |name: &str, order: &str, what: &str| {

@@ -100,11 +100,11 @@ fn a_client_that_goes_away_is_counted_too() {
 #[test]
 fn the_metrics_show_ledger_latency_and_settlement() {
     let shop = Shop::open_with(|options| {
-        options.settlement = std::sync::Arc::new(|| penstock_http::SettlementView {
+        options.shop.settlement = std::sync::Arc::new(|| penstock_shop::SettlementView {
             position: 3,
             lag_decisions: 7,
             lag_seconds: 1.5,
-            ..penstock_http::SettlementView::default()
+            ..penstock_shop::SettlementView::default()
         });
     });
     let sale = shop.sale(5);
@@ -185,10 +185,10 @@ fn every_code_has_a_page_and_every_page_a_code() {
         .map(|name| name.strip_suffix(".md").expect("pages are markdown").to_owned())
         .collect();
     let codes: BTreeSet<String> =
-        penstock_http::Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
+        penstock_shop::Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
     assert_eq!(pages, codes);
     let index = client.get("/errors/").text();
-    for code in penstock_http::Code::ALL {
+    for code in penstock_shop::Code::ALL {
         let page = client.get(&format!("/errors/{}", code.as_str()));
         assert_eq!(page.status, 200);
         let text = page.text();
@@ -196,14 +196,14 @@ fn every_code_has_a_page_and_every_page_a_code() {
         assert!(index.contains(&format!(
             "[`{0}`]({0}.md) | {1} | {2} |",
             code.as_str(),
-            code.status().as_u16(),
+            penstock_http::status_of(*code).as_u16(),
             code.title()
         )));
         let example: Value =
             serde_json::from_str(text.split("```json\n").nth(1).unwrap().split("```").next().unwrap())
                 .unwrap();
         assert_eq!(example["code"], code.as_str());
-        assert_eq!(example["status"], code.status().as_u16());
+        assert_eq!(example["status"], penstock_http::status_of(*code).as_u16());
         assert_eq!(example["title"], code.title());
         assert_eq!(example["type"], format!("/errors/{}", code.as_str()));
     }

@@ -269,7 +269,7 @@ fn a_silent_connection_is_cut() {
 
 #[test]
 fn stopping_answers_the_requests_under_way() {
-    let mut shop = Shop::open_with(|options| options.gate.by_buyer.burst = u32::MAX.try_into().unwrap());
+    let mut shop = Shop::open_with(|options| options.shop.gate.by_buyer.burst = u32::MAX.try_into().unwrap());
     let sale = shop.sale(1000);
     let address = shop.address();
     let buyers: Vec<_> = (0..8)

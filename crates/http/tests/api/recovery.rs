@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use penstock_domain::{BookSnapshot, Command, Cursor, Timestamp};
-use penstock_http::{Options, Server, Storefront};
+use penstock_http::{JsonScribe, Server, ServerOptions};
 use penstock_ledger::{
     BatcherOptions, Committed, Engine, Feed, FeedError, Health, Piece, SaleNews, Unavailable, batcher,
 };
 use penstock_records::{Records, sqlite_url};
+use penstock_shop::{ShopOptions, storefront::Storefront};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -60,12 +61,13 @@ impl Feed for EmptyFeed {
 async fn a_shop_is_not_ready_until_its_ledger_has_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let (go, told) = oneshot::channel();
-    let mut options = Options::new(Arc::new(|| Timestamp::from_millis(START)), [7; 32]);
+    let mut options =
+        ServerOptions::new(ShopOptions::new(Arc::new(|| Timestamp::from_millis(START)), [7; 32]));
     options.listen = "127.0.0.1:0".parse().unwrap();
     options.workers = 1;
-    let storefront = Storefront::new();
+    let storefront = Storefront::new(JsonScribe);
     let engine = SlowStart(Some(told));
-    let clock = options.clock.clone();
+    let clock = options.shop.clock.clone();
     let batcher = BatcherOptions::default();
     let ledger = batcher::start(engine, Arc::new(EmptyFeed), batcher, clock, storefront.clone()).unwrap();
     let records = Records::open(&sqlite_url(&folder.path().join("records.db")), 2).await.unwrap();

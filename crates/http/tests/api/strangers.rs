@@ -5,8 +5,9 @@ use std::{num::NonZeroU32, time::Duration};
 
 use penstock_domain::Timestamp;
 use penstock_gate::LimitOptions;
-use penstock_http::{Country, Options, new_account};
+use penstock_http::ServerOptions;
 use penstock_records::NewAccount;
+use penstock_shop::identity::{Country, new_account};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, START, Shop};
@@ -17,10 +18,10 @@ const OWNER: &str = "198.51.100.7";
 const STRANGER: &str = "203.0.113.9";
 
 /// A shop behind a proxy, so that requests can come from any address.
-fn shop_behind_a_proxy(change: impl FnOnce(&mut Options)) -> Shop {
+fn shop_behind_a_proxy(change: impl FnOnce(&mut ServerOptions)) -> Shop {
     Shop::open_with(|options| {
         options.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
-        options.password_core_percent = 100;
+        options.shop.identity.password_core_percent = 100;
         change(options);
     })
 }
@@ -87,9 +88,10 @@ fn a_stranger_who_guesses_does_not_lock_the_owner_out() {
 fn all_strangers_share_one_allowance_of_guesses_and_known_devices_have_their_own() {
     let shop = shop_behind_a_proxy(|options| {
         let burst = NonZeroU32::new(6).unwrap();
-        options.sign_in_by_phone = LimitOptions { burst, ..options.sign_in_by_phone };
-        options.sign_in_by_device =
-            LimitOptions { burst: NonZeroU32::new(3).unwrap(), ..options.sign_in_by_device };
+        options.shop.identity.sign_in_by_phone =
+            LimitOptions { burst, ..options.shop.identity.sign_in_by_phone };
+        options.shop.identity.sign_in_by_device =
+            LimitOptions { burst: NonZeroU32::new(3).unwrap(), ..options.shop.identity.sign_in_by_device };
     });
     shop.account(PHONE, PASSWORD);
     let device = device_of(&sign_in(&shop, OWNER, None, PASSWORD));
@@ -120,8 +122,8 @@ fn right_passwords_use_up_no_allowance() {
 fn one_account_has_one_allowance_for_work_however_many_devices_it_has() {
     let shop = shop_behind_a_proxy(|options| {
         let few = |limit| LimitOptions { burst: NonZeroU32::new(4).unwrap(), ..limit };
-        options.sign_in_by_address = few(options.sign_in_by_address);
-        options.sign_in_by_account = few(options.sign_in_by_account);
+        options.shop.identity.sign_in_by_address = few(options.shop.identity.sign_in_by_address);
+        options.shop.identity.sign_in_by_account = few(options.shop.identity.sign_in_by_account);
     });
     shop.account(PHONE, PASSWORD);
     let devices: Vec<String> = (1..=12)
@@ -137,7 +139,8 @@ fn one_account_has_one_allowance_for_work_however_many_devices_it_has() {
 #[test]
 fn known_devices_of_an_account_share_one_allowance_of_wrong_passwords() {
     let shop = shop_behind_a_proxy(|options| {
-        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+        options.shop.identity.sign_in_by_phone =
+            LimitOptions { burst: NonZeroU32::MIN, ..options.shop.identity.sign_in_by_phone };
     });
     shop.account(PHONE, PASSWORD);
     let devices: Vec<String> = (0..6).map(|_| device_of(&sign_in(&shop, OWNER, None, PASSWORD))).collect();
@@ -150,7 +153,8 @@ fn known_devices_of_an_account_share_one_allowance_of_wrong_passwords() {
 fn a_new_password_turns_all_devices_into_strangers() {
     let shop = shop_behind_a_proxy(|options| {
         let burst = NonZeroU32::new(3).unwrap();
-        options.sign_in_by_phone = LimitOptions { burst, ..options.sign_in_by_phone };
+        options.shop.identity.sign_in_by_phone =
+            LimitOptions { burst, ..options.shop.identity.sign_in_by_phone };
     });
     let token = shop.account(PHONE, PASSWORD);
     let old = device_of(&sign_in(&shop, OWNER, None, PASSWORD));
@@ -172,7 +176,8 @@ fn a_new_password_turns_all_devices_into_strangers() {
 #[test]
 fn strangers_do_not_lock_an_owner_out_who_changes_the_password_because_of_them() {
     let shop = shop_behind_a_proxy(|options| {
-        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+        options.shop.identity.sign_in_by_phone =
+            LimitOptions { burst: NonZeroU32::MIN, ..options.shop.identity.sign_in_by_phone };
     });
     // Stored in the old form of numbers.
     let account =
@@ -192,7 +197,8 @@ fn strangers_do_not_lock_an_owner_out_who_changes_the_password_because_of_them()
 #[test]
 fn strangers_do_not_lock_out_a_person_who_has_just_signed_up() {
     let shop = shop_behind_a_proxy(|options| {
-        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+        options.shop.identity.sign_in_by_phone =
+            LimitOptions { burst: NonZeroU32::MIN, ..options.shop.identity.sign_in_by_phone };
     });
     assert_eq!(ask_for_code(&shop, OWNER).status, 202);
     let device = device_of(&sign_up(&shop, OWNER, &shop.outbox.last_code(PHONE)));
@@ -204,7 +210,8 @@ fn strangers_do_not_lock_out_a_person_who_has_just_signed_up() {
 #[test]
 fn a_stranger_does_not_keep_a_signed_in_person_from_a_new_password() {
     let shop = shop_behind_a_proxy(|options| {
-        options.sign_in_by_phone = LimitOptions { burst: NonZeroU32::MIN, ..options.sign_in_by_phone };
+        options.shop.identity.sign_in_by_phone =
+            LimitOptions { burst: NonZeroU32::MIN, ..options.shop.identity.sign_in_by_phone };
     });
     let token = shop.account(PHONE, PASSWORD);
     sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");
@@ -233,7 +240,8 @@ fn a_stolen_session_does_not_keep_the_owner_from_a_new_password() {
 fn sign_ups_are_limited_by_address() {
     let shop = shop_behind_a_proxy(|options| {
         let burst = NonZeroU32::new(3).unwrap();
-        options.sign_up_by_address = LimitOptions { burst, ..options.sign_up_by_address };
+        options.shop.identity.sign_up_by_address =
+            LimitOptions { burst, ..options.shop.identity.sign_up_by_address };
     });
     for _ in 0..3 {
         sign_up(&shop, STRANGER, "123456").problem(422, "otp_invalid");
@@ -317,7 +325,7 @@ fn all_other_networks_together_have_few_guesses_at_a_code() {
 
 #[test]
 fn a_wrong_code_costs_no_hash_and_a_right_one_survives_a_busy_answer() {
-    let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
+    let shop = Shop::open_with(|options| options.shop.identity.password_hashes_waiting = 0);
     assert_eq!(shop.client().post("/api/v1/otp", &json!({ "phone": PHONE })).status, 202);
     let code = shop.outbox.last_code(PHONE);
     let body = json!({ "phone": PHONE, "otp": code, "name": "Ann", "password": PASSWORD });
@@ -329,7 +337,7 @@ fn a_wrong_code_costs_no_hash_and_a_right_one_survives_a_busy_answer() {
 
 #[test]
 fn a_password_that_will_not_be_checked_costs_no_look_up() {
-    let shop = Shop::open_with(|options| options.password_hashes_waiting = 0);
+    let shop = Shop::open_with(|options| options.shop.identity.password_hashes_waiting = 0);
     shop.block_on(shop.records.close());
     sign_in(&shop, OWNER, None, PASSWORD).problem(503, "busy");
 }
@@ -338,7 +346,7 @@ fn a_password_that_will_not_be_checked_costs_no_look_up() {
 fn a_new_password_that_will_not_be_hashed_costs_no_look_up() {
     let shop = Shop::open();
     let token = shop.account(PHONE, PASSWORD);
-    let full = shop.reopen_with(|options| options.password_hashes_waiting = 0);
+    let full = shop.reopen_with(|options| options.shop.identity.password_hashes_waiting = 0);
     full.block_on(full.records.close());
     let change = json!({ "current_password": PASSWORD, "new_password": "another horse" });
     for _ in 0..40 {
@@ -352,7 +360,7 @@ fn a_limit_of_an_hour_ends_after_an_hour() {
     let shop = shop_behind_a_proxy(|options| {
         let once =
             LimitOptions { burst: NonZeroU32::MIN, one_per: Duration::from_secs(3600), max_keys: 1_000 };
-        options.sign_in_by_phone_and_address = once;
+        options.shop.identity.sign_in_by_phone_and_address = once;
     });
     shop.account(PHONE, PASSWORD);
     sign_in(&shop, STRANGER, None, "wrong horse").problem(401, "bad_credentials");

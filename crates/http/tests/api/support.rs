@@ -12,12 +12,17 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use penstock_domain::Timestamp;
-use penstock_http::{CodeSender, JwtKey, JwtOptions, Options, SendFailed, Server, Storefront};
+use penstock_http::{JsonScribe, Server, ServerOptions};
 use penstock_ledger::{
     Health, Ledger,
     embedded::{self, EmbeddedOptions},
 };
 use penstock_records::{Records, sqlite_url};
+use penstock_shop::{
+    ShopOptions,
+    identity::{CodeSender, JwtKey, JwtOptions, SendFailed},
+    storefront::Storefront,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{runtime::Handle, sync::oneshot};
@@ -106,31 +111,33 @@ impl Shop {
         Self::open_with(|_| {})
     }
 
-    pub(crate) fn open_with(change: impl FnOnce(&mut Options)) -> Self {
+    pub(crate) fn open_with(change: impl FnOnce(&mut ServerOptions)) -> Self {
         Self::open_in(Arc::new(tempfile::tempdir().unwrap()), START, change)
     }
 
-    fn open_in(folder: Arc<TempDir>, millis: i64, change: impl FnOnce(&mut Options)) -> Self {
+    fn open_in(folder: Arc<TempDir>, millis: i64, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let runtime = Driven::start();
         let clock = Arc::new(AtomicI64::new(millis));
         let outbox = Arc::new(Outbox::default());
         let read_clock = Arc::clone(&clock);
-        let mut options =
-            Options::new(Arc::new(move || Timestamp::from_millis(read_clock.load(Relaxed))), [7; 32]);
+        let mut options = ServerOptions::new(ShopOptions::new(
+            Arc::new(move || Timestamp::from_millis(read_clock.load(Relaxed))),
+            [7; 32],
+        ));
         options.listen = "127.0.0.1:0".parse().unwrap();
         options.workers = 2;
-        options.admin_token = Some(ADMIN_TOKEN.to_owned());
-        options.code_sender = outbox.clone();
-        options.jwt = Some(JwtOptions {
+        options.shop.identity.admin_token = Some(ADMIN_TOKEN.to_owned());
+        options.shop.identity.code_sender = outbox.clone();
+        options.shop.identity.jwt = Some(JwtOptions {
             key: JwtKey::Secret(JWT_SECRET.to_vec()),
             issuer: None,
             audience: None,
             leeway_seconds: 0,
         });
         change(&mut options);
-        let storefront = Storefront::new();
+        let storefront = Storefront::new(JsonScribe);
         let journal = EmbeddedOptions::new(folder.path().join("journal"));
-        let ledger = embedded::open(journal, options.clock.clone(), storefront.clone()).unwrap();
+        let ledger = embedded::open(journal, options.shop.clock.clone(), storefront.clone()).unwrap();
         let url = sqlite_url(&folder.path().join("records.db"));
         let (server, records) = runtime.block_on(async {
             let records = Records::open(&url, 4).await.unwrap();
@@ -148,7 +155,7 @@ impl Shop {
         self.reopen_with(|_| {})
     }
 
-    pub(crate) fn reopen_with(mut self, change: impl FnOnce(&mut Options)) -> Self {
+    pub(crate) fn reopen_with(mut self, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let server = self.server.take().unwrap();
         self.block_on(async {
             server.stop().await;

@@ -14,7 +14,8 @@ use std::{
 
 use penstock_domain::{BuyerId, Claim, KeyDigest, SaleId};
 use penstock_gate::{Draw, RoomState};
-use penstock_http::{Options, RoomStore, RoomsInMemory};
+use penstock_http::ServerOptions;
+use penstock_shop::gate::{RoomStore, RoomsInMemory};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -118,7 +119,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 #[test]
 fn never_more_people_are_admitted_than_could_still_buy() {
-    let shop = Shop::open_with(|options| options.gate.admissions_per_second = 1_000);
+    let shop = Shop::open_with(|options| options.shop.gate.admissions_per_second = 1_000);
     let sale = room(&shop, 3, None);
     let names: Vec<String> = (0..10).map(|number| format!("buyer-{number}")).collect();
     let tickets: Vec<Value> = names.iter().map(|name| take(&shop, &sale, name)).collect();
@@ -196,7 +197,7 @@ fn one_buyer_gets_only_a_few_tickets() {
 #[test]
 fn a_restart_repeats_no_number_and_no_draw() {
     let store = Arc::new(RoomsInMemory::default());
-    let with_store = |options: &mut Options| options.gate.room_store = store.clone();
+    let with_store = |options: &mut ServerOptions| options.shop.gate.room_store = store.clone();
     let shop = Shop::open_with(with_store);
     let sale = room(&shop, 3, Some(IN_A_MINUTE));
     let mut numbers: Vec<u64> = Vec::new();
@@ -235,7 +236,7 @@ impl RoomStore for SlowStore {
 #[test]
 fn a_room_that_is_opened_twice_at_once_has_one_seed() {
     let store = Arc::new(SlowStore::default());
-    let shop = Shop::open_with(|options| options.gate.room_store = store.clone());
+    let shop = Shop::open_with(|options| options.shop.gate.room_store = store.clone());
     let sale = shop.draft(|sale| sale["gate"] = json!({ "waiting_room": true }));
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -273,7 +274,7 @@ impl RoomStore for OneAtATime {
 #[test]
 fn a_room_that_is_being_published_is_saved_by_one_task_at_a_time() {
     let store = Arc::new(OneAtATime::default());
-    let shop = Shop::open_with(|options| options.gate.room_store = store.clone());
+    let shop = Shop::open_with(|options| options.shop.gate.room_store = store.clone());
     let sale = room(&shop, 3, Some(IN_A_MINUTE));
     take(&shop, &sale, "ann");
     assert!(!store.clashed.load(Relaxed));

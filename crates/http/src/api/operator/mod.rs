@@ -1,0 +1,4 @@
+//! Calls for operators.
+
+pub(crate) mod health;
+pub(crate) mod metrics;
