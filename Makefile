@@ -7,9 +7,9 @@ SCENARIO ?= thirty-thousand-for-two-hundred
 # How Redis runs in `make cluster`: cluster, sentinel or single.
 REDIS ?= cluster
 CLUSTER ?= target/cluster
-# A rehearsal gets its secrets from the shop or the cluster that runs on this machine, and audits it afterwards.
-# A killed cluster leaves its configuration behind. So a cluster counts only if its process lives and its URL is
-# the one to rehearse.
+# A rehearsal gets its secrets from the shop or the cluster on this machine, and audits it afterwards. A killed
+# cluster leaves its configuration behind. So a cluster is used only if its process lives and has the URL to
+# rehearse.
 CLUSTER_RUNS = $(shell { read process url < $(CLUSTER)/local-cluster; } 2> /dev/null && \
 	test "$$url" = "$(URL)" && kill -0 $$process 2> /dev/null && echo yes)
 RUNNING = $(if $(CLUSTER_RUNS),--config $(CLUSTER)/cluster.toml,$(if $(wildcard $(DATA)/demo.json),--data $(DATA)))
@@ -30,7 +30,7 @@ run: web ## build and start a shop with a demo sale that opens in 30 seconds (LI
 	cargo build --release --locked --bin penstock
 	target/release/penstock serve --demo --listen $(LISTEN) --data $(DATA)
 
-rush: web ## rehearse with simulated buyers on what `make run` or `make cluster` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
+rush: web ## send simulated buyers to what `make run` or `make cluster` started, and verify the outcome (URL=…, SCENARIO=…, ARGS=…)
 	cargo build --release --locked --bin penstock
 	target/release/penstock rush --url $(URL) --scenario $(SCENARIO) $(RUNNING) $(ARGS)
 
@@ -47,12 +47,12 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci
 	touch $@
 
-openapi: ## renew web/openapi.json after a change of the API; the types of the pages are made from it
+openapi: ## renew web/openapi.json after a change of the API; the pages' types are made from it
 	cargo build --locked --bin penstock
 	target/debug/penstock openapi > target/openapi.json
 	cmp -s target/openapi.json web/openapi.json || mv target/openapi.json web/openapi.json
 
-test: web ## run everything: format, lints, unit, property, crash, end-to-end and browser tests, every interleaving of the latch
+test: web ## run everything: format, lints, unit, property, crash, end-to-end and browser tests, and every interleaving of the latch
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
