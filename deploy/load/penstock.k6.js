@@ -3,7 +3,7 @@
 //   k6 run -e SALE=… -e TOKENS=$PWD/tokens.csv penstock.k6.js
 //   k6 run -e SALE=… -e JWT_SECRET=… -e BUYERS=10000 penstock.k6.js
 //
-// Exits 99 if a sale that goes well would not give one of the answers.
+// Exits 99 if an answer is not one of a sale that goes well.
 
 import http from 'k6/http';
 import crypto from 'k6/crypto';
@@ -52,7 +52,7 @@ function tokenOf(number) {
   return `${text}.${crypto.hmac('sha256', __ENV.JWT_SECRET, text, 'base64rawurl')}`;
 }
 
-// After a "not now", sends the same request under the same key, when the server says.
+// After 429 or 503, waits for `Retry-After` and sends the same request again, under the same key.
 function untilAnswered(send) {
   for (;;) {
     const answer = send();

@@ -4,7 +4,7 @@
 --
 -- wrk does not tell a script which connection an answer came on, so every thread needs exactly one (-c equal to -t).
 -- Then a thread plays one buyer after the other, and an order stays with its buyer. wrk does not tell the number of
--- threads either, so the last argument does. Exits 1 if a sale that goes well would not give one of the answers.
+-- threads either, so the last argument does. Exits 1 if an answer is not one of a sale that goes well.
 
 -- This part runs in wrk's own state, which knows all threads.
 local threads = {}
