@@ -23,7 +23,7 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use penstock_http::{Change, Figure, FigureValue, Neighbours, Part};
-use penstock_ledger::redis::Link;
+use penstock_redis_client::Link;
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     task::JoinHandle,

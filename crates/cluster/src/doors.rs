@@ -10,10 +10,8 @@ use futures_util::future::BoxFuture;
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::WaitingRoom;
 use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive, StoredRoom};
-use penstock_ledger::{
-    Clock,
-    redis::{Link, LinkError},
-};
+use penstock_ledger::Clock;
+use penstock_redis_client::{Link, LinkError};
 use tokio::runtime::Handle;
 
 use crate::{

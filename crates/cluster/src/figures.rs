@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
 use penstock_http::{FiguresAway, SharedFigures, Shown};
-use penstock_ledger::redis::{Link, LinkError, Script};
+use penstock_redis_client::{Link, LinkError, Script};
 
 /// KEYS: the times, the values. ARGV: the name, the value, its life in milliseconds. Removes the entries
 /// older than that.

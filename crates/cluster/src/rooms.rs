@@ -12,7 +12,7 @@ use std::{
 use penstock_domain::{SaleState, SaleStatus, Timestamp};
 use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom, late_pass_millis};
 use penstock_http::DoorOptions;
-use penstock_ledger::redis::LinkError;
+use penstock_redis_client::LinkError;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, timeout},

@@ -8,8 +8,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use penstock_cluster::{Changes, RedisCache};
 use penstock_domain::{AccountId, ItemId, SaleId, Timestamp};
 use penstock_http::{Change, Kept, Neighbours as _, Part as _, SharedCache as _};
-use penstock_ledger::redis::{Link, RedisOptions};
 use penstock_local::{Cut, CutProxy, RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisOptions};
 use tempfile::TempDir;
 use tokio::time::timeout;
 

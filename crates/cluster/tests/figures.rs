@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use penstock_cluster::RedisFigures;
 use penstock_http::{SharedFigures as _, Shown};
-use penstock_ledger::redis::{Link, RedisOptions};
 use penstock_local::{RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisOptions};
 use tempfile::TempDir;
 use tokio::time::sleep;
 

@@ -10,6 +10,7 @@ mod ids;
 mod money;
 mod order;
 mod sale;
+mod settled;
 mod time;
 mod waitlist;
 
@@ -24,5 +25,6 @@ pub use order::{Accepted, Claim, InvalidKey, KeyDigest, MAX_KEY_BYTES, Order, Or
 pub use sale::{
     MAX_HOLD_SECONDS, MAX_LIMIT_PER_BUYER, MAX_ORDERS_PER_BUYER, MAX_UNITS, SaleState, SaleStatus, SaleTerms,
 };
+pub use settled::{NewEpoch, SettledSale};
 pub use time::Timestamp;
 pub use waitlist::{MAX_WAITERS, Place, Waiter};

@@ -16,8 +16,9 @@ use std::{
 use penstock_domain::{BuyerId, Claim, ClaimRefusal, KeyDigest, SaleId, SaleTerms};
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews,
-    redis::{self, LedgerOptions, Link, NothingSettled, RedisOptions},
+    redis::{self, LedgerOptions, NothingSettled},
 };
+use penstock_redis_client::{Link, RedisOptions};
 use tokio::task::JoinSet;
 
 type Failure = Box<dyn Error + Send + Sync>;

@@ -3,13 +3,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread::ThreadId,
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use penstock_domain::{Command, Reply};
 use tokio::sync::{Notify, oneshot};
 
@@ -92,7 +93,7 @@ impl Queue {
     }
 
     fn push(&self, command: Command, asker: Asker) -> Result<Pushed, Failure> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match &state.door {
             Door::Open => {}
             Door::Shut(reason) => return Err(Failure::Unavailable(reason.clone())),
@@ -116,7 +117,7 @@ impl Queue {
         let mut woken = false;
         loop {
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 // Commands that the last batch left behind have waited long enough: a full batch needs no
                 // wake.
                 if woken && !state.commands.is_empty() || state.commands.len() >= self.max_batch {
@@ -158,7 +159,7 @@ impl Queue {
     }
 
     pub(crate) fn open(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(state.door, Door::Shut(_)) {
             state.door = Door::Open;
         }
@@ -167,7 +168,7 @@ impl Queue {
     /// From now on newcomers get the answer `reason`, and so does everyone who waits.
     pub(crate) fn shut(&self, reason: &Arc<str>) {
         let askers = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if !matches!(state.door, Door::Stopping) {
                 state.door = Door::Shut(reason.clone());
             }
@@ -178,12 +179,12 @@ impl Queue {
     }
 
     pub(crate) fn stop(&self) {
-        self.lock().door = Door::Stopping;
+        self.state.lock().door = Door::Stopping;
         self.wake.notify_one();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        matches!(self.lock().door, Door::Stopping)
+        matches!(self.state.lock().door, Door::Stopping)
     }
 
     /// Returns when `stop` may have been called.
@@ -200,7 +201,7 @@ impl Queue {
     }
 
     fn len(&self) -> usize {
-        self.lock().commands.len()
+        self.state.lock().commands.len()
     }
 
     /// How many commands the writer has sorted by home, where they wait.
@@ -210,11 +211,6 @@ impl Queue {
 
     pub(crate) fn depth(&self) -> usize {
         self.len() + self.sorted.load(Relaxed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, so a poisoned lock is as good as any.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

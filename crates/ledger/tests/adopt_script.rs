@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use nodes::Node;
 use penstock_domain::SaleId;
-use penstock_ledger::redis::{Link, NothingSettled, RedisOptions, Script};
+use penstock_ledger::redis::NothingSettled;
 use penstock_local::{RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisOptions, Script};
 use redis::{Cmd, Value, cmd};
 
 /// Word, position, epoch and replication id.

@@ -13,12 +13,13 @@ use futures_util::{
     future::{BoxFuture, join3, pending},
 };
 use nodes::{Node, Sql, claim};
-use penstock_domain::{BuyerId, Cursor, SaleId, SaleTerms};
+use penstock_domain::{BuyerId, Cursor, NewEpoch, SaleId, SaleTerms, SettledSale};
 use penstock_ledger::{
     Health, LedgerError, Unavailable,
-    redis::{NewEpoch, NothingSettled, RedisMode, RedisOptions, Settled, SettledSale},
+    redis::{NothingSettled, Settled},
 };
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
+use penstock_redis_client::{RedisMode, RedisOptions};
 use tempfile::TempDir;
 
 /// Long enough that a caller waiting for a silent server waits for the whole test.

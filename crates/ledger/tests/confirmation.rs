@@ -8,11 +8,9 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use nodes::{Node, Sql, until};
 use penstock_domain::{SaleId, SaleTerms};
-use penstock_ledger::{
-    LedgerError,
-    redis::{RedisMode, RedisOptions},
-};
+use penstock_ledger::LedgerError;
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
+use penstock_redis_client::{RedisMode, RedisOptions};
 use tempfile::TempDir;
 
 /// A master and its replica, which is up to date.

@@ -16,11 +16,9 @@ use std::{
 use futures_util::future::join_all;
 use nodes::{Node, Sql};
 use penstock_domain::{ClaimRefusal, Order, SaleId};
-use penstock_ledger::{
-    LedgerError,
-    redis::{RedisMode, RedisOptions},
-};
+use penstock_ledger::LedgerError;
 use penstock_local::{Cut, CutProxy, RedisCluster, RedisSentinel, RedisServer, RedisSettings};
+use penstock_redis_client::{RedisMode, RedisOptions};
 
 const UNITS: u32 = 300;
 const BUYERS: usize = 600;

@@ -10,9 +10,10 @@ use nodes::{Node, until};
 use penstock_domain::{ClaimRefusal, SaleId, SaleStatus};
 use penstock_ledger::{
     Health, Listener, SaleNews,
-    redis::{self, LedgerOptions, Link, NothingSettled, RedisMode, RedisOptions},
+    redis::{self, LedgerOptions, NothingSettled},
 };
 use penstock_local::{RedisCluster, RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisMode, RedisOptions};
 
 fn server() -> (RedisServer, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();

@@ -9,9 +9,10 @@ use std::{
 use penstock_domain::{BuyerId, Claim, KeyDigest, OrderState, SaleId, SaleTerms};
 use penstock_ledger::{
     Health, Ledger, Listener, SaleNews,
-    redis::{self, LedgerOptions, Link, NothingSettled, RedisOptions},
+    redis::{self, LedgerOptions, NothingSettled},
 };
 use penstock_local::{RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisOptions};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

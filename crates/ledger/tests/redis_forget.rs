@@ -9,13 +9,15 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use penstock_domain::{
-    BuyerId, Claim, ClaimRefusal, Cursor, JoinRefusal, KeyDigest, OrderId, PaymentRefusal, SaleId, SaleTerms,
+    BuyerId, Claim, ClaimRefusal, Cursor, JoinRefusal, KeyDigest, NewEpoch, OrderId, PaymentRefusal, SaleId,
+    SaleTerms, SettledSale,
 };
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
-    redis::{self, LedgerOptions, Link, NewEpoch, RedisOptions, Settled, SettledSale},
+    redis::{self, LedgerOptions, Settled},
 };
 use penstock_local::{RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisOptions};
 
 struct Deaf;
 

@@ -9,9 +9,10 @@ use nodes::{Sql, claim, terms, until};
 use penstock_domain::{BuyerId, JoinRefusal, MAX_WAITERS, Order, OrderState, SaleId, SaleStatus};
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews,
-    redis::{self, LedgerOptions, Link, RedisOptions},
+    redis::{self, LedgerOptions},
 };
 use penstock_local::{RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisOptions};
 
 struct Deaf;
 

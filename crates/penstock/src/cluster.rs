@@ -12,13 +12,14 @@ use std::{
 use anyhow::Context as _;
 use futures_util::future::BoxFuture;
 use penstock_cluster::{Changes, RedisCache, RedisFigures, SharedDoors, SharedDoorsOptions};
-use penstock_domain::{Cursor, SaleId};
+use penstock_domain::{Cursor, NewEpoch, SaleId, SettledSale};
 use penstock_http::{Figure, FigureValue, Neighbours, Part, Storefront};
 use penstock_ledger::{
     Clock, Ledger, Listener, SaleNews, Unavailable,
-    redis::{self, Link, NewEpoch, Reconciled, Settled, SettledSale, SharedClock},
+    redis::{self, Reconciled, Settled, SharedClock},
 };
 use penstock_records::{Records, RecordsError};
+use penstock_redis_client::Link;
 use penstock_settle::{SettleOptions, Settlement};
 use tokio::{runtime::Handle, sync::watch};
 
@@ -159,10 +160,6 @@ impl SettledInRecords {
     }
 }
 
-fn new_epoch(begun: penstock_records::NewEpoch) -> NewEpoch {
-    NewEpoch { cursor: begun.cursor, epoch: begun.epoch }
-}
-
 fn unavailable(error: RecordsError) -> Unavailable {
     Unavailable::new(error)
 }
@@ -170,16 +167,13 @@ fn unavailable(error: RecordsError) -> Unavailable {
 impl Settled for SettledInRecords {
     fn begin_epoch(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<NewEpoch, Unavailable>> {
         Box::pin(async move {
-            let begun = self.records.settled_cursor(&sale.to_string(), at_least).await;
-            begun.map(new_epoch).map_err(unavailable)
+            self.records.settled_cursor(&sale.to_string(), at_least).await.map_err(unavailable)
         })
     }
 
     fn sale(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
         Box::pin(async move {
-            let settled = self.records.settled_sale(&sale.to_string(), sale, at_least).await;
-            let settled = settled.map_err(unavailable)?;
-            Ok(settled.map(|settled| SettledSale { begun: new_epoch(settled.begun), sale: settled.snapshot }))
+            self.records.settled_sale(&sale.to_string(), sale, at_least).await.map_err(unavailable)
         })
     }
 

@@ -8,11 +8,8 @@ use penstock_http::{
     Alone, Country, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, NoSharedFigures,
     OneTimeCodeOptions, Options, PageFile, Rate, RoomsInMemory, Secrets, SettlementView,
 };
-use penstock_ledger::{
-    BatcherOptions, Clock,
-    embedded::EmbeddedOptions,
-    redis::{LedgerOptions, RedisMode, RedisOptions},
-};
+use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions, redis::LedgerOptions};
+use penstock_redis_client::{RedisMode, RedisOptions};
 use penstock_settle::{SettleOptions, SettleStats};
 use tokio::sync::watch;
 

@@ -18,11 +18,15 @@ const MAX_FILE_LINES: usize = 600;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-domain", &[]),
     ("penstock-gate", &["penstock-domain"]),
-    ("penstock-ledger", &["penstock-domain"]),
+    ("penstock-redis-client", &[]),
+    ("penstock-ledger", &["penstock-domain", "penstock-redis-client"]),
     ("penstock-records", &["penstock-domain"]),
     ("penstock-settle", &["penstock-domain", "penstock-ledger", "penstock-records"]),
     ("penstock-http", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records"]),
-    ("penstock-cluster", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-http"]),
+    (
+        "penstock-cluster",
+        &["penstock-domain", "penstock-gate", "penstock-redis-client", "penstock-ledger", "penstock-http"],
+    ),
     ("penstock-local", &[]),
     ("penstock-pages", &[]),
     ("penstock-rush", &["penstock-local"]),
@@ -32,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "penstock-domain",
             "penstock-gate",
+            "penstock-redis-client",
             "penstock-ledger",
             "penstock-records",
             "penstock-settle",
@@ -51,7 +56,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("sqlx", &["penstock-records"]),
     ("rusqlite", &["penstock-ledger"]),
     ("axum", &["penstock-http"]),
-    ("redis", &["penstock-ledger", "penstock-cluster"]),
+    ("redis", &["penstock-redis-client", "penstock-ledger", "penstock-cluster"]),
 ];
 
 /// Crates that must not do any I/O.

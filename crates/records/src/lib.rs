@@ -42,7 +42,6 @@ pub use orders::{OrderFilter, OrderRow};
 pub use rooms::StoredRoom;
 pub use secrets::StoredSecrets;
 use session::Session;
-pub use settled::{NewEpoch, SettledSale};
 pub use settlement::{Cause, Refusal, SettleError, Settled};
 use sqlx::{
     AnyConnection, AnyPool, ConnectOptions, Connection, Executor,

@@ -2,7 +2,10 @@
 //! and the whole sale as of then. The question stops the stream's settler first, so that the answer stays
 //! true until the settler has looked again.
 
-use penstock_domain::{BuyerId, Cursor, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SnapshotOrder, Waiter};
+use penstock_domain::{
+    BuyerId, Cursor, NewEpoch, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SettledSale, SnapshotOrder,
+    Waiter,
+};
 use sqlx::any::AnyRow;
 
 use crate::{
@@ -16,22 +19,6 @@ use crate::{
 
 /// Orders and people on the waitlist, read at a time.
 const PAGE: usize = 5_000;
-
-/// How far a stream is settled, and the epoch in which it goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewEpoch {
-    pub cursor: Cursor,
-    pub epoch: u64,
-}
-
-/// A sale with its own stream of decisions, as far as they are settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettledSale {
-    pub begun: NewEpoch,
-    /// Its version is the cursor's position: every decision of the stream changed the sale. If the cursor is
-    /// in the middle of an offer, units are available although people wait for them.
-    pub snapshot: SaleSnapshot,
-}
 
 impl Records {
     /// Stops the settler of `stream`, and says how far it is settled. From now on only decisions of the new
@@ -76,7 +63,7 @@ impl Records {
                 let orders = read_orders(&mut transaction, sale).await?;
                 check(&status, &orders)?;
                 let waiters = read_waiters(&mut transaction, sale).await?;
-                Some(SettledSale { begun, snapshot: SaleSnapshot { status, orders, waiters } })
+                Some(SettledSale { begun, sale: SaleSnapshot { status, orders, waiters } })
             }
         };
         transaction.commit().await?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use penstock_http::Change;
-use penstock_ledger::redis::{Link, LinkError};
+use penstock_redis_client::{Link, LinkError};
 use redis::{Value, pipe};
 use tokio::{sync::mpsc, time::sleep};
 

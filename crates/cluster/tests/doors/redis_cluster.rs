@@ -1,7 +1,7 @@
 //! A Redis Cluster keeps everything of a sale's door on one of its servers.
 
-use penstock_ledger::redis::RedisMode;
 use penstock_local::RedisCluster;
+use penstock_redis_client::RedisMode;
 
 use super::*;
 

@@ -34,14 +34,14 @@ pub(super) struct Embedded {
     pub(super) compact_after: u64,
     pub(super) log_room: LogRoom,
     /// None until the first recovery, and again after a failure.
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<JournaledBook>,
     /// Held for as long as the engine lives, so that no other process writes the same journal.
     pub(super) _lock: File,
 }
 
 /// A book, and the journal that has everything the book has.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct JournaledBook {
     book: Book,
     journal: Journal,
     bytes: Vec<u8>,
@@ -77,7 +77,7 @@ impl Embedded {
         Ok(committed)
     }
 
-    fn reopen(&self) -> Result<(Running, Vec<SaleNews>), JournalError> {
+    fn reopen(&self) -> Result<(JournaledBook, Vec<SaleNews>), JournalError> {
         let shared = &self.shared;
         let journal = Journal::open(&shared.folder, self.log_room)?;
         journal.settle_after_failure()?;
@@ -88,11 +88,11 @@ impl Embedded {
         shared.snapshot.store(snapshot_position, Relaxed);
         let compact_at = next_compaction(snapshot_position, snapshot_orders, self.compact_after);
         shared.compact_at.store(compact_at, Relaxed);
-        Ok((Running { book, journal, bytes: Vec::new() }, news))
+        Ok((JournaledBook { book, journal, bytes: Vec::new() }, news))
     }
 }
 
-impl Running {
+impl JournaledBook {
     fn commit(
         &mut self,
         commands: Vec<Command>,

@@ -1,7 +1,7 @@
 //! The embedded ledger's feed: the journal, read through a connection of its own.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{
         AtomicBool,
         Ordering::{Acquire, Relaxed, Release},
@@ -9,6 +9,7 @@ use std::sync::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt};
+use parking_lot::Mutex;
 use penstock_domain::{BookSnapshot, Cursor, Decision, Mark};
 
 use super::{STREAM, error::JournalError, journal::JournalReader, record, replay::replay, shared::Shared};
@@ -100,7 +101,7 @@ fn read(
     head: u64,
     max: usize,
 ) -> Result<Vec<Decision>, JournalError> {
-    let mut slot = reader.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = reader.lock();
     let journal = match slot.take() {
         Some(journal) => journal,
         None => JournalReader::open(&shared.folder)?,

@@ -30,7 +30,7 @@ const _: () =
 const WAITERS_SINCE: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
-enum Piece {
+enum SnapshotPiece {
     Head {
         version: u32,
         position: u64,
@@ -97,7 +97,7 @@ fn positions(folder: &Path) -> io::Result<Vec<u64>> {
 
 fn write_file(path: &Path, snapshot: BookSnapshot) -> Result<(), JournalError> {
     let mut file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
-    let mut write = |piece: &Piece| -> Result<(), JournalError> {
+    let mut write = |piece: &SnapshotPiece| -> Result<(), JournalError> {
         let bytes = postcard::to_stdvec(piece)?;
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         assert!(length <= MAX_PIECE_BYTES, "a piece of a snapshot has {length} bytes");
@@ -106,22 +106,22 @@ fn write_file(path: &Path, snapshot: BookSnapshot) -> Result<(), JournalError> {
         Ok(file.write_all(&bytes)?)
     };
     let BookSnapshot { position, clock, sales } = snapshot;
-    write(&Piece::Head { version: VERSION, position, clock, sales: sales.len() as u64 })?;
+    write(&SnapshotPiece::Head { version: VERSION, position, clock, sales: sales.len() as u64 })?;
     for SaleSnapshot { status, orders, waiters } in sales {
-        write(&Piece::Sale { status, orders: orders.len() as u64 })?;
+        write(&SnapshotPiece::Sale { status, orders: orders.len() as u64 })?;
         let mut orders = orders.into_iter().peekable();
         while orders.peek().is_some() {
-            write(&Piece::Orders(orders.by_ref().take(ORDERS_PER_PIECE).collect()))?;
+            write(&SnapshotPiece::Orders(orders.by_ref().take(ORDERS_PER_PIECE).collect()))?;
         }
-        write(&Piece::Waiters(waiters))?;
+        write(&SnapshotPiece::Waiters(waiters))?;
     }
     let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(file.sync_all()?)
 }
 
 fn read_file(file: File) -> Result<BookSnapshot, JournalError> {
-    let mut pieces = Pieces { file: BufReader::with_capacity(BUFFER_BYTES, file), bytes: Vec::new() };
-    let Piece::Head { version, position, clock, sales: sale_count } = pieces.next()? else {
+    let mut pieces = SnapshotPieces { file: BufReader::with_capacity(BUFFER_BYTES, file), bytes: Vec::new() };
+    let SnapshotPiece::Head { version, position, clock, sales: sale_count } = pieces.next()? else {
         return Err(JournalError::Damaged("the snapshot has no head".into()));
     };
     if version > VERSION {
@@ -129,12 +129,12 @@ fn read_file(file: File) -> Result<BookSnapshot, JournalError> {
     }
     let mut sales = Vec::new();
     for _ in 0..sale_count {
-        let Piece::Sale { status, orders: order_count } = pieces.next()? else {
+        let SnapshotPiece::Sale { status, orders: order_count } = pieces.next()? else {
             return Err(JournalError::Damaged("a sale of the snapshot is missing".into()));
         };
         let mut orders = Vec::new();
         while (orders.len() as u64) < order_count {
-            let Piece::Orders(more) = pieces.next()? else {
+            let SnapshotPiece::Orders(more) = pieces.next()? else {
                 return Err(JournalError::Damaged("orders of the snapshot are missing".into()));
             };
             orders.extend(more);
@@ -145,13 +145,13 @@ fn read_file(file: File) -> Result<BookSnapshot, JournalError> {
     Ok(BookSnapshot { position, clock, sales })
 }
 
-struct Pieces {
+struct SnapshotPieces {
     file: BufReader<File>,
     bytes: Vec<u8>,
 }
 
-impl Pieces {
-    fn next(&mut self) -> Result<Piece, JournalError> {
+impl SnapshotPieces {
+    fn next(&mut self) -> Result<SnapshotPiece, JournalError> {
         let length = self.word()?;
         let checksum = self.word()?;
         if length > MAX_PIECE_BYTES {
@@ -167,7 +167,7 @@ impl Pieces {
 
     fn waiters(&mut self) -> Result<Vec<Waiter>, JournalError> {
         match self.next()? {
-            Piece::Waiters(waiters) => Ok(waiters),
+            SnapshotPiece::Waiters(waiters) => Ok(waiters),
             _ => Err(JournalError::Damaged("the waiters of a sale are missing in the snapshot".into())),
         }
     }
@@ -226,9 +226,9 @@ mod tests {
         sale.waiters.clear();
         let (status, orders) = (sale.status, sale.orders.clone());
         let pieces = [
-            Piece::Head { version: 1, position, clock, sales: 1 },
-            Piece::Sale { status, orders: orders.len() as u64 },
-            Piece::Orders(orders),
+            SnapshotPiece::Head { version: 1, position, clock, sales: 1 },
+            SnapshotPiece::Sale { status, orders: orders.len() as u64 },
+            SnapshotPiece::Orders(orders),
         ];
         let mut bytes = Vec::new();
         for piece in pieces {

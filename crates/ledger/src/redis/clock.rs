@@ -4,19 +4,17 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use penstock_domain::Timestamp;
+use penstock_redis_client::{Link, LinkError, answered};
 use tokio::time::{Instant, sleep};
 
-use super::{
-    link::{Link, answered},
-    options::LinkError,
-};
 use crate::Clock;
 
 /// Samples taken at the start, so that the first correction is a good one.
@@ -36,13 +34,7 @@ pub struct SharedClock {
     offset_microseconds: AtomicI64,
     /// The latest time that was told.
     told_milliseconds: AtomicI64,
-    samples: Mutex<Samples>,
-}
-
-/// What is known about the way to Redis.
-#[derive(Debug, Default)]
-struct Samples {
-    best_round_trip_microseconds: Option<i64>,
+    best_round_trip_microseconds: Mutex<Option<i64>>,
 }
 
 impl fmt::Debug for SharedClock {
@@ -80,7 +72,7 @@ impl SharedClock {
             system,
             offset_microseconds: AtomicI64::new(0),
             told_milliseconds: AtomicI64::new(i64::MIN),
-            samples: Mutex::default(),
+            best_round_trip_microseconds: Mutex::default(),
         }
     }
 
@@ -106,11 +98,11 @@ impl SharedClock {
     /// While the master that all nodes ask is away, a node that starts takes the time of any other master:
     /// better than none. None if no master answers.
     async fn sample_any(&self, link: &Link) -> Option<()> {
-        for master in link.topology().masters() {
+        for master in link.masters() {
             let (asked, mut question) = (Instant::now(), redis::pipe());
             question.cmd("TIME");
-            if let Ok(answers) = link.send_to(&master, &question).await
-                && let Ok(time) = answered(&master, answers.into_iter().next())
+            if let Ok(mut answers) = link.send_to(&master, &question).await
+                && let Ok(time) = answered(&master, answers.pop())
             {
                 self.take_time(time, asked);
                 return Some(());
@@ -128,14 +120,14 @@ impl SharedClock {
     /// Redis told its time half a round trip before the system's clock said `system`.
     fn take(&self, redis: i64, round_trip: i64, system: i64) {
         let difference = redis.saturating_add(round_trip / 2).saturating_sub(system);
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(best) = samples.best_round_trip_microseconds else {
-            samples.best_round_trip_microseconds = Some(round_trip);
+        let mut known_best = self.best_round_trip_microseconds.lock();
+        let Some(best) = *known_best else {
+            *known_best = Some(round_trip);
             self.offset_microseconds.store(difference, Ordering::Relaxed);
             return;
         };
         let faded = best.saturating_add(best / FADING + 1);
-        samples.best_round_trip_microseconds = Some(round_trip.min(faded));
+        *known_best = Some(round_trip.min(faded));
         let offset = self.offset_microseconds.load(Ordering::Relaxed);
         let change = difference.saturating_sub(offset);
         // A slow answer says little about the time: it can be wrong by half the round trip.

@@ -4,15 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use penstock_domain::{SaleId, Timestamp};
+use penstock_redis_client::Script;
 use redis::Value;
 
 use super::{
-    decider::Decider,
-    keys::Keys,
-    link::{Link, Script},
-    sales::Sales,
-    settled::Settled,
-    stored::{SALE_FIELDS, Stored},
+    adopt::Settled,
+    decide::Decider,
+    layout::{SALE_FIELDS, SaleHash},
+    store::Store,
 };
 use crate::Unavailable;
 
@@ -21,25 +20,23 @@ const LOOKS_IN_THAT_TIME: u32 = 60;
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-pub(super) struct Forgetting {
-    pub(super) link: Link,
-    pub(super) keys: Keys,
-    pub(super) sales: Arc<Sales>,
-    pub(super) settled: Arc<dyn Settled>,
-    pub(super) decider: Decider,
-    pub(super) after_seconds: u32,
+pub(crate) struct Forgetting {
+    pub(crate) store: Store,
+    pub(crate) settled: Arc<dyn Settled>,
+    pub(crate) decider: Arc<Decider>,
+    pub(crate) after_seconds: u32,
 }
 
 impl Forgetting {
     /// Forgets what can be forgotten, again and again, while the runtime lives.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         let script = Script::new(include_str!("scripts/forget.lua"));
-        self.link.learn(&script);
+        self.store.link.learn(&script);
         let interval = Duration::from_secs(self.after_seconds.into()) / LOOKS_IN_THAT_TIME;
         loop {
             tokio::time::sleep(interval.clamp(MIN_INTERVAL, MAX_INTERVAL)).await;
             let Some(now) = self.decider.redis_time() else { continue };
-            for sale in self.sales.over(now) {
+            for sale in self.store.sales.over(now) {
                 if let Err(error) = self.forget(&script, sale, now).await {
                     tracing::debug!(%sale, %error, "a closed sale can't be forgotten yet");
                 }
@@ -48,11 +45,11 @@ impl Forgetting {
     }
 
     async fn forget(&self, script: &Script, sale: SaleId, now: Timestamp) -> Result<(), Unavailable> {
-        let key = self.keys.sale(sale);
+        let key = self.store.keys.sale(sale);
         let mut read = redis::cmd("HMGET");
         read.arg(&key).arg(&SALE_FIELDS);
-        let fields: Vec<Value> = self.link.call(&key, read).await?;
-        let Some(stored) = Stored::read(sale, &fields)? else { return Ok(()) };
+        let fields: Vec<Value> = self.store.link.call(&key, read).await?;
+        let Some(stored) = SaleHash::read(sale, &fields)? else { return Ok(()) };
         if stored.counts.forgotten {
             return self.unlist(sale).await;
         }
@@ -63,10 +60,10 @@ impl Forgetting {
         // Decisions that were put aside are not in the records. Their orders would be lost, so such a sale
         // stays.
         let Some(settled) = self.settled.complete_up_to(sale).await? else { return Ok(()) };
-        let (mut call, keys) = (script.call(), self.keys.of_adopt(sale));
+        let (mut call, keys) = (script.call(), self.store.keys.of_adopt(sale));
         call.arg(keys.len()).arg(&keys).arg(settled.position).arg(&settled.mark.0);
         call.arg(i64::from(self.after_seconds) * 1000).arg("");
-        if self.link.call::<u32>(&key, call).await? == 1 {
+        if self.store.link.call::<u32>(&key, call).await? == 1 {
             tracing::info!(%sale, "a closed sale is settled and leaves Redis");
         }
         Ok(())
@@ -75,9 +72,9 @@ impl Forgetting {
     /// Takes the sale off the list of all sales. By now all nodes have heard that it is forgotten.
     async fn unlist(&self, sale: SaleId) -> Result<(), Unavailable> {
         let mut remove = redis::cmd("SREM");
-        remove.arg(self.keys.sales()).arg(sale.to_string());
-        self.link.call::<u32>(&self.keys.sales(), remove).await?;
-        self.sales.forget(sale);
+        remove.arg(self.store.keys.sales()).arg(sale.to_string());
+        self.store.link.call::<u32>(&self.store.keys.sales(), remove).await?;
+        self.store.sales.forget(sale);
         Ok(())
     }
 }

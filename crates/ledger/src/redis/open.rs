@@ -3,10 +3,14 @@
 use std::{io, sync::Arc};
 
 use penstock_domain::Timestamp;
+use penstock_redis_client::Link;
 
 use super::{
-    adopt::Adoption, engine::RedisEngine, feed::RedisFeed, keys::Keys, link::Link, sales::Sales,
-    settled::Settled,
+    adopt::{Adoption, Settled},
+    engine::RedisEngine,
+    feed::RedisFeed,
+    layout::Keys,
+    store::Store,
 };
 use crate::{BatcherOptions, Clock, Ledger, Listener, batcher};
 
@@ -39,23 +43,19 @@ pub fn open(
     settled: Arc<dyn Settled>,
 ) -> io::Result<Ledger> {
     let keys = Keys::new(&options.prefix).map_err(io::Error::other)?;
-    let sales = Arc::<Sales>::default();
-    let feed = Arc::new(RedisFeed::new(link.clone(), keys.clone(), sales.clone()));
-    let adoption = Adoption::new(link.clone(), keys.clone(), sales.clone(), settled.clone());
-    let is_clock_given = clock.is_some();
-    // The scripts use Redis' time, so nobody reads this clock.
-    let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));
+    let store = Store { link, keys, sales: Arc::default() };
+    let feed = Arc::new(RedisFeed::new(store.clone()));
     let engine = RedisEngine {
-        origin: link,
-        keys,
-        sales,
-        adoption,
+        adoption: Adoption::new(store.clone(), settled.clone()),
+        origin: store,
         settled,
         forget_after_seconds: options.forget_after_seconds,
-        is_clock_given,
+        is_clock_given: clock.is_some(),
         listener: listener.clone(),
         running: None,
     };
     let batcher = BatcherOptions { max_batch: options.batcher.max_batch.min(MAX_BATCH), ..options.batcher };
+    // The scripts use Redis' time, so nobody reads this clock.
+    let clock = clock.unwrap_or_else(|| Arc::new(|| Timestamp::from_millis(0)));
     batcher::start(engine, feed, batcher, clock, listener)
 }

@@ -12,14 +12,15 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use penstock_domain::{
-    Book, BuyerId, Claim, ClaimRefusal, Cursor, Decision, Event, KeyDigest, LeaveReason, Order, OrderId,
-    SaleId, SaleSnapshot, SaleStatus, SaleTerms, Waiter,
+    Book, BuyerId, Claim, ClaimRefusal, Cursor, Decision, Event, KeyDigest, LeaveReason, NewEpoch, Order,
+    OrderId, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SettledSale, Waiter,
 };
 use penstock_ledger::{
     FeedError, Health, Ledger, LedgerError, Listener, SaleNews, Unavailable,
-    redis::{self, LedgerOptions, Link, NewEpoch, Reconciled, RedisOptions, Settled, SettledSale},
+    redis::{self, LedgerOptions, Reconciled, Settled},
 };
 use penstock_local::RedisServer;
+use penstock_redis_client::{Link, RedisOptions};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -13,9 +13,10 @@ use std::{
 use penstock_ledger::{
     BatcherOptions, Clock, Ledger, Listener,
     conformance::Subject,
-    redis::{self, LedgerOptions, Link, NothingSettled, RedisMode, RedisOptions},
+    redis::{self, LedgerOptions, NothingSettled},
 };
 use penstock_local::{RedisCluster, RedisSentinel, RedisServer, RedisSettings};
+use penstock_redis_client::{Link, RedisMode, RedisOptions};
 use tempfile::TempDir;
 
 pub(crate) struct Servers {

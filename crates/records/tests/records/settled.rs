@@ -1,7 +1,7 @@
 //! What the records tell a ledger that has lost its end.
 
-use penstock_domain::{Command, Cursor, Mark, SaleId};
-use penstock_records::{NewEpoch, RecordsError, SettleError};
+use penstock_domain::{Command, Cursor, Mark, NewEpoch, SaleId};
+use penstock_records::{RecordsError, SettleError};
 
 use super::shop::{STREAM, Shop, item, lease, moment, sale_row};
 
@@ -33,7 +33,7 @@ async fn a_settled_sale_equals_the_ledgers_sale_up_to_the_cursor() {
         book.apply(decision);
         let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap();
         assert_eq!(settled.begun.cursor, Cursor { position: decision.position, mark });
-        assert_eq!(settled.snapshot, book.snapshot().sales[0]);
+        assert_eq!(settled.sale, book.snapshot().sales[0]);
         let again = shop.records.settled_cursor(STREAM, 0).await.unwrap();
         assert_eq!((again.cursor, again.epoch), (settled.begun.cursor, settled.begun.epoch + 1));
         assert_eq!(shop.records.complete_up_to(STREAM, shop.sale).await.unwrap(), Some(again.cursor));

@@ -30,8 +30,8 @@ pub(super) enum Flight {
 pub(super) struct Flights {
     homes: Homes,
     /// A home with nothing under way and nothing waiting is not in the map.
-    lanes: HashMap<Option<Home>, Lane>,
-    aside: Lane,
+    queues: HashMap<Option<Home>, FlightQueue>,
+    aside: FlightQueue,
     is_gathered: bool,
     most: usize,
     max_queued: usize,
@@ -41,7 +41,7 @@ pub(super) struct Flights {
 }
 
 #[derive(Default)]
-struct Lane {
+struct FlightQueue {
     flying: usize,
     waiting: VecDeque<(Command, Asker)>,
 }
@@ -50,22 +50,22 @@ impl Flights {
     /// At most `most` commits of a home are under way at a time. At most `max_queued` commands wait for each
     /// home, and at most `max_batch` are in one commit.
     pub(super) fn new(homes: Homes, most: usize, max_queued: usize, max_batch: usize) -> Self {
-        let (lanes, aside) = (HashMap::new(), Lane::default());
-        Self { homes, lanes, aside, is_gathered: false, most, max_queued, max_batch, last: None }
+        let (queues, aside) = (HashMap::new(), FlightQueue::default());
+        Self { homes, queues, aside, is_gathered: false, most, max_queued, max_batch, last: None }
     }
 
     /// Returns the asker if there is no room.
     pub(super) fn push(&mut self, command: Command, asker: Asker, is_aside: bool) -> Option<Asker> {
-        let lane = if is_aside {
+        let queue = if is_aside {
             &mut self.aside
         } else {
             let home = self.home_of(&command);
-            self.lanes.entry(home).or_default()
+            self.queues.entry(home).or_default()
         };
-        if lane.waiting.len() >= self.max_queued {
+        if queue.waiting.len() >= self.max_queued {
             return Some(asker);
         }
-        lane.waiting.push_back((command, asker));
+        queue.waiting.push_back((command, asker));
         None
     }
 
@@ -88,11 +88,11 @@ impl Flights {
     pub(super) fn next(&mut self, gathers: impl Fn(&Command) -> bool) -> Option<(Flight, Batch)> {
         let (most, max_batch) = (self.most, self.max_batch);
         let has_turn =
-            |(_, lane): &(&Option<Home>, &mut Lane)| lane.flying < most && !lane.waiting.is_empty();
-        if let Some((home, lane)) = self.lanes.iter_mut().find(has_turn) {
-            lane.flying += 1;
-            let length = lane.waiting.len().min(max_batch);
-            let (commands, askers) = lane.waiting.drain(..length).unzip();
+            |(_, queue): &(&Option<Home>, &mut FlightQueue)| queue.flying < most && !queue.waiting.is_empty();
+        if let Some((home, queue)) = self.queues.iter_mut().find(has_turn) {
+            queue.flying += 1;
+            let length = queue.waiting.len().min(max_batch);
+            let (commands, askers) = queue.waiting.drain(..length).unzip();
             return Some((Flight::Of(home.clone()), Batch { commands, askers }));
         }
         // A home may move while commands wait for it, so the next ones are looked up again.
@@ -117,10 +117,10 @@ impl Flights {
                 self.is_gathered = false;
             }
             Flight::Of(home) => {
-                if let Some(lane) = self.lanes.get_mut(home) {
-                    lane.flying -= 1;
-                    if lane.flying == 0 && lane.waiting.is_empty() {
-                        self.lanes.remove(home);
+                if let Some(queue) = self.queues.get_mut(home) {
+                    queue.flying -= 1;
+                    if queue.flying == 0 && queue.waiting.is_empty() {
+                        self.queues.remove(home);
                     }
                 }
             }
@@ -130,24 +130,24 @@ impl Flights {
     /// Takes everything that waits for a home. Commands that wait to go aside stay: they may not need what
     /// has failed.
     pub(super) fn take_waiting(&mut self) -> Vec<Asker> {
-        let waiting = self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..));
+        let waiting = self.queues.values_mut().flat_map(|queue| queue.waiting.drain(..));
         waiting.map(|(_, asker)| asker).collect()
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.aside.waiting.len() + self.lanes.values().map(|lane| lane.waiting.len()).sum::<usize>()
+        self.aside.waiting.len() + self.queues.values().map(|queue| queue.waiting.len()).sum::<usize>()
     }
 
     pub(super) fn is_any_home_busy(&self) -> bool {
-        self.lanes.values().any(|lane| lane.flying > 0)
+        self.queues.values().any(|queue| queue.flying > 0)
     }
 
     pub(super) fn is_any_home_full(&self) -> bool {
-        self.lanes.values().any(|lane| lane.flying >= self.most)
+        self.queues.values().any(|queue| queue.flying >= self.most)
     }
 }
 
-impl Lane {
+impl FlightQueue {
     /// Takes all waiting commands of one kind. Kinds are not mixed, because they may take very different
     /// times.
     fn take_kind(&mut self, kind: Discriminant<Command>) -> Batch {
