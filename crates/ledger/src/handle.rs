@@ -15,6 +15,16 @@ use crate::{
     stats::{Counters, LedgerStats},
 };
 
+/// The answer in a reply, which is of the kind that belongs to the command.
+macro_rules! answer {
+    ($reply:expr, $kind:ident) => {
+        match $reply {
+            Reply::$kind(answer) => answer,
+            other => return Err(unexpected(&other)),
+        }
+    };
+}
+
 #[derive(Clone)]
 pub struct Ledger {
     shared: Arc<Shared>,
@@ -79,10 +89,8 @@ impl Ledger {
         order: OrderId,
         buyer: Option<BuyerId>,
     ) -> Result<Order, LedgerError<PaymentRefusal>> {
-        match self.ask(Command::ConfirmPayment { order, buyer }).await? {
-            Reply::Payment(payment) => payment.map_err(LedgerError::Refused),
-            other => Err(unexpected(&other)),
-        }
+        answer!(self.ask(Command::ConfirmPayment { order, buyer }).await?, Payment)
+            .map_err(LedgerError::Refused)
     }
 
     pub async fn cancel(
@@ -90,10 +98,7 @@ impl Ledger {
         order: OrderId,
         buyer: Option<BuyerId>,
     ) -> Result<Order, LedgerError<CancelRefusal>> {
-        match self.ask(Command::Cancel { order, buyer }).await? {
-            Reply::Cancelled(cancelled) => cancelled.map_err(LedgerError::Refused),
-            other => Err(unexpected(&other)),
-        }
+        answer!(self.ask(Command::Cancel { order, buyer }).await?, Cancelled).map_err(LedgerError::Refused)
     }
 
     pub async fn publish(&self, terms: SaleTerms) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
@@ -118,10 +123,7 @@ impl Ledger {
 
     /// Releases at most `max` overdue holds and returns their number.
     pub async fn expire_due(&self, max: u32) -> Result<u32, LedgerError<Infallible>> {
-        match self.ask(Command::ExpireDue { max }).await? {
-            Reply::Expired(released) => Ok(released),
-            other => Err(unexpected(&other)),
-        }
+        Ok(answer!(self.ask(Command::ExpireDue { max }).await?, Expired))
     }
 
     /// The order, if it exists and belongs to `buyer` (None: anybody).
@@ -130,18 +132,12 @@ impl Ledger {
         order: OrderId,
         buyer: Option<BuyerId>,
     ) -> Result<Option<Order>, LedgerError<Infallible>> {
-        match self.ask(Command::FindOrder { order, buyer }).await? {
-            Reply::Found(found) => Ok(found),
-            other => Err(unexpected(&other)),
-        }
+        Ok(answer!(self.ask(Command::FindOrder { order, buyer }).await?, Found))
     }
 
     /// The buyer's newest orders across all sales, newest first.
     pub async fn orders_of(&self, buyer: BuyerId, max: u32) -> Result<Vec<Order>, LedgerError<Infallible>> {
-        match self.ask(Command::OrdersOf { buyer, max }).await? {
-            Reply::Orders(orders) => Ok(orders),
-            other => Err(unexpected(&other)),
-        }
+        Ok(answer!(self.ask(Command::OrdersOf { buyer, max }).await?, Orders))
     }
 
     /// Puts the buyer on the waitlist of a sold-out sale, and returns their place. A buyer who is on it
@@ -152,10 +148,8 @@ impl Ledger {
         buyer: BuyerId,
         quantity: u32,
     ) -> Result<Place, LedgerError<JoinRefusal>> {
-        match self.ask(Command::Join { sale, buyer, quantity }).await? {
-            Reply::Joined(place) => place.map_err(LedgerError::Refused),
-            other => Err(unexpected(&other)),
-        }
+        answer!(self.ask(Command::Join { sale, buyer, quantity }).await?, Joined)
+            .map_err(LedgerError::Refused)
     }
 
     /// Takes the buyer off the waitlist, and returns whether they were on it.
@@ -164,10 +158,7 @@ impl Ledger {
         sale: SaleId,
         buyer: BuyerId,
     ) -> Result<bool, LedgerError<Infallible>> {
-        match self.ask(Command::Leave { sale, buyer }).await? {
-            Reply::Left(was_on_it) => Ok(was_on_it),
-            other => Err(unexpected(&other)),
-        }
+        Ok(answer!(self.ask(Command::Leave { sale, buyer }).await?, Left))
     }
 
     /// The buyer's place on the waitlist; None if they are not on it or the sale is over.
@@ -176,10 +167,7 @@ impl Ledger {
         sale: SaleId,
         buyer: BuyerId,
     ) -> Result<Option<Place>, LedgerError<Infallible>> {
-        match self.ask(Command::FindPlace { sale, buyer }).await? {
-            Reply::Place(place) => Ok(place),
-            other => Err(unexpected(&other)),
-        }
+        Ok(answer!(self.ask(Command::FindPlace { sale, buyer }).await?, Place))
     }
 
     pub fn feed(&self) -> &Arc<dyn Feed> {
@@ -222,10 +210,7 @@ impl Ledger {
     }
 
     async fn ask_sale(&self, command: Command) -> Result<SaleStatus, LedgerError<SaleRefusal>> {
-        match self.ask(command).await? {
-            Reply::Sale(status) => status.map_err(LedgerError::Refused),
-            other => Err(unexpected(&other)),
-        }
+        answer!(self.ask(command).await?, Sale).map_err(LedgerError::Refused)
     }
 
     async fn ask<R>(&self, command: Command) -> Result<Reply, LedgerError<R>> {

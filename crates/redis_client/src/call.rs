@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{Arg, Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -31,6 +31,8 @@ pub(crate) struct PipelineCall<'a> {
     /// The commands belong to several slots. Those that are turned away may belong to as many servers, so
     /// they are not sent again.
     is_mixed: bool,
+    /// The server on which the scripts were loaded last.
+    loaded_on: Option<Arc<str>>,
 }
 
 /// Why a command was not run.
@@ -59,6 +61,7 @@ impl<'a> PipelineCall<'a> {
             values: vec![Value::Nil; length],
             aside: None,
             is_mixed: false,
+            loaded_on: None,
         }
     }
 
@@ -85,7 +88,7 @@ impl<'a> PipelineCall<'a> {
                         self.servers.refresh_soon();
                         return self.confirmed_values();
                     }
-                    Some(why) => self.make_way(&server, why, &pipeline).await?,
+                    Some(why) => self.make_way(&server, why).await?,
                 },
                 Err(error) => self.look_elsewhere(&server, error).await?,
             }
@@ -142,33 +145,23 @@ impl<'a> PipelineCall<'a> {
                 why.get_or_insert(reason);
                 left.push(place);
             }
-            if let Some(kept) = self.values.get_mut(place) {
-                *kept = value;
-            }
+            self.values[place] = value;
         }
         self.left = left;
         if let Some(confirmed) = confirmed
             && self.left.len() < before
         {
-            let replicas = answered("WAIT", confirmed).unwrap_or(0);
-            self.confirmed = self.confirmed.min(replicas);
+            self.confirmed = self.confirmed.min(answered("WAIT", confirmed).unwrap_or(0));
         }
         why
     }
 
     fn confirmed_values(self) -> Result<Vec<Value>, LinkError> {
-        match self.confirmed < self.wanted {
-            true => Err(LinkError::Unconfirmed { confirmed: self.confirmed, wanted: self.wanted }),
-            false => Ok(self.values),
-        }
+        let Self { confirmed, wanted, values, .. } = self;
+        if confirmed < wanted { Err(LinkError::Unconfirmed { confirmed, wanted }) } else { Ok(values) }
     }
 
-    async fn make_way(
-        &mut self,
-        server: &Server,
-        why: TurnedAway,
-        pipeline: &Pipeline,
-    ) -> Result<(), LinkError> {
+    async fn make_way(&mut self, server: &Server, why: TurnedAway) -> Result<(), LinkError> {
         match why {
             TurnedAway::Moved(address) => {
                 self.servers.point(self.slot, &address);
@@ -179,7 +172,7 @@ impl<'a> PipelineCall<'a> {
                 self.aside = Some(address);
                 Ok(())
             }
-            TurnedAway::NoScript => self.load_scripts(server, pipeline).await,
+            TurnedAway::NoScript => self.load_scripts(server).await,
             TurnedAway::NotReady(reason) => {
                 if Instant::now() + PAUSE >= self.deadline {
                     return Err(LinkError::unreachable(&server.address, reason));
@@ -192,24 +185,15 @@ impl<'a> PipelineCall<'a> {
         }
     }
 
-    /// Loads the scripts that the remaining commands call.
-    async fn load_scripts(&self, server: &Server, pipeline: &Pipeline) -> Result<(), LinkError> {
-        let mut shas: Vec<String> =
-            self.left.iter().filter_map(|place| pipeline.cmd_iter().nth(*place)).filter_map(sha_of).collect();
-        shas.sort_unstable();
-        shas.dedup();
-        let mut load = redis::pipe();
-        for sha in &shas {
-            let Some(script) = self.servers.script(sha) else {
-                let reason = format!("it does not have the script {sha}, and neither has this node");
-                return Err(LinkError::refused(&server.address, reason));
-            };
-            load.add_command(script.load());
+    /// Loads all scripts of this link: a server that lacks one is new.
+    async fn load_scripts(&mut self, server: &Server) -> Result<(), LinkError> {
+        if self.loaded_on.replace(server.address.clone()).as_ref() == Some(&server.address) {
+            return Err(LinkError::refused(
+                &server.address,
+                "it lacks a script that this node does not have",
+            ));
         }
-        if shas.is_empty() {
-            return Err(LinkError::refused(&server.address, "it lacks a script, but no command calls one"));
-        }
-        for loaded in server.send(CallKind::Plain, &load, self.deadline).await? {
+        for loaded in server.send(CallKind::Plain, &self.servers.load_scripts(), self.deadline).await? {
             answered::<String>(&server.address, Some(loaded))?;
         }
         Ok(())
@@ -238,26 +222,15 @@ pub fn is_turned_away(value: &Value) -> bool {
 
 fn turned_away(value: &Value) -> Option<TurnedAway> {
     let Value::ServerError(error) = value else { return None };
+    let not_ready = || TurnedAway::NotReady(error.to_string());
     let address = || Some(error.details()?.split_ascii_whitespace().nth(1)?.to_string());
     match error.code() {
-        "MOVED" => Some(address().map_or_else(|| TurnedAway::NotReady(error.to_string()), TurnedAway::Moved)),
-        "ASK" => Some(address().map_or_else(|| TurnedAway::NotReady(error.to_string()), TurnedAway::Ask)),
+        "MOVED" => Some(address().map_or_else(not_ready, TurnedAway::Moved)),
+        "ASK" => Some(address().map_or_else(not_ready, TurnedAway::Ask)),
         "NOSCRIPT" => Some(TurnedAway::NoScript),
         // A server that answers one of these has not run any part of a command or script: a script's first
         // write fails.
-        "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" | "BUSY" => {
-            Some(TurnedAway::NotReady(error.to_string()))
-        }
+        "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" | "BUSY" => Some(not_ready()),
         _ => None,
     }
-}
-
-/// The script that `EVALSHA` or `EVALSHA_RO` calls.
-fn sha_of(command: &Cmd) -> Option<String> {
-    let mut arguments = command.args_iter();
-    let (Some(Arg::Simple(name)), Some(Arg::Simple(sha))) = (arguments.next(), arguments.next()) else {
-        return None;
-    };
-    let calls = name.eq_ignore_ascii_case(b"EVALSHA") || name.eq_ignore_ascii_case(b"EVALSHA_RO");
-    calls.then(|| String::from_utf8_lossy(sha).into_owned())
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use redis::{Value, from_redis_value};
+use redis::{InfoDict, Value, from_redis_value};
 
 use crate::{
     error::{LinkError, answered},
@@ -96,27 +96,21 @@ impl Link {
         questions.cmd("INFO").arg("server").cmd("INFO").arg("replication");
         ask_settings(&mut questions);
         let mut answers = self.send_to(master, &questions).await?.into_iter();
-        let server: String = answered(master, answers.next())?;
-        let replication: String = answered(master, answers.next())?;
+        let server: InfoDict = answered(master, answers.next())?;
+        let replication: InfoDict = answered(master, answers.next())?;
         findings.extend(check_version(master, &server));
         findings.extend(check_settings(master, answers));
         self.warn_of_full_coverage(master).await;
         let replicas = replicas_in(&replication);
         let wanted = self.options().wait_replicas as usize;
-        if replicas.len() < wanted {
-            tracing::warn!(
-                server = master,
-                replicas = replicas.len(),
-                wanted,
-                "too few replicas are connected: until there are more, every order is answered with 503"
-            );
-        } else if wanted > 0 && replicas.len() == wanted {
-            tracing::warn!(
-                server = master,
-                replicas = replicas.len(),
-                wanted,
-                "there is no spare replica: if one or the master dies, every order is answered with 503 until it is back"
-            );
+        let connected = replicas.len();
+        if connected < wanted {
+            let trouble =
+                "too few replicas are connected: until there are more, every order is answered with 503";
+            tracing::warn!(server = master, replicas = connected, wanted, "{trouble}");
+        } else if wanted > 0 && connected == wanted {
+            let trouble = "there is no spare replica: if one or the master dies, every order is answered with 503 until it is back";
+            tracing::warn!(server = master, replicas = connected, wanted, "{trouble}");
         }
         Ok(replicas)
     }
@@ -182,8 +176,8 @@ fn check_setting(server: &str, setting: &str, safe: &str, risk: &str, answer: Va
     }
 }
 
-fn check_version(server: &str, info: &str) -> Option<String> {
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
+fn check_version(server: &str, info: &InfoDict) -> Option<String> {
+    let version: String = info.get("redis_version")?;
     let major: u32 = version.split('.').next()?.parse().ok()?;
     (major < OLDEST_VERSION).then(|| {
         format!(
@@ -194,17 +188,14 @@ fn check_version(server: &str, info: &str) -> Option<String> {
 }
 
 /// The replicas of `INFO replication`: `slave0:ip=127.0.0.1,port=6380,state=online,…`.
-fn replicas_in(replication: &str) -> Vec<String> {
-    let field = |fields: &str, name: &str| {
-        fields.split(',').find_map(|field| Some(field.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+fn replicas_in(replication: &InfoDict) -> Vec<String> {
+    let replica = |number: u32| {
+        let fields: String = replication.get(&format!("slave{number}"))?;
+        let mut parts = fields.split(',').filter_map(|field| field.split_once('='));
+        let mut part = |name: &str| Some(parts.find(|(other, _)| *other == name)?.1);
+        Some(address(part("ip")?, part("port")?))
     };
-    let replica = |line: &str| {
-        let (name, fields) = line.trim().split_once(':')?;
-        name.strip_prefix("slave")?.parse::<u32>().ok()?;
-        let (ip, port) = (field(fields, "ip")?, field(fields, "port")?);
-        Some(address(&ip, &port))
-    };
-    replication.lines().filter_map(replica).collect()
+    (0..).map_while(replica).collect()
 }
 
 #[cfg(test)]
@@ -215,12 +206,14 @@ mod tests {
     fn replicas_are_found_among_the_other_lines() {
         let info = "role:master\r\nconnected_slaves:2\r\nslave0:ip=127.0.0.1,port=7001,state=online,offset=1,lag=0\r\n\
                     slave1:ip=::1,port=7002,state=online,offset=1,lag=0\r\nslave_read_only:1\r\n";
-        assert_eq!(replicas_in(info), ["127.0.0.1:7001", "[::1]:7002"]);
+        assert_eq!(replicas_in(&InfoDict::new(info)), ["127.0.0.1:7001", "[::1]:7002"]);
     }
 
     #[test]
     fn an_old_server_is_refused_and_valkey_is_not() {
-        assert!(check_version("a:1", "redis_version:6.2.14\r\n").is_some_and(|line| line.contains("6.2.14")));
-        assert_eq!(check_version("a:1", "server_name:valkey\r\nredis_version:7.2.4\r\n"), None);
+        let old = InfoDict::new("redis_version:6.2.14\r\n");
+        assert!(check_version("a:1", &old).is_some_and(|line| line.contains("6.2.14")));
+        let valkey = InfoDict::new("server_name:valkey\r\nredis_version:7.2.4\r\n");
+        assert_eq!(check_version("a:1", &valkey), None);
     }
 }

@@ -15,7 +15,7 @@ impl Script {
         Self { source: source.into(), sha: redis::Script::new(source).get_hash().into() }
     }
 
-    pub fn sha(&self) -> &Arc<str> {
+    pub(crate) fn sha(&self) -> &Arc<str> {
         &self.sha
     }
 

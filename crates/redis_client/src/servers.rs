@@ -12,6 +12,7 @@ use std::{
 use futures_util::future::join_all;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use redis::Pipeline;
 use tokio::{
     runtime::Handle,
     sync::Mutex as AsyncMutex,
@@ -93,8 +94,13 @@ impl Servers {
         self.scripts.lock().insert(script.sha().clone(), script.clone());
     }
 
-    pub(crate) fn script(&self, sha: &str) -> Option<Script> {
-        self.scripts.lock().get(sha).cloned()
+    /// Loads all scripts that were learnt.
+    pub(crate) fn load_scripts(&self) -> Pipeline {
+        let mut load = redis::pipe();
+        for script in self.scripts.lock().values() {
+            load.add_command(script.load());
+        }
+        load
     }
 
     pub(crate) fn at(&self, address: &str) -> Result<Arc<Server>, LinkError> {

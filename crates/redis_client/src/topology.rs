@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use redis::{Pipeline, Value};
+use redis::{InfoDict, Pipeline, Value};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -108,14 +108,10 @@ pub(crate) async fn ask_cluster(
     question.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     ask(nodes, &question, known_epoch, deadline, |node, values| {
         let mut values = values.into_iter();
-        let info: String = answered(&node.address, values.next())?;
-        let epoch: u64 = info
-            .lines()
-            .find_map(|line| line.strip_prefix("cluster_current_epoch:"))
-            .and_then(|epoch| epoch.trim().parse().ok())
-            .unwrap_or(0);
+        let info: InfoDict = answered(&node.address, values.next())?;
+        let epoch: u64 = info.get("cluster_current_epoch").unwrap_or(0);
         // A node that has lost the others keeps an outdated map.
-        let sees_the_cluster = info.lines().any(|line| line.trim() == "cluster_state:ok");
+        let sees_the_cluster = info.get::<String>("cluster_state").is_some_and(|state| state == "ok");
         let topology = slots(&node.address, answered(&node.address, values.next())?)?;
         Ok(Topology { epoch: epoch * 2 + u64::from(sees_the_cluster), ..topology })
     })

@@ -1,6 +1,7 @@
 //! The packed forms of the ledger's data in Redis. Numbers are little-endian and of fixed size, so that the
 //! scripts can unpack them with `struct.unpack`. The scripts write these forms too; a test compares both.
 
+use bytes::{Buf, BufMut, TryGetError};
 use penstock_domain::{
     BuyerId, Decision, Event, KeyDigest, LeaveReason, Mark, Order, OrderId, OrderState, Place, ReleaseReason,
     SaleId, SaleStatus, SaleTerms, SnapshotOrder, Timestamp, Waiter,
@@ -46,83 +47,66 @@ const PAUSED: u8 = 1;
 const CLOSED: u8 = 2;
 const FORGOTTEN: u8 = 4;
 
-/// Takes bytes from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damaged("it is too short"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged("it is too short"))?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn u8(&mut self) -> Result<u8, Damaged> {
-        Ok(u8::from_le_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32, Damaged> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, Damaged> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn timestamp(&mut self) -> Result<Timestamp, Damaged> {
-        Ok(Timestamp::from_millis(i64::from_le_bytes(self.array()?)))
-    }
-
-    fn key(&mut self) -> Result<KeyDigest, Damaged> {
-        Ok(KeyDigest::from_words([self.u64()?, self.u64()?]))
-    }
-
-    fn buyer(&mut self) -> Result<BuyerId, Damaged> {
-        let length = self.0.iter().position(|byte| *byte == END_OF_NAME);
-        let name = self.take(length.ok_or(Damaged("a buyer's name does not end"))?)?;
-        let _end = self.u8()?;
-        let text = std::str::from_utf8(name).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
-        Ok(BuyerId::from_stored(text))
-    }
-
-    fn end(&self) -> Result<(), Damaged> {
-        if self.0.is_empty() { Ok(()) } else { Err(Damaged("it is too long")) }
+impl From<TryGetError> for Damaged {
+    fn from(_: TryGetError) -> Self {
+        Self("it is too short")
     }
 }
 
+/// Reads a form that takes all the bytes.
+fn whole<T>(mut bytes: &[u8], read: impl FnOnce(&mut &[u8]) -> Result<T, Damaged>) -> Result<T, Damaged> {
+    let value = read(&mut bytes)?;
+    if bytes.is_empty() { Ok(value) } else { Err(Damaged("it is too long")) }
+}
+
+fn read_timestamp(reader: &mut &[u8]) -> Result<Timestamp, Damaged> {
+    Ok(Timestamp::from_millis(reader.try_get_i64_le()?))
+}
+
+fn read_key(reader: &mut &[u8]) -> Result<KeyDigest, Damaged> {
+    Ok(KeyDigest::from_words([reader.try_get_u64_le()?, reader.try_get_u64_le()?]))
+}
+
+fn read_buyer(reader: &mut &[u8]) -> Result<BuyerId, Damaged> {
+    let end = reader.iter().position(|byte| *byte == END_OF_NAME);
+    let (name, rest) = reader.split_at(end.ok_or(Damaged("a buyer's name does not end"))?);
+    *reader = &rest[1..];
+    buyer(name)
+}
+
+fn buyer(name: &[u8]) -> Result<BuyerId, Damaged> {
+    let name = std::str::from_utf8(name).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
+    Ok(BuyerId::from_stored(name))
+}
+
 fn put_key(bytes: &mut Vec<u8>, key: KeyDigest) {
-    key.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    key.words().into_iter().for_each(|word| bytes.put_u64_le(word));
+}
+
+fn put_moment(bytes: &mut Vec<u8>, moment: Option<Timestamp>, none: i64) {
+    bytes.put_i64_le(moment.map_or(none, Timestamp::as_millis));
 }
 
 /// Units u32, limit u32, hold u32, flags u8, opens i64, closes i64. The sale's id is in the key.
 pub(crate) fn pack_terms(terms: &SaleTerms) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TERMS_BYTES);
-    for number in [terms.units, terms.limit_per_buyer, terms.hold_seconds] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
+    [terms.units, terms.limit_per_buyer, terms.hold_seconds]
+        .into_iter()
+        .for_each(|number| bytes.put_u32_le(number));
     bytes.push(flag(terms.opens_at.is_some(), OPENS) | flag(terms.closes_at.is_some(), CLOSES));
-    for moment in [terms.opens_at, terms.closes_at] {
-        bytes.extend_from_slice(&moment.map_or(0, Timestamp::as_millis).to_le_bytes());
-    }
+    [terms.opens_at, terms.closes_at].into_iter().for_each(|moment| put_moment(&mut bytes, moment, 0));
     bytes
 }
 
 pub(crate) fn unpack_terms(sale: SaleId, bytes: &[u8]) -> Result<SaleTerms, Damaged> {
-    let mut reader = Reader(bytes);
-    let terms = read_terms(sale, &mut reader)?;
-    reader.end()?;
-    Ok(terms)
+    whole(bytes, |reader| read_terms(sale, reader))
 }
 
-fn read_terms(sale: SaleId, reader: &mut Reader<'_>) -> Result<SaleTerms, Damaged> {
-    let (units, limit_per_buyer, hold_seconds) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let flags = reader.u8()?;
-    let (opens_at, closes_at) = (reader.timestamp()?, reader.timestamp()?);
+fn read_terms(sale: SaleId, reader: &mut &[u8]) -> Result<SaleTerms, Damaged> {
+    let (units, limit_per_buyer, hold_seconds) =
+        (reader.try_get_u32_le()?, reader.try_get_u32_le()?, reader.try_get_u32_le()?);
+    let flags = reader.try_get_u8()?;
+    let (opens_at, closes_at) = (read_timestamp(reader)?, read_timestamp(reader)?);
     Ok(SaleTerms {
         sale,
         units,
@@ -186,27 +170,30 @@ pub(crate) fn epoch_of_version(version: u64) -> u64 {
 
 pub(crate) fn pack_counts(counts: &Counts) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(37);
-    for number in [counts.total, counts.available, counts.held, counts.paid] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
+    [counts.total, counts.available, counts.held, counts.paid]
+        .into_iter()
+        .for_each(|number| bytes.put_u32_le(number));
     bytes.push(flag(counts.paused, PAUSED) | flag(counts.closed, CLOSED) | flag(counts.forgotten, FORGOTTEN));
-    bytes.extend_from_slice(&counts.epoch.to_le_bytes());
-    bytes.extend_from_slice(&counts.position.to_le_bytes());
-    bytes.extend_from_slice(&counts.due.map_or(-1, Timestamp::as_millis).to_le_bytes());
+    bytes.put_u32_le(counts.epoch);
+    bytes.put_u64_le(counts.position);
+    put_moment(&mut bytes, counts.due, -1);
     bytes
 }
 
 pub(crate) fn unpack_counts(bytes: &[u8]) -> Result<Counts, Damaged> {
-    let mut reader = Reader(bytes);
-    let counts = read_counts(&mut reader)?;
-    reader.end()?;
-    Ok(counts)
+    whole(bytes, read_counts)
 }
 
-fn read_counts(reader: &mut Reader<'_>) -> Result<Counts, Damaged> {
-    let (total, available, held, paid) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
-    let flags = reader.u8()?;
-    let (epoch, position, due) = (reader.u32()?, reader.u64()?, reader.timestamp()?);
+fn read_counts(reader: &mut &[u8]) -> Result<Counts, Damaged> {
+    let (total, available, held, paid) = (
+        reader.try_get_u32_le()?,
+        reader.try_get_u32_le()?,
+        reader.try_get_u32_le()?,
+        reader.try_get_u32_le()?,
+    );
+    let flags = reader.try_get_u8()?;
+    let (epoch, position, due) =
+        (reader.try_get_u32_le()?, reader.try_get_u64_le()?, read_timestamp(reader)?);
     Ok(Counts {
         total,
         available,
@@ -224,7 +211,7 @@ fn read_counts(reader: &mut Reader<'_>) -> Result<Counts, Damaged> {
 /// Key 16, quantity u32.
 pub(crate) fn put_claim(bytes: &mut Vec<u8>, key: KeyDigest, quantity: u32) {
     put_key(bytes, key);
-    bytes.extend_from_slice(&quantity.to_le_bytes());
+    bytes.put_u32_le(quantity);
 }
 
 /// The buyers of a page's orders, one after the other.
@@ -239,7 +226,7 @@ pub(crate) fn pack_names<'a>(buyers: impl Iterator<Item = &'a BuyerId>) -> Vec<u
 
 /// Number u32, state u8 (4: expired, and a refund is due), paid i64, created i64, then the claim.
 fn put_record(bytes: &mut Vec<u8>, SnapshotOrder { order, key }: &SnapshotOrder) {
-    bytes.extend_from_slice(&order.id.number.to_le_bytes());
+    bytes.put_u32_le(order.id.number);
     bytes.push(match (order.state, order.refund_due) {
         (OrderState::Held, _) => 0,
         (OrderState::Paid, _) => 1,
@@ -247,15 +234,15 @@ fn put_record(bytes: &mut Vec<u8>, SnapshotOrder { order, key }: &SnapshotOrder)
         (OrderState::Cancelled, _) => 3,
         (OrderState::Expired, true) => 4,
     });
-    bytes.extend_from_slice(&order.paid_at.map_or(0, Timestamp::as_millis).to_le_bytes());
-    bytes.extend_from_slice(&order.created_at.as_millis().to_le_bytes());
+    put_moment(bytes, order.paid_at, 0);
+    put_moment(bytes, Some(order.created_at), 0);
     put_claim(bytes, *key, order.quantity);
 }
 
 /// Everything about an order except its buyer, whom the caller fills in.
-fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Result<SnapshotOrder, Damaged> {
-    let id = OrderId { sale, number: reader.u32()? };
-    let (state, refund_due) = match reader.u8()? {
+fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut &[u8]) -> Result<SnapshotOrder, Damaged> {
+    let id = OrderId { sale, number: reader.try_get_u32_le()? };
+    let (state, refund_due) = match reader.try_get_u8()? {
         0 => (OrderState::Held, false),
         1 => (OrderState::Paid, false),
         2 => (OrderState::Expired, false),
@@ -263,8 +250,8 @@ fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Resu
         4 => (OrderState::Expired, true),
         _ => return Err(Damaged("an order's state is unknown")),
     };
-    let (paid_at, created_at) = (reader.timestamp()?, reader.timestamp()?);
-    let (key, quantity) = (reader.key()?, reader.u32()?);
+    let (paid_at, created_at) = (read_timestamp(reader)?, read_timestamp(reader)?);
+    let (key, quantity) = (read_key(reader)?, reader.try_get_u32_le()?);
     let paid_at = (state == OrderState::Paid).then_some(paid_at);
     let pay_before = created_at.plus_seconds(hold_seconds);
     let buyer = BuyerId::from_stored("");
@@ -274,10 +261,9 @@ fn read_record(sale: SaleId, hold_seconds: u32, reader: &mut Reader<'_>) -> Resu
 
 /// An order as the scripts answer it: its record, then its buyer.
 pub(crate) fn unpack_order(sale: SaleId, hold_seconds: u32, bytes: &[u8]) -> Result<SnapshotOrder, Damaged> {
-    let mut reader = Reader(bytes);
+    let mut reader = bytes;
     let SnapshotOrder { order, key } = read_record(sale, hold_seconds, &mut reader)?;
-    let buyer = std::str::from_utf8(reader.0).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
-    Ok(SnapshotOrder { order: Order { buyer: BuyerId::from_stored(buyer), ..order }, key })
+    Ok(SnapshotOrder { order: Order { buyer: buyer(reader)?, ..order }, key })
 }
 
 /// A buyer's entry: held and paid units u32, then the records of the buyer's orders in the order of their
@@ -291,35 +277,32 @@ pub(crate) fn pack_buyer<'a>(units: u32, orders: impl Iterator<Item = &'a Snapsh
 /// A waiter's entry: number u32, quantity u32, joined i64.
 pub(crate) fn pack_waiter(waiter: &Waiter) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16);
-    bytes.extend_from_slice(&waiter.number.to_le_bytes());
-    bytes.extend_from_slice(&waiter.quantity.to_le_bytes());
-    bytes.extend_from_slice(&waiter.joined_at.as_millis().to_le_bytes());
+    bytes.put_u32_le(waiter.number);
+    bytes.put_u32_le(waiter.quantity);
+    put_moment(&mut bytes, Some(waiter.joined_at), 0);
     bytes
 }
 
-/// The entry of `buyer` on the waitlist.
-pub(crate) fn unpack_waiter(buyer: &[u8], entry: &[u8]) -> Result<Waiter, Damaged> {
-    let buyer = std::str::from_utf8(buyer).map_err(|_| Damaged("a buyer's name is not UTF-8"))?;
-    let mut reader = Reader(entry);
-    let (number, quantity, joined_at) = (reader.u32()?, reader.u32()?, reader.timestamp()?);
-    reader.end()?;
-    Ok(Waiter { number, buyer: BuyerId::from_stored(buyer), quantity, joined_at })
+/// The entry of `name` on the waitlist.
+pub(crate) fn unpack_waiter(name: &[u8], entry: &[u8]) -> Result<Waiter, Damaged> {
+    let Place { position: number, quantity, joined_at } = unpack_place(entry)?;
+    Ok(Waiter { number, buyer: buyer(name)?, quantity, joined_at })
 }
 
 /// A place as the scripts answer it: position u32, then quantity u32 and joined i64.
 pub(crate) fn unpack_place(bytes: &[u8]) -> Result<Place, Damaged> {
-    let mut reader = Reader(bytes);
-    let (position, quantity, joined_at) = (reader.u32()?, reader.u32()?, reader.timestamp()?);
-    reader.end()?;
-    Ok(Place { position, quantity, joined_at })
+    whole(bytes, |reader| {
+        let (position, quantity) = (reader.try_get_u32_le()?, reader.try_get_u32_le()?);
+        Ok(Place { position, quantity, joined_at: read_timestamp(reader)? })
+    })
 }
 
 /// The keys of all orders in a buyer's entry that the buyer claimed. Offers are left out.
 pub(crate) fn keys_of_buyer(bytes: &[u8]) -> Result<Vec<KeyDigest>, Damaged> {
-    let mut reader = Reader(bytes);
-    let _units = reader.u32()?;
+    let mut reader = bytes;
+    let _units = reader.try_get_u32_le()?;
     let mut keys = Vec::new();
-    while reader.end().is_err() {
+    while !reader.is_empty() {
         // The order's sale and the end of its hold do not matter here.
         keys.push(read_record(SaleId::from_random(0), 0, &mut reader)?.key);
     }
@@ -342,18 +325,19 @@ pub(crate) struct FeedEntry {
 /// decision. Claims that were accepted in a row have one letter, their number u32, all claims and all names.
 /// All decisions were made at one time, and their new orders are numbered without gaps.
 pub(crate) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) -> Result<FeedEntry, Damaged> {
-    let mut reader = Reader(bytes);
-    let (first, at, mut next_number) = (reader.u64()?, reader.timestamp()?, reader.u32()?);
+    let reader = &mut &*bytes;
+    let (first, at, mut next_number) =
+        (reader.try_get_u64_le()?, read_timestamp(reader)?, reader.try_get_u32_le()?);
     let mut decisions = Vec::with_capacity(last.saturating_sub(first) as usize + 1);
     let mut position = first;
     let mut push = |event| {
         decisions.push(Decision { position, at, event });
         position += 1;
     };
-    while reader.end().is_err() {
-        match reader.u8()? {
-            b'H' => read_accepted(sale, &mut next_number, &mut reader, &mut push)?,
-            letter => push(read_event(sale, letter, &mut reader)?),
+    while !reader.is_empty() {
+        match reader.try_get_u8()? {
+            b'H' => read_accepted(sale, &mut next_number, reader, &mut push)?,
+            letter => push(read_event(sale, letter, reader)?),
         }
     }
     if position != last.saturating_add(1) {
@@ -365,41 +349,42 @@ pub(crate) fn unpack_entry(sale: SaleId, last: u64, mark: Mark, bytes: &[u8]) ->
 fn read_accepted(
     sale: SaleId,
     next_number: &mut u32,
-    reader: &mut Reader<'_>,
+    reader: &mut &[u8],
     push: &mut impl FnMut(Event),
 ) -> Result<(), Damaged> {
-    let count = reader.u32()? as usize;
+    let count = reader.try_get_u32_le()? as usize;
     let size = count.checked_mul(CLAIM_BYTES).ok_or(Damaged("it is too short"))?;
-    let mut claims = Reader(reader.take(size)?);
+    let mut claims = reader.split_off(..size).ok_or(Damaged("it is too short"))?;
     for _ in 0..count {
-        let (key, quantity, buyer) = (claims.key()?, claims.u32()?, reader.buyer()?);
+        let (key, quantity) = (read_key(&mut claims)?, claims.try_get_u32_le()?);
+        let buyer = read_buyer(reader)?;
         push(Event::Held { order: OrderId { sale, number: *next_number }, buyer, quantity, key });
         *next_number = next_number.wrapping_add(1);
     }
     Ok(())
 }
 
-fn read_event(sale: SaleId, letter: u8, reader: &mut Reader<'_>) -> Result<Event, Damaged> {
+fn read_event(sale: SaleId, letter: u8, reader: &mut &[u8]) -> Result<Event, Damaged> {
     let id = |number| OrderId { sale, number };
     Ok(match letter {
         b'U' => Event::Published(read_terms(sale, reader)?),
-        b'S' => Event::Restocked { sale, units: reader.u32()? },
+        b'S' => Event::Restocked { sale, units: reader.try_get_u32_le()? },
         b'Z' => Event::Paused(sale),
         b'W' => Event::Resumed(sale),
         b'X' => Event::Closed(sale),
         letter @ (b'P' | b'L') => {
-            let (order, quantity) = (id(reader.u32()?), reader.u32()?);
+            let (order, quantity) = (id(reader.try_get_u32_le()?), reader.try_get_u32_le()?);
             Event::Paid { order, quantity, after_expiry: letter == b'L' }
         }
         letter @ (b'E' | b'C') => {
-            let (order, quantity) = (id(reader.u32()?), reader.u32()?);
+            let (order, quantity) = (id(reader.try_get_u32_le()?), reader.try_get_u32_le()?);
             let reason = if letter == b'E' { ReleaseReason::Expired } else { ReleaseReason::Cancelled };
             Event::Released { order, quantity, reason }
         }
-        b'R' => Event::RefundDue { order: id(reader.u32()?) },
+        b'R' => Event::RefundDue { order: id(reader.try_get_u32_le()?) },
         b'J' => {
-            let (number, quantity) = (reader.u32()?, reader.u32()?);
-            Event::Joined { sale, number, buyer: reader.buyer()?, quantity }
+            let (number, quantity) = (reader.try_get_u32_le()?, reader.try_get_u32_le()?);
+            Event::Joined { sale, number, buyer: read_buyer(reader)?, quantity }
         }
         letter @ (b'D' | b'O' | b'N') => {
             let reason = match letter {
@@ -407,7 +392,7 @@ fn read_event(sale: SaleId, letter: u8, reader: &mut Reader<'_>) -> Result<Event
                 b'O' => LeaveReason::Offered,
                 _ => LeaveReason::LimitReached,
             };
-            Event::Left { sale, number: reader.u32()?, buyer: reader.buyer()?, reason }
+            Event::Left { sale, number: reader.try_get_u32_le()?, buyer: read_buyer(reader)?, reason }
         }
         _ => return Err(Damaged("an unknown kind of decision")),
     })
@@ -427,9 +412,8 @@ pub(crate) struct NodeMessage {
 
 pub(crate) fn pack_message(message: &NodeMessage) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(96 + 16 * message.accepted.len());
-    for number in [message.node, message.terms.sale.as_u64(), message.before] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
+    let numbers = [message.node, message.terms.sale.as_u64(), message.before];
+    numbers.into_iter().for_each(|number| bytes.put_u64_le(number));
     bytes.extend_from_slice(&pack_terms(&message.terms));
     bytes.extend_from_slice(&pack_counts(&message.counts));
     message.accepted.iter().for_each(|key| put_key(&mut bytes, *key));
@@ -437,12 +421,13 @@ pub(crate) fn pack_message(message: &NodeMessage) -> Vec<u8> {
 }
 
 pub(crate) fn unpack_message(bytes: &[u8]) -> Result<NodeMessage, Damaged> {
-    let mut reader = Reader(bytes);
-    let (node, sale, before) = (reader.u64()?, SaleId::from_random(reader.u64()?), reader.u64()?);
-    let (terms, counts) = (read_terms(sale, &mut reader)?, read_counts(&mut reader)?);
+    let reader = &mut &*bytes;
+    let (node, sale, before) =
+        (reader.try_get_u64_le()?, SaleId::from_random(reader.try_get_u64_le()?), reader.try_get_u64_le()?);
+    let (terms, counts) = (read_terms(sale, reader)?, read_counts(reader)?);
     let mut accepted = Vec::new();
-    while reader.end().is_err() {
-        accepted.push(reader.key()?);
+    while !reader.is_empty() {
+        accepted.push(read_key(reader)?);
     }
     Ok(NodeMessage { node, before, terms, counts, accepted })
 }

@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use penstock_domain::{SaleId, SaleTerms};
 use penstock_redis_client::{LinkError, answered};
-use redis::Value;
+use redis::{InfoDict, Value};
 
 use crate::redis::{
     layout::{Counts, SALE_FIELDS, SaleHash},
@@ -167,13 +167,13 @@ impl Poller {
             pipeline.cmd("HMGET").arg(self.store.keys.sale(*sale)).arg(&SALE_FIELDS);
         }
         let mut answers = self.store.link.send_to(master, &pipeline).await?.into_iter();
-        let info: String = answered(master, answers.next())?;
-        let home = info.lines().find_map(|line| line.strip_prefix("master_replid:")).unwrap_or("").trim();
+        let info: InfoDict = answered(master, answers.next())?;
+        let home: String = info.get("master_replid").unwrap_or_default();
         let found = sales.iter().zip(answers).filter_map(|(sale, answer)| {
             // A slot that has just moved is looked at on its new server next time.
             let Value::Array(fields) = answer else { return None };
             match SaleHash::read(*sale, &fields) {
-                Ok(Some(stored)) => Some(self.judge(&stored, home)),
+                Ok(Some(stored)) => Some(self.judge(&stored, &home)),
                 Ok(None) => known.contains(sale).then_some(Found::Missing(*sale)),
                 Err(error) => {
                     tracing::warn!(%sale, %error, "a sale in Redis is damaged");
