@@ -84,6 +84,15 @@ impl Event {
             | Self::RefundDue { order } => order.sale,
         }
     }
+
+    /// The idempotency key of a claim that was accepted. An offer from the waitlist has a key that no client
+    /// can send.
+    pub fn claimed_key(&self) -> Option<KeyDigest> {
+        match self {
+            Self::Held { key, .. } if key.offered_to().is_none() => Some(*key),
+            _ => None,
+        }
+    }
 }
 
 /// An event at its place in the feed. Positions start at 1 and have no gaps.

@@ -37,11 +37,11 @@ pub(crate) struct Queue {
 struct State {
     commands: Vec<Command>,
     askers: Vec<Asker>,
-    door: Door,
+    door: QueueDoor,
 }
 
 #[derive(Clone, Debug)]
-enum Door {
+enum QueueDoor {
     Open,
     /// Newcomers get this answer at once.
     Shut(Arc<str>),
@@ -65,7 +65,7 @@ pub(crate) struct Batch {
 
 impl Queue {
     pub(crate) fn new(max_queued: usize, max_batch: usize) -> Self {
-        let state = State { commands: Vec::new(), askers: Vec::new(), door: Door::Open };
+        let state = State { commands: Vec::new(), askers: Vec::new(), door: QueueDoor::Open };
         let sorted = AtomicUsize::new(0);
         Self { state: Mutex::new(state), wake: Notify::new(), max_queued, max_batch, sorted }
     }
@@ -95,9 +95,9 @@ impl Queue {
     fn push(&self, command: Command, asker: Asker) -> Result<Pushed, Failure> {
         let mut state = self.state.lock();
         match &state.door {
-            Door::Open => {}
-            Door::Shut(reason) => return Err(Failure::Unavailable(reason.clone())),
-            Door::Stopping => return Err(Failure::Unavailable("the ledger is stopping".into())),
+            QueueDoor::Open => {}
+            QueueDoor::Shut(reason) => return Err(Failure::Unavailable(reason.clone())),
+            QueueDoor::Stopping => return Err(Failure::Unavailable("the ledger is stopping".into())),
         }
         if state.commands.len() >= self.max_queued {
             return Err(Failure::Busy);
@@ -123,7 +123,7 @@ impl Queue {
                 if woken && !state.commands.is_empty() || state.commands.len() >= self.max_batch {
                     return Some(self.take_from(&mut state));
                 }
-                if matches!(state.door, Door::Stopping) {
+                if matches!(state.door, QueueDoor::Stopping) {
                     return (!state.commands.is_empty()).then(|| self.take_from(&mut state));
                 }
             }
@@ -160,8 +160,8 @@ impl Queue {
 
     pub(crate) fn open(&self) {
         let mut state = self.state.lock();
-        if matches!(state.door, Door::Shut(_)) {
-            state.door = Door::Open;
+        if matches!(state.door, QueueDoor::Shut(_)) {
+            state.door = QueueDoor::Open;
         }
     }
 
@@ -169,8 +169,8 @@ impl Queue {
     pub(crate) fn shut(&self, reason: &Arc<str>) {
         let askers = {
             let mut state = self.state.lock();
-            if !matches!(state.door, Door::Stopping) {
-                state.door = Door::Shut(reason.clone());
+            if !matches!(state.door, QueueDoor::Stopping) {
+                state.door = QueueDoor::Shut(reason.clone());
             }
             state.commands.clear();
             std::mem::take(&mut state.askers)
@@ -179,12 +179,12 @@ impl Queue {
     }
 
     pub(crate) fn stop(&self) {
-        self.state.lock().door = Door::Stopping;
+        self.state.lock().door = QueueDoor::Stopping;
         self.wake.notify_one();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        matches!(self.state.lock().door, Door::Stopping)
+        matches!(self.state.lock().door, QueueDoor::Stopping)
     }
 
     /// Returns when `stop` may have been called.

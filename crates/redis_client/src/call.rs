@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     error::{LinkError, answered},
-    server::{CallKind, Server},
+    server::{CallKind, ServerConnections},
     servers::Servers,
     topology::slot_of,
 };
@@ -36,7 +36,7 @@ pub(crate) struct PipelineCall<'a> {
 }
 
 /// Why a command was not run.
-enum TurnedAway {
+enum NotRun {
     Moved(String),
     Ask(String),
     NoScript,
@@ -84,7 +84,7 @@ impl<'a> PipelineCall<'a> {
             match server.send(kind, sent, self.deadline).await {
                 Ok(values) => match self.take(values, asking) {
                     None => return self.confirmed_values(),
-                    Some(why) if self.is_mixed && !matches!(why, TurnedAway::NoScript) => {
+                    Some(why) if self.is_mixed && !matches!(why, NotRun::NoScript) => {
                         self.servers.refresh_soon();
                         return self.confirmed_values();
                     }
@@ -99,7 +99,7 @@ impl<'a> PipelineCall<'a> {
         }
     }
 
-    async fn server(&self) -> Result<Arc<Server>, LinkError> {
+    async fn server(&self) -> Result<Arc<ServerConnections>, LinkError> {
         if let Some(address) = &self.aside {
             return self.servers.at(address);
         }
@@ -133,7 +133,7 @@ impl<'a> PipelineCall<'a> {
     }
 
     /// Keeps the values of the commands that were run. If some were not, returns the reason.
-    fn take(&mut self, mut values: Vec<Value>, asking: bool) -> Option<TurnedAway> {
+    fn take(&mut self, mut values: Vec<Value>, asking: bool) -> Option<NotRun> {
         let confirmed = (self.wanted > 0).then(|| values.pop());
         let step = if asking { 2 } else { 1 };
         let answers = values.into_iter().skip(step - 1).step_by(step);
@@ -161,19 +161,19 @@ impl<'a> PipelineCall<'a> {
         if confirmed < wanted { Err(LinkError::Unconfirmed { confirmed, wanted }) } else { Ok(values) }
     }
 
-    async fn make_way(&mut self, server: &Server, why: TurnedAway) -> Result<(), LinkError> {
+    async fn make_way(&mut self, server: &ServerConnections, why: NotRun) -> Result<(), LinkError> {
         match why {
-            TurnedAway::Moved(address) => {
+            NotRun::Moved(address) => {
                 self.servers.point(self.slot, &address);
                 self.servers.refresh_soon();
                 Ok(())
             }
-            TurnedAway::Ask(address) => {
+            NotRun::Ask(address) => {
                 self.aside = Some(address);
                 Ok(())
             }
-            TurnedAway::NoScript => self.load_scripts(server).await,
-            TurnedAway::NotReady(reason) => {
+            NotRun::NoScript => self.load_scripts(server).await,
+            NotRun::NotReady(reason) => {
                 if Instant::now() + PAUSE >= self.deadline {
                     return Err(LinkError::unreachable(&server.address, reason));
                 }
@@ -186,21 +186,23 @@ impl<'a> PipelineCall<'a> {
     }
 
     /// Loads all scripts of this link: a server that lacks one is new.
-    async fn load_scripts(&mut self, server: &Server) -> Result<(), LinkError> {
-        if self.loaded_on.replace(server.address.clone()).as_ref() == Some(&server.address) {
+    async fn load_scripts(&mut self, server: &ServerConnections) -> Result<(), LinkError> {
+        let load = self.servers.load_scripts();
+        let is_again = self.loaded_on.replace(server.address.clone()).as_ref() == Some(&server.address);
+        if is_again || load.is_empty() {
             return Err(LinkError::refused(
                 &server.address,
                 "it lacks a script that this node does not have",
             ));
         }
-        for loaded in server.send(CallKind::Plain, &self.servers.load_scripts(), self.deadline).await? {
+        for loaded in server.send(CallKind::Plain, &load, self.deadline).await? {
             answered::<String>(&server.address, Some(loaded))?;
         }
         Ok(())
     }
 
     /// After a failure: Ok if another server is master now and nothing was run yet.
-    async fn look_elsewhere(&self, failed: &Server, error: LinkError) -> Result<(), LinkError> {
+    async fn look_elsewhere(&self, failed: &ServerConnections, error: LinkError) -> Result<(), LinkError> {
         if !matches!(error, LinkError::Unreachable { .. }) || Instant::now() >= self.deadline {
             self.servers.refresh_soon();
             return Err(error);
@@ -220,14 +222,14 @@ pub fn is_turned_away(value: &Value) -> bool {
     turned_away(value).is_some()
 }
 
-fn turned_away(value: &Value) -> Option<TurnedAway> {
+fn turned_away(value: &Value) -> Option<NotRun> {
     let Value::ServerError(error) = value else { return None };
-    let not_ready = || TurnedAway::NotReady(error.to_string());
+    let not_ready = || NotRun::NotReady(error.to_string());
     let address = || Some(error.details()?.split_ascii_whitespace().nth(1)?.to_string());
     match error.code() {
-        "MOVED" => Some(address().map_or_else(not_ready, TurnedAway::Moved)),
-        "ASK" => Some(address().map_or_else(not_ready, TurnedAway::Ask)),
-        "NOSCRIPT" => Some(TurnedAway::NoScript),
+        "MOVED" => Some(address().map_or_else(not_ready, NotRun::Moved)),
+        "ASK" => Some(address().map_or_else(not_ready, NotRun::Ask)),
+        "NOSCRIPT" => Some(NotRun::NoScript),
         // A server that answers one of these has not run any part of a command or script: a script's first
         // write fails.
         "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" | "BUSY" => Some(not_ready()),

@@ -1,6 +1,11 @@
 //! The way to Redis for everything that nodes share: one server, Sentinel or Cluster. A `Link` finds the
 //! master of a key, sends it a pipeline that runs once, waits for the replicas if asked to, and follows
-//! channels. It knows nothing of sales. ADR 12 says why it does not use the Cluster client of redis-rs.
+//! channels. It does not know what the keys are for. ADR 12 says why it does not use the Cluster client of
+//! redis-rs.
+//!
+//! - `link`, `call`: what callers use, and one call until each of its commands has run.
+//! - `servers`, `topology`, `server`: who is master, who says so, and the connections to one server.
+//! - `pubsub`: channels. `durability`: the settings that could lose what was confirmed.
 
 mod call;
 mod durability;

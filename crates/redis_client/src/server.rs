@@ -29,7 +29,7 @@ pub(crate) struct Credentials {
     pub(crate) password: Option<String>,
 }
 
-pub(crate) struct Server {
+pub(crate) struct ServerConnections {
     pub(crate) address: Arc<str>,
     pub(crate) client: redis::Client,
     /// Connections live on this runtime, not on the caller's: a connection dies with the runtime it was made
@@ -56,7 +56,7 @@ impl Connected {
     }
 }
 
-impl Server {
+impl ServerConnections {
     pub(crate) fn new(address: &str, credentials: &Credentials, runtime: Handle) -> Result<Self, LinkError> {
         let wrong = |reason: &str| LinkError::Misconfigured(format!("{address} {reason}"));
         let (host, port) = address.rsplit_once(':').ok_or_else(|| wrong("is not host:port"))?;

@@ -23,7 +23,7 @@ use crate::{
     error::LinkError,
     options::{RedisMode, RedisOptions},
     script::Script,
-    server::{Credentials, Server},
+    server::{Credentials, ServerConnections},
     topology::{Topology, ask_cluster, ask_sentinels},
 };
 
@@ -34,8 +34,8 @@ pub(crate) struct Servers {
     pub(crate) options: RedisOptions,
     pub(crate) runtime: Handle,
     topology: Mutex<Arc<Topology>>,
-    by_address: Mutex<HashMap<Arc<str>, Arc<Server>>>,
-    sentinels: Vec<Arc<Server>>,
+    by_address: Mutex<HashMap<Arc<str>, Arc<ServerConnections>>>,
+    sentinels: Vec<Arc<ServerConnections>>,
     /// One task asks who is master, the others wait for it. `refreshed` counts the answers.
     refreshing: AsyncMutex<()>,
     refreshed: AtomicU64,
@@ -54,7 +54,7 @@ impl Servers {
             RedisMode::Sentinel { addresses, .. } => {
                 let credentials = Credentials { username: None, password: options.sentinel_password.clone() };
                 for address in addresses {
-                    sentinels.push(Arc::new(Server::new(address, &credentials, runtime.clone())?));
+                    sentinels.push(Arc::new(ServerConnections::new(address, &credentials, runtime.clone())?));
                 }
             }
             RedisMode::Cluster { .. } => {}
@@ -103,14 +103,14 @@ impl Servers {
         load
     }
 
-    pub(crate) fn at(&self, address: &str) -> Result<Arc<Server>, LinkError> {
+    pub(crate) fn at(&self, address: &str) -> Result<Arc<ServerConnections>, LinkError> {
         let mut servers = self.by_address.lock();
         if let Some(server) = servers.get(address) {
             return Ok(server.clone());
         }
         let (username, password) = (self.options.username.clone(), self.options.password.clone());
         let credentials = Credentials { username, password };
-        let server = Arc::new(Server::new(address, &credentials, self.runtime.clone())?);
+        let server = Arc::new(ServerConnections::new(address, &credentials, self.runtime.clone())?);
         servers.insert(server.address.clone(), server.clone());
         Ok(server)
     }

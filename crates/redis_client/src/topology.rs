@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     error::{LinkError, answered},
-    server::{CallKind, Server},
+    server::{CallKind, ServerConnections},
 };
 
 const SLOTS: u16 = 16_384;
@@ -80,7 +80,7 @@ impl Topology {
 
 /// Asks the sentinels who the master is.
 pub(crate) async fn ask_sentinels(
-    sentinels: &[Arc<Server>],
+    sentinels: &[Arc<ServerConnections>],
     master: &str,
     known_epoch: u64,
     deadline: Instant,
@@ -100,7 +100,7 @@ pub(crate) async fn ask_sentinels(
 
 /// Asks the cluster's nodes which of them have which slots.
 pub(crate) async fn ask_cluster(
-    nodes: &[Arc<Server>],
+    nodes: &[Arc<ServerConnections>],
     known_epoch: u64,
     deadline: Instant,
 ) -> Result<Topology, LinkError> {
@@ -150,11 +150,11 @@ fn slots(asked: &str, ranges: Vec<Vec<Value>>) -> Result<Topology, LinkError> {
 /// Asks all servers at once, so that a dead or silent one does not hide the others' answers. The answer with
 /// the highest epoch counts. An answer that is older than what is known counts only if there is no newer one.
 async fn ask(
-    servers: &[Arc<Server>],
+    servers: &[Arc<ServerConnections>],
     question: &Pipeline,
     known_epoch: u64,
     deadline: Instant,
-    parse: impl Fn(&Server, Vec<Value>) -> Result<Topology, LinkError>,
+    parse: impl Fn(&ServerConnections, Vec<Value>) -> Result<Topology, LinkError>,
 ) -> Result<Topology, LinkError> {
     let mut asked: FuturesUnordered<_> = servers
         .iter()

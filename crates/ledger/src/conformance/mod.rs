@@ -57,21 +57,21 @@ struct Stage<S> {
     subject: S,
     ledger: Ledger,
     time: Arc<AtomicI64>,
-    heard: Arc<Heard>,
+    heard: Arc<NewsHeard>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct NewsHeard {
     news: Mutex<Vec<SaleNews>>,
 }
 
-impl Listener for Heard {
+impl Listener for NewsHeard {
     fn sales_changed(&self, news: &[SaleNews]) {
         self.news.lock().unwrap().extend_from_slice(news);
     }
 }
 
-impl Heard {
+impl NewsHeard {
     fn has(&self, key: KeyDigest) -> bool {
         self.news.lock().unwrap().iter().any(|news| news.accepted.contains(&key))
     }
@@ -98,7 +98,7 @@ impl<S: Subject> Stage<S> {
     }
 
     async fn open_at(subject: S, options: BatcherOptions, time: Arc<AtomicI64>) -> Self {
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(NewsHeard::default());
         let clock = {
             let time = time.clone();
             Arc::new(move || Timestamp::from_millis(time.load(SeqCst)))

@@ -7,9 +7,7 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
-use penstock_domain::{
-    Book, BookSnapshot, Command, Cursor, Decision, Event, KeyDigest, Mark, Order, Reply, SaleId, Timestamp,
-};
+use penstock_domain::{Book, BookSnapshot, Command, Cursor, Decision, Mark, Order, Reply, SaleId, Timestamp};
 
 use super::Subject;
 use crate::{
@@ -23,17 +21,17 @@ pub type History = Vec<(Decision, Mark)>;
 /// Every `open` sees the same sales: each is a node of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct PerSale {
-    shelves: Arc<Mutex<Shelves>>,
+    shelves: Arc<Mutex<SaleShelves>>,
 }
 
 #[derive(Debug, Default)]
-struct Shelves {
-    sales: BTreeMap<SaleId, Shelf>,
+struct SaleShelves {
+    sales: BTreeMap<SaleId, SaleShelf>,
     batches: u64,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct SaleShelf {
     book: Book,
     history: History,
     settled: Cursor,
@@ -64,7 +62,7 @@ impl PerSale {
         self.lock().sales.get(&sale).map(|shelf| shelf.settled).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelves> {
+    fn lock(&self) -> MutexGuard<'_, SaleShelves> {
         self.shelves.lock().unwrap()
     }
 }
@@ -91,7 +89,7 @@ impl Engine for PerSale {
     }
 }
 
-impl Shelves {
+impl SaleShelves {
     fn execute(&mut self, command: Command, now: Timestamp) -> Reply {
         match command {
             Command::Publish(terms) => self.execute_at(terms.sale, command, now),
@@ -152,16 +150,11 @@ impl Shelves {
     }
 }
 
-impl Shelf {
+impl SaleShelf {
     /// What changed after the first `since` decisions.
     fn news(&self, since: usize) -> SaleNews {
-        let accepted: Vec<KeyDigest> = self.history[since..]
-            .iter()
-            .filter_map(|(decision, _)| match decision.event {
-                Event::Held { key, .. } if key.offered_to().is_none() => Some(key),
-                _ => None,
-            })
-            .collect();
+        let new = self.history[since..].iter();
+        let accepted = new.filter_map(|(decision, _)| decision.event.claimed_key()).collect();
         let status = self.book.statuses().next().unwrap();
         SaleNews { status, accepted }
     }
@@ -211,7 +204,7 @@ impl Feed for PerSale {
 }
 
 impl PerSale {
-    fn of<T>(&self, stream: &str, look: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
+    fn of<T>(&self, stream: &str, look: impl FnOnce(&mut SaleShelf) -> T) -> Option<T> {
         self.lock().sales.get_mut(&stream.parse().ok()?).map(look)
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use super::{aside::Aside, error::JournalError, replay::replay, shared::Shared, snapshot};
+use super::{aside::Aside, error::JournalError, replay::replay, shared::EmbeddedState, snapshot};
 use crate::{
     niceness::{Turn, take_turn},
     rush::Rush,
@@ -21,14 +21,14 @@ const MAX_WAIT: u64 = 4;
 
 #[derive(Debug)]
 pub(super) struct Compactor {
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedState>,
     compact_after: u64,
     rush: Rush,
     aside: Aside,
 }
 
 impl Compactor {
-    pub(super) fn start(shared: Arc<Shared>, compact_after: u64) -> io::Result<Self> {
+    pub(super) fn start(shared: Arc<EmbeddedState>, compact_after: u64) -> io::Result<Self> {
         let work = {
             let shared = shared.clone();
             move || run(&shared, compact_after)
@@ -66,7 +66,7 @@ pub(super) fn next_compaction(snapshot_position: u64, snapshot_orders: u64, comp
 
 /// Compacts until there is too little to replay for another snapshot. It must not rely on being woken again:
 /// the writer may have nothing more to commit.
-fn run(shared: &Shared, compact_after: u64) {
+fn run(shared: &EmbeddedState, compact_after: u64) {
     loop {
         let compact_at = match compact(shared) {
             Ok((position, orders)) => {
@@ -87,7 +87,7 @@ fn run(shared: &Shared, compact_after: u64) {
     }
 }
 
-fn compact(shared: &Shared) -> Result<(u64, u64), JournalError> {
+fn compact(shared: &EmbeddedState) -> Result<(u64, u64), JournalError> {
     let book = replay(&shared.folder, &shared.stopping)?.book;
     let whole = book.snapshot();
     drop(book);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use penstock_domain::{Book, Command, Decision, Event, SaleId, Timestamp};
+use penstock_domain::{Book, Command, Decision, SaleId, Timestamp};
 
 use super::{
     checkpointer::Checkpointer,
@@ -19,7 +19,7 @@ use super::{
     journal::{Journal, LogRoom},
     record,
     replay::replay,
-    shared::Shared,
+    shared::EmbeddedState,
 };
 use crate::{Committed, Engine, SaleNews, Unavailable};
 
@@ -28,7 +28,7 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Embedded {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<EmbeddedState>,
     pub(super) compactor: Compactor,
     pub(super) checkpointer: Checkpointer,
     pub(super) compact_after: u64,
@@ -97,7 +97,7 @@ impl JournaledBook {
         &mut self,
         commands: Vec<Command>,
         now: Timestamp,
-        shared: &Shared,
+        shared: &EmbeddedState,
     ) -> Result<Committed, JournalError> {
         let mut decisions = Vec::with_capacity(commands.len());
         let book = &mut self.book;
@@ -125,10 +125,8 @@ impl JournaledBook {
             {
                 news.push(SaleNews { status, accepted: Vec::new() });
             }
-            if let (Event::Held { key, .. }, Some(news)) = (&decision.event, news.get_mut(place))
-                && key.offered_to().is_none()
-            {
-                news.accepted.push(*key);
+            if let (Some(key), Some(news)) = (decision.event.claimed_key(), news.get_mut(place)) {
+                news.accepted.push(key);
             }
         }
         news

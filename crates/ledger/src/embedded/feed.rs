@@ -12,13 +12,15 @@ use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
 use penstock_domain::{BookSnapshot, Cursor, Decision, Mark};
 
-use super::{STREAM, error::JournalError, journal::JournalReader, record, replay::replay, shared::Shared};
+use super::{
+    STREAM, error::JournalError, journal::JournalReader, record, replay::replay, shared::EmbeddedState,
+};
 use crate::{Feed, FeedError, Piece, Unavailable};
 
 /// Poll its futures inside a Tokio runtime: files are read on the runtime's blocking threads.
 #[derive(Debug)]
 pub(super) struct JournalFeed {
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedState>,
     /// Opened on demand; dropped after an error.
     reader: Arc<Mutex<Option<JournalReader>>>,
     /// True if no engine in this process sets the head. It is then the position of the last state that was
@@ -27,12 +29,12 @@ pub(super) struct JournalFeed {
 }
 
 impl JournalFeed {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<EmbeddedState>) -> Self {
         Self { shared, reader: Arc::default(), beside: false }
     }
 
     /// The feed of a ledger that another process may be writing.
-    pub(super) fn beside(shared: Shared) -> Self {
+    pub(super) fn beside(shared: EmbeddedState) -> Self {
         Self { shared: Arc::new(shared), reader: Arc::default(), beside: true }
     }
 }
@@ -95,7 +97,7 @@ fn blocking<T: Send + 'static>(
 }
 
 fn read(
-    shared: &Shared,
+    shared: &EmbeddedState,
     reader: &Mutex<Option<JournalReader>>,
     after: u64,
     head: u64,

@@ -32,7 +32,7 @@ use self::{
     error::JournalError,
     feed::JournalFeed,
     journal::{Journal, JournalReader, LogRoom},
-    shared::Shared,
+    shared::EmbeddedState,
 };
 use crate::{BatcherOptions, Clock, Feed, Ledger, Listener, batcher};
 
@@ -80,7 +80,7 @@ pub fn open(
     let lock = lock(&folder)?;
     // Refuse here what can be refused at once, not later on the writer's thread.
     Journal::open(&folder, log_room).map_err(|error| refused(&folder, error))?;
-    let shared = Arc::new(Shared { folder: folder.clone(), ..Shared::default() });
+    let shared = Arc::new(EmbeddedState { folder: folder.clone(), ..EmbeddedState::default() });
     let compactor = Compactor::start(shared.clone(), compact_after).map_err(unusable)?;
     let feed = Arc::new(JournalFeed::new(shared.clone()));
     let checkpointer = Checkpointer::start(folder.clone(), log_room).map_err(unusable)?;
@@ -93,7 +93,7 @@ pub fn open(
 /// where the last `state` that was read ended.
 pub fn read(folder: &Path) -> Result<impl Feed + use<>, OpenError> {
     JournalReader::open(folder).map_err(|error| refused(folder, error))?;
-    Ok(JournalFeed::beside(Shared { folder: folder.into(), ..Shared::default() }))
+    Ok(JournalFeed::beside(EmbeddedState { folder: folder.into(), ..EmbeddedState::default() }))
 }
 
 fn lock(folder: &Path) -> Result<File, OpenError> {

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use penstock_domain::{Book, Decision, Event, KeyDigest, SaleId, SnapshotOrder};
+use penstock_domain::{Book, Decision, KeyDigest, SaleId, SnapshotOrder};
 
 use super::{error::JournalError, journal::JournalReader, record, snapshot};
 use crate::SaleNews;
@@ -107,10 +107,8 @@ fn apply(decisions: &[Decision], Replayed { book, keys, .. }: &mut Replayed) -> 
         if decision.position != book.position() + 1 {
             return Err(JournalError::Forgotten(book.position()));
         }
-        if let Event::Held { order, key, .. } = &decision.event
-            && key.offered_to().is_none()
-        {
-            keys.entry(order.sale).or_default().push(*key);
+        if let Some(key) = decision.event.claimed_key() {
+            keys.entry(decision.event.sale()).or_default().push(key);
         }
         book.apply(decision);
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct EmbeddedState {
     pub(super) folder: PathBuf,
     /// The last durable position.
     pub(super) head: AtomicU64,
@@ -19,7 +19,7 @@ pub(super) struct Shared {
     pub(super) stopping: AtomicBool,
 }
 
-impl Shared {
+impl EmbeddedState {
     /// Records up to here are no longer needed.
     pub(super) fn forgettable(&self) -> u64 {
         self.settled.load(Relaxed).min(self.snapshot.load(Relaxed))

@@ -50,10 +50,10 @@ impl Forgetting {
         read.arg(&key).arg(&SALE_FIELDS);
         let fields: Vec<Value> = self.store.link.call(&key, read).await?;
         let Some(stored) = SaleHash::read(sale, &fields)? else { return Ok(()) };
-        if stored.counts.forgotten {
+        if stored.known.forgotten {
             return self.unlist(sale).await;
         }
-        let closed_at = stored.closed_at.or(stored.terms.closes_at);
+        let closed_at = stored.closed_at.or(stored.known.status.terms.closes_at);
         if closed_at.is_none_or(|closed_at| closed_at.plus_seconds(self.after_seconds) > now) {
             return Ok(());
         }

@@ -62,13 +62,13 @@ async fn news_of(
     outcome: SaleOutcome,
     wants_keys: bool,
 ) -> Result<Option<SaleNews>, Unavailable> {
-    let Some((terms, counts)) = outcome.sale else { return Ok(None) };
-    let accepted = match wants_keys && !counts.forgotten {
-        true => store.accepted_keys(terms.sale).await?,
+    let Some(found) = outcome.sale else { return Ok(None) };
+    let accepted = match wants_keys && !found.forgotten {
+        true => store.accepted_keys(found.sale()).await?,
         false => Vec::new(),
     };
-    if !store.is_same_history(terms.sale, &counts).await? {
+    if !store.is_same_history(&found).await? {
         return Err(Unavailable::new("a server was replaced while its sales were read"));
     }
-    Ok(Some(SaleNews { status: counts.status(terms), accepted }))
+    Ok(Some(SaleNews { status: found.status, accepted }))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use penstock_domain::{KeyDigest, SaleId, SaleTerms, Timestamp};
+use penstock_domain::{KeyDigest, SaleId, Timestamp};
 use penstock_redis_client::{Link, LinkError, answered};
 use redis::Value;
 use tokio::time::Instant;
 
-use super::layout::{Counts, Damaged, Keys, Lineage, keys_of_buyer, text};
+use super::layout::{Damaged, FoundSale, Keys, Lineage, keys_of_buyer, text};
 use crate::Unavailable;
 
 /// Buyers read in one step: a step must not hold up the server.
@@ -73,14 +73,14 @@ impl Store {
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Whether the sale still has the history that it had at `counts`. If so, everything that was read since
+    /// Whether the sale still has the history in which it was found. If so, everything that was read since
     /// belongs to that history, not to another one on a server that took over meanwhile.
-    pub(crate) async fn is_same_history(&self, sale: SaleId, counts: &Counts) -> Result<bool, LinkError> {
-        let key = self.keys.sale(sale);
+    pub(crate) async fn is_same_history(&self, found: &FoundSale) -> Result<bool, LinkError> {
+        let key = self.keys.sale(found.sale());
         let mut question = redis::cmd("HMGET");
         question.arg(&key).arg("epoch").arg("position");
-        let (epoch, position): (Option<u32>, Option<u64>) = self.link.call(&key, question).await?;
-        Ok(epoch == Some(counts.epoch) && position >= Some(counts.position))
+        let (epoch, position): (Option<u64>, Option<u64>) = self.link.call(&key, question).await?;
+        Ok(epoch == Some(found.epoch()) && position >= Some(found.position()))
     }
 
     /// What the sale's epochs have in common.
@@ -115,19 +115,19 @@ impl Store {
 
 #[derive(Debug, Default)]
 pub(crate) struct Sales {
-    known: Mutex<HashMap<SaleId, (SaleTerms, Counts)>>,
+    known: Mutex<HashMap<SaleId, FoundSale>>,
     /// Sales that have a home, but a history that the records can't follow.
     doubted: Mutex<HashSet<SaleId>>,
 }
 
 impl Sales {
     /// Remembers the state of a sale, unless a newer one is known.
-    pub(crate) fn learn(&self, terms: SaleTerms, counts: Counts) {
+    pub(crate) fn learn(&self, found: FoundSale) {
         let mut known = self.known.lock();
-        let (_, latest) = known.entry(terms.sale).or_insert((terms, counts));
+        let latest = known.entry(found.sale()).or_insert(found);
         // The same version may come with a later due time.
-        if counts.version() >= latest.version() {
-            *latest = counts;
+        if found.status.version >= latest.status.version {
+            *latest = found;
         }
     }
 
@@ -149,29 +149,30 @@ impl Sales {
         self.doubted.lock().remove(&sale);
     }
 
-    pub(crate) fn counts(&self, sale: SaleId) -> Option<Counts> {
-        self.known.lock().get(&sale).map(|(_, counts)| *counts)
+    pub(crate) fn get(&self, sale: SaleId) -> Option<FoundSale> {
+        self.known.lock().get(&sale).copied()
     }
 
     /// All sales whose orders are still in Redis.
     pub(crate) fn remembered(&self) -> Vec<SaleId> {
         let known = self.known.lock();
-        known.iter().filter(|(_, (_, counts))| !counts.forgotten).map(|(sale, _)| *sale).collect()
+        known.values().filter(|known| !known.forgotten).map(FoundSale::sale).collect()
     }
 
     /// The sales without holds that are over at `now`, because their window has ended or they were closed.
     pub(crate) fn over(&self, now: Timestamp) -> Vec<SaleId> {
         let known = self.known.lock();
-        let is_over = |(terms, counts): &&(SaleTerms, Counts)| {
-            counts.held == 0 && (counts.closed || terms.closes_at.is_some_and(|closes_at| closes_at <= now))
+        let is_over = |FoundSale { status, .. }: &&FoundSale| {
+            let has_ended = status.terms.closes_at.is_some_and(|closes_at| closes_at <= now);
+            status.held == 0 && (status.closed || has_ended)
         };
-        known.values().filter(is_over).map(|(terms, _)| terms.sale).collect()
+        known.values().filter(is_over).map(FoundSale::sale).collect()
     }
 
     /// The sales that may have overdue holds at `now`, the longest overdue first.
     pub(crate) fn due(&self, now: Timestamp) -> Vec<SaleId> {
         let known = self.known.lock();
-        let due = known.iter().filter_map(|(sale, (_, counts))| Some((counts.due?, *sale)));
+        let due = known.values().filter_map(|known| Some((known.due?, known.sale())));
         let mut due: Vec<_> = due.filter(|(due, _)| *due <= now).collect();
         due.sort_unstable();
         due.into_iter().map(|(_, sale)| sale).collect()

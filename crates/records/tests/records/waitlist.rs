@@ -53,7 +53,7 @@ async fn the_waitlist_is_in_the_records_however_the_feed_is_split() {
         let (mut shop, orders) = sold_out().await;
         wait_in_vain_and_not(&mut shop, orders);
         shop.settle_in(batch).await.unwrap();
-        let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap().snapshot;
+        let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap().sale;
         assert_eq!(settled, shop.book.snapshot().sales[0], "batches of {batch}");
         let waiting: Vec<&str> = settled.waiters.iter().map(|waiter| waiter.buyer.as_str()).collect();
         assert_eq!(waiting, ["eve", "dan", "gus"]);
@@ -116,7 +116,7 @@ async fn an_offer_that_is_made_again_is_announced_once() {
 #[tokio::test]
 async fn a_half_settled_offer_loses_nobody() {
     let (mut shop, whole) = offered_by_half().await;
-    let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap().snapshot;
+    let settled = shop.records.settled_sale(STREAM, shop.sale, 0).await.unwrap().unwrap().sale;
     assert_eq!((settled.status.available, settled.waiters.len()), (1, 1), "cyd keeps the place");
     shop.decisions = whole;
     let report = shop.audit().await;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Unavailable,
-    redis::{layout::Counts, store::Store},
+    redis::{layout::FoundSale, store::Store},
 };
 
 /// The most sales that are compared with the records at once: a restart makes all of them homeless.
@@ -80,12 +80,12 @@ enum Compared {
 
 /// One attempt to adopt a sale: which server was looked at, and what the records said then.
 #[derive(Clone, Copy, Debug)]
-struct Attempt<'a> {
+struct AdoptAttempt<'a> {
     sale: SaleId,
     home: &'a str,
     begun: NewEpoch,
     /// What this node knew of the sale before it looked.
-    known: Option<Counts>,
+    known: Option<FoundSale>,
 }
 
 impl Adoption {
@@ -119,7 +119,7 @@ impl Adoption {
         let _room = self.room.acquire().await.map_err(Unavailable::new)?;
         let mut trouble = "the sale's server is being replaced";
         for _ in 0..LOOKS {
-            let known = self.store.sales.counts(sale);
+            let known = self.store.sales.get(sale);
             let look = self.look(sale).await?;
             if look.word == "home" && !self.store.sales.is_doubted(sale) {
                 return Ok(());
@@ -141,7 +141,7 @@ impl Adoption {
         &self,
         sale: SaleId,
         look: &AdoptAnswer,
-        known: Option<Counts>,
+        known: Option<FoundSale>,
     ) -> Result<Compared, Unavailable> {
         self.prove(sale).await?;
         let least = least_epoch(look, known);
@@ -151,14 +151,14 @@ impl Adoption {
             // The list of all sales may be on another server, which may have lost it too.
             self.store.list(&[sale], false, self.store.link.deadline()).await?;
         }
-        match self.keep(Attempt { sale, home: &look.home, begun, known }).await? {
+        match self.keep(AdoptAttempt { sale, home: &look.home, begun, known }).await? {
             Compared::Lost(_) => {}
             other => return Ok(other),
         }
         let Some(settled) = within(SALE_WITHIN, self.settled.sale(sale, least)).await? else {
             return Err(Unavailable::new("the records have settled a sale that they don't know"));
         };
-        let attempt = Attempt { sale, home: &look.home, begun: settled.begun, known };
+        let attempt = AdoptAttempt { sale, home: &look.home, begun: settled.begun, known };
         self.bring_back(attempt, &Rebuilt::of(&settled.sale)).await
     }
 
@@ -172,8 +172,8 @@ impl Adoption {
     }
 
     /// Keeps the history that is there, if it has everything settled.
-    async fn keep(&self, attempt: Attempt<'_>) -> Result<Compared, Unavailable> {
-        let Attempt { sale, begun, .. } = attempt;
+    async fn keep(&self, attempt: AdoptAttempt<'_>) -> Result<Compared, Unavailable> {
+        let AdoptAttempt { sale, begun, .. } = attempt;
         let kept = self.ask(attempt, "keep", |call| {
             call.arg(begun.cursor.position).arg(&begun.cursor.mark.0);
         });
@@ -190,7 +190,7 @@ impl Adoption {
             "unknown" => {
                 self.tell_lost(attempt, kept.epoch, 0);
                 // Unless the sale was published meanwhile.
-                if self.store.sales.counts(sale) == attempt.known {
+                if self.store.sales.get(sale) == attempt.known {
                     self.store.sales.forget(sale);
                 }
                 Ok(Compared::Done)
@@ -222,7 +222,11 @@ impl Adoption {
     }
 
     /// Replaces the sale with what the records have.
-    async fn bring_back(&self, attempt: Attempt<'_>, rebuilt: &Rebuilt) -> Result<Compared, Unavailable> {
+    async fn bring_back(
+        &self,
+        attempt: AdoptAttempt<'_>,
+        rebuilt: &Rebuilt,
+    ) -> Result<Compared, Unavailable> {
         let found = match self.begin(attempt).await? {
             Compared::Lost(found) => found,
             other => return Ok(other),
@@ -250,14 +254,14 @@ impl Adoption {
     }
 
     /// Whether the sale was brought back although the answer did not arrive.
-    async fn is_finished(&self, attempt: Attempt<'_>) -> Result<bool, Unavailable> {
+    async fn is_finished(&self, attempt: AdoptAttempt<'_>) -> Result<bool, Unavailable> {
         sleep(BUSY_INTERVAL).await;
         let look = self.look(attempt.sale).await?;
         Ok(look.word == "home" && look.epoch == attempt.begun.epoch)
     }
 
     /// `Lost`: this node may bring the sale back, and this is how it found it.
-    async fn begin(&self, attempt: Attempt<'_>) -> Result<Compared, Unavailable> {
+    async fn begin(&self, attempt: AdoptAttempt<'_>) -> Result<Compared, Unavailable> {
         for _ in 0..BUSY_LOOKS {
             // Nothing more can be settled now, so check again: if the history has everything settled, it
             // stays.
@@ -280,7 +284,7 @@ impl Adoption {
     }
 
     /// False if another node has started over, or the server was replaced.
-    async fn put(&self, attempt: Attempt<'_>, rebuilt: &Rebuilt) -> Result<bool, Unavailable> {
+    async fn put(&self, attempt: AdoptAttempt<'_>, rebuilt: &Rebuilt) -> Result<bool, Unavailable> {
         let puts = rebuilt.chunks().map(|chunk| self.call(attempt, "put", |call| chunk.add_to(call)));
         let (key, puts) = (self.store.keys.sale(attempt.sale), puts.collect::<Vec<Cmd>>());
         for puts in puts.chunks(PUTS_AT_ONCE) {
@@ -297,8 +301,8 @@ impl Adoption {
         Ok(true)
     }
 
-    fn tell(&self, attempt: Attempt<'_>, found: &AdoptAnswer) {
-        let Attempt { sale, begun, .. } = attempt;
+    fn tell(&self, attempt: AdoptAttempt<'_>, found: &AdoptAnswer) {
+        let AdoptAttempt { sale, begun, .. } = attempt;
         let settled = begun.cursor.position;
         let brought_back = settled.saturating_sub(found.position);
         // A history that has this position but another mark diverged here or earlier.
@@ -319,16 +323,16 @@ impl Adoption {
 
     /// Reports decisions that this node had heard of and that are gone. Decisions from before the epoch that
     /// was found were reported earlier.
-    fn tell_lost(&self, Attempt { sale, known, .. }: Attempt<'_>, epoch: u64, position: u64) {
-        let known = known.filter(|known| u64::from(known.epoch) >= epoch);
-        let decisions = known.map_or(0, |known| known.position.saturating_sub(position));
+    fn tell_lost(&self, AdoptAttempt { sale, known, .. }: AdoptAttempt<'_>, epoch: u64, position: u64) {
+        let known = known.filter(|known| known.epoch() >= epoch);
+        let decisions = known.map_or(0, |known| known.position().saturating_sub(position));
         if decisions > 0 {
             tracing::warn!(%sale, decisions, position, "the ledger has lost decisions that were not settled yet");
             self.settled.lost(sale, decisions);
         }
     }
 
-    fn call(&self, attempt: Attempt<'_>, step: &str, add: impl FnOnce(&mut Cmd)) -> Cmd {
+    fn call(&self, attempt: AdoptAttempt<'_>, step: &str, add: impl FnOnce(&mut Cmd)) -> Cmd {
         let mut call = self.step(attempt.sale, step);
         call.arg(attempt.home).arg(attempt.begun.epoch);
         add(&mut call);
@@ -348,7 +352,7 @@ impl Adoption {
 
     async fn ask(
         &self,
-        attempt: Attempt<'_>,
+        attempt: AdoptAttempt<'_>,
         step: &str,
         add: impl FnOnce(&mut Cmd),
     ) -> Result<AdoptAnswer, Unavailable> {
@@ -378,9 +382,9 @@ impl AdoptAnswer {
 }
 
 /// The smallest epoch that neither the server nor this node has heard of.
-fn least_epoch(look: &AdoptAnswer, known: Option<Counts>) -> u64 {
+fn least_epoch(look: &AdoptAnswer, known: Option<FoundSale>) -> u64 {
     let is_there = look.word != "unknown";
-    let known = known.map_or(0, |counts| u64::from(counts.epoch) + 1);
+    let known = known.map_or(0, |known| known.epoch() + 1);
     known.max(look.epoch + u64::from(is_there))
 }
 

@@ -121,6 +121,6 @@ fn released_in<'a>(outcomes: impl IntoIterator<Item = &'a SaleOutcome>) -> u32 {
 }
 
 fn still_due(outcome: &SaleOutcome) -> Option<SaleId> {
-    let (terms, counts) = outcome.sale?;
-    (counts.due? <= outcome.now).then_some(terms.sale)
+    let known = outcome.sale?;
+    (known.due? <= outcome.now).then_some(known.sale())
 }

@@ -227,7 +227,7 @@ impl Decider {
     /// If this node knows a sale and its server does not, the server has lost its data. The records have the
     /// sale.
     fn is_lost(&self, sale: SaleId, outcome: &SaleOutcome) -> bool {
-        outcome.sale.is_none() && self.store.sales.counts(sale).is_some_and(|counts| !counts.forgotten)
+        outcome.sale.is_none() && self.store.sales.get(sale).is_some_and(|known| !known.forgotten)
     }
 
     /// Adopts the sales of the batches at these places.
@@ -248,8 +248,8 @@ impl Decider {
     }
 
     fn learn(&self, outcome: &SaleOutcome) {
-        if let Some((terms, counts)) = outcome.sale {
-            self.store.sales.learn(terms, counts);
+        if let Some(known) = outcome.sale {
+            self.store.sales.learn(known);
         }
         *self.time_told.lock() = Some((outcome.now, Instant::now()));
     }

@@ -10,7 +10,7 @@ use penstock_redis_client::Script;
 use redis::{Cmd, Value};
 
 use crate::redis::layout::{
-    Counts, Damaged, Keys, number, pack_terms, put_claim, text, unpack_counts, unpack_order, unpack_place,
+    Damaged, FoundSale, Keys, number, pack_terms, put_claim, text, unpack_counts, unpack_order, unpack_place,
     unpack_terms,
 };
 
@@ -69,7 +69,7 @@ pub(crate) struct SaleOutcome {
     /// The time at which it was decided.
     pub(crate) now: Timestamp,
     /// The sale after the batch; None if the ledger does not know it.
-    pub(crate) sale: Option<(SaleTerms, Counts)>,
+    pub(crate) sale: Option<FoundSale>,
     /// The sale's position before the batch.
     pub(crate) before: u64,
     /// In the order of the commands. If a command goes to several sales, this is the sale's part of the
@@ -195,9 +195,9 @@ impl SaleBatch {
         let before = u64::try_from(number(&next())?).map_err(|_| Damaged("a position below 0"))?;
         let sale = match text(&terms)? {
             [] => None,
-            terms => Some((unpack_terms(self.sale, terms)?, unpack_counts(text(&counts)?)?)),
+            terms => Some(unpack_counts(unpack_terms(self.sale, terms)?, text(&counts)?)?),
         };
-        let terms = sale.map(|(terms, _)| terms);
+        let terms = sale.map(|known| known.status.terms);
         let mut accepted = Vec::new();
         let replies = self.asked.iter().map(|asked| self.reply(*asked, next(), terms, now, &mut accepted));
         let replies = replies.collect::<Result<_, _>>()?;
@@ -219,7 +219,7 @@ impl SaleBatch {
             (Asked::Sale, Value::Int(code)) => Reply::Sale(Err(refusal(code, SALE_REFUSALS)?)),
             (Asked::Sale, counts) => {
                 let terms = terms.ok_or(Damaged("counts of an unknown sale"))?;
-                Reply::Sale(Ok(unpack_counts(text(&counts)?)?.status(terms)))
+                Reply::Sale(Ok(unpack_counts(terms, text(&counts)?)?.status))
             }
             (Asked::Claim(place), Value::Int(code)) => match (self.claims.get(place), u32::try_from(code)) {
                 (Some(claim), Ok(number)) => {

@@ -100,8 +100,8 @@ impl Feed for RedisFeed {
     }
 
     fn head(&self, stream: &str) -> u64 {
-        let counts = sale_of(stream).and_then(|sale| self.store.sales.counts(sale));
-        counts.map_or(0, |counts| counts.position)
+        let known = sale_of(stream).and_then(|sale| self.store.sales.get(sale));
+        known.map_or(0, |known| known.position())
     }
 
     fn settled(&self, stream: &str, cursor: Cursor) {

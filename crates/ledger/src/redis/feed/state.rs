@@ -46,9 +46,9 @@ impl StateReader {
             let clock = Timestamp::from_millis(0);
             return Ok(Some(BookSnapshot { position: 0, clock, sales: Vec::new() }));
         };
-        if stored.counts.forgotten {
+        if stored.known.forgotten {
             // Its orders are gone from Redis: only the records have them.
-            let position = stored.counts.position;
+            let position = stored.known.position();
             return Ok(Some(BookSnapshot { position, clock: stored.clock, sales: Vec::new() }));
         }
         for first in (step..stored.orders.max(stored.waiting) as usize).step_by(step) {
@@ -63,8 +63,8 @@ impl StateReader {
         if (orders.len(), waiters.len()) != (stored.orders as usize, stored.waiting as usize) {
             return Err(Damaged("a sale's orders or waiters don't match its counts").into());
         }
-        let sales = vec![SaleSnapshot { status: stored.status(), orders, waiters }];
-        Ok(Some(BookSnapshot { position: stored.counts.position, clock: stored.clock, sales }))
+        let sales = vec![SaleSnapshot { status: stored.known.status, orders, waiters }];
+        Ok(Some(BookSnapshot { position: stored.known.position(), clock: stored.clock, sales }))
     }
 
     async fn read_step(
@@ -82,8 +82,9 @@ impl StateReader {
             self.store.link.call_confirmed(&keys.sale(sale), call).await?;
         let Some(stored) = SaleHash::read(sale, &fields)? else { return Ok(None) };
         // Only the counts of a forgotten sale are left.
-        let orders = if stored.counts.forgotten { Vec::new() } else { orders };
-        let unpack = |packed: &Value| unpack_order(sale, stored.terms.hold_seconds, text(packed)?);
+        let orders = if stored.known.forgotten { Vec::new() } else { orders };
+        let unpack =
+            |packed: &Value| unpack_order(sale, stored.known.status.terms.hold_seconds, text(packed)?);
         let orders = orders.iter().map(unpack).collect::<Result<_, Damaged>>()?;
         let unpack = |pair: &[Value]| match pair {
             [buyer, entry] => unpack_waiter(text(buyer)?, text(entry)?),

@@ -90,9 +90,9 @@ fn put_moment(bytes: &mut Vec<u8>, moment: Option<Timestamp>, none: i64) {
 /// Units u32, limit u32, hold u32, flags u8, opens i64, closes i64. The sale's id is in the key.
 pub(crate) fn pack_terms(terms: &SaleTerms) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TERMS_BYTES);
-    [terms.units, terms.limit_per_buyer, terms.hold_seconds]
-        .into_iter()
-        .for_each(|number| bytes.put_u32_le(number));
+    for number in [terms.units, terms.limit_per_buyer, terms.hold_seconds] {
+        bytes.put_u32_le(number);
+    }
     bytes.push(flag(terms.opens_at.is_some(), OPENS) | flag(terms.closes_at.is_some(), CLOSES));
     [terms.opens_at, terms.closes_at].into_iter().for_each(|moment| put_moment(&mut bytes, moment, 0));
     bytes
@@ -121,41 +121,33 @@ fn flag(is_set: bool, bit: u8) -> u8 {
     if is_set { bit } else { 0 }
 }
 
-/// Everything about a sale that changes.
+/// A sale as Redis told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) total: u32,
-    pub(crate) available: u32,
-    pub(crate) held: u32,
-    pub(crate) paid: u32,
-    pub(crate) paused: bool,
-    pub(crate) closed: bool,
+pub(crate) struct FoundSale {
+    /// Its version has the epoch and the position of the last decision.
+    pub(crate) status: SaleStatus,
     /// The sale's orders, buyers and feed are gone from Redis.
     pub(crate) forgotten: bool,
-    pub(crate) epoch: u32,
-    /// The position of the last decision.
-    pub(crate) position: u64,
     /// No hold of the sale is due before this moment; None if there is no hold.
     pub(crate) due: Option<Timestamp>,
 }
 
-impl Counts {
-    pub(crate) fn version(&self) -> u64 {
-        u64::from(self.epoch) << EPOCH_SHIFT | self.position
+impl FoundSale {
+    pub(crate) fn sale(&self) -> SaleId {
+        self.status.terms.sale
     }
 
-    pub(crate) fn status(&self, terms: SaleTerms) -> SaleStatus {
-        SaleStatus {
-            terms,
-            total: self.total,
-            available: self.available,
-            held: self.held,
-            paid: self.paid,
-            paused: self.paused,
-            closed: self.closed,
-            version: self.version(),
-        }
+    pub(crate) fn epoch(&self) -> u64 {
+        epoch_of_version(self.status.version)
     }
+
+    pub(crate) fn position(&self) -> u64 {
+        position_of_version(self.status.version)
+    }
+}
+
+pub(crate) fn version_of(epoch: u32, position: u64) -> u64 {
+    u64::from(epoch) << EPOCH_SHIFT | position
 }
 
 /// The position in a version, without its epoch.
@@ -168,42 +160,34 @@ pub(crate) fn epoch_of_version(version: u64) -> u64 {
     version >> EPOCH_SHIFT
 }
 
-pub(crate) fn pack_counts(counts: &Counts) -> Vec<u8> {
+/// Total u32, available u32, held u32, paid u32, flags u8, epoch u32, position i64, due i64.
+pub(crate) fn pack_counts(known: &FoundSale) -> Vec<u8> {
+    let FoundSale { status, forgotten, due } = known;
     let mut bytes = Vec::with_capacity(37);
-    [counts.total, counts.available, counts.held, counts.paid]
-        .into_iter()
-        .for_each(|number| bytes.put_u32_le(number));
-    bytes.push(flag(counts.paused, PAUSED) | flag(counts.closed, CLOSED) | flag(counts.forgotten, FORGOTTEN));
-    bytes.put_u32_le(counts.epoch);
-    bytes.put_u64_le(counts.position);
-    put_moment(&mut bytes, counts.due, -1);
+    for number in [status.total, status.available, status.held, status.paid] {
+        bytes.put_u32_le(number);
+    }
+    bytes.push(flag(status.paused, PAUSED) | flag(status.closed, CLOSED) | flag(*forgotten, FORGOTTEN));
+    bytes.put_u32_le(known.epoch() as u32);
+    bytes.put_u64_le(known.position());
+    put_moment(&mut bytes, *due, -1);
     bytes
 }
 
-pub(crate) fn unpack_counts(bytes: &[u8]) -> Result<Counts, Damaged> {
-    whole(bytes, read_counts)
+pub(crate) fn unpack_counts(terms: SaleTerms, bytes: &[u8]) -> Result<FoundSale, Damaged> {
+    whole(bytes, |reader| read_counts(terms, reader))
 }
 
-fn read_counts(reader: &mut &[u8]) -> Result<Counts, Damaged> {
-    let (total, available, held, paid) = (
-        reader.try_get_u32_le()?,
-        reader.try_get_u32_le()?,
-        reader.try_get_u32_le()?,
-        reader.try_get_u32_le()?,
-    );
+fn read_counts(terms: SaleTerms, reader: &mut &[u8]) -> Result<FoundSale, Damaged> {
+    let (total, available) = (reader.try_get_u32_le()?, reader.try_get_u32_le()?);
+    let (held, paid) = (reader.try_get_u32_le()?, reader.try_get_u32_le()?);
     let flags = reader.try_get_u8()?;
-    let (epoch, position, due) =
-        (reader.try_get_u32_le()?, reader.try_get_u64_le()?, read_timestamp(reader)?);
-    Ok(Counts {
-        total,
-        available,
-        held,
-        paid,
-        paused: flags & PAUSED != 0,
-        closed: flags & CLOSED != 0,
+    let version = version_of(reader.try_get_u32_le()?, reader.try_get_u64_le()?);
+    let due = read_timestamp(reader)?;
+    let (paused, closed) = (flags & PAUSED != 0, flags & CLOSED != 0);
+    Ok(FoundSale {
+        status: SaleStatus { terms, total, available, held, paid, paused, closed, version },
         forgotten: flags & FORGOTTEN != 0,
-        epoch,
-        position,
         due: (due.as_millis() >= 0).then_some(due),
     })
 }
@@ -405,17 +389,16 @@ pub(crate) struct NodeMessage {
     pub(crate) node: u64,
     /// The sale's position before the batch.
     pub(crate) before: u64,
-    pub(crate) terms: SaleTerms,
-    pub(crate) counts: Counts,
+    pub(crate) known: FoundSale,
     pub(crate) accepted: Vec<KeyDigest>,
 }
 
 pub(crate) fn pack_message(message: &NodeMessage) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(96 + 16 * message.accepted.len());
-    let numbers = [message.node, message.terms.sale.as_u64(), message.before];
+    let numbers = [message.node, message.known.sale().as_u64(), message.before];
     numbers.into_iter().for_each(|number| bytes.put_u64_le(number));
-    bytes.extend_from_slice(&pack_terms(&message.terms));
-    bytes.extend_from_slice(&pack_counts(&message.counts));
+    bytes.extend_from_slice(&pack_terms(&message.known.status.terms));
+    bytes.extend_from_slice(&pack_counts(&message.known));
     message.accepted.iter().for_each(|key| put_key(&mut bytes, *key));
     bytes
 }
@@ -424,12 +407,13 @@ pub(crate) fn unpack_message(bytes: &[u8]) -> Result<NodeMessage, Damaged> {
     let reader = &mut &*bytes;
     let (node, sale, before) =
         (reader.try_get_u64_le()?, SaleId::from_random(reader.try_get_u64_le()?), reader.try_get_u64_le()?);
-    let (terms, counts) = (read_terms(sale, reader)?, read_counts(reader)?);
+    let terms = read_terms(sale, reader)?;
+    let known = read_counts(terms, reader)?;
     let mut accepted = Vec::new();
     while !reader.is_empty() {
         accepted.push(read_key(reader)?);
     }
-    Ok(NodeMessage { node, before, terms, counts, accepted })
+    Ok(NodeMessage { node, before, known, accepted })
 }
 
 #[cfg(test)]

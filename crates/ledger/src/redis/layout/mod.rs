@@ -10,7 +10,7 @@ mod sale_hash;
 pub use keys::Keys;
 
 pub(crate) use codec::{
-    Counts, Damaged, FeedEntry, NodeMessage, PAGE, epoch_of_version, keys_of_buyer, number, pack_buyer,
+    Damaged, FeedEntry, FoundSale, NodeMessage, PAGE, epoch_of_version, keys_of_buyer, number, pack_buyer,
     pack_message, pack_names, pack_terms, pack_waiter, position_of_version, put_claim, text, unpack_counts,
     unpack_entry, unpack_message, unpack_order, unpack_place, unpack_terms, unpack_waiter,
 };

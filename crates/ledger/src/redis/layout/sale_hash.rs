@@ -1,11 +1,9 @@
 //! A sale's hash in Redis, read outside the scripts. Its fields are text, so that people can read them too.
 
-use std::str::FromStr;
+use penstock_domain::{SaleId, SaleStatus, Timestamp};
+use redis::{FromRedisValue, Value};
 
-use penstock_domain::{SaleId, SaleStatus, SaleTerms, Timestamp};
-use redis::Value;
-
-use super::codec::{Counts, Damaged, text, unpack_terms};
+use super::codec::{Damaged, FoundSale, unpack_terms, version_of};
 
 /// The fields to ask for with HMGET, in the order `SaleHash::read` expects.
 pub(crate) const SALE_FIELDS: [&str; 17] = [
@@ -30,8 +28,7 @@ pub(crate) const SALE_FIELDS: [&str; 17] = [
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SaleHash {
-    pub(crate) terms: SaleTerms,
-    pub(crate) counts: Counts,
+    pub(crate) known: FoundSale,
     /// How many orders the sale has; also the next order's number.
     pub(crate) orders: u32,
     /// All holds before this number are over.
@@ -49,67 +46,42 @@ pub(crate) struct SaleHash {
 impl SaleHash {
     /// Reads a sale from the values of `SALE_FIELDS`; None if there is no such sale.
     pub(crate) fn read(sale: SaleId, values: &[Value]) -> Result<Option<Self>, Damaged> {
-        let fields = Fields(values);
-        let Some(terms) = fields.bytes(0)? else { return Ok(None) };
-        let counts = Counts {
-            total: fields.number(1)?,
-            available: fields.number(2)?,
-            held: fields.number(3)?,
-            paid: fields.number(4)?,
-            paused: fields.is_set(5)?,
-            closed: fields.is_set(6)?,
-            position: fields.number(7)?,
-            epoch: fields.number(8)?,
-            due: fields.moment(11)?,
-            forgotten: fields.is_set(14)?,
+        let Some(terms) = field::<Option<Vec<u8>>>(values, 0)? else { return Ok(None) };
+        let status = SaleStatus {
+            terms: unpack_terms(sale, &terms)?,
+            total: field(values, 1)?,
+            available: field(values, 2)?,
+            held: field(values, 3)?,
+            paid: field(values, 4)?,
+            paused: is_set(values, 5)?,
+            closed: is_set(values, 6)?,
+            version: version_of(field(values, 8)?, field(values, 7)?),
         };
         Ok(Some(Self {
-            terms: unpack_terms(sale, terms)?,
-            counts,
-            orders: fields.number(9)?,
-            first_hold: fields.number(10)?,
-            clock: Timestamp::from_millis(fields.number(12)?),
-            home: fields.text(13)?.unwrap_or_default().into(),
-            closed_at: fields.moment(15)?,
+            known: FoundSale { status, forgotten: is_set(values, 14)?, due: moment(values, 11)? },
+            orders: field(values, 9)?,
+            first_hold: field(values, 10)?,
+            clock: Timestamp::from_millis(field(values, 12)?),
+            home: field::<Option<String>>(values, 13)?.unwrap_or_default(),
+            closed_at: moment(values, 15)?,
             // A sale that never had a waiter lacks this field.
-            waiting: if fields.bytes(16)?.is_some() { fields.number(16)? } else { 0 },
+            waiting: field::<Option<u32>>(values, 16)?.unwrap_or(0),
         }))
-    }
-
-    pub(crate) fn status(&self) -> SaleStatus {
-        self.counts.status(self.terms)
     }
 }
 
-struct Fields<'a>(&'a [Value]);
+fn field<T: FromRedisValue>(values: &[Value], place: usize) -> Result<T, Damaged> {
+    let value = values.get(place).unwrap_or(&Value::Nil);
+    T::from_redis_value_ref(value).map_err(|_| Damaged("a field of a sale can't be read"))
+}
 
-impl<'a> Fields<'a> {
-    fn bytes(&self, place: usize) -> Result<Option<&'a [u8]>, Damaged> {
-        match self.0.get(place) {
-            None | Some(Value::Nil) => Ok(None),
-            Some(value) => text(value).map(Some),
-        }
-    }
+fn is_set(values: &[Value], place: usize) -> Result<bool, Damaged> {
+    Ok(field::<Option<String>>(values, place)?.as_deref() == Some("1"))
+}
 
-    fn text(&self, place: usize) -> Result<Option<&'a str>, Damaged> {
-        let Some(bytes) = self.bytes(place)? else { return Ok(None) };
-        std::str::from_utf8(bytes).map(Some).map_err(|_| Damaged("a field of a sale is not UTF-8"))
-    }
-
-    /// A field that every sale has.
-    fn number<T: FromStr>(&self, place: usize) -> Result<T, Damaged> {
-        let parsed = self.text(place)?.and_then(|text| text.parse().ok());
-        parsed.ok_or(Damaged("a field of a sale is not a number"))
-    }
-
-    fn moment(&self, place: usize) -> Result<Option<Timestamp>, Damaged> {
-        match self.text(place)? {
-            None | Some("") => Ok(None),
-            Some(_) => Ok(Some(Timestamp::from_millis(self.number(place)?))),
-        }
-    }
-
-    fn is_set(&self, place: usize) -> Result<bool, Damaged> {
-        Ok(self.text(place)? == Some("1"))
+fn moment(values: &[Value], place: usize) -> Result<Option<Timestamp>, Damaged> {
+    match field::<Option<String>>(values, place)?.as_deref() {
+        None | Some("") => Ok(None),
+        Some(_) => Ok(Some(Timestamp::from_millis(field(values, place)?))),
     }
 }

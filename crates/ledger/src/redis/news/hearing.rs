@@ -86,9 +86,9 @@ impl News {
 
     /// None if nothing was decided, or the listener may not hear it yet.
     fn decided_one(&self, outcome: &SaleOutcome) -> Option<SaleNews> {
-        let (terms, counts) = outcome.sale.filter(|(_, counts)| counts.position > outcome.before)?;
+        let known = outcome.sale.filter(|known| known.position() > outcome.before)?;
         let (node, before, accepted) = (self.node, outcome.before, outcome.accepted.clone());
-        let message = NodeMessage { node, before, terms, counts, accepted };
+        let message = NodeMessage { node, before, known, accepted };
         let news = self.hear(&message);
         // If too many wait, the others find out when they poll.
         let _ = self.untold.try_send(message);
@@ -97,14 +97,14 @@ impl News {
 
     /// What the listener may hear after this message: its keys, and the sale's status up to the first gap.
     /// None if the listener has to hear the whole sale first, or the message is outdated.
-    fn hear(&self, NodeMessage { before, terms, counts, accepted, .. }: &NodeMessage) -> Option<SaleNews> {
-        let status = counts.status(*terms);
+    fn hear(&self, NodeMessage { before, known, accepted, .. }: &NodeMessage) -> Option<SaleNews> {
+        let (sale, status) = (known.sale(), known.status);
         let mut coverage = self.coverage.lock();
-        let fit = match coverage.get_mut(&terms.sale) {
+        let fit = match coverage.get_mut(&sale) {
             Some(known) => Some(known.hear(*before, status)),
             // Its history begins here.
             None if *before == 0 => {
-                coverage.insert(terms.sale, Coverage::new(status));
+                coverage.insert(sale, Coverage::new(status));
                 Some(NewsFit::Known(status))
             }
             None => None,
@@ -128,7 +128,7 @@ impl News {
         match unpack_message(payload) {
             Ok(message) if message.node == self.node => {}
             Ok(message) => {
-                self.store.sales.learn(message.terms, message.counts);
+                self.store.sales.learn(message.known);
                 if let Some(news) = self.hear(&message) {
                     self.tell_listener(news);
                 }

@@ -4,7 +4,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use penstock_domain::{Event, KeyDigest, SaleId, SaleStatus, SaleTerms};
+use penstock_domain::{KeyDigest, SaleId, SaleStatus};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -17,7 +17,7 @@ use crate::{
     batcher::or_abort,
     redis::{
         feed::read_entries,
-        layout::{Counts, epoch_of_version, position_of_version},
+        layout::{FoundSale, epoch_of_version, position_of_version},
     },
 };
 
@@ -85,9 +85,9 @@ impl News {
         let mut homed = Vec::new();
         for found in found {
             match found {
-                Found::Homed(terms, counts) => {
-                    self.store.sales.learn(terms, counts);
-                    homed.push((terms, counts));
+                Found::Homed(known) => {
+                    self.store.sales.learn(known);
+                    homed.push(known);
                 }
                 Found::Unhomed(sale) => self.adopt(sale, false),
                 Found::Missing(sale) => self.adopt(sale, true),
@@ -95,66 +95,62 @@ impl News {
             }
         }
         sleep(ON_ITS_WAY).await;
-        for (terms, counts) in homed {
-            if self.has_missed(terms.sale, counts.version()) && self.reading.lock().insert(terms.sale) {
-                spawn_or_abort(self.clone().read_missed(terms, counts));
+        for found in homed {
+            if self.has_missed(found) && self.reading.lock().insert(found.sale()) {
+                spawn_or_abort(self.clone().read_missed(found));
             }
         }
     }
 
-    fn has_missed(&self, sale: SaleId, version: u64) -> bool {
-        self.coverage.lock().get(&sale).is_none_or(|known| known.status().version < version)
+    fn has_missed(&self, found: FoundSale) -> bool {
+        let coverage = self.coverage.lock();
+        coverage.get(&found.sale()).is_none_or(|known| known.status().version < found.status.version)
     }
 
-    async fn read_missed(self: Arc<Self>, terms: SaleTerms, counts: Counts) {
+    async fn read_missed(self: Arc<Self>, found: FoundSale) {
         let room = self.room.acquire().await;
-        if let Err(error) = self.catch_up(terms, counts).await {
-            tracing::debug!(sale = %terms.sale, %error, "missed news of a sale can't be read yet");
+        if let Err(error) = self.catch_up(found).await {
+            tracing::debug!(sale = %found.sale(), %error, "missed news of a sale can't be read yet");
         }
         drop(room);
-        self.reading.lock().remove(&terms.sale);
+        self.reading.lock().remove(&found.sale());
     }
 
-    /// Reads what this node has missed up to `counts`, and tells the listener.
-    async fn catch_up(&self, terms: SaleTerms, counts: Counts) -> Result<(), Unavailable> {
-        let (sale, status) = (terms.sale, counts.status(terms));
+    /// Reads what this node has missed up to what was found, and tells the listener.
+    async fn catch_up(&self, found: FoundSale) -> Result<(), Unavailable> {
+        let sale = found.sale();
         let wants_keys = self.listener.wants_keys();
         let known = self.coverage.lock().get(&sale).map(Coverage::status);
         let common = match known {
-            Some(known) if wants_keys => self.common(sale, known, &counts).await?,
+            Some(known) if wants_keys => self.common(known, &found).await?,
             _ => None,
         };
         let missed = match common {
-            Some(position) => self.keys_after(sale, position, counts.position).await?,
+            Some(position) => self.keys_after(sale, position, found.position()).await?,
             None => None,
         };
         let accepted = match missed {
             Some(accepted) => accepted,
-            None if counts.forgotten || !wants_keys => Vec::new(),
+            None if found.forgotten || !wants_keys => Vec::new(),
             None => self.store.accepted_keys(sale).await?,
         };
-        if !self.store.is_same_history(sale, &counts).await? {
+        if !self.store.is_same_history(&found).await? {
             return Err(Unavailable::new("the sale's server was replaced meanwhile"));
         }
-        let status = self.cover(status);
+        let status = self.cover(found.status);
         self.tell_listener(SaleNews { status, accepted });
         Ok(())
     }
 
-    /// The position up to which the history that this node has heard is that of `counts`; None if they may
-    /// differ.
-    async fn common(
-        &self,
-        sale: SaleId,
-        known: SaleStatus,
-        counts: &Counts,
-    ) -> Result<Option<u64>, Unavailable> {
+    /// The position up to which the history that this node has heard is the one that was found; None if they
+    /// may differ.
+    async fn common(&self, known: SaleStatus, found: &FoundSale) -> Result<Option<u64>, Unavailable> {
         let (epoch, position) = (epoch_of_version(known.version), position_of_version(known.version));
-        if epoch == u64::from(counts.epoch) {
+        if epoch == found.epoch() {
             return Ok(Some(position));
         }
-        let lineage = self.store.lineage(sale).await?;
-        Ok((position <= counts.position && lineage.contains(epoch, position)).then_some(position))
+        let lineage = self.store.lineage(found.sale()).await?;
+        Ok((position <= found.position() && lineage.contains(epoch, position)).then_some(position))
     }
 
     /// The keys accepted after `after` up to `upto`, from the feed; None if the feed no longer has all of
@@ -176,10 +172,7 @@ impl News {
                     return Ok(None);
                 }
                 let new = entry.decisions.iter().filter(|decision| decision.position > reached);
-                accepted.extend(new.filter_map(|decision| match &decision.event {
-                    Event::Held { key, .. } if key.offered_to().is_none() => Some(*key),
-                    _ => None,
-                }));
+                accepted.extend(new.filter_map(|decision| decision.event.claimed_key()));
                 reached = entry.last;
             }
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use penstock_domain::{SaleId, SaleTerms};
+use penstock_domain::SaleId;
 use penstock_redis_client::{LinkError, answered};
 use redis::{InfoDict, Value};
 
 use crate::redis::{
-    layout::{Counts, SALE_FIELDS, SaleHash},
+    layout::{FoundSale, SALE_FIELDS, SaleHash},
     store::Store,
 };
 
@@ -22,7 +22,7 @@ const SALES_AT_ONCE: usize = 500;
 /// What a look found out about one sale.
 #[derive(Clone, Debug)]
 pub(super) enum Found {
-    Homed(SaleTerms, Counts),
+    Homed(FoundSale),
     /// Its server may not decide it until it was compared with the records.
     Unhomed(SaleId),
     /// It was here and is gone.
@@ -106,7 +106,7 @@ impl Poller {
 
     /// Whether this node knows the sale, or may still find it in the list.
     pub(super) fn may_know(&self, sale: SaleId) -> bool {
-        self.store.sales.counts(sale).is_some() || self.listing.lock().may_have(sale)
+        self.store.sales.get(sale).is_some() || self.listing.lock().may_have(sale)
     }
 
     /// Looks at these sales of one master.
@@ -125,7 +125,7 @@ impl Poller {
         let unlisted: Vec<SaleId> = {
             let listing = self.listing.lock();
             let unlisted = found.iter().filter_map(|found| match found {
-                Found::Homed(terms, counts) if !counts.forgotten => Some(terms.sale),
+                Found::Homed(known) if !known.forgotten => Some(known.sale()),
                 _ => None,
             });
             unlisted.filter(|sale| !listing.may_have(*sale)).collect()
@@ -185,11 +185,11 @@ impl Poller {
     }
 
     fn judge(&self, stored: &SaleHash, home: &str) -> Found {
-        let sale = stored.terms.sale;
-        if stored.counts.forgotten && !self.listing.lock().may_have(sale) {
+        let (sale, is_forgotten) = (stored.known.sale(), stored.known.forgotten);
+        if is_forgotten && !self.listing.lock().may_have(sale) {
             Found::Forgotten(sale)
-        } else if stored.counts.forgotten || stored.home == home && !self.store.sales.is_doubted(sale) {
-            Found::Homed(stored.terms, stored.counts)
+        } else if is_forgotten || stored.home == home && !self.store.sales.is_doubted(sale) {
+            Found::Homed(stored.known)
         } else {
             Found::Unhomed(sale)
         }

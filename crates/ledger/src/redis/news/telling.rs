@@ -28,19 +28,19 @@ async fn publish(store: &Store, messages: &[NodeMessage]) -> Result<(), LinkErro
         pipeline.cmd("PUBLISH").arg(&channel).arg(pack_message(message));
     }
     // A message reaches all servers, whichever one it was sent to.
-    let key = messages.first().map(|message| store.keys.sale(message.terms.sale)).unwrap_or_default();
+    let key = messages.first().map(|message| store.keys.sale(message.known.sale())).unwrap_or_default();
     store.link.run(&key, pipeline, false).await.map(drop)
 }
 
 fn add(messages: &mut Vec<NodeMessage>, message: NodeMessage) {
     let follows = |earlier: &&mut NodeMessage| {
-        earlier.terms.sale == message.terms.sale
-            && earlier.counts.position == message.before
-            && earlier.counts.epoch == message.counts.epoch
+        earlier.known.sale() == message.known.sale()
+            && earlier.known.position() == message.before
+            && earlier.known.epoch() == message.known.epoch()
     };
     match messages.iter_mut().find(follows) {
         Some(earlier) => {
-            earlier.counts = message.counts;
+            earlier.known = message.known;
             earlier.accepted.extend(message.accepted);
         }
         None => messages.push(message),

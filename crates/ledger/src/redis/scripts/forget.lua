@@ -1,7 +1,7 @@
 -- forget: removes a sale's orders, buyers, waitlist and feed from Redis once nobody needs them here. The sale
 -- itself stays, marked as forgotten: it refuses commands, and its orders are found in the records.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its feed (stream)   5 its
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 the buyers of its orders (hash)   4 its feed (stream)   5 its
 --       waitlist (sorted set)   6 its waiters (hash)   7 to 10 what an abandoned adoption may have left
 -- ARGV  1 how far the records have settled it   2 the mark at that place   3 for how many milliseconds it
 --       must have been closed   4 the time in milliseconds, or '' for this server's clock

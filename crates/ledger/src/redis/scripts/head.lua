@@ -3,9 +3,9 @@
 -- The files head, claim, wait, order, expire, sale and tail are one script, in this order. The rules are
 -- those of `Book` (crates/domain/src/book); a test sends the same random commands to both.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash: each buyer's units and orders)   3 whose each order is (hash:
---       PAGE names each)   4 its feed (stream)   5 its waitlist (sorted set)   6 its waiters (hash); all
---       under one hash tag
+-- KEYS  1 the sale (hash)   2 its buyers (hash: each buyer's units and orders)   3 the buyers of its orders
+--       (hash: PAGE names each)   4 its feed (stream)   5 its waitlist (sorted set)   6 its waiters (hash);
+--       all under one hash tag
 -- ARGV  1 the time in milliseconds, or '' for this server's clock
 --       2 the mark of the feed's entry, 16 random bytes
 --       3 the commands, a letter each: see tail.lua

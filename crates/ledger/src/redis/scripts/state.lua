@@ -1,6 +1,6 @@
 -- state: a sale, some of its orders and some of its waiters, at one moment. It changes nothing.
 --
--- KEYS  1 the sale (hash)   2 its buyers (hash)   3 whose each order is (hash)   4 its waitlist (sorted set)
+-- KEYS  1 the sale (hash)   2 its buyers (hash)   3 the buyers of its orders (hash)   4 its waitlist (sorted set)
 --       5 its waiters (hash)
 -- ARGV  1 the number of the first order, a multiple of PAGE; as many waiters are skipped   2 the most orders,
 --       and the most waiters, to answer   3… the fields of the sale to answer

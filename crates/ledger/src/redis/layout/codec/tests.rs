@@ -116,19 +116,13 @@ fn terms() -> impl Strategy<Value = SaleTerms> {
     )
 }
 
-fn counts() -> impl Strategy<Value = Counts> {
-    (any::<[u32; 4]>(), any::<[bool; 3]>(), 0..1_u32 << 20, 0..1_u64 << 40, option::of(moments())).prop_map(
-        |([total, available, held, paid], [paused, closed, forgotten], epoch, position, due)| Counts {
-            total,
-            available,
-            held,
-            paid,
-            paused,
-            closed,
-            forgotten,
-            epoch,
-            position,
-            due,
+fn found() -> impl Strategy<Value = FoundSale> {
+    let (counts, flags) = (any::<[u32; 4]>(), any::<[bool; 3]>());
+    (terms(), counts, flags, 0..1_u32 << 20, 0..1_u64 << 40, option::of(moments())).prop_map(
+        |(terms, [total, available, held, paid], [paused, closed, forgotten], epoch, position, due)| {
+            let version = version_of(epoch, position);
+            let status = SaleStatus { terms, total, available, held, paid, paused, closed, version };
+            FoundSale { status, forgotten, due }
         },
     )
 }
@@ -215,11 +209,16 @@ fn decisions_of(events: Vec<Event>, first: u64, at: Timestamp, first_number: u32
 
 proptest! {
     #[test]
-    fn terms_and_counts_read_back_as_packed(terms in terms(), counts in counts()) {
+    fn terms_and_counts_read_back_as_packed(found in found()) {
+        let terms = found.status.terms;
         prop_assert_eq!(unpack_terms(SALE, &pack_terms(&terms)), Ok(terms));
-        prop_assert_eq!(unpack_counts(&pack_counts(&counts)), Ok(counts));
-        let version = counts.status(terms).version;
-        prop_assert_eq!(position_of_version(version), counts.position);
+        prop_assert_eq!(unpack_counts(terms, &pack_counts(&found)), Ok(found));
+    }
+
+    #[test]
+    fn a_version_has_an_epoch_and_a_position(epoch in 0..1_u32 << 20, position in 0..1_u64 << 40) {
+        let version = version_of(epoch, position);
+        prop_assert_eq!((epoch_of_version(version), position_of_version(version)), (epoch.into(), position));
     }
 
     #[test]
@@ -251,9 +250,9 @@ proptest! {
 
     #[test]
     fn a_message_reads_back_as_packed(
-        node in any::<u64>(), before in any::<u64>(), terms in terms(), counts in counts(), accepted in vec(keys(), 0..9),
+        node in any::<u64>(), before in any::<u64>(), known in found(), accepted in vec(keys(), 0..9),
     ) {
-        let message = NodeMessage { node, before, terms, counts, accepted };
+        let message = NodeMessage { node, before, known, accepted };
         prop_assert_eq!(unpack_message(&pack_message(&message)), Ok(message));
     }
 
@@ -374,7 +373,7 @@ async fn the_scripts_write_what_the_codec_packs() {
     assert_eq!(scripted.field(&keys.orders(SALE), 0).await, pack_names(names[..PAGE].iter()));
     assert_eq!(scripted.field(&keys.orders(SALE), 1).await, pack_names(names[PAGE..].iter()));
     assert_eq!(scripted.entry(1).await, ("72-0".to_owned(), vec![9; 16]));
-    assert_eq!(outcome.sale.map(|(terms, counts)| (terms, counts.position)), Some((TERMS, 72)));
+    assert_eq!(outcome.sale.map(|found| (found.status.terms, found.position())), Some((TERMS, 72)));
 }
 
 #[tokio::test]
