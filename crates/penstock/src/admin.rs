@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, stdin};
 
 use anyhow::{Context as _, bail};
-use penstock_http::{Country, new_account, phone_forms};
 use penstock_records::{CreateAccountError, Records};
+use penstock_shop::identity::{Country, new_account, phone_forms};
 use serde_json::json;
 
 use crate::{

@@ -1,8 +1,8 @@
 //! Assembles the embedded engine: everything in one process and one data folder.
 
-use penstock_http::Storefront;
 use penstock_ledger::{Turn, embedded, take_turn};
 use penstock_settle::Settlement;
+use penstock_shop::storefront::Storefront;
 use tokio::sync::watch;
 
 use crate::{

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, anyhow, bail};
-use penstock_http::{AuditError, audit};
 use penstock_ledger::{Health, embedded};
 use penstock_records::{AuditReport, RecordsError};
+use penstock_shop::{AuditError, audit};
 
 use crate::{
     cluster,

@@ -11,9 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 use futures_util::future::BoxFuture;
-use penstock_cluster::{Changes, RedisCache, RedisFigures, SharedDoors, SharedDoorsOptions};
 use penstock_domain::{Cursor, NewEpoch, SaleId, SettledSale};
-use penstock_http::{Figure, FigureValue, Neighbours, Part, Storefront};
 use penstock_ledger::{
     Clock, Ledger, Listener, SaleNews, Unavailable,
     redis::{self, Reconciled, Settled, SharedClock},
@@ -21,6 +19,11 @@ use penstock_ledger::{
 use penstock_records::{Records, RecordsError};
 use penstock_redis_client::Link;
 use penstock_settle::{SettleOptions, Settlement};
+use penstock_shared_state::{Changes, RedisCache, RedisFigures, SharedDoors, SharedDoorsOptions};
+use penstock_shop::{
+    ports::{Figure, FigureValue, Neighbours, Part},
+    storefront::Storefront,
+};
 use tokio::{runtime::Handle, sync::watch};
 
 use crate::{

@@ -6,9 +6,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use penstock_http::{JwtKey, JwtOptions, Options};
+use penstock_http::Options;
 use penstock_records::Records;
 use penstock_rush::api::{Api, text};
+use penstock_shop::identity::{JwtKey, JwtOptions};
 use serde_json::{Value, json};
 
 use crate::{

@@ -30,7 +30,7 @@ use std::{future::Future, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
-use penstock_http::InvalidAccount;
+use penstock_shop::identity::InvalidAccount;
 
 use crate::{
     cli::{AdminCommand, Cli, Command, DrawCommand, PlaceArgs},

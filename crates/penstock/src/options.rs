@@ -4,13 +4,16 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
-use penstock_http::{
-    Alone, Country, GateOptions, JwtKey, JwtOptions, LogSender, NoSharedCache, NoSharedFigures,
-    OneTimeCodeOptions, Options, PageFile, Rate, RoomsInMemory, Secrets, SettlementView,
-};
+use penstock_http::{NoSharedCache, NoSharedFigures, Options, PageFile};
 use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions, redis::LedgerOptions};
 use penstock_redis_client::{RedisMode, RedisOptions};
 use penstock_settle::{SettleOptions, SettleStats};
+use penstock_shop::{
+    Secrets, SettlementView,
+    gate::{GateOptions, Rate, RoomsInMemory},
+    identity::{Country, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions},
+    ports::Alone,
+};
 use tokio::sync::watch;
 
 use crate::{

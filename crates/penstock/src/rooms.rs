@@ -8,7 +8,7 @@ use std::{
 
 use penstock_domain::SaleId;
 use penstock_gate::RoomState;
-use penstock_http::RoomStore;
+use penstock_shop::gate::RoomStore;
 
 use crate::folder;
 

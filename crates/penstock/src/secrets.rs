@@ -12,8 +12,8 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use penstock_http::Secrets;
 use penstock_records::{Records, StoredSecrets};
+use penstock_shop::Secrets;
 use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::watch,

@@ -8,10 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use penstock_http::{Options, Server, Storefront};
+use penstock_http::{Options, Server};
 use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
 use penstock_settle::Settlement;
+use penstock_shop::storefront::Storefront;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use penstock_http::{WorkerFigures, WorkerServer};
+use penstock_http::WorkerServer;
+use penstock_shop::live::WorkerFigures;
 use tokio::sync::watch;
 
 use crate::{

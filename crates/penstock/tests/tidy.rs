@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-settle", &["penstock-domain", "penstock-ledger", "penstock-records"]),
     ("penstock-http", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records"]),
     (
-        "penstock-cluster",
+        "penstock-shared-state",
         &["penstock-domain", "penstock-gate", "penstock-redis-client", "penstock-ledger", "penstock-http"],
     ),
     ("penstock-local", &[]),
@@ -41,7 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "penstock-records",
             "penstock-settle",
             "penstock-http",
-            "penstock-cluster",
+            "penstock-shared-state",
             "penstock-pages",
             "penstock-rush",
         ],
@@ -56,7 +56,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("sqlx", &["penstock-records"]),
     ("rusqlite", &["penstock-ledger"]),
     ("axum", &["penstock-http"]),
-    ("redis", &["penstock-redis-client", "penstock-ledger", "penstock-cluster"]),
+    ("redis", &["penstock-redis-client", "penstock-ledger", "penstock-shared-state"]),
 ];
 
 /// Crates that must not do any I/O.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use penstock_http::Country;
+use penstock_shop::identity::Country;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 

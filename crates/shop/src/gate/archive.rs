@@ -5,7 +5,8 @@ use std::io;
 
 use futures_util::future::BoxFuture;
 use penstock_domain::SaleId;
-use penstock_records::{Records, StoredRoom};
+use penstock_records::Records;
+pub use penstock_records::StoredRoom;
 
 pub trait RoomArchive: Send + Sync {
     /// The known room, or else a new one with this seed. It is durable when this returns.

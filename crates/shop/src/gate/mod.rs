@@ -20,7 +20,7 @@ use penstock_gate::{
 };
 
 pub use self::{
-    archive::RoomArchive,
+    archive::{RoomArchive, StoredRoom},
     door::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures},
     options::{GateOptions, Rate, RoomStore, RoomsInMemory},
     peer::Peer,

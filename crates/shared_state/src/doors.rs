@@ -9,9 +9,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use penstock_domain::{BuyerId, SaleId, SaleStatus, Timestamp};
 use penstock_gate::WaitingRoom;
-use penstock_http::{Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive, StoredRoom};
 use penstock_ledger::Clock;
 use penstock_redis_client::{Link, LinkError};
+use penstock_shop::gate::{
+    Applicant, Door, DoorOptions, DoorRefusal, Doors, PassFigures, RoomArchive, StoredRoom,
+};
 use tokio::runtime::Handle;
 
 use crate::{

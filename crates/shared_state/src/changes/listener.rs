@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use penstock_http::Change;
 use penstock_redis_client::{Link, LinkError};
+use penstock_shop::ports::Change;
 use redis::{cmd, streams::StreamRangeReply};
 use tokio::{
     sync::{Notify, broadcast},

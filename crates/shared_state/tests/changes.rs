@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
-use penstock_cluster::{Changes, RedisCache};
 use penstock_domain::{AccountId, ItemId, SaleId, Timestamp};
-use penstock_http::{Change, Kept, Neighbours as _, Part as _, SharedCache as _};
 use penstock_local::{Cut, CutProxy, RedisServer, RedisSettings};
 use penstock_redis_client::{Link, RedisOptions};
+use penstock_shared_state::{Changes, RedisCache};
+use penstock_shop::ports::{Change, Kept, Neighbours as _, Part as _, SharedCache as _};
 use tempfile::TempDir;
 use tokio::time::timeout;
 

@@ -5,8 +5,8 @@
 use std::{fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
-use penstock_http::{FiguresAway, SharedFigures, Shown};
 use penstock_redis_client::{Link, LinkError, Script};
+use penstock_shop::ports::{FiguresAway, SharedFigures, Shown};
 
 /// KEYS: the times, the values. ARGV: the name, the value, its life in milliseconds. Removes the entries
 /// older than that.

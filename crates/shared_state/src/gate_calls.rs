@@ -3,9 +3,9 @@
 
 use penstock_domain::{BuyerId, SaleId, Timestamp};
 use penstock_gate::{LivePasses, RoomView, Told, late_pass_millis};
-use penstock_http::{Applicant, DoorOptions, DoorRefusal};
 use penstock_ledger::Clock;
 use penstock_redis_client::{Link, LinkError, Script};
+use penstock_shop::gate::{Applicant, DoorOptions, DoorRefusal};
 use redis::{Cmd, FromRedisValue};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};

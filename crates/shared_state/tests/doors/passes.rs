@@ -1,7 +1,7 @@
 //! Passes, used challenges and used turns.
 
 use penstock_gate::{ChallengeOptions, Challenges, KeyRing, Presented, late_after_millis};
-use penstock_http::DoorRefusal;
+use penstock_shop::gate::DoorRefusal;
 
 use super::*;
 

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use penstock_cluster::RedisFigures;
-use penstock_http::{SharedFigures as _, Shown};
 use penstock_local::{RedisServer, RedisSettings};
 use penstock_redis_client::{Link, RedisOptions};
+use penstock_shared_state::RedisFigures;
+use penstock_shop::ports::{SharedFigures as _, Shown};
 use tempfile::TempDir;
 use tokio::time::sleep;
 

@@ -4,8 +4,8 @@
 use std::{fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
-use penstock_http::{CacheAway, Kept, SharedCache};
 use penstock_redis_client::{Link, LinkError, Script};
+use penstock_shop::ports::{CacheAway, Kept, SharedCache};
 use redis::cmd;
 
 /// KEYS: the key. ARGV: the value, its life in milliseconds. Does nothing if the key was just removed.

@@ -11,7 +11,7 @@ use std::{
 
 use penstock_domain::Timestamp;
 use penstock_gate::Blocks;
-use penstock_http::DoorRefusal;
+use penstock_shop::gate::DoorRefusal;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},

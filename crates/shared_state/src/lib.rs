@@ -1,4 +1,4 @@
-//! The state that nodes share beside the ledger, on Redis. Each module implements a port that `penstock-http`
+//! The state that nodes share beside the ledger, on Redis. Each module implements a port that `penstock-shop`
 //! defines.
 
 mod cache;

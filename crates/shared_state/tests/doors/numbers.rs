@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use penstock_http::DoorRefusal;
+use penstock_shop::gate::DoorRefusal;
 
 use super::*;
 

@@ -22,8 +22,8 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
-use penstock_http::{Change, Figure, FigureValue, Neighbours, Part};
 use penstock_redis_client::Link;
+use penstock_shop::ports::{Change, Figure, FigureValue, Neighbours, Part};
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     task::JoinHandle,

@@ -18,13 +18,13 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, join_all, ready};
-use penstock_cluster::{SharedDoors, SharedDoorsOptions};
 use penstock_domain::{BuyerId, SaleId, SaleStatus, SaleTerms, Timestamp};
 use penstock_gate::{HeadGateOptions, RoomOptions, WaitingRoom};
-use penstock_http::{Applicant, Door, DoorOptions, Doors as _, RoomArchive, StoredRoom};
 use penstock_ledger::Clock;
 use penstock_local::{RedisServer, RedisSettings};
 use penstock_redis_client::{Link, RedisOptions};
+use penstock_shared_state::{SharedDoors, SharedDoorsOptions};
+use penstock_shop::gate::{Applicant, Door, DoorOptions, Doors as _, RoomArchive, StoredRoom};
 use tokio::{runtime::Handle, time::Instant};
 
 const START_MILLIS: i64 = 1_800_000_000_000;

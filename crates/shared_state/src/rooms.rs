@@ -11,8 +11,8 @@ use std::{
 
 use penstock_domain::{SaleState, SaleStatus, Timestamp};
 use penstock_gate::{RoomView, There, Told, Totals, WaitingRoom, late_pass_millis};
-use penstock_http::DoorOptions;
 use penstock_redis_client::LinkError;
+use penstock_shop::gate::DoorOptions;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, timeout},

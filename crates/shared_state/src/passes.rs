@@ -10,7 +10,7 @@ use std::{
 };
 
 use penstock_domain::Timestamp;
-use penstock_http::{Applicant, DoorOptions, DoorRefusal, PassFigures};
+use penstock_shop::gate::{Applicant, DoorOptions, DoorRefusal, PassFigures};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
