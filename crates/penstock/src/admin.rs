@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::{
     cli::{CreateArgs, PromoteArgs},
     clock,
-    config::{Config, Engine},
+    config::{Config, EngineKind},
     database,
     folder::{self, DataFolder},
-    options, output, secrets,
+    output, secrets,
 };
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
@@ -32,7 +32,7 @@ pub(crate) struct NoPassword;
 
 pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result<()> {
     let password = read_password(args.password_stdin)?;
-    let home = options::home(config);
+    let home = config.identity.default_country;
     let new = new_account(&args.phone, home, &args.name, &password, true, clock::now())?;
     let forms = phone_forms(&args.phone, home)?;
     folder::ensure(&config.data)?;
@@ -52,7 +52,7 @@ pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result
 
 pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Result<()> {
     folder::require_readable(&config.data)?;
-    let forms = phone_forms(&args.phone, options::home(config))?;
+    let forms = phone_forms(&args.phone, config.identity.default_country)?;
     let records = database::open_existing(config).await?;
     let promoted = promote_first(&records, &forms).await;
     records.close().await;
@@ -85,7 +85,7 @@ pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
 
 /// Replaces the secret in the data folder, or in the records of a cluster. Running servers pick it up.
 pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result<()> {
-    let embedded = config.engine == Engine::Embedded;
+    let embedded = config.engine == EngineKind::Embedded;
     if embedded {
         folder::require_readable(&config.data)?;
     }

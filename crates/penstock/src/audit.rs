@@ -10,7 +10,7 @@ use penstock_shop::{AuditError, audit};
 
 use crate::{
     cluster,
-    config::{Config, Engine},
+    config::{Config, EngineKind},
     database, folder, options, output,
 };
 
@@ -27,8 +27,8 @@ pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
 
 pub(crate) async fn report(config: &Config) -> anyhow::Result<AuditReport> {
     match config.engine {
-        Engine::Embedded => of_folder(config).await,
-        Engine::Cluster => of_cluster(config).await,
+        EngineKind::Embedded => of_folder(config).await,
+        EngineKind::Cluster => of_cluster(config).await,
     }
 }
 

@@ -68,7 +68,7 @@ impl Base {
 
 /// Connects to Redis, and refuses a server that could lose what it has confirmed.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Link> {
-    let servers = &config.redis.servers;
+    let servers = config.redis.servers.join(", ");
     let link = Link::connect(options::redis(config)).await;
     let link = link.with_context(|| format!("redis.servers: {servers} can't be reached"))?;
     link.check_durability().await?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use penstock_records::{Records, RecordsError, sqlite_url};
 
 use crate::{
-    config::{Config, Engine},
+    config::{Config, EngineKind},
     folder,
 };
 
@@ -82,7 +82,7 @@ pub(crate) async fn open_to_read(config: &Config) -> anyhow::Result<Records> {
 }
 
 fn require(config: &Config) -> anyhow::Result<()> {
-    if config.engine == Engine::Cluster {
+    if config.engine == EngineKind::Cluster {
         return Ok(());
     }
     let file = file(config);

@@ -4,10 +4,10 @@ use std::io::{IsTerminal as _, stderr};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogFormat, LogSettings};
 
-pub(crate) fn start(log: &Log) -> anyhow::Result<()> {
-    let filter: EnvFilter = log.level.parse()?;
+pub(crate) fn start(log: &LogSettings) -> anyhow::Result<()> {
+    let filter: EnvFilter = log.level.0.parse()?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     let started = match log.format {
         LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),

@@ -17,7 +17,7 @@ use penstock_shop::{
 use tokio::sync::watch;
 
 use crate::{
-    config::{self, Config, Engine, Identity, Jwt},
+    config::{Config, EngineKind, IdentitySettings, JwtSettings, RedisTopology},
     folder,
 };
 
@@ -57,7 +57,7 @@ pub(crate) fn http(
         },
         code_sender: Arc::new(LogSender),
         codes_in_answers: identity.codes_in_answers,
-        default_country: home(config),
+        default_country: identity.default_country,
         otp_by_address: limit(limits.codes_by_address_burst, limits.codes_by_address_every_seconds),
         sign_up_by_address: limit(limits.sign_ups_by_address_burst, limits.sign_ups_by_address_every_seconds),
         sign_in_by_address: limit(limits.sign_ins_by_address_burst, limits.sign_ins_by_address_every_seconds),
@@ -75,7 +75,7 @@ pub(crate) fn http(
         max_connections_per_address: http.max_connections_per_address,
         max_unread_bytes_per_connection: http.max_unread_kibibytes_per_connection << 10,
         max_unread_bytes: http.max_unread_mebibytes << 20,
-        trusted_proxies: http.trusted_proxies.to_vec(),
+        trusted_proxies: http.trusted_proxies.clone(),
         request_timeout: Duration::from_secs(http.request_seconds),
         idle_timeout: Duration::from_secs(http.idle_seconds),
         drain_timeout: Duration::from_secs(http.drain_seconds),
@@ -92,11 +92,6 @@ pub(crate) fn http(
     })
 }
 
-/// The country of phone numbers without a country code. The configuration has been checked already.
-pub(crate) fn home(config: &Config) -> Country {
-    config.identity.default_country.parse().unwrap_or_default()
-}
-
 fn page_file(file: &penstock_pages::File) -> PageFile {
     PageFile {
         path: file.path,
@@ -108,7 +103,7 @@ fn page_file(file: &penstock_pages::File) -> PageFile {
     }
 }
 
-fn warn_of_short_secrets(identity: &Identity) {
+fn warn_of_short_secrets(identity: &IdentitySettings) {
     let secrets = [
         ("identity.secret", &identity.secret, GOOD_SECRET_BYTES),
         ("identity.previous_secret", &identity.previous_secret, GOOD_SECRET_BYTES),
@@ -167,24 +162,19 @@ fn gate(config: &Config) -> GateOptions {
     }
 }
 
-fn jwt(jwt: &Jwt) -> anyhow::Result<Option<JwtOptions>> {
+fn jwt(jwt: &JwtSettings) -> anyhow::Result<Option<JwtOptions>> {
     let key = match (jwt.secret.get(), &jwt.public_key) {
         (Some(secret), _) => JwtKey::Secret(secret.as_bytes().to_vec()),
-        (None, file) if !file.as_os_str().is_empty() => {
+        (None, Some(file)) => {
             let pem = fs::read_to_string(file);
             let pem =
                 pem.with_context(|| format!("identity.jwt.public_key: {} can't be read", file.display()))?;
             JwtKey::PublicKeyPem(pem)
         }
-        (None, _) => return Ok(None),
+        (None, None) => return Ok(None),
     };
-    let given = |text: &String| if text.is_empty() { None } else { Some(text.clone()) };
-    Ok(Some(JwtOptions {
-        key,
-        issuer: given(&jwt.issuer),
-        audience: given(&jwt.audience),
-        leeway_seconds: jwt.leeway_seconds,
-    }))
+    let (issuer, audience) = (jwt.issuer.clone(), jwt.audience.clone());
+    Ok(Some(JwtOptions { key, issuer, audience, leeway_seconds: jwt.leeway_seconds }))
 }
 
 pub(crate) fn journal_folder(config: &Config) -> PathBuf {
@@ -198,18 +188,18 @@ fn batcher(config: &Config) -> BatcherOptions {
 /// The options for connecting to Redis.
 pub(crate) fn redis(config: &Config) -> RedisOptions {
     let redis = &config.redis;
-    let servers: Vec<String> = redis.servers.split(',').map(|server| server.trim().to_owned()).collect();
+    let servers = redis.servers.to_vec();
     let mode = match redis.mode {
-        config::RedisMode::Single => RedisMode::Single { address: servers.concat() },
-        config::RedisMode::Sentinel => {
+        RedisTopology::Single => RedisMode::Single { address: servers.concat() },
+        RedisTopology::Sentinel => {
             RedisMode::Sentinel { addresses: servers, master: redis.sentinel_master.clone() }
         }
-        config::RedisMode::Cluster => RedisMode::Cluster { addresses: servers },
+        RedisTopology::Cluster => RedisMode::Cluster { addresses: servers },
     };
-    let usual_replicas = u32::from(redis.mode != config::RedisMode::Single);
+    let usual_replicas = u32::from(redis.mode != RedisTopology::Single);
     RedisOptions {
         mode,
-        username: Some(redis.username.clone()).filter(|name| !name.is_empty()),
+        username: redis.username.clone(),
         password: redis.password.get().map(str::to_owned),
         sentinel_password: redis.sentinel_password.get().map(str::to_owned),
         wait_replicas: u32::try_from(redis.wait_replicas).unwrap_or(usual_replicas),
@@ -220,7 +210,7 @@ pub(crate) fn redis(config: &Config) -> RedisOptions {
 }
 
 pub(crate) fn redis_ledger(config: &Config) -> LedgerOptions {
-    let forget_after_seconds = u32::try_from(config.ledger.forget_after_seconds).unwrap_or(u32::MAX);
+    let forget_after_seconds = config.ledger.forget_after_seconds;
     LedgerOptions { batcher: batcher(config), prefix: config.redis.prefix.clone(), forget_after_seconds }
 }
 
@@ -240,7 +230,7 @@ pub(crate) fn settle(config: &Config) -> SettleOptions {
         batch: settle.batch,
         max_decisions_per_second: settle.max_decisions_per_second,
         // A cluster's ledger has its own disks.
-        hold_back: config.engine == Engine::Embedded,
+        hold_back: config.engine == EngineKind::Embedded,
         discover_every: DISCOVER_EVERY,
         max_streams: settle.streams_at_once,
         lease_seconds: settle.lease_seconds,

@@ -21,7 +21,7 @@ use penstock_rush::{
 use crate::{
     audit,
     cli::RushArgs,
-    config::{Config, Engine, Jwt, Loaded},
+    config::{Config, EngineKind, JwtSettings, Loaded},
     demo_file::{self, DemoFile},
     folder, output,
     rush_origin::{self, ADMIN_TOKEN, JWT_SECRET},
@@ -39,7 +39,7 @@ pub(crate) async fn run(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<bool
     let options = options(loaded, args)?;
     // A mistake that would fail afterwards should fail before the buyers come.
     let audited = args.place.data.is_some() || args.place.config.is_some();
-    if audited && config.engine == Engine::Embedded {
+    if audited && config.engine == EngineKind::Embedded {
         folder::require_readable(&config.data)?;
     }
     let page = args.report.as_ref().map(|file| File::create(file).with_context(|| unwritable(file)));
@@ -112,8 +112,8 @@ async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     let verdict = &mut report.verdict;
     verdict.audit = Some(audit.ok && verdict.audit != Some(false));
     let place = match config.engine {
-        Engine::Embedded => config.data.display().to_string(),
-        Engine::Cluster => "the cluster".to_owned(),
+        EngineKind::Embedded => config.data.display().to_string(),
+        EngineKind::Cluster => "the cluster".to_owned(),
     };
     verdict.checked.push(format!("the audit of {place}: {} orders", audit.orders));
     if !audit.ok {
@@ -188,11 +188,10 @@ fn no_sale(config: &Config, url: &str) -> anyhow::Error {
     )
 }
 
-fn signer(jwt: &Jwt, demo: Option<&DemoFile>) -> Option<TokenSigner> {
+fn signer(jwt: &JwtSettings, demo: Option<&DemoFile>) -> Option<TokenSigner> {
     if let Some(secret) = jwt.secret.get() {
-        let party = |name: &String| (!name.is_empty()).then(|| name.clone());
         let signer = TokenSigner::lasting(secret.as_bytes());
-        return Some(signer.with_parties(party(&jwt.issuer), party(&jwt.audience)));
+        return Some(signer.with_parties(jwt.issuer.clone(), jwt.audience.clone()));
     }
     demo.and_then(|demo| demo.jwt_secret.as_deref()).map(|secret| TokenSigner::lasting(secret.as_bytes()))
 }

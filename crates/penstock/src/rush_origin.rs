@@ -4,7 +4,7 @@
 use penstock_rush::rehearsal::Origin;
 
 use crate::{
-    config::{Loaded, Source},
+    config::{Loaded, ValueSource},
     demo_file,
 };
 
@@ -26,7 +26,7 @@ pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> Origin {
     }
     let source = loaded.source(setting);
     let remedy = match source {
-        Source::Variable(name) => format!("`unset {name}`, or set it to what the server has"),
+        ValueSource::Variable(name) => format!("`unset {name}`, or set it to what the server has"),
         _ => "name the --config FILE of the server that runs there".to_owned(),
     };
     Origin { place: source.to_string(), remedy }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    config::Identity,
+    config::IdentitySettings,
     folder::{self, KeptSecrets},
 };
 
@@ -39,7 +39,7 @@ const ROTATED_AGAIN_AFTER_MILLISECONDS: u64 = 10_000;
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The current secrets; created if there are none.
-pub(crate) fn load(identity: &Identity, data: &Path) -> anyhow::Result<Secrets> {
+pub(crate) fn load(identity: &IdentitySettings, data: &Path) -> anyhow::Result<Secrets> {
     match identity.secret.get() {
         Some(secret) => Ok(secrets(secret, identity.previous_secret.get())),
         None => folder::secrets_or_new(data).map(|kept| of_kept(&kept)),
@@ -58,7 +58,7 @@ fn secrets(current: &str, previous: Option<&str>) -> Secrets {
 
 /// The current secrets of a cluster: from the configuration, or from the records, where the first node to
 /// start puts one.
-pub(crate) async fn load_shared(identity: &Identity, records: &Records) -> anyhow::Result<Secrets> {
+pub(crate) async fn load_shared(identity: &IdentitySettings, records: &Records) -> anyhow::Result<Secrets> {
     if let Some(secret) = identity.secret.get() {
         return Ok(secrets(secret, identity.previous_secret.get()));
     }

@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     alone, cluster,
-    config::{Config, Engine},
+    config::{Config, EngineKind},
     demo::Demo,
     descriptors,
     folder::DataFolder,
@@ -83,11 +83,11 @@ impl Node {
         let max_connections = descriptors::allow_for(config.http.max_connections);
         let Opened { mut http, storefront, ledger, records, settlement, demo, grounds } = match config.engine
         {
-            Engine::Embedded => alone::open(config, demo).await?,
-            Engine::Cluster if demo => {
+            EngineKind::Embedded => alone::open(config, demo).await?,
+            EngineKind::Cluster if demo => {
                 bail!("--demo is for the embedded engine; `make cluster` shows a cluster")
             }
-            Engine::Cluster => cluster::open(config).await?,
+            EngineKind::Cluster => cluster::open(config).await?,
         };
         http.max_connections = max_connections;
         if http.codes_in_answers {

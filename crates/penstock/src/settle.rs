@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::{
     cluster,
-    config::{Config, Engine},
+    config::{Config, EngineKind},
     options, output,
     signals::Signals,
 };
@@ -19,7 +19,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Shows the operator the progress of settlement, if `settle.listen` is set.
 async fn serve(config: &Config, figures: WorkerFigures) -> anyhow::Result<Option<WorkerServer>> {
-    let Ok(listen) = config.settle.listen.parse() else { return Ok(None) };
+    let Some(listen) = config.settle.listen else { return Ok(None) };
     let server = WorkerServer::start(listen, figures).await;
     let server = server.with_context(|| format!("settle.listen: {listen} can't be listened on"))?;
     tracing::info!(address = %server.address(), "serving metrics");
@@ -28,7 +28,7 @@ async fn serve(config: &Config, figures: WorkerFigures) -> anyhow::Result<Option
 
 /// Runs until a signal tells it to stop.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
-    if config.engine == Engine::Embedded {
+    if config.engine == EngineKind::Embedded {
         bail!("`penstock serve` settles by itself; a worker is for a cluster (engine = \"cluster\")");
     }
     let mut signals = Signals::take_over()?;

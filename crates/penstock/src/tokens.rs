@@ -2,7 +2,7 @@
 
 use penstock_rush::load::TokenSigner;
 
-use crate::{cli::TokensArgs, clock, config::Jwt, output};
+use crate::{cli::TokensArgs, clock, config::JwtSettings, output};
 
 /// There is no secret that the server would accept.
 #[derive(Debug, thiserror::Error)]
@@ -19,18 +19,15 @@ pub(crate) enum CannotSign {
     OnlyPublicKey,
 }
 
-pub(crate) fn print(jwt: &Jwt, args: &TokensArgs) -> anyhow::Result<()> {
+pub(crate) fn print(jwt: &JwtSettings, args: &TokensArgs) -> anyhow::Result<()> {
     let secret = match (args.jwt_secret.as_deref().filter(|secret| !secret.is_empty()), jwt.secret.get()) {
         (Some(secret), _) | (None, Some(secret)) => secret,
-        (None, None) if !jwt.public_key.as_os_str().is_empty() => {
-            return Err(CannotSign::OnlyPublicKey.into());
-        }
+        (None, None) if jwt.public_key.is_some() => return Err(CannotSign::OnlyPublicKey.into()),
         (None, None) => return Err(CannotSign::NoSecret.into()),
     };
     let now_seconds = u64::try_from(clock::now().as_millis() / 1_000).unwrap_or_default();
-    let given = |text: &String| if text.is_empty() { None } else { Some(text.clone()) };
     let signer = TokenSigner::new(secret.as_bytes(), now_seconds.saturating_add(args.valid_seconds))
-        .with_parties(given(&jwt.issuer), given(&jwt.audience));
+        .with_parties(jwt.issuer.clone(), jwt.audience.clone());
     let buyers = args.first..args.first.saturating_add(args.buyers);
     output::lines(buyers.map(|number| signer.token(&format!("load-{number:012}"))))
 }

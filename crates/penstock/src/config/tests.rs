@@ -52,7 +52,7 @@ fn secrets_have_short_names_and_are_never_shown() {
 #[test]
 fn the_default_country_has_to_exist() {
     let home = |code: &str| load(&format!("[identity]\ndefault_country = {code:?}\n"), &[], None);
-    assert_eq!(home("DE").unwrap().config.identity.default_country, "DE");
+    assert_eq!(home("DE").unwrap().config.identity.default_country, "DE".parse().unwrap());
     for wrong in ["", "de", "Germany", "XX"] {
         let complaint = home(wrong).unwrap_err().to_string();
         assert!(
