@@ -6,16 +6,8 @@ use penstock_shop::storefront::Storefront;
 use tokio::sync::watch;
 
 use crate::{
-    clock,
-    config::Config,
-    database,
-    demo::Demo,
-    demo_file::DemoFile,
-    folder::DataFolder,
-    options,
-    rooms::RoomFiles,
-    secrets,
-    serve::{Grounds, Opened},
+    clock, config::Config, database, demo::Demo, demo_file::DemoFile, folder::DataFolder, opened::Opened,
+    options, rooms::RoomFiles, secrets,
 };
 
 /// Opens the folder and everything in it. Recovery goes on in the background.
@@ -44,6 +36,6 @@ pub(crate) async fn open(config: &Config, demo: bool) -> anyhow::Result<Opened> 
     }
     let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
     http.settlement = options::settlement_view(settlement.stats());
-    let grounds = Grounds::Folder(folder);
-    Ok(Opened { http, storefront, ledger, records, settlement: Some(settlement), demo, grounds })
+    let (settlement, folder) = (Some(settlement), Some(folder));
+    Ok(Opened { http, storefront, ledger, records, settlement, demo, folder })
 }

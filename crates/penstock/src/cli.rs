@@ -13,11 +13,11 @@ use clap::{Args, Parser, Subcommand};
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<CliCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Serve the API and sell, from one data folder or as a node of a cluster
     #[command(
         after_help = "Prints `penstock ready on http://ADDR` when it can sell, and drains on SIGTERM.\n\n\

@@ -26,12 +26,7 @@ use penstock_shop::{
 };
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{
-    clock,
-    config::Config,
-    database, options, secrets,
-    serve::{Grounds, Opened},
-};
+use crate::{clock, config::Config, database, opened::Opened, options, secrets};
 
 /// What both roles need.
 struct Base {
@@ -106,11 +101,11 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Opened> {
     let ledger = base.ledger(config, storefront.clone())?;
     let Base { name, records, .. } = base;
     tracing::info!(node = name, "a node of a cluster");
-    Ok(Opened { http, storefront, ledger, records, settlement: None, demo: None, grounds: Grounds::Cluster })
+    Ok(Opened { http, storefront, ledger, records, settlement: None, demo: None, folder: None })
 }
 
 /// A settlement worker.
-pub(crate) struct Worker {
+pub(crate) struct OpenedWorker {
     pub(crate) name: String,
     pub(crate) ledger: Ledger,
     pub(crate) records: Records,
@@ -120,14 +115,14 @@ pub(crate) struct Worker {
     pub(crate) shown: RedisFigures,
 }
 
-pub(crate) async fn open_worker(config: &Config) -> anyhow::Result<Worker> {
+pub(crate) async fn open_worker(config: &Config) -> anyhow::Result<OpenedWorker> {
     let base = Base::open(config).await?;
     let ledger = base.ledger(config, Arc::new(NobodyListens))?;
     let Base { name, link, records, clock, settled } = base;
     let shown = RedisFigures::new(link, &config.redis.prefix);
     let options = SettleOptions { owner: Some(name.clone()), ..options::settle(config) };
     let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options);
-    Ok(Worker { name, ledger, records, settlement, settled, shown })
+    Ok(OpenedWorker { name, ledger, records, settlement, settled, shown })
 }
 
 /// Opens the ledger for reading.

@@ -7,9 +7,7 @@ use anyhow::Context as _;
 use penstock_rush::api::Api;
 use serde::{Deserialize, Serialize};
 
-use crate::folder;
-
-pub(crate) const NAME: &str = "demo.json";
+use crate::folder::{self, DEMO_FILE};
 
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct DemoFile {
@@ -22,13 +20,13 @@ pub(crate) struct DemoFile {
 impl DemoFile {
     pub(crate) fn write(&self, data: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
-        folder::write_durably(data, NAME, text.as_bytes(), 0o600)
-            .with_context(|| format!("{} can't be written", data.join(NAME).display()))
+        folder::write_durably(data, DEMO_FILE, text.as_bytes(), 0o600)
+            .with_context(|| format!("{} can't be written", data.join(DEMO_FILE).display()))
     }
 
     /// The file of a demo in this folder, at any address.
     pub(crate) fn read(data: &Path) -> Option<Self> {
-        let text = fs::read_to_string(data.join(NAME)).ok()?;
+        let text = fs::read_to_string(data.join(DEMO_FILE)).ok()?;
         serde_json::from_str(&text).ok()
     }
 
@@ -42,7 +40,7 @@ impl DemoFile {
 
     /// Removes the file: a server without `--demo` does not know these secrets.
     pub(crate) fn remove(data: &Path) -> anyhow::Result<()> {
-        let file = data.join(NAME);
+        let file = data.join(DEMO_FILE);
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("{} can't be removed", file.display()))

@@ -18,6 +18,7 @@ const SECRET_FILE: &str = "secret";
 pub(crate) const ROOMS_FOLDER: &str = "rooms";
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
 pub(crate) const RECORDS_FILE: &str = "records.db";
+pub(crate) const DEMO_FILE: &str = "demo.json";
 /// The files hold phone numbers, password hashes and orders: only their owner may read them.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
@@ -56,8 +57,7 @@ fn keep_private() {
 /// Makes files private that an older program, or somebody who copied the folder, left readable. The folder
 /// may hold other people's files, so only Penstock's own are touched.
 fn mend_modes(path: &Path) {
-    let is_own =
-        |name: &str| matches!(name, SECRET_FILE | crate::demo_file::NAME) || name.starts_with(RECORDS_FILE);
+    let is_own = |name: &str| matches!(name, SECRET_FILE | DEMO_FILE) || name.starts_with(RECORDS_FILE);
     let mut own = files_in(path);
     own.retain(|file| file.file_name().and_then(|name| name.to_str()).is_some_and(is_own));
     for folder in [JOURNAL_FOLDER, ROOMS_FOLDER] {

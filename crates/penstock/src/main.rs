@@ -15,6 +15,7 @@ mod descriptors;
 mod draw;
 mod folder;
 mod logging;
+mod opened;
 mod options;
 mod output;
 mod rooms;
@@ -33,7 +34,7 @@ use clap::{CommandFactory as _, Parser as _};
 use penstock_shop::identity::InvalidAccount;
 
 use crate::{
-    cli::{AdminCommand, Cli, Command, DrawCommand, PlaceArgs},
+    cli::{AdminCommand, Cli, CliCommand, DrawCommand, PlaceArgs},
     config::{ConfigError, Flags, Loaded},
 };
 
@@ -58,10 +59,10 @@ fn main() -> ExitCode {
     })
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     let done = |outcome: anyhow::Result<()>| outcome.map(|()| ExitCode::SUCCESS);
     match command {
-        Command::Serve(args) => {
+        CliCommand::Serve(args) => {
             let loaded = load(&args.place, args.listen.as_deref())?;
             logging::start(&loaded.config.log)?;
             for variable in loaded.ignored_variables() {
@@ -69,7 +70,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             done(block_on(serve::run(loaded.config, args.demo))?)
         }
-        Command::Settle(args) => {
+        CliCommand::Settle(args) => {
             let loaded = load(&args.place, None)?;
             logging::start(&loaded.config.log)?;
             for variable in loaded.ignored_variables() {
@@ -77,42 +78,42 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             done(block_on(settle::run(loaded.config))?)
         }
-        Command::Audit(args) => {
+        CliCommand::Audit(args) => {
             let loaded = load(&args.place, None)?;
             let clean = block_on(audit::run(&loaded.config, args.json))??;
             Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
         }
-        Command::Rush(args) => {
+        CliCommand::Rush(args) => {
             let loaded = load(&args.place, None)?;
             let clean = block_on(rush::run(&loaded, &args))??;
             Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
         }
-        Command::Admin(AdminCommand::Create(args)) => {
+        CliCommand::Admin(AdminCommand::Create(args)) => {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::create(&loaded.config, &args))?)
         }
-        Command::Admin(AdminCommand::Promote(args)) => {
+        CliCommand::Admin(AdminCommand::Promote(args)) => {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::promote(&loaded.config, &args))?)
         }
-        Command::Admin(AdminCommand::RotateSecret(args)) => {
+        CliCommand::Admin(AdminCommand::RotateSecret(args)) => {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::rotate_secret(&loaded.config, args.json))?)
         }
-        Command::Config(args) => {
+        CliCommand::Config(args) => {
             let loaded = load(&args.place, args.listen.as_deref())?;
             done(if args.json { output::json(&loaded.to_json()) } else { output::write(&loaded.to_toml()) })
         }
-        Command::Migrate(args) => {
+        CliCommand::Migrate(args) => {
             let loaded = load(&args.place, None)?;
             done(block_on(admin::migrate(&loaded.config, args.json))?)
         }
-        Command::Draw(DrawCommand::Verify(args)) => done(draw::verify(&args)),
-        Command::Tokens(args) => {
+        CliCommand::Draw(DrawCommand::Verify(args)) => done(draw::verify(&args)),
+        CliCommand::Tokens(args) => {
             let flags = Flags { config: args.config.as_deref(), ..Flags::default() };
             done(tokens::print(&Loaded::from_process(flags)?.config.identity.jwt, &args))
         }
-        Command::Openapi => done(output::write(&penstock_http::openapi())),
+        CliCommand::Openapi => done(output::write(&penstock_http::openapi())),
     }
 }
 

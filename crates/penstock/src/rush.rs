@@ -22,7 +22,7 @@ use crate::{
     audit,
     cli::RushArgs,
     config::{Config, EngineKind, JwtSettings, Loaded},
-    demo_file::{self, DemoFile},
+    demo_file::DemoFile,
     folder, output,
     rush_origin::{self, ADMIN_TOKEN, JWT_SECRET},
     signals::Signals,
@@ -168,7 +168,7 @@ fn require_server(config: &Config, url: &str) -> anyhow::Result<()> {
 
 /// The data folder belongs to a demo at another address, which may be the intended one.
 fn demo_elsewhere(config: &Config, url: &str) -> Option<String> {
-    let (demo, file) = (DemoFile::read(&config.data)?, config.data.join(demo_file::NAME));
+    let (demo, file) = (DemoFile::read(&config.data)?, config.data.join(folder::DEMO_FILE));
     let is_elsewhere = DemoFile::of(&config.data, url).is_none();
     is_elsewhere.then(|| {
         format!(

@@ -5,7 +5,7 @@ use penstock_rush::rehearsal::Origin;
 
 use crate::{
     config::{Loaded, ValueSource},
-    demo_file,
+    folder,
 };
 
 pub(crate) const ADMIN_TOKEN: &str = "identity.admin_token";
@@ -19,7 +19,7 @@ pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> Origin {
     };
     if !is_configured {
         return Origin {
-            place: loaded.config.data.join(demo_file::NAME).display().to_string(),
+            place: loaded.config.data.join(folder::DEMO_FILE).display().to_string(),
             remedy: "another server may have been started there since: name its --data DIR or --config FILE"
                 .to_owned(),
         };

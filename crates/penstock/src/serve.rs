@@ -3,16 +3,13 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
-use penstock_http::{Options, Server};
+use penstock_http::Server;
 use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
-use penstock_settle::Settlement;
-use penstock_shop::storefront::Storefront;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
@@ -21,6 +18,7 @@ use crate::{
     demo::Demo,
     descriptors,
     folder::DataFolder,
+    opened::Opened,
     output,
     signals::Signals,
 };
@@ -33,7 +31,7 @@ const READY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     let mut signals = Signals::take_over()?;
     let begun = Instant::now();
-    let mut node = Node::start(&config, demo).await?;
+    let mut node = ServingNode::start(&config, demo).await?;
     let address = node.server.addr();
     tracing::info!(%address, engine = ?config.engine, "listening; recovering the state of the last run");
     let end = node.sell_until(&mut signals, begun).await;
@@ -46,43 +44,24 @@ pub(crate) async fn run(config: Config, demo: bool) -> anyhow::Result<()> {
     end.map(drop)
 }
 
-/// An assembled engine, ready to be served.
-pub(crate) struct Opened {
-    pub(crate) http: Options,
-    pub(crate) storefront: Arc<Storefront>,
-    pub(crate) ledger: Ledger,
-    pub(crate) records: Records,
-    /// None: separate workers settle.
-    pub(crate) settlement: Option<Settlement>,
-    pub(crate) demo: Option<Demo>,
-    pub(crate) grounds: Grounds,
-}
-
-/// What has to outlive everything else.
-pub(crate) enum Grounds {
-    /// Unlocked only when nothing writes to it.
-    Folder(#[expect(dead_code, reason = "it is there to be dropped last")] DataFolder),
-    Cluster,
-}
-
 /// Everything that runs.
-struct Node {
+struct ServingNode {
     server: Server,
     ledger: Ledger,
     records: Records,
     settlement: Option<JoinHandle<()>>,
     stop_settlement: watch::Sender<bool>,
     demo: Option<Demo>,
-    _grounds: Grounds,
+    /// Unlocked last, when nothing writes to it.
+    _folder: Option<DataFolder>,
 }
 
-impl Node {
+impl ServingNode {
     /// Opens everything, and listens. Recovery goes on in the background.
     async fn start(config: &Config, demo: bool) -> anyhow::Result<Self> {
         require_free(config.http.listen)?;
         let max_connections = descriptors::allow_for(config.http.max_connections);
-        let Opened { mut http, storefront, ledger, records, settlement, demo, grounds } = match config.engine
-        {
+        let Opened { mut http, storefront, ledger, records, settlement, demo, folder } = match config.engine {
             EngineKind::Embedded => alone::open(config, demo).await?,
             EngineKind::Cluster if demo => {
                 bail!("--demo is for the embedded engine; `make cluster` shows a cluster")
@@ -100,7 +79,7 @@ impl Node {
         let (stop_settlement, stopped) = watch::channel(false);
         let settlement =
             settlement.map(|settlement| tokio::spawn(async move { settlement.run(stopped).await }));
-        Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _grounds: grounds })
+        Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _folder: folder })
     }
 
     /// Sells until a signal comes, and returns its name.
