@@ -6,7 +6,7 @@ use std::{fs, net::SocketAddr, path::Path};
 use anyhow::{Context, ensure};
 use rustix::process::{Resource, getrlimit};
 
-use crate::Nginx;
+use crate::nginx::Nginx;
 
 const NGINX_CONFIGURATION: &str = include_str!("../../../deploy/nginx/nginx.conf");
 const SITE_CONFIGURATION: &str = include_str!("../../../deploy/nginx/penstock.conf");

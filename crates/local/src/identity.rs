@@ -7,13 +7,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process of this machine since its last boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ProcessIdentity {
     pub(crate) id: u32,
     /// In the kernel's ticks since boot.
     pub(crate) started: u64,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// The process that has this number now. One that has ended and was not waited for does not count.
     pub(crate) fn of(id: u32) -> Option<Self> {
         let stat = fs::read_to_string(PathBuf::from("/proc").join(id.to_string()).join("stat")).ok()?;
@@ -51,7 +51,7 @@ pub(crate) fn children(process: u32) -> io::Result<Vec<u32>> {
     Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
 }
 
-/// A name for the time since this machine was booted. Process numbers and ticks start over at the next boot.
+/// A name for the time since this machine was booted. ChildProcess numbers and ticks start over at the next boot.
 pub(crate) fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn only_the_process_that_is_meant_is_killed() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let identity = Identity::of(child.id()).unwrap();
-        let another = Identity { started: identity.started + 1, ..identity };
+        let identity = ProcessIdentity::of(child.id()).unwrap();
+        let another = ProcessIdentity { started: identity.started + 1, ..identity };
         assert!(identity.lives() && !another.lives());
         another.kill().unwrap();
         assert!(identity.lives(), "a process was killed that only has the same number");

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::identity::{Identity, boot};
+use crate::identity::{ProcessIdentity, boot};
 
 /// How long leftovers may take to end by themselves: the kernel tells nginx that the cluster is gone, and
 /// nginx ends its workers.
@@ -40,7 +40,8 @@ pub(crate) fn record_in(file: &Path) -> anyhow::Result<()> {
 /// Records a process that was started just now. A process that has ended already needs no line.
 pub(crate) fn record(name: &str, process: u32) -> anyhow::Result<()> {
     let mut record = RECORD.lock().unwrap_or_else(PoisonError::into_inner);
-    let (Some(file), Some(Identity { id, started })) = (record.as_mut(), Identity::of(process)) else {
+    let (Some(file), Some(ProcessIdentity { id, started })) = (record.as_mut(), ProcessIdentity::of(process))
+    else {
         return Ok(());
     };
     // One write for each line, so that a line is either complete or missing.
@@ -64,7 +65,7 @@ pub fn end_leftovers(file: &Path) -> anyhow::Result<Vec<String>> {
     if lines.next() != Some(boot()?.as_str()) {
         return Ok(Vec::new());
     }
-    let mut left: Vec<(Identity, &str)> = lines.clone().filter_map(read_line).collect();
+    let mut left: Vec<(ProcessIdentity, &str)> = lines.clone().filter_map(read_line).collect();
     wait_for_end(&mut left, PATIENCE);
     let ended = left.iter().map(|(process, name)| format!("{name} (pid {})", process.id)).collect();
     for (process, name) in &left {
@@ -90,7 +91,7 @@ fn remove(folder: &Path) {
     }
 }
 
-fn wait_for_end(left: &mut Vec<(Identity, &str)>, patience: Duration) {
+fn wait_for_end(left: &mut Vec<(ProcessIdentity, &str)>, patience: Duration) {
     let began = Instant::now();
     loop {
         left.retain(|(process, _)| process.lives());
@@ -101,9 +102,10 @@ fn wait_for_end(left: &mut Vec<(Identity, &str)>, patience: Duration) {
     }
 }
 
-fn read_line(line: &str) -> Option<(Identity, &str)> {
+fn read_line(line: &str) -> Option<(ProcessIdentity, &str)> {
     let mut fields = line.splitn(3, ' ');
-    let identity = Identity { id: fields.next()?.parse().ok()?, started: fields.next()?.parse().ok()? };
+    let identity =
+        ProcessIdentity { id: fields.next()?.parse().ok()?, started: fields.next()?.parse().ok()? };
     Some((identity, fields.next()?))
 }
 
@@ -133,7 +135,8 @@ mod tests {
         assert!(end_leftovers(&file).unwrap().is_empty(), "nothing was ever started");
         let sleep = || Command::new("sleep").arg("60").spawn().unwrap();
         let (mut ours, mut later) = (sleep(), sleep());
-        let (own, other) = (Identity::of(ours.id()).unwrap(), Identity::of(later.id()).unwrap());
+        let (own, other) =
+            (ProcessIdentity::of(ours.id()).unwrap(), ProcessIdentity::of(later.id()).unwrap());
         let lines = format!(
             "{} {} server\n{} {} server\ntorn",
             own.id,

@@ -2,12 +2,14 @@
 //! keeps its data and logs in the folder it is given, and ends when its value is dropped. Only `shop.rs`
 //! knows of Penstock, and only as a program.
 
+mod commands;
 mod cut_proxy;
 mod front;
 mod identity;
 mod leftovers;
 mod mariadb;
 mod nginx;
+mod plan;
 mod ports;
 mod process;
 mod programs;
@@ -15,20 +17,22 @@ mod redis;
 mod redis_cluster;
 mod sentinel;
 mod shop;
+mod shop_process;
 mod supervisor;
-mod worker;
 
+pub use commands::{command, output, without_callers_settings};
 pub use cut_proxy::{Cut, CutProxy};
 pub use front::start_front;
 pub use leftovers::end_leftovers;
 pub use mariadb::{MariaDb, MariaDbSettings};
 pub use nginx::Nginx;
+pub use plan::{RedisKind, ShopPlan};
 pub use ports::{accepts, free_address};
-pub use process::{Process, command, output, supervise, without_callers_settings};
+pub use process::{ChildProcess, supervise};
 pub use programs::{find, require, require_packages};
 pub use redis::{RedisRole, RedisServer, RedisSettings};
 pub use redis_cluster::RedisCluster;
 pub use sentinel::RedisSentinel;
-pub use shop::{Part, PartKind, Redis, RedisKind, Shop, ShopPlan};
+pub use shop::{Shop, ShopPart, ShopPartKind, ShopRedis};
+pub use shop_process::ShopProcess;
 pub use supervisor::Supervisor;
-pub use worker::Worker;

@@ -14,9 +14,9 @@ use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
 
 use crate::{
-    leftovers,
+    commands, leftovers,
     ports::free_address,
-    process::{self, Process},
+    process::ChildProcess,
     programs::{is_root, require},
 };
 
@@ -43,7 +43,7 @@ pub struct MariaDb {
     settings: MariaDbSettings,
     /// Separate from the data, because the path of a socket must be short.
     socket_folder: TempDir,
-    process: Option<Process>,
+    process: Option<ChildProcess>,
 }
 
 impl MariaDb {
@@ -84,7 +84,7 @@ impl MariaDb {
         command.arg(format!("--port={}", self.address.port()));
         command.args(["--skip-name-resolve", "--skip-log-bin", "--max-connections=500"]);
         command.args(SMALL).args(&self.settings.extra).args(as_root());
-        let mut process = Process::start("MariaDB", command, &self.folder.join("mariadb.log"))?;
+        let mut process = ChildProcess::start("MariaDB", command, &self.folder.join("mariadb.log"))?;
         process.wait_until(START_LIMIT, || greets(self.address))?;
         self.process = Some(process);
         Ok(())
@@ -121,7 +121,7 @@ impl MariaDb {
 
     /// The number of its process, while it runs.
     pub fn process_id(&self) -> Option<u32> {
-        self.process.as_ref().map(Process::id)
+        self.process.as_ref().map(ChildProcess::id)
     }
 
     /// Runs statements in the database `penstock` as its user. Each row is a line, with tabs between the
@@ -132,7 +132,7 @@ impl MariaDb {
         command.arg(format!("--host={}", self.address.ip())).arg(format!("--port={}", self.address.port()));
         command.arg(format!("--user={USER}")).env("MYSQL_PWD", PASSWORD);
         command.arg(format!("--execute={statements}")).arg(DATABASE);
-        Ok(process::output(&mut command)?.trim_end().to_owned())
+        Ok(commands::output(&mut command)?.trim_end().to_owned())
     }
 
     /// Sends SIGTERM and waits until the server has ended.
@@ -190,7 +190,7 @@ fn as_root() -> Option<&'static str> {
 fn template(server: &Path) -> anyhow::Result<PathBuf> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock();
-    let version = process::output(Command::new(server).args(["--no-defaults", "--version"]))?;
+    let version = commands::output(Command::new(server).args(["--no-defaults", "--version"]))?;
     let version: String = version.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
     let program = env::current_exe().context("cannot tell which program runs")?;
     let cache = program.parent().context("the program is in no folder")?.join("penstock-local");
@@ -204,7 +204,7 @@ fn template(server: &Path) -> anyhow::Result<PathBuf> {
     let mut install = Command::new(require("mariadb-install-db", "mariadb-server")?);
     install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
     install.arg(format!("--datadir={}", data.display())).args(SMALL).args(as_root());
-    process::output(&mut install).context("cannot set MariaDB up")?;
+    commands::output(&mut install).context("cannot set MariaDB up")?;
     // Another process may have been faster; its folder is as good.
     if let Err(error) = fs::rename(&data, &template)
         && !template.exists()

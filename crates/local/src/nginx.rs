@@ -12,9 +12,10 @@ use anyhow::{Context, ensure};
 use rustix::process::Signal;
 
 use crate::{
-    identity::{Identity, children},
+    commands,
+    identity::{ProcessIdentity, children},
     leftovers,
-    process::{self, AtOurDeath, DROP_LIMIT, Process, STOP_LIMIT},
+    process::{AtOurDeath, ChildProcess, DROP_LIMIT, STOP_LIMIT},
     programs::{is_root, require},
 };
 
@@ -27,9 +28,9 @@ pub struct Nginx {
     folder: PathBuf,
     program: PathBuf,
     core: Option<usize>,
-    master: Process,
+    master: ChildProcess,
     /// Workers outlive a master that is killed.
-    workers: Vec<Identity>,
+    workers: Vec<ProcessIdentity>,
 }
 
 impl Nginx {
@@ -74,7 +75,7 @@ impl Nginx {
     pub fn note_workers(&mut self) -> anyhow::Result<()> {
         // A master that was just killed has no children, but its workers live.
         self.workers.retain(|worker| worker.lives());
-        for worker in self.workers()?.into_iter().filter_map(Identity::of) {
+        for worker in self.workers()?.into_iter().filter_map(ProcessIdentity::of) {
             if !self.workers.contains(&worker) {
                 leftovers::record("nginx's worker", worker.id)?;
                 self.workers.push(worker);
@@ -99,7 +100,7 @@ impl Nginx {
         let former = fs::read_to_string(self.folder.join("nginx.conf"))?;
         write_configuration(&self.folder, configuration)?;
         let mut test = Command::new(&self.program);
-        if let Err(error) = process::output(test.arg("-t").args(arguments(&self.folder))) {
+        if let Err(error) = commands::output(test.arg("-t").args(arguments(&self.folder))) {
             write_configuration(&self.folder, &former)?;
             return Err(error);
         }
@@ -125,13 +126,13 @@ impl Drop for Nginx {
     }
 }
 
-fn launch(program: &Path, core: Option<usize>, folder: &Path) -> anyhow::Result<Process> {
+fn launch(program: &Path, core: Option<usize>, folder: &Path) -> anyhow::Result<ChildProcess> {
     // An old file names a former process.
     let _ = fs::remove_file(folder.join(PROCESS_ID));
-    let mut command = process::command(program, core);
+    let mut command = commands::command(program, core);
     command.args(arguments(folder));
     let log = folder.join("nginx.log");
-    let mut master = Process::start_with("nginx", command, &log, AtOurDeath::Terminate)?;
+    let mut master = ChildProcess::start_with("nginx", command, &log, AtOurDeath::Terminate)?;
     let number = master.id();
     // nginx writes its process number when it listens, and starts its workers a moment later.
     master.wait_until(START_LIMIT, || {

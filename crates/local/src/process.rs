@@ -1,7 +1,6 @@
 //! Child processes that always end: when their value is dropped, and by the kernel if this process is killed.
 
 use std::{
-    env,
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader},
     os::unix::process::CommandExt as _,
@@ -52,36 +51,14 @@ pub(crate) enum AtOurDeath {
 
 /// A child that ends when this value is dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     name: &'static str,
     child: Child,
     log: PathBuf,
     stdout: Option<ChildStdout>,
 }
 
-/// Keeps the `PENSTOCK_…` variables of the caller's shell, which are meant for another server, from
-/// `command`. Variables that are set later reach it.
-pub fn without_callers_settings(command: &mut Command) -> &mut Command {
-    let inherited = env::vars_os().map(|(name, _)| name);
-    for name in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"PENSTOCK_")) {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// A command that keeps to one core, with all its threads and children.
-pub fn command(program: &Path, core: Option<usize>) -> Command {
-    match core {
-        None => Command::new(program),
-        Some(core) => {
-            let mut command = Command::new("taskset");
-            command.arg("--cpu-list").arg(core.to_string()).arg(program);
-            command
-        }
-    }
-}
-
-impl Process {
+impl ChildProcess {
     /// Starts `command`. Its stderr is appended to the file `log`; its stdout is for `wait_for_line`.
     pub fn start(name: &'static str, command: Command, log: &Path) -> anyhow::Result<Self> {
         Self::start_with(name, command, log, AtOurDeath::Kill)
@@ -212,7 +189,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // SIGTERM first: a master such as nginx's leaves its workers behind if it is killed. An error here
         // can't be reported.
@@ -280,14 +257,4 @@ fn spawn(command: Command) -> io::Result<Child> {
 fn log_file(path: &Path) -> anyhow::Result<File> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Runs a program to its end and returns what it printed. If it fails, its stderr is in the error.
-pub fn output(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        bail!("{command:?}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(text)
 }

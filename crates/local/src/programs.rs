@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 
-use crate::process;
+use crate::commands;
 
 /// Folders of servers that a user's `PATH` often lacks.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
@@ -42,7 +42,7 @@ pub fn require_packages(are_there: impl Fn() -> bool, packages: &[&str]) -> anyh
     }
     // The package list may be as old as the machine.
     if install(packages).is_err() {
-        process::output(Command::new("apt-get").arg("update")).with_context(missing)?;
+        commands::output(Command::new("apt-get").arg("update")).with_context(missing)?;
         install(packages).with_context(missing)?;
     }
     ensure!(are_there(), missing());
@@ -54,7 +54,7 @@ fn install(packages: &[&str]) -> anyhow::Result<String> {
     install.env("DEBIAN_FRONTEND", "noninteractive");
     // Another process may be installing, too.
     install.args(["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]);
-    process::output(install.args(packages))
+    commands::output(install.args(packages))
 }
 
 pub(crate) fn is_root() -> bool {

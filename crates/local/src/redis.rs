@@ -11,11 +11,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use crate::{
-    ports::free_address,
-    process::{self, Process},
-    programs::require,
-};
+use crate::{commands, ports::free_address, process::ChildProcess, programs::require};
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// Redis answers much faster than this unless it is busy with something else.
@@ -73,7 +69,7 @@ pub struct RedisServer {
     mode: &'static str,
     client: PathBuf,
     variables: Vec<(String, String)>,
-    process: Option<Process>,
+    process: Option<ChildProcess>,
     is_paused: bool,
 }
 
@@ -134,7 +130,7 @@ impl RedisServer {
         command.arg(self.folder.join("redis.conf"));
         command.args(Some(self.mode).filter(|mode| !mode.is_empty()));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        self.process = Some(Process::start("Redis", command, &self.folder.join("redis.log"))?);
+        self.process = Some(ChildProcess::start("Redis", command, &self.folder.join("redis.log"))?);
         self.is_paused = false;
         // It accepts connections before it has read its data, but does not answer them.
         self.wait_until(|redis| redis.cli(&["PING"]).is_ok_and(|answer| answer == "PONG"))
@@ -158,7 +154,7 @@ impl RedisServer {
 
     /// The number of its process, while it runs.
     pub fn process_id(&self) -> Option<u32> {
-        self.process.as_ref().map(Process::id)
+        self.process.as_ref().map(ChildProcess::id)
     }
 
     pub fn is_running(&self) -> bool {
@@ -179,7 +175,7 @@ impl RedisServer {
         if let Some(password) = &self.password {
             command.env("REDISCLI_AUTH", password);
         }
-        let answer = process::output(command.args(question))?;
+        let answer = commands::output(command.args(question))?;
         Ok(answer.trim_end().to_owned())
     }
 

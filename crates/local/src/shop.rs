@@ -13,8 +13,16 @@ use std::{
 use anyhow::{Context, bail};
 
 use crate::{
-    MariaDb, Nginx, RedisCluster, RedisRole, RedisSentinel, RedisServer, RedisSettings, Worker,
-    front::start_front, ports::free_address, process, worker::Role,
+    commands,
+    front::start_front,
+    mariadb::MariaDb,
+    nginx::Nginx,
+    plan::{RedisKind, ShopPlan},
+    ports::free_address,
+    redis::{RedisRole, RedisServer, RedisSettings},
+    redis_cluster::RedisCluster,
+    sentinel::RedisSentinel,
+    shop_process::{ShopProcess, ShopRole},
 };
 
 /// The masters of a Redis Cluster.
@@ -24,61 +32,12 @@ const ROLES_LIMIT: Duration = Duration::from_secs(30);
 /// The role of a Redis server that does not report one.
 const SILENT: &str = "does not answer";
 
-/// How Redis is deployed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RedisKind {
-    Single,
-    Sentinel,
-    Cluster,
-}
-
 /// The Redis of a shop.
 #[derive(Debug)]
-pub enum Redis {
+pub enum ShopRedis {
     Single(RedisServer),
     Sentinel(RedisSentinel),
     Cluster(RedisCluster),
-}
-
-/// What to start.
-#[derive(Clone, Debug)]
-pub struct ShopPlan {
-    /// The program `penstock`.
-    pub program: PathBuf,
-    /// Holds everything: data, configuration and logs.
-    pub folder: PathBuf,
-    pub nodes: usize,
-    pub settlers: usize,
-    pub redis: RedisKind,
-    /// Replicas of each master, with Sentinels or in a Redis Cluster.
-    pub replicas: usize,
-    /// Further environment variables of a single Redis.
-    pub redis_variables: Vec<(String, String)>,
-    /// Where nginx listens; None: on any free port.
-    pub listen: Option<SocketAddr>,
-    pub admin_token: String,
-    pub jwt_secret: String,
-    /// Further environment variables of all nodes and workers, such as `PENSTOCK_LOG__LEVEL`.
-    pub variables: Vec<(String, String)>,
-}
-
-impl ShopPlan {
-    /// Three nodes and two workers on a single Redis.
-    pub fn new(program: &Path, folder: &Path) -> Self {
-        Self {
-            program: program.to_owned(),
-            folder: folder.to_owned(),
-            nodes: 3,
-            settlers: 2,
-            redis: RedisKind::Single,
-            replicas: 1,
-            redis_variables: Vec::new(),
-            listen: None,
-            admin_token: "local-admin-token".to_owned(),
-            jwt_secret: "local-jwt-secret-of-a-rehearsal-32b".to_owned(),
-            variables: Vec::new(),
-        }
-    }
 }
 
 /// A running cluster. When this value is dropped, it ends from the outside in.
@@ -86,9 +45,9 @@ impl ShopPlan {
 pub struct Shop {
     // In the order in which they are dropped.
     nginx: Nginx,
-    nodes: Vec<Worker>,
-    settlers: Vec<Worker>,
-    pub redis: Redis,
+    nodes: Vec<ShopProcess>,
+    settlers: Vec<ShopProcess>,
+    pub redis: ShopRedis,
     pub mariadb: MariaDb,
     configuration: PathBuf,
     listen: SocketAddr,
@@ -105,7 +64,7 @@ impl Shop {
         tell("MariaDB");
         let mariadb = MariaDb::start(&folder.join("mariadb"))?;
         tell("Redis");
-        let redis = Redis::start(&folder.join("redis"), &plan)?;
+        let redis = ShopRedis::start(&folder.join("redis"), &plan)?;
         let configuration = folder.join("cluster.toml");
         fs::write(&configuration, configure(&plan, &redis, &mariadb))?;
         let logs = folder.join("logs");
@@ -113,11 +72,11 @@ impl Shop {
         let mut nodes = Vec::new();
         for number in 1..=plan.nodes {
             let address = free_address()?;
-            nodes.push(Worker::new(&plan, &configuration, Role::Node(address), number, &logs));
+            nodes.push(ShopProcess::new(&plan, &configuration, ShopRole::Node(address), number, &logs));
         }
         let mut settlers = Vec::new();
         for number in 1..=plan.settlers {
-            settlers.push(Worker::new(&plan, &configuration, Role::Settler, number, &logs));
+            settlers.push(ShopProcess::new(&plan, &configuration, ShopRole::Settler, number, &logs));
         }
         for worker in nodes.iter_mut().chain(&mut settlers) {
             tell(worker.name());
@@ -125,7 +84,7 @@ impl Shop {
         }
         tell("nginx");
         let listen = plan.listen.map_or_else(free_address, Ok)?;
-        let addresses = nodes.iter().map(Worker::address).collect::<anyhow::Result<Vec<_>>>()?;
+        let addresses = nodes.iter().map(ShopProcess::address).collect::<anyhow::Result<Vec<_>>>()?;
         let nginx = start_front(&folder.join("nginx"), listen, &addresses)?;
         Ok(Self { nginx, nodes, settlers, redis, mariadb, configuration, listen, plan })
     }
@@ -146,8 +105,8 @@ impl Shop {
 
     /// The process numbers of everything that runs, each with its part of the cluster.
     pub fn processes(&self) -> anyhow::Result<Vec<(&'static str, u32)>> {
-        let workers = |part, workers: &[Worker]| {
-            workers.iter().filter_map(Worker::process_id).map(|id| (part, id)).collect::<Vec<_>>()
+        let workers = |part, workers: &[ShopProcess]| {
+            workers.iter().filter_map(ShopProcess::process_id).map(|id| (part, id)).collect::<Vec<_>>()
         };
         let mut processes = vec![("nginx", self.nginx.process_id())];
         processes.extend(self.nginx.workers()?.into_iter().map(|id| ("nginx", id)));
@@ -158,46 +117,46 @@ impl Shop {
         Ok(processes)
     }
 
-    pub fn nodes(&self) -> &[Worker] {
+    pub fn nodes(&self) -> &[ShopProcess] {
         &self.nodes
     }
 
     /// The node `number`, from 0.
-    pub fn node(&mut self, number: usize) -> anyhow::Result<&mut Worker> {
+    pub fn node(&mut self, number: usize) -> anyhow::Result<&mut ShopProcess> {
         self.nodes.get_mut(number).with_context(|| format!("there is no node {number}"))
     }
 
     /// The settlement worker `number`, from 0.
-    pub fn settler(&mut self, number: usize) -> anyhow::Result<&mut Worker> {
+    pub fn settler(&mut self, number: usize) -> anyhow::Result<&mut ShopProcess> {
         self.settlers.get_mut(number).with_context(|| format!("there is no worker {number}"))
     }
 
     /// Runs `penstock` to its end with these arguments and the cluster's configuration.
     pub fn penstock(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = Command::new(&self.plan.program);
-        process::without_callers_settings(&mut command);
+        commands::without_callers_settings(&mut command);
         command.args(arguments).arg("--config").arg(&self.configuration).env("PENSTOCK_LOG__LEVEL", "warn");
-        process::output(&mut command)
+        commands::output(&mut command)
     }
 
     /// Every process that was started, from the outside in, with its current role.
-    pub fn parts(&self) -> Vec<Part> {
-        let mut parts = vec![Part {
-            kind: PartKind::Nginx,
+    pub fn parts(&self) -> Vec<ShopPart> {
+        let mut parts = vec![ShopPart {
+            kind: ShopPartKind::Nginx,
             name: "nginx".to_owned(),
             role: "visitors come in here".to_owned(),
             address: Some(self.listen),
             process: Some(self.nginx.process_id()),
         }];
-        parts.extend(self.workers().map(|(kind, worker)| Part {
+        parts.extend(self.workers().map(|(kind, worker)| ShopPart {
             kind,
             name: worker.name().to_owned(),
             role: if worker.address().is_ok() { "sells" } else { "settles" }.to_owned(),
             address: worker.address().ok(),
             process: worker.process_id(),
         }));
-        parts.extend(self.redis.servers().enumerate().map(|(number, server)| Part {
-            kind: PartKind::Redis(number),
+        parts.extend(self.redis.servers().enumerate().map(|(number, server)| ShopPart {
+            kind: ShopPartKind::Redis(number),
             name: redis_name(number),
             role: match server.role() {
                 Some(RedisRole::Master) => "master".to_owned(),
@@ -208,8 +167,8 @@ impl Shop {
             address: Some(server.address()),
             process: server.process_id(),
         }));
-        parts.push(Part {
-            kind: PartKind::MariaDb,
+        parts.push(ShopPart {
+            kind: ShopPartKind::MariaDb,
             name: "mariadb".to_owned(),
             role: "database".to_owned(),
             address: Some(self.mariadb.address()),
@@ -219,7 +178,7 @@ impl Shop {
     }
 
     /// Like `parts`, once every Redis server has reported its role: on a loaded machine that takes a while.
-    pub fn parts_once_known(&self) -> anyhow::Result<Vec<Part>> {
+    pub fn parts_once_known(&self) -> anyhow::Result<Vec<ShopPart>> {
         let began = Instant::now();
         loop {
             let parts = self.parts();
@@ -232,33 +191,33 @@ impl Shop {
         }
     }
 
-    fn workers(&self) -> impl Iterator<Item = (PartKind, &Worker)> {
-        let nodes = self.nodes.iter().enumerate().map(|(number, node)| (PartKind::Node(number), node));
+    fn workers(&self) -> impl Iterator<Item = (ShopPartKind, &ShopProcess)> {
+        let nodes = self.nodes.iter().enumerate().map(|(number, node)| (ShopPartKind::Node(number), node));
         let settlers = self.settlers.iter().enumerate();
-        nodes.chain(settlers.map(|(number, settler)| (PartKind::Settler(number), settler)))
+        nodes.chain(settlers.map(|(number, settler)| (ShopPartKind::Settler(number), settler)))
     }
 
     /// How a part has ended, if something has killed it.
-    pub fn ended(&mut self, part: PartKind) -> Option<ExitStatus> {
+    pub fn ended(&mut self, part: ShopPartKind) -> Option<ExitStatus> {
         match part {
-            PartKind::Nginx => self.nginx.ended(),
-            PartKind::Node(number) => self.nodes.get_mut(number)?.ended(),
-            PartKind::Settler(number) => self.settlers.get_mut(number)?.ended(),
-            PartKind::Redis(number) => self.redis.servers_mut().nth(number)?.ended(),
-            PartKind::MariaDb => self.mariadb.ended(),
+            ShopPartKind::Nginx => self.nginx.ended(),
+            ShopPartKind::Node(number) => self.nodes.get_mut(number)?.ended(),
+            ShopPartKind::Settler(number) => self.settlers.get_mut(number)?.ended(),
+            ShopPartKind::Redis(number) => self.redis.servers_mut().nth(number)?.ended(),
+            ShopPartKind::MariaDb => self.mariadb.ended(),
         }
     }
 
     /// Starts a killed part again, as a service supervisor does.
-    pub fn start_again(&mut self, part: PartKind) -> anyhow::Result<()> {
+    pub fn start_again(&mut self, part: ShopPartKind) -> anyhow::Result<()> {
         match part {
-            PartKind::Nginx => self.nginx.start_again(),
-            PartKind::Node(number) => self.node(number)?.start(),
-            PartKind::Settler(number) => self.settler(number)?.start(),
-            PartKind::Redis(number) => {
+            ShopPartKind::Nginx => self.nginx.start_again(),
+            ShopPartKind::Node(number) => self.node(number)?.start(),
+            ShopPartKind::Settler(number) => self.settler(number)?.start(),
+            ShopPartKind::Redis(number) => {
                 self.redis.servers_mut().nth(number).context("there is no such server")?.restart()
             }
-            PartKind::MariaDb => self.mariadb.start_again(),
+            ShopPartKind::MariaDb => self.mariadb.start_again(),
         }
     }
 
@@ -291,7 +250,7 @@ fn redis_name(number: usize) -> String {
 
 /// A process of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartKind {
+pub enum ShopPartKind {
     Nginx,
     Node(usize),
     Settler(usize),
@@ -302,15 +261,15 @@ pub enum PartKind {
 
 /// A process of a cluster, as it is shown to people.
 #[derive(Clone, Debug)]
-pub struct Part {
-    pub kind: PartKind,
+pub struct ShopPart {
+    pub kind: ShopPartKind,
     pub name: String,
     pub role: String,
     pub address: Option<SocketAddr>,
     pub process: Option<u32>,
 }
 
-impl Redis {
+impl ShopRedis {
     fn start(folder: &Path, plan: &ShopPlan) -> anyhow::Result<Self> {
         let ShopPlan { redis, replicas, redis_variables, .. } = plan;
         Ok(match redis {
@@ -396,10 +355,10 @@ impl Redis {
 
 /// The settings that all nodes and workers share. The file contains passwords of servers that only this
 /// machine can reach.
-fn configure(plan: &ShopPlan, redis: &Redis, mariadb: &MariaDb) -> String {
+fn configure(plan: &ShopPlan, redis: &ShopRedis, mariadb: &MariaDb) -> String {
     let servers: Vec<String> = redis.addresses().iter().map(SocketAddr::to_string).collect();
     let sentinel_master = match redis {
-        Redis::Sentinel(sentinel) => format!("sentinel_master = \"{}\"\n", sentinel.master_name()),
+        ShopRedis::Sentinel(sentinel) => format!("sentinel_master = \"{}\"\n", sentinel.master_name()),
         _ => String::new(),
     };
     format!(

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Part, PartKind, Shop};
+use crate::shop::{Shop, ShopPart, ShopPartKind};
 
 /// A failover takes two to three seconds; the rest is time to see which server sells what.
 const REDIS_STAYS_AWAY: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ const MASTER: &str = "master";
 /// A part that does not run.
 #[derive(Debug)]
 struct Away {
-    kind: PartKind,
+    kind: ShopPartKind,
     name: String,
     since: Instant,
     due: Instant,
@@ -37,8 +37,8 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Takes `parts` as they were when all of them ran.
-    pub fn new(parts: &[Part]) -> Self {
-        let servers = parts.iter().filter(|part| matches!(part.kind, PartKind::Redis(_)));
+    pub fn new(parts: &[ShopPart]) -> Self {
+        let servers = parts.iter().filter(|part| matches!(part.kind, ShopPartKind::Redis(_)));
         let roles = servers.map(|part| (part.name.clone(), part.role.clone())).collect();
         Self { away: Vec::new(), roles }
     }
@@ -58,35 +58,35 @@ impl Supervisor {
         }
         self.start_again(shop, now, &mut news);
         if let Err(error) = shop.note_workers_of_nginx()
-            && !self.away.iter().any(|away| away.kind == PartKind::Nginx)
+            && !self.away.iter().any(|away| away.kind == ShopPartKind::Nginx)
         {
             news.push(format!("{error:#}"));
         }
         news
     }
 
-    fn miss(&mut self, part: &Part, status: &str, now: Instant) -> String {
-        let Part { kind, name, .. } = part;
+    fn miss(&mut self, part: &ShopPart, status: &str, now: Instant) -> String {
+        let ShopPart { kind, name, .. } = part;
         let pause = match kind {
-            PartKind::Redis(_) => REDIS_STAYS_AWAY,
-            PartKind::MariaDb => MARIADB_STAYS_AWAY,
-            PartKind::Node(_) | PartKind::Settler(_) => WORKER_STAYS_AWAY,
-            PartKind::Nginx => NGINX_STAYS_AWAY,
+            ShopPartKind::Redis(_) => REDIS_STAYS_AWAY,
+            ShopPartKind::MariaDb => MARIADB_STAYS_AWAY,
+            ShopPartKind::Node(_) | ShopPartKind::Settler(_) => WORKER_STAYS_AWAY,
+            ShopPartKind::Nginx => NGINX_STAYS_AWAY,
         };
         let again = self.when_again(*kind, now, pause);
         self.away.push(Away { kind: *kind, name: name.clone(), since: now, due: now + pause });
         let meanwhile = match kind {
-            PartKind::Redis(_) => self.without_redis(name),
-            PartKind::MariaDb => "orders go on, and settle when it is back",
-            PartKind::Node(_) => "the other nodes go on selling",
-            PartKind::Settler(_) => "another worker takes over its sales",
-            PartKind::Nginx => "its workers go on without it",
+            ShopPartKind::Redis(_) => self.without_redis(name),
+            ShopPartKind::MariaDb => "orders go on, and settle when it is back",
+            ShopPartKind::Node(_) => "the other nodes go on selling",
+            ShopPartKind::Settler(_) => "another worker takes over its sales",
+            ShopPartKind::Nginx => "its workers go on without it",
         };
         format!("{} ended ({status}); it starts again {again}; meanwhile {meanwhile}", described(part))
     }
 
     /// When a part that has ended now starts again, and which parts wait for it.
-    fn when_again(&self, kind: PartKind, now: Instant, pause: Duration) -> String {
+    fn when_again(&self, kind: ShopPartKind, now: Instant, pause: Duration) -> String {
         let due = now + pause;
         let names = |wanted: &dyn Fn(&&Away) -> bool| {
             let names: Vec<&str> = self.away.iter().filter(wanted).map(|away| away.name.as_str()).collect();
@@ -113,10 +113,10 @@ impl Supervisor {
     }
 
     /// Reports a Redis server whose role has changed.
-    fn compare(&mut self, part: &Part, now: Instant) -> Option<String> {
+    fn compare(&mut self, part: &ShopPart, now: Instant) -> Option<String> {
         let is_known = part.role == MASTER || part.role.starts_with("replica of ");
         // A server that does not answer at the moment has not changed.
-        if !matches!(part.kind, PartKind::Redis(_)) || !is_known {
+        if !matches!(part.kind, ShopPartKind::Redis(_)) || !is_known {
             return None;
         }
         let before = self.roles.insert(part.name.clone(), part.role.clone())?;
@@ -158,16 +158,16 @@ impl Supervisor {
     }
 }
 
-fn is_server(kind: PartKind) -> bool {
-    matches!(kind, PartKind::Redis(_) | PartKind::MariaDb)
+fn is_server(kind: ShopPartKind) -> bool {
+    matches!(kind, ShopPartKind::Redis(_) | ShopPartKind::MariaDb)
 }
 
-fn needs_servers(kind: PartKind) -> bool {
-    matches!(kind, PartKind::Node(_) | PartKind::Settler(_))
+fn needs_servers(kind: ShopPartKind) -> bool {
+    matches!(kind, ShopPartKind::Node(_) | ShopPartKind::Settler(_))
 }
 
 /// Such as "redis-1 127.0.0.1:7001 (pid 4711)".
-fn described(part: &Part) -> String {
+fn described(part: &ShopPart) -> String {
     let address = part.address.map_or_else(String::new, |address| format!(" {address}"));
     let process = part.process.map_or_else(String::new, |process| format!(" (pid {process})"));
     format!("{}{address}{process}", part.name)
@@ -177,18 +177,18 @@ fn described(part: &Part) -> String {
 mod tests {
     use super::*;
 
-    fn part(kind: PartKind, name: &str) -> Part {
-        Part { kind, name: name.to_owned(), role: String::new(), address: None, process: None }
+    fn part(kind: ShopPartKind, name: &str) -> ShopPart {
+        ShopPart { kind, name: name.to_owned(), role: String::new(), address: None, process: None }
     }
 
     #[test]
     fn a_node_that_waits_for_a_server_is_not_announced_for_an_earlier_time() {
         let mut supervisor = Supervisor { away: Vec::new(), roles: BTreeMap::new() };
         let now = Instant::now();
-        let node = |number| part(PartKind::Node(number), &format!("node-{}", number + 1));
+        let node = |number| part(ShopPartKind::Node(number), &format!("node-{}", number + 1));
         let told = supervisor.miss(&node(0), "killed", now);
         assert!(told.contains("it starts again in 10 s; meanwhile"), "{told}");
-        let told = supervisor.miss(&part(PartKind::MariaDb, "mariadb"), "killed", now);
+        let told = supervisor.miss(&part(ShopPartKind::MariaDb, "mariadb"), "killed", now);
         assert!(told.contains("it starts again in 15 s, and node-1 after it; meanwhile"), "{told}");
         let told = supervisor.miss(&node(1), "killed", now + Duration::from_secs(1));
         assert!(told.contains("it starts again in 14 s, because it waits for mariadb; meanwhile"), "{told}");

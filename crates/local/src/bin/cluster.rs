@@ -4,31 +4,57 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write as _},
     net::{SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     task::Poll,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail, ensure};
+use clap::Parser;
 use penstock_local::{
-    Part, RedisKind, Shop, ShopPlan, Supervisor, end_leftovers, find, supervise, without_callers_settings,
+    RedisKind, Shop, ShopPart, ShopPlan, Supervisor, end_leftovers, find, supervise, without_callers_settings,
 };
 
-const USAGE: &str = "penstock-local-cluster --server target/release/penstock [--listen 127.0.0.1:8080] \
-                     [--redis single|sentinel|cluster] [--replicas N] [--folder DIR] [--nodes N] [--settlers N]";
-const HELP: &str = "
-A cluster of Penstock on this machine, until Ctrl-C. Each start begins with empty data.
+/// A cluster of Penstock on this machine, until Ctrl-C. Each start begins with empty data
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The program `penstock`
+    #[arg(long, value_name = "FILE", default_value = "target/release/penstock")]
+    server: PathBuf,
+    /// Where visitors come in, at nginx
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    #[arg(long, value_name = "KIND", default_value = "cluster")]
+    redis: RedisKind,
+    // With only one replica, a promoted replica has none to confirm its decisions, and its sales wait until the
+    // former master is back.
+    /// Replicas of each Redis master
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    replicas: usize,
+    /// Data, configuration and logs; what an earlier cluster left in it is removed
+    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    folder: PathBuf,
+    /// Nodes that sell
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    nodes: usize,
+    /// Settlement workers
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    settlers: usize,
+}
 
-  --server FILE    the program `penstock` [default: target/release/penstock]
-  --listen ADDR    where visitors come in, at nginx [default: 127.0.0.1:8080]
-  --redis KIND     single: one server; sentinel: a master, its replicas and three sentinels;
-                   cluster: three masters with their replicas [default: cluster]
-  --replicas N     replicas of each Redis master [default: 2]
-  --folder DIR     data, configuration and logs; what an earlier cluster left in it is removed
-                   [default: target/cluster]
-  --nodes N        nodes that sell [default: 3]
-  --settlers N     settlement workers [default: 2]";
+impl Arguments {
+    fn plan(&self) -> ShopPlan {
+        ShopPlan {
+            redis: self.redis,
+            replicas: self.replicas,
+            listen: Some(self.listen),
+            nodes: self.nodes,
+            settlers: self.settlers,
+            ..ShopPlan::new(&self.server, &self.folder)
+        }
+    }
+}
 
 /// Marks a folder as ours to empty. Holds the process id and address of the cluster that runs in it, for
 /// `make rush`, and is locked as long as that cluster runs.
@@ -40,9 +66,6 @@ const PROCESSES: &str = "processes";
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The folder in which `make` looks for the cluster.
 const FOLDER: &str = "target/cluster";
-/// With only one replica, a promoted replica has none to confirm its decisions, and its sales wait until the
-/// former master is back.
-const REPLICAS: usize = 2;
 const MERCHANT: &str = "+8613800000001";
 const PASSWORD: &str = "local-merchant-password";
 
@@ -57,7 +80,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    let plan = plan(std::env::args().skip(1))?;
+    let plan = Arguments::parse().plan();
     require_program(&plan.program)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Ctrl-C and a closed terminal reach only this process, which stops the others in order.
@@ -175,38 +198,6 @@ fn remove_data(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn plan(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<ShopPlan> {
-    let mut plan = ShopPlan::new(Path::new("target/release/penstock"), Path::new(FOLDER));
-    plan.redis = RedisKind::Cluster;
-    plan.replicas = REPLICAS;
-    plan.listen = Some(SocketAddr::from(([127, 0, 0, 1], 8080)));
-    while let Some(name) = arguments.next() {
-        if matches!(name.as_str(), "--help" | "-h") {
-            say(&format!("{USAGE}\n{HELP}"));
-            std::process::exit(0);
-        }
-        let value = arguments.next().with_context(|| format!("{name} needs a value\n{USAGE}"))?;
-        match name.as_str() {
-            "--server" => plan.program = value.into(),
-            "--folder" => plan.folder = value.into(),
-            "--listen" => plan.listen = Some(value.parse().context("--listen is not an address")?),
-            "--nodes" => plan.nodes = value.parse().context("--nodes is not a number")?,
-            "--replicas" => plan.replicas = value.parse().context("--replicas is not a number")?,
-            "--settlers" => plan.settlers = value.parse().context("--settlers is not a number")?,
-            "--redis" => {
-                plan.redis = match value.as_str() {
-                    "single" => RedisKind::Single,
-                    "sentinel" => RedisKind::Sentinel,
-                    "cluster" => RedisKind::Cluster,
-                    other => bail!("--redis is single, sentinel or cluster, not {other}"),
-                }
-            }
-            other => bail!("{other} is not known\n{USAGE}"),
-        }
-    }
-    Ok(plan)
-}
-
 /// Creates an account that can sign in to the console.
 fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
     let created = without_callers_settings(&mut Command::new(&shop.plan().program))
@@ -221,7 +212,7 @@ fn create_merchant(shop: &Shop) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn introduction(shop: &Shop, parts: &[Part], begun: Instant) -> String {
+fn introduction(shop: &Shop, parts: &[ShopPart], begun: Instant) -> String {
     let url = format!("http://{}", shop.address());
     let plan = shop.plan();
     let mut lines = vec![format!("\nready after {:.1} s", begun.elapsed().as_secs_f64())];

@@ -3,7 +3,7 @@
 
 use std::{thread, time::Duration};
 
-use penstock_local::{Redis, RedisKind, RedisServer};
+use penstock_local::{RedisKind, RedisServer, ShopRedis};
 use penstock_testkit::{Random, seed_of_the_day};
 
 use crate::{
@@ -70,7 +70,7 @@ impl Chaos {
     fn begin(&mut self, what: Failing) -> anyhow::Result<()> {
         if matches!(what, Failing::RedisDies | Failing::RedisSleeps) {
             let (redis, key) = (&self.fault.trial.shop.redis, format!("{{{}}}:sale", self.fault.sale));
-            if let Redis::Cluster(cluster) = redis {
+            if let ShopRedis::Cluster(cluster) = redis {
                 self.master = until("a master has the sale", || cluster.master_of(&key).ok());
             }
         }
@@ -103,7 +103,7 @@ impl Chaos {
 
     fn redis(&mut self) -> anyhow::Result<&mut RedisServer> {
         match &mut self.fault.trial.shop.redis {
-            Redis::Cluster(cluster) => cluster.node(self.master),
+            ShopRedis::Cluster(cluster) => cluster.node(self.master),
             other => other.single(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use penstock_local::{Redis, RedisKind, free_address};
+use penstock_local::{RedisKind, ShopRedis, free_address};
 use penstock_testkit::Offer;
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn nodes_start_and_sell_on_the_other_masters_while_one_is_silent() {
         plan.variables.push(("PENSTOCK_REDIS__WAIT_REPLICAS".to_owned(), "0".to_owned()));
     });
     let sales: Vec<String> = (0..12).map(|_| trial.publish(Offer::default())).collect();
-    let Redis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
+    let ShopRedis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
     // It is also the master that all nodes ask for the time. No replica can take over from it.
     let silent = redis.master_of("penstock:clock").unwrap();
     let elsewhere = sales.iter().find(|sale| redis.master_of(&format!("{{{sale}}}:sale")).unwrap() != silent);
@@ -59,7 +59,7 @@ fn nodes_start_and_sell_on_the_other_masters_while_one_is_silent() {
     node.stop().unwrap();
     node.start().unwrap();
     must_buy(trial.node(0), &elsewhere, "ann", 1);
-    let Redis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
+    let ShopRedis::Cluster(redis) = &mut trial.shop.redis else { panic!("no cluster") };
     redis.node(silent).unwrap().resume().unwrap();
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_local::{Redis, RedisKind, RedisServer, Shop, ShopPlan, without_callers_settings};
+use penstock_local::{RedisKind, RedisServer, Shop, ShopPlan, ShopRedis, without_callers_settings};
 use penstock_testkit::{
     ADMIN_TOKEN, Answer, Auditor, Client, JWT_SECRET, Lost, Merchant, Offer, Run, buyer_token,
 };
@@ -138,9 +138,9 @@ impl Trial {
 
     fn redis_of(&self, key: &str) -> Option<&RedisServer> {
         match &self.shop.redis {
-            Redis::Single(server) => Some(server),
-            Redis::Cluster(cluster) => cluster.nodes().get(cluster.master_of(key).ok()?),
-            Redis::Sentinel(sentinel) => sentinel.servers().get(sentinel.master()?),
+            ShopRedis::Single(server) => Some(server),
+            ShopRedis::Cluster(cluster) => cluster.nodes().get(cluster.master_of(key).ok()?),
+            ShopRedis::Sentinel(sentinel) => sentinel.servers().get(sentinel.master()?),
         }
     }
 

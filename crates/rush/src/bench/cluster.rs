@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use penstock_local::{RedisKind, Shop, ShopPlan, Worker};
+use penstock_local::{RedisKind, Shop, ShopPlan, ShopProcess};
 
 use super::Bench;
 use crate::{
@@ -47,7 +47,7 @@ impl Cluster {
         let variables = variables.collect();
         let plan = ShopPlan { redis, variables, ..ShopPlan::new(&bench.options.server, &folder) };
         let shop = Shop::start(plan, |_| {})?;
-        let api = |node: &Worker| Ok(Api::new(node.address()?, &shop.plan().admin_token));
+        let api = |node: &ShopProcess| Ok(Api::new(node.address()?, &shop.plan().admin_token));
         let nodes = shop.nodes().iter().map(api).collect::<anyhow::Result<Vec<Api>>>()?;
         let api = nodes.first().context("a cluster without nodes")?.clone();
         Ok(Self { shop, api, nodes })

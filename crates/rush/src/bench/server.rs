@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use penstock_local::{self as local, Process};
+use penstock_local::{self as local, ChildProcess};
 
 use crate::{
     api::Api,
@@ -22,7 +22,7 @@ const READY: &str = "penstock ready on http://";
 
 #[derive(Debug)]
 pub(super) struct Server {
-    process: Process,
+    process: ChildProcess,
     pub(super) api: Api,
     /// From the start to the line that says it can sell.
     pub(super) ready_after: Duration,
@@ -50,7 +50,7 @@ impl Server {
         command.envs(Self::SECRETS).envs(settings.iter().copied());
         let log = data.with_extension("log");
         let started = Instant::now();
-        let mut process = Process::start("penstock", command, &log)?;
+        let mut process = ChildProcess::start("penstock", command, &log)?;
         let ready =
             |line: &str| line.split_once(READY)?.1.trim().trim_end_matches('/').parse::<SocketAddr>().ok();
         let (address, at) = process.wait_for_line(START_LIMIT, ready)?;

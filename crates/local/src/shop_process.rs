@@ -10,37 +10,40 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::{
-    ShopPlan,
-    process::{Process, without_callers_settings},
-};
+use crate::{commands, plan::ShopPlan, process::ChildProcess};
 
 /// A debug build on a loaded machine is slow.
 const START_LIMIT: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Role {
+pub(crate) enum ShopRole {
     Node(SocketAddr),
     Settler,
 }
 
 /// A node or a settlement worker.
 #[derive(Debug)]
-pub struct Worker {
+pub struct ShopProcess {
     name: String,
-    role: Role,
+    role: ShopRole,
     program: PathBuf,
     configuration: PathBuf,
     log: PathBuf,
     variables: Vec<(String, String)>,
-    process: Option<Process>,
+    process: Option<ChildProcess>,
 }
 
-impl Worker {
-    pub(crate) fn new(plan: &ShopPlan, configuration: &Path, role: Role, number: usize, logs: &Path) -> Self {
+impl ShopProcess {
+    pub(crate) fn new(
+        plan: &ShopPlan,
+        configuration: &Path,
+        role: ShopRole,
+        number: usize,
+        logs: &Path,
+    ) -> Self {
         let name = match role {
-            Role::Node(_) => format!("node-{number}"),
-            Role::Settler => format!("settle-{number}"),
+            ShopRole::Node(_) => format!("node-{number}"),
+            ShopRole::Settler => format!("settle-{number}"),
         };
         Self {
             log: logs.join(format!("{name}.log")),
@@ -64,8 +67,8 @@ impl Worker {
     /// The address on which a node listens.
     pub fn address(&self) -> anyhow::Result<SocketAddr> {
         match self.role {
-            Role::Node(address) => Ok(address),
-            Role::Settler => bail!("{} does not listen", self.name),
+            ShopRole::Node(address) => Ok(address),
+            ShopRole::Settler => bail!("{} does not listen", self.name),
         }
     }
 
@@ -74,7 +77,7 @@ impl Worker {
     }
 
     pub fn process_id(&self) -> Option<u32> {
-        self.process.as_ref().map(Process::id)
+        self.process.as_ref().map(ChildProcess::id)
     }
 
     /// Sets an environment variable for its next start, such as `PENSTOCK_REDIS__SERVERS`.
@@ -90,20 +93,20 @@ impl Worker {
         }
         self.process = None;
         let mut command = Command::new(&self.program);
-        without_callers_settings(&mut command);
+        commands::without_callers_settings(&mut command);
         let ready = match self.role {
-            Role::Node(address) => {
+            ShopRole::Node(address) => {
                 command.arg("serve").arg("--listen").arg(address.to_string());
                 "penstock ready on "
             }
-            Role::Settler => {
+            ShopRole::Settler => {
                 command.arg("settle");
                 "penstock settles "
             }
         };
         command.arg("--config").arg(&self.configuration);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let mut process = Process::start("penstock", command, &self.log)?;
+        let mut process = ChildProcess::start("penstock", command, &self.log)?;
         process
             .wait_for_line(START_LIMIT, move |line| line.starts_with(ready).then_some(()))
             .with_context(|| format!("{} does not start", self.name))?;
@@ -138,7 +141,7 @@ impl Worker {
         self.running()?.resume()
     }
 
-    fn running(&mut self) -> anyhow::Result<&mut Process> {
+    fn running(&mut self) -> anyhow::Result<&mut ChildProcess> {
         self.process.as_mut().with_context(|| format!("{} does not run", self.name))
     }
 }
