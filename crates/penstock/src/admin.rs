@@ -13,7 +13,7 @@ use crate::{
     config::{Config, EngineKind},
     database,
     folder::{self, DataFolder},
-    output, secrets,
+    output, secret_file, secrets,
 };
 
 const PASSWORD_VARIABLE: &str = "PENSTOCK_ADMIN_PASSWORD";
@@ -43,11 +43,9 @@ pub(crate) async fn create(config: &Config, args: &CreateArgs) -> anyhow::Result
     };
     records.close().await;
     let account = created.with_context(|| format!("cannot create an account for {}", args.phone))?;
-    if args.json {
-        let (id, phone, name) = (account.id.to_string(), account.phone, account.name);
-        return output::json(&json!({ "id": id, "phone": phone, "name": name, "admin": true }));
-    }
-    output::write(&format!("{} ({}) is an admin now and can sign in.", account.name, account.phone))
+    let (id, phone, name) = (account.id.to_string(), account.phone, account.name);
+    let shown = json!({ "id": id, "phone": phone, "name": name, "admin": true });
+    output::result(args.json, &shown, || format!("{name} ({phone}) is an admin now and can sign in."))
 }
 
 pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Result<()> {
@@ -59,10 +57,8 @@ pub(crate) async fn promote(config: &Config, args: &PromoteArgs) -> anyhow::Resu
     let Some(phone) = promoted? else {
         bail!("there is no account with the phone number {}", args.phone);
     };
-    if args.json {
-        return output::json(&json!({ "phone": phone, "admin": true }));
-    }
-    output::write(&format!("{phone} is an admin now."))
+    let shown = json!({ "phone": phone, "admin": true });
+    output::result(args.json, &shown, || format!("{phone} is an admin now."))
 }
 
 /// Promotes the account stored under the first of these numbers that has one, and returns that number.
@@ -77,10 +73,7 @@ async fn promote_first(records: &Records, forms: &[String]) -> anyhow::Result<Op
 pub(crate) async fn migrate(config: &Config, json: bool) -> anyhow::Result<()> {
     let _folder = DataFolder::open(&config.data)?;
     database::open(config).await?.close().await;
-    if json {
-        return output::json(&json!({ "migrated": true }));
-    }
-    output::write("The database of record is up to date.")
+    output::result(json, &json!({ "migrated": true }), || "The database of record is up to date.".to_owned())
 }
 
 /// Replaces the secret in the data folder, or in the records of a cluster. Running servers pick it up.
@@ -93,23 +86,17 @@ pub(crate) async fn rotate_secret(config: &Config, json: bool) -> anyhow::Result
         bail!("{}", if embedded { CONFIGURED } else { CONFIGURED_IN_A_CLUSTER });
     }
     if embedded {
-        folder::rotate_secret(&config.data)?;
+        secret_file::rotate(&config.data)?;
     } else {
-        rotate_in_records(config).await?;
+        let records = database::open_existing(config).await?;
+        let rotated = secrets::rotate_in(&records).await;
+        records.close().await;
+        rotated?;
     }
-    if json {
-        return output::json(&json!({ "rotated": true }));
-    }
-    output::write(
-        "The secret was replaced. What the previous one signed stays valid until the next rotation.",
-    )
-}
-
-async fn rotate_in_records(config: &Config) -> anyhow::Result<()> {
-    let records = database::open_existing(config).await?;
-    let rotated = secrets::rotate_in(&records).await;
-    records.close().await;
-    rotated
+    output::result(json, &json!({ "rotated": true }), || {
+        "The secret was replaced. What the previous one signed stays valid until the next rotation."
+            .to_owned()
+    })
 }
 
 /// Creates an account without the admin role, unless the phone number has one.

@@ -17,11 +17,7 @@ use crate::{
 /// Prints the report. True: everything adds up.
 pub(crate) async fn run(config: &Config, json: bool) -> anyhow::Result<bool> {
     let report = report(config).await?;
-    if json {
-        output::json(&report)?
-    } else {
-        output::write(&in_words(&report))?
-    }
+    output::result(json, &report, || in_words(&report))?;
     Ok(report.ok)
 }
 

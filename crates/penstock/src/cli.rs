@@ -30,7 +30,7 @@ pub(crate) enum CliCommand {
         `penstock settles as NAME` when it has begun. What a cluster needs: docs/operating.md.\n\n\
         Example:\n  penstock settle --config cluster.toml"
     )]
-    Settle(SettleArgs),
+    Settle(PlaceArgs),
     /// Compare ledger, stock log and orders, and name every difference
     #[command(after_help = "Only reads; a server may be running. Exits 0 only if everything adds up.\n\n\
         Example:\n  penstock audit --data ./data")]
@@ -59,7 +59,7 @@ pub(crate) enum CliCommand {
     Config(ConfigArgs),
     /// Bring the database of record to this version's schema
     #[command(after_help = "`serve` does this by itself.\n\nExample:\n  penstock migrate --data ./data")]
-    Migrate(MigrateArgs),
+    Migrate(DatabaseArgs),
     /// Check the draw of a waiting room
     #[command(subcommand, after_help = "Example:\n  penstock draw verify --sale sale.json --ticket 1234.…")]
     Draw(DrawCommand),
@@ -96,12 +96,6 @@ pub(crate) struct PlaceArgs {
     /// Configuration file (TOML); `penstock config` prints one
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SettleArgs {
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
 }
 
 #[derive(Debug, Args)]
@@ -191,7 +185,7 @@ pub(crate) struct RushArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct MigrateArgs {
+pub(crate) struct DatabaseArgs {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
     /// Print the result as JSON
@@ -229,16 +223,7 @@ pub(crate) enum AdminCommand {
         If the secret comes from the configuration, change it there: identity.secret and identity.previous_secret.\n\n\
         Example:\n  penstock admin rotate-secret --data ./data"
     )]
-    RotateSecret(RotateSecretArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RotateSecretArgs {
-    #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    RotateSecret(DatabaseArgs),
 }
 
 #[derive(Debug, Args)]

@@ -1,32 +1,26 @@
 //! Assembles a cluster's node and settlement worker: the ledger and the nodes' shared state on Redis, the
 //! records on MySQL. Nothing is kept on the machine itself.
 
-use std::{
-    process,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{process, sync::Arc};
 
 use anyhow::Context as _;
-use futures_util::future::BoxFuture;
-use penstock_domain::{Cursor, NewEpoch, SaleId, SettledSale};
 use penstock_ledger::{
-    Clock, Ledger, Listener, SaleNews, Unavailable,
-    redis::{self, Reconciled, Settled, SharedClock},
+    Clock, Ledger, Listener, SaleNews,
+    redis::{self, Settled, SharedClock},
 };
-use penstock_records::{Records, RecordsError};
+use penstock_records::Records;
 use penstock_redis_client::Link;
 use penstock_settle::{SettleOptions, Settlement};
 use penstock_shared_state::{Changes, RedisCache, RedisFigures, SharedDoors, SharedDoorsOptions};
 use penstock_shop::{
-    ports::{Figure, FigureValue, Neighbours, Part},
+    ports::{Neighbours, Part},
     storefront::Storefront,
 };
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{clock, config::Config, database, opened::Opened, options, secrets};
+use crate::{
+    clock, config::Config, database, opened::Opened, options, secrets, settled_in_records::SettledInRecords,
+};
 
 /// What both roles need.
 struct Base {
@@ -138,95 +132,5 @@ impl Listener for NobodyListens {
 
     fn wants_keys(&self) -> bool {
         false
-    }
-}
-
-/// What the records know of sales whose Redis was replaced, and how often that was needed.
-#[derive(Debug)]
-pub(crate) struct SettledInRecords {
-    records: Records,
-    reconciled: AtomicU64,
-    brought_back: AtomicU64,
-    given_up: AtomicU64,
-    lost: AtomicU64,
-}
-
-impl SettledInRecords {
-    fn new(records: Records) -> Self {
-        let (reconciled, brought_back) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { records, reconciled, brought_back, given_up: AtomicU64::new(0), lost: AtomicU64::new(0) }
-    }
-}
-
-fn unavailable(error: RecordsError) -> Unavailable {
-    Unavailable::new(error)
-}
-
-impl Settled for SettledInRecords {
-    fn begin_epoch(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<NewEpoch, Unavailable>> {
-        Box::pin(async move {
-            self.records.settled_cursor(&sale.to_string(), at_least).await.map_err(unavailable)
-        })
-    }
-
-    fn sale(&self, sale: SaleId, at_least: u64) -> BoxFuture<'_, Result<Option<SettledSale>, Unavailable>> {
-        Box::pin(async move {
-            self.records.settled_sale(&sale.to_string(), sale, at_least).await.map_err(unavailable)
-        })
-    }
-
-    fn complete_up_to(&self, sale: SaleId) -> BoxFuture<'_, Result<Option<Cursor>, Unavailable>> {
-        Box::pin(
-            async move { self.records.complete_up_to(&sale.to_string(), sale).await.map_err(unavailable) },
-        )
-    }
-
-    fn open_sales(&self) -> BoxFuture<'_, Result<Vec<SaleId>, Unavailable>> {
-        Box::pin(async move { self.records.open_sales().await.map_err(unavailable) })
-    }
-
-    fn reconciled(&self, reconciled: Reconciled) {
-        self.reconciled.fetch_add(1, Relaxed);
-        self.brought_back.fetch_add(reconciled.brought_back, Relaxed);
-        self.given_up.fetch_add(reconciled.given_up, Relaxed);
-    }
-
-    fn lost(&self, _: SaleId, decisions: u64) {
-        self.lost.fetch_add(decisions, Relaxed);
-    }
-}
-
-impl Part for SettledInRecords {
-    fn name(&self) -> &'static str {
-        "reconciliation"
-    }
-
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        vec![
-            Figure {
-                name: "penstock_ledger_reconciled",
-                help: "Sales that were brought back from the records because Redis had lost the end of their history.",
-                value: FigureValue::Counter(self.reconciled.load(Relaxed)),
-            },
-            Figure {
-                name: "penstock_ledger_decisions_brought_back",
-                help: "Decisions that Redis had lost and the records still had.",
-                value: FigureValue::Counter(self.brought_back.load(Relaxed)),
-            },
-            Figure {
-                name: "penstock_ledger_decisions_given_up",
-                help: "Decisions of Redis that were dropped because the records had settled others in their place.",
-                value: FigureValue::Counter(self.given_up.load(Relaxed)),
-            },
-            Figure {
-                name: "penstock_ledger_decisions_lost",
-                help: "Decisions that a node had heard of and that neither Redis nor the records still have.",
-                value: FigureValue::Counter(self.lost.load(Relaxed)),
-            },
-        ]
     }
 }

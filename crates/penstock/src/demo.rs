@@ -16,14 +16,14 @@ use crate::{
     admin,
     demo_file::DemoFile,
     demo_goods::{self, HEADPHONES, KETTLE, PHONE},
-    output,
+    hexadecimal, output,
 };
 
 const BUYER: &str = "+8613800000000";
 const BUYER_PASSWORD: &str = "demo-password";
 const MERCHANT: &str = "+8613800000001";
 const MERCHANT_PASSWORD_LETTERS: usize = 16;
-const TOKEN_LETTERS: usize = 32;
+const TOKEN_BYTES: usize = 16;
 /// The Makefile has the same default.
 const DEFAULT_ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
 const DEFAULT_DATA: &str = "data";
@@ -55,7 +55,8 @@ impl Demo {
         let (admin_token, merchant_password) = match &options.admin_token {
             Some(configured) => (configured.clone(), None),
             None => {
-                let password = random_token()?.chars().take(MERCHANT_PASSWORD_LETTERS).collect();
+                let password =
+                    hexadecimal::random::<TOKEN_BYTES>()?.chars().take(MERCHANT_PASSWORD_LETTERS).collect();
                 (kept_or_new(known_token)?, Some(password))
             }
         };
@@ -160,14 +161,7 @@ fn rush_line(address: SocketAddr, data: &Path) -> String {
 
 /// The secret from an earlier start, unless somebody has made it easy to guess.
 fn kept_or_new(known: Option<String>) -> anyhow::Result<String> {
-    known.filter(|known| known.len() >= TOKEN_LETTERS).map_or_else(random_token, Ok)
-}
-
-/// 128 random bits in hexadecimal.
-fn random_token() -> anyhow::Result<String> {
-    let mut random = [0u8; TOKEN_LETTERS / 2];
-    getrandom::fill(&mut random).context("the system provides no random bytes")?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    known.filter(|known| known.len() >= 2 * TOKEN_BYTES).map_or_else(hexadecimal::random::<TOKEN_BYTES>, Ok)
 }
 
 /// An address to reach ourselves by: a wildcard address is not one.

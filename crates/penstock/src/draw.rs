@@ -11,7 +11,7 @@ use penstock_domain::SaleId;
 use penstock_gate::{DRAW_ALGORITHM, Draw, commitment, ticket_number};
 use serde::{Deserialize, Serialize};
 
-use crate::{cli::VerifyDrawArgs, output};
+use crate::{cli::VerifyDrawArgs, hexadecimal, output};
 
 /// The JSON of a sale is a few kilobytes.
 const MAX_SALE_BYTES: u64 = 1 << 20;
@@ -95,7 +95,7 @@ pub(crate) fn verify(args: &VerifyDrawArgs) -> anyhow::Result<()> {
     let published = published(args)?;
     let digest = commitment(&published.seed);
     if let Some(promised) = published.promises.iter().find(|promised| **promised != digest) {
-        let (actual, promised) = (hexadecimal(&digest), hexadecimal(promised));
+        let (actual, promised) = (hexadecimal::text(&digest), hexadecimal::text(promised));
         return Err(NotVerified::OtherSeed { actual, promised }.into());
     }
     let place = Draw::new(&published.seed, published.sale, published.count).place(ticket);
@@ -106,10 +106,10 @@ pub(crate) fn verify(args: &VerifyDrawArgs) -> anyhow::Result<()> {
         drawn: ticket < published.count,
         // Internally, places count from 0.
         place: place.saturating_add(1),
-        seed_sha256: hexadecimal(&digest),
+        seed_sha256: hexadecimal::text(&digest),
         seed_compared: !published.promises.is_empty(),
     };
-    if args.json { output::json(&verified) } else { output::write(&in_words(&verified)) }
+    output::result(args.json, &verified, || in_words(&verified))
 }
 
 fn published(args: &VerifyDrawArgs) -> anyhow::Result<Published> {
@@ -157,10 +157,6 @@ fn bytes(name: &'static str, text: &str) -> Result<Bytes32, UnusableDraw> {
     let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() == 64).ok_or_else(unusable)?;
     Ok(std::array::from_fn(|index| (digits[2 * index] * 16 + digits[2 * index + 1]) as u8))
-}
-
-fn hexadecimal(bytes: &Bytes32) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn in_words(verified: &Verified) -> String {

@@ -13,14 +13,13 @@ use rustix::{fs::Mode, process::umask};
 
 /// Grows when an older program could no longer read the folder correctly.
 const LAYOUT_VERSION: u32 = 1;
-const SECRET_BYTES: usize = 32;
-const SECRET_FILE: &str = "secret";
+pub(crate) const SECRET_FILE: &str = "secret";
 pub(crate) const ROOMS_FOLDER: &str = "rooms";
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
 pub(crate) const RECORDS_FILE: &str = "records.db";
 pub(crate) const DEMO_FILE: &str = "demo.json";
 /// The files hold phone numbers, password hashes and orders: only their owner may read them.
-const PRIVATE_FILE: u32 = 0o600;
+pub(crate) const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
 /// An open data folder, locked as long as this value lives.
@@ -90,75 +89,6 @@ fn make_private(file: &Path) -> io::Result<()> {
 fn make_rooms(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path.join(ROOMS_FOLDER))?;
     File::open(path)?.sync_all()
-}
-
-/// The secrets kept in a data folder.
-#[derive(Clone)]
-pub(crate) struct KeptSecrets {
-    pub(crate) current: String,
-    /// The one before the last rotation.
-    pub(crate) previous: Option<String>,
-}
-
-/// The secrets kept in the folder; the first one is created on first use. Only the owner can read the file.
-/// Only for the start of a server: a running one has secrets already.
-pub(crate) fn secrets_or_new(path: &Path) -> anyhow::Result<KeptSecrets> {
-    if let Some(kept) = find_secrets(path)? {
-        return Ok(kept);
-    }
-    let current = random_secret()?;
-    keep(path, &current, None)?;
-    Ok(KeptSecrets { current, previous: None })
-}
-
-/// The secrets kept in the folder. It is an error if there are none.
-pub(crate) fn secrets(path: &Path) -> anyhow::Result<KeptSecrets> {
-    let file = path.join(SECRET_FILE);
-    find_secrets(path)?.with_context(|| {
-        format!("{} is missing: restore it from a copy; without it the next start makes a new one, and everything that was \
-                 signed so far is void", file.display())
-    })
-}
-
-fn find_secrets(path: &Path) -> anyhow::Result<Option<KeptSecrets>> {
-    let file = path.join(SECRET_FILE);
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("{} can't be read", file.display())),
-    };
-    let mut secrets = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    match secrets.next() {
-        Some(current) if current.len() >= SECRET_BYTES => {
-            let (current, previous) = (current.to_owned(), secrets.next().map(str::to_owned));
-            Ok(Some(KeptSecrets { current, previous }))
-        }
-        _ => bail!(
-            "{} is too short to be a secret: restore it from a copy, or delete it while no server runs; then the next \
-             start makes a new one, and everything that was signed so far is void",
-            file.display()
-        ),
-    }
-}
-
-/// Puts a new secret before the old one. A server that runs on the folder picks it up.
-pub(crate) fn rotate_secret(path: &Path) -> anyhow::Result<()> {
-    // If another secret were put in its place, a running server would forget the one it signs with.
-    let old = secrets(path)?.current;
-    keep(path, &random_secret()?, Some(&old))
-}
-
-fn keep(path: &Path, current: &str, previous: Option<&str>) -> anyhow::Result<()> {
-    let text = format!("{current}\n{}", previous.map_or(String::new(), |previous| format!("{previous}\n")));
-    write_durably(path, SECRET_FILE, text.as_bytes(), PRIVATE_FILE)
-        .with_context(|| format!("{} can't be written", path.join(SECRET_FILE).display()))
-}
-
-/// A random secret.
-pub(crate) fn random_secret() -> anyhow::Result<String> {
-    let mut random = [0u8; SECRET_BYTES];
-    getrandom::fill(&mut random).context("the system provides no random bytes")?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Makes sure that `path` is a data folder that this version can write to; creates one if there is none. A
@@ -266,18 +196,6 @@ mod tests {
         assert!(DataFolder::open(place.path()).is_err());
     }
 
-    #[test]
-    fn the_secret_is_created_once_and_kept_private() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("deep").join("data");
-        let _folder = DataFolder::open(&path).unwrap();
-        let first = secrets_or_new(&path).unwrap();
-        assert_eq!(first.current.len(), 2 * SECRET_BYTES);
-        assert_eq!(secrets_or_new(&path).unwrap().current, first.current);
-        assert_eq!(secrets(&path).unwrap().current, first.current);
-        assert_eq!((mode(&path), mode(&path.join(SECRET_FILE))), (0o700, 0o600));
-    }
-
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
@@ -288,26 +206,5 @@ mod tests {
         drop(DataFolder::open(place.path()).unwrap());
         assert_eq!(mode(&place.path().join(ROOMS_FOLDER)), 0o700);
         DataFolder::open(place.path()).unwrap();
-    }
-
-    #[test]
-    fn a_missing_secret_is_not_rotated() {
-        let place = tempfile::tempdir().unwrap();
-        let refusal = rotate_secret(place.path()).unwrap_err().to_string();
-        assert!(refusal.contains("is missing"), "{refusal}");
-        assert!(!place.path().join(SECRET_FILE).exists());
-    }
-
-    #[test]
-    fn a_rotation_keeps_only_the_previous_secret() {
-        let place = tempfile::tempdir().unwrap();
-        let first = secrets_or_new(place.path()).unwrap().current;
-        rotate_secret(place.path()).unwrap();
-        let second = secrets(place.path()).unwrap();
-        assert_ne!(second.current, first);
-        assert_eq!(second.previous, Some(first));
-        rotate_secret(place.path()).unwrap();
-        assert_eq!(secrets(place.path()).unwrap().previous, Some(second.current));
-        assert_eq!(mode(&place.path().join(SECRET_FILE)), 0o600);
     }
 }

@@ -14,6 +14,7 @@ mod demo_goods;
 mod descriptors;
 mod draw;
 mod folder;
+mod hexadecimal;
 mod logging;
 mod opened;
 mod options;
@@ -21,9 +22,11 @@ mod output;
 mod rooms;
 mod rush;
 mod rush_origin;
+mod secret_file;
 mod secrets;
 mod serve;
 mod settle;
+mod settled_in_records;
 mod signals;
 mod tokens;
 
@@ -35,7 +38,7 @@ use penstock_shop::identity::InvalidAccount;
 
 use crate::{
     cli::{AdminCommand, Cli, CliCommand, DrawCommand, PlaceArgs},
-    config::{ConfigError, Flags, Loaded},
+    config::{Config, ConfigError, Flags, Loaded},
 };
 
 /// A mistake in the request, as opposed to a failure to carry it out. clap exits with the same code.
@@ -45,76 +48,56 @@ const EXIT_FAILURE: u8 = 1;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Some(command) => run(command),
-        None => output::write(&Cli::command().render_help().to_string()).map(|()| ExitCode::SUCCESS),
+        None => output::write(&Cli::command().render_help().to_string()).map(|()| true),
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("penstock: {error:#}");
-        let usage = error.is::<ConfigError>()
-            || error.is::<InvalidAccount>()
-            || error.is::<admin::NoPassword>()
-            || error.is::<draw::UnusableDraw>()
-            || error.is::<tokens::CannotSign>()
-            || error.is::<rush::Misasked>();
-        ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
-    })
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_FAILURE),
+        Err(error) => {
+            eprintln!("penstock: {error:#}");
+            let usage = error.is::<ConfigError>()
+                || error.is::<InvalidAccount>()
+                || error.is::<admin::NoPassword>()
+                || error.is::<draw::UnusableDraw>()
+                || error.is::<tokens::CannotSign>()
+                || error.is::<rush::Misasked>();
+            ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILURE })
+        }
+    }
 }
 
-fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
-    let done = |outcome: anyhow::Result<()>| outcome.map(|()| ExitCode::SUCCESS);
+/// False: an audit or a rehearsal has found something wrong.
+fn run(command: CliCommand) -> anyhow::Result<bool> {
     match command {
+        CliCommand::Audit(args) => return block_on(audit::run(&load(&args.place, None)?.config, args.json)),
+        CliCommand::Rush(args) => return block_on(rush::run(&load(&args.place, None)?, &args)),
         CliCommand::Serve(args) => {
-            let loaded = load(&args.place, args.listen.as_deref())?;
-            logging::start(&loaded.config.log)?;
-            for variable in loaded.ignored_variables() {
-                tracing::warn!(variable, "no such setting; the variable is ignored");
-            }
-            done(block_on(serve::run(loaded.config, args.demo))?)
+            let config = load_and_log(&args.place, args.listen.as_deref())?;
+            block_on(serve::run(config, args.demo))
         }
-        CliCommand::Settle(args) => {
-            let loaded = load(&args.place, None)?;
-            logging::start(&loaded.config.log)?;
-            for variable in loaded.ignored_variables() {
-                tracing::warn!(variable, "no such setting; the variable is ignored");
-            }
-            done(block_on(settle::run(loaded.config))?)
-        }
-        CliCommand::Audit(args) => {
-            let loaded = load(&args.place, None)?;
-            let clean = block_on(audit::run(&loaded.config, args.json))??;
-            Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
-        }
-        CliCommand::Rush(args) => {
-            let loaded = load(&args.place, None)?;
-            let clean = block_on(rush::run(&loaded, &args))??;
-            Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FAILURE) })
-        }
+        CliCommand::Settle(place) => block_on(settle::run(load_and_log(&place, None)?)),
         CliCommand::Admin(AdminCommand::Create(args)) => {
-            let loaded = load(&args.place, None)?;
-            done(block_on(admin::create(&loaded.config, &args))?)
+            block_on(admin::create(&load(&args.place, None)?.config, &args))
         }
         CliCommand::Admin(AdminCommand::Promote(args)) => {
-            let loaded = load(&args.place, None)?;
-            done(block_on(admin::promote(&loaded.config, &args))?)
+            block_on(admin::promote(&load(&args.place, None)?.config, &args))
         }
         CliCommand::Admin(AdminCommand::RotateSecret(args)) => {
-            let loaded = load(&args.place, None)?;
-            done(block_on(admin::rotate_secret(&loaded.config, args.json))?)
+            block_on(admin::rotate_secret(&load(&args.place, None)?.config, args.json))
         }
+        CliCommand::Migrate(args) => block_on(admin::migrate(&load(&args.place, None)?.config, args.json)),
         CliCommand::Config(args) => {
             let loaded = load(&args.place, args.listen.as_deref())?;
-            done(if args.json { output::json(&loaded.to_json()) } else { output::write(&loaded.to_toml()) })
+            output::result(args.json, &loaded.to_json(), || loaded.to_toml())
         }
-        CliCommand::Migrate(args) => {
-            let loaded = load(&args.place, None)?;
-            done(block_on(admin::migrate(&loaded.config, args.json))?)
-        }
-        CliCommand::Draw(DrawCommand::Verify(args)) => done(draw::verify(&args)),
+        CliCommand::Draw(DrawCommand::Verify(args)) => draw::verify(&args),
         CliCommand::Tokens(args) => {
             let flags = Flags { config: args.config.as_deref(), ..Flags::default() };
-            done(tokens::print(&Loaded::from_process(flags)?.config.identity.jwt, &args))
+            tokens::print(&Loaded::from_process(flags)?.config.identity.jwt, &args)
         }
-        CliCommand::Openapi => done(output::write(&penstock_http::openapi())),
-    }
+        CliCommand::Openapi => output::write(&penstock_http::openapi()),
+    }?;
+    Ok(true)
 }
 
 fn load(place: &PlaceArgs, listen: Option<&str>) -> anyhow::Result<Loaded> {
@@ -122,8 +105,18 @@ fn load(place: &PlaceArgs, listen: Option<&str>) -> anyhow::Result<Loaded> {
     Ok(Loaded::from_process(flags)?)
 }
 
-/// The runtime of everything except serving requests; that has its own runtimes, one per core.
-fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+/// For a program that runs until it is told to stop: its log says which variables were ignored.
+fn load_and_log(place: &PlaceArgs, listen: Option<&str>) -> anyhow::Result<Config> {
+    let loaded = load(place, listen)?;
+    logging::start(&loaded.config.log)?;
+    for variable in loaded.ignored_variables() {
+        tracing::warn!(variable, "no such setting; the variable is ignored");
+    }
+    Ok(loaded.config)
+}
+
+/// Uses the runtime of everything except serving requests; that has its own runtimes, one per core.
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.context("the runtime can't be started")?.block_on(future))
+    runtime.context("the runtime can't be started")?.block_on(work)
 }

@@ -33,6 +33,11 @@ pub(crate) fn lines(lines: impl Iterator<Item = anyhow::Result<String>>) -> anyh
     }
 }
 
-pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    write(&serde_json::to_string_pretty(value)?)
+/// Writes a result as JSON, or in words.
+pub(crate) fn result(
+    as_json: bool,
+    result: &impl serde::Serialize,
+    in_words: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    write(&if as_json { serde_json::to_string_pretty(result)? } else { in_words() })
 }

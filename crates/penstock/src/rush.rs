@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{IsTerminal as _, Write as _},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, OnceLock},
     thread,
 };
 
@@ -49,11 +49,7 @@ pub(crate) async fn run(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<bool
         report.verdict.unchecked = Some(format!("{error:#}"));
         report.verdict.findings.push(report::sentence(format!("The shop can't be audited: {error:#}")));
     }
-    if args.json {
-        output::json(&report)?
-    } else {
-        output::write(&report::text(&report))?
-    }
+    output::result(args.json, &report, || report::text(&report))?;
     if let (Some(mut page), Some(file)) = (page, &args.report) {
         let written = page.write_all(report::html(&report)?.as_bytes());
         written.with_context(|| unwritable(file))?;
@@ -73,7 +69,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
         (false, true) => View::Display,
         (false, false) => View::Lines,
     };
-    let published = Arc::new(Mutex::new(None));
+    let published = Arc::new(OnceLock::new());
     let (url, admin_token) = (options.url.clone(), options.admin_token.clone());
     let heard = Arc::clone(&published);
     let (done, rehearsed) = tokio::sync::oneshot::channel();
@@ -83,7 +79,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
         let report = rehearsal::run(&options, |news| match news {
             News::Says(line) => live.say(&line),
             News::Publishing(sale) => {
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(sale.to_owned());
+                heard.get_or_init(|| sale.to_owned());
             }
             News::Progress(progress) => live.show(progress),
         });
@@ -98,8 +94,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
         },
         _ = signals.next() => "interrupted",
     };
-    let sale = published.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(sale) = sale else { bail!(why) };
+    let Some(sale) = published.get().cloned() else { bail!(why) };
     tokio::spawn(signals.end_at_next());
     let closed = tokio::task::spawn_blocking(move || Api::at(&url, &admin_token)?.close_ours(&sale));
     closed.await?.with_context(|| format!("{why}, and its sale can't be closed"))?;
@@ -291,19 +286,17 @@ fn set(mix: &mut Mix, part: &str) -> anyhow::Result<()> {
         mix.comes_back = value.parse().map_err(|_| anyhow!("comes_back is a count, not {value:?}"))?;
         return Ok(());
     }
-    let value: f64 = value.parse().map_err(|_| unreadable())?;
-    match name {
-        "looks" => mix.looks = value,
-        "pays" => mix.pays = value,
-        "pays_late" => mix.pays_late = value,
-        "cancels" => mix.cancels = value,
-        "presses_early" => mix.presses_early = value,
-        "double_clicks" => mix.double_clicks = value,
-        _ => {
-            return Err(anyhow!(
-                "--mix has looks, pays, pays_late, cancels, presses_early, double_clicks and comes_back, but no {name:?}"
-            ));
-        }
-    }
+    let share = match name {
+        "looks" => &mut mix.looks,
+        "pays" => &mut mix.pays,
+        "pays_late" => &mut mix.pays_late,
+        "cancels" => &mut mix.cancels,
+        "presses_early" => &mut mix.presses_early,
+        "double_clicks" => &mut mix.double_clicks,
+        _ => bail!(
+            "--mix has looks, pays, pays_late, cancels, presses_early, double_clicks and comes_back, but no {name:?}"
+        ),
+    };
+    *share = value.parse().map_err(|_| unreadable())?;
     Ok(())
 }

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     config::IdentitySettings,
-    folder::{self, KeptSecrets},
+    secret_file::{self, KeptSecrets},
 };
 
 /// How soon a running server notices that the secret has been rotated.
@@ -42,7 +42,7 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) fn load(identity: &IdentitySettings, data: &Path) -> anyhow::Result<Secrets> {
     match identity.secret.get() {
         Some(secret) => Ok(secrets(secret, identity.previous_secret.get())),
-        None => folder::secrets_or_new(data).map(|kept| of_kept(&kept)),
+        None => secret_file::load_or_make(data).map(|kept| of_kept(&kept)),
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn load_shared(identity: &IdentitySettings, records: &Records) 
 }
 
 async fn stored(records: &Records) -> anyhow::Result<Secrets> {
-    Ok(of_stored(&records.secrets_or(&folder::random_secret()?).await?))
+    Ok(of_stored(&records.secrets_or(&secret_file::random_secret()?).await?))
 }
 
 /// A new secret is known for a while before any node signs with it: every node has to accept what any other
@@ -92,7 +92,7 @@ pub(crate) async fn rotate_in(records: &Records) -> anyhow::Result<()> {
                 "the secret was replaced just now, and another one would sign everybody out: wait ten seconds"
             )
         }
-        Some(_) => records.rotate_secret(&folder::random_secret()?).await.map(drop).map_err(Into::into),
+        Some(_) => records.rotate_secret(&secret_file::random_secret()?).await.map(drop).map_err(Into::into),
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn watch_folder(data: PathBuf, told: watch::Sender<Secrets>) {
     loop {
         tokio::select! {
             () = watcher.told.closed() => return,
-            _ = look.tick() => watcher.take(folder::secrets(&data).map(|kept| of_kept(&kept))),
+            _ = look.tick() => watcher.take(secret_file::load(&data).map(|kept| of_kept(&kept))),
         }
     }
 }
@@ -176,12 +176,12 @@ mod tests {
     fn a_running_server_keeps_its_secrets_whatever_happens_to_the_file() {
         let place = tempfile::tempdir().unwrap();
         let (data, file) = (place.path(), place.path().join("secret"));
-        let first = of_kept(&folder::secrets_or_new(data).unwrap());
+        let first = of_kept(&secret_file::load_or_make(data).unwrap());
         let (told, known) = watch::channel(first);
         let mut watcher = Watcher { told, is_blind: false };
         // It never creates a secret.
         let mut look = || {
-            watcher.take(folder::secrets(data).map(|kept| of_kept(&kept)));
+            watcher.take(secret_file::load(data).map(|kept| of_kept(&kept)));
             watcher.is_blind
         };
         assert!(!look());
@@ -197,7 +197,7 @@ mod tests {
 
         fs::write(&file, text).unwrap();
         assert!(!look() && !known.has_changed().unwrap(), "it is the same as before");
-        folder::rotate_secret(data).unwrap();
+        secret_file::rotate(data).unwrap();
         look();
         assert_eq!(known.borrow().previous, Some(first.current));
     }

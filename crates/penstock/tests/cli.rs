@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use penstock_testkit::{Merchant, Offer, Penstock, Run, buyer_token};
+use penstock_testkit::{CommandRun, Merchant, Penstock, SaleOffer, buyer_token};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -18,7 +18,7 @@ fn penstock() -> Penstock {
     Penstock::new(BINARY)
 }
 
-fn code(run: &Run) -> i32 {
+fn code(run: &CommandRun) -> i32 {
     run.status.code().unwrap_or(-1)
 }
 
@@ -160,14 +160,14 @@ fn the_openapi_document_describes_the_api() {
 }
 
 /// Runs `admin create` with a password on stdin.
-fn create_admin(penstock: &Penstock, phone: &str, password: &str) -> Run {
+fn create_admin(penstock: &Penstock, phone: &str, password: &str) -> CommandRun {
     let mut command = penstock.bare_command();
     command.args(["admin", "create", "--phone", phone, "--name", "Ada", "--password-stdin", "--json"]);
     command.args(["--data", &data(penstock)]).stdin(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
     writeln!(child.stdin.take().unwrap(), "{password}").unwrap();
     let output = child.wait_with_output().unwrap();
-    Run {
+    CommandRun {
         status: output.status,
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -267,7 +267,7 @@ fn audit_names_every_difference() {
     assert!(!shop.data().exists(), "an audit changes nothing");
 
     shop.start().unwrap();
-    let sale = Merchant::of(&shop).publish(Offer::default());
+    let sale = Merchant::of(&shop).publish(SaleOffer::default());
     for number in 0..5 {
         let mut client = shop.client().with_token(&buyer_token(&format!("buyer-{number}")));
         let answer = client.claim(&sale, 1, "the-key").unwrap();
@@ -382,7 +382,7 @@ fn nobody_else_can_read_the_data_whatever_the_folders_mode() {
     mode(place.path(), 0o755);
     let mut shop = Penstock::in_folder(BINARY, place.path());
     shop.start().unwrap();
-    let sale = Merchant::of(&shop).publish(Offer::default());
+    let sale = Merchant::of(&shop).publish(SaleOffer::default());
     let bought = shop.client().with_token(&buyer_token("somebody")).claim(&sale, 1, "key").unwrap();
     assert_eq!(bought.status, 201);
     let made = modes(place.path());

@@ -16,7 +16,7 @@ use std::{
 };
 
 use penstock_testkit::{
-    Auditor, Client, Lost, Merchant, Offer, Penstock, Random, buyer_token, seed_of_the_day,
+    AnswerLost, Auditor, Client, Merchant, Penstock, Random, SaleOffer, buyer_token, seed_of_the_day,
 };
 use serde_json::Value;
 
@@ -56,8 +56,8 @@ fn trade(mut client: Client, sale: &str, keys: &AtomicU64, stop: &AtomicBool, mu
         share.auditor.sends(sale, &buyer, quantity, &key);
         let order = match client.claim(sale, quantity, &key) {
             Ok(answer) => share.auditor.saw(sale, &key, &answer),
-            Err(Lost::NotSent(_)) => return share,
-            Err(Lost::Unanswered(_)) => {
+            Err(AnswerLost::NotSent(_)) => return share,
+            Err(AnswerLost::Unanswered(_)) => {
                 share.unanswered.push(Unanswered { sale: sale.to_owned(), buyer, quantity, key });
                 return share;
             }
@@ -159,7 +159,8 @@ fn live_through(rounds: u32, random: &mut Random) -> Outcome {
         audit_in_flight(&penstock, round);
         let mut merchant = Merchant::of(&penstock);
         if round % 7 == 0 {
-            let offer = Offer { units: 200, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
+            let offer =
+                SaleOffer { units: 200, limit_per_buyer: 4, hold_seconds: 1 + random.below(3) as u32 };
             sale = merchant.publish(offer);
         } else {
             // Some rounds sell out; in others the kill comes first.

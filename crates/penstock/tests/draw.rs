@@ -12,7 +12,7 @@ use std::{
 use penstock_domain::{BuyerId, SaleId};
 use penstock_gate::{KeyRing, issue_ticket};
 use penstock_local::without_callers_settings;
-use penstock_testkit::{Penstock, Random, Run, seed_of_the_day};
+use penstock_testkit::{CommandRun, Penstock, Random, seed_of_the_day};
 use serde_json::{Value, json};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
@@ -20,11 +20,11 @@ const SECOND_OPINION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/draw/se
 const SALE: &str = "0123456789abc";
 const OTHER_HASH: &str = "00000000000000000000000000000000000000000000000000000000000000ff";
 
-fn verify(arguments: &[&str]) -> Run {
+fn verify(arguments: &[&str]) -> CommandRun {
     Penstock::new(BINARY).run(&[&["draw", "verify"], arguments].concat()).unwrap()
 }
 
-fn code(run: &Run) -> i32 {
+fn code(run: &CommandRun) -> i32 {
     run.status.code().unwrap_or(-1)
 }
 
@@ -77,7 +77,7 @@ fn published_sale(count: u64) -> Value {
 }
 
 /// Writes the sale to a file and verifies with it.
-fn verify_in(sale: &Value, arguments: &[&str]) -> Run {
+fn verify_in(sale: &Value, arguments: &[&str]) -> CommandRun {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sale.json");
     fs::write(&file, sale.to_string()).unwrap();

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use penstock_testkit::{Merchant, Offer, Penstock, Run};
+use penstock_testkit::{CommandRun, Merchant, Penstock, SaleOffer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -22,23 +22,23 @@ fn shop() -> Penstock {
     penstock
 }
 
-fn rush(penstock: &Penstock, arguments: &str) -> Run {
+fn rush(penstock: &Penstock, arguments: &str) -> CommandRun {
     rush_at(penstock, penstock.address(), arguments)
 }
 
-fn rush_at(penstock: &Penstock, address: SocketAddr, arguments: &str) -> Run {
+fn rush_at(penstock: &Penstock, address: SocketAddr, arguments: &str) -> CommandRun {
     let url = format!("http://{address}");
     let words = ["rush", "--url", &url].into_iter().chain(arguments.split_whitespace());
     penstock.run(&words.collect::<Vec<_>>()).unwrap()
 }
 
-fn report(run: &Run) -> Value {
+fn report(run: &CommandRun) -> Value {
     serde_json::from_str(&run.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{}", run.stdout, run.stderr))
 }
 
 /// The report of a rehearsal in which every promise was kept.
-fn clean(run: &Run) -> Value {
+fn clean(run: &CommandRun) -> Value {
     let report = report(run);
     let verdict = &report["verdict"];
     assert_eq!(run.status.code(), Some(0), "{verdict:#}\n{}", run.stderr);
@@ -154,7 +154,7 @@ fn buyers_without_a_shop_sign_up() {
 #[test]
 fn a_sale_that_exists_is_rehearsed_as_it_is() {
     let penstock = shop();
-    let offer = Offer { units: 7, limit_per_buyer: 1, ..Offer::default() };
+    let offer = SaleOffer { units: 7, limit_per_buyer: 1, ..SaleOffer::default() };
     let sale = Merchant::of(&penstock).publish(offer);
     let run = rush(&penstock, &format!("--sale {sale} --buyers 50 --mix cancels=0 --json"));
     let report = clean(&run);
@@ -165,7 +165,7 @@ fn a_sale_that_exists_is_rehearsed_as_it_is() {
 #[test]
 fn a_sale_that_was_not_named_is_never_bought_from() {
     let penstock = shop();
-    let sale = Merchant::of(&penstock).publish(Offer { units: 7, ..Offer::default() });
+    let sale = Merchant::of(&penstock).publish(SaleOffer { units: 7, ..SaleOffer::default() });
     let url = format!("http://{}", penstock.address());
     for arguments in ["--buyers 5 --units 3", "--scenario unpaid", "--buyers 5 --units 3 --accounts"] {
         let mut command = penstock.bare_command();
@@ -227,7 +227,7 @@ fn buyers_wait_while_a_killed_server_restarts() {
     penstock.kill().unwrap();
     penstock.start().unwrap();
     let output = rush.wait_with_output().unwrap();
-    let run = Run {
+    let run = CommandRun {
         status: output.status,
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Answer, Merchant, Penstock, Run};
+use crate::{CommandRun, HttpAnswer, Merchant, Penstock};
 
 const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -64,7 +64,7 @@ impl Auditor {
     }
 
     /// Takes in the answer to a claim. Returns the order if there is one.
-    pub fn saw(&mut self, sale: &str, key: &str, answer: &Answer) -> Option<String> {
+    pub fn saw(&mut self, sale: &str, key: &str, answer: &HttpAnswer) -> Option<String> {
         let claim = (sale.to_owned(), key.to_owned());
         if answer.status != 201 {
             if let Some(sent) = self.claims.get_mut(&claim) {
@@ -153,7 +153,7 @@ impl Auditor {
     pub fn verify_with(
         &self,
         merchant: &mut Merchant,
-        audit: impl Fn() -> anyhow::Result<Run>,
+        audit: impl Fn() -> anyhow::Result<CommandRun>,
     ) -> AuditVerdict {
         let mut verdict = AuditVerdict { findings: self.findings.clone(), ..AuditVerdict::default() };
         let report = settled_report(audit, &mut verdict.findings);
@@ -296,7 +296,7 @@ fn quiet_view(sale: &str, merchant: &mut Merchant) -> (Value, Vec<Value>) {
 }
 
 /// The report of `penstock audit --json` once nothing is pending.
-fn settled_report(audit: impl Fn() -> anyhow::Result<Run>, findings: &mut Vec<String>) -> Value {
+fn settled_report(audit: impl Fn() -> anyhow::Result<CommandRun>, findings: &mut Vec<String>) -> Value {
     let deadline = Instant::now() + SETTLEMENT_TIMEOUT;
     loop {
         let run = match audit() {
@@ -332,9 +332,9 @@ mod tests {
 
     use super::*;
 
-    fn created(order: &str, quantity: u32) -> Answer {
+    fn created(order: &str, quantity: u32) -> HttpAnswer {
         let body = json!({ "id": order, "quantity": quantity }).to_string().into_bytes();
-        Answer { status: 201, headers: Vec::new(), body }
+        HttpAnswer { status: 201, headers: Vec::new(), body }
     }
 
     fn order(id: &str, quantity: u32, state: &str) -> Value {

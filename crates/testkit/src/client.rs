@@ -1,4 +1,4 @@
-//! A small blocking HTTP/1.1 client on a bare socket, with keep-alive and timeouts. It returns `Lost` when a
+//! A small blocking HTTP/1.1 client on a bare socket, with keep-alive and timeouts. It returns `AnswerLost` when a
 //! request was sent and no whole answer came: the test has to assume that either may have happened.
 
 use std::{
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum Lost {
+pub enum AnswerLost {
     /// The request was not sent: the server can't have seen it.
     NotSent(io::Error),
     /// The request was sent in part or whole, and no whole answer came: the outcome is unknown.
@@ -21,14 +21,14 @@ pub enum Lost {
 }
 
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -79,20 +79,20 @@ impl Client {
         self.token = Some(token.to_owned());
     }
 
-    pub fn get(&mut self, path: &str) -> Result<Answer, Lost> {
+    pub fn get(&mut self, path: &str) -> Result<HttpAnswer, AnswerLost> {
         self.send("GET", path, &[], None)
     }
 
-    pub fn post(&mut self, path: &str, body: &Value) -> Result<Answer, Lost> {
+    pub fn post(&mut self, path: &str, body: &Value) -> Result<HttpAnswer, AnswerLost> {
         self.send("POST", path, &[], Some(body.to_string().as_bytes()))
     }
 
-    pub fn post_nothing(&mut self, path: &str) -> Result<Answer, Lost> {
+    pub fn post_nothing(&mut self, path: &str) -> Result<HttpAnswer, AnswerLost> {
         self.send("POST", path, &[], None)
     }
 
     /// Claims `quantity` units under an idempotency key.
-    pub fn claim(&mut self, sale: &str, quantity: u32, key: &str) -> Result<Answer, Lost> {
+    pub fn claim(&mut self, sale: &str, quantity: u32, key: &str) -> Result<HttpAnswer, AnswerLost> {
         let body = format!("{{\"quantity\":{quantity}}}");
         let path = format!("/api/v1/sales/{sale}/orders");
         self.send("POST", &path, &[("idempotency-key", key)], Some(body.as_bytes()))
@@ -104,7 +104,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&[u8]>,
-    ) -> Result<Answer, Lost> {
+    ) -> Result<HttpAnswer, AnswerLost> {
         let request = self.request_bytes(method, path, headers, body);
         self.send_bytes(&request)
     }
@@ -122,13 +122,13 @@ impl Client {
     }
 
     /// Sends raw bytes as one request and reads one answer.
-    pub fn send_bytes(&mut self, request: &[u8]) -> Result<Answer, Lost> {
-        self.connect().map_err(Lost::NotSent)?;
+    pub fn send_bytes(&mut self, request: &[u8]) -> Result<HttpAnswer, AnswerLost> {
+        self.connect().map_err(AnswerLost::NotSent)?;
         let Some(mut connection) = self.connection.take() else {
-            return Err(Lost::NotSent(io::ErrorKind::NotConnected.into()));
+            return Err(AnswerLost::NotSent(io::ErrorKind::NotConnected.into()));
         };
-        connection.get_mut().write_all(request).map_err(Lost::Unanswered)?;
-        let answer = read_answer(&mut connection).map_err(Lost::Unanswered)?;
+        connection.get_mut().write_all(request).map_err(AnswerLost::Unanswered)?;
+        let answer = read_answer(&mut connection).map_err(AnswerLost::Unanswered)?;
         if answer.header("connection") != Some("close") {
             self.connection = Some(connection);
         }
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<Answer> {
+fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<HttpAnswer> {
     let status_line = read_line(connection)?;
     let status = status_line
         .split(' ')
@@ -175,12 +175,12 @@ fn read_answer(connection: &mut BufReader<TcpStream>) -> io::Result<Answer> {
         let (name, value) = line.split_once(':').ok_or_else(|| broken(format!("not a header: {line:?}")))?;
         headers.push((name.trim().to_lowercase(), value.trim().to_owned()));
     }
-    let mut answer = Answer { status, headers, body: Vec::new() };
+    let mut answer = HttpAnswer { status, headers, body: Vec::new() };
     answer.body = read_body(connection, &answer)?;
     Ok(answer)
 }
 
-fn read_body(connection: &mut BufReader<TcpStream>, answer: &Answer) -> io::Result<Vec<u8>> {
+fn read_body(connection: &mut BufReader<TcpStream>, answer: &HttpAnswer) -> io::Result<Vec<u8>> {
     if answer.header("transfer-encoding") == Some("chunked") {
         return read_chunks(connection);
     }

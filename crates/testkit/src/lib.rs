@@ -13,11 +13,11 @@ mod slow_sync;
 mod tools;
 
 pub use auditor::{AuditVerdict, Auditor};
-pub use client::{Answer, Client, Lost};
+pub use client::{AnswerLost, Client, HttpAnswer};
 pub use identity::{JWT_SECRET, buyer_token, sign};
-pub use merchant::{ADMIN_TOKEN, Merchant, Offer};
+pub use merchant::{ADMIN_TOKEN, Merchant, SaleOffer};
 pub use patient::{longest_order, sell_behind_slow_syncs};
-pub use process::{Penstock, Run, Stopped};
+pub use process::{CommandRun, Penstock, Stopped};
 pub use random::{Random, seed_of_the_day};
 pub use slow::SlowConnections;
 pub use slow_sync::SlowSync;

@@ -23,7 +23,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The result of a finished command.
 #[derive(Debug)]
-pub struct Run {
+pub struct CommandRun {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
@@ -151,9 +151,9 @@ impl Penstock {
     }
 
     /// Runs another command of the binary to its end, such as `audit --json`.
-    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<Run> {
+    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<CommandRun> {
         let output = self.bare_command().args(arguments).output()?;
-        Ok(Run {
+        Ok(CommandRun {
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -41,24 +41,6 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
         "redis.prefix",
         format!("{:?} has a brace; leave it out", redis.prefix),
     );
-    let ledger = &config.ledger;
-    require(
-        ledger.max_batch <= ledger.max_queued,
-        "ledger.max_batch",
-        format!("{} is more than ledger.max_queued ({}) can hold", ledger.max_batch, ledger.max_queued),
-    );
-    let gate = &config.gate;
-    require(
-        gate.pow_min_bits <= gate.pow_max_bits,
-        "gate.pow_min_bits",
-        format!("{} is more than gate.pow_max_bits ({})", gate.pow_min_bits, gate.pow_max_bits),
-    );
-    let limits = &gate.limits;
-    require(
-        limits.in_flight_min <= limits.in_flight_max,
-        "gate.limits.in_flight_min",
-        format!("{} is more than gate.limits.in_flight_max ({})", limits.in_flight_min, limits.in_flight_max),
-    );
     let identity = &config.identity;
     require(
         identity.previous_secret.get().is_none() || identity.secret.get().is_some(),
@@ -72,21 +54,16 @@ pub(super) fn together(config: &Config, layers: &mut Layers) {
         "identity.jwt.public_key",
         "can't be set together with identity.jwt.secret: set one of them".to_owned(),
     );
-    let settle = &config.settle;
-    require(
-        settle.batch as u64 <= u64::from(settle.max_decisions_per_second),
-        "settle.batch",
-        format!(
-            "{} is more than settle.max_decisions_per_second ({}) lets through in a second",
-            settle.batch, settle.max_decisions_per_second
-        ),
-    );
-    require(
-        settle.backoff_min_milliseconds <= settle.backoff_max_milliseconds,
-        "settle.backoff_min_milliseconds",
-        format!(
-            "{} is more than settle.backoff_max_milliseconds ({})",
-            settle.backoff_min_milliseconds, settle.backoff_max_milliseconds
-        ),
-    );
+    for (key, limiting, allows) in [
+        ("ledger.max_batch", "ledger.max_queued", " can hold"),
+        ("gate.pow_min_bits", "gate.pow_max_bits", ""),
+        ("gate.limits.in_flight_min", "gate.limits.in_flight_max", ""),
+        ("settle.batch", "settle.max_decisions_per_second", " lets through in a second"),
+        ("settle.backoff_min_milliseconds", "settle.backoff_max_milliseconds", ""),
+    ] {
+        let (value, limit) = (layers.number(key), layers.number(limiting));
+        if value > limit {
+            layers.refuse(key, format!("{value} is more than {limiting} ({limit}){allows}"));
+        }
+    }
 }

@@ -142,6 +142,12 @@ impl Layers {
         }
     }
 
+    /// The value of a setting that is a whole number.
+    pub(super) fn number(&self, key: &str) -> i64 {
+        let number = self.find(key).and_then(|setting| setting.value.as_integer());
+        number.unwrap_or_else(|| unreachable!("{key} is not a setting with a number"))
+    }
+
     /// Complains about the value of a setting.
     pub(super) fn refuse(&mut self, key: &str, problem: String) {
         let source = self.find(key).map_or(ValueSource::Default, |setting| setting.source.clone());

@@ -12,7 +12,8 @@ use std::{
 
 use penstock_local::{RedisKind, RedisServer, Shop, ShopPlan, ShopRedis, without_callers_settings};
 use penstock_testkit::{
-    ADMIN_TOKEN, Answer, Auditor, Client, JWT_SECRET, Lost, Merchant, Offer, Run, buyer_token,
+    ADMIN_TOKEN, AnswerLost, Auditor, Client, CommandRun, HttpAnswer, JWT_SECRET, Merchant, SaleOffer,
+    buyer_token,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -76,7 +77,7 @@ impl Trial {
     }
 
     /// Publishes a sale at the first node, and returns when every node sells it.
-    pub(crate) fn publish(&self, offer: Offer) -> String {
+    pub(crate) fn publish(&self, offer: SaleOffer) -> String {
         let sale = self.merchant(0).publish(offer);
         for node in self.nodes() {
             until("a node sells what another published", || {
@@ -87,10 +88,10 @@ impl Trial {
     }
 
     /// Runs `penstock` to its end with the cluster's configuration.
-    pub(crate) fn run(&self, arguments: &[&str]) -> anyhow::Result<Run> {
+    pub(crate) fn run(&self, arguments: &[&str]) -> anyhow::Result<CommandRun> {
         let output =
             bare_command().args(arguments).arg("--config").arg(self.shop.configuration()).output()?;
-        Ok(Run {
+        Ok(CommandRun {
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -208,7 +209,7 @@ pub(crate) fn buyer(address: SocketAddr, name: &str) -> Client {
 }
 
 /// Asks until there is an answer that does not say "later".
-pub(crate) fn patiently(what: &str, mut ask: impl FnMut() -> Result<Answer, Lost>) -> Answer {
+pub(crate) fn patiently(what: &str, mut ask: impl FnMut() -> Result<HttpAnswer, AnswerLost>) -> HttpAnswer {
     until(what, || ask().ok().filter(|answer| !matches!(answer.status, 429 | 502 | 503 | 504)))
 }
 
@@ -220,7 +221,7 @@ pub(crate) fn must_buy(address: SocketAddr, sale: &str, name: &str, quantity: u3
 }
 
 /// Expects a status and returns the answer's JSON.
-pub(crate) fn expect(status: u16, answer: &Answer) -> Value {
+pub(crate) fn expect(status: u16, answer: &HttpAnswer) -> Value {
     assert_eq!(answer.status, status, "{}", answer.text());
     if answer.body.is_empty() { Value::Null } else { answer.json() }
 }
