@@ -27,6 +27,7 @@ mod secrets;
 mod serve;
 mod settle;
 mod settled_in_records;
+mod settling;
 mod signals;
 mod tokens;
 

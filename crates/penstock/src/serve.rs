@@ -10,7 +10,6 @@ use anyhow::{Context as _, bail};
 use penstock_http::Server;
 use penstock_ledger::{Health, Ledger};
 use penstock_records::Records;
-use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     alone, cluster,
@@ -20,11 +19,10 @@ use crate::{
     folder::DataFolder,
     opened::Opened,
     output,
+    settling::Settling,
     signals::Signals,
 };
 
-/// How long settlement may take to finish its transaction. If it takes longer, the next start does the rest.
-const SETTLEMENT_STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until a signal tells it to stop and everything that was accepted is answered.
@@ -49,8 +47,7 @@ struct ServingNode {
     server: Server,
     ledger: Ledger,
     records: Records,
-    settlement: Option<JoinHandle<()>>,
-    stop_settlement: watch::Sender<bool>,
+    settling: Option<Settling>,
     demo: Option<Demo>,
     /// Unlocked last, when nothing writes to it.
     _folder: Option<DataFolder>,
@@ -76,15 +73,13 @@ impl ServingNode {
             );
         }
         let server = Server::start(http, storefront, ledger.clone(), records.clone()).await?;
-        let (stop_settlement, stopped) = watch::channel(false);
-        let settlement =
-            settlement.map(|settlement| tokio::spawn(async move { settlement.run(stopped).await }));
-        Ok(Self { server, ledger, records, settlement, stop_settlement, demo, _folder: folder })
+        let settling = settlement.map(Settling::start);
+        Ok(Self { server, ledger, records, settling, demo, _folder: folder })
     }
 
     /// Sells until a signal comes, and returns its name.
     async fn sell_until(&mut self, signals: &mut Signals, begun: Instant) -> anyhow::Result<&'static str> {
-        let Self { server, ledger, settlement, demo, .. } = self;
+        let Self { server, ledger, settling, demo, .. } = self;
         let opening = async {
             if let Some(demo) = &*demo {
                 demo.let_rehearsals_in(server.addr())?;
@@ -96,17 +91,16 @@ impl ServingNode {
             // The demo is seeded; wait until something else ends the server.
             std::future::pending().await
         };
-        let settling = async {
-            match settlement {
-                // It runs until it is told to stop. If it ends earlier, it has panicked.
-                Some(settlement) => drop(settlement.await),
+        let settlement_ended = async {
+            match settling {
+                Some(settling) => settling.ended().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             signal = signals.next() => Ok(signal),
             failed = opening => failed,
-            () = settling => bail!("settlement ended unexpectedly"),
+            () = settlement_ended => bail!("settlement ended unexpectedly"),
         }
     }
 
@@ -114,12 +108,8 @@ impl ServingNode {
     async fn stop(self) {
         self.server.stop().await;
         self.ledger.stop().await;
-        // The receiver is gone only if settlement has ended already.
-        let _ = self.stop_settlement.send(true);
-        if let Some(settlement) = self.settlement.filter(|settlement| !settlement.is_finished())
-            && tokio::time::timeout(SETTLEMENT_STOP_TIMEOUT, settlement).await.is_err()
-        {
-            tracing::warn!("settlement is stuck in the database; the next start continues from there");
+        if let Some(settling) = self.settling {
+            settling.stop().await;
         }
         self.records.close().await;
     }

@@ -1,21 +1,16 @@
 //! `penstock settle`: a settlement worker of a cluster. Any number of them share the sales.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, bail};
 use penstock_http::WorkerServer;
 use penstock_shop::live::WorkerFigures;
-use tokio::sync::watch;
 
 use crate::{
     cluster,
     config::{Config, EngineKind},
     options, output,
+    settling::Settling,
     signals::Signals,
 };
-
-/// How long a transaction may take to finish. Otherwise it is left to the worker that takes over.
-const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Shows the operator the progress of settlement, if `settle.listen` is set.
 async fn serve(config: &Config, figures: WorkerFigures) -> anyhow::Result<Option<WorkerServer>> {
@@ -33,30 +28,24 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     }
     let mut signals = Signals::take_over()?;
     let worker = cluster::open_worker(&config).await?;
-    let (stop, stopped) = watch::channel(false);
-    let settlement = worker.settlement.clone();
-    let mut settling = tokio::spawn(async move { settlement.run(stopped).await });
     let figures = WorkerFigures {
         name: worker.name.clone(),
         settlement: options::settlement_view(worker.settlement.stats()),
         parts: vec![worker.settled.clone()],
     };
+    let mut settling = Settling::start(worker.settlement);
     let _served = serve(&config, figures.clone()).await?;
     output::write(&format!("penstock settles as {}", worker.name))?;
     let end = tokio::select! {
         signal = signals.next() => Ok(signal),
-        _ = &mut settling => Err(anyhow::anyhow!("settlement ended unexpectedly")),
+        () = settling.ended() => Err(anyhow::anyhow!("settlement ended unexpectedly")),
         never = figures.show(&worker.shown) => match never {},
     };
     if let Ok(signal) = end {
         tracing::info!(signal, "stopping: finishing the transaction that is under way");
     }
     tokio::spawn(signals.end_at_next());
-    // The receiver is gone only if settlement has ended already.
-    let _ = stop.send(true);
-    if !settling.is_finished() && tokio::time::timeout(STOP_TIMEOUT, settling).await.is_err() {
-        tracing::warn!("settlement is stuck in the database; another worker takes over");
-    }
+    settling.stop().await;
     worker.ledger.stop().await;
     worker.records.close().await;
     end.map(drop)

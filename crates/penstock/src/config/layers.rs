@@ -170,24 +170,11 @@ impl Layers {
     fn unknown(&self, key: &str) -> String {
         let name = key.rsplit('.').next().unwrap_or(key);
         let same_name = self.settings.iter().find(|setting| setting.name == name);
-        let nearest = self.settings.iter().min_by_key(|setting| distance(setting.key, key));
-        match same_name.or(nearest.filter(|setting| distance(setting.key, key) <= 3)) {
+        let distance = |setting: &Setting| strsim::levenshtein(setting.key, key);
+        let nearest = self.settings.iter().min_by_key(|setting| distance(setting));
+        match same_name.or(nearest.filter(|setting| distance(setting) <= 3)) {
             Some(setting) => format!("no such setting; did you mean {}?", setting.key),
             None => "no such setting; `penstock config` lists them all".to_owned(),
         }
     }
-}
-
-/// Levenshtein distance.
-fn distance(left: &str, right: &str) -> usize {
-    let mut previous: Vec<usize> = (0..=right.len()).collect();
-    for (row, left_byte) in left.bytes().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, right_byte) in right.bytes().enumerate() {
-            let replaced = previous[column] + usize::from(left_byte != right_byte);
-            current.push(replaced.min(previous[column + 1] + 1).min(current[column] + 1));
-        }
-        previous = current;
-    }
-    previous[right.len()]
 }

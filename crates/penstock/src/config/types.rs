@@ -55,17 +55,17 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-impl SettingType for String {
-    fn read(value: &Value) -> Result<Self, String> {
-        Ok(text(value).to_owned())
-    }
+macro_rules! texts {
+    ($($type:ty),*) => {$(
+        impl SettingType for $type {
+            fn read(value: &Value) -> Result<Self, String> {
+                Ok(text(value).into())
+            }
+        }
+    )*};
 }
 
-impl SettingType for PathBuf {
-    fn read(value: &Value) -> Result<Self, String> {
-        Ok(text(value).into())
-    }
-}
+texts!(String, PathBuf);
 
 impl SettingType for SocketAddr {
     fn read(value: &Value) -> Result<Self, String> {
