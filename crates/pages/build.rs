@@ -43,7 +43,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         fs::create_dir_all(&dist)?;
         entry("/index.html", &crate_folder.join("src/not_built.html"))?
     };
-    let text = format!("/// All files, by their path.\npub const FILES: &[File] = &[\n{table}];\n");
+    let text = format!("/// All files, by their path.\npub const FILES: &[PageFile] = &[\n{table}];\n");
     fs::write(PathBuf::from(env::var("OUT_DIR")?).join("files.rs"), text)?;
     Ok(())
 }
@@ -92,7 +92,7 @@ fn entry(path: &str, file: &Path) -> Result<String, Box<dyn Error>> {
         }
     };
     Ok(format!(
-        "    File {{\n        path: {path:?},\n        content_type: {content_type:?},\n        \
+        "    PageFile {{\n        path: {path:?},\n        content_type: {content_type:?},\n        \
          fingerprint: {fingerprint:?},\n        bytes: include_bytes!({file:?}),\n        brotli: {},\n        \
          gzip: {},\n    }},\n",
         compressed("br"),

@@ -40,7 +40,7 @@ pub struct ServerOptions {
     /// The prefix of a code in a problem's `type`. This server serves `/errors/`.
     pub problem_type_base: String,
     /// The files of the shop and the console. Without any there are no pages.
-    pub pages: Vec<PageFile>,
+    pub pages: &'static [PageFile],
     /// The application behind it.
     pub shop: ShopOptions,
 }
@@ -61,7 +61,7 @@ impl ServerOptions {
             idle_timeout: Duration::from_secs(75),
             drain_timeout: Duration::from_secs(30),
             problem_type_base: "/errors/".to_owned(),
-            pages: Vec::new(),
+            pages: &[],
             shop,
         }
     }
@@ -81,13 +81,14 @@ impl fmt::Debug for ServerOptions {
 /// A file of the pages, with its compressed variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFile {
-    /// The path that clients request. `/index.html` is the shop's page and `/console.html` the console's;
+    /// The path that clients request, such as `/assets/shop-Bx3k1a9Q.js`. `/index.html` is the shop's page and `/console.html` the console's;
     /// both are shown at other paths. Under `/assets/` the name has to change with the bytes.
     pub path: &'static str,
     pub content_type: &'static str,
     /// Changes with the bytes. Only letters and digits.
     pub fingerprint: &'static str,
     pub bytes: &'static [u8],
+    /// The same, compressed, if that is smaller.
     pub brotli: Option<&'static [u8]>,
     pub gzip: Option<&'static [u8]>,
 }

@@ -1,5 +1,6 @@
 //! Assembles the embedded engine: everything in one process and one data folder.
 
+use penstock_http::JsonScribe;
 use penstock_ledger::{Turn, embedded, take_turn};
 use penstock_settle::Settlement;
 use penstock_shop::storefront::Storefront;
@@ -18,15 +19,15 @@ pub(crate) async fn open(config: &Config, demo: bool) -> anyhow::Result<Opened> 
     if config.identity.secret.get().is_none() {
         tokio::spawn(secrets::watch_folder(config.data.clone(), told));
     }
-    let mut http = options::http(config, secrets, clock.clone())?;
-    http.gate.room_store = std::sync::Arc::new(RoomFiles::new(&config.data));
+    let mut http = options::server(config, secrets, clock.clone())?;
+    http.shop.gate.room_store = std::sync::Arc::new(RoomFiles::new(&config.data));
     let demo = if demo {
         Some(Demo::prepare(&mut http, &config.data)?)
     } else {
         DemoFile::remove(&config.data)?;
         None
     };
-    let storefront = Storefront::new();
+    let storefront = Storefront::new(JsonScribe);
     let ledger = embedded::open(options::embedded(config), clock.clone(), storefront.clone())?;
     // The threads that are started from here on inherit it.
     take_turn(Turn::Settling);
@@ -35,7 +36,7 @@ pub(crate) async fn open(config: &Config, demo: bool) -> anyhow::Result<Opened> 
         demo.make_accounts(&records).await?;
     }
     let settlement = Settlement::new(ledger.clone(), records.clone(), clock, options::settle(config));
-    http.settlement = options::settlement_view(settlement.stats());
+    http.shop.settlement = options::settlement_view(settlement.stats());
     let (settlement, folder) = (Some(settlement), Some(folder));
     Ok(Opened { http, storefront, ledger, records, settlement, demo, folder })
 }

@@ -4,6 +4,7 @@
 use std::{process, sync::Arc};
 
 use anyhow::Context as _;
+use penstock_http::JsonScribe;
 use penstock_ledger::{
     Clock, Ledger, Listener, SaleNews,
     redis::{self, Settled, SharedClock},
@@ -82,16 +83,16 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Opened> {
     if config.identity.secret.get().is_none() {
         tokio::spawn(secrets::watch_records(base.records.clone(), told, Arc::clone(&is_secret_in_doubt)));
     }
-    let mut http = options::http(config, secrets, base.clock.clone())?;
-    http.is_secret_in_doubt = is_secret_in_doubt;
+    let mut http = options::server(config, secrets, base.clock.clone())?;
+    http.shop.is_secret_in_doubt = is_secret_in_doubt;
     let doors = SharedDoorsOptions { node: base.name.clone(), prefix: prefix.to_owned(), moment: None };
-    http.gate.doors = Some(Arc::new(SharedDoors::new(base.link.clone(), Handle::current(), doors)));
-    http.node = base.name.clone();
-    http.neighbours = neighbours;
-    http.shared_cache = Arc::new(RedisCache::new(base.link.clone(), prefix));
-    http.shared_figures = Arc::new(RedisFigures::new(base.link.clone(), prefix));
-    http.parts = vec![changes, Arc::clone(&base.settled) as Arc<dyn Part>];
-    let storefront = Storefront::new();
+    http.shop.gate.doors = Some(Arc::new(SharedDoors::new(base.link.clone(), Handle::current(), doors)));
+    http.shop.node = base.name.clone();
+    http.shop.neighbours = neighbours;
+    http.shop.shared_cache = Arc::new(RedisCache::new(base.link.clone(), prefix));
+    http.shop.shared_figures = Arc::new(RedisFigures::new(base.link.clone(), prefix));
+    http.shop.parts = vec![changes, Arc::clone(&base.settled) as Arc<dyn Part>];
+    let storefront = Storefront::new(JsonScribe);
     let ledger = base.ledger(config, storefront.clone())?;
     let Base { name, records, .. } = base;
     tracing::info!(node = name, "a node of a cluster");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use penstock_http::Options;
+use penstock_http::ServerOptions;
 use penstock_records::Records;
 use penstock_rush::api::{Api, text};
 use penstock_shop::identity::{JwtKey, JwtOptions};
@@ -43,16 +43,18 @@ impl Demo {
     /// Lets newcomers sign up without a phone and simulated buyers use tokens, and creates an admin token if
     /// none is configured. A demo that is started again keeps both, so that a rehearsal goes on after its
     /// server was killed.
-    pub(crate) fn prepare(options: &mut Options, data: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(options: &mut ServerOptions, data: &Path) -> anyhow::Result<Self> {
         options.codes_in_answers = true;
         let (known_token, known_secret) =
             DemoFile::read(data).map_or((None, None), |before| (before.admin_token, before.jwt_secret));
-        let jwt_secret = if options.jwt.is_none() { Some(kept_or_new(known_secret)?) } else { None };
+        let jwt_secret =
+            if options.shop.identity.jwt.is_none() { Some(kept_or_new(known_secret)?) } else { None };
         if let Some(secret) = &jwt_secret {
             let key = JwtKey::Secret(secret.clone().into_bytes());
-            options.jwt = Some(JwtOptions { key, issuer: None, audience: None, leeway_seconds: 0 });
+            options.shop.identity.jwt =
+                Some(JwtOptions { key, issuer: None, audience: None, leeway_seconds: 0 });
         }
-        let (admin_token, merchant_password) = match &options.admin_token {
+        let (admin_token, merchant_password) = match &options.shop.identity.admin_token {
             Some(configured) => (configured.clone(), None),
             None => {
                 let password =
@@ -60,7 +62,7 @@ impl Demo {
                 (kept_or_new(known_token)?, Some(password))
             }
         };
-        options.admin_token = Some(admin_token.clone());
+        options.shop.identity.admin_token = Some(admin_token.clone());
         Ok(Self { data: data.to_owned(), admin_token, merchant_password, jwt_secret })
     }
 

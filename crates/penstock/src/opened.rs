@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use penstock_http::{Options, Storefront};
+use penstock_http::ServerOptions;
 use penstock_ledger::Ledger;
 use penstock_records::Records;
 use penstock_settle::Settlement;
+use penstock_shop::storefront::Storefront;
 
 use crate::{demo::Demo, folder::DataFolder};
 
 pub(crate) struct Opened {
-    pub(crate) http: Options,
+    pub(crate) http: ServerOptions,
     pub(crate) storefront: Arc<Storefront>,
     pub(crate) ledger: Ledger,
     pub(crate) records: Records,

@@ -4,15 +4,15 @@ use std::{fs, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use penstock_gate::{LimitOptions, SheddingOptions};
-use penstock_http::{NoSharedCache, NoSharedFigures, Options, PageFile};
+use penstock_http::ServerOptions;
 use penstock_ledger::{BatcherOptions, Clock, embedded::EmbeddedOptions, redis::LedgerOptions};
 use penstock_redis_client::{RedisMode, RedisOptions};
 use penstock_settle::{SettleOptions, SettleStats};
 use penstock_shop::{
-    Secrets, SettlementView,
+    Secrets, SettlementView, ShopOptions,
     gate::{GateOptions, Rate, RoomsInMemory},
-    identity::{Country, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions},
-    ports::Alone,
+    identity::{IdentityOptions, JwtKey, JwtOptions, LogSender, OneTimeCodeOptions},
+    ports::{NoNeighbours, NoSharedCache, NoSharedFigures},
 };
 use tokio::sync::watch;
 
@@ -27,26 +27,54 @@ const GOOD_TOKEN_BYTES: usize = 16;
 /// How often a settlement worker looks for sales that have something to settle.
 const DISCOVER_EVERY: Duration = Duration::from_millis(200);
 
-pub(crate) fn http(
+pub(crate) fn server(
     config: &Config,
     secrets: watch::Receiver<Secrets>,
     clock: Clock,
-) -> anyhow::Result<Options> {
-    let (http, identity) = (&config.http, &config.identity);
-    let limits = &identity.limits;
+) -> anyhow::Result<ServerOptions> {
+    let http = &config.http;
+    Ok(ServerOptions {
+        listen: http.listen,
+        workers: http.workers,
+        secure_cookies: http.secure_cookies,
+        codes_in_answers: config.identity.codes_in_answers,
+        max_connections: http.max_connections,
+        max_connections_per_address: http.max_connections_per_address,
+        max_unread_bytes_per_connection: http.max_unread_kibibytes_per_connection << 10,
+        max_unread_bytes: http.max_unread_mebibytes << 20,
+        trusted_proxies: http.trusted_proxies.clone(),
+        request_timeout: Duration::from_secs(http.request_seconds),
+        idle_timeout: Duration::from_secs(http.idle_seconds),
+        drain_timeout: Duration::from_secs(http.drain_seconds),
+        problem_type_base: http.problem_type_base.clone(),
+        pages: penstock_pages::FILES,
+        shop: ShopOptions {
+            clock,
+            secrets,
+            is_secret_in_doubt: Arc::default(),
+            identity: identity(&config.identity)?,
+            gate: gate(config),
+            settlement: Arc::new(SettlementView::default),
+            // For a single node.
+            node: String::new(),
+            neighbours: Arc::new(NoNeighbours),
+            shared_cache: Arc::new(NoSharedCache),
+            shared_figures: Arc::new(NoSharedFigures),
+            parts: Vec::new(),
+        },
+    })
+}
+
+fn identity(identity: &IdentitySettings) -> anyhow::Result<IdentityOptions> {
     warn_of_short_secrets(identity);
+    let limits = &identity.limits;
     let limit = |burst: NonZeroU32, every_seconds: u64| LimitOptions {
         burst,
         one_per: Duration::from_secs(every_seconds),
         max_keys: limits.max_keys,
     };
-    Ok(Options {
-        listen: http.listen,
-        workers: http.workers,
-        secrets,
-        is_secret_in_doubt: Arc::default(),
+    Ok(IdentityOptions {
         session_seconds: identity.session_seconds,
-        secure_cookies: http.secure_cookies,
         admin_token: identity.admin_token.get().map(str::to_owned),
         jwt: jwt(&identity.jwt)?,
         one_time_codes: OneTimeCodeOptions {
@@ -56,7 +84,6 @@ pub(crate) fn http(
             window_seconds: identity.codes.window_seconds,
         },
         code_sender: Arc::new(LogSender),
-        codes_in_answers: identity.codes_in_answers,
         default_country: identity.default_country,
         otp_by_address: limit(limits.codes_by_address_burst, limits.codes_by_address_every_seconds),
         sign_up_by_address: limit(limits.sign_ups_by_address_burst, limits.sign_ups_by_address_every_seconds),
@@ -71,36 +98,7 @@ pub(crate) fn http(
         password_core_percent: identity.password_core_percent,
         password_hashes_at_once: identity.password_hashes_at_once,
         password_hashes_waiting: identity.password_hashes_waiting,
-        max_connections: http.max_connections,
-        max_connections_per_address: http.max_connections_per_address,
-        max_unread_bytes_per_connection: http.max_unread_kibibytes_per_connection << 10,
-        max_unread_bytes: http.max_unread_mebibytes << 20,
-        trusted_proxies: http.trusted_proxies.clone(),
-        request_timeout: Duration::from_secs(http.request_seconds),
-        idle_timeout: Duration::from_secs(http.idle_seconds),
-        drain_timeout: Duration::from_secs(http.drain_seconds),
-        problem_type_base: http.problem_type_base.clone(),
-        gate: gate(config),
-        settlement: Arc::new(SettlementView::default),
-        node: String::new(),
-        neighbours: Arc::new(Alone),
-        shared_cache: Arc::new(NoSharedCache),
-        shared_figures: Arc::new(NoSharedFigures),
-        pages: penstock_pages::FILES.iter().map(page_file).collect(),
-        parts: Vec::new(),
-        clock,
     })
-}
-
-fn page_file(file: &penstock_pages::File) -> PageFile {
-    PageFile {
-        path: file.path,
-        content_type: file.content_type,
-        fingerprint: file.fingerprint,
-        bytes: file.bytes,
-        brotli: file.brotli,
-        gzip: file.gzip,
-    }
 }
 
 fn warn_of_short_secrets(identity: &IdentitySettings) {

@@ -17,7 +17,7 @@ use self::{files::Pages, site::Site};
 use crate::options::PageFile;
 
 /// The pages, and the answer for paths that nothing else has.
-pub(crate) fn router(shop: Arc<Shop>, files: &[PageFile]) -> Router {
+pub(crate) fn router(shop: Arc<Shop>, files: &'static [PageFile]) -> Router {
     Router::new()
         .route("/docs", get(docs::docs))
         .route("/docs/", get(docs::docs))

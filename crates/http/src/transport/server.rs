@@ -100,7 +100,7 @@ impl Server {
             .map_err(|error| StartError::Listen { address: options.listen, error })?;
         let api = Api::new(Arc::clone(&shop), Arc::new(options), stop.clone());
         let options = &api.options;
-        let router = routes::router(api.clone()).merge(pages::router(Arc::clone(&shop), &options.pages));
+        let router = routes::router(api.clone()).merge(pages::router(Arc::clone(&shop), options.pages));
         let refusals = Arc::new(PreparedRefusals::new(&options.problem_type_base));
         let per_address = PerAddress::new(options.max_connections_per_address);
         let places = (options.max_connections / workers).max(1);

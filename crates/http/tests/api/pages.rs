@@ -34,7 +34,7 @@ fn files() -> Vec<PageFile> {
 }
 
 fn shop() -> Shop {
-    Shop::open_with(|options| options.pages = files())
+    Shop::open_with(|options| options.pages = files().leak())
 }
 
 fn get(client: &mut Client, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -173,7 +173,7 @@ fn the_page_of_a_sale_has_the_status_of_the_sale_and_is_not_cached_while_that_is
     // Only the records know the sale, as after the ledger has forgotten it, or for a moment before there is
     // news of it.
     shop.block_on(shop.records.mark_published(forgotten.parse().unwrap(), now)).unwrap();
-    let shop = shop.reopen_with(|options| options.pages = files());
+    let shop = shop.reopen_with(|options| options.pages = files().leak());
     let (kept, not_kept) = (page_and_api(&shop, &there).1, "no-store".to_owned());
     assert!(kept.starts_with("public, max-age="), "{kept}");
     assert_eq!(page_and_api(&shop, &there), (200, kept.clone(), 200));

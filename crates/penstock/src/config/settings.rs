@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 use ipnet::IpNet;
-use penstock_http::Country;
+use penstock_shop::identity::Country;
 
 use super::{
     layers::Layers,

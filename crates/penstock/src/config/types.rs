@@ -10,7 +10,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use penstock_http::Country;
+use penstock_shop::identity::Country;
 use toml::Value;
 use tracing_subscriber::EnvFilter;
 

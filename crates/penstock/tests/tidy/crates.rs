@@ -20,22 +20,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-shop", &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records"]),
     (
         "penstock-shared-state",
-        &[
-            "penstock-domain",
-            "penstock-gate",
-            "penstock-ledger",
-            "penstock-redis-client",
-            "penstock-shop",
-        ],
+        &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-redis-client", "penstock-shop"],
     ),
     (
         "penstock-http",
         &["penstock-domain", "penstock-gate", "penstock-ledger", "penstock-records", "penstock-shop"],
     ),
     ("penstock-local", &[]),
-    ("penstock-pages", &[]),
+    ("penstock-pages", &["penstock-http"]),
     ("penstock-rush", &[]),
-    ("penstock-bench", &["penstock-domain", "penstock-ledger", "penstock-local", "penstock-records", "penstock-rush"]),
+    (
+        "penstock-bench",
+        &["penstock-domain", "penstock-ledger", "penstock-local", "penstock-records", "penstock-rush"],
+    ),
     ("penstock-testkit", &["penstock-local"]),
     (
         "penstock",
