@@ -64,7 +64,6 @@ test: web ## run everything: format, lints, unit, property, crash, end-to-end an
 
 bench: web ## measure against MariaDB, Redis and nginx on this machine; writes target/bench/report.{json,html}
 	cargo build --release --locked --bin penstock --bin penstock-bench
-	cargo build --release --locked -p penstock-ledger --example claims_at -p penstock-records --example settle_rate
 	target/release/penstock-bench --server target/release/penstock
 
 figures: web ## measure a first visit to the pages on a slow phone: bytes, requests, times

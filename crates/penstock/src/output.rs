@@ -19,10 +19,10 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes lines as they come, for results that are too large for memory. Stops early if the reader is gone.
-pub(crate) fn lines(lines: impl Iterator<Item = anyhow::Result<String>>) -> anyhow::Result<()> {
+pub(crate) fn lines(lines: impl Iterator<Item = String>) -> anyhow::Result<()> {
     let mut stdout = BufWriter::new(stdout().lock());
     for line in lines {
-        match writeln!(stdout, "{}", line?) {
+        match writeln!(stdout, "{line}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             other => other.context(CANNOT_WRITE)?,
         }

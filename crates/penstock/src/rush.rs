@@ -12,10 +12,10 @@ use std::{
 use anyhow::{Context as _, anyhow, bail, ensure};
 use penstock_rush::{
     api::Api,
-    load::TokenSigner,
-    rehearsal::{self, News},
-    report::{self, Live, Report, View},
-    scenario::{self, Challenge, Mix, Scenario},
+    rehearsal::{self, RehearsalNews},
+    report::{self, LiveDisplay, RehearsalReport, View},
+    scenario::{self, Mix, Scenario, ScenarioChallenge},
+    token::TokenSigner,
 };
 
 use crate::{
@@ -62,7 +62,7 @@ fn unwritable(file: &Path) -> String {
 }
 
 /// Shows the rehearsal while it runs. An interrupted rehearsal leaves no sale behind.
-async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Result<Report> {
+async fn rehearse(options: rehearsal::RehearsalOptions, args: &RushArgs) -> anyhow::Result<RehearsalReport> {
     let mut signals = Signals::take_over()?;
     let view = match (args.quiet, std::io::stderr().is_terminal()) {
         (true, _) => View::Nothing,
@@ -75,13 +75,13 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
     let (done, rehearsed) = tokio::sync::oneshot::channel();
     // On its own thread: the runtime would wait for the thread before the process may end.
     thread::spawn(move || {
-        let mut live = Live::start(&options.scenario.name, view);
+        let mut live = LiveDisplay::start(&options.scenario.name, view);
         let report = rehearsal::run(&options, |news| match news {
-            News::Says(line) => live.say(&line),
-            News::Publishing(sale) => {
+            RehearsalNews::Says(line) => live.say(&line),
+            RehearsalNews::Publishing(sale) => {
                 heard.get_or_init(|| sale.to_owned());
             }
-            News::Progress(progress) => live.show(progress),
+            RehearsalNews::Progress(progress) => live.show(progress),
         });
         live.finish();
         // Nobody waits for the report after an interruption.
@@ -102,7 +102,7 @@ async fn rehearse(options: rehearsal::Options, args: &RushArgs) -> anyhow::Resul
 }
 
 /// Audits the ledger and the database themselves, not what the API says about them.
-async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
+async fn audit_too(config: &Config, report: &mut RehearsalReport) -> anyhow::Result<()> {
     let audit = audit::report(config).await?;
     let verdict = &mut report.verdict;
     verdict.audit = Some(audit.ok && verdict.audit != Some(false));
@@ -117,7 +117,7 @@ async fn audit_too(config: &Config, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Options> {
+fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::RehearsalOptions> {
     let config = &loaded.config;
     let scenario = scenario(args).map_err(Misasked)?;
     Api::at(&args.url, "").map_err(Misasked)?;
@@ -139,7 +139,7 @@ fn options(loaded: &Loaded, args: &RushArgs) -> anyhow::Result<rehearsal::Option
         Some(seed) => seed,
         None => getrandom::u32().context("the system provides no random bytes")?.into(),
     };
-    Ok(rehearsal::Options {
+    Ok(rehearsal::RehearsalOptions {
         url: args.url.clone(),
         admin_token,
         sale: args.sale.clone(),
@@ -268,11 +268,11 @@ fn by_flags(args: &RushArgs, complaint: String) -> String {
     given.fold(complaint, |complaint, (field, flag, _)| complaint.replace(field, flag))
 }
 
-fn read_challenge(text: &str) -> anyhow::Result<Challenge> {
+fn read_challenge(text: &str) -> anyhow::Result<ScenarioChallenge> {
     match text {
-        "none" => Ok(Challenge::None),
-        "pow" => Ok(Challenge::Pow),
-        "captcha" => Ok(Challenge::Captcha),
+        "none" => Ok(ScenarioChallenge::None),
+        "pow" => Ok(ScenarioChallenge::Pow),
+        "captcha" => Ok(ScenarioChallenge::Captcha),
         other => Err(anyhow!("--challenge is none, pow or captcha, not {other:?}")),
     }
 }

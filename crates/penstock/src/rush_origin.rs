@@ -1,7 +1,7 @@
 //! Where a rehearsal gets its secrets, and what to do if the server does not know them: it is easy to forget
 //! a variable that was exported for another server.
 
-use penstock_rush::rehearsal::Origin;
+use penstock_rush::rehearsal::SecretOrigin;
 
 use crate::{
     config::{Loaded, ValueSource},
@@ -12,13 +12,13 @@ pub(crate) const ADMIN_TOKEN: &str = "identity.admin_token";
 pub(crate) const JWT_SECRET: &str = "identity.jwt.secret";
 
 /// A secret that is not configured comes from the demo's file.
-pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> Origin {
+pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> SecretOrigin {
     let is_configured = match setting {
         ADMIN_TOKEN => loaded.config.identity.admin_token.get().is_some(),
         _ => loaded.config.identity.jwt.secret.get().is_some(),
     };
     if !is_configured {
-        return Origin {
+        return SecretOrigin {
             place: loaded.config.data.join(folder::DEMO_FILE).display().to_string(),
             remedy: "another server may have been started there since: name its --data DIR or --config FILE"
                 .to_owned(),
@@ -29,5 +29,5 @@ pub(crate) fn of(loaded: &Loaded, setting: &'static str) -> Origin {
         ValueSource::Variable(name) => format!("`unset {name}`, or set it to what the server has"),
         _ => "name the --config FILE of the server that runs there".to_owned(),
     };
-    Origin { place: source.to_string(), remedy }
+    SecretOrigin { place: source.to_string(), remedy }
 }

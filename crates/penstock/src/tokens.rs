@@ -1,6 +1,6 @@
 //! `penstock tokens`: tokens of simulated buyers, for load tools that can't sign.
 
-use penstock_rush::load::TokenSigner;
+use penstock_rush::token::TokenSigner;
 
 use crate::{cli::TokensArgs, clock, config::JwtSettings, output};
 

@@ -40,7 +40,7 @@ pub struct Api {
 
 /// An answer, whatever it says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ApiReply {
     pub status: u16,
     /// Null if the body is not JSON.
     pub body: Value,
@@ -48,7 +48,7 @@ pub struct Reply {
 
 /// The terms of a sale: one unit a buyer and no end, unless said otherwise.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct SaleOffer {
     pub title: String,
     pub units: u32,
     pub limit_per_buyer: u32,
@@ -61,7 +61,7 @@ pub struct Offer {
     pub gate: Option<Value>,
 }
 
-impl Default for Offer {
+impl Default for SaleOffer {
     fn default() -> Self {
         Self {
             title: "Bench".to_owned(),
@@ -117,21 +117,21 @@ impl Api {
 
     /// An item and a published, open sale of it, one unit a buyer; returns the sale's id.
     pub fn open_sale(&self, units: u32) -> anyhow::Result<String> {
-        let id = self.publish(&Offer { units, ..Offer::default() })?;
+        let id = self.publish(&SaleOffer { units, ..SaleOffer::default() })?;
         let state = self.sale_state(&id)?;
         ensure!(state == "open", "the sale is {state} after publishing, not open");
         Ok(id)
     }
 
     /// An item and a published sale of it; returns the sale's id.
-    pub fn publish(&self, offer: &Offer) -> anyhow::Result<String> {
+    pub fn publish(&self, offer: &SaleOffer) -> anyhow::Result<String> {
         let id = self.draft(offer)?;
         self.steer(&id, "publish")?;
         Ok(id)
     }
 
     /// An item and a sale of it that nobody sees yet; returns the sale's id.
-    pub fn draft(&self, offer: &Offer) -> anyhow::Result<String> {
+    pub fn draft(&self, offer: &SaleOffer) -> anyhow::Result<String> {
         let price = json!({"amount": "1999.00", "currency": "CNY"});
         let item = json!({"title": offer.title, "description": "What is sold in a rehearsal.", "regular_price": price});
         let item = self.call("POST", "/api/v1/admin/items", Some(&item), 201)?;
@@ -245,7 +245,7 @@ impl Api {
         path: &str,
         token: Option<&str>,
         body: Option<&Value>,
-    ) -> anyhow::Result<Reply> {
+    ) -> anyhow::Result<ApiReply> {
         let text = body.map(Value::to_string);
         let content = text.as_ref().map(|text| ("application/json", text.as_bytes()));
         self.send(method, path, token, content)
@@ -257,7 +257,7 @@ impl Api {
         path: &str,
         token: Option<&str>,
         content: Option<(&str, &[u8])>,
-    ) -> anyhow::Result<Reply> {
+    ) -> anyhow::Result<ApiReply> {
         let asked = || format!("{method} {path} at {}", self.address);
         let mut request = Request::builder()
             .method(method)
@@ -273,12 +273,12 @@ impl Api {
         let mut response = self.agent.run(request).with_context(asked)?;
         let status = response.status().as_u16();
         let text = response.body_mut().read_to_string().with_context(asked)?;
-        Ok(Reply { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) })
+        Ok(ApiReply { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) })
     }
 }
 
 /// The body of an answer; fails unless it has this status.
-fn expect(reply: Reply, method: &str, path: &str, expected: u16) -> anyhow::Result<Value> {
+fn expect(reply: ApiReply, method: &str, path: &str, expected: u16) -> anyhow::Result<Value> {
     if reply.status != expected {
         bail!("{method} {path} was answered {}", reply.in_words());
     }
@@ -286,7 +286,7 @@ fn expect(reply: Reply, method: &str, path: &str, expected: u16) -> anyhow::Resu
     Ok(reply.body)
 }
 
-impl Reply {
+impl ApiReply {
     /// Status, code and detail, as far as the answer has them.
     pub fn in_words(&self) -> String {
         let field = |name: &str| self.body.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Simulated buyers and benchmarks; speaks only the public API.
+//! Simulated buyers: a rehearsal of a sale, and the verdict on it. Speaks only the public API.
 
 pub mod api;
-pub mod bench;
+pub mod connection;
 pub mod crowd;
-pub mod host;
-pub mod load;
-pub mod peers;
+pub mod latency;
 pub mod rehearsal;
 pub mod report;
 pub mod scenario;
+pub mod steal;
+pub mod token;
 pub mod verdict;

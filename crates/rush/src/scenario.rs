@@ -26,7 +26,7 @@ pub struct Scenario {
     /// One sentence for the report. `{buyers}`, `{bots}`, `{units}` and `{limit}` stand for the numbers of
     /// the run.
     pub about: String,
-    pub sale: SaleTerms,
+    pub sale: ScenarioSale,
     pub crowd: Crowd,
     #[serde(default)]
     pub arrivals: Arrivals,
@@ -37,7 +37,7 @@ pub struct Scenario {
 /// The sale that is published for the run. It is ignored for an existing sale, which has its own terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SaleTerms {
+pub struct ScenarioSale {
     pub units: u32,
     #[serde(default = "one")]
     pub limit_per_buyer: u32,
@@ -48,14 +48,14 @@ pub struct SaleTerms {
     #[serde(default = "five")]
     pub opens_in_seconds: f64,
     #[serde(default)]
-    pub challenge: Challenge,
+    pub challenge: ScenarioChallenge,
     #[serde(default)]
     pub waiting_room: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Challenge {
+pub enum ScenarioChallenge {
     #[default]
     None,
     Pow,
@@ -176,12 +176,12 @@ impl Scenario {
         Self {
             name: "plain".to_owned(),
             about: "{buyers} simulated buyers.".to_owned(),
-            sale: SaleTerms {
+            sale: ScenarioSale {
                 units,
                 limit_per_buyer: 1,
                 hold_seconds: 900,
                 opens_in_seconds: 5.0,
-                challenge: Challenge::None,
+                challenge: ScenarioChallenge::None,
                 waiting_room: false,
             },
             crowd: Crowd { buyers, bots: 0.0, connections: 0, forwarded_addresses: false },

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     api::Api,
     crowd::{Doubtful, End, Promised},
-    report::{Verdict, sentence},
+    report::{RehearsalVerdict, sentence},
 };
 
 /// The number of buyers whose orders are read at the same time.
@@ -48,13 +48,13 @@ pub struct Evidence<'a> {
 
 /// An order as the API shows it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Order {
+struct OrderSeen {
     id: String,
     state: String,
     quantity: u64,
 }
 
-impl Order {
+impl OrderSeen {
     fn is_live(&self) -> bool {
         matches!(self.state.as_str(), "held" | "paid")
     }
@@ -67,7 +67,7 @@ struct Look {
     /// Units that moved while the orders were read, in the last look.
     moved: u64,
     /// The orders of each buyer, by token.
-    orders: HashMap<String, Vec<Order>>,
+    orders: HashMap<String, Vec<OrderSeen>>,
 }
 
 impl Look {
@@ -83,7 +83,7 @@ impl Look {
     }
 }
 
-pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Verdict> {
+pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<RehearsalVerdict> {
     let look = look_until_still(api, evidence)?;
     let mut verdict = compare(evidence, &look);
     if api.is_admin() {
@@ -108,9 +108,9 @@ fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> 
     buyers.dedup();
     let began = Instant::now();
     loop {
-        let before = Stock::read(api, evidence.sale)?;
+        let before = StockLook::read(api, evidence.sale)?;
         let orders = read_orders(api, evidence.sale, &buyers)?;
-        let after = Stock::read(api, evidence.sale)?;
+        let after = StockLook::read(api, evidence.sale)?;
         let moved = before.available.abs_diff(after.available);
         // Units on offer in both looks can't belong to an order.
         let available = before.available.min(after.available);
@@ -129,13 +129,13 @@ fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> 
     }
 }
 
-struct Stock {
+struct StockLook {
     units: u64,
     available: u64,
     hold_seconds: u64,
 }
 
-impl Stock {
+impl StockLook {
     fn read(api: &Api, sale: &str) -> anyhow::Result<Self> {
         let sale = patiently(api, &format!("/api/v1/sales/{sale}"), None)?;
         let number = |pointer| sale.pointer(pointer).and_then(Value::as_u64);
@@ -151,10 +151,10 @@ impl Stock {
     }
 }
 
-fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap<String, Vec<Order>>> {
+fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap<String, Vec<OrderSeen>>> {
     let part = buyers.len().div_ceil(READERS).max(1);
     thread::scope(|scope| {
-        let read = |tokens: &[&str]| -> anyhow::Result<Vec<(String, Vec<Order>)>> {
+        let read = |tokens: &[&str]| -> anyhow::Result<Vec<(String, Vec<OrderSeen>)>> {
             tokens.iter().map(|token| Ok(((*token).to_owned(), orders_of(api, sale, token)?))).collect()
         };
         let readers: Vec<_> = buyers.chunks(part).map(|tokens| scope.spawn(move || read(tokens))).collect();
@@ -167,7 +167,7 @@ fn read_orders(api: &Api, sale: &str, buyers: &[&str]) -> anyhow::Result<HashMap
 }
 
 /// All orders of one buyer in the sale.
-fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<Order>> {
+fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<OrderSeen>> {
     let mut orders = Vec::new();
     let mut after = String::new();
     loop {
@@ -176,7 +176,7 @@ fn orders_of(api: &Api, sale: &str, token: &str) -> anyhow::Result<Vec<Order>> {
             let text = |field: &str| order.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
             if text("sale_id") == sale {
                 let quantity = order.get("quantity").and_then(Value::as_u64).unwrap_or_default();
-                orders.push(Order { id: text("id"), state: text("state"), quantity });
+                orders.push(OrderSeen { id: text("id"), state: text("state"), quantity });
             }
         }
         match page.get("next").and_then(Value::as_str) {
@@ -203,8 +203,8 @@ fn patiently(api: &Api, path: &str, token: Option<&str>) -> anyhow::Result<Value
     Err(trouble)
 }
 
-fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
-    let mut verdict = Verdict::default();
+fn compare(evidence: &Evidence<'_>, look: &Look) -> RehearsalVerdict {
+    let mut verdict = RehearsalVerdict::default();
     kept_promises(evidence, look, &mut verdict);
     nobody_twice(evidence, look, &mut verdict);
     within_limits(evidence, look, &mut verdict);
@@ -214,8 +214,9 @@ fn compare(evidence: &Evidence<'_>, look: &Look) -> Verdict {
 }
 
 /// The verdict from the buyers' evidence alone, when the server can no longer be asked.
-pub fn unchecked(evidence: &Evidence<'_>, error: &anyhow::Error) -> Verdict {
-    let mut verdict = Verdict { unchecked: Some(format!("{error:#}")), ..Verdict::default() };
+pub fn unchecked(evidence: &Evidence<'_>, error: &anyhow::Error) -> RehearsalVerdict {
+    let mut verdict =
+        RehearsalVerdict { unchecked: Some(format!("{error:#}")), ..RehearsalVerdict::default() };
     verdict.findings.push(sentence(format!("The outcome can't be checked: {error:#}")));
     verdict.duplicated = evidence.contradictions.len() as u64;
     verdict.findings.extend(evidence.contradictions.iter().cloned());
@@ -224,7 +225,7 @@ pub fn unchecked(evidence: &Evidence<'_>, error: &anyhow::Error) -> Verdict {
     verdict
 }
 
-fn everybody_answered(evidence: &Evidence<'_>, verdict: &mut Verdict) {
+fn everybody_answered(evidence: &Evidence<'_>, verdict: &mut RehearsalVerdict) {
     let orders = evidence.doubtful.len() as u64;
     verdict.unanswered = evidence.unanswered + orders;
     if verdict.unanswered > 0 {
@@ -236,7 +237,7 @@ fn everybody_answered(evidence: &Evidence<'_>, verdict: &mut Verdict) {
 }
 
 /// Checks that every promised order is there, in the state its buyer left it.
-fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
     for promise in evidence.promised {
         let orders = look.orders.get(&promise.token).map(Vec::as_slice).unwrap_or_default();
         let Some(order) = orders.iter().find(|order| order.id == promise.order) else {
@@ -272,7 +273,7 @@ fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
 }
 
 /// Checks that no key has two orders, no order two buyers, and nobody an order that they did not ask for.
-fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
     verdict.duplicated += evidence.contradictions.len() as u64;
     verdict.findings.extend(evidence.contradictions.iter().cloned());
     let mut owners: HashMap<&str, (&str, &str)> = HashMap::new();
@@ -299,7 +300,7 @@ fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
     }
 }
 
-fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
     for orders in look.orders.values() {
         let live: u64 = orders.iter().filter(|order| order.is_live()).map(|order| order.quantity).sum();
         let over = live.saturating_sub(evidence.limit_per_buyer);
@@ -312,7 +313,7 @@ fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
     }
 }
 
-fn units_conserved(evidence: &Evidence<'_>, look: &Look, verdict: &mut Verdict) {
+fn units_conserved(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
     let live = look.live();
     let Look { units, available, moved, .. } = *look;
     if moved > 0 && !evidence.is_ours_alone {
@@ -351,11 +352,11 @@ mod tests {
         Promised { buyer, token, key, order: order.to_owned(), quantity: 1, end }
     }
 
-    fn order(id: &str, state: &str) -> Order {
-        Order { id: id.to_owned(), state: state.to_owned(), quantity: 1 }
+    fn order(id: &str, state: &str) -> OrderSeen {
+        OrderSeen { id: id.to_owned(), state: state.to_owned(), quantity: 1 }
     }
 
-    fn look(available: u64, orders: &[(u64, &[Order])]) -> Look {
+    fn look(available: u64, orders: &[(u64, &[OrderSeen])]) -> Look {
         let orders = orders.iter().map(|(buyer, orders)| (format!("token-{buyer}"), orders.to_vec()));
         Look { units: 3, available, moved: 0, orders: orders.collect() }
     }
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn more_units_than_were_published_are_oversold_and_fewer_are_lost() {
         let promised = [promise(1, "a", End::Paid), promise(2, "b", End::Paid)];
-        let orders: [(u64, &[Order]); 2] = [(1, &[order("a", "paid")]), (2, &[order("b", "paid")])];
+        let orders: [(u64, &[OrderSeen]); 2] = [(1, &[order("a", "paid")]), (2, &[order("b", "paid")])];
         assert_eq!(judged(&promised, &[], &look(2, &orders)), [1, 0, 0, 0, 0]);
         assert_eq!(judged(&promised, &[], &look(0, &orders)), [0, 1, 0, 0, 0]);
     }

@@ -12,9 +12,9 @@ use std::{
 
 use penstock_rush::{
     api::Api,
-    crowd::{self, End, Gate, Identity, Outcome, Plan},
-    load::TokenSigner,
+    crowd::{self, BuyerIdentity, CrowdOutcome, CrowdPlan, End, SaleGate},
     scenario::{Arrivals, Crowd, Mix},
+    token::TokenSigner,
     verdict::{self, Evidence},
 };
 
@@ -112,16 +112,16 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
 }
 
 /// `buyers` people, all there at an opening in the past. Those who get a unit pay at once.
-fn plan(address: SocketAddr, buyers: u64) -> Plan {
-    Plan {
+fn plan(address: SocketAddr, buyers: u64) -> CrowdPlan {
+    CrowdPlan {
         address,
         host: "shop.example".to_owned(),
         sale: "s1".to_owned(),
         opens_at: Instant::now(),
         units: 10,
         hold_seconds: 60,
-        gate: Gate::default(),
-        identity: Identity::Jwt {
+        gate: SaleGate::default(),
+        identity: BuyerIdentity::Jwt {
             signer: Arc::new(TokenSigner::lasting(b"secret")),
             prefix: "test-".to_owned(),
         },
@@ -134,7 +134,7 @@ fn plan(address: SocketAddr, buyers: u64) -> Plan {
     }
 }
 
-fn run(plan: &Plan) -> Outcome {
+fn run(plan: &CrowdPlan) -> CrowdOutcome {
     crowd::run(plan, |_| {}).unwrap()
 }
 
@@ -256,7 +256,7 @@ fn a_gate_is_passed_and_its_pass_shown() {
         _ => says(200, "{}"),
     });
     let mut plan = plan(address, 1);
-    plan.gate = Gate { challenge: true, waiting_room: true, pass_required: true };
+    plan.gate = SaleGate { challenge: true, waiting_room: true, pass_required: true };
     let outcome = run(&plan);
     let log = log.lock().unwrap();
     let lines: Vec<_> = log.iter().map(|seen| seen.line.as_str()).collect();

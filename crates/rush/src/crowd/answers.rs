@@ -4,18 +4,18 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::codes::Code;
+use super::codes::ProblemCode;
 
 /// An answer as a buyer sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reply<'a> {
+pub(super) struct BuyerReply<'a> {
     pub(super) status: u16,
-    pub(super) code: Code,
+    pub(super) code: ProblemCode,
     pub(super) retry_after_seconds: Option<u32>,
     pub(super) body: &'a [u8],
 }
 
-impl Reply<'_> {
+impl BuyerReply<'_> {
     pub(super) fn is_yes(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -28,7 +28,7 @@ impl Reply<'_> {
     /// Whether an order may have been accepted although the answer is not a yes: only "busy" promises that it
     /// was not.
     pub(super) fn leaves_doubt(&self) -> bool {
-        self.status >= 500 && self.code != Code::BUSY
+        self.status >= 500 && self.code != ProblemCode::BUSY
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Puzzle {
 
 /// Where a ticket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TicketPlace {
     Waiting,
     Admitted,
     SoldOut,
@@ -61,7 +61,7 @@ pub(super) fn session(body: &[u8]) -> Option<String> {
     parse::<Session>(body).map(|session| session.token)
 }
 
-pub(super) fn place(body: &[u8]) -> Option<(String, Place)> {
+pub(super) fn place(body: &[u8]) -> Option<(String, TicketPlace)> {
     #[derive(Deserialize)]
     struct Ticket<'a> {
         ticket: String,
@@ -72,11 +72,11 @@ pub(super) fn place(body: &[u8]) -> Option<(String, Place)> {
     }
     let ticket: Ticket<'_> = parse(body)?;
     let place = match (&*ticket.state, ticket.reason.as_deref()) {
-        ("waiting", _) => Place::Waiting,
-        ("admitted", _) => Place::Admitted,
-        ("gone", Some("sold_out")) => Place::SoldOut,
-        ("gone", Some("turn_over")) => Place::TurnOver,
-        ("gone", _) => Place::Closed,
+        ("waiting", _) => TicketPlace::Waiting,
+        ("admitted", _) => TicketPlace::Admitted,
+        ("gone", Some("sold_out")) => TicketPlace::SoldOut,
+        ("gone", Some("turn_over")) => TicketPlace::TurnOver,
+        ("gone", _) => TicketPlace::Closed,
         _ => return None,
     };
     Some((ticket.ticket, place))

@@ -11,8 +11,8 @@ use fastrand::Rng;
 
 use super::{
     Moment,
-    answers::{self, Puzzle, Reply},
-    codes::Code,
+    answers::{self, BuyerReply, Puzzle},
+    codes::ProblemCode,
     findings::{End, Findings},
     terms::{Terms, Who},
 };
@@ -42,7 +42,7 @@ const CHALLENGE_AHEAD_SECONDS: f64 = 60.0;
 
 /// A buyer's request to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum BuyerCall {
     SignIn,
     Look,
     Ticket,
@@ -55,7 +55,7 @@ pub(super) enum Call {
     Cancel,
 }
 
-impl Call {
+impl BuyerCall {
     pub(super) fn names_buyer(self) -> bool {
         !matches!(self, Self::SignIn | Self::Look | Self::Place)
     }
@@ -77,11 +77,11 @@ pub(super) struct Scene<'a> {
 
 /// An event that a buyer is told of.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event<'a> {
+pub(super) enum BuyerEvent<'a> {
     Came,
     /// The wait is over.
     Woke,
-    Answered(&'a Reply<'a>),
+    Answered(&'a BuyerReply<'a>),
     /// The connection broke, or nothing came for too long.
     Unanswered,
     Solved(u64),
@@ -90,9 +90,9 @@ pub(super) enum Event<'a> {
 /// What the buyer does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    Send(Call),
+    Send(BuyerCall),
     /// The same request on two connections at once.
-    SendTwice(Call),
+    SendTwice(BuyerCall),
     Wait(Moment),
     Solve(Puzzle),
     /// Waits: another answer is still to come.
@@ -101,11 +101,11 @@ pub(super) enum Next {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BuyerState {
     #[default]
     Coming,
     /// A request is due or under way.
-    Asking(Call),
+    Asking(BuyerCall),
     WaitingForOpening,
     Solving,
     /// A bot between two attempts.
@@ -114,7 +114,7 @@ pub(super) enum State {
 
 /// The ways of a bot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum BuyerRole {
     #[default]
     Person,
     /// Orders without a pass or with a forged one, and hands in forged answers.
@@ -156,8 +156,8 @@ struct Course {
 #[derive(Debug)]
 pub(super) struct Buyer {
     pub(super) who: Who,
-    pub(super) role: Role,
-    pub(super) state: State,
+    pub(super) role: BuyerRole,
+    pub(super) state: BuyerState,
     pub(super) token: String,
     pub(super) ticket: String,
     pub(super) challenge: String,
@@ -180,8 +180,8 @@ impl Default for Buyer {
     fn default() -> Self {
         Self {
             who: Who::default(),
-            role: Role::default(),
-            state: State::default(),
+            role: BuyerRole::default(),
+            state: BuyerState::default(),
             token: String::new(),
             ticket: String::new(),
             challenge: String::new(),
@@ -201,7 +201,7 @@ impl Default for Buyer {
 impl Buyer {
     /// Turns this buyer into a new one, and keeps its buffers.
     pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &Terms) {
-        (self.who, self.role, self.state) = (who, Role::of(who), State::default());
+        (self.who, self.role, self.state) = (who, BuyerRole::of(who), BuyerState::default());
         for text in [&mut self.ticket, &mut self.challenge, &mut self.pass, &mut self.order] {
             text.clear();
         }
@@ -233,56 +233,56 @@ impl Buyer {
         String::from_utf8(key).unwrap_or_default()
     }
 
-    pub(super) fn step(&mut self, event: Event<'_>, scene: &mut Scene<'_>) -> Next {
-        if matches!(event, Event::Came | Event::Woke | Event::Solved(_)) {
+    pub(super) fn step(&mut self, event: BuyerEvent<'_>, scene: &mut Scene<'_>) -> Next {
+        if matches!(event, BuyerEvent::Came | BuyerEvent::Woke | BuyerEvent::Solved(_)) {
             let keeps_due = std::mem::take(&mut self.course.keeps_due);
             self.due_at = if keeps_due { self.due_at } else { scene.due_at };
         }
         match (event, self.state) {
-            (Event::Came, _) => self.come(scene),
-            (Event::Woke, State::Asking(call)) => self.ask(call, scene),
-            (Event::Woke, State::Attacking) => self.attack(scene),
-            (Event::Woke, _) => self.enter(scene),
-            (Event::Solved(answer), _) => {
+            (BuyerEvent::Came, _) => self.come(scene),
+            (BuyerEvent::Woke, BuyerState::Asking(call)) => self.ask(call, scene),
+            (BuyerEvent::Woke, BuyerState::Attacking) => self.attack(scene),
+            (BuyerEvent::Woke, _) => self.enter(scene),
+            (BuyerEvent::Solved(answer), _) => {
                 self.answer = answer;
-                self.ask_at(self.press_at, Call::Pass, scene)
+                self.ask_at(self.press_at, BuyerCall::Pass, scene)
             }
-            (Event::Answered(reply), State::Asking(call)) => self.answered(call, reply, scene),
-            (Event::Unanswered, State::Asking(call)) => self.unanswered(call, scene),
+            (BuyerEvent::Answered(reply), BuyerState::Asking(call)) => self.answered(call, reply, scene),
+            (BuyerEvent::Unanswered, BuyerState::Asking(call)) => self.unanswered(call, scene),
             // Nothing was asked, so there is nothing to answer.
-            (Event::Answered(_) | Event::Unanswered, _) => Next::Listen,
+            (BuyerEvent::Answered(_) | BuyerEvent::Unanswered, _) => Next::Listen,
         }
     }
 
     /// Begins a new request: its counters start at zero.
-    fn begin(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+    fn begin(&mut self, call: BuyerCall, scene: &mut Scene<'_>) -> Next {
         (self.course.tries, self.course.breaks) = (0, 0);
         self.ask(call, scene)
     }
 
-    fn ask(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
-        self.state = State::Asking(call);
+    fn ask(&mut self, call: BuyerCall, scene: &mut Scene<'_>) -> Next {
+        self.state = BuyerState::Asking(call);
         self.course.awaited = 1;
-        if call == Call::Order {
+        if call == BuyerCall::Order {
             if self.course.sent_with_key == 0 {
                 self.course.key_since = scene.now;
             }
             scene.findings.repeated += u64::from(self.course.sent_with_key > 0);
             self.course.sent_with_key += 1;
         }
-        if matches!(call, Call::Pay | Call::Cancel) {
+        if matches!(call, BuyerCall::Pay | BuyerCall::Cancel) {
             scene.findings.set_end(self.course.promised, End::Unknown);
         }
         Next::Send(call)
     }
 
-    fn ask_at(&mut self, at: Moment, call: Call, scene: &mut Scene<'_>) -> Next {
+    fn ask_at(&mut self, at: Moment, call: BuyerCall, scene: &mut Scene<'_>) -> Next {
         if at <= scene.now {
             self.due_at = self.due_at.max(at);
             return self.begin(call, scene);
         }
         (self.course.tries, self.course.breaks) = (0, 0);
-        self.state = State::Asking(call);
+        self.state = BuyerState::Asking(call);
         Next::Wait(at)
     }
 
@@ -293,14 +293,14 @@ impl Buyer {
     fn come(&mut self, scene: &mut Scene<'_>) -> Next {
         self.course.came_at = scene.now;
         if scene.terms.signs_in(self.who) {
-            return self.begin(Call::SignIn, scene);
+            return self.begin(BuyerCall::SignIn, scene);
         }
         self.look_around(scene)
     }
 
     fn look_around(&mut self, scene: &mut Scene<'_>) -> Next {
         if !self.who.is_bot && self.random.f64() < scene.terms.mix.looks {
-            return self.begin(Call::Look, scene);
+            return self.begin(BuyerCall::Look, scene);
         }
         self.prepare(scene)
     }
@@ -308,15 +308,15 @@ impl Buyer {
     /// Does what can be done before the opening.
     fn prepare(&mut self, scene: &mut Scene<'_>) -> Next {
         let is_early = self.in_burst && scene.now < self.press_at;
-        let is_honest = matches!(self.role, Role::Person | Role::Replays);
+        let is_honest = matches!(self.role, BuyerRole::Person | BuyerRole::Replays);
         if !is_early || (is_honest && scene.terms.gate.waiting_room) {
             return self.enter(scene);
         }
         if is_honest && scene.terms.gate.challenge {
             let ahead_seconds = CHALLENGE_AHEAD_SECONDS * (1.0 - self.random.f64() / 2.0);
-            return self.ask_at(Moment::OPENING.plus_seconds(-ahead_seconds), Call::Challenge, scene);
+            return self.ask_at(Moment::OPENING.plus_seconds(-ahead_seconds), BuyerCall::Challenge, scene);
         }
-        self.state = State::WaitingForOpening;
+        self.state = BuyerState::WaitingForOpening;
         Next::Wait(self.press_at)
     }
 
@@ -324,11 +324,13 @@ impl Buyer {
     fn enter(&mut self, scene: &mut Scene<'_>) -> Next {
         self.due_from_press(scene.now);
         match self.role {
-            Role::Skips | Role::Hammers => self.attack(scene),
-            Role::Person | Role::Replays if scene.terms.gate.waiting_room && self.ticket.is_empty() => {
-                self.begin(Call::Ticket, scene)
+            BuyerRole::Skips | BuyerRole::Hammers => self.attack(scene),
+            BuyerRole::Person | BuyerRole::Replays
+                if scene.terms.gate.waiting_room && self.ticket.is_empty() =>
+            {
+                self.begin(BuyerCall::Ticket, scene)
             }
-            Role::Person | Role::Replays => self.pass_gate(scene),
+            BuyerRole::Person | BuyerRole::Replays => self.pass_gate(scene),
         }
     }
 
@@ -342,58 +344,58 @@ impl Buyer {
 
     fn pass_gate(&mut self, scene: &mut Scene<'_>) -> Next {
         if scene.terms.gate.challenge {
-            return self.begin(Call::Challenge, scene);
+            return self.begin(BuyerCall::Challenge, scene);
         }
         if scene.terms.gate.pass_required {
-            return self.begin(Call::Pass, scene);
+            return self.begin(BuyerCall::Pass, scene);
         }
         self.press(scene)
     }
 
     fn press(&mut self, scene: &mut Scene<'_>) -> Next {
-        if self.role != Role::Person {
+        if self.role != BuyerRole::Person {
             return self.attack(scene);
         }
         self.due_from_press(scene.now);
         let is_first = self.course.sent_with_key == 0 && self.course.returns == 0;
-        let next = self.begin(Call::Order, scene);
+        let next = self.begin(BuyerCall::Order, scene);
         if is_first && self.random.f64() < scene.terms.mix.double_clicks {
             self.course.awaited = 2;
             self.course.sent_with_key += 1;
             scene.findings.repeated += 1;
-            return Next::SendTwice(Call::Order);
+            return Next::SendTwice(BuyerCall::Order);
         }
         next
     }
 
-    fn answered(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+    fn answered(&mut self, call: BuyerCall, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) -> Next {
         self.course.awaited = self.course.awaited.saturating_sub(1);
-        if call == Call::Order {
+        if call == BuyerCall::Order {
             return self.ordered(reply, scene);
         }
         if !reply.is_yes() {
             return self.refused(call, reply, scene);
         }
         match call {
-            Call::SignIn => match answers::session(reply.body) {
+            BuyerCall::SignIn => match answers::session(reply.body) {
                 Some(token) => {
                     self.token.push_str(&token);
                     self.look_around(scene)
                 }
                 None => self.leave(scene),
             },
-            Call::Look => self.prepare(scene),
-            Call::Ticket | Call::Place => self.told_place(reply, scene),
-            Call::Challenge => match answers::puzzle(reply.body) {
+            BuyerCall::Look => self.prepare(scene),
+            BuyerCall::Ticket | BuyerCall::Place => self.told_place(reply, scene),
+            BuyerCall::Challenge => match answers::puzzle(reply.body) {
                 Some((_, puzzle)) if puzzle.difficulty > MAX_DIFFICULTY_BITS => self.lose_patience(scene),
                 Some((challenge, puzzle)) => {
                     self.challenge = challenge;
-                    self.state = State::Solving;
+                    self.state = BuyerState::Solving;
                     Next::Solve(puzzle)
                 }
                 None => self.leave(scene),
             },
-            Call::Pass => match answers::pass(reply.body) {
+            BuyerCall::Pass => match answers::pass(reply.body) {
                 Some(pass) => {
                     self.pass = pass;
                     self.admit(scene);
@@ -401,8 +403,8 @@ impl Buyer {
                 }
                 None => self.leave(scene),
             },
-            Call::Pay | Call::Cancel => self.settled(call, scene),
-            Call::Order => Next::Listen,
+            BuyerCall::Pay | BuyerCall::Cancel => self.settled(call, scene),
+            BuyerCall::Order => Next::Listen,
         }
     }
 
@@ -418,13 +420,13 @@ impl Buyer {
     }
 
     /// Replaces a pass, turn or challenge that is no longer good, unless that has happened too often.
-    fn renew(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+    fn renew(&mut self, call: BuyerCall, scene: &mut Scene<'_>) -> Next {
         self.course.renewals += 1;
         if self.course.renewals > MAX_RENEWALS {
             return self.turned_away(scene);
         }
         self.pass.clear();
-        if call == Call::Ticket {
+        if call == BuyerCall::Ticket {
             self.ticket.clear();
         }
         self.begin(call, scene)
@@ -437,83 +439,86 @@ impl Buyer {
         self.course.had_answer = true;
     }
 
-    fn refused(&mut self, call: Call, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
-        if call == Call::Look {
+    fn refused(&mut self, call: BuyerCall, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) -> Next {
+        if call == BuyerCall::Look {
             // A buyer who can't see the page still buys.
             return self.prepare(scene);
         }
-        if self.course.attempts > 0 && call == Call::Pass {
+        if self.course.attempts > 0 && call == BuyerCall::Pass {
             return self.attempted(scene);
         }
         if reply.asks_for_patience() {
             let seconds = reply.retry_after_seconds.map_or(RETRY_SECONDS, f64::from).min(MAX_RETRY_SECONDS);
             let jitter_seconds = self.random.f64() * (seconds / 2.0).max(RETRY_SECONDS / 4.0);
-            if matches!(call, Call::Pay | Call::Cancel) && self.course.tries >= MAX_TRIES {
+            if matches!(call, BuyerCall::Pay | BuyerCall::Cancel) && self.course.tries >= MAX_TRIES {
                 return self.settled_in_vain(reply, scene);
             }
             return self.try_again(call, scene.now.plus_seconds(seconds + jitter_seconds), scene);
         }
         match (reply.code, call) {
-            (Code::REFUND_DUE | Code::HOLD_EXPIRED, Call::Pay | Call::Cancel) => {
+            (ProblemCode::REFUND_DUE | ProblemCode::HOLD_EXPIRED, BuyerCall::Pay | BuyerCall::Cancel) => {
                 self.too_late(call, reply.code, scene)
             }
-            (_, Call::Pay | Call::Cancel) => self.settled_in_vain(reply, scene),
-            (Code::SOLD_OUT, _) => self.told_sold_out(scene),
-            (Code::NOT_OPEN | Code::PAUSED, _) => {
+            (_, BuyerCall::Pay | BuyerCall::Cancel) => self.settled_in_vain(reply, scene),
+            (ProblemCode::SOLD_OUT, _) => self.told_sold_out(scene),
+            (ProblemCode::NOT_OPEN | ProblemCode::PAUSED, _) => {
                 let [least, most] = NOT_OPEN_SECONDS;
                 let seconds = (least * f64::from(1_u32 << self.course.tries.min(10))).min(most);
                 let seconds = seconds * (0.5 + self.random.f64());
                 self.try_again(call, scene.now.plus_seconds(seconds), scene)
             }
-            (Code::PASSES_EXHAUSTED, Call::Pass) => {
+            (ProblemCode::PASSES_EXHAUSTED, BuyerCall::Pass) => {
                 let at = scene.now.plus_seconds(self.between(PLACE_SECONDS));
                 self.try_again(call, at, scene)
             }
-            (Code::CHALLENGE_FAILED, Call::Pass) => self.renew(Call::Challenge, scene),
-            (Code::NOT_ADMITTED, Call::Pass) | (Code::TICKET_NOT_FOUND, Call::Place) => {
-                self.renew(Call::Ticket, scene)
+            (ProblemCode::CHALLENGE_FAILED, BuyerCall::Pass) => self.renew(BuyerCall::Challenge, scene),
+            (ProblemCode::NOT_ADMITTED, BuyerCall::Pass)
+            | (ProblemCode::TICKET_NOT_FOUND, BuyerCall::Place) => self.renew(BuyerCall::Ticket, scene),
+            (ProblemCode::PASS_INVALID | ProblemCode::PASS_REQUIRED, BuyerCall::Order)
+                if scene.terms.gate.challenge =>
+            {
+                self.renew(BuyerCall::Challenge, scene)
             }
-            (Code::PASS_INVALID | Code::PASS_REQUIRED, Call::Order) if scene.terms.gate.challenge => {
-                self.renew(Call::Challenge, scene)
+            (ProblemCode::PASS_INVALID | ProblemCode::PASS_REQUIRED, BuyerCall::Order) => {
+                self.renew(BuyerCall::Pass, scene)
             }
-            (Code::PASS_INVALID | Code::PASS_REQUIRED, Call::Order) => self.renew(Call::Pass, scene),
             _ => self.turned_away(scene),
         }
     }
 
     /// After "busy", "too many requests" and the like.
-    fn try_again(&mut self, call: Call, at: Moment, scene: &mut Scene<'_>) -> Next {
+    fn try_again(&mut self, call: BuyerCall, at: Moment, scene: &mut Scene<'_>) -> Next {
         self.course.tries += 1;
         if self.course.tries > MAX_TRIES {
             return self.lose_patience(scene);
         }
-        self.state = State::Asking(call);
+        self.state = BuyerState::Asking(call);
         Next::Wait(at.max(scene.now))
     }
 
-    fn unanswered(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+    fn unanswered(&mut self, call: BuyerCall, scene: &mut Scene<'_>) -> Next {
         self.course.awaited = self.course.awaited.saturating_sub(1);
-        self.course.in_doubt |= call == Call::Order && self.order.is_empty();
+        self.course.in_doubt |= call == BuyerCall::Order && self.order.is_empty();
         if self.course.awaited > 0 {
             return Next::Listen;
         }
-        if call == Call::Order && self.role != Role::Person {
+        if call == BuyerCall::Order && self.role != BuyerRole::Person {
             return self.attempted(scene);
         }
-        if call == Call::Order && !self.order.is_empty() {
+        if call == BuyerCall::Order && !self.order.is_empty() {
             return self.decide(scene);
         }
         self.course.breaks += 1;
         if self.course.breaks > MAX_BREAKS {
             // An order is counted among the doubtful ones when its buyer leaves.
-            scene.findings.unanswered += u64::from(call != Call::Order);
+            scene.findings.unanswered += u64::from(call != BuyerCall::Order);
             return match call {
-                Call::Look => self.prepare(scene),
-                Call::Pay | Call::Cancel => self.after_order(scene),
+                BuyerCall::Look => self.prepare(scene),
+                BuyerCall::Pay | BuyerCall::Cancel => self.after_order(scene),
                 _ => self.leave(scene),
             };
         }
-        (self.state, self.course.keeps_due) = (State::Asking(call), true);
+        (self.state, self.course.keeps_due) = (BuyerState::Asking(call), true);
         let seconds =
             BREAK_SECONDS * f64::from(1_u32 << (self.course.breaks - 1)) * (0.5 + self.random.f64());
         Next::Wait(scene.now.plus_seconds(seconds))

@@ -9,11 +9,11 @@ use std::{
 const MAX_CODES: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Code(u8);
+pub(super) struct ProblemCode(u8);
 
 macro_rules! known_codes {
     ($($name:ident = $number:literal, $text:literal;)*) => {
-        impl Code {
+        impl ProblemCode {
             $(pub(super) const $name: Self = Self($number);)*
         }
         const KNOWN: &[&str] = &[$($text,)*];
@@ -40,33 +40,33 @@ known_codes! {
 
 /// The names behind the numbers, shared by all threads of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Names(Arc<Mutex<Vec<String>>>);
+pub(super) struct CodeNames(Arc<Mutex<Vec<String>>>);
 
-impl Names {
+impl CodeNames {
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(KNOWN.iter().map(|name| (*name).to_owned()).collect())))
     }
 
-    fn code(&self, name: &str) -> Code {
+    fn code(&self, name: &str) -> ProblemCode {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let position = names.iter().position(|known| known == name);
         let position = position.unwrap_or_else(|| {
             if names.len() >= MAX_CODES {
-                return usize::from(Code::OTHER.0);
+                return usize::from(ProblemCode::OTHER.0);
             }
             names.push(name.to_owned());
             names.len() - 1
         });
-        u8::try_from(position).map_or(Code::OTHER, Code)
+        u8::try_from(position).map_or(ProblemCode::OTHER, ProblemCode)
     }
 
-    fn name(&self, code: Code) -> String {
+    fn name(&self, code: ProblemCode) -> String {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.get(usize::from(code.0)).cloned().unwrap_or_default()
     }
 
-    pub(super) fn named(&self, counts: &Counts) -> BTreeMap<String, u64> {
-        let code = |position| u8::try_from(position).map_or(Code::OTHER, Code);
+    pub(super) fn named(&self, counts: &CodeCounts) -> BTreeMap<String, u64> {
+        let code = |position| u8::try_from(position).map_or(ProblemCode::OTHER, ProblemCode);
         let counts = counts.0.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(position, count)| (self.name(code(position)), *count)).collect()
     }
@@ -74,14 +74,14 @@ impl Names {
 
 /// How often each code came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts(Vec<u64>);
+pub(super) struct CodeCounts(Vec<u64>);
 
-impl Counts {
-    pub(super) fn count(&mut self, code: Code) {
+impl CodeCounts {
+    pub(super) fn count(&mut self, code: ProblemCode) {
         self.count_many(code, 1);
     }
 
-    fn count_many(&mut self, code: Code, times: u64) {
+    fn count_many(&mut self, code: ProblemCode, times: u64) {
         let position = usize::from(code.0);
         if self.0.len() <= position {
             self.0.resize(position + 1, 0);
@@ -93,27 +93,27 @@ impl Counts {
 
     pub(super) fn add(&mut self, other: &Self) {
         for (position, count) in other.0.iter().enumerate() {
-            self.count_many(u8::try_from(position).map_or(Code::OTHER, Code), *count);
+            self.count_many(u8::try_from(position).map_or(ProblemCode::OTHER, ProblemCode), *count);
         }
     }
 }
 
 /// Finds the code of a problem's body. Refusals repeat byte for byte, so the last one is compared first.
 #[derive(Debug)]
-pub(super) struct Reader {
-    names: Names,
+pub(super) struct CodeReader {
+    names: CodeNames,
     last_body: Vec<u8>,
-    last: Code,
+    last: ProblemCode,
 }
 
-impl Reader {
-    pub(super) fn new(names: Names) -> Self {
-        Self { names, last_body: Vec::new(), last: Code::NONE }
+impl CodeReader {
+    pub(super) fn new(names: CodeNames) -> Self {
+        Self { names, last_body: Vec::new(), last: ProblemCode::NONE }
     }
 
-    pub(super) fn read(&mut self, body: &[u8]) -> Code {
+    pub(super) fn read(&mut self, body: &[u8]) -> ProblemCode {
         if self.last_body != body {
-            self.last = problem_code(body).map_or(Code::NONE, |name| self.names.code(name));
+            self.last = problem_code(body).map_or(ProblemCode::NONE, |name| self.names.code(name));
             self.last_body.clear();
             self.last_body.extend_from_slice(body);
         }
@@ -136,10 +136,12 @@ mod tests {
 
     #[test]
     fn the_numbers_of_known_codes_are_their_places() {
-        let names = Names::new();
-        for (code, name) in
-            [(Code::SOLD_OUT, "sold_out"), (Code::HOLD_EXPIRED, "hold_expired"), (Code::NONE, "none")]
-        {
+        let names = CodeNames::new();
+        for (code, name) in [
+            (ProblemCode::SOLD_OUT, "sold_out"),
+            (ProblemCode::HOLD_EXPIRED, "hold_expired"),
+            (ProblemCode::NONE, "none"),
+        ] {
             assert_eq!(names.code(name), code);
             assert_eq!(names.name(code), name);
         }
@@ -147,15 +149,15 @@ mod tests {
 
     #[test]
     fn a_new_code_keeps_its_name_in_every_thread() {
-        let names = Names::new();
-        let mut first = Reader::new(names.clone());
-        let mut second = Reader::new(names.clone());
+        let names = CodeNames::new();
+        let mut first = CodeReader::new(names.clone());
+        let mut second = CodeReader::new(names.clone());
         let code = first.read(br#"{"status":418,"code":"teapot"}"#);
         assert_eq!(second.read(br#"{"code":"teapot","status":418}"#), code);
-        assert_eq!(second.read(b"<html>"), Code::NONE);
-        let mut counts = Counts::default();
+        assert_eq!(second.read(b"<html>"), ProblemCode::NONE);
+        let mut counts = CodeCounts::default();
         counts.count(code);
-        counts.count(Code::SOLD_OUT);
+        counts.count(ProblemCode::SOLD_OUT);
         counts.count(code);
         let named = names.named(&counts);
         assert_eq!(
@@ -166,10 +168,10 @@ mod tests {
 
     #[test]
     fn too_many_codes_count_as_other() {
-        let names = Names::new();
+        let names = CodeNames::new();
         for number in 0..300 {
             names.code(&format!("code-{number}"));
         }
-        assert_eq!(names.code("one-more"), Code::OTHER);
+        assert_eq!(names.code("one-more"), ProblemCode::OTHER);
     }
 }

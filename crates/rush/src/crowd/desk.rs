@@ -3,24 +3,24 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::load::Answer;
+use crate::connection::HttpAnswer;
 
 use super::{
     Moment,
-    answers::Reply,
+    answers::BuyerReply,
     arrivals::Arrival,
-    buyer::{Buyer, Call, Event, Next, Scene},
-    codes::{Code, Names, Reader},
+    buyer::{Buyer, BuyerCall, BuyerEvent, Next, Scene},
+    codes::{CodeNames, CodeReader, ProblemCode},
     findings::Findings,
-    pool::UnderWay,
-    tally::Tally,
+    pool::CallUnderWay,
+    tally::CrowdTally,
     terms::Terms,
     timeline::Timeline,
 };
 
 /// The stock as all threads know it.
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(super) struct CrowdStock {
     units: i64,
     /// Units in buyers' hands.
     held: AtomicI64,
@@ -28,7 +28,7 @@ pub(super) struct Stock {
     gone_at: AtomicI64,
 }
 
-impl Stock {
+impl CrowdStock {
     pub(super) fn new(units: u64) -> Self {
         let units = i64::try_from(units).unwrap_or(i64::MAX);
         Self { units, held: AtomicI64::new(0), gone_at: AtomicI64::new(i64::MAX) }
@@ -53,26 +53,26 @@ impl Stock {
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
     terms: &'a Terms,
-    stock: &'a Stock,
+    stock: &'a CrowdStock,
     buyers: Vec<Buyer>,
     vacant: Vec<u32>,
-    codes: Reader,
+    codes: CodeReader,
     pub(super) findings: Findings,
     pub(super) timeline: Timeline,
-    pub(super) tally: Tally,
+    pub(super) tally: CrowdTally,
 }
 
 impl<'a> Desk<'a> {
-    pub(super) fn new(terms: &'a Terms, stock: &'a Stock, names: Names, starts_at: Moment) -> Self {
+    pub(super) fn new(terms: &'a Terms, stock: &'a CrowdStock, names: CodeNames, starts_at: Moment) -> Self {
         Self {
             terms,
             stock,
             buyers: Vec::new(),
             vacant: Vec::new(),
-            codes: Reader::new(names),
+            codes: CodeReader::new(names),
             findings: Findings::default(),
             timeline: Timeline::new(starts_at),
-            tally: Tally::default(),
+            tally: CrowdTally::default(),
         }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Tells a buyer of an event that was due at `due_at`.
-    pub(super) fn step(&mut self, buyer: u32, event: Event<'_>, due_at: Moment, now: Moment) -> Next {
+    pub(super) fn step(&mut self, buyer: u32, event: BuyerEvent<'_>, due_at: Moment, now: Moment) -> Next {
         let Some(buyer) = self.buyers.get_mut(buyer as usize) else { return Next::Listen };
         let mut scene = Scene { now, due_at, terms: self.terms, findings: &mut self.findings };
         let next = buyer.step(event, &mut scene);
@@ -128,40 +128,40 @@ impl<'a> Desk<'a> {
     }
 
     /// A request has left; it could have left at `ready_at`.
-    pub(super) fn sent(&mut self, under_way: UnderWay, ready_at: Moment, waited: bool) {
-        let UnderWay { buyer, call, due_at, sent_at } = under_way;
+    pub(super) fn sent(&mut self, under_way: CallUnderWay, ready_at: Moment, waited: bool) {
+        let CallUnderWay { buyer, call, due_at, sent_at } = under_way;
         self.tally.sent(sent_at);
         self.timeline.at(sent_at).requests += 1;
-        if call == Call::Order {
+        if call == BuyerCall::Order {
             let is_bot = self.buyer(buyer).is_some_and(|buyer| buyer.who.is_bot);
             self.tally.sent_order(is_bot, sent_at.since(ready_at), sent_at, waited);
             self.timeline.at(due_at).orders_due += 1;
         }
     }
 
-    pub(super) fn answered(&mut self, under_way: UnderWay, answer: &Answer<'_>, now: Moment) -> Next {
-        let UnderWay { buyer, call, due_at, .. } = under_way;
+    pub(super) fn answered(&mut self, under_way: CallUnderWay, answer: &HttpAnswer<'_>, now: Moment) -> Next {
+        let CallUnderWay { buyer, call, due_at, .. } = under_way;
         let is_bot = self.buyer(buyer).is_some_and(|buyer| buyer.who.is_bot);
         let latency = now.since(due_at);
         self.tally.answered(call, is_bot, latency, now);
-        let mut code = Code::NONE;
+        let mut code = ProblemCode::NONE;
         if answer.status >= 400 {
             code = self.codes.read(answer.body);
             self.tally.refused(call, is_bot, code, now);
         }
-        if call == Call::Order && !is_bot {
+        if call == BuyerCall::Order && !is_bot {
             self.timeline.record(now, latency);
             if answer.status >= 400 {
                 self.timeline.at(now).refuse(code);
             }
         }
-        let reply = Reply {
+        let reply = BuyerReply {
             status: answer.status,
             code,
             retry_after_seconds: answer.retry_after_seconds,
             body: answer.body,
         };
-        self.step(buyer, Event::Answered(&reply), due_at, now)
+        self.step(buyer, BuyerEvent::Answered(&reply), due_at, now)
     }
 
     /// Ends holds that nobody will pay.

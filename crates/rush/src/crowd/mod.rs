@@ -28,18 +28,18 @@ use std::{
 use anyhow::{Context, anyhow};
 use mio::{Poll, Waker};
 
-use crate::{load::Latency, report::Progress, scenario};
+use crate::{latency::LatencyHistogram, report::Progress, scenario};
 
 pub use findings::{Doubtful, End, Promised};
-pub use summary::Outcome;
-pub use terms::{Account, Gate, Identity};
+pub use summary::CrowdOutcome;
+pub use terms::{BuyerAccount, BuyerIdentity, SaleGate};
 
 use arrivals::Schedule;
-use codes::{Counts, Names};
-use desk::{Desk, Stock};
-use moment::{Clock, Moment};
+use codes::{CodeCounts, CodeNames};
+use desk::{CrowdStock, Desk};
+use moment::{CrowdClock, Moment};
 use pool::Pool;
-use request::Writer;
+use request::RequestWriter;
 use solver::{Outbox, Solvers};
 use terms::{Terms, Who};
 use worker::{Seat, Snapshot};
@@ -50,7 +50,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(100);
 
 /// The task of a crowd.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CrowdPlan {
     /// Plain HTTP/1.1.
     pub address: SocketAddr,
     /// For the header `Host`.
@@ -61,8 +61,8 @@ pub struct Plan {
     /// Units on offer.
     pub units: u64,
     pub hold_seconds: u32,
-    pub gate: Gate,
-    pub identity: Identity,
+    pub gate: SaleGate,
+    pub identity: BuyerIdentity,
     /// Units that an order asks for.
     pub quantity: u32,
     pub crowd: scenario::Crowd,
@@ -73,7 +73,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl CrowdPlan {
     fn terms(&self) -> Terms {
         Terms {
             gate: self.gate,
@@ -100,17 +100,17 @@ impl Plan {
 const MAX_CONNECTIONS: usize = 60_000;
 
 /// Runs the crowd until the last of it has left. `watch` is called on this thread, about ten times a second.
-pub fn run(plan: &Plan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<Outcome> {
+pub fn run(plan: &CrowdPlan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<CrowdOutcome> {
     scenario::check_threads(plan.threads)?;
     // Finds out whether there is a server before anybody comes.
     TcpStream::connect_timeout(&plan.address, CONNECT_LIMIT)
         .with_context(|| format!("cannot connect to {}", plan.address))?;
-    let (terms, stock, names) = (plan.terms(), Stock::new(plan.units), Names::new());
-    let clock = Clock::new(plan.opens_at.max(Instant::now()));
+    let (terms, stock, names) = (plan.terms(), CrowdStock::new(plan.units), CodeNames::new());
+    let clock = CrowdClock::new(plan.opens_at.max(Instant::now()));
     let snapshots: Vec<Mutex<Snapshot>> = (0..plan.threads).map(|_| Mutex::default()).collect();
     thread::scope(|scope| {
         let solvers = plan.gate.challenge.then(|| Solvers::start(scope));
-        let room = Room { clock, terms: &terms, stock: &stock, names: &names, solvers };
+        let room = CrowdShared { clock, terms: &terms, stock: &stock, names: &names, solvers };
         let seats = seats(plan, &room, &snapshots)?;
         // The solvers end once no thread can ask them.
         drop(room);
@@ -129,17 +129,17 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<Outc
 }
 
 /// State that the threads of a run share.
-struct Room<'a> {
-    clock: Clock,
+struct CrowdShared<'a> {
+    clock: CrowdClock,
     terms: &'a Terms,
-    stock: &'a Stock,
-    names: &'a Names,
+    stock: &'a CrowdStock,
+    names: &'a CodeNames,
     solvers: Option<Solvers>,
 }
 
 fn seats<'a>(
-    plan: &Plan,
-    room: &Room<'a>,
+    plan: &CrowdPlan,
+    room: &CrowdShared<'a>,
     snapshots: &'a [Mutex<Snapshot>],
 ) -> anyhow::Result<Vec<Seat<'a>>> {
     let connections = plan.connections();
@@ -154,8 +154,8 @@ fn seats<'a>(
 }
 
 fn seat<'a>(
-    plan: &Plan,
-    room: &Room<'a>,
+    plan: &CrowdPlan,
+    room: &CrowdShared<'a>,
     snapshot: &'a Mutex<Snapshot>,
     index: usize,
     (first_connection, connections): (usize, usize),
@@ -171,7 +171,7 @@ fn seat<'a>(
         desk: Desk::new(room.terms, room.stock, room.names.clone(), now),
         pool: Pool::new(plan.address, first_connection, connections, now),
         schedule: Schedule::new(&plan.crowd, &plan.arrivals, -now.seconds(), seat),
-        writer: Writer::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
+        writer: RequestWriter::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
         solver: room.solvers.as_ref().map(|solvers| solvers.handle(outbox)),
         poll,
         snapshot,
@@ -179,10 +179,10 @@ fn seat<'a>(
 }
 
 fn progress(
-    plan: &Plan,
-    clock: Clock,
-    stock: &Stock,
-    names: &Names,
+    plan: &CrowdPlan,
+    clock: CrowdClock,
+    stock: &CrowdStock,
+    names: &CodeNames,
     snapshots: &[Mutex<Snapshot>],
 ) -> Progress {
     let mut progress = Progress {
@@ -193,7 +193,7 @@ fn progress(
         sold_out_after_seconds: stock.gone_at().map(Moment::seconds),
         ..Progress::default()
     };
-    let (mut refused, mut latency) = (Counts::default(), Latency::default());
+    let (mut refused, mut latency) = (CodeCounts::default(), LatencyHistogram::default());
     for snapshot in snapshots {
         let snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         progress.came += snapshot.came;

@@ -33,11 +33,11 @@ impl Moment {
 
 /// Reads moments off the machine's clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct CrowdClock {
     opening: Instant,
 }
 
-impl Clock {
+impl CrowdClock {
     pub(crate) fn new(opening: Instant) -> Self {
         Self { opening }
     }

@@ -10,9 +10,9 @@ use std::{
 use mio::{Registry, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::load::Connection;
+use crate::connection::Connection;
 
-use super::{Moment, buyer::Call};
+use super::{Moment, buyer::BuyerCall};
 
 /// The most connections that a thread opens at once: a server's backlog is limited.
 const MAX_CONNECTING: usize = 128;
@@ -34,14 +34,14 @@ const OTHER_FILES_SHARE: u64 = 4;
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
+pub(super) struct CallUnderWay {
     pub(super) buyer: u32,
-    pub(super) call: Call,
+    pub(super) call: BuyerCall,
     pub(super) due_at: Moment,
     pub(super) sent_at: Moment,
 }
 
-pub(super) type BuyersConnection = Connection<UnderWay>;
+pub(super) type BuyersConnection = Connection<CallUnderWay>;
 
 #[derive(Debug)]
 struct Slot {
@@ -212,7 +212,7 @@ impl Pool {
     }
 
     /// Closes a connection and has it opened again; returns the request under way on it.
-    pub(super) fn lose(&mut self, index: usize, registry: &Registry, now: Moment) -> Option<UnderWay> {
+    pub(super) fn lose(&mut self, index: usize, registry: &Registry, now: Moment) -> Option<CallUnderWay> {
         let slot = self.slots.get_mut(index)?;
         let mut connection = slot.connection.take()?;
         let under_way = connection.under_way.take();

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use super::{
-    buyer::{Buyer, Call},
+    buyer::{Buyer, BuyerCall},
     terms::Terms,
 };
 
@@ -13,7 +13,7 @@ use super::{
 const BOT_ADDRESSES: u64 = 16;
 
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct RequestWriter {
     host: String,
     /// `/api/v1/sales/ID`.
     sale: String,
@@ -40,7 +40,7 @@ struct PassBody<'a> {
     ticket: Option<&'a str>,
 }
 
-impl Writer {
+impl RequestWriter {
     pub(super) fn new(host: &str, sale: &str, quantity: u32, forwarded_addresses: bool) -> Self {
         let order_body = format!(r#"{{"quantity":{quantity}}}"#);
         Self {
@@ -57,25 +57,25 @@ impl Writer {
     }
 
     /// The bytes of `call` as sent by `buyer`.
-    pub(super) fn write(&mut self, buyer: &Buyer, call: Call, terms: &Terms) -> &[u8] {
+    pub(super) fn write(&mut self, buyer: &Buyer, call: BuyerCall, terms: &Terms) -> &[u8] {
         self.write_body(buyer, call, terms);
         let Self { host, sale, body, request, .. } = self;
         request.clear();
         // Writing into memory does not fail.
         let _ = match call {
-            Call::SignIn => write!(request, "POST /api/v1/sessions"),
-            Call::Look => write!(request, "GET {sale}"),
-            Call::Ticket => write!(request, "POST {sale}/tickets"),
-            Call::Place => write!(request, "GET {sale}/tickets/{}", buyer.ticket),
-            Call::Challenge => write!(request, "POST {sale}/challenge"),
-            Call::Pass => write!(request, "POST {sale}/pass"),
-            Call::Order => {
+            BuyerCall::SignIn => write!(request, "POST /api/v1/sessions"),
+            BuyerCall::Look => write!(request, "GET {sale}"),
+            BuyerCall::Ticket => write!(request, "POST {sale}/tickets"),
+            BuyerCall::Place => write!(request, "GET {sale}/tickets/{}", buyer.ticket),
+            BuyerCall::Challenge => write!(request, "POST {sale}/challenge"),
+            BuyerCall::Pass => write!(request, "POST {sale}/pass"),
+            BuyerCall::Order => {
                 request.extend_from_slice(b"POST ");
                 request.extend_from_slice(sale.as_bytes());
                 request.write_all(b"/orders")
             }
-            Call::Pay => write!(request, "POST /api/v1/orders/{}/pay", buyer.order),
-            Call::Cancel => write!(request, "POST /api/v1/orders/{}/cancel", buyer.order),
+            BuyerCall::Pay => write!(request, "POST /api/v1/orders/{}/pay", buyer.order),
+            BuyerCall::Cancel => write!(request, "POST /api/v1/orders/{}/cancel", buyer.order),
         };
         request.extend_from_slice(b" HTTP/1.1\r\nHost: ");
         request.extend_from_slice(host.as_bytes());
@@ -83,7 +83,7 @@ impl Writer {
             request.extend_from_slice(b"\r\nAuthorization: Bearer ");
             request.extend_from_slice(buyer.token.as_bytes());
         }
-        if call == Call::Order {
+        if call == BuyerCall::Order {
             request.extend_from_slice(b"\r\nIdempotency-Key: ");
             buyer.write_key(terms, request);
             if !buyer.pass.is_empty() {
@@ -95,7 +95,7 @@ impl Writer {
             let [a, b, c, d] = address_of(buyer);
             let _ = write!(request, "\r\nX-Forwarded-For: {a}.{b}.{c}.{d}");
         }
-        if call == Call::Order {
+        if call == BuyerCall::Order {
             request.extend_from_slice(self.order_end.as_bytes());
             return request;
         }
@@ -110,11 +110,11 @@ impl Writer {
         request
     }
 
-    fn write_body(&mut self, buyer: &Buyer, call: Call, terms: &Terms) {
+    fn write_body(&mut self, buyer: &Buyer, call: BuyerCall, terms: &Terms) {
         self.body.clear();
         match call {
-            Call::Challenge => self.body.extend_from_slice(br#"{"kind":"pow"}"#),
-            Call::Pass => {
+            BuyerCall::Challenge => self.body.extend_from_slice(br#"{"kind":"pow"}"#),
+            BuyerCall::Pass => {
                 let has_challenge = !buyer.challenge.is_empty();
                 let body = PassBody {
                     challenge: has_challenge.then_some(buyer.challenge.as_str()),
@@ -123,13 +123,18 @@ impl Writer {
                 };
                 let _ = serde_json::to_writer(&mut self.body, &body);
             }
-            Call::SignIn => {
+            BuyerCall::SignIn => {
                 if let Some(account) = terms.account(buyer.who) {
                     let body = SignInBody { phone: &account.phone, password: &account.password };
                     let _ = serde_json::to_writer(&mut self.body, &body);
                 }
             }
-            Call::Look | Call::Ticket | Call::Place | Call::Order | Call::Pay | Call::Cancel => {}
+            BuyerCall::Look
+            | BuyerCall::Ticket
+            | BuyerCall::Place
+            | BuyerCall::Order
+            | BuyerCall::Pay
+            | BuyerCall::Cancel => {}
         }
     }
 }
@@ -150,22 +155,22 @@ mod tests {
 
     use super::*;
     use crate::{
-        crowd::terms::{Gate, Identity, Who},
-        load::TokenSigner,
+        crowd::terms::{BuyerIdentity, SaleGate, Who},
         scenario::Mix,
+        token::TokenSigner,
     };
 
     fn terms() -> Terms {
         let signer = Arc::new(TokenSigner::lasting(b"secret"));
         Terms {
-            gate: Gate::default(),
+            gate: SaleGate::default(),
             mix: Mix::default(),
             hold_seconds: 1.0,
             burst_seconds: 0.0,
             buyers: 10,
             seed: 0xabc,
             key_prefix: "rush-abc-".to_owned(),
-            identity: Identity::Jwt { signer, prefix: "test-".to_owned() },
+            identity: BuyerIdentity::Jwt { signer, prefix: "test-".to_owned() },
         }
     }
 
@@ -178,7 +183,8 @@ mod tests {
         let (terms, mut buyer) = (terms(), Buyer::default());
         buyer.become_new(Who { number: 5, is_bot: false }, false, &terms);
         buyer.pass.push_str("the-pass");
-        let order = text(Writer::new("shop.example", "s1", 2, false).write(&buyer, Call::Order, &terms));
+        let order =
+            text(RequestWriter::new("shop.example", "s1", 2, false).write(&buyer, BuyerCall::Order, &terms));
         let expected = format!(
             "POST /api/v1/sales/s1/orders HTTP/1.1\r\nHost: shop.example\r\nAuthorization: Bearer {}\r\n\
              Idempotency-Key: rush-abc-p5-0\r\nPenstock-Pass: the-pass\r\nContent-Type: application/json\r\n\
@@ -191,11 +197,11 @@ mod tests {
     #[test]
     fn people_have_addresses_of_their_own_and_bots_share_a_few() {
         let terms = terms();
-        let mut writer = Writer::new("h", "s1", 1, true);
+        let mut writer = RequestWriter::new("h", "s1", 1, true);
         let mut address = |number, is_bot| {
             let mut buyer = Buyer::default();
             buyer.become_new(Who { number, is_bot }, false, &terms);
-            let look = text(writer.write(&buyer, Call::Look, &terms));
+            let look = text(writer.write(&buyer, BuyerCall::Look, &terms));
             assert!(
                 look.starts_with("GET /api/v1/sales/s1 HTTP/1.1\r\n") && look.ends_with("\r\n\r\n"),
                 "{look}"
@@ -210,11 +216,11 @@ mod tests {
     #[test]
     fn a_pass_request_contains_only_what_the_buyer_has() {
         let terms = terms();
-        let mut writer = Writer::new("h", "s1", 1, false);
+        let mut writer = RequestWriter::new("h", "s1", 1, false);
         let mut buyer = Buyer::default();
-        assert!(text(writer.write(&buyer, Call::Pass, &terms)).ends_with("\r\n\r\n{}"));
+        assert!(text(writer.write(&buyer, BuyerCall::Pass, &terms)).ends_with("\r\n\r\n{}"));
         (buyer.challenge, buyer.answer, buyer.ticket) = ("c".to_owned(), 7, "t".to_owned());
-        let pass = text(writer.write(&buyer, Call::Pass, &terms));
+        let pass = text(writer.write(&buyer, BuyerCall::Pass, &terms));
         assert!(pass.ends_with(r#"{"challenge":"c","answer":"7","ticket":"t"}"#), "{pass}");
     }
 }

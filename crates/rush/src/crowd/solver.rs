@@ -21,7 +21,7 @@ const QUEUE: usize = 1_024;
 const NICENESS: i32 = 5;
 
 /// A puzzle of one buyer.
-struct Job {
+struct SolverJob {
     buyer: u32,
     puzzle: Puzzle,
     asked_at: Instant,
@@ -62,15 +62,15 @@ impl Outbox {
 
 /// Hands out puzzles. The solver threads end when the last handle is dropped.
 pub(super) struct Handle {
-    sender: SyncSender<Job>,
+    sender: SyncSender<SolverJob>,
     outbox: Arc<Outbox>,
     /// Puzzles that the queue had no room for.
-    backlog: VecDeque<Job>,
+    backlog: VecDeque<SolverJob>,
 }
 
 #[derive(Clone)]
 pub(super) struct Solvers {
-    sender: SyncSender<Job>,
+    sender: SyncSender<SolverJob>,
 }
 
 impl Solvers {
@@ -93,7 +93,7 @@ impl Solvers {
 impl Handle {
     pub(super) fn solve(&mut self, buyer: u32, puzzle: Puzzle) {
         let outbox = Arc::clone(&self.outbox);
-        self.backlog.push_back(Job { buyer, puzzle, asked_at: Instant::now(), outbox });
+        self.backlog.push_back(SolverJob { buyer, puzzle, asked_at: Instant::now(), outbox });
         self.hand_over();
     }
 
@@ -116,7 +116,7 @@ impl Handle {
     }
 }
 
-fn solve_all(receiver: &Mutex<Receiver<Job>>) {
+fn solve_all(receiver: &Mutex<Receiver<SolverJob>>) {
     // If this is not allowed, the proofs compete with the requests.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     loop {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::{Bar, Generator, Opening, Orders, People, Quantiles, Slice};
+use crate::report::{Generator, HistogramBar, Opening, Orders, PeopleCounts, Quantiles, ReportSlice};
 
 use super::{
-    Moment, Plan, arrivals,
-    codes::Names,
-    desk::Stock,
+    CrowdPlan, Moment, arrivals,
+    codes::CodeNames,
+    desk::CrowdStock,
     findings::{Doubtful, End, Findings, Promised},
-    tally::Tally,
+    tally::CrowdTally,
     timeline::Timeline,
-    worker::Done,
+    worker::SeatResult,
 };
 
 /// Above this, the generator is the bottleneck.
@@ -26,7 +26,7 @@ const MAX_SOLVING_PERCENT: f64 = 10.0;
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CrowdOutcome {
     /// Every order that was answered 201, those of bots included.
     pub promised: Vec<Promised>,
     pub doubtful: Vec<Doubtful>,
@@ -34,7 +34,7 @@ pub struct Outcome {
     pub contradictions: Vec<String>,
     /// Requests other than orders that stayed unanswered after all repeats.
     pub unanswered: u64,
-    pub people: People,
+    pub people: PeopleCounts,
     /// From the first request to the last answer.
     pub seconds: f64,
     pub requests: u64,
@@ -54,15 +54,20 @@ pub struct Outcome {
     /// Latency of people's requests, by kind.
     pub latency: BTreeMap<String, Quantiles>,
     /// Latency of people's orders.
-    pub histogram: Vec<Bar>,
+    pub histogram: Vec<HistogramBar>,
     pub slice_ms: u64,
-    pub timeline: Vec<Slice>,
+    pub timeline: Vec<ReportSlice>,
     pub generator: Generator,
 }
 
-pub(super) fn summarise(plan: &Plan, done: Vec<Done>, stock: &Stock, names: &Names) -> Outcome {
+pub(super) fn summarise(
+    plan: &CrowdPlan,
+    done: Vec<SeatResult>,
+    stock: &CrowdStock,
+    names: &CodeNames,
+) -> CrowdOutcome {
     let mut findings = Findings::default();
-    let mut tally = Tally::default();
+    let mut tally = CrowdTally::default();
     let mut timeline: Option<Timeline> = None;
     let mut connections = 0;
     for done in done {
@@ -75,7 +80,7 @@ pub(super) fn summarise(plan: &Plan, done: Vec<Done>, stock: &Stock, names: &Nam
         }
     }
     let (slice_ms, timeline) = timeline.map(|timeline| timeline.report(names)).unwrap_or_default();
-    Outcome {
+    CrowdOutcome {
         people: people(plan, &findings, &tally),
         opening: opening(&findings, &tally, stock),
         orders: orders(&findings),
@@ -99,8 +104,8 @@ pub(super) fn summarise(plan: &Plan, done: Vec<Done>, stock: &Stock, names: &Nam
     }
 }
 
-fn people(plan: &Plan, findings: &Findings, tally: &Tally) -> People {
-    People {
+fn people(plan: &CrowdPlan, findings: &Findings, tally: &CrowdTally) -> PeopleCounts {
+    PeopleCounts {
         buyers: plan.crowd.buyers,
         bots: arrivals::bots_of(&plan.crowd),
         came: tally.came,
@@ -112,7 +117,7 @@ fn people(plan: &Plan, findings: &Findings, tally: &Tally) -> People {
     }
 }
 
-fn opening(findings: &Findings, tally: &Tally, stock: &Stock) -> Opening {
+fn opening(findings: &Findings, tally: &CrowdTally, stock: &CrowdStock) -> Opening {
     let everybody = findings.last_first_answer_at.filter(|_| findings.left_unanswered == 0);
     Opening {
         // Others may have bought, too: then the first "sold out" is all we know.
@@ -137,7 +142,7 @@ fn orders(findings: &Findings) -> Orders {
     }
 }
 
-fn generator(plan: &Plan, tally: &Tally, connections: usize) -> Generator {
+fn generator(plan: &CrowdPlan, tally: &CrowdTally, connections: usize) -> Generator {
     let of_orders = |count: u64| 100.0 * count as f64 / tally.orders_sent.max(1) as f64;
     let mut generator = Generator {
         threads: plan.threads as u64,
@@ -155,7 +160,7 @@ fn generator(plan: &Plan, tally: &Tally, connections: usize) -> Generator {
 }
 
 /// Why the figures say more about the generator than about the server.
-fn bottleneck(plan: &Plan, generator: &Generator, tally: &Tally) -> Option<String> {
+fn bottleneck(plan: &CrowdPlan, generator: &Generator, tally: &CrowdTally) -> Option<String> {
     let has_burst = plan.arrivals.burst_at_opening > 0.0;
     let is_closed_loop = plan.arrivals.rate <= 0.0 && !has_burst;
     let Generator { late_percent, busy_percent, waited_for_connection_percent, .. } = *generator;
@@ -198,23 +203,23 @@ mod tests {
     use std::{sync::Arc, time::Duration, time::Instant};
 
     use crate::{
-        load::TokenSigner,
         scenario::{Arrivals, Crowd, Mix},
+        token::TokenSigner,
     };
 
-    use super::super::{Gate, Identity, buyer::Call};
+    use super::super::{BuyerIdentity, SaleGate, buyer::BuyerCall};
     use super::*;
 
-    fn plan(burst_at_opening: f64, rate: f64) -> Plan {
-        Plan {
+    fn plan(burst_at_opening: f64, rate: f64) -> CrowdPlan {
+        CrowdPlan {
             address: ([127, 0, 0, 1], 1).into(),
             host: String::new(),
             sale: String::new(),
             opens_at: Instant::now(),
             units: 1,
             hold_seconds: 60,
-            gate: Gate::default(),
-            identity: Identity::Jwt {
+            gate: SaleGate::default(),
+            identity: BuyerIdentity::Jwt {
                 signer: Arc::new(TokenSigner::lasting(b"secret")),
                 prefix: String::new(),
             },
@@ -228,11 +233,11 @@ mod tests {
     }
 
     /// A hundred orders that each left with this delay and took this long, in milliseconds.
-    fn named(plan: &Plan, delay_ms: u64, latency_ms: u64) -> Option<String> {
-        let mut tally = Tally::default();
+    fn named(plan: &CrowdPlan, delay_ms: u64, latency_ms: u64) -> Option<String> {
+        let mut tally = CrowdTally::default();
         for _ in 0..100 {
             tally.sent_order(false, Duration::from_millis(delay_ms), Moment(1), false);
-            tally.answered(Call::Order, false, Duration::from_millis(latency_ms), Moment(2));
+            tally.answered(BuyerCall::Order, false, Duration::from_millis(latency_ms), Moment(2));
         }
         generator(plan, &tally, 1).bottleneck
     }
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_busiest_second_of_any_thread_counts() {
-        let [mut calm, mut busy] = [Tally::default(), Tally::default()];
+        let [mut calm, mut busy] = [CrowdTally::default(), CrowdTally::default()];
         (calm.busiest_percent, busy.busiest_percent) = (20.0, 97.0);
         assert_eq!(generator(&plan(0.0, 0.0), &calm, 1).bottleneck, None);
         calm.add(&busy);

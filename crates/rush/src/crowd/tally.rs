@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    load::Latency,
-    report::{Bar, Quantiles},
+    latency::LatencyHistogram,
+    report::{HistogramBar, Quantiles},
 };
 
 use super::{
     Moment,
-    buyer::Call,
-    codes::{Code, Counts},
+    buyer::BuyerCall,
+    codes::{CodeCounts, ProblemCode},
 };
 
 /// The kinds that latencies are counted by.
@@ -21,16 +21,16 @@ const LATE_AFTER: Duration = Duration::from_millis(5);
 /// The upper ends of the bars within a power of ten.
 const BARS: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 5.0, 7.0];
 
-fn kind(call: Call) -> usize {
+fn kind(call: BuyerCall) -> usize {
     match call {
-        Call::Look => 0,
-        Call::SignIn => 1,
-        Call::Ticket | Call::Place => 2,
-        Call::Challenge => 3,
-        Call::Pass => 4,
-        Call::Order => ORDER,
-        Call::Pay => 6,
-        Call::Cancel => 7,
+        BuyerCall::Look => 0,
+        BuyerCall::SignIn => 1,
+        BuyerCall::Ticket | BuyerCall::Place => 2,
+        BuyerCall::Challenge => 3,
+        BuyerCall::Pass => 4,
+        BuyerCall::Order => ORDER,
+        BuyerCall::Pay => 6,
+        BuyerCall::Cancel => 7,
     }
 }
 
@@ -66,7 +66,7 @@ impl Span {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct CrowdTally {
     pub(super) came: u64,
     pub(super) requests: u64,
     /// Order requests that were answered.
@@ -74,16 +74,16 @@ pub(super) struct Tally {
     pub(super) all: Span,
     pub(super) orders: Span,
     /// Answers to orders of people.
-    pub(super) refused: Counts,
+    pub(super) refused: CodeCounts,
     /// Refusals of their payments and cancellations, except those that came too late: some buyers try that on
     /// purpose.
-    pub(super) pay_refused: Counts,
-    pub(super) cancel_refused: Counts,
+    pub(super) pay_refused: CodeCounts,
+    pub(super) cancel_refused: CodeCounts,
     /// Refusals of bots' orders and of their attempts to cheat a pass.
-    pub(super) bots_refused: Counts,
+    pub(super) bots_refused: CodeCounts,
     pub(super) first_sold_out_at: Option<Moment>,
     /// Of people only: a hammering bot's latency hurts nobody.
-    latency: [Latency; KINDS.len()],
+    latency: [LatencyHistogram; KINDS.len()],
     /// The sum of their latencies, each from the moment it was due.
     pub(super) orders_took: Duration,
     /// Order requests of people; every sending counts.
@@ -101,7 +101,7 @@ pub(super) struct Tally {
     pub(super) took: Duration,
 }
 
-impl Tally {
+impl CrowdTally {
     pub(super) fn sent(&mut self, now: Moment) {
         self.requests += 1;
         self.all.begin(now);
@@ -122,9 +122,9 @@ impl Tally {
         }
     }
 
-    pub(super) fn answered(&mut self, call: Call, is_bot: bool, latency: Duration, now: Moment) {
+    pub(super) fn answered(&mut self, call: BuyerCall, is_bot: bool, latency: Duration, now: Moment) {
         self.all.end(now);
-        if call == Call::Order {
+        if call == BuyerCall::Order {
             self.orders_answered += 1;
             self.orders.end(now);
             self.orders_took += if is_bot { Duration::ZERO } else { latency };
@@ -134,21 +134,22 @@ impl Tally {
         }
     }
 
-    pub(super) fn refused(&mut self, call: Call, is_bot: bool, code: Code, now: Moment) {
+    pub(super) fn refused(&mut self, call: BuyerCall, is_bot: bool, code: ProblemCode, now: Moment) {
         match (call, is_bot) {
-            (Call::Order, false) => self.refused.count(code),
-            (Call::Order | Call::Pass, true) => self.bots_refused.count(code),
-            (Call::Pay | Call::Cancel, _) if matches!(code, Code::REFUND_DUE | Code::HOLD_EXPIRED) => {}
-            (Call::Pay, false) => self.pay_refused.count(code),
-            (Call::Cancel, false) => self.cancel_refused.count(code),
+            (BuyerCall::Order, false) => self.refused.count(code),
+            (BuyerCall::Order | BuyerCall::Pass, true) => self.bots_refused.count(code),
+            (BuyerCall::Pay | BuyerCall::Cancel, _)
+                if matches!(code, ProblemCode::REFUND_DUE | ProblemCode::HOLD_EXPIRED) => {}
+            (BuyerCall::Pay, false) => self.pay_refused.count(code),
+            (BuyerCall::Cancel, false) => self.cancel_refused.count(code),
             _ => {}
         }
-        if call == Call::Order && code == Code::SOLD_OUT && self.first_sold_out_at.is_none() {
+        if call == BuyerCall::Order && code == ProblemCode::SOLD_OUT && self.first_sold_out_at.is_none() {
             self.first_sold_out_at = Some(now);
         }
     }
 
-    pub(super) fn order_latency(&self) -> &Latency {
+    pub(super) fn order_latency(&self) -> &LatencyHistogram {
         let [.., order, _, _] = &self.latency;
         order
     }
@@ -186,10 +187,10 @@ impl Tally {
     }
 
     /// Bars of growing width, without the empty ones at both ends.
-    pub(super) fn histogram(&self) -> Vec<Bar> {
+    pub(super) fn histogram(&self) -> Vec<HistogramBar> {
         // From ten microseconds up. Dividing keeps the ends as round as they are written.
         let ends = (-2..=4).flat_map(|power| BARS.iter().map(move |bar| bar * 1e3 / 10_f64.powi(3 - power)));
-        let mut bars: Vec<_> = ends.map(|up_to_ms| Bar { up_to_ms, count: 0 }).collect();
+        let mut bars: Vec<_> = ends.map(|up_to_ms| HistogramBar { up_to_ms, count: 0 }).collect();
         for (latency, count) in self.order_latency().recorded() {
             let milliseconds = milliseconds(latency);
             let position = bars.partition_point(|bar| bar.up_to_ms < milliseconds).min(bars.len() - 1);
@@ -197,7 +198,7 @@ impl Tally {
                 bar.count += count;
             }
         }
-        let is_empty = |bar: &Bar| bar.count == 0;
+        let is_empty = |bar: &HistogramBar| bar.count == 0;
         while bars.pop_if(|bar| is_empty(bar)).is_some() {}
         let first = bars.iter().position(|bar| !is_empty(bar)).unwrap_or(0);
         bars.split_off(first)
@@ -208,7 +209,7 @@ pub(super) fn milliseconds(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e6
 }
 
-fn quantiles(latency: &Latency) -> Quantiles {
+fn quantiles(latency: &LatencyHistogram) -> Quantiles {
     let at = |quantile| milliseconds(latency.quantile(quantile));
     Quantiles {
         count: latency.count(),
@@ -222,25 +223,25 @@ fn quantiles(latency: &Latency) -> Quantiles {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::codes::Names, *};
+    use super::{super::codes::CodeNames, *};
 
     #[test]
     fn each_kind_of_call_has_its_name() {
-        assert_eq!(KINDS[kind(Call::Order)], "order");
-        assert_eq!(KINDS[kind(Call::Cancel)], "cancel");
-        let mut tally = Tally::default();
-        tally.answered(Call::Order, false, Duration::from_millis(4), Moment(1));
+        assert_eq!(KINDS[kind(BuyerCall::Order)], "order");
+        assert_eq!(KINDS[kind(BuyerCall::Cancel)], "cancel");
+        let mut tally = CrowdTally::default();
+        tally.answered(BuyerCall::Order, false, Duration::from_millis(4), Moment(1));
         assert_eq!(tally.order_latency().count(), 1);
         assert_eq!(tally.latencies()["order"].count, 1);
     }
 
     #[test]
     fn bars_hold_every_order_of_people() {
-        let mut tally = Tally::default();
+        let mut tally = CrowdTally::default();
         for (microseconds, is_bot) in
             [(900, false), (1_000, false), (1_400, false), (4_000, false), (9, true)]
         {
-            tally.answered(Call::Order, is_bot, Duration::from_micros(microseconds), Moment(1));
+            tally.answered(BuyerCall::Order, is_bot, Duration::from_micros(microseconds), Moment(1));
         }
         let bars: Vec<_> = tally.histogram().iter().map(|bar| (bar.up_to_ms, bar.count)).collect();
         assert_eq!(bars.iter().map(|(_, count)| count).sum::<u64>(), 4);
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_request_that_waited_for_a_connection_is_not_late() {
-        let mut tally = Tally::default();
+        let mut tally = CrowdTally::default();
         let [short, long] = [4, 6].map(Duration::from_millis);
         tally.sent_order(false, Duration::from_millis(100), Moment(1), true);
         tally.sent_order(false, short, Moment(1), false);
@@ -262,16 +263,16 @@ mod tests {
 
     #[test]
     fn payments_that_are_refused_count_unless_they_came_too_late() {
-        let (mut tally, names) = (Tally::default(), Names::new());
+        let (mut tally, names) = (CrowdTally::default(), CodeNames::new());
         for (call, code) in [
-            (Call::Pay, Code::BUSY),
-            (Call::Pay, Code::REFUND_DUE),
-            (Call::Cancel, Code::HOLD_EXPIRED),
-            (Call::Cancel, Code::NONE),
+            (BuyerCall::Pay, ProblemCode::BUSY),
+            (BuyerCall::Pay, ProblemCode::REFUND_DUE),
+            (BuyerCall::Cancel, ProblemCode::HOLD_EXPIRED),
+            (BuyerCall::Cancel, ProblemCode::NONE),
         ] {
             tally.refused(call, false, code, Moment(1));
         }
-        let mut all = Tally::default();
+        let mut all = CrowdTally::default();
         all.add(&tally);
         assert_eq!(names.named(&all.pay_refused), [("busy".to_owned(), 1)].into());
         assert_eq!(names.named(&all.cancel_refused), [("none".to_owned(), 1)].into());
@@ -280,10 +281,10 @@ mod tests {
 
     #[test]
     fn an_order_counts_when_it_is_answered_not_when_it_is_sent() {
-        let mut tally = Tally::default();
+        let mut tally = CrowdTally::default();
         tally.sent_order(false, Duration::ZERO, Moment(1), false);
         tally.sent_order(false, Duration::ZERO, Moment(1), false);
-        tally.answered(Call::Order, false, Duration::from_millis(1), Moment(2));
+        tally.answered(BuyerCall::Order, false, Duration::from_millis(1), Moment(2));
         assert_eq!(tally.orders_answered, 1);
     }
 }

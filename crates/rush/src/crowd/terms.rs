@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use crate::{load::TokenSigner, scenario::Mix};
+use crate::{scenario::Mix, token::TokenSigner};
 
 /// A member of the crowd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct Who {
 
 /// What a buyer has to pass before ordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gate {
+pub struct SaleGate {
     pub challenge: bool,
     pub waiting_room: bool,
     pub pass_required: bool,
@@ -22,22 +22,22 @@ pub struct Gate {
 
 /// How buyers identify themselves.
 #[derive(Clone, Debug)]
-pub enum Identity {
+pub enum BuyerIdentity {
     /// With a shop's tokens, for subjects that begin with `prefix`.
     Jwt { signer: Arc<TokenSigner>, prefix: String },
     /// With a session for each buyer's account. Bots have none.
-    Accounts(Arc<[Account]>),
+    Accounts(Arc<[BuyerAccount]>),
 }
 
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct BuyerAccount {
     pub phone: String,
     pub password: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Terms {
-    pub(super) gate: Gate,
+    pub(super) gate: SaleGate,
     pub(super) mix: Mix,
     pub(super) hold_seconds: f64,
     pub(super) burst_seconds: f64,
@@ -45,18 +45,18 @@ pub(super) struct Terms {
     pub(super) seed: u64,
     /// The common prefix of all keys of the run.
     pub(super) key_prefix: String,
-    pub(super) identity: Identity,
+    pub(super) identity: BuyerIdentity,
 }
 
 impl Terms {
     /// Whether `who` has to sign in first.
     pub(super) fn signs_in(&self, who: Who) -> bool {
-        matches!(self.identity, Identity::Accounts(_)) && !who.is_bot
+        matches!(self.identity, BuyerIdentity::Accounts(_)) && !who.is_bot
     }
 
     /// Whether the server can accept any request of `who`.
     pub(super) fn is_known(&self, who: Who) -> bool {
-        matches!(self.identity, Identity::Jwt { .. }) || !who.is_bot
+        matches!(self.identity, BuyerIdentity::Jwt { .. }) || !who.is_bot
     }
 
     /// The token `who` comes with; empty if signing in has to provide it.
@@ -64,18 +64,18 @@ impl Terms {
         token.clear();
         let bot = if who.is_bot { "bot" } else { "" };
         match &self.identity {
-            Identity::Jwt { signer, prefix } => {
+            BuyerIdentity::Jwt { signer, prefix } => {
                 signer.write(&[prefix, bot, itoa::Buffer::new().format(who.number)], token);
             }
-            Identity::Accounts(_) if who.is_bot => {
+            BuyerIdentity::Accounts(_) if who.is_bot => {
                 let _ = write!(token, "forged-{}", who.number);
             }
-            Identity::Accounts(_) => {}
+            BuyerIdentity::Accounts(_) => {}
         }
     }
 
-    pub(super) fn account(&self, who: Who) -> Option<&Account> {
-        let Identity::Accounts(accounts) = &self.identity else { return None };
+    pub(super) fn account(&self, who: Who) -> Option<&BuyerAccount> {
+        let BuyerIdentity::Accounts(accounts) = &self.identity else { return None };
         let count = u64::try_from(accounts.len()).ok().filter(|count| *count > 0)?;
         accounts.get(usize::try_from(who.number % count).ok()?)
     }

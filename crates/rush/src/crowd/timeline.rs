@@ -9,7 +9,7 @@ use crate::report;
 
 use super::{
     Moment,
-    codes::{Code, Counts, Names},
+    codes::{CodeCounts, CodeNames, ProblemCode},
 };
 
 const FIRST_SLICE_NANOSECONDS: i64 = 100_000_000;
@@ -27,13 +27,13 @@ pub(super) struct Slice {
     pub(super) orders_due: u64,
     pub(super) sold: u64,
     pub(super) admitted: u64,
-    refused: Counts,
+    refused: CodeCounts,
     /// Latencies of answered orders, each with its count. Empty while the slice is being filled.
     latencies: Vec<(u64, u64)>,
 }
 
 impl Slice {
-    pub(super) fn refuse(&mut self, code: Code) {
+    pub(super) fn refuse(&mut self, code: ProblemCode) {
         self.refused.count(code);
     }
 
@@ -151,7 +151,7 @@ impl Timeline {
     }
 
     /// The width of a slice in milliseconds, and the slices as they are reported.
-    pub(super) fn report(mut self, names: &Names) -> (u64, Vec<report::Slice>) {
+    pub(super) fn report(mut self, names: &CodeNames) -> (u64, Vec<report::ReportSlice>) {
         self.flush();
         let milliseconds = self.slice_nanoseconds / NANOSECONDS_PER_MILLISECOND;
         let slices = (self.first..).zip(&self.slices);
@@ -165,7 +165,7 @@ fn histogram() -> Option<Histogram<u32>> {
     Histogram::new_with_max(LONGEST_MICROSECONDS, DIGITS).ok()
 }
 
-fn reported(at_ms: i64, slice: &Slice, names: &Names) -> report::Slice {
+fn reported(at_ms: i64, slice: &Slice, names: &CodeNames) -> report::ReportSlice {
     let mut latencies = histogram();
     if let Some(histogram) = &mut latencies {
         for (microseconds, count) in &slice.latencies {
@@ -174,7 +174,7 @@ fn reported(at_ms: i64, slice: &Slice, names: &Names) -> report::Slice {
     }
     let milliseconds = |value: Option<u64>| value.unwrap_or(0) as f64 / 1e3;
     let quantile = |at| milliseconds(latencies.as_ref().map(|histogram| histogram.value_at_quantile(at)));
-    report::Slice {
+    report::ReportSlice {
         at_ms,
         came: slice.came,
         requests: slice.requests,
@@ -202,9 +202,9 @@ mod tests {
         timeline.at(milliseconds(-250)).came += 1;
         timeline.at(milliseconds(-1)).requests += 2;
         timeline.at(milliseconds(0)).sold += 3;
-        timeline.at(milliseconds(99)).refuse(Code::SOLD_OUT);
+        timeline.at(milliseconds(99)).refuse(ProblemCode::SOLD_OUT);
         timeline.record(milliseconds(99), Duration::from_millis(7));
-        let (slice_ms, slices) = timeline.report(&Names::new());
+        let (slice_ms, slices) = timeline.report(&CodeNames::new());
         assert_eq!(slice_ms, 100);
         assert_eq!(slices.iter().map(|slice| slice.at_ms).collect::<Vec<_>>(), [-300, -200, -100, 0]);
         assert_eq!((slices[0].came, slices[2].requests, slices[3].sold), (1, 2, 3));
@@ -220,7 +220,7 @@ mod tests {
             timeline.at(milliseconds(second * 1_000)).requests += 1;
             timeline.record(milliseconds(second * 1_000), Duration::from_millis(3));
         }
-        let (slice_ms, slices) = timeline.report(&Names::new());
+        let (slice_ms, slices) = timeline.report(&CodeNames::new());
         assert_eq!(slice_ms, 1_600);
         assert!(slices.len() <= MAX_SLICES, "{}", slices.len());
         assert_eq!(slices.iter().map(|slice| slice.requests).sum::<u64>(), 3_601);
@@ -237,7 +237,7 @@ mod tests {
         short.record(milliseconds(150), Duration::from_millis(2));
         short.record(milliseconds(150), Duration::from_millis(4));
         short.add(long);
-        let (slice_ms, slices) = short.report(&Names::new());
+        let (slice_ms, slices) = short.report(&CodeNames::new());
         assert_eq!(slice_ms, 200);
         let at_opening = slices.iter().find(|slice| slice.at_ms == 0).unwrap();
         assert_eq!(at_opening.requests, 5);

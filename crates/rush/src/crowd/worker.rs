@@ -12,20 +12,20 @@ use anyhow::Context;
 use mio::{Events, Poll, Token};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::load::Latency;
+use crate::latency::LatencyHistogram;
 
 use super::{
-    Clock, Moment,
+    CrowdClock, Moment,
     alarm::Alarm,
     arrivals::{Arrival, Schedule},
-    buyer::{Call, Event, Next},
-    codes::Counts,
+    buyer::{BuyerCall, BuyerEvent, Next},
+    codes::CodeCounts,
     desk::Desk,
     findings::Findings,
-    pool::{Pool, UnderWay},
-    request::Writer,
+    pool::{CallUnderWay, Pool},
+    request::RequestWriter,
     solver::Handle,
-    tally::Tally,
+    tally::CrowdTally,
     terms::Terms,
     timeline::Timeline,
 };
@@ -55,18 +55,18 @@ pub(super) struct Snapshot {
     pub(super) came: u64,
     pub(super) admitted: u64,
     pub(super) requests: u64,
-    pub(super) refused: Counts,
-    pub(super) order_latency: Latency,
+    pub(super) refused: CodeCounts,
+    pub(super) order_latency: LatencyHistogram,
     pub(super) under_way: u64,
     pub(super) waiting: u64,
 }
 
 /// What a thread leaves behind.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct SeatResult {
     pub(super) findings: Findings,
     pub(super) timeline: Timeline,
-    pub(super) tally: Tally,
+    pub(super) tally: CrowdTally,
     pub(super) connections: usize,
 }
 
@@ -74,25 +74,25 @@ pub(super) struct Done {
 #[derive(Clone, Copy, Debug)]
 struct InLine {
     buyer: u32,
-    call: Call,
+    call: BuyerCall,
     /// From when on only our own delay kept it from leaving.
     ready_at: Moment,
 }
 
 /// Everything that a thread starts with.
 pub(super) struct Seat<'a> {
-    pub(super) clock: Clock,
+    pub(super) clock: CrowdClock,
     pub(super) terms: &'a Terms,
     pub(super) desk: Desk<'a>,
     pub(super) pool: Pool,
     pub(super) schedule: Schedule,
-    pub(super) writer: Writer,
+    pub(super) writer: RequestWriter,
     pub(super) solver: Option<Handle>,
     pub(super) poll: Poll,
     pub(super) snapshot: &'a Mutex<Snapshot>,
 }
 
-struct Worker<'a> {
+struct CrowdWorker<'a> {
     seat: Seat<'a>,
     alarm: Alarm,
     timers: BinaryHeap<Reverse<(Moment, u32)>>,
@@ -107,10 +107,10 @@ struct Worker<'a> {
     window: (Duration, Moment),
 }
 
-pub(super) fn run(seat: Seat<'_>) -> anyhow::Result<Done> {
+pub(super) fn run(seat: Seat<'_>) -> anyhow::Result<SeatResult> {
     let alarm = Alarm::new(seat.poll.registry(), ALARM)?;
     let now = seat.clock.now();
-    let mut worker = Worker {
+    let mut worker = CrowdWorker {
         seat,
         alarm,
         timers: BinaryHeap::new(),
@@ -131,7 +131,7 @@ fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-impl Worker<'_> {
+impl CrowdWorker<'_> {
     fn serve(&mut self) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         let mut scratch = vec![0; SCRATCH_BYTES];
@@ -193,7 +193,7 @@ impl Worker<'_> {
         self.seat.desk.expire(now);
         for _ in 0..AT_ONCE {
             if let Some((at, buyer)) = self.next_timer(now) {
-                let next = self.seat.desk.step(buyer, Event::Woke, at, now);
+                let next = self.seat.desk.step(buyer, BuyerEvent::Woke, at, now);
                 self.follow(buyer, next, at, now);
             } else if let Some(arrival) = self.seat.schedule.arrive(now) {
                 self.welcome(&arrival, now);
@@ -214,7 +214,7 @@ impl Worker<'_> {
 
     fn welcome(&mut self, arrival: &Arrival, now: Moment) {
         let buyer = self.seat.desk.welcome(arrival, now);
-        let next = self.seat.desk.step(buyer, Event::Came, arrival.at, now);
+        let next = self.seat.desk.step(buyer, BuyerEvent::Came, arrival.at, now);
         self.follow(buyer, next, arrival.at, now);
     }
 
@@ -249,7 +249,7 @@ impl Worker<'_> {
         let Seat { pool, desk, writer, terms, .. } = &mut self.seat;
         let (Some(connection), Some(sender)) = (pool.get(index), desk.buyer(buyer)) else { return };
         let bytes = writer.write(sender, call, terms);
-        let under_way = UnderWay { buyer, call, due_at: sender.due_at, sent_at: now };
+        let under_way = CallUnderWay { buyer, call, due_at: sender.due_at, sent_at: now };
         let sent = connection.send(under_way, bytes);
         desk.sent(under_way, ready_at, waited);
         self.under_way += 1;
@@ -271,7 +271,7 @@ impl Worker<'_> {
     /// Tells buyers that no answer will come.
     fn mend(&mut self, now: Moment) {
         while let Some(buyer) = self.broken.pop() {
-            let next = self.seat.desk.step(buyer, Event::Unanswered, now, now);
+            let next = self.seat.desk.step(buyer, BuyerEvent::Unanswered, now, now);
             self.follow(buyer, next, now, now);
         }
     }
@@ -339,7 +339,7 @@ impl Worker<'_> {
             let tally = &mut self.seat.desk.tally;
             tally.solved += 1;
             tally.solving_waited += solved.waited;
-            let next = self.seat.desk.step(solved.buyer, Event::Solved(solved.answer), now, now);
+            let next = self.seat.desk.step(solved.buyer, BuyerEvent::Solved(solved.answer), now, now);
             self.follow(solved.buyer, next, now, now);
         }
     }
@@ -391,12 +391,12 @@ impl Worker<'_> {
         snapshot.waiting = self.line.len() as u64;
     }
 
-    fn done(mut self) -> Done {
+    fn done(mut self) -> SeatResult {
         self.tell();
         let now = self.seat.clock.now();
         self.look_at_oneself(now, SHORTEST_WINDOW);
         let Desk { findings, timeline, mut tally, .. } = self.seat.desk;
         tally.took = self.opened_at.map_or(Duration::ZERO, |since| now.since(since));
-        Done { findings, timeline, tally, connections: self.seat.pool.len() }
+        SeatResult { findings, timeline, tally, connections: self.seat.pool.len() }
     }
 }

@@ -11,28 +11,28 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{Api, Offer, text},
-    crowd::{self, Gate, Identity, Outcome, Plan},
-    host::Steal,
-    load::TokenSigner,
-    report::{People, Progress, Report, Verdict, sentence, thousands},
-    scenario::{self, Challenge, Scenario},
+    api::{Api, SaleOffer, text},
+    crowd::{self, BuyerIdentity, CrowdOutcome, CrowdPlan, SaleGate},
+    report::{PeopleCounts, Progress, RehearsalReport, RehearsalVerdict, sentence, thousands},
+    scenario::{self, Scenario, ScenarioChallenge},
+    steal::Steal,
+    token::TokenSigner,
     verdict::{self, Evidence},
 };
 
 use opening::ServerClock;
 
 #[derive(Debug)]
-pub struct Options {
+pub struct RehearsalOptions {
     pub url: String,
     /// For publishing the sale and asking for the audit; empty: there is none.
     pub admin_token: String,
-    pub admin_token_from: Origin,
+    pub admin_token_from: SecretOrigin,
     /// An existing sale; `None`: one is published for the rehearsal, which takes an admin token.
     pub sale: Option<String>,
     /// Signs the buyers' tokens as the shop does; `None`: the buyers sign up for accounts.
     pub tokens: Option<Arc<TokenSigner>>,
-    pub tokens_from: Origin,
+    pub tokens_from: SecretOrigin,
     pub scenario: Scenario,
     pub threads: usize,
     pub seed: u64,
@@ -40,7 +40,7 @@ pub struct Options {
 
 /// Where a secret came from, for the message that the server does not accept it.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct SecretOrigin {
     pub place: String,
     /// How to fix it.
     pub remedy: String,
@@ -48,7 +48,7 @@ pub struct Origin {
 
 /// Progress, for the display.
 #[derive(Debug)]
-pub enum News<'a> {
+pub enum RehearsalNews<'a> {
     /// A line to keep on the screen.
     Says(String),
     /// This sale is being published for the rehearsal, and is on offer until it is closed.
@@ -63,7 +63,10 @@ struct Sale {
     terms: Value,
 }
 
-pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<Report> {
+pub fn run(
+    options: &RehearsalOptions,
+    mut tell: impl FnMut(RehearsalNews<'_>),
+) -> anyhow::Result<RehearsalReport> {
     let scenario = &options.scenario;
     scenario.check()?;
     scenario::check_threads(options.threads)?;
@@ -78,7 +81,7 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
         return rehearse(&api, options, &find(&api, id)?, identity, &mut tell);
     }
     let id = draft(&api, scenario).context("the sale can't be drafted")?;
-    tell(News::Publishing(&id));
+    tell(RehearsalNews::Publishing(&id));
     let published = publish(&api, &id);
     let is_published = published.is_ok();
     let rehearsed = published.and_then(|sale| rehearse(&api, options, &sale, identity, &mut tell));
@@ -101,18 +104,18 @@ pub fn run(options: &Options, mut tell: impl FnMut(News<'_>)) -> anyhow::Result<
 
 fn rehearse(
     api: &Api,
-    options: &Options,
+    options: &RehearsalOptions,
     sale: &Sale,
-    identity: Identity,
-    tell: &mut impl FnMut(News<'_>),
-) -> anyhow::Result<Report> {
+    identity: BuyerIdentity,
+    tell: &mut impl FnMut(RehearsalNews<'_>),
+) -> anyhow::Result<RehearsalReport> {
     let clock = ServerClock::read(|| if sale.is_ours { api.our_sale(&sale.id) } else { api.sale(&sale.id) })?;
     let plan = plan(api, options, sale, &clock, identity)?;
-    tell(News::Says(introduction(sale, &plan)));
+    tell(RehearsalNews::Says(introduction(sale, &plan)));
     let steal = Steal::start().ok();
-    let mut outcome = crowd::run(&plan, |progress| tell(News::Progress(progress)))?;
+    let mut outcome = crowd::run(&plan, |progress| tell(RehearsalNews::Progress(progress)))?;
     outcome.generator.steal_percent = steal.and_then(|steal| steal.percent().ok());
-    tell(News::Says("Everybody has gone home. Comparing promises with orders.".to_owned()));
+    tell(RehearsalNews::Says("Everybody has gone home. Comparing promises with orders.".to_owned()));
     let limit_per_buyer = number(&sale.terms, "/limit_per_buyer")?;
     let evidence = Evidence {
         sale: &sale.id,
@@ -130,12 +133,12 @@ fn rehearse(
 }
 
 /// Finds out that a token is not accepted before anybody comes, not at the audit in the end.
-fn check_admin_token(api: &Api, options: &Options) -> anyhow::Result<()> {
+fn check_admin_token(api: &Api, options: &RehearsalOptions) -> anyhow::Result<()> {
     if !api.is_admin() {
         return Ok(());
     }
     let reply = api.ask("GET", "/api/v1/admin/sales?limit=1", Some(&api.admin_token), None)?;
-    let Origin { place, remedy } = &options.admin_token_from;
+    let SecretOrigin { place, remedy } = &options.admin_token_from;
     ensure!(
         !matches!(reply.status, 401 | 403),
         "{} does not accept the admin token: the one from {place} is not the server's identity.admin_token; {remedy}",
@@ -145,12 +148,16 @@ fn check_admin_token(api: &Api, options: &Options) -> anyhow::Result<()> {
 }
 
 /// The identity of the buyers. Accounts are all signed up before anybody comes.
-fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> anyhow::Result<Identity> {
+fn identity(
+    api: &Api,
+    options: &RehearsalOptions,
+    tell: &mut impl FnMut(RehearsalNews<'_>),
+) -> anyhow::Result<BuyerIdentity> {
     match &options.tokens {
         Some(signer) => {
-            let token = signer.token("penstock-rush")?;
+            let token = signer.token("penstock-rush");
             let reply = api.ask("GET", "/api/v1/me", Some(&token), None)?;
-            let Origin { place, remedy } = &options.tokens_from;
+            let SecretOrigin { place, remedy } = &options.tokens_from;
             ensure!(
                 reply.status != 401,
                 "{} does not accept the buyers' tokens: the JWT secret from {place} is not the server's \
@@ -158,9 +165,9 @@ fn identity(api: &Api, options: &Options, tell: &mut impl FnMut(News<'_>)) -> an
                 options.url
             );
             ensure!(reply.status == 200, "GET /api/v1/me was answered {}", reply.in_words());
-            Ok(Identity::Jwt { signer: Arc::clone(signer), prefix: format!("rush-{:x}-", options.seed) })
+            Ok(BuyerIdentity::Jwt { signer: Arc::clone(signer), prefix: format!("rush-{:x}-", options.seed) })
         }
-        None => sign_up::accounts(api, options, tell).map(Identity::Accounts),
+        None => sign_up::accounts(api, options, tell).map(BuyerIdentity::Accounts),
     }
 }
 
@@ -179,9 +186,9 @@ fn draft(api: &Api, scenario: &Scenario) -> anyhow::Result<String> {
     let terms = &scenario.sale;
     let opens_in = SignedDuration::try_from_secs_f64(terms.opens_in_seconds).context("opens_in_seconds")?;
     let opens_at = opening::server_date(api)?.checked_add(opens_in).context("the opening is too far away")?;
-    let gated = terms.challenge != Challenge::None || terms.waiting_room;
+    let gated = terms.challenge != ScenarioChallenge::None || terms.waiting_room;
     let closes_at = opens_at.checked_add(longest(scenario)?).context("the sale would never close")?;
-    let offer = Offer {
+    let offer = SaleOffer {
         title: format!("Rehearsal: {}", scenario.name),
         units: terms.units,
         limit_per_buyer: terms.limit_per_buyer,
@@ -209,22 +216,22 @@ fn longest(scenario: &Scenario) -> anyhow::Result<SignedDuration> {
 
 fn plan(
     api: &Api,
-    options: &Options,
+    options: &RehearsalOptions,
     sale: &Sale,
     clock: &ServerClock,
-    identity: Identity,
-) -> anyhow::Result<Plan> {
+    identity: BuyerIdentity,
+) -> anyhow::Result<CrowdPlan> {
     let Scenario { crowd, arrivals, mix, .. } = options.scenario.clone();
     let flag = |pointer: &str| sale.terms.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
     let challenge = sale.terms.pointer("/gate/challenge").and_then(Value::as_str);
-    Ok(Plan {
+    Ok(CrowdPlan {
         address: api.address,
         host: api.host.clone(),
         sale: sale.id.clone(),
         opens_at: clock.opening(&sale.terms)?,
         units: number(&sale.terms, "/stock/available")?,
         hold_seconds: u32::try_from(number(&sale.terms, "/hold_seconds")?)?,
-        gate: Gate {
+        gate: SaleGate {
             challenge: challenge.is_some_and(|kind| kind != "none"),
             waiting_room: flag("/gate/waiting_room"),
             pass_required: flag("/gate/pass_required"),
@@ -246,14 +253,14 @@ fn number(terms: &Value, pointer: &str) -> anyhow::Result<u64> {
         .with_context(|| format!("a sale without {pointer}: {terms}"))
 }
 
-fn introduction(sale: &Sale, plan: &Plan) -> String {
+fn introduction(sale: &Sale, plan: &CrowdPlan) -> String {
     let whose =
         if sale.is_ours { "published for this rehearsal" } else { "an existing sale, with its own terms" };
     format!("Sale {} ({whose}): {} units, {} buyers.", sale.id, plan.units, plan.crowd.buyers)
 }
 
 /// The scenario's sentence with the numbers of this run: flags, or an existing sale, may change them.
-fn about(scenario: &Scenario, people: &People, units: u64, limit_per_buyer: u64) -> String {
+fn about(scenario: &Scenario, people: &PeopleCounts, units: u64, limit_per_buyer: u64) -> String {
     let limit = match limit_per_buyer {
         1 => "one".to_owned(),
         2 => "two".to_owned(),
@@ -266,15 +273,15 @@ fn about(scenario: &Scenario, people: &People, units: u64, limit_per_buyer: u64)
 }
 
 fn report(
-    options: &Options,
+    options: &RehearsalOptions,
     sale: &Sale,
     clock: &ServerClock,
     limit_per_buyer: u64,
-    outcome: Outcome,
-    verdict: Verdict,
-) -> anyhow::Result<Report> {
+    outcome: CrowdOutcome,
+    verdict: RehearsalVerdict,
+) -> anyhow::Result<RehearsalReport> {
     let units = number(&sale.terms, "/stock/total")?;
-    Ok(Report {
+    Ok(RehearsalReport {
         scenario: options.scenario.name.clone(),
         about: about(&options.scenario, &outcome.people, units, limit_per_buyer),
         url: options.url.clone(),
@@ -311,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_scenario_describes_the_crowd_of_the_run_not_the_one_in_its_file() {
-        let people = People { buyers: 2_000, bots: 500, ..People::default() };
+        let people = PeopleCounts { buyers: 2_000, bots: 500, ..PeopleCounts::default() };
         for name in Scenario::names() {
             let scenario = Scenario::load(name).unwrap();
             let told = about(&scenario, &people, 40, 3);

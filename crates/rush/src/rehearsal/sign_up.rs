@@ -12,10 +12,10 @@ use std::{
 use anyhow::{anyhow, bail, ensure};
 use serde_json::{Value, json};
 
-use super::{News, Options};
+use super::{RehearsalNews, RehearsalOptions};
 use crate::{
-    api::{Api, Reply},
-    crowd::Account,
+    api::{Api, ApiReply},
+    crowd::BuyerAccount,
 };
 
 /// Hashing a password takes tens of milliseconds of CPU on the server, so more accounts would take too long.
@@ -32,23 +32,23 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 /// One account for each buyer. Accounts of an earlier rehearsal with the same seed are used again.
 pub(super) fn accounts(
     api: &Api,
-    options: &Options,
-    tell: &mut impl FnMut(News<'_>),
-) -> anyhow::Result<Arc<[Account]>> {
+    options: &RehearsalOptions,
+    tell: &mut impl FnMut(RehearsalNews<'_>),
+) -> anyhow::Result<Arc<[BuyerAccount]>> {
     let buyers = options.scenario.crowd.buyers;
     ensure!(
         buyers <= MAX_ACCOUNTS,
         "{buyers} buyers need as many accounts, and at most {MAX_ACCOUNTS} are signed up; {COME_IN}"
     );
-    let account = |number| Account {
+    let account = |number| BuyerAccount {
         phone: format!("{COUNTRY}{:04}{number:07}", options.seed % 10_000),
         password: PASSWORD.to_owned(),
     };
-    let accounts: Arc<[Account]> = (0..buyers).map(account).collect();
+    let accounts: Arc<[BuyerAccount]> = (0..buyers).map(account).collect();
     let made = AtomicUsize::new(0);
     let part = accounts.len().div_ceil(AT_ONCE).max(1);
     thread::scope(|scope| {
-        let sign_up = |accounts: &[Account]| -> anyhow::Result<()> {
+        let sign_up = |accounts: &[BuyerAccount]| -> anyhow::Result<()> {
             for account in accounts {
                 sign_up(api, account)?;
                 made.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,10 @@ pub(super) fn accounts(
             thread::sleep(Duration::from_millis(20));
             if told_at.elapsed() >= TELL_EVERY {
                 told_at = Instant::now();
-                tell(News::Says(format!("Signing up: {} of {buyers}.", made.load(Ordering::Relaxed))));
+                tell(RehearsalNews::Says(format!(
+                    "Signing up: {} of {buyers}.",
+                    made.load(Ordering::Relaxed)
+                )));
             }
         }
         for worker in workers {
@@ -72,7 +75,7 @@ pub(super) fn accounts(
     })
 }
 
-fn sign_up(api: &Api, account: &Account) -> anyhow::Result<()> {
+fn sign_up(api: &Api, account: &BuyerAccount) -> anyhow::Result<()> {
     let phone = &account.phone;
     // An existing account needs no code; a phone number gets only a few codes.
     let credentials = json!({"phone": phone, "password": account.password});
@@ -94,7 +97,7 @@ fn sign_up(api: &Api, account: &Account) -> anyhow::Result<()> {
 }
 
 /// Waits and asks again while the server is busy.
-fn patiently(api: &Api, path: &str, body: &Value) -> anyhow::Result<Reply> {
+fn patiently(api: &Api, path: &str, body: &Value) -> anyhow::Result<ApiReply> {
     let mut reply = api.ask("POST", path, None, Some(body))?;
     for _ in 0..MAX_TRIES {
         if !matches!(reply.status, 429 | 503) {

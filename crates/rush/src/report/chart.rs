@@ -32,7 +32,7 @@ pub(super) enum Layer {
 
 /// A moment, as a vertical line with its name above.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
+pub(super) struct PlotMark {
     pub(super) at: f64,
     pub(super) label: String,
 }
@@ -49,7 +49,7 @@ pub(super) struct Plot {
     pub(super) y_words: fn(&f64) -> String,
     pub(super) layers: Vec<Layer>,
     /// Ordered by time.
-    pub(super) marks: Vec<Mark>,
+    pub(super) marks: Vec<PlotMark>,
 }
 
 /// The size, and how many labels fit on the axes.
@@ -182,7 +182,7 @@ impl Plot {
         for mark in self.marks.iter().filter(|mark| self.x.contains(&mark.at)) {
             marks.push((chart.backend_coord(&(mark.at, 0.0)), mark));
         }
-        let fits = |x: i32, mark: &Mark| {
+        let fits = |x: i32, mark: &PlotMark| {
             let width = mark.label.chars().count() as f64 * MARK_CHARACTER_WIDTH;
             x + (width as i32 + MARK_GAP) * scale < right_edge
         };

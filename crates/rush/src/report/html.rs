@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    Report, Verdict,
+    RehearsalReport, RehearsalVerdict,
     page::{self, escape},
     plots,
     words::{self, counted, duration, rounded, thousands},
@@ -11,7 +11,7 @@ use super::{
 
 /// The page: first the verdict in words, then the main numbers, the plots, and all details for those who want
 /// to check.
-pub fn html(report: &Report) -> anyhow::Result<String> {
+pub fn html(report: &RehearsalReport) -> anyhow::Result<String> {
     let mut body = String::new();
     // Writing into a String does not fail.
     let _ = write!(
@@ -46,7 +46,7 @@ pub fn html(report: &Report) -> anyhow::Result<String> {
     Ok(page::page(&format!("Rehearsal: {}", report.scenario), &body))
 }
 
-fn verdict(body: &mut String, verdict: &Verdict) {
+fn verdict(body: &mut String, verdict: &RehearsalVerdict) {
     let (class, title) = if verdict.is_clean() {
         ("good", "✓ The sale held.")
     } else {
@@ -68,7 +68,7 @@ fn verdict(body: &mut String, verdict: &Verdict) {
     body.push_str("</div>");
 }
 
-fn cards(body: &mut String, report: &Report) {
+fn cards(body: &mut String, report: &RehearsalReport) {
     let order = report.latency.get("order").copied().unwrap_or_default();
     let units = counted(report.units, "unit");
     let gone = match report.opening.stock_gone_after_seconds {
@@ -94,7 +94,7 @@ fn cards(body: &mut String, report: &Report) {
     body.push_str("</ul>");
 }
 
-fn bots(body: &mut String, report: &Report) {
+fn bots(body: &mut String, report: &RehearsalReport) {
     if report.people.bots == 0 {
         return;
     }
@@ -120,7 +120,7 @@ fn bots(body: &mut String, report: &Report) {
     );
 }
 
-fn latency(body: &mut String, report: &Report) {
+fn latency(body: &mut String, report: &RehearsalReport) {
     body.push_str(
         "<section id=\"latency\"><h2>Every kind of request</h2><p class=\"soft\">Time to the answer in \
          milliseconds, from the moment the request was due. Each column is a percentile.</p>\
@@ -144,7 +144,7 @@ fn latency(body: &mut String, report: &Report) {
     body.push_str("</tbody></table></div></section>");
 }
 
-fn checks(body: &mut String, verdict: &Verdict) {
+fn checks(body: &mut String, verdict: &RehearsalVerdict) {
     body.push_str(
         "<section id=\"verdict\"><h2>What was checked</h2><p class=\"soft\">Every number has to be 0.</p>\
          <table><tbody>",
@@ -177,7 +177,7 @@ fn checks(body: &mut String, verdict: &Verdict) {
     body.push_str("</section>");
 }
 
-fn facts(body: &mut String, report: &Report) {
+fn facts(body: &mut String, report: &RehearsalReport) {
     let (generator, orders, people) = (&report.generator, &report.orders, &report.people);
     let percent = |value: f64| format!("{} %", rounded(value));
     let facts = [

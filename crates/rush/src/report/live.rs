@@ -31,7 +31,7 @@ pub enum View {
 /// The display. It is removed when this value is dropped, also after an error, and leaves the terminal as it
 /// was.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveDisplay {
     display: MultiProgress,
     headline: ProgressBar,
     came: ProgressBar,
@@ -40,10 +40,10 @@ pub struct Live {
     title: String,
     rate: Rate,
     view: View,
-    pace: Pace,
+    pace: LinePace,
 }
 
-impl Live {
+impl LiveDisplay {
     pub fn start(title: &str, view: View) -> Self {
         let target = match view {
             View::Display => ProgressDrawTarget::stderr_with_hz(DRAWS_A_SECOND),
@@ -74,7 +74,7 @@ impl Live {
             title: title.to_owned(),
             rate: Rate::default(),
             view,
-            pace: Pace::default(),
+            pace: LinePace::default(),
             display,
         }
     }
@@ -122,7 +122,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveDisplay {
     fn drop(&mut self) {
         let _ = self.display.clear();
     }
@@ -143,11 +143,11 @@ fn line(title: &str, progress: &Progress, rate: f64) -> String {
 
 /// When the next line is due. It reads no clock.
 #[derive(Debug, Default)]
-struct Pace {
+struct LinePace {
     last: Option<f64>,
 }
 
-impl Pace {
+impl LinePace {
     fn is_due(&mut self, progress: &Progress) -> bool {
         let now = progress.since_opening_seconds;
         let is_due = self.last.is_none_or(|last| now - last >= LINE_EVERY_SECONDS);
@@ -255,10 +255,10 @@ mod tests {
         }
     }
 
-    fn drawn(progress: &Progress) -> (InMemoryTerm, Live) {
+    fn drawn(progress: &Progress) -> (InMemoryTerm, LiveDisplay) {
         let terminal = InMemoryTerm::new(12, 100);
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
-        let mut live = Live::on(target, "classic", View::Display);
+        let mut live = LiveDisplay::on(target, "classic", View::Display);
         live.show(progress);
         (terminal, live)
     }
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn invisible_it_draws_nothing() {
-        let mut live = Live::start("classic", View::Nothing);
+        let mut live = LiveDisplay::start("classic", View::Nothing);
         live.show(&progress());
         live.say("nobody reads this");
         assert!(live.display.is_hidden());
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_line_is_due_at_once_and_then_every_few_seconds() {
-        let mut pace = Pace::default();
+        let mut pace = LinePace::default();
         let at = |since_opening_seconds| Progress { since_opening_seconds, ..Progress::default() };
         let due = [-8.0, -7.9, -3.1, -3.0, 0.0, 2.0, 2.1].map(|seconds| pace.is_due(&at(seconds)));
         assert_eq!(due, [true, false, false, true, false, true, false]);

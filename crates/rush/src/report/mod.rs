@@ -3,7 +3,7 @@
 mod chart;
 mod html;
 mod live;
-pub(crate) mod page;
+pub mod page;
 mod plots;
 mod text;
 mod timeline;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use html::html;
-pub use live::{Live, View};
+pub use live::{LiveDisplay, View};
 pub use text::text;
 pub use words::sentence;
 pub(crate) use words::{printable, thousands};
@@ -47,7 +47,7 @@ pub struct Progress {
 
 /// The whole result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct RehearsalReport {
     pub scenario: String,
     pub about: String,
     pub url: String,
@@ -56,7 +56,7 @@ pub struct Report {
     pub seed: u64,
     pub units: u64,
     pub limit_per_buyer: u64,
-    pub people: People,
+    pub people: PeopleCounts,
     /// From the first request to the last answer.
     pub seconds: f64,
     pub requests: u64,
@@ -77,15 +77,15 @@ pub struct Report {
     pub bots_refused: BTreeMap<String, u64>,
     /// By kind of request: `page`, `sign_in`, `ticket`, `challenge`, `pass`, `order`, `pay`, `cancel`.
     pub latency: BTreeMap<String, Quantiles>,
-    pub histogram: Vec<Bar>,
+    pub histogram: Vec<HistogramBar>,
     pub slice_ms: u64,
-    pub timeline: Vec<Slice>,
+    pub timeline: Vec<ReportSlice>,
     pub generator: Generator,
-    pub verdict: Verdict,
+    pub verdict: RehearsalVerdict,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct People {
+pub struct PeopleCounts {
     pub buyers: u64,
     pub bots: u64,
     /// Buyers who really came within the time.
@@ -143,14 +143,14 @@ pub struct Quantiles {
 
 /// Order requests that took longer than the bar before, and at most this long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Bar {
+pub struct HistogramBar {
     pub up_to_ms: f64,
     pub count: u64,
 }
 
 /// One slice of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Slice {
+pub struct ReportSlice {
     /// Its start, counted from the opening; negative before it.
     pub at_ms: i64,
     /// People who came, and bots.
@@ -191,7 +191,7 @@ pub struct Generator {
 
 /// Numbers that must all be 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct RehearsalVerdict {
     pub oversold: u64,
     pub lost: u64,
     pub duplicated: u64,
@@ -207,7 +207,7 @@ pub struct Verdict {
     pub checked: Vec<String>,
 }
 
-impl Verdict {
+impl RehearsalVerdict {
     pub fn is_clean(&self) -> bool {
         let counts = [self.oversold, self.lost, self.duplicated, self.over_limit, self.unanswered];
         counts.iter().all(|count| *count == 0) && self.audit != Some(false) && self.unchecked.is_none()

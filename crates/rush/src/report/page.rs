@@ -2,27 +2,27 @@
 
 use std::fmt::Write;
 
-pub(crate) use super::words::rounded;
+pub use super::words::rounded;
 
 /// A colour as written into a page, and its replacement in dark mode. CSS is stronger than an attribute, so a
 /// drawing needs to know only the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Colour {
-    pub(crate) light: (u8, u8, u8),
+pub struct Colour {
+    pub light: (u8, u8, u8),
     dark: &'static str,
 }
 
-pub(crate) const INK: Colour = Colour { light: (0x47, 0x54, 0x67), dark: "#b3bdca" };
-pub(crate) const GRID: Colour = Colour { light: (0xe4, 0xe8, 0xee), dark: "#2a323d" };
-pub(crate) const AXIS: Colour = Colour { light: (0xb4, 0xbd, 0xc9), dark: "#4a5563" };
-pub(crate) const GREEN: Colour = Colour { light: (0x1a, 0x8f, 0x5a), dark: "#46c78b" };
-pub(crate) const BLUE: Colour = Colour { light: (0x1f, 0x6f, 0xd1), dark: "#62a8ff" };
-pub(crate) const GREY: Colour = Colour { light: (0x9a, 0xa8, 0xba), dark: "#6f7d90" };
-pub(crate) const AMBER: Colour = Colour { light: (0xe3, 0x9b, 0x17), dark: "#f0b84a" };
-pub(crate) const RED: Colour = Colour { light: (0xcf, 0x3f, 0x36), dark: "#ff7a70" };
-pub(crate) const PURPLE: Colour = Colour { light: (0x86, 0x5c, 0xc7), dark: "#b594f0" };
-pub(crate) const TEAL: Colour = Colour { light: (0x16, 0x8f, 0xa0), dark: "#4cc4d4" };
-pub(crate) const PINK: Colour = Colour { light: (0xc2, 0x4f, 0x92), dark: "#ee8cc2" };
+pub const INK: Colour = Colour { light: (0x47, 0x54, 0x67), dark: "#b3bdca" };
+pub const GRID: Colour = Colour { light: (0xe4, 0xe8, 0xee), dark: "#2a323d" };
+pub const AXIS: Colour = Colour { light: (0xb4, 0xbd, 0xc9), dark: "#4a5563" };
+pub const GREEN: Colour = Colour { light: (0x1a, 0x8f, 0x5a), dark: "#46c78b" };
+pub const BLUE: Colour = Colour { light: (0x1f, 0x6f, 0xd1), dark: "#62a8ff" };
+pub const GREY: Colour = Colour { light: (0x9a, 0xa8, 0xba), dark: "#6f7d90" };
+pub const AMBER: Colour = Colour { light: (0xe3, 0x9b, 0x17), dark: "#f0b84a" };
+pub const RED: Colour = Colour { light: (0xcf, 0x3f, 0x36), dark: "#ff7a70" };
+pub const PURPLE: Colour = Colour { light: (0x86, 0x5c, 0xc7), dark: "#b594f0" };
+pub const TEAL: Colour = Colour { light: (0x16, 0x8f, 0xa0), dark: "#4cc4d4" };
+pub const PINK: Colour = Colour { light: (0xc2, 0x4f, 0x92), dark: "#ee8cc2" };
 const PALETTE: [Colour; 11] = [INK, GRID, AXIS, GREEN, BLUE, GREY, AMBER, RED, PURPLE, TEAL, PINK];
 
 const STYLE: &str = include_str!("page.css");
@@ -30,7 +30,7 @@ const STYLE: &str = include_str!("page.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl Colour {
-    pub(crate) fn code(self) -> String {
+    pub fn code(self) -> String {
         let (red, green, blue) = self.light;
         // The form that plotters writes: the style sheet looks for exactly this.
         format!("#{red:02X}{green:02X}{blue:02X}")
@@ -38,7 +38,7 @@ impl Colour {
 }
 
 /// A whole page. The title is text; the body is HTML.
-pub(crate) fn page(title: &str, body: &str) -> String {
+pub fn page(title: &str, body: &str) -> String {
     let mut dark = String::new();
     for colour in PALETTE {
         let (light, dark_code) = (colour.code(), colour.dark);
@@ -59,19 +59,19 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 
 /// One bar of a bar chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Bar {
-    pub(crate) label: String,
+pub struct Bar {
+    pub label: String,
     /// The value in words.
-    pub(crate) shown: String,
-    pub(crate) value: f64,
+    pub shown: String,
+    pub value: f64,
     /// The smallest and the largest measured value, if there was more than one.
-    pub(crate) spread: Option<[f64; 2]>,
-    pub(crate) colour: Colour,
+    pub spread: Option<[f64; 2]>,
+    pub colour: Colour,
 }
 
 /// Bars below each other, with the text in HTML so that it wraps on a phone. Lengths are shares of the width,
 /// so the drawing fits anywhere.
-pub(crate) fn bars(rows: &[Bar]) -> String {
+pub fn bars(rows: &[Bar]) -> String {
     let ends = rows.iter().flat_map(|row| [row.value, row.spread.map_or(0.0, |[_, most]| most)]);
     let longest = ends.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
     let percent = |value: f64| (value / longest * 100.0).clamp(0.0, 100.0);
@@ -105,7 +105,7 @@ pub(crate) fn bars(rows: &[Bar]) -> String {
 }
 
 /// The meaning of a plot's colours.
-pub(crate) fn legend(entries: &[(Colour, String)]) -> String {
+pub fn legend(entries: &[(Colour, String)]) -> String {
     let mut html = String::from("<ul class=\"legend\">");
     for (colour, label) in entries {
         let _ = write!(
@@ -121,7 +121,7 @@ pub(crate) fn legend(entries: &[(Colour, String)]) -> String {
 }
 
 /// Escapes text of any origin, for an element or a quoted attribute.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

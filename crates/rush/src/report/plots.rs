@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Report,
-    chart::{Layer, Mark, Plot},
+    RehearsalReport,
+    chart::{Layer, Plot, PlotMark},
     page::{self, AMBER, BLUE, Colour, GREEN, GREY, INK, PINK, PURPLE, RED, TEAL},
     timeline::{self, Stretch},
     words::{self, counted, duration, rounded, thousands},
@@ -23,7 +23,7 @@ pub(super) struct Section {
     pub(super) drawing: String,
 }
 
-pub(super) fn all(report: &Report) -> anyhow::Result<Vec<Section>> {
+pub(super) fn all(report: &RehearsalReport) -> anyhow::Result<Vec<Section>> {
     let (timeline, slice_ms) = (&report.timeline, report.slice_ms);
     let whole = timeline::whole(timeline, slice_ms);
     let orders = timeline::close_up(timeline, slice_ms, |slice| timeline::answers(slice) + slice.orders_due);
@@ -47,7 +47,7 @@ pub(super) fn all(report: &Report) -> anyhow::Result<Vec<Section>> {
     ])
 }
 
-fn demand(report: &Report, stretches: &[Stretch]) -> anyhow::Result<Section> {
+fn demand(report: &RehearsalReport, stretches: &[Stretch]) -> anyhow::Result<Section> {
     let came = so_far(stretches, |stretch| stretch.came);
     let due = so_far(stretches, |stretch| stretch.orders_due);
     let most = highest(&came).max(highest(&due));
@@ -75,7 +75,7 @@ fn demand(report: &Report, stretches: &[Stretch]) -> anyhow::Result<Section> {
     })
 }
 
-fn stock(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Result<Section> {
+fn stock(report: &RehearsalReport, stretches: &[Stretch], about_part: &str) -> anyhow::Result<Section> {
     let before = stretches.first().map_or(0.0, |stretch| stretch.from_seconds);
     let sold_before: u64 = report
         .timeline
@@ -106,7 +106,7 @@ fn stock(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Re
     })
 }
 
-fn outcomes(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Result<Section> {
+fn outcomes(report: &RehearsalReport, stretches: &[Stretch], about_part: &str) -> anyhow::Result<Section> {
     let (codes, rest) = words::most_frequent(&report.refused, words::MAX_REASONS);
     let codes: Vec<&str> = codes.into_iter().map(|(code, _)| code).collect();
     let colours = colours_of(&codes);
@@ -137,7 +137,7 @@ fn outcomes(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow:
     })
 }
 
-fn waiting(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::Result<Section> {
+fn waiting(report: &RehearsalReport, stretches: &[Stretch], about_part: &str) -> anyhow::Result<Section> {
     let mut layers = Vec::new();
     let mut most = 0.0_f64;
     for (colour, height) in [
@@ -171,7 +171,7 @@ fn waiting(report: &Report, stretches: &[Stretch], about_part: &str) -> anyhow::
     })
 }
 
-fn histogram(report: &Report) -> anyhow::Result<Section> {
+fn histogram(report: &RehearsalReport) -> anyhow::Result<Section> {
     let mut bars: Vec<_> = report.histogram.iter().filter(|bar| bar.up_to_ms > 0.0).copied().collect();
     bars.sort_by(|one, other| one.up_to_ms.total_cmp(&other.up_to_ms));
     let first = bars.iter().position(|bar| bar.count > 0).unwrap_or(0);
@@ -209,7 +209,7 @@ fn histogram(report: &Report) -> anyhow::Result<Section> {
     })
 }
 
-fn reasons(report: &Report) -> Section {
+fn reasons(report: &RehearsalReport) -> Section {
     let (codes, rest) = words::most_frequent(&report.refused, words::MAX_REASONS);
     let names: Vec<&str> = codes.iter().map(|(code, _)| *code).collect();
     let bar = |label: String, count: u64, colour: Colour| page::Bar {
@@ -251,10 +251,16 @@ fn reach_at(points: &mut Vec<(f64, f64)>, at: f64, height: f64) {
 }
 
 /// A plot over time, with the moments that matter.
-fn over_time(report: &Report, stretches: &[Stretch], label: String, most: f64, layers: Vec<Layer>) -> Plot {
-    let mut marks = vec![Mark { at: 0.0, label: "opening".to_owned() }];
+fn over_time(
+    report: &RehearsalReport,
+    stretches: &[Stretch],
+    label: String,
+    most: f64,
+    layers: Vec<Layer>,
+) -> Plot {
+    let mut marks = vec![PlotMark { at: 0.0, label: "opening".to_owned() }];
     if let Some(gone) = report.opening.stock_gone_after_seconds {
-        marks.push(Mark { at: gone, label: format!("stock gone, {}", duration(gone)) });
+        marks.push(PlotMark { at: gone, label: format!("stock gone, {}", duration(gone)) });
     }
     Plot {
         label,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    Quantiles, Report, Verdict,
+    Quantiles, RehearsalReport, RehearsalVerdict,
     words::{self, counted, duration, rounded, thousands},
 };
 
@@ -11,7 +11,7 @@ use super::{
 const MAX_FINDINGS: usize = 3;
 
 /// The summary, without colours: it may be written to a file.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &RehearsalReport) -> String {
     let mut text = String::new();
     let (reasons, requests) = if report.verdict.findings.is_empty() { (3, 5) } else { (2, 3) };
     head(&mut text, report);
@@ -25,7 +25,7 @@ pub fn text(report: &Report) -> String {
 }
 
 // Writing into a String does not fail, here and below.
-fn head(text: &mut String, report: &Report) {
+fn head(text: &mut String, report: &RehearsalReport) {
     let _ = writeln!(text, "{}: {}", report.scenario, report.about);
     let _ = writeln!(
         text,
@@ -38,7 +38,7 @@ fn head(text: &mut String, report: &Report) {
     );
 }
 
-fn people(text: &mut String, report: &Report) {
+fn people(text: &mut String, report: &RehearsalReport) {
     let (people, orders) = (&report.people, &report.orders);
     let units = counted(report.units, "unit");
     let gone = match report.opening.stock_gone_after_seconds {
@@ -82,7 +82,7 @@ fn if_any(count: u64, what: &str) -> String {
     if count > 0 { format!(", {} {what}", thousands(count)) } else { String::new() }
 }
 
-fn bots(text: &mut String, report: &Report) {
+fn bots(text: &mut String, report: &RehearsalReport) {
     let (most, _) = words::most_frequent(&report.bots_refused, 1);
     let mostly =
         most.first().map_or_else(String::new, |(code, _)| format!(", mostly: {}", words::reason(code)));
@@ -95,7 +95,7 @@ fn bots(text: &mut String, report: &Report) {
     );
 }
 
-fn refused(text: &mut String, report: &Report, most: usize) {
+fn refused(text: &mut String, report: &RehearsalReport, most: usize) {
     let (rows, rest) = words::refusals(report, most);
     if rows.is_empty() {
         return;
@@ -109,7 +109,7 @@ fn refused(text: &mut String, report: &Report, most: usize) {
     }
 }
 
-fn latency(text: &mut String, report: &Report, most: usize) {
+fn latency(text: &mut String, report: &RehearsalReport, most: usize) {
     let _ = writeln!(
         text,
         "\n{:<28}{:>12}{:>10}{:>10}{:>10}{:>10}",
@@ -134,7 +134,7 @@ fn most_telling(kinds: Vec<(&str, Quantiles)>, most: usize) -> Vec<(&str, Quanti
     kinds.into_iter().filter(|(kind, _)| place(kind) <= last).take(most).collect()
 }
 
-fn generator(text: &mut String, report: &Report) {
+fn generator(text: &mut String, report: &RehearsalReport) {
     let generator = &report.generator;
     let trust = generator.bottleneck.as_ref().map_or_else(
         || ": the generator kept up.".to_owned(),
@@ -151,7 +151,7 @@ fn generator(text: &mut String, report: &Report) {
     );
 }
 
-fn verdict(text: &mut String, verdict: &Verdict) {
+fn verdict(text: &mut String, verdict: &RehearsalVerdict) {
     text.push('\n');
     for (name, _, count) in words::counts(verdict) {
         let _ = writeln!(text, "  {name:<20}{:>12}", thousands(count));

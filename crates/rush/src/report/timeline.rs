@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::Slice;
+use super::ReportSlice;
 
 /// More stretches than this can't be told apart on a screen.
 const MAX_STRETCHES: i64 = 160;
@@ -30,7 +30,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    fn add(&mut self, slice: &Slice) {
+    fn add(&mut self, slice: &ReportSlice) {
         self.came += slice.came;
         self.orders_due += slice.orders_due;
         self.sold += slice.sold;
@@ -48,12 +48,12 @@ impl Stretch {
 }
 
 /// Orders answered in a slice. A slice in which nothing was sold or refused has no latency to show.
-pub(super) fn answers(slice: &Slice) -> u64 {
+pub(super) fn answers(slice: &ReportSlice) -> u64 {
     slice.sold + slice.refused.values().sum::<u64>()
 }
 
 /// The whole run, in milliseconds from the opening.
-pub(super) fn whole(timeline: &[Slice], slice_ms: u64) -> Range<i64> {
+pub(super) fn whole(timeline: &[ReportSlice], slice_ms: u64) -> Range<i64> {
     let width_ms = width(slice_ms);
     let from = timeline.iter().map(|slice| slice.at_ms).min().unwrap_or(0);
     let to = timeline.iter().map(|slice| slice.at_ms).max().unwrap_or(0);
@@ -62,7 +62,11 @@ pub(super) fn whole(timeline: &[Slice], slice_ms: u64) -> Range<i64> {
 
 /// The opening and the time in which nearly all events of `count` happened, with some room around. The whole
 /// run if that is not much shorter.
-pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice) -> u64) -> Range<i64> {
+pub(super) fn close_up(
+    timeline: &[ReportSlice],
+    slice_ms: u64,
+    count: impl Fn(&ReportSlice) -> u64,
+) -> Range<i64> {
     let whole = whole(timeline, slice_ms);
     let width_ms = width(slice_ms);
     let mut slices: Vec<_> = timeline.iter().map(|slice| (slice.at_ms, count(slice))).collect();
@@ -90,7 +94,7 @@ pub(super) fn close_up(timeline: &[Slice], slice_ms: u64, count: impl Fn(&Slice)
 }
 
 /// Divides a part of the run into stretches of the same length, without gaps.
-pub(super) fn stretches(timeline: &[Slice], slice_ms: u64, part: &Range<i64>) -> Vec<Stretch> {
+pub(super) fn stretches(timeline: &[ReportSlice], slice_ms: u64, part: &Range<i64>) -> Vec<Stretch> {
     let width_ms = width(slice_ms);
     let slices = ((part.end - part.start) / width_ms).max(1);
     let stretch_ms = (slices + MAX_STRETCHES - 1) / MAX_STRETCHES * width_ms;
@@ -120,8 +124,8 @@ fn width(slice_ms: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn slice(at_ms: i64, sold: u64) -> Slice {
-        Slice { at_ms, sold, p50_ms: sold as f64, p99_ms: 2.0 * sold as f64, ..Slice::default() }
+    fn slice(at_ms: i64, sold: u64) -> ReportSlice {
+        ReportSlice { at_ms, sold, p50_ms: sold as f64, p99_ms: 2.0 * sold as f64, ..ReportSlice::default() }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Quantiles, Report, Verdict};
+use super::{Quantiles, RehearsalReport, RehearsalVerdict};
 
 /// Further reasons are put together as "other reasons".
 pub(super) const MAX_REASONS: usize = 5;
@@ -62,7 +62,7 @@ pub(super) fn in_order(latency: &BTreeMap<String, Quantiles>) -> Vec<(&str, Quan
 }
 
 /// The numbers that must be 0, and what each would mean if it were not.
-pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5] {
+pub(super) fn counts(verdict: &RehearsalVerdict) -> [(&'static str, &'static str, u64); 5] {
     [
         ("oversold", "units promised that were never there", verdict.oversold),
         ("lost", "orders that were promised and can't be found or paid", verdict.lost),
@@ -73,7 +73,7 @@ pub(super) fn counts(verdict: &Verdict) -> [(&'static str, &'static str, u64); 5
 }
 
 /// The verdict as a sentence.
-pub(super) fn verdict(verdict: &Verdict) -> String {
+pub(super) fn verdict(verdict: &RehearsalVerdict) -> String {
     if verdict.is_clean() {
         return "Nobody was promised a unit that isn't there, lost one, got one twice or too many, and no request was \
                 left without an answer."
@@ -94,7 +94,7 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
 }
 
 /// What the server's audit adds to a clean verdict.
-pub(super) fn books(verdict: &Verdict) -> Option<&'static str> {
+pub(super) fn books(verdict: &RehearsalVerdict) -> Option<&'static str> {
     verdict.is_clean().then_some(match verdict.audit {
         Some(_) => "The server's own books say the same.",
         None => "The server's own books could not be asked.",
@@ -102,7 +102,7 @@ pub(super) fn books(verdict: &Verdict) -> Option<&'static str> {
 }
 
 /// Who came, bots included if there are any.
-pub(super) fn crowd(report: &Report) -> &'static str {
+pub(super) fn crowd(report: &RehearsalReport) -> &'static str {
     if report.people.bots > 0 { "people and bots" } else { "people" }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn most_frequent(refused: &BTreeMap<String, u64>, most: usize) -> (Ve
 
 /// Why orders, payments and cancellations were refused, the most frequent reasons first, and how many
 /// refusals had other reasons. Failures of the server are listed even if they are rare.
-pub(super) fn refusals(report: &Report, most: usize) -> (Vec<(String, u64)>, u64) {
+pub(super) fn refusals(report: &RehearsalReport, most: usize) -> (Vec<(String, u64)>, u64) {
     let orders = report.refused.iter().map(|(code, count)| (is_failure(code), reason(code), *count));
     let settling = settling_refusals(report).into_iter();
     let settling = settling.map(|(code, reason, count)| (is_failure(code), reason, count));
@@ -147,7 +147,7 @@ pub(super) fn refusals(report: &Report, most: usize) -> (Vec<(String, u64)>, u64
 }
 
 /// Why payments and cancellations were refused: code, words and count.
-pub(super) fn settling_refusals(report: &Report) -> Vec<(&str, String, u64)> {
+pub(super) fn settling_refusals(report: &RehearsalReport) -> Vec<(&str, String, u64)> {
     let kinds = [("pay", &report.pay_refused), ("cancel", &report.cancel_refused)];
     let refusals = kinds
         .into_iter()
@@ -184,7 +184,7 @@ pub(crate) fn thousands(number: u64) -> String {
 }
 
 /// A measured value: three digits are enough, and large numbers get their commas.
-pub(crate) fn rounded(value: f64) -> String {
+pub fn rounded(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         "–".to_owned()

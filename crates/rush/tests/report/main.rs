@@ -5,10 +5,10 @@ mod sample;
 
 use std::{fs, path::Path};
 
-use penstock_rush::report::{self, Report};
+use penstock_rush::report::{self, RehearsalReport};
 
 /// Also writes the page to the target folder, so that a person can look at it.
-fn page(name: &str, report: &Report) -> String {
+fn page(name: &str, report: &RehearsalReport) -> String {
     let page = report::html(report).unwrap();
     fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rehearsal-{name}.html")), &page).unwrap();
     page
@@ -117,7 +117,8 @@ fn the_summary_of_a_broken_run_says_what_is_wrong() {
 
 #[test]
 fn the_longest_summary_of_a_clean_run_fits_on_a_screen() {
-    let text = report::text(&Report { verdict: sample::thirty_thousand().verdict, ..sample::broken() });
+    let text =
+        report::text(&RehearsalReport { verdict: sample::thirty_thousand().verdict, ..sample::broken() });
     assert_has(&text, &["other reasons", "get a pass", "Nobody was"]);
     assert!(text.lines().count() <= 30, "{} lines:\n{text}", text.lines().count());
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use penstock_rush::report::{Bar, Generator, Opening, Orders, People, Quantiles, Report, Slice, Verdict};
+use penstock_rush::report::{
+    Generator, HistogramBar, Opening, Orders, PeopleCounts, Quantiles, RehearsalReport, RehearsalVerdict,
+    ReportSlice,
+};
 
 fn quantiles(count: u64, p50_ms: f64) -> Quantiles {
     Quantiles {
@@ -25,24 +28,24 @@ fn wobble(index: u64) -> f64 {
 }
 
 /// A hump around `middle_ms`, with a longer slope to the right.
-fn histogram(total: f64, middle_ms: f64) -> Vec<Bar> {
+fn histogram(total: f64, middle_ms: f64) -> Vec<HistogramBar> {
     let mut up_to_ms = 0.1;
     let mut bars = Vec::new();
     while up_to_ms < 5_000.0 {
         let distance = (up_to_ms / middle_ms).ln();
         let width = if distance < 0.0 { 0.5 } else { 0.7 };
         let height = (-distance * distance / (2.0 * width * width)).exp();
-        bars.push(Bar { up_to_ms, count: (height * total / 14.0) as u64 });
+        bars.push(HistogramBar { up_to_ms, count: (height * total / 14.0) as u64 });
         up_to_ms *= 1.12;
     }
     bars
 }
 
 /// 30,000 people press at the same moment for 200 units.
-pub(crate) fn thirty_thousand() -> Report {
+pub(crate) fn thirty_thousand() -> RehearsalReport {
     let refusals = [4_000, 5_200, 5_600, 5_300, 4_600, 3_100, 1_500, 400, 100];
     let timeline = (-150..40).map(|index: i64| {
-        let mut slice = Slice { at_ms: index * 100, ..Slice::default() };
+        let mut slice = ReportSlice { at_ms: index * 100, ..ReportSlice::default() };
         if index < 0 {
             slice.came = if index < -3 { 204 } else { 4 };
             slice.requests = slice.came;
@@ -60,7 +63,7 @@ pub(crate) fn thirty_thousand() -> Report {
         }
         slice
     });
-    Report {
+    RehearsalReport {
         scenario: "thirty-thousand-for-two-hundred".to_owned(),
         about: "30,000 people wait for the opening of a sale of 200 units, one each.".to_owned(),
         url: "http://127.0.0.1:8080".to_owned(),
@@ -69,7 +72,13 @@ pub(crate) fn thirty_thousand() -> Report {
         seed: 20_261_115,
         units: 200,
         limit_per_buyer: 1,
-        people: People { buyers: 30_000, came: 30_000, admitted: 30_000, served: 200, ..People::default() },
+        people: PeopleCounts {
+            buyers: 30_000,
+            came: 30_000,
+            admitted: 30_000,
+            served: 200,
+            ..PeopleCounts::default()
+        },
         seconds: 18.9,
         requests: 60_760,
         requests_per_second: 3_214.8,
@@ -107,21 +116,21 @@ pub(crate) fn thirty_thousand() -> Report {
             steal_percent: Some(0.4),
             ..Generator::default()
         },
-        verdict: Verdict {
+        verdict: RehearsalVerdict {
             audit: Some(true),
             checked: vec![
                 "200 promised orders were asked for one by one, and all are there.".to_owned(),
                 "Every repeated key got the first answer.".to_owned(),
             ],
-            ..Verdict::default()
+            ..RehearsalVerdict::default()
         },
     }
 }
 
 /// Ten million requests in a closed loop: a timeline of thousands of slices.
-pub(crate) fn ten_million() -> Report {
+pub(crate) fn ten_million() -> RehearsalReport {
     let timeline = (-10..2_900).map(|index: i64| {
-        let mut slice = Slice { at_ms: index * 25, ..Slice::default() };
+        let mut slice = ReportSlice { at_ms: index * 25, ..ReportSlice::default() };
         if let Ok(number) = u64::try_from(index) {
             let answers = (3_450.0 * wobble(number)) as u64;
             slice.sold = if number < 8 { 1_250 } else { 0 };
@@ -133,16 +142,16 @@ pub(crate) fn ten_million() -> Report {
         }
         slice
     });
-    Report {
+    RehearsalReport {
         scenario: "ten-million".to_owned(),
         about: "10,000,000 purchase requests for 10,000 units, as fast as possible.".to_owned(),
         units: 10_000,
-        people: People {
+        people: PeopleCounts {
             buyers: 10_000_000,
             came: 10_000_000,
             admitted: 10_000_000,
             served: 10_000,
-            ..People::default()
+            ..PeopleCounts::default()
         },
         seconds: 73.0,
         requests: 10_010_000,
@@ -163,7 +172,7 @@ pub(crate) fn ten_million() -> Report {
 }
 
 /// People and bots at a gate with everything, and a server that gets nearly everything wrong.
-pub(crate) fn broken() -> Report {
+pub(crate) fn broken() -> RehearsalReport {
     let bots_refused =
         by_name(&[("pass_required", 31_402), ("pass_invalid", 18_220), ("rate_limited", 7_004)]);
     let kinds = ["page", "sign_in", "ticket", "challenge", "pass", "order", "pay", "cancel"];
@@ -192,12 +201,12 @@ pub(crate) fn broken() -> Report {
         slice.p99_ms = 9.0 * wobble(index as u64);
     }
     report.generator.bottleneck = Some("3.1 % of the requests were sent late.".to_owned());
-    report.verdict = Verdict {
+    report.verdict = RehearsalVerdict {
         oversold: 2,
         unanswered: 1_300,
         audit: Some(false),
         findings: (1..=5).map(|number| format!("Order {number} is in nobody's <books>.")).collect(),
-        ..Verdict::default()
+        ..RehearsalVerdict::default()
     };
     report
 }

@@ -1,7 +1,7 @@
 //! What bots do where a person would press the button once. They take turns at three ways of cheating. The
 //! honest part of their way, up to the button, is a buyer's.
 
-use super::{Buyer, Call, Next, Role, Scene, State, Who};
+use super::{Buyer, BuyerCall, BuyerRole, BuyerState, Next, Scene, Who};
 
 /// The attempts of a skipping bot, spread evenly over the ways of skipping the gate.
 const SKIPS: u32 = 9;
@@ -13,7 +13,7 @@ const REPLAYS_AS_ANOTHER: u32 = 2;
 const MADE_UP_PASS: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const MADE_UP_CHALLENGE: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-impl Role {
+impl BuyerRole {
     pub(super) fn of(who: Who) -> Self {
         match (who.is_bot, who.number % 3) {
             (false, _) => Self::Person,
@@ -31,16 +31,16 @@ impl Buyer {
     }
 
     fn is_another(&self) -> bool {
-        self.role == Role::Replays && (1..=REPLAYS_AS_ANOTHER).contains(&self.course.attempts)
+        self.role == BuyerRole::Replays && (1..=REPLAYS_AS_ANOTHER).contains(&self.course.attempts)
     }
 
     /// The next attempt; the first call sets how many there will be.
     pub(super) fn attack(&mut self, scene: &mut Scene<'_>) -> Next {
         let left = match (self.course.attempts, self.role) {
-            (0, Role::Person) => 0,
-            (0, Role::Skips) => SKIPS,
-            (0, Role::Hammers) => self.random.u32(HAMMERS),
-            (0, Role::Replays) => REPLAYS,
+            (0, BuyerRole::Person) => 0,
+            (0, BuyerRole::Skips) => SKIPS,
+            (0, BuyerRole::Hammers) => self.random.u32(HAMMERS),
+            (0, BuyerRole::Replays) => REPLAYS,
             (attempts, _) => attempts - 1,
         };
         self.course.attempts = left;
@@ -51,32 +51,32 @@ impl Buyer {
         }
         self.new_order();
         match self.role {
-            Role::Skips => self.skip(scene),
-            Role::Replays => {
+            BuyerRole::Skips => self.skip(scene),
+            BuyerRole::Replays => {
                 if self.is_another() {
                     let another = self.who_orders();
                     scene.terms.write_token(another, &mut self.token);
                 }
-                self.begin(Call::Order, scene)
+                self.begin(BuyerCall::Order, scene)
             }
-            Role::Person | Role::Hammers => self.begin(Call::Order, scene),
+            BuyerRole::Person | BuyerRole::Hammers => self.begin(BuyerCall::Order, scene),
         }
     }
 
     fn skip(&mut self, scene: &mut Scene<'_>) -> Next {
         self.pass.clear();
         match self.course.attempts % 3 {
-            0 => self.begin(Call::Order, scene),
+            0 => self.begin(BuyerCall::Order, scene),
             1 => {
                 self.pass.push_str(MADE_UP_PASS);
-                self.begin(Call::Order, scene)
+                self.begin(BuyerCall::Order, scene)
             }
             _ if scene.terms.gate.pass_required => {
                 MADE_UP_CHALLENGE.clone_into(&mut self.challenge);
                 self.answer = self.random.u64(..);
-                self.begin(Call::Pass, scene)
+                self.begin(BuyerCall::Pass, scene)
             }
-            _ => self.begin(Call::Order, scene),
+            _ => self.begin(BuyerCall::Order, scene),
         }
     }
 
@@ -87,14 +87,14 @@ impl Buyer {
         }
         let got_one = !self.order.is_empty();
         if got_one && self.random.bool() {
-            return self.begin(Call::Pay, scene);
+            return self.begin(BuyerCall::Pay, scene);
         }
         if got_one {
             let over_at = scene.now.plus_seconds(scene.terms.hold_seconds);
             scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.course.promised)));
         }
-        if self.role == Role::Skips {
-            self.state = State::Attacking;
+        if self.role == BuyerRole::Skips {
+            self.state = BuyerState::Attacking;
             return Next::Wait(scene.now.plus_seconds(self.between(SKIPS_SECONDS)));
         }
         self.attack(scene)

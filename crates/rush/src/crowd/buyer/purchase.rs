@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        answers::{self, Reply},
-        codes::Code,
+        answers::{self, BuyerReply},
+        codes::ProblemCode,
         findings::{Doubtful, End, Promised},
     },
-    Buyer, Call, Next, Role, Scene,
+    Buyer, BuyerCall, BuyerRole, Next, Scene,
 };
 
 /// How long after the end of the hold a late payer pays.
@@ -15,7 +15,7 @@ const LATE_SECONDS: [f64; 2] = [0.2, 1.0];
 const HOLD_MARGIN_SECONDS: f64 = 2.0;
 
 impl Buyer {
-    pub(super) fn ordered(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+    pub(super) fn ordered(&mut self, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) -> Next {
         if reply.is_yes() {
             self.accept(reply, scene);
         } else if reply.leaves_doubt() {
@@ -29,16 +29,16 @@ impl Buyer {
             return Next::Listen;
         }
         match (self.order.is_empty(), self.role) {
-            (false, Role::Person) => self.decide(scene),
-            (true, Role::Person) => self.refused(Call::Order, reply, scene),
+            (false, BuyerRole::Person) => self.decide(scene),
+            (true, BuyerRole::Person) => self.refused(BuyerCall::Order, reply, scene),
             _ => self.attempted(scene),
         }
     }
 
     /// A key that has an order must not be refused.
-    fn contradict(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
+    fn contradict(&mut self, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) {
         // Of two presses at the opening, one may have come too early, and its answer may arrive later.
-        if self.order.is_empty() || matches!(reply.code, Code::NOT_OPEN | Code::PAUSED) {
+        if self.order.is_empty() || matches!(reply.code, ProblemCode::NOT_OPEN | ProblemCode::PAUSED) {
             return;
         }
         let (key, order, status) = (self.key(scene.terms), &self.order, reply.status);
@@ -47,7 +47,7 @@ impl Buyer {
         scene.findings.contradictions.push(contradiction);
     }
 
-    fn accept(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) {
+    fn accept(&mut self, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) {
         let Some((id, quantity)) = answers::order(reply.body) else {
             self.course.in_doubt = true;
             return;
@@ -66,7 +66,7 @@ impl Buyer {
         }
         let (buyer, token) = (scene.terms.reported(self.who_orders()), self.token.clone());
         let promised = Promised { buyer, token, key, order: id, quantity, end: End::WalkedAway };
-        let skips = matches!(self.role, Role::Skips | Role::Hammers);
+        let skips = matches!(self.role, BuyerRole::Skips | BuyerRole::Hammers);
         scene.findings.bots_served_by_skipping += u64::from(skips && !self.course.has_unit);
         scene.findings.promise(promised, self.who.is_bot, !self.course.has_unit);
         self.course.has_unit = true;
@@ -80,26 +80,26 @@ impl Buyer {
         let roll = self.random.f64();
         let thinks_seconds = self.between(mix.thinks_seconds);
         if roll < mix.pays {
-            return self.ask_at(scene.now.plus_seconds(thinks_seconds), Call::Pay, scene);
+            return self.ask_at(scene.now.plus_seconds(thinks_seconds), BuyerCall::Pay, scene);
         }
         if roll < mix.pays + mix.cancels {
-            return self.ask_at(scene.now.plus_seconds(thinks_seconds), Call::Cancel, scene);
+            return self.ask_at(scene.now.plus_seconds(thinks_seconds), BuyerCall::Cancel, scene);
         }
         let over_at = scene.now.plus_seconds(scene.terms.hold_seconds);
         scene.findings.expiring.push_back((over_at, scene.findings.quantity(self.course.promised)));
         if roll < mix.pays + mix.cancels + mix.pays_late {
             self.course.pays_late = true;
             let late_seconds = self.between(LATE_SECONDS);
-            return self.ask_at(over_at.plus_seconds(late_seconds), Call::Pay, scene);
+            return self.ask_at(over_at.plus_seconds(late_seconds), BuyerCall::Pay, scene);
         }
         self.leave(scene)
     }
 
     /// A payment or a cancellation succeeded.
-    pub(super) fn settled(&mut self, call: Call, scene: &mut Scene<'_>) -> Next {
+    pub(super) fn settled(&mut self, call: BuyerCall, scene: &mut Scene<'_>) -> Next {
         let quantity = i64::from(scene.findings.quantity(self.course.promised));
         let end = match (call, self.course.pays_late) {
-            (Call::Cancel, _) => {
+            (BuyerCall::Cancel, _) => {
                 scene.findings.fresh.held -= quantity;
                 End::Cancelled
             }
@@ -116,7 +116,7 @@ impl Buyer {
     /// The order is finished.
     pub(super) fn after_order(&mut self, scene: &mut Scene<'_>) -> Next {
         match self.role {
-            Role::Person => self.leave(scene),
+            BuyerRole::Person => self.leave(scene),
             _ => self.attack(scene),
         }
     }
@@ -128,7 +128,7 @@ impl Buyer {
     }
 
     /// A payment or a cancellation was refused for good, or too often to try again.
-    pub(super) fn settled_in_vain(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+    pub(super) fn settled_in_vain(&mut self, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) -> Next {
         if reply.status >= 500 {
             // It may have succeeded, so the end is unknown.
             scene.findings.unanswered += 1;
@@ -138,12 +138,12 @@ impl Buyer {
         self.after_order(scene)
     }
 
-    pub(super) fn too_late(&mut self, call: Call, code: Code, scene: &mut Scene<'_>) -> Next {
+    pub(super) fn too_late(&mut self, call: BuyerCall, code: ProblemCode, scene: &mut Scene<'_>) -> Next {
         let end = match (code, call) {
             _ if self.is_surely_held(scene) => End::Refused,
-            (Code::REFUND_DUE, _) => End::Refund,
+            (ProblemCode::REFUND_DUE, _) => End::Refund,
             // The hold expired before it could be cancelled.
-            (_, Call::Cancel) => End::WalkedAway,
+            (_, BuyerCall::Cancel) => End::WalkedAway,
             _ => End::Unknown,
         };
         scene.findings.set_end(self.course.promised, end);

@@ -2,33 +2,33 @@
 
 use std::sync::Arc;
 
-use crate::{load::TokenSigner, scenario::Mix};
+use crate::{scenario::Mix, token::TokenSigner};
 
 use super::{
     super::{
-        codes::{Names, Reader},
-        terms::{Account, Gate, Identity},
+        codes::{CodeNames, CodeReader},
+        terms::{BuyerAccount, BuyerIdentity, SaleGate},
     },
     waiting::MAX_WAITING_SECONDS,
     *,
 };
 
-const EVERYTHING: Gate = Gate { challenge: true, waiting_room: true, pass_required: true };
+const EVERYTHING: SaleGate = SaleGate { challenge: true, waiting_room: true, pass_required: true };
 
 struct Stage {
     terms: Terms,
     findings: Findings,
-    codes: Reader,
+    codes: CodeReader,
     now: Moment,
     buyer: Buyer,
 }
 
 /// A person who would like to buy and pay at once.
-fn stage(gate: Gate, change: impl FnOnce(&mut Mix)) -> Stage {
+fn stage(gate: SaleGate, change: impl FnOnce(&mut Mix)) -> Stage {
     let mut mix = Mix { looks: 0.0, pays: 1.0, cancels: 0.0, thinks_seconds: [1.0, 1.0], ..Mix::default() };
     change(&mut mix);
     let identity =
-        Identity::Jwt { signer: Arc::new(TokenSigner::lasting(b"secret")), prefix: "test-".to_owned() };
+        BuyerIdentity::Jwt { signer: Arc::new(TokenSigner::lasting(b"secret")), prefix: "test-".to_owned() };
     let terms = Terms {
         gate,
         mix,
@@ -42,7 +42,7 @@ fn stage(gate: Gate, change: impl FnOnce(&mut Mix)) -> Stage {
     Stage {
         terms,
         findings: Findings::default(),
-        codes: Reader::new(Names::new()),
+        codes: CodeReader::new(CodeNames::new()),
         now: Moment::from_seconds(-10.0),
         buyer: Buyer::default(),
     }
@@ -51,7 +51,7 @@ fn stage(gate: Gate, change: impl FnOnce(&mut Mix)) -> Stage {
 impl Stage {
     fn come(&mut self, who: Who, in_burst: bool) -> Next {
         self.buyer.become_new(who, in_burst, &self.terms);
-        self.step(Event::Came)
+        self.step(BuyerEvent::Came)
     }
 
     /// A person of number 3 who comes after the opening.
@@ -60,7 +60,7 @@ impl Stage {
         self.come(Who { number: 3, is_bot: false }, false)
     }
 
-    fn step(&mut self, event: Event<'_>) -> Next {
+    fn step(&mut self, event: BuyerEvent<'_>) -> Next {
         let (now, due_at) = (self.now, self.now);
         let mut scene = Scene { now, due_at, terms: &self.terms, findings: &mut self.findings };
         self.buyer.step(event, &mut scene)
@@ -72,7 +72,12 @@ impl Stage {
 
     fn answer_after(&mut self, status: u16, body: &str, retry_after_seconds: Option<u32>) -> Next {
         let code = self.codes.read(body.as_bytes());
-        self.step(Event::Answered(&Reply { status, code, retry_after_seconds, body: body.as_bytes() }))
+        self.step(BuyerEvent::Answered(&BuyerReply {
+            status,
+            code,
+            retry_after_seconds,
+            body: body.as_bytes(),
+        }))
     }
 
     fn refuse(&mut self, status: u16, code: &str) -> Next {
@@ -88,7 +93,7 @@ impl Stage {
         let Next::Wait(until) = next else { panic!("{next:?}") };
         let seconds = until.since(self.now).as_secs_f64();
         self.now = until;
-        (seconds, self.step(Event::Woke))
+        (seconds, self.step(BuyerEvent::Woke))
     }
 
     fn key(&self) -> String {
@@ -102,16 +107,16 @@ impl Stage {
 
 #[test]
 fn a_buyer_of_the_burst_looks_and_presses_after_the_opening() {
-    let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
-    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(Call::Look));
+    let mut stage = stage(SaleGate::default(), |mix| mix.looks = 1.0);
+    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Look));
     assert!(!stage.buyer.token.is_empty(), "the token is made before it is needed");
     let next = stage.answer(200, "{}");
     let (seconds, next) = stage.wait(next);
-    assert_eq!(next, Next::Send(Call::Order));
+    assert_eq!(next, Next::Send(BuyerCall::Order));
     assert!((10.0..=12.0).contains(&seconds), "{seconds}");
     let next = stage.accept("o1");
     let (seconds, next) = stage.wait(next);
-    assert_eq!((seconds.round(), next), (1.0, Next::Send(Call::Pay)));
+    assert_eq!((seconds.round(), next), (1.0, Next::Send(BuyerCall::Pay)));
     assert_eq!(stage.end(), End::Unknown);
     assert_eq!(stage.answer(200, r#"{"id":"o1","state":"paid"}"#), Next::Leave);
     assert_eq!(stage.end(), End::Paid);
@@ -121,24 +126,24 @@ fn a_buyer_of_the_burst_looks_and_presses_after_the_opening() {
 #[test]
 fn a_gate_is_passed_step_by_step() {
     let mut stage = stage(EVERYTHING, |_| {});
-    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(Call::Ticket));
+    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Ticket));
     let next = stage.answer(201, r#"{"ticket":"t1","state":"waiting"}"#);
     let (seconds, next) = stage.wait(next);
     assert!(
         (10.0..=11.0).contains(&seconds),
         "the first look is just after the opening, not after {seconds} s"
     );
-    assert_eq!(next, Next::Send(Call::Place));
+    assert_eq!(next, Next::Send(BuyerCall::Place));
     let next = stage.answer(200, r#"{"ticket":"t1","state":"waiting","reason":null}"#);
     let (seconds, next) = stage.wait(next);
     assert!((1.0..=2.0).contains(&seconds), "{seconds}");
-    assert_eq!(next, Next::Send(Call::Place));
-    assert_eq!(stage.answer(200, r#"{"ticket":"t1","state":"admitted"}"#), Next::Send(Call::Challenge));
+    assert_eq!(next, Next::Send(BuyerCall::Place));
+    assert_eq!(stage.answer(200, r#"{"ticket":"t1","state":"admitted"}"#), Next::Send(BuyerCall::Challenge));
     let puzzle = Puzzle { salt: "s".to_owned(), difficulty: 9 };
     let body = r#"{"id":"c1","kind":"pow","salt":"s","difficulty":9}"#;
     assert_eq!(stage.answer(201, body), Next::Solve(puzzle));
-    assert_eq!(stage.step(Event::Solved(17)), Next::Send(Call::Pass));
-    assert_eq!(stage.answer(201, r#"{"pass":"p1"}"#), Next::Send(Call::Order));
+    assert_eq!(stage.step(BuyerEvent::Solved(17)), Next::Send(BuyerCall::Pass));
+    assert_eq!(stage.answer(201, r#"{"pass":"p1"}"#), Next::Send(BuyerCall::Order));
     let buyer = &stage.buyer;
     assert_eq!((&*buyer.ticket, &*buyer.challenge, buyer.answer, &*buyer.pass), ("t1", "c1", 17, "p1"));
     assert_eq!(stage.findings.admitted, 1);
@@ -146,40 +151,40 @@ fn a_gate_is_passed_step_by_step() {
 
 #[test]
 fn a_challenge_is_solved_before_the_opening() {
-    let mut stage = stage(Gate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
-    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(Call::Challenge));
+    let mut stage = stage(SaleGate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
+    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Challenge));
     stage.answer(201, r#"{"id":"c1","salt":"s","difficulty":9}"#);
-    let next = stage.step(Event::Solved(17));
+    let next = stage.step(BuyerEvent::Solved(17));
     let (seconds, next) = stage.wait(next);
     assert!((10.0..=12.0).contains(&seconds), "{seconds}");
-    assert_eq!(next, Next::Send(Call::Pass));
+    assert_eq!(next, Next::Send(BuyerCall::Pass));
 }
 
 #[test]
 fn an_account_signs_in_first() {
-    let mut stage = stage(Gate::default(), |_| {});
-    let account = Account { phone: "+9991".to_owned(), password: "word".to_owned() };
-    stage.terms.identity = Identity::Accounts([account].into());
-    assert_eq!(stage.come_late(), Next::Send(Call::SignIn));
-    assert_eq!(stage.answer(201, r#"{"token":"session","account":{}}"#), Next::Send(Call::Order));
+    let mut stage = stage(SaleGate::default(), |_| {});
+    let account = BuyerAccount { phone: "+9991".to_owned(), password: "word".to_owned() };
+    stage.terms.identity = BuyerIdentity::Accounts([account].into());
+    assert_eq!(stage.come_late(), Next::Send(BuyerCall::SignIn));
+    assert_eq!(stage.answer(201, r#"{"token":"session","account":{}}"#), Next::Send(BuyerCall::Order));
     assert_eq!(stage.buyer.token, "session");
 }
 
 #[test]
 fn busy_is_retried_after_the_given_wait_with_the_same_key() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
     let key = stage.key();
     let next = stage.answer_after(503, r#"{"code":"busy"}"#, Some(4));
     let (seconds, next) = stage.wait(next);
     assert!((4.0..=6.0).contains(&seconds), "{seconds}");
-    assert_eq!((next, stage.key()), (Next::Send(Call::Order), key));
+    assert_eq!((next, stage.key()), (Next::Send(BuyerCall::Order), key));
     assert_eq!(stage.findings.repeated, 1);
 }
 
 #[test]
 fn a_buyer_who_hears_busy_too_often_gives_up() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
     let mut times = 0;
     loop {
@@ -197,14 +202,14 @@ fn a_buyer_who_hears_busy_too_often_gives_up() {
 
 #[test]
 fn an_order_that_is_never_answered_stays_in_doubt() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
     let key = stage.key();
     for _ in 0..MAX_BREAKS {
-        let next = stage.step(Event::Unanswered);
-        assert_eq!(stage.wait(next).1, Next::Send(Call::Order));
+        let next = stage.step(BuyerEvent::Unanswered);
+        assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Order));
     }
-    assert_eq!(stage.step(Event::Unanswered), Next::Leave);
+    assert_eq!(stage.step(BuyerEvent::Unanswered), Next::Leave);
     let doubtful = &stage.findings.doubtful[0];
     assert_eq!((doubtful.buyer, &doubtful.key, &doubtful.token), (3, &key, &stage.buyer.token));
     assert_eq!(stage.findings.unanswered, 0, "it counts once, among the doubtful ones");
@@ -212,9 +217,9 @@ fn an_order_that_is_never_answered_stays_in_doubt() {
 
 #[test]
 fn an_answer_after_a_broken_connection_ends_the_doubt() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
-    let next = stage.step(Event::Unanswered);
+    let next = stage.step(BuyerEvent::Unanswered);
     stage.wait(next);
     assert_eq!(stage.refuse(409, "sold_out"), Next::Leave);
     assert!(stage.findings.doubtful.is_empty());
@@ -223,7 +228,7 @@ fn an_answer_after_a_broken_connection_ends_the_doubt() {
 
 #[test]
 fn giving_up_after_unavailable_leaves_a_doubt() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
     let next = stage.refuse(503, "unavailable");
     stage.wait(next);
@@ -239,14 +244,15 @@ fn giving_up_after_unavailable_leaves_a_doubt() {
 
 #[test]
 fn a_buyer_who_is_told_sold_out_comes_back_with_another_key() {
-    let mut stage = stage(Gate::default(), |mix| (mix.comes_back, mix.comes_back_after_seconds) = (2, 10.0));
+    let mut stage =
+        stage(SaleGate::default(), |mix| (mix.comes_back, mix.comes_back_after_seconds) = (2, 10.0));
     stage.come_late();
     let mut keys = vec![stage.key()];
     for _ in 0..2 {
         let next = stage.refuse(409, "sold_out");
         let (seconds, next) = stage.wait(next);
         assert!((8.0..=12.0).contains(&seconds), "{seconds}");
-        assert_eq!(next, Next::Send(Call::Order));
+        assert_eq!(next, Next::Send(BuyerCall::Order));
         keys.push(stage.key());
     }
     assert_eq!(stage.refuse(409, "sold_out"), Next::Leave);
@@ -257,39 +263,39 @@ fn a_buyer_who_is_told_sold_out_comes_back_with_another_key() {
 
 #[test]
 fn a_sale_that_is_not_open_by_the_servers_clock_is_asked_again_soon() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
     let next = stage.refuse(409, "not_open");
     let (seconds, next) = stage.wait(next);
     assert!(seconds < 0.1, "{seconds}");
-    assert_eq!(next, Next::Send(Call::Order));
+    assert_eq!(next, Next::Send(BuyerCall::Order));
 }
 
 #[test]
 fn an_impatient_buyer_presses_before_the_opening_and_again_after_it() {
-    let mut stage = stage(Gate::default(), |mix| mix.presses_early = 1.0);
+    let mut stage = stage(SaleGate::default(), |mix| mix.presses_early = 1.0);
     let next = stage.come(Who { number: 3, is_bot: false }, true);
     let (_, mut next) = stage.wait(next);
     assert!(stage.now < Moment::OPENING);
     while stage.now < Moment::OPENING {
-        assert_eq!(next, Next::Send(Call::Order));
+        assert_eq!(next, Next::Send(BuyerCall::Order));
         let refused = stage.refuse(409, "not_open");
         next = stage.wait(refused).1;
     }
-    assert_eq!(next, Next::Send(Call::Order));
+    assert_eq!(next, Next::Send(BuyerCall::Order));
     assert_eq!(stage.findings.gave_up, 0);
 }
 
 #[test]
 fn a_double_click_has_one_order() {
-    let mut stage = stage(Gate::default(), |mix| mix.double_clicks = 1.0);
-    assert_eq!(stage.come_late(), Next::SendTwice(Call::Order));
+    let mut stage = stage(SaleGate::default(), |mix| mix.double_clicks = 1.0);
+    assert_eq!(stage.come_late(), Next::SendTwice(BuyerCall::Order));
     assert_eq!(stage.refuse(503, "busy"), Next::Listen);
     assert!(matches!(stage.accept("o1"), Next::Wait(_)));
     assert_eq!((stage.findings.promised.len(), stage.findings.repeated), (1, 1));
 
     stage.findings = Findings::default();
-    assert_eq!(stage.come_late(), Next::SendTwice(Call::Order));
+    assert_eq!(stage.come_late(), Next::SendTwice(BuyerCall::Order));
     assert_eq!(stage.accept("o1"), Next::Listen);
     assert!(matches!(stage.accept("o1"), Next::Wait(_)));
     assert_eq!(stage.findings.promised.len(), 1);
@@ -298,7 +304,7 @@ fn a_double_click_has_one_order() {
 
 #[test]
 fn two_orders_for_one_key_are_a_contradiction() {
-    let mut stage = stage(Gate::default(), |mix| mix.double_clicks = 1.0);
+    let mut stage = stage(SaleGate::default(), |mix| mix.double_clicks = 1.0);
     stage.come_late();
     stage.accept("o1");
     stage.accept("o2");
@@ -309,11 +315,11 @@ fn two_orders_for_one_key_are_a_contradiction() {
 
 #[test]
 fn an_expired_pass_is_replaced_but_not_for_ever() {
-    let mut stage = stage(Gate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
-    assert_eq!(stage.come_late(), Next::Send(Call::Pass));
+    let mut stage = stage(SaleGate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
+    assert_eq!(stage.come_late(), Next::Send(BuyerCall::Pass));
     for _ in 0..MAX_RENEWALS {
-        assert_eq!(stage.answer(201, r#"{"pass":"p"}"#), Next::Send(Call::Order));
-        assert_eq!(stage.refuse(403, "pass_invalid"), Next::Send(Call::Pass));
+        assert_eq!(stage.answer(201, r#"{"pass":"p"}"#), Next::Send(BuyerCall::Order));
+        assert_eq!(stage.refuse(403, "pass_invalid"), Next::Send(BuyerCall::Pass));
         assert!(stage.buyer.pass.is_empty());
     }
     stage.answer(201, r#"{"pass":"p"}"#);
@@ -322,12 +328,12 @@ fn an_expired_pass_is_replaced_but_not_for_ever() {
 
 #[test]
 fn a_late_payer_may_get_the_money_back() {
-    let mut stage = stage(Gate::default(), |mix| (mix.pays, mix.pays_late) = (0.0, 1.0));
+    let mut stage = stage(SaleGate::default(), |mix| (mix.pays, mix.pays_late) = (0.0, 1.0));
     stage.come_late();
     let next = stage.accept("o1");
     let (seconds, next) = stage.wait(next);
     assert!(seconds > 60.0, "{seconds}");
-    assert_eq!(next, Next::Send(Call::Pay));
+    assert_eq!(next, Next::Send(BuyerCall::Pay));
     stage.findings.expire(stage.now);
     assert_eq!(stage.findings.fresh.held, 0, "the hold is over");
     assert_eq!(stage.refuse(409, "refund_due"), Next::Leave);
@@ -336,10 +342,10 @@ fn a_late_payer_may_get_the_money_back() {
 
 #[test]
 fn a_cancelled_order_belongs_to_nobody() {
-    let mut stage = stage(Gate::default(), |mix| (mix.pays, mix.cancels) = (0.0, 1.0));
+    let mut stage = stage(SaleGate::default(), |mix| (mix.pays, mix.cancels) = (0.0, 1.0));
     stage.come_late();
     let next = stage.accept("o1");
-    assert_eq!(stage.wait(next).1, Next::Send(Call::Cancel));
+    assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Cancel));
     assert_eq!(stage.answer(200, "{}"), Next::Leave);
     assert_eq!((stage.end(), stage.findings.fresh.held), (End::Cancelled, 0));
 }
@@ -349,11 +355,11 @@ fn attacks(stage: &mut Stage, mut next: Next) -> Vec<(String, String, String)> {
     let mut orders = Vec::new();
     while next != Next::Leave {
         next = match next {
-            Next::Send(Call::Order) => {
+            Next::Send(BuyerCall::Order) => {
                 orders.push((stage.buyer.token.clone(), stage.key(), stage.buyer.pass.clone()));
                 stage.refuse(409, "limit_reached")
             }
-            Next::Send(Call::Pass) => stage.refuse(403, "challenge_failed"),
+            Next::Send(BuyerCall::Pass) => stage.refuse(403, "challenge_failed"),
             Next::Wait(_) => stage.wait(next).1,
             other => panic!("{other:?}"),
         };
@@ -390,9 +396,9 @@ fn a_skipping_bot_has_no_pass_or_a_made_up_one() {
 
 #[test]
 fn a_replaying_bot_uses_one_pass_for_all_and_under_another_name() {
-    let mut stage = stage(Gate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
+    let mut stage = stage(SaleGate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
     stage.now = Moment::from_seconds(1.0);
-    assert_eq!(stage.come(Who { number: 2, is_bot: true }, false), Next::Send(Call::Pass));
+    assert_eq!(stage.come(Who { number: 2, is_bot: true }, false), Next::Send(BuyerCall::Pass));
     let next = stage.answer(201, r#"{"pass":"honest"}"#);
     let orders = attacks(&mut stage, next);
     assert!(orders.len() > 3);
@@ -402,7 +408,7 @@ fn a_replaying_bot_uses_one_pass_for_all_and_under_another_name() {
 
 #[test]
 fn a_bot_that_gets_a_unit_is_reported_behind_the_people() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.now = Moment::from_seconds(1.0);
     stage.come(Who { number: 1, is_bot: true }, false);
     stage.accept("o1");
@@ -413,7 +419,7 @@ fn a_bot_that_gets_a_unit_is_reported_behind_the_people() {
 #[test]
 fn the_same_seed_makes_a_buyer_behave_the_same() {
     let life = |number| {
-        let mut stage = stage(Gate::default(), |mix| mix.thinks_seconds = [0.0, 9.0]);
+        let mut stage = stage(SaleGate::default(), |mix| mix.thinks_seconds = [0.0, 9.0]);
         stage.now = Moment::from_seconds(5.0);
         stage.come(Who { number, is_bot: false }, false);
         stage.accept("o1")
@@ -427,10 +433,10 @@ fn a_payment_that_is_refused_while_the_hold_lasts_is_remembered() {
     for (code, end) in
         [("hold_expired", End::Refused), ("refund_due", End::Refused), ("nonsense", End::Refused)]
     {
-        let mut stage = stage(Gate::default(), |_| {});
+        let mut stage = stage(SaleGate::default(), |_| {});
         stage.come_late();
         let next = stage.accept("o1");
-        assert_eq!(stage.wait(next).1, Next::Send(Call::Pay));
+        assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Pay));
         assert_eq!(stage.refuse(409, code), Next::Leave);
         assert_eq!(stage.end(), end, "{code}");
     }
@@ -438,7 +444,7 @@ fn a_payment_that_is_refused_while_the_hold_lasts_is_remembered() {
 
 #[test]
 fn a_payment_after_the_hold_is_rightly_refused() {
-    let mut stage = stage(Gate::default(), |mix| mix.thinks_seconds = [61.0, 61.0]);
+    let mut stage = stage(SaleGate::default(), |mix| mix.thinks_seconds = [61.0, 61.0]);
     stage.come_late();
     let next = stage.accept("o1");
     stage.wait(next);
@@ -449,7 +455,7 @@ fn a_payment_after_the_hold_is_rightly_refused() {
 #[test]
 fn a_payment_that_never_succeeds_is_refused_or_unanswered() {
     for (status, end, unanswered) in [(429, End::Refused, 0), (503, End::Unknown, 1)] {
-        let mut stage = stage(Gate::default(), |_| {});
+        let mut stage = stage(SaleGate::default(), |_| {});
         stage.come_late();
         let next = stage.accept("o1");
         let mut next = stage.wait(next).1;
@@ -464,11 +470,11 @@ fn a_payment_that_never_succeeds_is_refused_or_unanswered() {
 
 #[test]
 fn a_bot_that_may_not_pay_is_a_finding_too() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.now = Moment::from_seconds(1.0);
     stage.come(Who { number: 1, is_bot: true }, false);
     for number in 0.. {
-        if stage.accept(&format!("o{number}")) == Next::Send(Call::Pay) {
+        if stage.accept(&format!("o{number}")) == Next::Send(BuyerCall::Pay) {
             break;
         }
     }
@@ -478,7 +484,7 @@ fn a_bot_that_may_not_pay_is_a_finding_too() {
 
 #[test]
 fn an_order_and_a_refusal_for_one_key_are_a_contradiction() {
-    let mut stage = stage(Gate::default(), |mix| mix.double_clicks = 1.0);
+    let mut stage = stage(SaleGate::default(), |mix| mix.double_clicks = 1.0);
     stage.come_late();
     stage.accept("o1");
     stage.refuse(409, "sold_out");
@@ -493,33 +499,33 @@ fn an_order_and_a_refusal_for_one_key_are_a_contradiction() {
 
 #[test]
 fn an_order_after_a_look_is_due_when_the_look_was() {
-    let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
-    assert_eq!(stage.come_late(), Next::Send(Call::Look));
+    let mut stage = stage(SaleGate::default(), |mix| mix.looks = 1.0);
+    assert_eq!(stage.come_late(), Next::Send(BuyerCall::Look));
     let came_at = stage.now;
     stage.now = came_at.plus_seconds(9.0);
-    assert_eq!(stage.answer(200, "{}"), Next::Send(Call::Order));
+    assert_eq!(stage.answer(200, "{}"), Next::Send(BuyerCall::Order));
     assert_eq!(stage.buyer.due_at, came_at);
     let next = stage.accept("o1");
-    assert_eq!(stage.wait(next).1, Next::Send(Call::Pay));
+    assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Pay));
     assert_eq!(stage.buyer.due_at, stage.now, "thinking was the buyer's own choice");
 }
 
 #[test]
 fn no_press_is_due_before_the_chosen_moment() {
-    let mut stage = stage(Gate::default(), |mix| mix.looks = 1.0);
-    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(Call::Look));
+    let mut stage = stage(SaleGate::default(), |mix| mix.looks = 1.0);
+    assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Look));
     stage.now = Moment::from_seconds(20.0);
-    assert_eq!(stage.answer(200, "{}"), Next::Send(Call::Order));
+    assert_eq!(stage.answer(200, "{}"), Next::Send(BuyerCall::Order));
     assert_eq!(stage.buyer.due_at, stage.buyer.press_at);
 }
 
 #[test]
 fn a_lost_request_keeps_its_first_due_time() {
-    let mut stage = stage(Gate::default(), |_| {});
+    let mut stage = stage(SaleGate::default(), |_| {});
     stage.come_late();
     let came_at = stage.now;
     stage.now = came_at.plus_seconds(30.0);
-    let next = stage.step(Event::Unanswered);
+    let next = stage.step(BuyerEvent::Unanswered);
     stage.wait(next);
     assert_eq!(stage.buyer.due_at, came_at);
     let next = stage.answer_after(503, r#"{"code":"busy"}"#, Some(4));
@@ -530,12 +536,12 @@ fn a_lost_request_keeps_its_first_due_time() {
 #[test]
 fn nobody_waits_for_a_turn_for_ever() {
     let mut stage = stage(EVERYTHING, |_| {});
-    assert_eq!(stage.come_late(), Next::Send(Call::Ticket));
+    assert_eq!(stage.come_late(), Next::Send(BuyerCall::Ticket));
     let began = stage.now;
     let body = r#"{"ticket":"t1","state":"waiting"}"#;
     let mut next = stage.answer(201, body);
     while next != Next::Leave {
-        assert_eq!(stage.wait(next).1, Next::Send(Call::Place));
+        assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Place));
         assert!(stage.now.since(began).as_secs_f64() < MAX_WAITING_SECONDS + 10.0);
         next = stage.answer(200, body);
     }
@@ -544,8 +550,8 @@ fn nobody_waits_for_a_turn_for_ever() {
 
 #[test]
 fn a_challenge_that_nobody_can_solve_is_not_begun() {
-    let mut stage = stage(Gate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
-    assert_eq!(stage.come_late(), Next::Send(Call::Challenge));
+    let mut stage = stage(SaleGate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
+    assert_eq!(stage.come_late(), Next::Send(BuyerCall::Challenge));
     assert_eq!(stage.answer(201, r#"{"id":"c1","salt":"s","difficulty":33}"#), Next::Leave);
     assert_eq!(stage.findings.gave_up, 1);
 }
@@ -553,7 +559,7 @@ fn a_challenge_that_nobody_can_solve_is_not_begun() {
 #[test]
 fn bots_that_skip_the_gate_are_counted_separately() {
     for (number, by_skipping) in [(0, 1), (1, 1), (2, 0)] {
-        let mut stage = stage(Gate::default(), |_| {});
+        let mut stage = stage(SaleGate::default(), |_| {});
         stage.now = Moment::from_seconds(1.0);
         stage.come(Who { number, is_bot: true }, false);
         stage.accept("o1");

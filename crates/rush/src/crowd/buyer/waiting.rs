@@ -3,9 +3,9 @@
 use super::{
     super::{
         Moment,
-        answers::{self, Place, Reply},
+        answers::{self, BuyerReply, TicketPlace},
     },
-    Buyer, Call, Next, PLACE_SECONDS, Scene, State,
+    Buyer, BuyerCall, BuyerState, Next, PLACE_SECONDS, Scene,
 };
 
 /// The time between two looks long before the opening. A ticket that is silent for 15 seconds is taken for
@@ -15,12 +15,12 @@ const EARLY_PLACE_SECONDS: [f64; 2] = [8.0, 12.0];
 pub(super) const MAX_WAITING_SECONDS: f64 = 900.0;
 
 impl Buyer {
-    pub(super) fn told_place(&mut self, reply: &Reply<'_>, scene: &mut Scene<'_>) -> Next {
+    pub(super) fn told_place(&mut self, reply: &BuyerReply<'_>, scene: &mut Scene<'_>) -> Next {
         let Some((ticket, place)) = answers::place(reply.body) else { return self.leave(scene) };
         self.ticket = ticket;
         match place {
-            Place::Waiting if self.has_waited_too_long(scene.now) => self.lose_patience(scene),
-            Place::Waiting => {
+            TicketPlace::Waiting if self.has_waited_too_long(scene.now) => self.lose_patience(scene),
+            TicketPlace::Waiting => {
                 let far = scene.now.plus_seconds(EARLY_PLACE_SECONDS[1]) < Moment::OPENING;
                 let at = if scene.now < Moment::OPENING && !far {
                     Moment::OPENING.plus_seconds(self.random.f64())
@@ -31,20 +31,20 @@ impl Buyer {
                         PLACE_SECONDS
                     }))
                 };
-                self.ask_at(at, Call::Place, scene)
+                self.ask_at(at, BuyerCall::Place, scene)
             }
-            Place::Admitted => {
+            TicketPlace::Admitted => {
                 if !scene.terms.gate.pass_required {
                     self.admit(scene);
                 }
                 self.pass_gate(scene)
             }
-            Place::SoldOut => {
-                self.state = State::Asking(Call::Place);
+            TicketPlace::SoldOut => {
+                self.state = BuyerState::Asking(BuyerCall::Place);
                 self.told_sold_out(scene)
             }
-            Place::TurnOver => self.renew(Call::Ticket, scene),
-            Place::Closed => self.turned_away(scene),
+            TicketPlace::TurnOver => self.renew(BuyerCall::Ticket, scene),
+            TicketPlace::Closed => self.turned_away(scene),
         }
     }
 
