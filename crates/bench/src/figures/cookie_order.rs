@@ -19,9 +19,11 @@ const ORDERS_PER_TURN: usize = 20_000;
 const UNITS: u32 = 50_000_000;
 const TARGET_RATIO: f64 = 1.15;
 const SESSION_SECRET: &str = "penstock-bench-session-0123456789abcdef";
-/// Settlement is slowed to one decision a second, so that it does no work in anybody's turn.
+/// Every connection may have an order in flight, because refusals cost less than orders. Settlement is slowed to one
+/// decision a second, so that it does no work in anybody's turn.
 const SETTINGS: &Settings = &[
     ("PENSTOCK_IDENTITY__SECRET", SESSION_SECRET),
+    ("PENSTOCK_GATE__LIMITS__IN_FLIGHT_MIN", "1024"),
     ("PENSTOCK_SETTLE__BATCH", "1"),
     ("PENSTOCK_SETTLE__MAX_DECISIONS_PER_SECOND", "1"),
 ];
