@@ -155,9 +155,9 @@ fn busy_is_heeded_and_the_order_sent_again_with_its_key() {
     assert_eq!((&orders[0].key, &orders[0].token), (&orders[1].key, &orders[1].token));
     assert_eq!(orders[0].body, r#"{"quantity":1}"#);
     assert_eq!(log.lock().unwrap().last().unwrap().line, "POST /api/v1/orders/o1/pay");
-    assert_eq!((outcome.orders.paid, outcome.orders.repeated), (1, 1));
-    assert_eq!(outcome.refused.get("busy"), Some(&1));
-    assert_eq!(outcome.people.served, 1);
+    assert_eq!((outcome.report.orders.paid, outcome.report.orders.repeated), (1, 1));
+    assert_eq!(outcome.report.refused.get("busy"), Some(&1));
+    assert_eq!(outcome.report.people.served, 1);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_connection_that_breaks_loses_no_order() {
     let [promised] = &outcome.promised[..] else { panic!("{:?}", outcome.promised) };
     assert_eq!((&*promised.order, promised.end, &promised.key), ("o1", End::Paid, &orders[0].key));
     assert_eq!(format!("Bearer {}", promised.token), orders[0].token);
-    assert_eq!((outcome.doubtful.len(), outcome.generator.connections_lost), (0, 1));
+    assert_eq!((outcome.doubtful.len(), outcome.report.generator.connections_lost), (0, 1));
 }
 
 #[test]
@@ -192,16 +192,19 @@ fn everybody_is_answered_once_when_it_is_sold_out() {
     let keys: std::collections::BTreeSet<_> = orders.iter().map(|seen| &seen.key).collect();
     let tokens: std::collections::BTreeSet<_> = orders.iter().map(|seen| &seen.token).collect();
     assert_eq!((orders.len(), keys.len(), tokens.len()), (300, 300, 300));
-    assert_eq!((outcome.people.came, outcome.people.served), (300, 10));
-    assert_eq!(outcome.refused.get("sold_out"), Some(&290));
-    assert_eq!((outcome.orders.accepted, outcome.orders.paid), (10, 10));
-    assert_eq!((outcome.requests, outcome.order_requests), (310, 300));
-    assert_eq!(outcome.latency["order"].count, 300);
-    assert_eq!(outcome.histogram.iter().map(|bar| bar.count).sum::<u64>(), 300);
-    assert_eq!(outcome.timeline.iter().map(|slice| slice.sold).sum::<u64>(), 10);
-    assert_eq!(outcome.timeline.iter().map(|slice| slice.requests).sum::<u64>(), 310);
-    assert!(outcome.opening.stock_gone_after_seconds.is_some());
-    assert!(outcome.opening.everybody_answered_after_seconds >= outcome.opening.stock_gone_after_seconds);
+    assert_eq!((outcome.report.people.came, outcome.report.people.served), (300, 10));
+    assert_eq!(outcome.report.refused.get("sold_out"), Some(&290));
+    assert_eq!((outcome.report.orders.accepted, outcome.report.orders.paid), (10, 10));
+    assert_eq!((outcome.report.requests, outcome.report.order_requests), (310, 300));
+    assert_eq!(outcome.report.latency["order"].count, 300);
+    assert_eq!(outcome.report.histogram.iter().map(|bar| bar.count).sum::<u64>(), 300);
+    assert_eq!(outcome.report.timeline.iter().map(|slice| slice.sold).sum::<u64>(), 10);
+    assert_eq!(outcome.report.timeline.iter().map(|slice| slice.requests).sum::<u64>(), 310);
+    assert!(outcome.report.opening.stock_gone_after_seconds.is_some());
+    assert!(
+        outcome.report.opening.everybody_answered_after_seconds
+            >= outcome.report.opening.stock_gone_after_seconds
+    );
 }
 
 #[test]
@@ -212,8 +215,11 @@ fn a_closed_loop_lets_everybody_come_over_a_few_connections() {
     plan.arrivals = Arrivals::default();
     let outcome = run(&plan);
     assert_eq!(orders(&log).len(), 500);
-    assert_eq!((outcome.people.came, outcome.generator.connections), (500, 3));
-    assert_eq!((outcome.generator.late_percent, outcome.generator.waited_for_connection_percent), (0.0, 0.0));
+    assert_eq!((outcome.report.people.came, outcome.report.generator.connections), (500, 3));
+    assert_eq!(
+        (outcome.report.generator.late_percent, outcome.report.generator.waited_for_connection_percent),
+        (0.0, 0.0)
+    );
 }
 
 #[test]
@@ -226,8 +232,8 @@ fn a_server_that_closes_after_every_answer_is_served_as_well() {
     plan.arrivals = Arrivals::default();
     let outcome = run(&plan);
     assert_eq!(orders(&log).len(), 200);
-    assert_eq!((outcome.refused["sold_out"], outcome.generator.connections_lost), (200, 0));
-    assert_eq!(outcome.orders.repeated, 0);
+    assert_eq!((outcome.report.refused["sold_out"], outcome.report.generator.connections_lost), (200, 0));
+    assert_eq!(outcome.report.orders.repeated, 0);
 }
 
 #[test]
@@ -273,7 +279,7 @@ fn a_gate_is_passed_and_its_pass_shown() {
     );
     assert!(log[2].body.contains(r#""challenge":"c1""#) && log[2].body.contains(r#""ticket":"t1""#));
     assert_eq!(log[3].pass, "p1");
-    assert_eq!(outcome.people.admitted, 1);
+    assert_eq!(outcome.report.people.admitted, 1);
 }
 
 #[test]
@@ -285,11 +291,11 @@ fn bots_are_counted_separately() {
     let mut plan = plan(address, 3);
     plan.crowd.bots = 1.0;
     let outcome = run(&plan);
-    assert_eq!((outcome.people.bots, outcome.people.came), (3, 6));
-    assert!(outcome.bots_refused["pass_required"] > 20, "{:?}", outcome.bots_refused);
-    assert!(outcome.refused["pass_required"] < 20, "{:?}", outcome.refused);
+    assert_eq!((outcome.report.people.bots, outcome.report.people.came), (3, 6));
+    assert!(outcome.report.bots_refused["pass_required"] > 20, "{:?}", outcome.report.bots_refused);
+    assert!(outcome.report.refused["pass_required"] < 20, "{:?}", outcome.report.refused);
     assert_eq!(
-        outcome.bots_refused["pass_required"] + outcome.refused["pass_required"],
+        outcome.report.bots_refused["pass_required"] + outcome.report.refused["pass_required"],
         orders(&log).len() as u64
     );
 }
@@ -311,7 +317,7 @@ fn an_accepted_order_that_cannot_be_paid_counts_as_refused() {
     });
     let outcome = run(&plan(address, 1));
     assert_eq!(outcome.promised[0].end, End::Refused);
-    assert_eq!((outcome.orders.paid, outcome.orders.refused), (0, 1));
+    assert_eq!((outcome.report.orders.paid, outcome.report.orders.refused), (0, 1));
 }
 
 const STALL: Duration = Duration::from_millis(300);
@@ -328,7 +334,7 @@ fn a_stall_before_the_order_is_part_of_its_latency() {
     plan.mix.looks = 1.0;
     plan.arrivals = Arrivals { burst_at_opening: 0.0, rate: 100.0, ..Arrivals::default() };
     let outcome = run(&plan);
-    let orders = &outcome.latency["order"];
+    let orders = &outcome.report.latency["order"];
     assert_eq!(orders.count, 3);
     assert!(orders.p50_ms >= STALL.as_secs_f64() * 1e3 * 0.99, "{orders:?}");
 }
@@ -343,8 +349,8 @@ fn a_lost_order_counts_its_whole_time_as_latency() {
         _ => sold_out(),
     });
     let outcome = run(&plan(address, 1));
-    let orders = &outcome.latency["order"];
-    assert_eq!((orders.count, outcome.order_requests), (1, 1), "only the answered one counts");
+    let orders = &outcome.report.latency["order"];
+    assert_eq!((orders.count, outcome.report.order_requests), (1, 1), "only the answered one counts");
     assert!(orders.max_ms >= STALL.as_secs_f64() * 1e3 * 0.99, "{orders:?}");
 }
 

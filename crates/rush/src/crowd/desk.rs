@@ -10,7 +10,7 @@ use super::{
     answers::BuyerReply,
     arrivals::Arrival,
     buyer::{Buyer, BuyerCall, BuyerEvent, Next, Scene},
-    codes::{CodeNames, CodeReader, ProblemCode},
+    codes::{CodeReader, ProblemCode},
     findings::Findings,
     pool::CallUnderWay,
     tally::CrowdTally,
@@ -63,13 +63,13 @@ pub(super) struct Desk<'a> {
 }
 
 impl<'a> Desk<'a> {
-    pub(super) fn new(terms: &'a Terms, stock: &'a CrowdStock, names: CodeNames, starts_at: Moment) -> Self {
+    pub(super) fn new(terms: &'a Terms, stock: &'a CrowdStock, starts_at: Moment) -> Self {
         Self {
             terms,
             stock,
             buyers: Vec::new(),
             vacant: Vec::new(),
-            codes: CodeReader::new(names),
+            codes: CodeReader::new(),
             findings: Findings::default(),
             timeline: Timeline::new(starts_at),
             tally: CrowdTally::default(),

@@ -20,13 +20,13 @@ mod worker;
 
 use std::{
     net::{SocketAddr, TcpStream},
-    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow};
 use mio::{Poll, Waker};
+use parking_lot::Mutex;
 
 use crate::{latency::LatencyHistogram, report::Progress, scenario};
 
@@ -35,7 +35,7 @@ pub use summary::CrowdOutcome;
 pub use terms::{BuyerAccount, BuyerIdentity, SaleGate};
 
 use arrivals::Schedule;
-use codes::{CodeCounts, CodeNames};
+use codes::CodeCounts;
 use desk::{CrowdStock, Desk};
 use moment::{CrowdClock, Moment};
 use pool::Pool;
@@ -105,26 +105,26 @@ pub fn run(plan: &CrowdPlan, mut watch: impl FnMut(&Progress)) -> anyhow::Result
     // Finds out whether there is a server before anybody comes.
     TcpStream::connect_timeout(&plan.address, CONNECT_LIMIT)
         .with_context(|| format!("cannot connect to {}", plan.address))?;
-    let (terms, stock, names) = (plan.terms(), CrowdStock::new(plan.units), CodeNames::new());
+    let (terms, stock) = (plan.terms(), CrowdStock::new(plan.units));
     let clock = CrowdClock::new(plan.opens_at.max(Instant::now()));
     let snapshots: Vec<Mutex<Snapshot>> = (0..plan.threads).map(|_| Mutex::default()).collect();
     thread::scope(|scope| {
         let solvers = plan.gate.challenge.then(|| Solvers::start(scope));
-        let room = CrowdShared { clock, terms: &terms, stock: &stock, names: &names, solvers };
-        let seats = seats(plan, &room, &snapshots)?;
+        let shared = CrowdShared { clock, terms: &terms, stock: &stock, solvers };
+        let seats = seats(plan, &shared, &snapshots)?;
         // The solvers end once no thread can ask them.
-        drop(room);
+        drop(shared);
         let workers: Vec<_> = seats.into_iter().map(|seat| scope.spawn(move || worker::run(seat))).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
             thread::sleep(WATCH_EVERY);
-            watch(&progress(plan, clock, &stock, &names, &snapshots));
+            watch(&progress(plan, clock, &stock, &snapshots));
         }
         let mut done = Vec::with_capacity(workers.len());
         for worker in workers {
             let worker = worker.join().map_err(|_| anyhow!("a thread of the crowd panicked"))?;
             done.push(worker.context("a thread of the crowd failed")?);
         }
-        Ok(summary::summarise(plan, done, &stock, &names))
+        Ok(summary::summarise(plan, done, &stock))
     })
 }
 
@@ -133,13 +133,12 @@ struct CrowdShared<'a> {
     clock: CrowdClock,
     terms: &'a Terms,
     stock: &'a CrowdStock,
-    names: &'a CodeNames,
     solvers: Option<Solvers>,
 }
 
 fn seats<'a>(
     plan: &CrowdPlan,
-    room: &CrowdShared<'a>,
+    shared: &CrowdShared<'a>,
     snapshots: &'a [Mutex<Snapshot>],
 ) -> anyhow::Result<Vec<Seat<'a>>> {
     let connections = plan.connections();
@@ -147,7 +146,7 @@ fn seats<'a>(
     let mut seats = Vec::with_capacity(plan.threads);
     for (index, snapshot) in snapshots.iter().enumerate() {
         let share = connections / plan.threads + usize::from(index < connections % plan.threads);
-        seats.push(seat(plan, room, snapshot, index, (first, share))?);
+        seats.push(seat(plan, shared, snapshot, index, (first, share))?);
         first += share;
     }
     Ok(seats)
@@ -155,24 +154,24 @@ fn seats<'a>(
 
 fn seat<'a>(
     plan: &CrowdPlan,
-    room: &CrowdShared<'a>,
+    shared: &CrowdShared<'a>,
     snapshot: &'a Mutex<Snapshot>,
     index: usize,
     (first_connection, connections): (usize, usize),
 ) -> anyhow::Result<Seat<'a>> {
-    let now = room.clock.now();
+    let now = shared.clock.now();
     let poll = Poll::new().context("cannot create a poll")?;
     let waker = Waker::new(poll.registry(), worker::WAKER).context("cannot create a waker")?;
     let outbox = Outbox::new(waker);
     let seat = (index as u64, plan.threads as u64);
     Ok(Seat {
-        clock: room.clock,
-        terms: room.terms,
-        desk: Desk::new(room.terms, room.stock, room.names.clone(), now),
+        clock: shared.clock,
+        terms: shared.terms,
+        desk: Desk::new(shared.terms, shared.stock, now),
         pool: Pool::new(plan.address, first_connection, connections, now),
         schedule: Schedule::new(&plan.crowd, &plan.arrivals, -now.seconds(), seat),
         writer: RequestWriter::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
-        solver: room.solvers.as_ref().map(|solvers| solvers.handle(outbox)),
+        solver: shared.solvers.as_ref().map(|solvers| solvers.handle(outbox)),
         poll,
         snapshot,
     })
@@ -182,7 +181,6 @@ fn progress(
     plan: &CrowdPlan,
     clock: CrowdClock,
     stock: &CrowdStock,
-    names: &CodeNames,
     snapshots: &[Mutex<Snapshot>],
 ) -> Progress {
     let mut progress = Progress {
@@ -195,7 +193,7 @@ fn progress(
     };
     let (mut refused, mut latency) = (CodeCounts::default(), LatencyHistogram::default());
     for snapshot in snapshots {
-        let snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = snapshot.lock();
         progress.came += snapshot.came;
         progress.admitted += snapshot.admitted;
         progress.requests += snapshot.requests;
@@ -204,7 +202,7 @@ fn progress(
         refused.add(&snapshot.refused);
         latency.add(&snapshot.order_latency);
     }
-    progress.refused = names.named(&refused);
+    progress.refused = refused.named();
     progress.p50_ms = tally::milliseconds(latency.quantile(0.5));
     progress.p99_ms = tally::milliseconds(latency.quantile(0.99));
     progress

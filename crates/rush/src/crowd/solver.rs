@@ -4,13 +4,14 @@ use std::{
     collections::VecDeque,
     num::NonZeroUsize,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, Scope},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::answers::Puzzle;
@@ -50,11 +51,11 @@ impl Outbox {
     }
 
     pub(super) fn take(&self) -> Vec<Solved> {
-        std::mem::take(&mut *self.solved.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.solved.lock())
     }
 
     fn put(&self, solved: Solved) {
-        self.solved.lock().unwrap_or_else(PoisonError::into_inner).push(solved);
+        self.solved.lock().push(solved);
         // If this fails, the loop finds the proof a little later by itself.
         let _ = self.waker.wake();
     }
@@ -120,7 +121,7 @@ fn solve_all(receiver: &Mutex<Receiver<SolverJob>>) {
     // If this is not allowed, the proofs compete with the requests.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     loop {
-        let received = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let received = receiver.lock().recv();
         let Ok(job) = received else { return };
         let waited = job.asked_at.elapsed();
         let answer = solve(&job.puzzle);

@@ -1,12 +1,9 @@
 //! Adds up the findings of a run's threads, and says how far the generator itself can be trusted.
 
-use std::collections::BTreeMap;
-
-use crate::report::{Generator, HistogramBar, Opening, Orders, PeopleCounts, Quantiles, ReportSlice};
+use crate::report::{Generator, Opening, Orders, PeopleCounts, RehearsalReport};
 
 use super::{
     CrowdPlan, Moment, arrivals,
-    codes::CodeNames,
     desk::CrowdStock,
     findings::{Doubtful, End, Findings, Promised},
     tally::CrowdTally,
@@ -34,38 +31,12 @@ pub struct CrowdOutcome {
     pub contradictions: Vec<String>,
     /// Requests other than orders that stayed unanswered after all repeats.
     pub unanswered: u64,
-    pub people: PeopleCounts,
-    /// From the first request to the last answer.
-    pub seconds: f64,
-    pub requests: u64,
-    /// From the first order request to the last answer to one.
-    pub order_seconds: f64,
-    /// Order requests that were answered.
-    pub order_requests: u64,
-    pub opening: Opening,
-    pub orders: Orders,
-    /// Answers to orders of people.
-    pub refused: BTreeMap<String, u64>,
-    /// Refusals of people's payments and cancellations, except those that came too late.
-    pub pay_refused: BTreeMap<String, u64>,
-    pub cancel_refused: BTreeMap<String, u64>,
-    /// Refusals of bots' orders and of their attempts to cheat a pass.
-    pub bots_refused: BTreeMap<String, u64>,
-    /// Latency of people's requests, by kind.
-    pub latency: BTreeMap<String, Quantiles>,
-    /// Latency of people's orders.
-    pub histogram: Vec<HistogramBar>,
-    pub slice_ms: u64,
-    pub timeline: Vec<ReportSlice>,
-    pub generator: Generator,
+    /// Everything that was counted and measured. The names of the scenario and the sale are missing, and so is the
+    /// verdict: the crowd knows neither.
+    pub report: RehearsalReport,
 }
 
-pub(super) fn summarise(
-    plan: &CrowdPlan,
-    done: Vec<SeatResult>,
-    stock: &CrowdStock,
-    names: &CodeNames,
-) -> CrowdOutcome {
+pub(super) fn summarise(plan: &CrowdPlan, done: Vec<SeatResult>, stock: &CrowdStock) -> CrowdOutcome {
     let mut findings = Findings::default();
     let mut tally = CrowdTally::default();
     let mut timeline: Option<Timeline> = None;
@@ -79,28 +50,35 @@ pub(super) fn summarise(
             Some(timeline) => timeline.add(done.timeline),
         }
     }
-    let (slice_ms, timeline) = timeline.map(|timeline| timeline.report(names)).unwrap_or_default();
-    CrowdOutcome {
+    let (slice_ms, timeline) = timeline.map(|timeline| timeline.report()).unwrap_or_default();
+    let (seconds, order_seconds) = (tally.all.seconds(), tally.orders.seconds());
+    let a_second = |count: u64, seconds: f64| count as f64 / seconds.max(f64::MIN_POSITIVE);
+    let report = RehearsalReport {
         people: people(plan, &findings, &tally),
+        seconds,
+        requests: tally.requests,
+        requests_per_second: a_second(tally.requests, seconds),
+        order_requests: tally.orders_answered,
+        order_requests_per_second: a_second(tally.orders_answered, order_seconds),
         opening: opening(&findings, &tally, stock),
         orders: orders(&findings),
-        generator: generator(plan, &tally, connections),
-        promised: findings.promised,
-        doubtful: findings.doubtful,
-        contradictions: findings.contradictions,
-        unanswered: findings.unanswered,
-        seconds: tally.all.seconds(),
-        requests: tally.requests,
-        order_seconds: tally.orders.seconds(),
-        order_requests: tally.orders_answered,
-        refused: names.named(&tally.refused),
-        pay_refused: names.named(&tally.pay_refused),
-        cancel_refused: names.named(&tally.cancel_refused),
-        bots_refused: names.named(&tally.bots_refused),
+        refused: tally.refused.named(),
+        pay_refused: tally.pay_refused.named(),
+        cancel_refused: tally.cancel_refused.named(),
+        bots_refused: tally.bots_refused.named(),
         latency: tally.latencies(),
         histogram: tally.histogram(),
         slice_ms,
         timeline,
+        generator: generator(plan, &tally, connections),
+        ..RehearsalReport::default()
+    };
+    CrowdOutcome {
+        promised: findings.promised,
+        doubtful: findings.doubtful,
+        contradictions: findings.contradictions,
+        unanswered: findings.unanswered,
+        report,
     }
 }
 

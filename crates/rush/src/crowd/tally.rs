@@ -223,7 +223,7 @@ fn quantiles(latency: &LatencyHistogram) -> Quantiles {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::codes::CodeNames, *};
+    use super::*;
 
     #[test]
     fn each_kind_of_call_has_its_name() {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn payments_that_are_refused_count_unless_they_came_too_late() {
-        let (mut tally, names) = (CrowdTally::default(), CodeNames::new());
+        let mut tally = CrowdTally::default();
         for (call, code) in [
             (BuyerCall::Pay, ProblemCode::BUSY),
             (BuyerCall::Pay, ProblemCode::REFUND_DUE),
@@ -274,9 +274,9 @@ mod tests {
         }
         let mut all = CrowdTally::default();
         all.add(&tally);
-        assert_eq!(names.named(&all.pay_refused), [("busy".to_owned(), 1)].into());
-        assert_eq!(names.named(&all.cancel_refused), [("none".to_owned(), 1)].into());
-        assert!(names.named(&all.refused).is_empty());
+        assert_eq!(all.pay_refused.named(), [("busy".to_owned(), 1)].into());
+        assert_eq!(all.cancel_refused.named(), [("none".to_owned(), 1)].into());
+        assert!(all.refused.named().is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::report;
 
 use super::{
     Moment,
-    codes::{CodeCounts, CodeNames, ProblemCode},
+    codes::{CodeCounts, ProblemCode},
 };
 
 const FIRST_SLICE_NANOSECONDS: i64 = 100_000_000;
@@ -151,11 +151,11 @@ impl Timeline {
     }
 
     /// The width of a slice in milliseconds, and the slices as they are reported.
-    pub(super) fn report(mut self, names: &CodeNames) -> (u64, Vec<report::ReportSlice>) {
+    pub(super) fn report(mut self) -> (u64, Vec<report::ReportSlice>) {
         self.flush();
         let milliseconds = self.slice_nanoseconds / NANOSECONDS_PER_MILLISECOND;
         let slices = (self.first..).zip(&self.slices);
-        let slices = slices.map(|(number, slice)| reported(number * milliseconds, slice, names)).collect();
+        let slices = slices.map(|(number, slice)| reported(number * milliseconds, slice)).collect();
         (u64::try_from(milliseconds).unwrap_or(0), slices)
     }
 }
@@ -165,7 +165,7 @@ fn histogram() -> Option<Histogram<u32>> {
     Histogram::new_with_max(LONGEST_MICROSECONDS, DIGITS).ok()
 }
 
-fn reported(at_ms: i64, slice: &Slice, names: &CodeNames) -> report::ReportSlice {
+fn reported(at_ms: i64, slice: &Slice) -> report::ReportSlice {
     let mut latencies = histogram();
     if let Some(histogram) = &mut latencies {
         for (microseconds, count) in &slice.latencies {
@@ -181,7 +181,7 @@ fn reported(at_ms: i64, slice: &Slice, names: &CodeNames) -> report::ReportSlice
         orders_due: slice.orders_due,
         sold: slice.sold,
         admitted: slice.admitted,
-        refused: names.named(&slice.refused),
+        refused: slice.refused.named(),
         p50_ms: quantile(0.5),
         p99_ms: quantile(0.99),
         max_ms: milliseconds(latencies.as_ref().map(Histogram::max)),
@@ -204,7 +204,7 @@ mod tests {
         timeline.at(milliseconds(0)).sold += 3;
         timeline.at(milliseconds(99)).refuse(ProblemCode::SOLD_OUT);
         timeline.record(milliseconds(99), Duration::from_millis(7));
-        let (slice_ms, slices) = timeline.report(&CodeNames::new());
+        let (slice_ms, slices) = timeline.report();
         assert_eq!(slice_ms, 100);
         assert_eq!(slices.iter().map(|slice| slice.at_ms).collect::<Vec<_>>(), [-300, -200, -100, 0]);
         assert_eq!((slices[0].came, slices[2].requests, slices[3].sold), (1, 2, 3));
@@ -220,7 +220,7 @@ mod tests {
             timeline.at(milliseconds(second * 1_000)).requests += 1;
             timeline.record(milliseconds(second * 1_000), Duration::from_millis(3));
         }
-        let (slice_ms, slices) = timeline.report(&CodeNames::new());
+        let (slice_ms, slices) = timeline.report();
         assert_eq!(slice_ms, 1_600);
         assert!(slices.len() <= MAX_SLICES, "{}", slices.len());
         assert_eq!(slices.iter().map(|slice| slice.requests).sum::<u64>(), 3_601);
@@ -237,7 +237,7 @@ mod tests {
         short.record(milliseconds(150), Duration::from_millis(2));
         short.record(milliseconds(150), Duration::from_millis(4));
         short.add(long);
-        let (slice_ms, slices) = short.report(&CodeNames::new());
+        let (slice_ms, slices) = short.report();
         assert_eq!(slice_ms, 200);
         let at_opening = slices.iter().find(|slice| slice.at_ms == 0).unwrap();
         assert_eq!(at_opening.requests, 5);

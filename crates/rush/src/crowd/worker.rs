@@ -4,12 +4,12 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque, binary_heap::PeekMut},
     io,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use anyhow::Context;
 use mio::{Events, Poll, Token};
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::latency::LatencyHistogram;
@@ -381,7 +381,7 @@ impl CrowdWorker<'_> {
 
     fn tell(&mut self) {
         let desk = &self.seat.desk;
-        let mut snapshot = self.seat.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshot = self.seat.snapshot.lock();
         snapshot.came = desk.tally.came;
         snapshot.admitted = desk.findings.admitted;
         snapshot.requests = desk.tally.requests;

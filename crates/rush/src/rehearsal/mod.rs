@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{Api, SaleOffer, text},
-    crowd::{self, BuyerIdentity, CrowdOutcome, CrowdPlan, SaleGate},
-    report::{PeopleCounts, Progress, RehearsalReport, RehearsalVerdict, sentence, thousands},
+    crowd::{self, BuyerIdentity, CrowdPlan, SaleGate},
+    report::{PeopleCounts, Progress, RehearsalReport, sentence, thousands},
     scenario::{self, Scenario, ScenarioChallenge},
     steal::Steal,
     token::TokenSigner,
@@ -114,7 +114,7 @@ fn rehearse(
     tell(RehearsalNews::Says(introduction(sale, &plan)));
     let steal = Steal::start().ok();
     let mut outcome = crowd::run(&plan, |progress| tell(RehearsalNews::Progress(progress)))?;
-    outcome.generator.steal_percent = steal.and_then(|steal| steal.percent().ok());
+    outcome.report.generator.steal_percent = steal.and_then(|steal| steal.percent().ok());
     tell(RehearsalNews::Says("Everybody has gone home. Comparing promises with orders.".to_owned()));
     let limit_per_buyer = number(&sale.terms, "/limit_per_buyer")?;
     let evidence = Evidence {
@@ -129,7 +129,19 @@ fn rehearse(
     // The measurements are worth a report, even if it is no longer possible to check the promises.
     let verdict =
         verdict::judge(api, &evidence).unwrap_or_else(|error| verdict::unchecked(&evidence, &error));
-    report(options, sale, &clock, limit_per_buyer, outcome, verdict)
+    let units = number(&sale.terms, "/stock/total")?;
+    Ok(RehearsalReport {
+        scenario: options.scenario.name.clone(),
+        about: about(&options.scenario, &outcome.report.people, units, limit_per_buyer),
+        url: options.url.clone(),
+        sale: sale.id.clone(),
+        started_at: clock.read_at(),
+        seed: options.seed,
+        units,
+        limit_per_buyer,
+        verdict,
+        ..outcome.report
+    })
 }
 
 /// Finds out that a token is not accepted before anybody comes, not at the audit in the end.
@@ -270,46 +282,6 @@ fn about(scenario: &Scenario, people: &PeopleCounts, units: u64, limit_per_buyer
         .map(|(name, count)| (name, thousands(count)));
     let figures = figures.into_iter().chain([("{limit}", limit)]);
     figures.fold(scenario.about.clone(), |about, (name, figure)| about.replace(name, &figure))
-}
-
-fn report(
-    options: &RehearsalOptions,
-    sale: &Sale,
-    clock: &ServerClock,
-    limit_per_buyer: u64,
-    outcome: CrowdOutcome,
-    verdict: RehearsalVerdict,
-) -> anyhow::Result<RehearsalReport> {
-    let units = number(&sale.terms, "/stock/total")?;
-    Ok(RehearsalReport {
-        scenario: options.scenario.name.clone(),
-        about: about(&options.scenario, &outcome.people, units, limit_per_buyer),
-        url: options.url.clone(),
-        sale: sale.id.clone(),
-        started_at: clock.read_at(),
-        seed: options.seed,
-        units,
-        limit_per_buyer,
-        people: outcome.people,
-        seconds: outcome.seconds,
-        requests: outcome.requests,
-        requests_per_second: outcome.requests as f64 / outcome.seconds.max(f64::MIN_POSITIVE),
-        order_requests: outcome.order_requests,
-        order_requests_per_second: outcome.order_requests as f64
-            / outcome.order_seconds.max(f64::MIN_POSITIVE),
-        opening: outcome.opening,
-        orders: outcome.orders,
-        refused: outcome.refused,
-        pay_refused: outcome.pay_refused,
-        cancel_refused: outcome.cancel_refused,
-        bots_refused: outcome.bots_refused,
-        latency: outcome.latency,
-        histogram: outcome.histogram,
-        slice_ms: outcome.slice_ms,
-        timeline: outcome.timeline,
-        generator: outcome.generator,
-        verdict,
-    })
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct Progress {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RehearsalReport {
     pub scenario: String,
     pub about: String,

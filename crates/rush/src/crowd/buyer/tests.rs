@@ -6,9 +6,10 @@ use crate::{scenario::Mix, token::TokenSigner};
 
 use super::{
     super::{
-        codes::{CodeNames, CodeReader},
+        codes::CodeReader,
         terms::{BuyerAccount, BuyerIdentity, SaleGate},
     },
+    setback::{MAX_BREAKS, MAX_RENEWALS, MAX_TRIES},
     waiting::MAX_WAITING_SECONDS,
     *,
 };
@@ -42,7 +43,7 @@ fn stage(gate: SaleGate, change: impl FnOnce(&mut Mix)) -> Stage {
     Stage {
         terms,
         findings: Findings::default(),
-        codes: CodeReader::new(CodeNames::new()),
+        codes: CodeReader::new(),
         now: Moment::from_seconds(-10.0),
         buyer: Buyer::default(),
     }
