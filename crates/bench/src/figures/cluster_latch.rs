@@ -196,12 +196,10 @@ impl Watch<'_> {
                 ensure!(begun.elapsed() < LOOK_LIMIT, "{} never said {before}", self.address);
                 thread::sleep(LOOK_EVERY);
             }
-            let once = Once { reader: request.once(), answer: None };
-            let outcome = load::run(&LoadOptions::new(here, 1), once)?;
-            let (answered_at, answer) = outcome.script.answer.context("the request was not answered")?;
-            ensure!(outcome.total.status(201) + outcome.total.status(200) == 1, "refused: {answer}");
+            let answer = load::ask_once(here, request.request(0).context("an empty tape")?)?;
+            ensure!(matches!(answer.status, 200 | 201), "refused: {}", answer.body);
             let seen_at = watching.join().map_err(|_| anyhow!("the watch panicked"))??;
-            Ok((seen_at.saturating_duration_since(answered_at), answer))
+            Ok((seen_at.saturating_duration_since(answer.at), answer.body))
         })
     }
 
@@ -242,22 +240,6 @@ impl LoadScript for SaleLooks<'_> {
         } else if state == Some(self.after) && self.is_watching.load(Relaxed) {
             self.seen_at.get_or_insert(now);
         }
-    }
-}
-
-/// A single request, and when its answer came.
-struct Once {
-    reader: TapeReader,
-    answer: Option<(Instant, String)>,
-}
-
-impl LoadScript for Once {
-    fn next_request(&mut self) -> Option<(u64, &[u8])> {
-        self.reader.next_request()
-    }
-
-    fn answered(&mut self, _number: u64, answer: &HttpAnswer<'_>) {
-        self.answer = Some((Instant::now(), String::from_utf8_lossy(answer.body).into_owned()));
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use penstock_local::RedisKind;
 
+use super::{durable, selling::Sold};
 use crate::{
     bench::{Bench, BestChoice},
     cluster::Cluster,
-    load::{self, LoadOptions, LoadOutcome},
+    load::{self, LoadOptions},
     numbers::{median, milliseconds, rounded},
     peers::mariadb::{HotRowForm, PeerMariaDb},
     places::Places,
@@ -24,16 +25,6 @@ const UNITS: u32 = 50_000_000;
 const MOST_PER_SECOND: f64 = 60_000.0;
 const PLACES: Places = Places::ANYWHERE;
 
-/// The result of a run.
-#[derive(Clone, Copy, Debug)]
-struct ClusterSold {
-    per_second: f64,
-    p50: Duration,
-    p99: Duration,
-    /// Share of all answers that told the buyer to come again.
-    refused_share: f64,
-}
-
 pub(super) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<BenchFigure> {
     let rounds = bench.options.rounds(3);
     bench.say("three nodes, two settlement workers, nginx, Redis, MariaDB and the generator share the cores");
@@ -46,11 +37,11 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<BenchFigure> {
     let (mut single, mut replicated, mut hot_row) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         single.push(sell(bench, RedisKind::Single, connections)?);
-        hot_row.push(sell_from_hot_row(bench, &mariadb)?);
+        hot_row.push(durable::hot_row(bench, &mariadb, HotRowForm::Procedure)?);
         replicated.push(sell(bench, RedisKind::Cluster, connections)?);
     }
-    let rates = |sold: &[ClusterSold]| sold.iter().map(|sold| sold.per_second).collect::<Vec<f64>>();
-    let quantile = |sold: &[ClusterSold], of: fn(&ClusterSold) -> Duration| {
+    let rates = |sold: &[Sold]| sold.iter().map(|sold| sold.per_second).collect::<Vec<f64>>();
+    let quantile = |sold: &[Sold], of: fn(&Sold) -> Duration| {
         median(&sold.iter().map(|sold| milliseconds(of(sold))).collect::<Vec<f64>>())
     };
     let refused_share = single.iter().chain(&replicated).map(|sold| sold.refused_share).fold(0.0, f64::max);
@@ -70,7 +61,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<BenchFigure> {
         .detail("tried", best.tried))
 }
 
-fn sell(bench: &mut Bench<'_>, redis: RedisKind, connections: usize) -> anyhow::Result<ClusterSold> {
+fn sell(bench: &mut Bench<'_>, redis: RedisKind, connections: usize) -> anyhow::Result<Sold> {
     bench.undisturbed(PLACES, |bench| {
         let cluster = Cluster::start(bench, redis, &[])?;
         let sale = cluster.api.open_sale(UNITS)?;
@@ -84,7 +75,7 @@ fn sell(bench: &mut Bench<'_>, redis: RedisKind, connections: usize) -> anyhow::
         ensure_told(&outcome, 201, &["busy", "unavailable"])?;
         cluster.verify(&sale, UNITS.into(), total.status(201), unavailable)?;
         cluster.stop()?;
-        let sold = ClusterSold::of(&outcome);
+        let sold = Sold::of(&outcome);
         Ok((sold, format!("{}: {}; audit ok", name(redis, connections), sold.line())))
     })
 }
@@ -96,36 +87,4 @@ fn name(redis: RedisKind, connections: usize) -> String {
         RedisKind::Cluster => "Redis Cluster, confirmed by a replica",
     };
     format!("cluster on {redis}, {connections} connections")
-}
-
-fn sell_from_hot_row(bench: &mut Bench<'_>, mariadb: &PeerMariaDb) -> anyhow::Result<f64> {
-    bench.undisturbed(PLACES, |bench| {
-        let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
-        let hot_row = mariadb.hot_row(HotRowForm::Procedure, PLACES.generator, warm_up, measured)?;
-        let rate = hot_row.orders_per_second;
-        Ok((rate, format!("mariadb's hot row, one call an order: {rate:.0} orders/s")))
-    })
-}
-
-impl ClusterSold {
-    fn of<S>(outcome: &LoadOutcome<S>) -> Self {
-        let measured = &outcome.measured;
-        let refused = measured.answers - measured.status(201);
-        Self {
-            per_second: outcome.per_second(201),
-            p50: measured.accepted_latency.quantile(0.5),
-            p99: measured.accepted_latency.quantile(0.99),
-            refused_share: refused as f64 / measured.answers.max(1) as f64,
-        }
-    }
-
-    fn line(&self) -> String {
-        let Self { per_second, p50, p99, refused_share } = *self;
-        format!(
-            "{per_second:.0} orders/s, p50 {:.2} ms, p99 {:.2} ms, told to come again {:.2} %",
-            milliseconds(p50),
-            milliseconds(p99),
-            refused_share * 100.0
-        )
-    }
 }

@@ -70,7 +70,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<BenchFigure> {
         .detail("tried", best.tried))
 }
 
-fn hot_row(bench: &mut Bench<'_>, mariadb: &PeerMariaDb, form: HotRowForm) -> anyhow::Result<f64> {
+pub(super) fn hot_row(bench: &mut Bench<'_>, mariadb: &PeerMariaDb, form: HotRowForm) -> anyhow::Result<f64> {
     bench.undisturbed(PLACES, |bench| {
         let (warm_up, measured) = (bench.options.warm_up(), bench.options.measured());
         let hot_row = mariadb.hot_row(form, PLACES.generator, warm_up, measured)?;

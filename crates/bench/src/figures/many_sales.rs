@@ -25,7 +25,7 @@ const TURNS: usize = 6;
 const ORDERS_PER_TURN: usize = 20_000;
 /// More than all orders together, for each sale.
 const UNITS: u32 = 10_000_000;
-/// Of the order in which sales are chosen.
+/// Fixes the order in which sales are chosen.
 const SEED: u64 = 7;
 const TARGET_RATIO: f64 = 1.2;
 /// Settlement is slowed to one decision a second, so that it does no work in the other server's turns.

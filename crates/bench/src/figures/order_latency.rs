@@ -36,7 +36,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<BenchFigure> {
     }
     let all = |of: fn(&Sold) -> f64| runs.iter().map(of).collect::<Vec<_>>();
     let p99_ms = all(|run| milliseconds(run.p99));
-    let busy_share = median(&all(|run| run.busy_share));
+    let busy_share = median(&all(|run| run.refused_share));
     Ok(BenchFigure::of(&p99_ms, "ms")
         .limit(LIMIT_MS)
         .only_if(busy_share < BUSY_LIMIT, "less than one in a thousand told to come again")

@@ -48,7 +48,7 @@ pub(super) struct Sold {
     pub(super) late_share: f64,
     pub(super) not_sent_share: f64,
     /// Share of all answers that told the buyer to come again.
-    pub(super) busy_share: f64,
+    pub(super) refused_share: f64,
 }
 
 /// Looks for the number of connections at which a closed loop sells most.
@@ -126,7 +126,7 @@ impl Selling {
 }
 
 impl Sold {
-    fn of(outcome: &LoadOutcome<TapeReader>) -> Self {
+    pub(super) fn of(outcome: &LoadOutcome<TapeReader>) -> Self {
         let (measured, arrivals) = (&outcome.measured, outcome.measured_arrivals);
         let latency = &measured.accepted_latency;
         let share = |count: u64, of: u64| count as f64 / of.max(1) as f64;
@@ -137,19 +137,19 @@ impl Sold {
             p999: latency.quantile(0.999),
             late_share: share(arrivals.late, arrivals.sent),
             not_sent_share: share(arrivals.not_sent, arrivals.due),
-            busy_share: share(measured.code("busy"), measured.answers),
+            refused_share: share(measured.answers - measured.status(201), measured.answers),
         }
     }
 
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let Self { per_second, p50, p99, p999, .. } = *self;
         format!(
-            "{per_second:.0} orders/s, p50 {:.2} ms, p99 {:.2} ms, p999 {:.2} ms, late {:.1} %, busy {:.2} %",
+            "{per_second:.0} orders/s, p50 {:.2} ms, p99 {:.2} ms, p999 {:.2} ms, late {:.1} %, told to come again {:.2} %",
             milliseconds(p50),
             milliseconds(p99),
             milliseconds(p999),
             self.late_share * 100.0,
-            self.busy_share * 100.0,
+            self.refused_share * 100.0,
         )
     }
 }

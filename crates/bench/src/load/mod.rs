@@ -3,6 +3,7 @@
 //! due at fixed times, whatever the answers do. It knows nothing of Penstock: a `LoadScript` hands it ready
 //! bytes and sees the answers.
 
+mod once;
 mod schedule;
 mod slow;
 mod tally;
@@ -19,6 +20,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use penstock_rush::connection::HttpAnswer;
 
+pub use once::{OnceAnswered, ask_once};
 pub use schedule::{ArrivalCounts, OpenLoop};
 pub use slow::{SlowOptions, SlowSwarm, SlowTally};
 pub use tally::{AnswerTally, Losses};
@@ -144,18 +146,12 @@ pub fn run_watched<S: LoadScript>(
         entered(Phase::Draining);
         let took = started.elapsed();
         let done = worker.join().map_err(|_| anyhow!("the generator's thread panicked"))?;
-        let done = done.context("the generator failed")?;
+        let (mut outcome, ran_dry_at) = done.context("the generator failed")?;
         // A run that ran out of requests is measured up to its last answer, not up to the tick that noticed
         // it.
-        let measured = done.ran_dry_at.map_or(took, |end| took.min(end.saturating_duration_since(started)));
-        Ok(LoadOutcome {
-            total: done.total,
-            measured: done.measured,
-            measured_seconds: measured.as_secs_f64(),
-            arrivals: done.arrivals,
-            measured_arrivals: done.measured_arrivals,
-            script: done.script,
-        })
+        let measured = ran_dry_at.map_or(took, |end| took.min(end.saturating_duration_since(started)));
+        outcome.measured_seconds = measured.as_secs_f64();
+        Ok(outcome)
     })
 }
 

@@ -46,11 +46,11 @@ pub struct SlowTally {
     pub failed: u64,
 }
 
-/// Slow connections, for as long as this value lives.
+/// Slow connections, until they are stopped.
 #[derive(Debug)]
 pub struct SlowSwarm {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<anyhow::Result<SlowTally>>>,
+    thread: JoinHandle<anyhow::Result<SlowTally>>,
 }
 
 impl SlowSwarm {
@@ -63,23 +63,12 @@ impl SlowSwarm {
             }
             Swarm::new(options, poll).live(&seen)
         })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, thread })
     }
 
-    pub fn stop(mut self) -> anyhow::Result<SlowTally> {
+    pub fn stop(self) -> anyhow::Result<SlowTally> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("the swarm has ended already")?;
-        thread.join().map_err(|_| anyhow!("the swarm's thread panicked"))?
-    }
-}
-
-impl Drop for SlowSwarm {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // The result is only for callers of `stop`.
-            let _ = thread.join();
-        }
+        self.thread.join().map_err(|_| anyhow!("the swarm's thread panicked"))?
     }
 }
 

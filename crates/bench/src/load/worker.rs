@@ -11,7 +11,8 @@ use mio::{Events, Poll, Token};
 use penstock_rush::connection::{Connection, LostConnection};
 
 use super::{
-    AnswerTally, ArrivalCounts, DRAIN_LIMIT, LoadOptions, LoadScript, MAX_ERRORS, Phase, SharedPhase,
+    AnswerTally, ArrivalCounts, DRAIN_LIMIT, LoadOptions, LoadOutcome, LoadScript, MAX_ERRORS, Phase,
+    SharedPhase,
     schedule::{OpenSchedule, count_sent},
     tally::Took,
 };
@@ -32,17 +33,6 @@ struct RequestUnderWay {
     /// When it should have been sent; in a closed loop, when it was sent.
     due_at: Instant,
     sent_at: Instant,
-}
-
-#[derive(Debug)]
-pub(super) struct LoadResult<S> {
-    pub(super) total: AnswerTally,
-    pub(super) measured: AnswerTally,
-    pub(super) arrivals: ArrivalCounts,
-    pub(super) measured_arrivals: ArrivalCounts,
-    /// When the last answer came, if the script had no more requests before the time was up.
-    pub(super) ran_dry_at: Option<Instant>,
-    pub(super) script: S,
 }
 
 /// Counted separately for the measured time and the rest.
@@ -71,11 +61,12 @@ struct LoadWorker<'a, S> {
     last_answer_at: Instant,
 }
 
+/// Also returns when the last answer came, if the script had no more requests before the time was up.
 pub(super) fn run<S: LoadScript>(
     options: &LoadOptions,
     script: S,
     phase: &SharedPhase,
-) -> anyhow::Result<LoadResult<S>> {
+) -> anyhow::Result<(LoadOutcome<S>, Option<Instant>)> {
     if let Some(core) = options.core {
         stay_on(core)?;
     }
@@ -309,21 +300,21 @@ impl<S: LoadScript> LoadWorker<'_, S> {
         }
     }
 
-    fn done(mut self) -> LoadResult<S> {
+    fn done(mut self) -> (LoadOutcome<S>, Option<Instant>) {
         self.measured.tally.flush_problem();
         self.unmeasured.tally.flush_problem();
         let (mut total, mut arrivals) = (self.unmeasured.tally, self.unmeasured.arrivals);
         total.add(&self.measured.tally);
         arrivals.add(&self.measured.arrivals);
-        let ran_dry_at = self.dry.then_some(self.last_answer_at);
-        LoadResult {
+        let outcome = LoadOutcome {
             total,
             measured: self.measured.tally,
+            measured_seconds: f64::NAN,
             arrivals,
             measured_arrivals: self.measured.arrivals,
-            ran_dry_at,
             script: self.script,
-        }
+        };
+        (outcome, self.dry.then_some(self.last_answer_at))
     }
 }
 

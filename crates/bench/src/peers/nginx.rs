@@ -5,9 +5,8 @@ use std::{net::SocketAddr, path::Path};
 
 use anyhow::{Context, ensure};
 use penstock_local::{self as local, free_address};
-use penstock_rush::connection::HttpAnswer;
 
-use crate::load::{self, LoadOptions, LoadScript};
+use crate::load::ask_once;
 
 /// The first attempt; the right length follows from the length of the whole answer.
 const FIRST_BODY_BYTES: usize = 100;
@@ -91,27 +90,7 @@ http {{
     )
 }
 
-struct Sizer {
-    request: Option<Vec<u8>>,
-    sent: Vec<u8>,
-    answer_bytes: usize,
-}
-
-impl LoadScript for Sizer {
-    fn next_request(&mut self) -> Option<(u64, &[u8])> {
-        self.sent = self.request.take()?;
-        Some((0, &self.sent))
-    }
-
-    fn answered(&mut self, _number: u64, answer: &HttpAnswer<'_>) {
-        self.answer_bytes = answer.total_bytes;
-    }
-}
-
 /// How many bytes, head and body, a server answers to `request` on a kept-alive connection.
 pub fn answer_size(address: SocketAddr, request: &[u8]) -> anyhow::Result<usize> {
-    let sizer = Sizer { request: Some(request.to_vec()), sent: Vec::new(), answer_bytes: 0 };
-    let size = load::run(&LoadOptions::new(address, 1), sizer)?.script.answer_bytes;
-    ensure!(size > 0, "no answer from {address}");
-    Ok(size)
+    Ok(ask_once(address, request)?.total_bytes)
 }

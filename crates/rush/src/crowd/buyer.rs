@@ -1,5 +1,5 @@
-//! One buyer as a state machine: it is told what happened and when, and answers what it does next. It sends
-//! nothing itself and reads no clock.
+//! One buyer as a state machine. Each step gets an event and its time, and returns what the buyer does next. It
+//! sends nothing itself and reads no clock.
 
 mod bot;
 mod purchase;
@@ -21,9 +21,9 @@ use super::{
 const MAX_HASTE_SECONDS: f64 = 1.5;
 /// The time between two looks at one's place.
 const PLACE_SECONDS: [f64; 2] = [1.0, 2.0];
-/// A proof of more bits than this takes an hour or more; nobody has that much patience.
+/// The most bits of a proof of work that a buyer tries to find. More would take an hour or longer.
 const MAX_DIFFICULTY_BITS: u8 = 32;
-/// How long before the opening a challenge is solved at most: an earlier one would be over by then.
+/// The earliest that a challenge is solved before the opening. An earlier one would have expired by then.
 const CHALLENGE_AHEAD_SECONDS: f64 = 60.0;
 
 /// A buyer's request to the server.
@@ -61,7 +61,7 @@ pub(super) struct Scene<'a> {
     pub(super) findings: &'a mut Findings,
 }
 
-/// An event that a buyer is told of.
+/// What has happened to a buyer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BuyerEvent<'a> {
     Came,
@@ -98,7 +98,7 @@ pub(super) enum BuyerState {
     Attacking,
 }
 
-/// The ways of a bot.
+/// A person, or one of the ways in which bots cheat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BuyerRole {
     #[default]
@@ -306,7 +306,7 @@ impl Buyer {
         Next::Wait(self.press_at)
     }
 
-    /// Starts on the way to the order.
+    /// Takes the first step towards the order.
     fn enter(&mut self, scene: &mut Scene<'_>) -> Next {
         self.due_from_press(scene.now);
         match self.role {

@@ -24,7 +24,7 @@ pub enum End {
 /// An order that was answered 201.
 #[derive(Clone, Debug)]
 pub struct Promised {
-    /// People have their numbers from 0 on; bots those behind the last of the people.
+    /// People are numbered from 0; the numbers of bots follow after the last person's.
     pub buyer: u64,
     pub token: String,
     pub key: String,
@@ -70,7 +70,7 @@ pub(super) struct Findings {
     pub(super) unanswered: u64,
     /// People who left without a yes or a no.
     pub(super) left_unanswered: u64,
-    /// When the last of the other people had their first answer.
+    /// When the last person got a first answer.
     pub(super) last_first_answer_at: Option<Moment>,
     /// Holds that nobody will pay in time: when each ends, and its units. The earliest is first, because all
     /// holds of a sale are equally long.

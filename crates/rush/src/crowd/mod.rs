@@ -1,5 +1,5 @@
-//! A crowd of simulated buyers. As its scenario says, it comes, looks, waits for the opening, presses, and
-//! pays or walks away. It uses only the public API and remembers every promise it was given.
+//! A crowd of simulated buyers. They come, look, wait for the opening, press the button, and pay or walk away, as
+//! their scenario says. The crowd uses only the public API and remembers every promise that it was given.
 
 mod alarm;
 mod answers;
@@ -48,7 +48,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// The time between two calls of `watch`.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
-/// The task of a crowd.
+/// Everything that a crowd has to know for a run.
 #[derive(Clone, Debug)]
 pub struct CrowdPlan {
     /// Plain HTTP/1.1.
@@ -69,7 +69,7 @@ pub struct CrowdPlan {
     pub arrivals: scenario::Arrivals,
     pub mix: scenario::Mix,
     pub threads: usize,
-    /// The same seed makes the same people behave the same; it is part of their keys, too.
+    /// With the same seed the same people behave in the same way. The seed is part of their keys, too.
     pub seed: u64,
 }
 
@@ -87,7 +87,7 @@ impl CrowdPlan {
         }
     }
 
-    /// The number of connections: as many as wanted, as are useful, and as are allowed.
+    /// The connections that the scenario wants, but no more than there are people or the system allows.
     fn connections(&self) -> usize {
         let people = self.crowd.buyers + arrivals::bots_of(&self.crowd);
         let people = usize::try_from(people).unwrap_or(usize::MAX);
@@ -96,10 +96,10 @@ impl CrowdPlan {
     }
 }
 
-/// More than the ports and the memory of a client are good for.
+/// The most connections of a run: a client has no ports and no memory for more.
 const MAX_CONNECTIONS: usize = 60_000;
 
-/// Runs the crowd until the last of it has left. `watch` is called on this thread, about ten times a second.
+/// Runs until the last person has left. `watch` is called on this thread, about ten times a second.
 pub fn run(plan: &CrowdPlan, mut watch: impl FnMut(&Progress)) -> anyhow::Result<CrowdOutcome> {
     scenario::check_threads(plan.threads)?;
     // Finds out whether there is a server before anybody comes.
@@ -136,45 +136,36 @@ struct CrowdShared<'a> {
     solvers: Option<Solvers>,
 }
 
+/// The seat of each thread. Connections are divided among them.
 fn seats<'a>(
     plan: &CrowdPlan,
     shared: &CrowdShared<'a>,
     snapshots: &'a [Mutex<Snapshot>],
 ) -> anyhow::Result<Vec<Seat<'a>>> {
-    let connections = plan.connections();
+    let (threads, connections) = (plan.threads, plan.connections());
     let mut first = 0;
-    let mut seats = Vec::with_capacity(plan.threads);
+    let mut seats = Vec::with_capacity(threads);
     for (index, snapshot) in snapshots.iter().enumerate() {
-        let share = connections / plan.threads + usize::from(index < connections % plan.threads);
-        seats.push(seat(plan, shared, snapshot, index, (first, share))?);
+        let share = connections / threads + usize::from(index < connections % threads);
+        let now = shared.clock.now();
+        let poll = Poll::new().context("cannot create a poll")?;
+        let waker = Waker::new(poll.registry(), worker::WAKER).context("cannot create a waker")?;
+        let outbox = Outbox::new(waker);
+        let part = (index as u64, threads as u64);
+        seats.push(Seat {
+            clock: shared.clock,
+            terms: shared.terms,
+            desk: Desk::new(shared.terms, shared.stock, now),
+            pool: Pool::new(plan.address, first, share, now),
+            schedule: Schedule::new(&plan.crowd, &plan.arrivals, -now.seconds(), part),
+            writer: RequestWriter::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
+            solver: shared.solvers.as_ref().map(|solvers| solvers.handle(outbox)),
+            poll,
+            snapshot,
+        });
         first += share;
     }
     Ok(seats)
-}
-
-fn seat<'a>(
-    plan: &CrowdPlan,
-    shared: &CrowdShared<'a>,
-    snapshot: &'a Mutex<Snapshot>,
-    index: usize,
-    (first_connection, connections): (usize, usize),
-) -> anyhow::Result<Seat<'a>> {
-    let now = shared.clock.now();
-    let poll = Poll::new().context("cannot create a poll")?;
-    let waker = Waker::new(poll.registry(), worker::WAKER).context("cannot create a waker")?;
-    let outbox = Outbox::new(waker);
-    let seat = (index as u64, plan.threads as u64);
-    Ok(Seat {
-        clock: shared.clock,
-        terms: shared.terms,
-        desk: Desk::new(shared.terms, shared.stock, now),
-        pool: Pool::new(plan.address, first_connection, connections, now),
-        schedule: Schedule::new(&plan.crowd, &plan.arrivals, -now.seconds(), seat),
-        writer: RequestWriter::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
-        solver: shared.solvers.as_ref().map(|solvers| solvers.handle(outbox)),
-        poll,
-        snapshot,
-    })
 }
 
 fn progress(

@@ -21,7 +21,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const PACE_SECONDS: f64 = 0.01;
 /// The pause before more are opened after a failure.
 const BACKOFF_SECONDS: f64 = 0.1;
-/// A connection that is closed sooner was not welcome.
+/// A server that closes a connection sooner than this did not want it.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The most connections from one source address. An address has some 28,000 ports for one server, but the
 /// kernel takes long to find a free one when many are taken, also by connections of the run before.
@@ -29,7 +29,7 @@ const CONNECTIONS_PER_SOURCE: usize = 500;
 /// File descriptors kept for other uses. A server with the same limit keeps fewer, so it can take all our
 /// connections.
 const OTHER_FILES: u64 = 1_000;
-/// At most one part in this many of a low limit.
+/// Of a low limit, at most one descriptor in this many is kept back.
 const OTHER_FILES_SHARE: u64 = 4;
 
 /// A request that waits for its answer.
@@ -64,7 +64,7 @@ pub(super) struct Pool {
     to_open: VecDeque<usize>,
     connecting: usize,
     open: usize,
-    /// When the first and the last are opened: spread out while there is time.
+    /// When the first and the last connection are opened. The others are spread over that time.
     opening: [Moment; 2],
     /// The earliest moment to open more.
     open_next_at: Moment,
@@ -94,7 +94,7 @@ fn usable_files(limit: u64) -> u64 {
 }
 
 impl Pool {
-    /// All of them are to be open halfway to the opening.
+    /// All connections are open halfway to the opening.
     pub(super) fn new(address: SocketAddr, first: usize, connections: usize, now: Moment) -> Self {
         let slot = |_| Slot { connection: None, is_open: false, since: now, has_served: false };
         Self {
@@ -111,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// On loopback, as many source addresses are used as are needed for enough ports.
+    /// The address to connect from. On loopback there are several, because one address has too few ports.
     fn source(&self, index: usize) -> Option<IpAddr> {
         let IpAddr::V4(address) = self.address.ip() else { return None };
         let host = u8::try_from((self.first + index) / CONNECTIONS_PER_SOURCE + 1).ok()?;
@@ -206,7 +206,7 @@ impl Pool {
         self.free.push_back(index);
     }
 
-    /// Returns a connection that was taken and not needed: it is the next again.
+    /// Puts back a connection that was taken and not needed. It is the next to be taken.
     pub(super) fn put_back(&mut self, index: usize) {
         self.free.push_front(index);
     }
@@ -244,7 +244,7 @@ impl Pool {
         self.slots.iter().enumerate().filter(|(_, slot)| is_overdue(slot)).map(|(index, _)| index).collect()
     }
 
-    /// How long no connection could be had.
+    /// How long the pool has had no open connection.
     pub(super) fn deserted_for(&self, now: Moment) -> Duration {
         if self.open > 0 { Duration::ZERO } else { now.since(self.last_open_at) }
     }

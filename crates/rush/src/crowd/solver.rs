@@ -18,7 +18,7 @@ use super::answers::Puzzle;
 
 /// The most puzzles in the queue; more of them wait with their event loops.
 const QUEUE: usize = 1_024;
-/// Punctual requests matter more than punctual proofs.
+/// Solvers give way to the event loops: a late proof matters less than a late request.
 const NICENESS: i32 = 5;
 
 /// A puzzle of one buyer.

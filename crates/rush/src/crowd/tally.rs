@@ -34,7 +34,7 @@ fn kind(call: BuyerCall) -> usize {
     }
 }
 
-/// The span from the first to the last.
+/// The time from the first event to the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     first: Option<Moment>,
@@ -82,13 +82,13 @@ pub(super) struct CrowdTally {
     /// Refusals of bots' orders and of their attempts to cheat a pass.
     pub(super) bots_refused: CodeCounts,
     pub(super) first_sold_out_at: Option<Moment>,
-    /// Of people only: a hammering bot's latency hurts nobody.
+    /// Of people only: the latency of bots hurts nobody.
     latency: [LatencyHistogram; KINDS.len()],
     /// The sum of their latencies, each from the moment it was due.
     pub(super) orders_took: Duration,
     /// Order requests of people; every sending counts.
     pub(super) orders_sent: u64,
-    /// Orders that left late although a connection was free. Next: the sum of their delays.
+    /// Orders that left late although a connection was free, and the sum of their delays.
     pub(super) late: u64,
     pub(super) late_for: Duration,
     /// Orders that waited for a connection.

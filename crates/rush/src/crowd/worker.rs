@@ -75,7 +75,7 @@ pub(super) struct SeatResult {
 struct InLine {
     buyer: u32,
     call: BuyerCall,
-    /// From when on only our own delay kept it from leaving.
+    /// When it could have left. Any delay after that is the generator's own.
     ready_at: Moment,
 }
 

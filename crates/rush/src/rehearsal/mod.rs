@@ -144,7 +144,8 @@ fn rehearse(
     })
 }
 
-/// Finds out that a token is not accepted before anybody comes, not at the audit in the end.
+/// Fails before anybody comes if the server does not accept the token. Otherwise only the audit at the end would
+/// notice.
 fn check_admin_token(api: &Api, options: &RehearsalOptions) -> anyhow::Result<()> {
     if !api.is_admin() {
         return Ok(());
@@ -217,7 +218,7 @@ fn publish(api: &Api, id: &str) -> anyhow::Result<Sale> {
     Ok(Sale { id: id.to_owned(), is_ours: true, terms: api.our_sale(id)? })
 }
 
-/// Longer than any run: if this process is killed, its sale does not stay on offer for ever.
+/// Longer than any run. If this process is killed, its sale closes by itself after this time.
 fn longest(scenario: &Scenario) -> anyhow::Result<SignedDuration> {
     const MARGIN_SECONDS: f64 = 6.0 * 3600.0;
     let Scenario { sale, crowd, arrivals, .. } = scenario;

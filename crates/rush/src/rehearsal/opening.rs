@@ -1,5 +1,5 @@
-//! The server's clock, as far as it can be read from here: buyers press when the server opens the sale by its
-//! own clock.
+//! Reads the server's clock from outside: buyers press when the server opens the sale, which it does by its own
+//! clock.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::api::{Api, text};
 /// The most looks at the sale; the look with the shortest round trip tells the time best.
 const LOOKS: usize = 9;
 
-/// The server's time at a moment of ours.
+/// What the server's clock showed at a moment of our own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerClock {
     at: Instant,
@@ -43,7 +43,7 @@ impl ServerClock {
         let from_now: SignedDuration = timestamp(terms, "opens_at")?.duration_since(self.time);
         let moment = match Duration::try_from(from_now) {
             Ok(ahead) => self.at.checked_add(ahead),
-            // It is open already: the rehearsal's start takes the opening's place.
+            // The sale is open already, so the run counts from the start of the rehearsal.
             Err(_) => Some(self.at),
         };
         moment.context("the sale opens too far in the future")

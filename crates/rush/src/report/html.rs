@@ -9,8 +9,8 @@ use super::{
     words::{self, counted, duration, rounded, thousands},
 };
 
-/// The page: first the verdict in words, then the main numbers, the plots, and all details for those who want
-/// to check.
+/// The page: first the verdict in words, then the main numbers and the plots, and at the end all details for
+/// readers who want to check them.
 pub fn html(report: &RehearsalReport) -> anyhow::Result<String> {
     let mut body = String::new();
     // Writing into a String does not fail.

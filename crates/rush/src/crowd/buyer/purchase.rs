@@ -121,7 +121,7 @@ impl Buyer {
         }
     }
 
-    /// Whether the hold lasts by any calculation.
+    /// Whether the hold lasts for certain, by the server's clock, too.
     fn is_surely_held(&self, scene: &Scene<'_>) -> bool {
         let lasts_seconds = scene.terms.hold_seconds - HOLD_MARGIN_SECONDS;
         !self.course.pays_late && scene.now < self.course.key_since.plus_seconds(lasts_seconds)
