@@ -1,5 +1,5 @@
-//! What all figures need while they are measured: the options, a scratch folder, the terminal, and runs that the
-//! machine's host did not disturb.
+//! What all figures need while they are measured: the options, a scratch folder, the terminal, and runs that
+//! the machine's host did not disturb.
 
 use std::{
     fs,

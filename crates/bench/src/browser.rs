@@ -9,8 +9,9 @@ use sha2::{Digest as _, Sha256};
 /// Far in the future, in milliseconds.
 const EXPIRES_AT: i64 = 4_102_444_800_000;
 
-/// Signs session tokens with the secret of the server. Signing up an account for each buyer would take hours, and
-/// the server looks nothing up when it checks a session. Changes with `identity/session.rs` of the server.
+/// Signs session tokens with the secret of the server. Signing up an account for each buyer would take hours,
+/// and the server looks nothing up when it checks a session. The form of a token is the server's own
+/// (`identity/session.rs`), and has to follow it.
 pub(crate) struct BrowserSessions(Hmac<Sha256>);
 
 impl BrowserSessions {

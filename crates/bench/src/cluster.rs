@@ -1,5 +1,5 @@
-//! A whole cluster under measurement: three nodes and two settlement workers behind nginx, on Redis and MariaDB, all of
-//! them on this machine.
+//! A whole cluster under measurement: three nodes and two settlement workers behind nginx, on Redis and
+//! MariaDB, all of them on this machine.
 
 use std::{
     net::SocketAddr,

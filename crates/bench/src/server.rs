@@ -118,8 +118,8 @@ pub(crate) fn ensure_only<S>(outcome: &LoadOutcome<S>, status: u16) -> anyhow::R
     ensure_told(outcome, status, &[])
 }
 
-/// Fails if no request was answered with `status`, or if one got no answer, or an answer that is neither that nor
-/// one of `codes`.
+/// Fails if no request was answered with `status`, or if one got no answer, or an answer that is neither that
+/// nor one of `codes`.
 pub(crate) fn ensure_told<S>(outcome: &LoadOutcome<S>, status: u16, codes: &[&str]) -> anyhow::Result<()> {
     let total = &outcome.total;
     let told = total.status(status) + codes.iter().map(|code| total.code(code)).sum::<u64>();

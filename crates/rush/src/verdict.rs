@@ -61,7 +61,7 @@ impl OrderSeen {
 }
 
 /// One look at the sale and at the orders of every buyer who was promised one.
-struct Look {
+struct SaleLook {
     units: u64,
     available: u64,
     /// Units that moved while the orders were read, in the last look.
@@ -70,7 +70,7 @@ struct Look {
     orders: HashMap<String, Vec<OrderSeen>>,
 }
 
-impl Look {
+impl SaleLook {
     /// Units that are held or paid.
     fn live(&self) -> u64 {
         self.orders.values().flatten().filter(|order| order.is_live()).map(|order| order.quantity).sum()
@@ -101,7 +101,7 @@ pub fn judge(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<RehearsalVerd
     Ok(verdict)
 }
 
-fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> {
+fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<SaleLook> {
     let mut buyers: Vec<&str> = evidence.promised.iter().map(|promise| promise.token.as_str()).collect();
     buyers.extend(evidence.doubtful.iter().map(|doubtful| doubtful.token.as_str()));
     buyers.sort_unstable();
@@ -114,7 +114,7 @@ fn look_until_still(api: &Api, evidence: &Evidence<'_>) -> anyhow::Result<Look> 
         let moved = before.available.abs_diff(after.available);
         // Units on offer in both looks can't belong to an order.
         let available = before.available.min(after.available);
-        let look = Look { units: after.units, available, moved, orders };
+        let look = SaleLook { units: after.units, available, moved, orders };
         let patience = if moved > 0 {
             after.holds_last()
         } else if look.adds_up(evidence.is_ours_alone) {
@@ -203,7 +203,7 @@ fn patiently(api: &Api, path: &str, token: Option<&str>) -> anyhow::Result<Value
     Err(trouble)
 }
 
-fn compare(evidence: &Evidence<'_>, look: &Look) -> RehearsalVerdict {
+fn compare(evidence: &Evidence<'_>, look: &SaleLook) -> RehearsalVerdict {
     let mut verdict = RehearsalVerdict::default();
     kept_promises(evidence, look, &mut verdict);
     nobody_twice(evidence, look, &mut verdict);
@@ -237,7 +237,7 @@ fn everybody_answered(evidence: &Evidence<'_>, verdict: &mut RehearsalVerdict) {
 }
 
 /// Checks that every promised order is there, in the state its buyer left it.
-fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
+fn kept_promises(evidence: &Evidence<'_>, look: &SaleLook, verdict: &mut RehearsalVerdict) {
     for promise in evidence.promised {
         let orders = look.orders.get(&promise.token).map(Vec::as_slice).unwrap_or_default();
         let Some(order) = orders.iter().find(|order| order.id == promise.order) else {
@@ -273,7 +273,7 @@ fn kept_promises(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVe
 }
 
 /// Checks that no key has two orders, no order two buyers, and nobody an order that they did not ask for.
-fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
+fn nobody_twice(evidence: &Evidence<'_>, look: &SaleLook, verdict: &mut RehearsalVerdict) {
     verdict.duplicated += evidence.contradictions.len() as u64;
     verdict.findings.extend(evidence.contradictions.iter().cloned());
     let mut owners: HashMap<&str, (&str, &str)> = HashMap::new();
@@ -300,7 +300,7 @@ fn nobody_twice(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVer
     }
 }
 
-fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
+fn within_limits(evidence: &Evidence<'_>, look: &SaleLook, verdict: &mut RehearsalVerdict) {
     for orders in look.orders.values() {
         let live: u64 = orders.iter().filter(|order| order.is_live()).map(|order| order.quantity).sum();
         let over = live.saturating_sub(evidence.limit_per_buyer);
@@ -313,9 +313,9 @@ fn within_limits(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVe
     }
 }
 
-fn units_conserved(evidence: &Evidence<'_>, look: &Look, verdict: &mut RehearsalVerdict) {
+fn units_conserved(evidence: &Evidence<'_>, look: &SaleLook, verdict: &mut RehearsalVerdict) {
     let live = look.live();
-    let Look { units, available, moved, .. } = *look;
+    let SaleLook { units, available, moved, .. } = *look;
     if moved > 0 && !evidence.is_ours_alone {
         verdict.findings.push(format!(
             "Somebody else is buying: {moved} units came or went while the orders were read, so that units can't be \
@@ -356,12 +356,12 @@ mod tests {
         OrderSeen { id: id.to_owned(), state: state.to_owned(), quantity: 1 }
     }
 
-    fn look(available: u64, orders: &[(u64, &[OrderSeen])]) -> Look {
+    fn look(available: u64, orders: &[(u64, &[OrderSeen])]) -> SaleLook {
         let orders = orders.iter().map(|(buyer, orders)| (format!("token-{buyer}"), orders.to_vec()));
-        Look { units: 3, available, moved: 0, orders: orders.collect() }
+        SaleLook { units: 3, available, moved: 0, orders: orders.collect() }
     }
 
-    fn judged(promised: &[Promised], doubtful: &[Doubtful], look: &Look) -> [u64; 5] {
+    fn judged(promised: &[Promised], doubtful: &[Doubtful], look: &SaleLook) -> [u64; 5] {
         let evidence = Evidence {
             sale: "s",
             limit_per_buyer: 1,
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn stock_that_moves_when_everybody_has_gone_is_a_finding() {
-        let moving = Look { moved: 1, ..look(1, &[(1, &[order("a", "paid"), order("b", "paid")])]) };
+        let moving = SaleLook { moved: 1, ..look(1, &[(1, &[order("a", "paid"), order("b", "paid")])]) };
         let promised = [promise(1, "a", End::Paid), promise(1, "b", End::Paid)];
         let [_, lost, ..] = judged(&promised, &[], &moving);
         assert_eq!(lost, 1);

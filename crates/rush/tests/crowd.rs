@@ -12,7 +12,7 @@ use std::{
 
 use penstock_rush::{
     api::Api,
-    crowd::{self, BuyerIdentity, CrowdOutcome, CrowdPlan, End, SaleGate},
+    crowd::{self, BuyerIdentity, CrowdOutcome, CrowdPlan, End, GateSteps},
     scenario::{Arrivals, Crowd, Mix},
     token::TokenSigner,
     verdict::{self, Evidence},
@@ -120,7 +120,7 @@ fn plan(address: SocketAddr, buyers: u64) -> CrowdPlan {
         opens_at: Instant::now(),
         units: 10,
         hold_seconds: 60,
-        gate: SaleGate::default(),
+        gate: GateSteps::default(),
         identity: BuyerIdentity::Jwt {
             signer: Arc::new(TokenSigner::lasting(b"secret")),
             prefix: "test-".to_owned(),
@@ -262,7 +262,7 @@ fn a_gate_is_passed_and_its_pass_shown() {
         _ => says(200, "{}"),
     });
     let mut plan = plan(address, 1);
-    plan.gate = SaleGate { challenge: true, waiting_room: true, pass_required: true };
+    plan.gate = GateSteps { challenge: true, waiting_room: true, pass_required: true };
     let outcome = run(&plan);
     let log = log.lock().unwrap();
     let lines: Vec<_> = log.iter().map(|seen| seen.line.as_str()).collect();

@@ -1,5 +1,5 @@
-//! `cookie_order_cpu_us`: server CPU for an accepted order that comes as the shop's own page sends it, against the
-//! same order with a shop's token in an `Authorization` header.
+//! `cookie_order_cpu_us`: server CPU for an accepted order that comes as the shop's own page sends it,
+//! against the same order with a shop's token in an `Authorization` header.
 
 use crate::{
     bench::Bench,
@@ -19,8 +19,8 @@ const ORDERS_PER_TURN: usize = 20_000;
 const UNITS: u32 = 50_000_000;
 const TARGET_RATIO: f64 = 1.15;
 const SESSION_SECRET: &str = "penstock-bench-session-0123456789abcdef";
-/// Every connection may have an order in flight, because refusals cost less than orders. Settlement is slowed to one
-/// decision a second, so that it does no work in anybody's turn.
+/// Every connection may have an order in flight, because refusals cost less than orders. Settlement is slowed
+/// to one decision a second, so that it does no work in anybody's turn.
 const SETTINGS: &Settings = &[
     ("PENSTOCK_IDENTITY__SECRET", SESSION_SECRET),
     ("PENSTOCK_GATE__LIMITS__IN_FLIGHT_MIN", "1024"),
@@ -31,7 +31,7 @@ const SETTINGS: &Settings = &[
 pub(super) fn measure(bench: &mut Bench<'_>) -> anyhow::Result<BenchFigure> {
     let apart = Apart::look(&bench.options.folder)?;
     bench.say(&format!("{ORDERS_PER_TURN} orders of each kind, {TURNS} times a round"));
-    let mut orders = Orders::start(bench, apart)?;
+    let mut orders = OrderTurns::start(bench, apart)?;
     // A first turn takes the one-time costs; it is not counted.
     orders.by_turns(1)?;
     let mut rounds = Vec::new();
@@ -75,7 +75,7 @@ enum Sender {
 const SENDERS: [Sender; 3] = [Sender::Browser, Sender::ShopToken, Sender::SessionBearer];
 
 /// One server, one sale, and orders of three kinds in turn.
-struct Orders {
+struct OrderTurns {
     server: MeasuredServer,
     sessions: BrowserSessions,
     sale: String,
@@ -83,7 +83,7 @@ struct Orders {
     sold: u64,
 }
 
-impl Orders {
+impl OrderTurns {
     fn start(bench: &Bench<'_>, apart: Apart) -> anyhow::Result<Self> {
         let server = MeasuredServer::start(bench, Some(apart.server), SETTINGS)?;
         let sale = server.api.open_sale(UNITS)?;

@@ -1,4 +1,5 @@
-//! The rows of orders inserted without settlement's batches, as a shop would that writes each order by itself.
+//! The rows of orders inserted without settlement's batches, as a shop would that writes each order by
+//! itself.
 
 use std::time::Instant;
 

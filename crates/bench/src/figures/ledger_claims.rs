@@ -1,5 +1,5 @@
-//! Claims units through the ledger on a running Redis, without HTTP. Each is answered after a sync of the server's
-//! log.
+//! Claims units through the ledger on a running Redis, without HTTP. Each is answered after a sync of the
+//! server's log.
 
 use std::{
     net::SocketAddr,
@@ -31,8 +31,8 @@ impl Listener for Deaf {
     fn sales_changed(&self, _news: &[SaleNews]) {}
 }
 
-/// Publishes a sale with as many units as `claims`, and lets `tasks` tasks claim one after another until all are
-/// gone. Fails unless every claim is accepted and the next one finds the sale sold out.
+/// Publishes a sale with as many units as `claims`, and lets `tasks` tasks claim one after another until all
+/// are gone. Fails unless every claim is accepted and the next one finds the sale sold out.
 pub(super) fn claim_all(redis: SocketAddr, claims: u64, tasks: usize) -> anyhow::Result<LedgerRun> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

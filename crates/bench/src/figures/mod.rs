@@ -58,10 +58,10 @@ pub enum FigureName {
 }
 
 /// Measures one figure for each of its names.
-type Measure = fn(&mut Bench<'_>) -> anyhow::Result<Vec<BenchFigure>>;
+type MeasureFigure = fn(&mut Bench<'_>) -> anyhow::Result<Vec<BenchFigure>>;
 
 /// In the order in which they are measured. Figures that come from the same orders share an entry.
-const FIGURES: &[(&[FigureName], Measure)] = &[
+const FIGURES: &[(&[FigureName], MeasureFigure)] = &[
     (&[FigureName::DurableOrdersPerSecond], |bench| one(durable::measure(bench))),
     (&[FigureName::OrderP99Ms], |bench| one(order_latency::measure(bench))),
     (&[FigureName::SoldOutCpuUs], |bench| one(sold_out::measure(bench))),

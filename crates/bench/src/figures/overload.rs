@@ -127,7 +127,7 @@ struct LoadPlan {
 }
 
 /// The loaded runs of one plan, each against the better of the closed-loop runs before and after it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Series {
     runs: Vec<OverloadRun>,
     ratios: Vec<f64>,
@@ -160,7 +160,7 @@ fn rounds<const PLANS: usize>(
     let closed = Load::Closed { connections };
     let mut before = sell(bench, setup, closed, seconds)?.accepted_per_second;
     let mut best = BestRate { connections, per_second: vec![before], tried };
-    let mut series = [const { Series::new() }; PLANS];
+    let mut series = plans.map(|_| Series::default());
     for _ in 0..rounds {
         for (plan, series) in plans.iter().zip(&mut series) {
             let per_second = (TIMES * before).min(MAX_OFFERED_PER_SECOND);
@@ -175,12 +175,6 @@ fn rounds<const PLANS: usize>(
         }
     }
     Ok((best, series))
-}
-
-impl Series {
-    const fn new() -> Self {
-        Self { runs: Vec::new(), ratios: Vec::new(), times_sent: Vec::new() }
-    }
 }
 
 /// One run on an empty data folder; the outcome is checked afterwards.

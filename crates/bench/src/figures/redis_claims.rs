@@ -16,7 +16,8 @@ use crate::{
 /// The number of buyers who wait for their answers at the same time.
 const TASKS: [usize; 3] = [1024, 4096, 8192];
 const CLIENTS: [usize; 3] = [50, 256, 1000];
-/// The claims of a first run, which warms the ledger up. Its rate tells how many claims fill the measured time.
+/// The claims of a first run, which warms the ledger up. Its rate tells how many claims fill the measured
+/// time.
 const FIRST_CLAIMS: u64 = 50_000;
 const TARGET_RATIO: f64 = 5.0;
 const PLACES: Places = Places::ANYWHERE;

@@ -17,8 +17,8 @@ use crate::{
 
 const PEOPLE: u64 = 1_000_000;
 const QUICK_PEOPLE: u64 = 100_000;
-/// People who come first and don't count. They make the server set up connections, buffers and the allocator's
-/// reserves.
+/// People who come first and don't count. They make the server set up connections, buffers and the
+/// allocator's reserves.
 const EARLY_PEOPLE: u64 = 50_000;
 const CONNECTIONS: usize = 256;
 const BYTES_LIMIT: f64 = 16.0;

@@ -17,12 +17,12 @@ pub struct OnceAnswered {
     pub total_bytes: usize,
 }
 
-struct Once<'a> {
+struct OnceScript<'a> {
     request: Option<&'a [u8]>,
     answered: Option<OnceAnswered>,
 }
 
-impl LoadScript for Once<'_> {
+impl LoadScript for OnceScript<'_> {
     fn next_request(&mut self) -> Option<(u64, &[u8])> {
         self.request.take().map(|request| (0, request))
     }
@@ -38,7 +38,7 @@ impl LoadScript for Once<'_> {
 }
 
 pub fn ask_once(address: SocketAddr, request: &[u8]) -> anyhow::Result<OnceAnswered> {
-    let once = Once { request: Some(request), answered: None };
+    let once = OnceScript { request: Some(request), answered: None };
     let outcome = run(&LoadOptions::new(address, 1), once)?;
     outcome.script.answered.with_context(|| format!("no answer from {address}"))
 }

@@ -80,7 +80,7 @@ const OPENED_PER_STEP: usize = 64;
 const EVENTS: usize = 1024;
 
 #[derive(Debug)]
-struct Slow {
+struct SlowConnection {
     stream: TcpStream,
     sent: usize,
     is_answered: bool,
@@ -89,7 +89,7 @@ struct Slow {
 struct Swarm {
     options: SlowOptions,
     poll: Poll,
-    connections: Vec<Option<Slow>>,
+    connections: Vec<Option<SlowConnection>>,
     tally: SlowTally,
 }
 
@@ -138,11 +138,11 @@ impl Swarm {
         }
     }
 
-    fn open(&self, index: usize) -> io::Result<Slow> {
+    fn open(&self, index: usize) -> io::Result<SlowConnection> {
         let mut stream = TcpStream::connect(self.options.address)?;
         stream.set_nodelay(true)?;
         self.poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
-        Ok(Slow { stream, sent: 0, is_answered: false })
+        Ok(SlowConnection { stream, sent: 0, is_answered: false })
     }
 
     /// Sends a byte on each connection of this step.

@@ -45,7 +45,7 @@ pub struct AnswerTally {
     pub losses: Losses,
     statuses: BTreeMap<u16, u64>,
     codes: BTreeMap<String, u64>,
-    /// LatencyHistogram of yes answers (2xx), from when their requests were due: waiting for a connection counts.
+    /// Latency of yes answers (2xx), from when their requests were due: waiting for a connection counts.
     pub accepted_latency: LatencyHistogram,
     /// The same for all other answers.
     pub refused_latency: LatencyHistogram,

@@ -17,8 +17,8 @@ const UNITS: u64 = 100_000_000;
 const BUYERS: &str = "2000000000";
 /// The least share of accepted claims: otherwise cheap refusals were measured.
 const ACCEPTED_SHARE: f64 = 0.99;
-/// The claims of a first run, which warms the server up. Its rate tells how many claims fill the measured time,
-/// because the client counts claims, not seconds.
+/// The claims of a first run, which warms the server up. Its rate tells how many claims fill the measured
+/// time, because the client counts claims, not seconds.
 const FIRST_CLAIMS: u64 = 20_000;
 
 /// The programs, and where their data goes; no server runs yet.

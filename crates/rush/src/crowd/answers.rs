@@ -55,22 +55,22 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Option<T> {
 
 pub(super) fn session(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct Session {
+    struct SessionAnswer {
         token: String,
     }
-    parse::<Session>(body).map(|session| session.token)
+    parse::<SessionAnswer>(body).map(|session| session.token)
 }
 
 pub(super) fn place(body: &[u8]) -> Option<(String, TicketPlace)> {
     #[derive(Deserialize)]
-    struct Ticket<'a> {
+    struct TicketAnswer<'a> {
         ticket: String,
         #[serde(borrow)]
         state: Cow<'a, str>,
         #[serde(borrow)]
         reason: Option<Cow<'a, str>>,
     }
-    let ticket: Ticket<'_> = parse(body)?;
+    let ticket: TicketAnswer<'_> = parse(body)?;
     let place = match (&*ticket.state, ticket.reason.as_deref()) {
         ("waiting", _) => TicketPlace::Waiting,
         ("admitted", _) => TicketPlace::Admitted,
@@ -85,29 +85,29 @@ pub(super) fn place(body: &[u8]) -> Option<(String, TicketPlace)> {
 /// The id of a challenge, and the puzzle to solve.
 pub(super) fn puzzle(body: &[u8]) -> Option<(String, Puzzle)> {
     #[derive(Deserialize)]
-    struct Challenge {
+    struct ChallengeAnswer {
         id: String,
         salt: String,
         difficulty: u8,
     }
-    let Challenge { id, salt, difficulty } = parse(body)?;
+    let ChallengeAnswer { id, salt, difficulty } = parse(body)?;
     Some((id, Puzzle { salt, difficulty }))
 }
 
 pub(super) fn pass(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
-    struct Pass {
+    struct PassAnswer {
         pass: String,
     }
-    parse::<Pass>(body).map(|pass| pass.pass)
+    parse::<PassAnswer>(body).map(|pass| pass.pass)
 }
 
 /// The id and the quantity of an order.
 pub(super) fn order(body: &[u8]) -> Option<(String, u32)> {
     #[derive(Deserialize)]
-    struct Order {
+    struct OrderAnswer {
         id: String,
         quantity: u32,
     }
-    parse::<Order>(body).map(|order| (order.id, order.quantity))
+    parse::<OrderAnswer>(body).map(|order| (order.id, order.quantity))
 }

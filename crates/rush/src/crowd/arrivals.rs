@@ -5,8 +5,8 @@ use crate::scenario;
 
 use super::{Moment, Who};
 
-/// How long before the opening the last people of a burst come: they have to sign in and look around first. If
-/// the run is short, it is this share of the time until the opening.
+/// How long before the opening the last people of a burst come: they have to sign in and look around first.
+/// If the run is short, it is this share of the time until the opening.
 const SETTLE_SECONDS: f64 = 2.0;
 const SETTLE_SHARE: f64 = 0.25;
 

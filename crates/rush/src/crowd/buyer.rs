@@ -1,5 +1,5 @@
-//! One buyer as a state machine. Each step gets an event and its time, and returns what the buyer does next. It
-//! sends nothing itself and reads no clock.
+//! One buyer as a state machine. Each step gets an event and its time, and returns what the buyer does next.
+//! It sends nothing itself and reads no clock.
 
 mod bot;
 mod purchase;
@@ -14,7 +14,7 @@ use super::{
     Moment,
     answers::{self, BuyerReply, Puzzle},
     findings::{End, Findings},
-    terms::{Terms, Who},
+    terms::{CrowdTerms, Who},
 };
 
 /// The earliest that an impatient buyer presses before the opening.
@@ -57,7 +57,7 @@ pub(super) struct Scene<'a> {
     pub(super) now: Moment,
     /// When the current event was due. Under load, people come and wake a little late.
     pub(super) due_at: Moment,
-    pub(super) terms: &'a Terms,
+    pub(super) terms: &'a CrowdTerms,
     pub(super) findings: &'a mut Findings,
 }
 
@@ -186,7 +186,7 @@ impl Default for Buyer {
 
 impl Buyer {
     /// Turns this buyer into a new one, and keeps its buffers.
-    pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &Terms) {
+    pub(super) fn become_new(&mut self, who: Who, in_burst: bool, terms: &CrowdTerms) {
         (self.who, self.role, self.state) = (who, BuyerRole::of(who), BuyerState::default());
         for text in [&mut self.ticket, &mut self.challenge, &mut self.pass, &mut self.order] {
             text.clear();
@@ -204,7 +204,7 @@ impl Buyer {
     }
 
     /// The key of the current order.
-    pub(super) fn write_key(&self, terms: &Terms, key: &mut Vec<u8>) {
+    pub(super) fn write_key(&self, terms: &CrowdTerms, key: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
         key.extend_from_slice(terms.key_prefix.as_bytes());
         key.push(if self.who.is_bot { b'b' } else { b'p' });
@@ -213,7 +213,7 @@ impl Buyer {
         key.extend_from_slice(digits.format(self.course.orders).as_bytes());
     }
 
-    fn key(&self, terms: &Terms) -> String {
+    fn key(&self, terms: &CrowdTerms) -> String {
         let mut key = Vec::new();
         self.write_key(terms, &mut key);
         String::from_utf8(key).unwrap_or_default()

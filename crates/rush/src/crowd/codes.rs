@@ -28,8 +28,8 @@ impl ProblemCode {
     pub(super) const HOLD_EXPIRED: Self = Self("hold_expired");
 }
 
-/// The names of all codes that have come. A name is kept for the life of the process, so a code is a reference to
-/// it; there are only a few.
+/// The names of all codes that have come. A name is kept for the life of the process, so a code is a
+/// reference to it; there are only a few.
 static NAMES: CodeNames = CodeNames(Mutex::new(Vec::new()));
 
 struct CodeNames(Mutex<Vec<&'static str>>);

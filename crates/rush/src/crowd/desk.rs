@@ -14,7 +14,7 @@ use super::{
     findings::Findings,
     pool::CallUnderWay,
     tally::CrowdTally,
-    terms::Terms,
+    terms::CrowdTerms,
     timeline::Timeline,
 };
 
@@ -52,7 +52,7 @@ impl CrowdStock {
 
 #[derive(Debug)]
 pub(super) struct Desk<'a> {
-    terms: &'a Terms,
+    terms: &'a CrowdTerms,
     stock: &'a CrowdStock,
     buyers: Vec<Buyer>,
     vacant: Vec<u32>,
@@ -63,7 +63,7 @@ pub(super) struct Desk<'a> {
 }
 
 impl<'a> Desk<'a> {
-    pub(super) fn new(terms: &'a Terms, stock: &'a CrowdStock, starts_at: Moment) -> Self {
+    pub(super) fn new(terms: &'a CrowdTerms, stock: &'a CrowdStock, starts_at: Moment) -> Self {
         Self {
             terms,
             stock,

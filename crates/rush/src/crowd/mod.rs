@@ -1,5 +1,6 @@
-//! A crowd of simulated buyers. They come, look, wait for the opening, press the button, and pay or walk away, as
-//! their scenario says. The crowd uses only the public API and remembers every promise that it was given.
+//! A crowd of simulated buyers. They come, look, wait for the opening, press the button, and pay or walk
+//! away, as their scenario says. The crowd uses only the public API and remembers every promise that it was
+//! given.
 
 mod alarm;
 mod answers;
@@ -32,16 +33,16 @@ use crate::{latency::LatencyHistogram, report::Progress, scenario};
 
 pub use findings::{Doubtful, End, Promised};
 pub use summary::CrowdOutcome;
-pub use terms::{BuyerAccount, BuyerIdentity, SaleGate};
+pub use terms::{BuyerAccount, BuyerIdentity, GateSteps};
 
 use arrivals::Schedule;
 use codes::CodeCounts;
 use desk::{CrowdStock, Desk};
 use moment::{CrowdClock, Moment};
-use pool::Pool;
+use pool::ConnectionPool;
 use request::RequestWriter;
 use solver::{Outbox, Solvers};
-use terms::{Terms, Who};
+use terms::{CrowdTerms, Who};
 use worker::{Seat, Snapshot};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -61,7 +62,7 @@ pub struct CrowdPlan {
     /// Units on offer.
     pub units: u64,
     pub hold_seconds: u32,
-    pub gate: SaleGate,
+    pub gate: GateSteps,
     pub identity: BuyerIdentity,
     /// Units that an order asks for.
     pub quantity: u32,
@@ -74,8 +75,8 @@ pub struct CrowdPlan {
 }
 
 impl CrowdPlan {
-    fn terms(&self) -> Terms {
-        Terms {
+    fn terms(&self) -> CrowdTerms {
+        CrowdTerms {
             gate: self.gate,
             mix: self.mix.clone(),
             hold_seconds: f64::from(self.hold_seconds),
@@ -131,7 +132,7 @@ pub fn run(plan: &CrowdPlan, mut watch: impl FnMut(&Progress)) -> anyhow::Result
 /// State that the threads of a run share.
 struct CrowdShared<'a> {
     clock: CrowdClock,
-    terms: &'a Terms,
+    terms: &'a CrowdTerms,
     stock: &'a CrowdStock,
     solvers: Option<Solvers>,
 }
@@ -156,7 +157,7 @@ fn seats<'a>(
             clock: shared.clock,
             terms: shared.terms,
             desk: Desk::new(shared.terms, shared.stock, now),
-            pool: Pool::new(plan.address, first, share, now),
+            pool: ConnectionPool::new(plan.address, first, share, now),
             schedule: Schedule::new(&plan.crowd, &plan.arrivals, -now.seconds(), part),
             writer: RequestWriter::new(&plan.host, &plan.sale, plan.quantity, plan.crowd.forwarded_addresses),
             solver: shared.solvers.as_ref().map(|solvers| solvers.handle(outbox)),

@@ -54,7 +54,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct ConnectionPool {
     address: SocketAddr,
     /// The number of this pool's first connection among those of all threads.
     first: usize,
@@ -93,7 +93,7 @@ fn usable_files(limit: u64) -> u64 {
     limit.saturating_sub(OTHER_FILES.min(limit / OTHER_FILES_SHARE))
 }
 
-impl Pool {
+impl ConnectionPool {
     /// All connections are open halfway to the opening.
     pub(super) fn new(address: SocketAddr, first: usize, connections: usize, now: Moment) -> Self {
         let slot = |_| Slot { connection: None, is_open: false, since: now, has_served: false };

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     buyer::{Buyer, BuyerCall},
-    terms::Terms,
+    terms::CrowdTerms,
 };
 
 /// The number of addresses that all bots share.
@@ -57,7 +57,7 @@ impl RequestWriter {
     }
 
     /// The bytes of `call` as sent by `buyer`.
-    pub(super) fn write(&mut self, buyer: &Buyer, call: BuyerCall, terms: &Terms) -> &[u8] {
+    pub(super) fn write(&mut self, buyer: &Buyer, call: BuyerCall, terms: &CrowdTerms) -> &[u8] {
         self.write_body(buyer, call, terms);
         let Self { host, sale, body, request, .. } = self;
         request.clear();
@@ -110,7 +110,7 @@ impl RequestWriter {
         request
     }
 
-    fn write_body(&mut self, buyer: &Buyer, call: BuyerCall, terms: &Terms) {
+    fn write_body(&mut self, buyer: &Buyer, call: BuyerCall, terms: &CrowdTerms) {
         self.body.clear();
         match call {
             BuyerCall::Challenge => self.body.extend_from_slice(br#"{"kind":"pow"}"#),
@@ -155,15 +155,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        crowd::terms::{BuyerIdentity, SaleGate, Who},
+        crowd::terms::{BuyerIdentity, GateSteps, Who},
         scenario::Mix,
         token::TokenSigner,
     };
 
-    fn terms() -> Terms {
+    fn terms() -> CrowdTerms {
         let signer = Arc::new(TokenSigner::lasting(b"secret"));
-        Terms {
-            gate: SaleGate::default(),
+        CrowdTerms {
+            gate: GateSteps::default(),
             mix: Mix::default(),
             hold_seconds: 1.0,
             burst_seconds: 0.0,

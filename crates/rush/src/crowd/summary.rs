@@ -31,8 +31,8 @@ pub struct CrowdOutcome {
     pub contradictions: Vec<String>,
     /// Requests other than orders that stayed unanswered after all repeats.
     pub unanswered: u64,
-    /// Everything that was counted and measured. The names of the scenario and the sale are missing, and so is the
-    /// verdict: the crowd knows neither.
+    /// Everything that was counted and measured. The names of the scenario and the sale are missing, and so
+    /// is the verdict: the crowd knows neither.
     pub report: RehearsalReport,
 }
 
@@ -185,7 +185,7 @@ mod tests {
         token::TokenSigner,
     };
 
-    use super::super::{BuyerIdentity, SaleGate, buyer::BuyerCall};
+    use super::super::{BuyerIdentity, GateSteps, buyer::BuyerCall};
     use super::*;
 
     fn plan(burst_at_opening: f64, rate: f64) -> CrowdPlan {
@@ -196,7 +196,7 @@ mod tests {
             opens_at: Instant::now(),
             units: 1,
             hold_seconds: 60,
-            gate: SaleGate::default(),
+            gate: GateSteps::default(),
             identity: BuyerIdentity::Jwt {
                 signer: Arc::new(TokenSigner::lasting(b"secret")),
                 prefix: String::new(),

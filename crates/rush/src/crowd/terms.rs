@@ -14,7 +14,7 @@ pub(crate) struct Who {
 
 /// What a buyer has to pass before ordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SaleGate {
+pub struct GateSteps {
     pub challenge: bool,
     pub waiting_room: bool,
     pub pass_required: bool,
@@ -36,8 +36,8 @@ pub struct BuyerAccount {
 }
 
 #[derive(Debug)]
-pub(super) struct Terms {
-    pub(super) gate: SaleGate,
+pub(super) struct CrowdTerms {
+    pub(super) gate: GateSteps,
     pub(super) mix: Mix,
     pub(super) hold_seconds: f64,
     pub(super) burst_seconds: f64,
@@ -48,7 +48,7 @@ pub(super) struct Terms {
     pub(super) identity: BuyerIdentity,
 }
 
-impl Terms {
+impl CrowdTerms {
     /// Whether `who` has to sign in first.
     pub(super) fn signs_in(&self, who: Who) -> bool {
         matches!(self.identity, BuyerIdentity::Accounts(_)) && !who.is_bot

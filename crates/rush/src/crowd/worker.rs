@@ -1,4 +1,5 @@
-//! One thread of a run: an event loop that carries requests and answers between its buyers and its connections.
+//! One thread of a run: an event loop that carries requests and answers between its buyers and its
+//! connections.
 
 use std::{
     cmp::Reverse,
@@ -22,11 +23,11 @@ use super::{
     codes::CodeCounts,
     desk::Desk,
     findings::Findings,
-    pool::{CallUnderWay, Pool},
+    pool::{CallUnderWay, ConnectionPool},
     request::RequestWriter,
     solver::Handle,
     tally::CrowdTally,
-    terms::Terms,
+    terms::CrowdTerms,
     timeline::Timeline,
 };
 
@@ -82,9 +83,9 @@ struct InLine {
 /// Everything that a thread starts with.
 pub(super) struct Seat<'a> {
     pub(super) clock: CrowdClock,
-    pub(super) terms: &'a Terms,
+    pub(super) terms: &'a CrowdTerms,
     pub(super) desk: Desk<'a>,
-    pub(super) pool: Pool,
+    pub(super) pool: ConnectionPool,
     pub(super) schedule: Schedule,
     pub(super) writer: RequestWriter,
     pub(super) solver: Option<Handle>,

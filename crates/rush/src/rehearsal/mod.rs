@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{Api, SaleOffer, text},
-    crowd::{self, BuyerIdentity, CrowdPlan, SaleGate},
+    crowd::{self, BuyerIdentity, CrowdPlan, GateSteps},
     report::{PeopleCounts, Progress, RehearsalReport, sentence, thousands},
     scenario::{self, Scenario, ScenarioChallenge},
     steal::Steal,
@@ -144,8 +144,8 @@ fn rehearse(
     })
 }
 
-/// Fails before anybody comes if the server does not accept the token. Otherwise only the audit at the end would
-/// notice.
+/// Fails before anybody comes if the server does not accept the token. Otherwise only the audit at the end
+/// would notice.
 fn check_admin_token(api: &Api, options: &RehearsalOptions) -> anyhow::Result<()> {
     if !api.is_admin() {
         return Ok(());
@@ -244,7 +244,7 @@ fn plan(
         opens_at: clock.opening(&sale.terms)?,
         units: number(&sale.terms, "/stock/available")?,
         hold_seconds: u32::try_from(number(&sale.terms, "/hold_seconds")?)?,
-        gate: SaleGate {
+        gate: GateSteps {
             challenge: challenge.is_some_and(|kind| kind != "none"),
             waiting_room: flag("/gate/waiting_room"),
             pass_required: flag("/gate/pass_required"),

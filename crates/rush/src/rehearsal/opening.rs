@@ -1,5 +1,5 @@
-//! Reads the server's clock from outside: buyers press when the server opens the sale, which it does by its own
-//! clock.
+//! Reads the server's clock from outside: buyers press when the server opens the sale, which it does by its
+//! own clock.
 
 use std::time::{Duration, Instant};
 

@@ -19,7 +19,7 @@ const FONT_PIXELS: f64 = 13.0 * 1.24;
 
 /// One element of a plot, in the plot's own coordinates.
 #[derive(Clone, Debug)]
-pub(super) enum Layer {
+pub(super) enum PlotLayer {
     /// A filled outline.
     Area(Colour, Vec<(f64, f64)>),
     /// A filled outline faint enough to show lines through it.
@@ -47,7 +47,7 @@ pub(super) struct Plot {
     pub(super) x_words: fn(&f64) -> String,
     pub(super) y_most: f64,
     pub(super) y_words: fn(&f64) -> String,
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: Vec<PlotLayer>,
     /// Ordered by time.
     pub(super) marks: Vec<PlotMark>,
 }
@@ -141,26 +141,26 @@ impl Plot {
         self.draw_marks::<X>(area, &chart)
     }
 
-    fn draw_layer<X>(&self, chart: &mut Chart<'_, '_, X>, layer: &Layer) -> anyhow::Result<()>
+    fn draw_layer<X>(&self, chart: &mut Chart<'_, '_, X>, layer: &PlotLayer) -> anyhow::Result<()>
     where
         X: AsRangedCoord<Value = f64>,
     {
         match layer {
-            Layer::Area(fill, points) => {
+            PlotLayer::Area(fill, points) => {
                 chart.draw_series([Polygon::new(points.clone(), colour(*fill).filled())])?;
             }
-            Layer::Shade(fill, points) => {
+            PlotLayer::Shade(fill, points) => {
                 chart.draw_series([Polygon::new(points.clone(), colour(*fill).mix(0.25).filled())])?;
             }
-            Layer::Line(stroke, points) => {
+            PlotLayer::Line(stroke, points) => {
                 let style = colour(*stroke).stroke_width(2 * SCALE);
                 chart.draw_series([PathElement::new(points.clone(), style)])?;
             }
-            Layer::Dots(fill, points) => {
+            PlotLayer::Dots(fill, points) => {
                 let style = colour(*fill).filled();
                 chart.draw_series(points.iter().map(|point| Circle::new(*point, 3 * SCALE, style)))?;
             }
-            Layer::Level(y) => {
+            PlotLayer::Level(y) => {
                 let ends = [(self.x.start, *y), (self.x.end, *y)];
                 let style = colour(INK).stroke_width(SCALE);
                 let dash = 5 * SCALE;

@@ -38,7 +38,7 @@ pub struct LiveDisplay {
     sold: ProgressBar,
     lines: [ProgressBar; 3],
     title: String,
-    rate: Rate,
+    rate: RequestRate,
     view: View,
     pace: LinePace,
 }
@@ -72,7 +72,7 @@ impl LiveDisplay {
             sold,
             lines,
             title: title.to_owned(),
-            rate: Rate::default(),
+            rate: RequestRate::default(),
             view,
             pace: LinePace::default(),
             display,
@@ -213,11 +213,11 @@ fn refused(progress: &Progress) -> String {
 
 /// Requests a second over the last while. It reads no clock: each look has the run's own time.
 #[derive(Debug, Default)]
-struct Rate {
+struct RequestRate {
     looks: VecDeque<(f64, u64)>,
 }
 
-impl Rate {
+impl RequestRate {
     fn after(&mut self, progress: &Progress) -> f64 {
         let now = progress.since_opening_seconds;
         self.looks.push_back((now, progress.requests));
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_last_second() {
-        let mut rate = Rate::default();
+        let mut rate = RequestRate::default();
         let look = |since_opening_seconds, requests| Progress {
             since_opening_seconds,
             requests,

@@ -61,7 +61,8 @@ pub struct RehearsalReport {
     pub seconds: f64,
     pub requests: u64,
     pub requests_per_second: f64,
-    /// Order requests that were answered, and how many of them a second, from the first one to the last answer.
+    /// Order requests that were answered, and how many of them a second, from the first one to the last
+    /// answer.
     pub order_requests: u64,
     pub order_requests_per_second: f64,
     pub opening: Opening,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     RehearsalReport,
-    chart::{Layer, Plot, PlotMark},
+    chart::{Plot, PlotLayer, PlotMark},
     page::{self, AMBER, BLUE, Colour, GREEN, GREY, INK, PINK, PURPLE, RED, TEAL},
     timeline::{self, Stretch},
     words::{self, counted, duration, rounded, thousands},
@@ -57,7 +57,7 @@ fn demand(report: &RehearsalReport, stretches: &[Stretch]) -> anyhow::Result<Sec
         stretches,
         "People who have come and orders that were due, over time".to_owned(),
         most,
-        vec![Layer::Line(GREY, came), Layer::Line(BLUE, due)],
+        vec![PlotLayer::Line(GREY, came), PlotLayer::Line(BLUE, due)],
     );
     let legend = [
         (GREY, format!("{} who have come so far", words::crowd(report))),
@@ -91,8 +91,8 @@ fn stock(report: &RehearsalReport, stretches: &[Stretch], about_part: &str) -> a
         reach_at(&mut sold, gone, report.units as f64);
     }
     let most = highest(&sold).max(report.units as f64);
-    let level = Layer::Level(report.units as f64);
-    let layers = vec![Layer::Shade(GREEN, down_to_zero(&sold)), level, Layer::Line(GREEN, sold)];
+    let level = PlotLayer::Level(report.units as f64);
+    let layers = vec![PlotLayer::Shade(GREEN, down_to_zero(&sold)), level, PlotLayer::Line(GREEN, sold)];
     let plot = over_time(report, stretches, "Units sold, over time".to_owned(), most * 1.12, layers);
     let legend = [
         (GREEN, "units sold so far".to_owned()),
@@ -152,9 +152,9 @@ fn waiting(report: &RehearsalReport, stretches: &[Stretch], about_part: &str) ->
             if points.len() == 1 || stretches.len() <= MAX_DOTS {
                 dots.extend(points.iter().copied());
             }
-            layers.push(Layer::Line(colour, points));
+            layers.push(PlotLayer::Line(colour, points));
         }
-        layers.push(Layer::Dots(colour, dots));
+        layers.push(PlotLayer::Dots(colour, dots));
     }
     let label = "Time to the answer to an order, over time".to_owned();
     let plot =
@@ -186,7 +186,7 @@ fn histogram(report: &RehearsalReport) -> anyhow::Result<Section> {
         let count: u64 = together.iter().map(|bar| bar.count).sum();
         let height = count as f64;
         most = most.max(height);
-        layers.push(Layer::Area(BLUE, vec![(from, 0.0), (from, height), (to, height), (to, 0.0)]));
+        layers.push(PlotLayer::Area(BLUE, vec![(from, 0.0), (from, height), (to, height), (to, 0.0)]));
         from = to;
     }
     let plot = Plot {
@@ -256,7 +256,7 @@ fn over_time(
     stretches: &[Stretch],
     label: String,
     most: f64,
-    layers: Vec<Layer>,
+    layers: Vec<PlotLayer>,
 ) -> Plot {
     let mut marks = vec![PlotMark { at: 0.0, label: "opening".to_owned() }];
     if let Some(gone) = report.opening.stock_gone_after_seconds {
@@ -299,14 +299,14 @@ fn a_second(stretches: &[Stretch], count: impl Fn(&Stretch) -> u64) -> Vec<f64> 
 }
 
 /// Stacked areas, with steps where stretches meet, and the height of the highest.
-fn stacked(stretches: &[Stretch], heights: Vec<(Colour, Vec<f64>)>) -> (Vec<Layer>, f64) {
+fn stacked(stretches: &[Stretch], heights: Vec<(Colour, Vec<f64>)>) -> (Vec<PlotLayer>, f64) {
     let mut floor = vec![0.0; stretches.len()];
     let mut layers = Vec::new();
     for (colour, heights) in heights {
         let ceiling: Vec<f64> = floor.iter().zip(&heights).map(|(floor, height)| floor + height).collect();
         let mut outline = steps(stretches, &ceiling);
         outline.extend(steps(stretches, &floor).into_iter().rev());
-        layers.push(Layer::Area(colour, outline));
+        layers.push(PlotLayer::Area(colour, outline));
         floor = ceiling;
     }
     (layers, floor.into_iter().fold(0.0, f64::max))
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(most, 7.0);
         assert!(matches!(
             layers.last(),
-            Some(Layer::Area(_, outline)) if *outline == [(0.0, 7.0), (1.0, 7.0), (1.0, 2.0), (0.0, 2.0)]
+            Some(PlotLayer::Area(_, outline)) if *outline == [(0.0, 7.0), (1.0, 7.0), (1.0, 2.0), (0.0, 2.0)]
         ));
     }
 }

@@ -1,5 +1,5 @@
-//! What bots do where a person presses the button once. There are three ways of cheating, and bots take turns at
-//! them. Up to the button, a bot does what a person does.
+//! What bots do where a person presses the button once. There are three ways of cheating, and bots take turns
+//! at them. Up to the button, a bot does what a person does.
 
 use super::{Buyer, BuyerCall, BuyerRole, BuyerState, Next, Scene, Who};
 

@@ -1,4 +1,5 @@
-//! What a buyer does when a request was refused, when its turn or its patience is over, and when no answer comes.
+//! What a buyer does when a request was refused, when its turn or its patience is over, and when no answer
+//! comes.
 
 use super::{
     super::{Moment, answers::BuyerReply, codes::ProblemCode},

@@ -7,17 +7,17 @@ use crate::{scenario::Mix, token::TokenSigner};
 use super::{
     super::{
         codes::CodeReader,
-        terms::{BuyerAccount, BuyerIdentity, SaleGate},
+        terms::{BuyerAccount, BuyerIdentity, GateSteps},
     },
     setback::{MAX_BREAKS, MAX_RENEWALS, MAX_TRIES},
     waiting::MAX_WAITING_SECONDS,
     *,
 };
 
-const EVERYTHING: SaleGate = SaleGate { challenge: true, waiting_room: true, pass_required: true };
+const EVERYTHING: GateSteps = GateSteps { challenge: true, waiting_room: true, pass_required: true };
 
 struct Stage {
-    terms: Terms,
+    terms: CrowdTerms,
     findings: Findings,
     codes: CodeReader,
     now: Moment,
@@ -25,12 +25,12 @@ struct Stage {
 }
 
 /// A person who would like to buy and pay at once.
-fn stage(gate: SaleGate, change: impl FnOnce(&mut Mix)) -> Stage {
+fn stage(gate: GateSteps, change: impl FnOnce(&mut Mix)) -> Stage {
     let mut mix = Mix { looks: 0.0, pays: 1.0, cancels: 0.0, thinks_seconds: [1.0, 1.0], ..Mix::default() };
     change(&mut mix);
     let identity =
         BuyerIdentity::Jwt { signer: Arc::new(TokenSigner::lasting(b"secret")), prefix: "test-".to_owned() };
-    let terms = Terms {
+    let terms = CrowdTerms {
         gate,
         mix,
         hold_seconds: 60.0,
@@ -108,7 +108,7 @@ impl Stage {
 
 #[test]
 fn a_buyer_of_the_burst_looks_and_presses_after_the_opening() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.looks = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.looks = 1.0);
     assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Look));
     assert!(!stage.buyer.token.is_empty(), "the token is made before it is needed");
     let next = stage.answer(200, "{}");
@@ -152,7 +152,7 @@ fn a_gate_is_passed_step_by_step() {
 
 #[test]
 fn a_challenge_is_solved_before_the_opening() {
-    let mut stage = stage(SaleGate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
+    let mut stage = stage(GateSteps { challenge: true, waiting_room: false, pass_required: true }, |_| {});
     assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Challenge));
     stage.answer(201, r#"{"id":"c1","salt":"s","difficulty":9}"#);
     let next = stage.step(BuyerEvent::Solved(17));
@@ -163,7 +163,7 @@ fn a_challenge_is_solved_before_the_opening() {
 
 #[test]
 fn an_account_signs_in_first() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     let account = BuyerAccount { phone: "+9991".to_owned(), password: "word".to_owned() };
     stage.terms.identity = BuyerIdentity::Accounts([account].into());
     assert_eq!(stage.come_late(), Next::Send(BuyerCall::SignIn));
@@ -173,7 +173,7 @@ fn an_account_signs_in_first() {
 
 #[test]
 fn busy_is_retried_after_the_given_wait_with_the_same_key() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let key = stage.key();
     let next = stage.answer_after(503, r#"{"code":"busy"}"#, Some(4));
@@ -185,7 +185,7 @@ fn busy_is_retried_after_the_given_wait_with_the_same_key() {
 
 #[test]
 fn a_buyer_who_hears_busy_too_often_gives_up() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let mut times = 0;
     loop {
@@ -203,7 +203,7 @@ fn a_buyer_who_hears_busy_too_often_gives_up() {
 
 #[test]
 fn an_order_that_is_never_answered_stays_in_doubt() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let key = stage.key();
     for _ in 0..MAX_BREAKS {
@@ -218,7 +218,7 @@ fn an_order_that_is_never_answered_stays_in_doubt() {
 
 #[test]
 fn an_answer_after_a_broken_connection_ends_the_doubt() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let next = stage.step(BuyerEvent::Unanswered);
     stage.wait(next);
@@ -229,7 +229,7 @@ fn an_answer_after_a_broken_connection_ends_the_doubt() {
 
 #[test]
 fn giving_up_after_unavailable_leaves_a_doubt() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let next = stage.refuse(503, "unavailable");
     stage.wait(next);
@@ -246,7 +246,7 @@ fn giving_up_after_unavailable_leaves_a_doubt() {
 #[test]
 fn a_buyer_who_is_told_sold_out_comes_back_with_another_key() {
     let mut stage =
-        stage(SaleGate::default(), |mix| (mix.comes_back, mix.comes_back_after_seconds) = (2, 10.0));
+        stage(GateSteps::default(), |mix| (mix.comes_back, mix.comes_back_after_seconds) = (2, 10.0));
     stage.come_late();
     let mut keys = vec![stage.key()];
     for _ in 0..2 {
@@ -264,7 +264,7 @@ fn a_buyer_who_is_told_sold_out_comes_back_with_another_key() {
 
 #[test]
 fn a_sale_that_is_not_open_by_the_servers_clock_is_asked_again_soon() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let next = stage.refuse(409, "not_open");
     let (seconds, next) = stage.wait(next);
@@ -274,7 +274,7 @@ fn a_sale_that_is_not_open_by_the_servers_clock_is_asked_again_soon() {
 
 #[test]
 fn an_impatient_buyer_presses_before_the_opening_and_again_after_it() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.presses_early = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.presses_early = 1.0);
     let next = stage.come(Who { number: 3, is_bot: false }, true);
     let (_, mut next) = stage.wait(next);
     assert!(stage.now < Moment::OPENING);
@@ -289,7 +289,7 @@ fn an_impatient_buyer_presses_before_the_opening_and_again_after_it() {
 
 #[test]
 fn a_double_click_has_one_order() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.double_clicks = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.double_clicks = 1.0);
     assert_eq!(stage.come_late(), Next::SendTwice(BuyerCall::Order));
     assert_eq!(stage.refuse(503, "busy"), Next::Listen);
     assert!(matches!(stage.accept("o1"), Next::Wait(_)));
@@ -305,7 +305,7 @@ fn a_double_click_has_one_order() {
 
 #[test]
 fn two_orders_for_one_key_are_a_contradiction() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.double_clicks = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.double_clicks = 1.0);
     stage.come_late();
     stage.accept("o1");
     stage.accept("o2");
@@ -316,7 +316,7 @@ fn two_orders_for_one_key_are_a_contradiction() {
 
 #[test]
 fn an_expired_pass_is_replaced_but_not_for_ever() {
-    let mut stage = stage(SaleGate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
+    let mut stage = stage(GateSteps { challenge: false, waiting_room: false, pass_required: true }, |_| {});
     assert_eq!(stage.come_late(), Next::Send(BuyerCall::Pass));
     for _ in 0..MAX_RENEWALS {
         assert_eq!(stage.answer(201, r#"{"pass":"p"}"#), Next::Send(BuyerCall::Order));
@@ -329,7 +329,7 @@ fn an_expired_pass_is_replaced_but_not_for_ever() {
 
 #[test]
 fn a_late_payer_may_get_the_money_back() {
-    let mut stage = stage(SaleGate::default(), |mix| (mix.pays, mix.pays_late) = (0.0, 1.0));
+    let mut stage = stage(GateSteps::default(), |mix| (mix.pays, mix.pays_late) = (0.0, 1.0));
     stage.come_late();
     let next = stage.accept("o1");
     let (seconds, next) = stage.wait(next);
@@ -343,7 +343,7 @@ fn a_late_payer_may_get_the_money_back() {
 
 #[test]
 fn a_cancelled_order_belongs_to_nobody() {
-    let mut stage = stage(SaleGate::default(), |mix| (mix.pays, mix.cancels) = (0.0, 1.0));
+    let mut stage = stage(GateSteps::default(), |mix| (mix.pays, mix.cancels) = (0.0, 1.0));
     stage.come_late();
     let next = stage.accept("o1");
     assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Cancel));
@@ -397,7 +397,7 @@ fn a_skipping_bot_has_no_pass_or_a_made_up_one() {
 
 #[test]
 fn a_replaying_bot_uses_one_pass_for_all_and_under_another_name() {
-    let mut stage = stage(SaleGate { challenge: false, waiting_room: false, pass_required: true }, |_| {});
+    let mut stage = stage(GateSteps { challenge: false, waiting_room: false, pass_required: true }, |_| {});
     stage.now = Moment::from_seconds(1.0);
     assert_eq!(stage.come(Who { number: 2, is_bot: true }, false), Next::Send(BuyerCall::Pass));
     let next = stage.answer(201, r#"{"pass":"honest"}"#);
@@ -409,7 +409,7 @@ fn a_replaying_bot_uses_one_pass_for_all_and_under_another_name() {
 
 #[test]
 fn a_bot_that_gets_a_unit_is_reported_behind_the_people() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.now = Moment::from_seconds(1.0);
     stage.come(Who { number: 1, is_bot: true }, false);
     stage.accept("o1");
@@ -420,7 +420,7 @@ fn a_bot_that_gets_a_unit_is_reported_behind_the_people() {
 #[test]
 fn the_same_seed_makes_a_buyer_behave_the_same() {
     let life = |number| {
-        let mut stage = stage(SaleGate::default(), |mix| mix.thinks_seconds = [0.0, 9.0]);
+        let mut stage = stage(GateSteps::default(), |mix| mix.thinks_seconds = [0.0, 9.0]);
         stage.now = Moment::from_seconds(5.0);
         stage.come(Who { number, is_bot: false }, false);
         stage.accept("o1")
@@ -434,7 +434,7 @@ fn a_payment_that_is_refused_while_the_hold_lasts_is_remembered() {
     for (code, end) in
         [("hold_expired", End::Refused), ("refund_due", End::Refused), ("nonsense", End::Refused)]
     {
-        let mut stage = stage(SaleGate::default(), |_| {});
+        let mut stage = stage(GateSteps::default(), |_| {});
         stage.come_late();
         let next = stage.accept("o1");
         assert_eq!(stage.wait(next).1, Next::Send(BuyerCall::Pay));
@@ -445,7 +445,7 @@ fn a_payment_that_is_refused_while_the_hold_lasts_is_remembered() {
 
 #[test]
 fn a_payment_after_the_hold_is_rightly_refused() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.thinks_seconds = [61.0, 61.0]);
+    let mut stage = stage(GateSteps::default(), |mix| mix.thinks_seconds = [61.0, 61.0]);
     stage.come_late();
     let next = stage.accept("o1");
     stage.wait(next);
@@ -456,7 +456,7 @@ fn a_payment_after_the_hold_is_rightly_refused() {
 #[test]
 fn a_payment_that_never_succeeds_is_refused_or_unanswered() {
     for (status, end, unanswered) in [(429, End::Refused, 0), (503, End::Unknown, 1)] {
-        let mut stage = stage(SaleGate::default(), |_| {});
+        let mut stage = stage(GateSteps::default(), |_| {});
         stage.come_late();
         let next = stage.accept("o1");
         let mut next = stage.wait(next).1;
@@ -471,7 +471,7 @@ fn a_payment_that_never_succeeds_is_refused_or_unanswered() {
 
 #[test]
 fn a_bot_that_may_not_pay_is_a_finding_too() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.now = Moment::from_seconds(1.0);
     stage.come(Who { number: 1, is_bot: true }, false);
     for number in 0.. {
@@ -485,7 +485,7 @@ fn a_bot_that_may_not_pay_is_a_finding_too() {
 
 #[test]
 fn an_order_and_a_refusal_for_one_key_are_a_contradiction() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.double_clicks = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.double_clicks = 1.0);
     stage.come_late();
     stage.accept("o1");
     stage.refuse(409, "sold_out");
@@ -500,7 +500,7 @@ fn an_order_and_a_refusal_for_one_key_are_a_contradiction() {
 
 #[test]
 fn an_order_after_a_look_is_due_when_the_look_was() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.looks = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.looks = 1.0);
     assert_eq!(stage.come_late(), Next::Send(BuyerCall::Look));
     let came_at = stage.now;
     stage.now = came_at.plus_seconds(9.0);
@@ -513,7 +513,7 @@ fn an_order_after_a_look_is_due_when_the_look_was() {
 
 #[test]
 fn no_press_is_due_before_the_chosen_moment() {
-    let mut stage = stage(SaleGate::default(), |mix| mix.looks = 1.0);
+    let mut stage = stage(GateSteps::default(), |mix| mix.looks = 1.0);
     assert_eq!(stage.come(Who { number: 3, is_bot: false }, true), Next::Send(BuyerCall::Look));
     stage.now = Moment::from_seconds(20.0);
     assert_eq!(stage.answer(200, "{}"), Next::Send(BuyerCall::Order));
@@ -522,7 +522,7 @@ fn no_press_is_due_before_the_chosen_moment() {
 
 #[test]
 fn a_lost_request_keeps_its_first_due_time() {
-    let mut stage = stage(SaleGate::default(), |_| {});
+    let mut stage = stage(GateSteps::default(), |_| {});
     stage.come_late();
     let came_at = stage.now;
     stage.now = came_at.plus_seconds(30.0);
@@ -551,7 +551,7 @@ fn nobody_waits_for_a_turn_for_ever() {
 
 #[test]
 fn a_challenge_that_nobody_can_solve_is_not_begun() {
-    let mut stage = stage(SaleGate { challenge: true, waiting_room: false, pass_required: true }, |_| {});
+    let mut stage = stage(GateSteps { challenge: true, waiting_room: false, pass_required: true }, |_| {});
     assert_eq!(stage.come_late(), Next::Send(BuyerCall::Challenge));
     assert_eq!(stage.answer(201, r#"{"id":"c1","salt":"s","difficulty":33}"#), Next::Leave);
     assert_eq!(stage.findings.gave_up, 1);
@@ -560,7 +560,7 @@ fn a_challenge_that_nobody_can_solve_is_not_begun() {
 #[test]
 fn bots_that_skip_the_gate_are_counted_separately() {
     for (number, by_skipping) in [(0, 1), (1, 1), (2, 0)] {
-        let mut stage = stage(SaleGate::default(), |_| {});
+        let mut stage = stage(GateSteps::default(), |_| {});
         stage.now = Moment::from_seconds(1.0);
         stage.come(Who { number, is_bot: true }, false);
         stage.accept("o1");
