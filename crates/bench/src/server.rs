@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use penstock_local::{self as local, Process};
+use penstock_local::{self as local, ChildProcess};
 use penstock_rush::api::Api;
 
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) type Settings = [(&'static str, &'static str)];
 
 #[derive(Debug)]
 pub(crate) struct MeasuredServer {
-    process: Process,
+    process: ChildProcess,
     pub(crate) api: Api,
     /// From the start to the line that says it can sell.
     pub(crate) ready_after: Duration,
@@ -54,7 +54,7 @@ impl MeasuredServer {
         command.envs(Self::SECRETS).envs(settings.iter().copied());
         let log = data.with_extension("log");
         let started = Instant::now();
-        let mut process = Process::start("penstock", command, &log)?;
+        let mut process = ChildProcess::start("penstock", command, &log)?;
         let ready =
             |line: &str| line.split_once(READY)?.1.trim().trim_end_matches('/').parse::<SocketAddr>().ok();
         let (address, at) = process.wait_for_line(START_LIMIT, ready)?;

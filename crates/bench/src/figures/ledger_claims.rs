@@ -14,8 +14,9 @@ use anyhow::{bail, ensure};
 use penstock_domain::{BuyerId, Claim, ClaimRefusal, KeyDigest, SaleId, SaleTerms};
 use penstock_ledger::{
     Health, Ledger, LedgerError, Listener, SaleNews,
-    redis::{self, LedgerOptions, Link, NothingSettled, RedisOptions},
+    redis::{self, LedgerOptions, NothingSettled},
 };
+use penstock_redis_client::{Link, RedisOptions};
 use tokio::{runtime, task::JoinSet};
 
 #[derive(Clone, Copy, Debug)]

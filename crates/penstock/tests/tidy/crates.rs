@@ -31,7 +31,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("penstock-rush", &[]),
     (
         "penstock-bench",
-        &["penstock-domain", "penstock-ledger", "penstock-local", "penstock-records", "penstock-rush"],
+        &[
+            "penstock-domain",
+            "penstock-ledger",
+            "penstock-local",
+            "penstock-records",
+            "penstock-redis-client",
+            "penstock-rush",
+        ],
     ),
     ("penstock-testkit", &["penstock-local"]),
     (
