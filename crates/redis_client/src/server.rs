@@ -23,12 +23,6 @@ pub(crate) enum CallKind {
     Confirmed,
 }
 
-#[derive(Clone, Default)]
-pub(crate) struct Credentials {
-    pub(crate) username: Option<String>,
-    pub(crate) password: Option<String>,
-}
-
 pub(crate) struct ServerConnections {
     pub(crate) address: Arc<str>,
     pub(crate) client: redis::Client,
@@ -57,23 +51,16 @@ impl Connected {
 }
 
 impl ServerConnections {
-    pub(crate) fn new(address: &str, credentials: &Credentials, runtime: Handle) -> Result<Self, LinkError> {
+    pub(crate) fn new(address: &str, login: RedisConnectionInfo, runtime: Handle) -> Result<Self, LinkError> {
         let wrong = |reason: &str| LinkError::Misconfigured(format!("{address} {reason}"));
         let (host, port) = address.rsplit_once(':').ok_or_else(|| wrong("is not host:port"))?;
         let port = port.parse().map_err(|_| wrong("has no port between 0 and 65535"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let mut settings = RedisConnectionInfo::default();
-        if let Some(username) = &credentials.username {
-            settings = settings.set_username(username);
-        }
-        if let Some(password) = &credentials.password {
-            settings = settings.set_password(password);
-        }
         let info = ConnectionAddr::Tcp(host.into(), port)
             .into_connection_info()
             .map_err(|error| wrong(&error.to_string()))?
             .set_tcp_settings(TcpSettings::default().set_nodelay(true))
-            .set_redis_settings(settings);
+            .set_redis_settings(login);
         let client = redis::Client::open(info).map_err(|error| wrong(&error.to_string()))?;
         let address = address.into();
         Ok(Self { address, client, runtime, plain: Connected::default(), confirmed: Connected::default() })

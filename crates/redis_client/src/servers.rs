@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::join_all;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use redis::Pipeline;
+use redis::{Pipeline, RedisConnectionInfo};
 use tokio::{
     runtime::Handle,
     sync::Mutex as AsyncMutex,
@@ -23,7 +23,7 @@ use crate::{
     error::LinkError,
     options::{RedisMode, RedisOptions},
     script::Script,
-    server::{Credentials, ServerConnections},
+    server::ServerConnections,
     topology::{Topology, ask_cluster, ask_sentinels},
 };
 
@@ -52,9 +52,9 @@ impl Servers {
         match &options.mode {
             RedisMode::Single { address } => topology = Topology::one(address),
             RedisMode::Sentinel { addresses, .. } => {
-                let credentials = Credentials { username: None, password: options.sentinel_password.clone() };
                 for address in addresses {
-                    sentinels.push(Arc::new(ServerConnections::new(address, &credentials, runtime.clone())?));
+                    let login = login(None, options.sentinel_password.as_deref());
+                    sentinels.push(Arc::new(ServerConnections::new(address, login, runtime.clone())?));
                 }
             }
             RedisMode::Cluster { .. } => {}
@@ -108,9 +108,8 @@ impl Servers {
         if let Some(server) = servers.get(address) {
             return Ok(server.clone());
         }
-        let (username, password) = (self.options.username.clone(), self.options.password.clone());
-        let credentials = Credentials { username, password };
-        let server = Arc::new(ServerConnections::new(address, &credentials, self.runtime.clone())?);
+        let login = login(self.options.username.as_deref(), self.options.password.as_deref());
+        let server = Arc::new(ServerConnections::new(address, login, self.runtime.clone())?);
         servers.insert(server.address.clone(), server.clone());
         Ok(server)
     }
@@ -160,6 +159,17 @@ impl Servers {
             let _ = servers.refresh(servers.deadline()).await;
         });
     }
+}
+
+fn login(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
+    let mut login = RedisConnectionInfo::default();
+    if let Some(username) = username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = password {
+        login = login.set_password(password);
+    }
+    login
 }
 
 /// Pings idle connections and looks up the masters, so that calls seldom meet a dead connection.

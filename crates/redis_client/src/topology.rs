@@ -1,7 +1,11 @@
 //! Which server is master: of everything (one server, or Sentinel), or of some slots (Cluster). Each server
 //! answers what it knows; the newest answer counts.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{InfoDict, Pipeline, Value};
@@ -32,23 +36,29 @@ pub(crate) struct Topology {
     /// First slot, last slot and address, in order.
     ranges: Vec<(u16, u16, Arc<str>)>,
     replicas: Vec<Arc<str>>,
+    /// Slots that have moved since the servers were asked.
+    moved: BTreeMap<u16, Arc<str>>,
     /// Grows with every change: an answer with a higher epoch is newer.
     pub(crate) epoch: u64,
 }
 
 impl Topology {
     pub(crate) fn one(master: &str) -> Self {
-        Self { ranges: vec![(0, SLOTS - 1, master.into())], replicas: Vec::new(), epoch: 0 }
+        Self { ranges: vec![(0, SLOTS - 1, master.into())], ..Self::default() }
     }
 
     pub(crate) fn master_of(&self, slot: u16) -> Option<&Arc<str>> {
+        if let Some(master) = self.moved.get(&slot) {
+            return Some(master);
+        }
         let after = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, address) = self.ranges.get(after.checked_sub(1)?)?;
         (slot <= *last).then_some(address)
     }
 
     pub(crate) fn masters(&self) -> Vec<Arc<str>> {
-        let mut masters: Vec<_> = self.ranges.iter().map(|(.., address)| address.clone()).collect();
+        let mut masters: Vec<_> =
+            self.ranges.iter().map(|(.., address)| address).chain(self.moved.values()).cloned().collect();
         masters.sort_unstable();
         masters.dedup();
         masters
@@ -61,20 +71,9 @@ impl Topology {
 
     /// A copy in which one slot has a new master.
     pub(crate) fn with(&self, slot: u16, master: &str) -> Self {
-        let mut ranges = Vec::with_capacity(self.ranges.len() + 2);
-        for (first, last, address) in &self.ranges {
-            if *first <= slot && slot <= *last {
-                ranges.extend(
-                    slot.checked_sub(1).filter(|end| first <= end).map(|end| (*first, end, address.clone())),
-                );
-                ranges.extend((slot < *last).then(|| (slot + 1, *last, address.clone())));
-            } else {
-                ranges.push((*first, *last, address.clone()));
-            }
-        }
-        ranges.push((slot, slot, master.into()));
-        ranges.sort_unstable_by_key(|(first, ..)| *first);
-        Self { ranges, replicas: self.replicas.clone(), epoch: self.epoch }
+        let mut copy = self.clone();
+        copy.moved.insert(slot, master.into());
+        copy
     }
 }
 

@@ -39,7 +39,7 @@ const BUSY_LOOKS: usize = 100;
 /// How many times to look at a sale again because its server was replaced meanwhile, or another node was
 /// quicker.
 const LOOKS: usize = 4;
-/// How long the key lives that is written for the replicas to confirm.
+/// The lifetime of the key whose write the replicas confirm.
 const PROOF_MILLISECONDS: u64 = 1_000;
 /// Records that take longer than this to answer count as away. Reading a whole sale takes longer.
 const CURSOR_WITHIN: Duration = Duration::from_secs(2);

@@ -142,8 +142,8 @@ impl News {
         Ok(())
     }
 
-    /// The position up to which the history that this node has heard is the one that was found; None if they
-    /// may differ.
+    /// The last position up to which the history that this node has heard agrees with the one that was found;
+    /// None if they may differ.
     async fn common(&self, known: SaleStatus, found: &FoundSale) -> Result<Option<u64>, Unavailable> {
         let (epoch, position) = (epoch_of_version(known.version), position_of_version(known.version));
         if epoch == found.epoch() {
