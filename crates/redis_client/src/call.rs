@@ -113,7 +113,6 @@ impl<'a> PipelineCall<'a> {
         }
     }
 
-    /// The remaining commands, for the next server.
     fn rest<'c>(&self, commands: impl Iterator<Item = &'c Cmd>) -> Pipeline {
         let mut rest = redis::pipe();
         for (_, command) in commands.enumerate().filter(|(place, _)| self.left.contains(place)) {

@@ -91,7 +91,6 @@ impl Link {
         self.servers.topology().master_of(slot_of(key)).cloned()
     }
 
-    /// All masters that are known.
     pub fn masters(&self) -> Vec<Arc<str>> {
         self.servers.topology().masters()
     }

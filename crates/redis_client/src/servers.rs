@@ -94,7 +94,6 @@ impl Servers {
         self.scripts.lock().insert(script.sha().clone(), script.clone());
     }
 
-    /// Loads all scripts that were learnt.
     pub(crate) fn load_scripts(&self) -> Pipeline {
         let mut load = redis::pipe();
         for script in self.scripts.lock().values() {
@@ -151,7 +150,6 @@ impl Servers {
         Ok(())
     }
 
-    /// Starts a `refresh` in the background.
     pub(crate) fn refresh_soon(self: &Arc<Self>) {
         let servers = self.clone();
         self.runtime.spawn(async move {

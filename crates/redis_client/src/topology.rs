@@ -64,7 +64,6 @@ impl Topology {
         masters
     }
 
-    /// All masters and replicas.
     pub(crate) fn nodes(&self) -> Vec<Arc<str>> {
         self.masters().into_iter().chain(self.replicas.iter().cloned()).collect()
     }
@@ -77,7 +76,6 @@ impl Topology {
     }
 }
 
-/// Asks the sentinels who the master is.
 pub(crate) async fn ask_sentinels(
     sentinels: &[Arc<ServerConnections>],
     master: &str,

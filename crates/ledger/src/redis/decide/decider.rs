@@ -147,7 +147,6 @@ impl Decider {
         (0..batches.len()).filter(|place| !resting.contains(&batches[*place].sale)).collect()
     }
 
-    /// Runs the batches at these places.
     async fn run(
         &self,
         batches: &[SaleBatch],
@@ -230,7 +229,6 @@ impl Decider {
         outcome.sale.is_none() && self.store.sales.get(sale).is_some_and(|known| !known.forgotten)
     }
 
-    /// Adopts the sales of the batches at these places.
     async fn adopt(
         &self,
         batches: &[SaleBatch],

@@ -92,7 +92,6 @@ impl SaleBatch {
         }
     }
 
-    /// A batch of one command.
     pub(crate) fn of(sale: SaleId, command: Command) -> Self {
         let mut batch = Self::new(sale);
         batch.push(command);
