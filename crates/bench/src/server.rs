@@ -125,8 +125,8 @@ pub(crate) fn ensure_told<S>(outcome: &LoadOutcome<S>, status: u16, codes: &[&st
     let told = total.status(status) + codes.iter().map(|code| total.code(code)).sum::<u64>();
     ensure!(
         total.status(status) > 0 && told == total.answers && total.errors == 0,
-        "expected nothing but {status} {}; got {}",
-        codes.join(" "),
+        "expected nothing but {}; got {}",
+        [&[status.to_string().as_str()], codes].concat().join(", "),
         total.in_words()
     );
     Ok(())
