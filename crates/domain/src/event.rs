@@ -93,6 +93,17 @@ impl Event {
             _ => None,
         }
     }
+
+    /// The order that the event makes or changes; None if it is about the sale or its waitlist.
+    pub fn order(&self) -> Option<OrderId> {
+        match self {
+            Self::Held { order, .. }
+            | Self::Paid { order, .. }
+            | Self::Released { order, .. }
+            | Self::RefundDue { order } => Some(*order),
+            _ => None,
+        }
+    }
 }
 
 /// An event at its place in the feed. Positions start at 1 and have no gaps.

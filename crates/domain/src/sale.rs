@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{SaleId, Timestamp};
 
-/// The bounds of a sale's terms; `Book` relies on them.
+/// The most units of a sale, restocks included.
 pub const MAX_UNITS: u32 = 100_000_000;
+/// The highest limit per buyer; the lowest is 1.
 pub const MAX_LIMIT_PER_BUYER: u32 = 1_000_000;
+/// The longest time to pay; the shortest is 1 second.
 pub const MAX_HOLD_SECONDS: u32 = 30 * 24 * 3600;
 /// The most orders one buyer can have of a sale, including ended ones, so that nobody can claim and cancel
 /// forever.
@@ -25,6 +27,15 @@ pub struct SaleTerms {
     /// None: open until it is closed by hand.
     pub closes_at: Option<Timestamp>,
     pub hold_seconds: u32,
+}
+
+impl SaleTerms {
+    /// Whether the ledger can sell on these terms: `Book` relies on the bounds.
+    pub fn are_within_bounds(&self) -> bool {
+        self.units <= MAX_UNITS
+            && (1..=MAX_LIMIT_PER_BUYER).contains(&self.limit_per_buyer)
+            && (1..=MAX_HOLD_SECONDS).contains(&self.hold_seconds)
+    }
 }
 
 /// The state of a sale in the words that merchants and buyers use.

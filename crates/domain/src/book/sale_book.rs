@@ -14,7 +14,7 @@ use crate::{
     OrderState, ReleaseReason, SaleStatus, SaleTerms, Timestamp, Waiter,
 };
 
-/// "No earlier order" in `Record::previous_of_buyer`.
+/// "No earlier order" in `OrderRecord::previous_of_buyer`.
 const NONE: u32 = u32::MAX;
 /// The most orders that a sale reserves memory for when it is published, so that the tables of an ordinary
 /// sale never grow while it sells.
@@ -23,7 +23,7 @@ const MAX_ROOM: usize = 1 << 20;
 const MAX_RECOUNTED: usize = 2048;
 
 #[derive(Debug)]
-struct Record {
+struct OrderRecord {
     buyer: BuyerId,
     key: KeyDigest,
     created_at: Timestamp,
@@ -35,7 +35,7 @@ struct Record {
 }
 
 /// The memory of an order: this record, a share of two hash tables (below 32 bytes) and the buyer's name.
-const _: () = assert!(size_of::<Record>() <= 72);
+const _: () = assert!(size_of::<OrderRecord>() <= 72);
 
 #[derive(Debug)]
 struct BuyerEntry {
@@ -46,17 +46,10 @@ struct BuyerEntry {
 
 #[derive(Debug)]
 pub(super) struct SaleBook {
-    terms: SaleTerms,
-    /// Its place in the order of publishing.
+    status: SaleStatus,
+    /// The sale's number in the order of publishing.
     pub(super) number: u32,
-    total: u32,
-    available: u32,
-    held: u32,
-    paid: u32,
-    paused: bool,
-    closed: bool,
-    version: u64,
-    records: Vec<Record>,
+    records: Vec<OrderRecord>,
     by_buyer: HashTable<BuyerEntry>,
     by_key: HashTable<u32>,
     /// All holds before this number have ended: holds of one sale expire in the order of their numbers.
@@ -71,16 +64,19 @@ impl SaleBook {
     /// A sale with no units; its `Published` event adds them. Reserves memory for at most `max_room` orders.
     pub(super) fn new(terms: SaleTerms, number: u32, max_room: usize) -> Self {
         let room = (terms.units as usize).min(MAX_ROOM).min(max_room);
+        let (total, available, held, paid) = (0, 0, 0, 0);
         Self {
-            terms,
+            status: SaleStatus {
+                terms,
+                total,
+                available,
+                held,
+                paid,
+                paused: false,
+                closed: false,
+                version: 0,
+            },
             number,
-            total: 0,
-            available: 0,
-            held: 0,
-            paid: 0,
-            paused: false,
-            closed: false,
-            version: 0,
             records: Vec::with_capacity(room),
             by_buyer: HashTable::with_capacity(room),
             by_key: HashTable::with_capacity(room),
@@ -92,21 +88,16 @@ impl SaleBook {
     }
 
     pub(super) fn status(&self) -> SaleStatus {
-        SaleStatus {
-            terms: self.terms,
-            total: self.total,
-            available: self.available,
-            held: self.held,
-            paid: self.paid,
-            paused: self.paused,
-            closed: self.closed,
-            version: self.version,
-        }
+        self.status
     }
 
     /// Orders that memory is reserved for and that may still come.
     pub(super) fn idle_room(&self) -> usize {
-        if self.closed { 0 } else { self.room.saturating_sub(self.records.len()) }
+        if self.status.closed { 0 } else { self.room.saturating_sub(self.records.len()) }
+    }
+
+    fn id(&self, number: u32) -> OrderId {
+        OrderId { sale: self.status.terms.sale, number }
     }
 
     pub(super) fn next_number(&self) -> u32 {
@@ -116,12 +107,12 @@ impl SaleBook {
     pub(super) fn order(&self, number: u32) -> Option<Order> {
         let record = self.records.get(number as usize)?;
         Some(Order {
-            id: OrderId { sale: self.terms.sale, number },
+            id: self.id(number),
             buyer: record.buyer.clone(),
             quantity: record.quantity,
             state: record.state,
             created_at: record.created_at,
-            pay_before: record.created_at.plus_seconds(self.terms.hold_seconds),
+            pay_before: record.created_at.plus_seconds(self.status.terms.hold_seconds),
             paid_at: record.paid_at,
             refund_due: record.refund_due,
         })
@@ -149,7 +140,7 @@ impl SaleBook {
     /// The units the buyer may still get, besides those they have.
     pub(super) fn units_within_limit(&self, buyer: &BuyerId) -> u32 {
         let owned = self.buyer_entry(buyer).map_or(0, |entry| entry.units);
-        less(self.terms.limit_per_buyer, owned)
+        less(self.status.terms.limit_per_buyer, owned)
     }
 
     pub(super) fn waitlist(&self) -> &Waitlist {
@@ -190,35 +181,33 @@ impl SaleBook {
     pub(super) fn due_holds(&self, now: Timestamp, max: usize, due: &mut Vec<(OrderId, u32)>) {
         let open_holds = self.records.iter().enumerate().skip(self.first_hold as usize);
         let due_here = open_holds
-            .take_while(|(_, record)| record.created_at.plus_seconds(self.terms.hold_seconds) <= now)
+            .take_while(|(_, record)| record.created_at.plus_seconds(self.status.terms.hold_seconds) <= now)
             .filter(|(_, record)| record.state == OrderState::Held)
-            .map(|(number, record)| {
-                (OrderId { sale: self.terms.sale, number: number as u32 }, record.quantity)
-            })
+            .map(|(number, record)| (self.id(number as u32), record.quantity))
             .take(max);
         due.extend(due_here);
     }
 
     pub(super) fn apply(&mut self, event: &Event, at: Timestamp) {
-        self.version += 1;
+        self.status.version += 1;
         match event {
             Event::Published(terms) => {
-                self.total = terms.units;
-                self.available = terms.units;
+                self.status.total = terms.units;
+                self.status.available = terms.units;
             }
             Event::Restocked { units, .. } => {
-                self.total += units;
-                self.available += units;
+                self.status.total += units;
+                self.status.available += units;
             }
-            Event::Paused(_) => self.paused = true,
-            Event::Resumed(_) => self.paused = false,
-            Event::Closed(_) => self.closed = true,
+            Event::Paused(_) => self.status.paused = true,
+            Event::Resumed(_) => self.status.paused = false,
+            Event::Closed(_) => self.status.closed = true,
             Event::Held { order, buyer, quantity, key } => {
                 assert_eq!(order.number, self.next_number(), "{order} is out of turn");
                 assert!(order.number < NONE, "the sale has no order numbers left");
-                self.available = less(self.available, *quantity);
-                self.held += quantity;
-                self.insert(Record {
+                self.status.available = less(self.status.available, *quantity);
+                self.status.held += quantity;
+                self.insert(OrderRecord {
                     buyer: buyer.clone(),
                     key: *key,
                     created_at: at,
@@ -234,12 +223,12 @@ impl SaleBook {
                 let record = self.transition(order.number, *quantity, from, OrderState::Paid);
                 record.paid_at = Some(at);
                 if *after_expiry {
-                    self.available = less(self.available, *quantity);
+                    self.status.available = less(self.status.available, *quantity);
                     self.change_buyer_units(order.number, |units| units + quantity);
                 } else {
-                    self.held = less(self.held, *quantity);
+                    self.status.held = less(self.status.held, *quantity);
                 }
-                self.paid += quantity;
+                self.status.paid += quantity;
             }
             Event::Released { order, quantity, reason } => {
                 let to = match reason {
@@ -247,8 +236,8 @@ impl SaleBook {
                     ReleaseReason::Cancelled => OrderState::Cancelled,
                 };
                 self.transition(order.number, *quantity, OrderState::Held, to);
-                self.held = less(self.held, *quantity);
-                self.available += quantity;
+                self.status.held = less(self.status.held, *quantity);
+                self.status.available += quantity;
                 self.change_buyer_units(order.number, |units| less(units, *quantity));
             }
             Event::RefundDue { order } => {
@@ -271,7 +260,7 @@ impl SaleBook {
         }
     }
 
-    fn insert(&mut self, mut record: Record) {
+    fn insert(&mut self, mut record: OrderRecord) {
         let number = self.next_number();
         let key_hash = self.hash_of_key(&record.buyer, record.key);
         let buyer_hash = self.hasher.hash_one(record.buyer.as_str());
@@ -282,10 +271,10 @@ impl SaleBook {
             Some(entry) => {
                 record.previous_of_buyer = std::mem::replace(&mut entry.latest_order, number);
                 entry.units += units;
-                assert!(entry.units <= self.terms.limit_per_buyer, "a buyer has more than the limit");
+                assert!(entry.units <= self.status.terms.limit_per_buyer, "a buyer has more than the limit");
             }
             None => {
-                assert!(units <= self.terms.limit_per_buyer, "a buyer has more than the limit");
+                assert!(units <= self.status.terms.limit_per_buyer, "a buyer has more than the limit");
                 by_buyer.insert_unique(buyer_hash, BuyerEntry { latest_order: number, units }, |entry| {
                     hasher.hash_one(records[entry.latest_order as usize].buyer.as_str())
                 });
@@ -303,7 +292,13 @@ impl SaleBook {
         records.push(record);
     }
 
-    fn transition(&mut self, number: u32, quantity: u32, from: OrderState, to: OrderState) -> &mut Record {
+    fn transition(
+        &mut self,
+        number: u32,
+        quantity: u32,
+        from: OrderState,
+        to: OrderState,
+    ) -> &mut OrderRecord {
         let record = &mut self.records[number as usize];
         assert_eq!((record.state, record.quantity), (from, quantity), "order {number} is not in that state");
         record.state = to;
@@ -311,13 +306,13 @@ impl SaleBook {
     }
 
     fn change_buyer_units(&mut self, number: u32, change: impl FnOnce(u32) -> u32) {
-        let Self { records, by_buyer, hasher, terms, .. } = self;
+        let Self { records, by_buyer, hasher, status, .. } = self;
         let buyer = &records[number as usize].buyer;
         let hash = hasher.hash_one(buyer.as_str());
         let entry = by_buyer.find_mut(hash, |e| records[e.latest_order as usize].buyer == *buyer);
         let entry = entry.unwrap_or_else(|| panic!("the buyer of order {number} is unknown"));
         entry.units = change(entry.units);
-        assert!(entry.units <= terms.limit_per_buyer, "a buyer has more than the limit");
+        assert!(entry.units <= status.terms.limit_per_buyer, "a buyer has more than the limit");
     }
 
     fn buyer_entry(&self, buyer: &BuyerId) -> Option<&BuyerEntry> {
@@ -332,8 +327,14 @@ impl SaleBook {
     /// Units are conserved, nobody is over the limit, and each key has one order. A broken invariant ends the
     /// process: better no sale than a sold unit that does not exist.
     pub(super) fn assert_invariants(&self) {
-        let sum = u64::from(self.available) + u64::from(self.held) + u64::from(self.paid);
-        assert_eq!(u64::from(self.total), sum, "units of {:?} are not conserved", self.terms.sale);
+        let sum =
+            u64::from(self.status.available) + u64::from(self.status.held) + u64::from(self.status.paid);
+        assert_eq!(
+            u64::from(self.status.total),
+            sum,
+            "units of {:?} are not conserved",
+            self.status.terms.sale
+        );
         assert_eq!(self.by_key.len(), self.records.len(), "one idempotency key, one order");
         if cfg!(debug_assertions) && self.records.len() + self.waitlist.len() <= MAX_RECOUNTED {
             self.recount();
@@ -343,11 +344,11 @@ impl SaleBook {
     fn recount(&self) {
         let units_in =
             |state| self.records.iter().filter(|r| r.state == state).map(|r| r.quantity).sum::<u32>();
-        assert_eq!(self.held, units_in(OrderState::Held), "held units");
-        assert_eq!(self.paid, units_in(OrderState::Paid), "paid units");
+        assert_eq!(self.status.held, units_in(OrderState::Held), "held units");
+        assert_eq!(self.status.paid, units_in(OrderState::Paid), "paid units");
         let owned: u32 = self.by_buyer.iter().map(|entry| entry.units).sum();
-        assert_eq!(owned, self.held + self.paid, "units of buyers");
-        assert!(self.by_buyer.iter().all(|entry| entry.units <= self.terms.limit_per_buyer), "limit");
+        assert_eq!(owned, self.status.held + self.status.paid, "units of buyers");
+        assert!(self.by_buyer.iter().all(|entry| entry.units <= self.status.terms.limit_per_buyer), "limit");
         self.waitlist.assert_consistent();
     }
 
@@ -368,7 +369,7 @@ impl SaleBook {
         sale.by_buyer.reserve(orders, |_| 0);
         sale.by_key.reserve(orders, |_| 0);
         for SnapshotOrder { order, key } in snapshot.orders {
-            sale.insert(Record {
+            sale.insert(OrderRecord {
                 buyer: order.buyer,
                 key,
                 created_at: order.created_at,
@@ -381,13 +382,7 @@ impl SaleBook {
         }
         snapshot.waiters.into_iter().for_each(|waiter| sale.waitlist.push(waiter));
         sale.waitlist.skip_to(next_waiter);
-        sale.total = status.total;
-        sale.available = status.available;
-        sale.held = status.held;
-        sale.paid = status.paid;
-        sale.paused = status.paused;
-        sale.closed = status.closed;
-        sale.version = status.version;
+        sale.status = status;
         sale.assert_invariants();
         sale
     }

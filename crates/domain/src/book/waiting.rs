@@ -1,23 +1,13 @@
 //! How the `Book` decides about the waitlist. Units that come back while somebody waits do not go on sale:
 //! the first waiter gets a hold of them in the same decision, with as much time to pay as any hold.
 
-use super::Book;
-use crate::{
-    BuyerId, Decision, Event, JoinRefusal, KeyDigest, LeaveReason, OrderId, Place, SaleId, SaleState,
-    Timestamp,
-};
+use super::execution::Execution;
+use crate::{BuyerId, Event, JoinRefusal, KeyDigest, LeaveReason, OrderId, Place, SaleId, SaleState};
 
-impl Book {
-    pub(super) fn join(
-        &mut self,
-        sale: SaleId,
-        buyer: BuyerId,
-        quantity: u32,
-        now: Timestamp,
-        decisions: &mut Vec<Decision>,
-    ) -> Result<Place, JoinRefusal> {
-        let known = self.sales.get(&sale).ok_or(JoinRefusal::UnknownSale)?;
-        let state = known.status().state(now);
+impl Execution<'_> {
+    pub(super) fn join(&mut self, sale: SaleId, buyer: BuyerId, quantity: u32) -> Result<Place, JoinRefusal> {
+        let known = self.book.sales.get(&sale).ok_or(JoinRefusal::UnknownSale)?;
+        let state = known.status().state(self.now);
         if state == SaleState::Closed {
             return Err(JoinRefusal::Closed);
         }
@@ -43,48 +33,43 @@ impl Book {
         }
         let position = known.waitlist().len() as u32 + 1;
         let number = known.waitlist().next_number();
-        self.record(Event::Joined { sale, number, buyer, quantity }, now, decisions);
-        Ok(Place { position, quantity, joined_at: now })
+        self.record(Event::Joined { sale, number, buyer, quantity });
+        Ok(Place { position, quantity, joined_at: self.now })
     }
 
-    pub(super) fn leave(
-        &mut self,
-        sale: SaleId,
-        buyer: BuyerId,
-        now: Timestamp,
-        decisions: &mut Vec<Decision>,
-    ) -> bool {
-        let waiter = self.sales.get(&sale).and_then(|known| known.waitlist().find(&buyer));
+    pub(super) fn leave(&mut self, sale: SaleId, buyer: BuyerId) -> bool {
+        let waiter = self.book.sales.get(&sale).and_then(|known| known.waitlist().find(&buyer));
         let Some(number) = waiter.map(|waiter| waiter.number) else { return false };
-        self.record(Event::Left { sale, number, buyer, reason: LeaveReason::Asked }, now, decisions);
+        self.record(Event::Left { sale, number, buyer, reason: LeaveReason::Asked });
         true
     }
 
     /// None also once the sale is closed, because nobody gets an offer then.
-    pub(super) fn place(&self, sale: SaleId, buyer: &BuyerId, now: Timestamp) -> Option<Place> {
-        let known = self.sales.get(&sale)?;
-        (known.status().state(now) != SaleState::Closed).then(|| known.waitlist().place(buyer))?
+    pub(super) fn place(&self, sale: SaleId, buyer: &BuyerId) -> Option<Place> {
+        let known = self.book.sales.get(&sale)?;
+        (known.status().state(self.now) != SaleState::Closed).then(|| known.waitlist().place(buyer))?
     }
 
     /// Offers available units to the waiters, until no unit or no waiter is left. Call it after every change
     /// that brings units back or resumes the sale.
-    pub(super) fn offer(&mut self, sale: SaleId, now: Timestamp, decisions: &mut Vec<Decision>) {
-        while let Some((left, held)) = self.next_offer(sale, now) {
-            self.record(left, now, decisions);
+    pub(super) fn offer(&mut self, sale: SaleId) {
+        while let Some((left, held)) = self.next_offer(sale) {
+            self.record(left);
             if let Some(held) = held {
-                self.record(held, now, decisions);
+                self.record(held);
             }
         }
-        let Some(known) = self.sales.get(&sale) else { return };
-        let has_units_to_offer = known.status().state(now) == SaleState::Open && !known.waitlist().is_empty();
+        let Some(known) = self.book.sales.get(&sale) else { return };
+        let has_units_to_offer =
+            known.status().state(self.now) == SaleState::Open && !known.waitlist().is_empty();
         assert!(!has_units_to_offer, "{sale:?} has units on sale while somebody waits for them");
     }
 
     /// Takes the first waiter off the list and holds units for them, if they may have any.
-    fn next_offer(&self, sale: SaleId, now: Timestamp) -> Option<(Event, Option<Event>)> {
-        let known = self.sales.get(&sale)?;
+    fn next_offer(&self, sale: SaleId) -> Option<(Event, Option<Event>)> {
+        let known = self.book.sales.get(&sale)?;
         let status = known.status();
-        if status.state(now) != SaleState::Open {
+        if status.state(self.now) != SaleState::Open {
             return None;
         }
         let waiter = known.waitlist().front()?;
