@@ -2,37 +2,35 @@
 //! The size of the next block depends on how many people ask. This module takes no blocks itself and knows no
 //! other node.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
 
+use parking_lot::{Mutex, MutexGuard};
 use penstock_domain::Timestamp;
 
+use crate::demand::Demand;
+
 /// A block is made for the people who come within this time.
-const AHEAD_MILLIS: i64 = 1_000;
+const AHEAD_SECONDS: f64 = 1.0;
 /// The most numbers in a block, beyond those for people already waiting.
 const MAX_AHEAD: u64 = 50_000;
 /// A block also has at most this plus a quarter of the numbers given out. Unused numbers stand between people
 /// in the draw.
 const FEW_AHEAD: u64 = 4;
-/// The weight of past demand, one second later.
-const KEPT_AFTER_A_SECOND: f64 = 0.5;
 /// The shortest time over which the demand is measured.
 const MIN_WINDOW_MILLIS: i64 = 50;
 
 #[derive(Debug, Default)]
-pub struct Blocks(Mutex<State>);
+pub struct Blocks(Mutex<BlockQueue>);
 
 #[derive(Debug, Default)]
-struct State {
+struct BlockQueue {
     blocks: VecDeque<Block>,
     is_closed: bool,
     given_out: u64,
     /// Requests since the demand was last measured.
     asked: u64,
     measured_at: Option<Timestamp>,
-    per_second: f64,
+    demand: Demand,
 }
 
 #[derive(Debug)]
@@ -59,14 +57,14 @@ impl Blocks {
     pub fn wanted(&self, waiting: u64, now: Timestamp) -> u64 {
         let mut state = self.at(now);
         state.measure(now);
-        let ahead = (state.per_second * AHEAD_MILLIS as f64 / 1_000.0) as u64;
+        let ahead = state.demand.within(AHEAD_SECONDS);
         let given_out = state.given_out + waiting;
         waiting + ahead.min(MAX_AHEAD).min(FEW_AHEAD + given_out / 4)
     }
 
     /// Adds the numbers `from..to`, to be given out until `good_until`.
     pub fn put(&self, from: u64, to: u64, good_until: Timestamp) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if !state.is_closed {
             state.blocks.push_back(Block { next: from, to, good_until });
         }
@@ -74,24 +72,20 @@ impl Blocks {
 
     /// Stops giving out numbers.
     pub fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.is_closed = true;
         state.blocks.clear();
     }
 
     /// The blocks that are good now. An ended block stays ended, even if the clock steps back.
-    fn at(&self, now: Timestamp) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
+    fn at(&self, now: Timestamp) -> MutexGuard<'_, BlockQueue> {
+        let mut state = self.0.lock();
         state.blocks.retain(|block| now < block.good_until);
         state
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl State {
+impl BlockQueue {
     fn next(&mut self) -> Option<u64> {
         let block = self.blocks.front_mut()?;
         self.given_out += 1;
@@ -113,10 +107,7 @@ impl State {
             return;
         }
         let seconds = millis.max(MIN_WINDOW_MILLIS) as f64 / 1_000.0;
-        let lately = self.asked as f64 / seconds;
-        // A rush raises the demand at once; it fades slowly.
-        self.per_second = lately.max(self.per_second * KEPT_AFTER_A_SECOND.powf(seconds));
-        self.asked = 0;
+        self.demand.measure(std::mem::take(&mut self.asked), seconds);
         self.measured_at = Some(now);
     }
 }

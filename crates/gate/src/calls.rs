@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) const MAX_RUNS: usize = 32_768;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct CalledRun {
     pub(crate) to: u64,
     pub(crate) step: u64,
     pub(crate) is_taken: bool,
@@ -17,16 +17,16 @@ pub(crate) struct Run {
 
 /// Keyed by the first place of each run. Runs don't overlap.
 #[derive(Debug, Default)]
-pub(crate) struct Calls(BTreeMap<u64, Run>);
+pub(crate) struct Calls(BTreeMap<u64, CalledRun>);
 
 impl Calls {
     /// Adds places that were not called before. They join neighbouring runs of the same step that are taken,
     /// or not taken, like them.
-    pub(crate) fn add(&mut self, from: u64, mut run: Run) {
+    pub(crate) fn add(&mut self, from: u64, mut run: CalledRun) {
         if from >= run.to {
             return;
         }
-        let is_alike = |other: &Run| other.step == run.step && other.is_taken == run.is_taken;
+        let is_alike = |other: &CalledRun| other.step == run.step && other.is_taken == run.is_taken;
         if let Some(after) = self.0.get(&run.to).copied().filter(is_alike) {
             self.0.remove(&run.to);
             run.to = after.to;
@@ -38,11 +38,11 @@ impl Calls {
     }
 
     /// The run that contains this place.
-    pub(crate) fn of(&self, place: u64) -> Option<Run> {
+    pub(crate) fn of(&self, place: u64) -> Option<CalledRun> {
         self.entry(place).map(|(_, run)| run)
     }
 
-    fn entry(&self, place: u64) -> Option<(u64, Run)> {
+    fn entry(&self, place: u64) -> Option<(u64, CalledRun)> {
         let (from, run) = self.0.range(..=place).next_back()?;
         (place < run.to).then_some((*from, *run))
     }
@@ -51,8 +51,8 @@ impl Calls {
     pub(crate) fn take(&mut self, place: u64) -> Option<u64> {
         let (from, run) = self.entry(place).filter(|(_, run)| !run.is_taken)?;
         self.0.remove(&from);
-        self.add(from, Run { to: place, ..run });
-        self.add(place, Run { to: place + 1, is_taken: true, ..run });
+        self.add(from, CalledRun { to: place, ..run });
+        self.add(place, CalledRun { to: place + 1, is_taken: true, ..run });
         self.add(place + 1, run);
         Some(run.step)
     }
@@ -60,15 +60,15 @@ impl Calls {
     /// Moves `parts` of each run of a step that is not taken into another step. Returns the number of places
     /// moved.
     pub(crate) fn part(&mut self, step: u64, into: u64, parts: impl Fn(u64, u64) -> Vec<(u64, u64)>) -> u64 {
-        let runs: Vec<(u64, Run)> =
+        let runs: Vec<(u64, CalledRun)> =
             self.iter().filter(|(_, run)| run.step == step && !run.is_taken).collect();
         let mut moved = 0;
         for (from, run) in runs {
             self.0.remove(&from);
             let mut rest = from;
             for (start, end) in parts(from, run.to) {
-                self.add(rest, Run { to: start, ..run });
-                self.add(start, Run { to: end, step: into, ..run });
+                self.add(rest, CalledRun { to: start, ..run });
+                self.add(start, CalledRun { to: end, step: into, ..run });
                 moved += end - start;
                 rest = end;
             }
@@ -81,7 +81,7 @@ impl Calls {
         self.0.retain(|_, run| !is_over(run.step));
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Run)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, CalledRun)> {
         self.0.iter().map(|(from, run)| (*from, *run))
     }
 
@@ -91,7 +91,7 @@ impl Calls {
     }
 
     pub(crate) fn by_step(&self) -> BTreeMap<u64, Vec<(u64, u64)>> {
-        let mut by_step: BTreeMap<u64, Vec<(u64, Run)>> = BTreeMap::new();
+        let mut by_step: BTreeMap<u64, Vec<(u64, CalledRun)>> = BTreeMap::new();
         self.iter().for_each(|(from, run)| by_step.entry(run.step).or_default().push((from, run)));
         by_step.into_iter().map(|(step, runs)| (step, joined(runs.into_iter()))).collect()
     }
@@ -101,7 +101,7 @@ impl Calls {
     }
 }
 
-fn joined(runs: impl Iterator<Item = (u64, Run)>) -> Vec<(u64, u64)> {
+fn joined(runs: impl Iterator<Item = (u64, CalledRun)>) -> Vec<(u64, u64)> {
     let mut places: Vec<(u64, u64)> = Vec::new();
     for (from, run) in runs {
         match places.last_mut() {
@@ -118,7 +118,7 @@ mod tests {
 
     fn called(runs: &[(u64, u64)]) -> Calls {
         let mut calls = Calls::default();
-        runs.iter().for_each(|(from, to)| calls.add(*from, Run { to: *to, step: 1, is_taken: false }));
+        runs.iter().for_each(|(from, to)| calls.add(*from, CalledRun { to: *to, step: 1, is_taken: false }));
         calls
     }
 
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(calls.take(5 + place * 37 % 100), Some(1));
         }
         assert_eq!(calls.runs(), 1);
-        calls.add(105, Run { to: 106, step: 2, is_taken: false });
+        calls.add(105, CalledRun { to: 106, step: 2, is_taken: false });
         calls.forget(|step| step == 1);
         assert_eq!(calls.places(|_| true), [(105, 106)]);
     }

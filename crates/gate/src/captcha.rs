@@ -6,16 +6,18 @@ use std::{
     collections::VecDeque,
     fmt,
     hash::{BuildHasher as _, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use captcha::{
     Captcha,
     filters::{Dots, Grid, Noise, Wave},
 };
+use fastrand::Rng;
+use parking_lot::Mutex;
 use penstock_domain::Timestamp;
 
-/// As many as people are willing to read.
+/// The length of an answer: as many characters as people are willing to read.
 const CHARACTERS: u32 = 5;
 /// Characters that people can't mistake for others, even when bent: no 0 O 1 I l, 2 Z, 5 S, 6 b, 8 B, 9 g q,
 /// C G, D Q, U V u n, f t, W, r, and no small p, which looks like D. There are sixteen if upper and lower
@@ -27,7 +29,7 @@ const ALPHABET: &[char] = &[
 /// The widest letter is 49 pixels wide, so even five of these fit with their waves.
 const WIDTH: u32 = 280;
 const HEIGHT: u32 = 100;
-/// How often a picture is shown at most. It is shown again only while there is no unseen one.
+/// The most times that a picture is shown. It is shown again only while there is no unseen one.
 const MAX_SHOWN: u32 = 4;
 /// How long after its first showing a picture may be shown again.
 const SHOWN_AGAIN_MILLIS: i64 = 10_000;
@@ -43,7 +45,7 @@ pub struct Picture {
 #[derive(Debug)]
 pub struct Pictures {
     capacity: usize,
-    bends: RandomState,
+    seeds: RandomState,
     pool: Mutex<Pool>,
 }
 
@@ -66,13 +68,13 @@ struct Shown {
 impl Pictures {
     /// Makes an empty pool.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, bends: RandomState::new(), pool: Mutex::default() }
+        Self { capacity, seeds: RandomState::new(), pool: Mutex::default() }
     }
 
     /// An unseen picture if there is one, otherwise a recent one that was not shown often. None: pictures are
     /// requested faster than they are drawn.
     pub fn take(&self, random: u64, now: Timestamp) -> Option<Picture> {
-        let mut pool = self.lock();
+        let mut pool = self.pool.lock();
         pool.forget_old(now);
         if let Some(picture) = pool.fresh.pop_front() {
             pool.shown.push_back(Shown { picture: picture.clone(), first_at: now, times: 1 });
@@ -90,17 +92,17 @@ impl Pictures {
 
     /// Draws a picture to fill a gap, or to replace one that was seen. False: there was nothing to do.
     pub fn paint_one(&self) -> bool {
-        let bends = {
-            let mut pool = self.lock();
+        let seed = {
+            let mut pool = self.pool.lock();
             if pool.fresh.len() >= self.capacity {
                 return false;
             }
             pool.painted += 1;
-            self.bends.hash_one(pool.painted)
+            self.seeds.hash_one(pool.painted)
         };
         // The lock is free while a picture is drawn.
-        let Some(picture) = paint(bends) else { return false };
-        let mut pool = self.lock();
+        let Some(picture) = paint(seed) else { return false };
+        let mut pool = self.pool.lock();
         if pool.fresh.len() >= self.capacity {
             return false;
         }
@@ -109,10 +111,6 @@ impl Pictures {
         }
         pool.fresh.push_back(picture);
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,12 +124,16 @@ impl Pool {
     }
 }
 
-/// `bends` is random. The library picks random letters, but its waves would always be the same.
-fn paint(bends: u64) -> Option<Picture> {
-    let mut bends = Bends(bends);
-    let grid = Grid::new(bends.between(14, 22) as u32, bends.between(12, 18) as u32);
-    let across = Wave::new(bends.between(12, 24) / 10.0, bends.amplitude(7, 12)).horizontal();
-    let along = Wave::new(bends.between(12, 24) / 10.0, bends.amplitude(5, 9)).vertical();
+/// The library picks random letters, but its waves would always be the same.
+fn paint(seed: u64) -> Option<Picture> {
+    let mut random = Rng::with_seed(seed);
+    let grid = Grid::new(random.u32(14..=22), random.u32(12..=18));
+    let mut wave = |amplitudes| {
+        let (frequency, amplitude) =
+            (f64::from(random.u32(12..=24)) / 10.0, f64::from(random.u32(amplitudes)));
+        Wave::new(frequency, if random.bool() { amplitude } else { -amplitude })
+    };
+    let (across, along) = (wave(7..=12).horizontal(), wave(5..=9).vertical());
     let mut captcha = Captcha::new();
     captcha.set_chars(ALPHABET).add_chars(CHARACTERS);
     // The grid is bent together with the letters, so that it can't be removed line by line.
@@ -140,26 +142,6 @@ fn paint(bends: u64) -> Option<Picture> {
     captcha.apply_filter(Dots::new(30).min_radius(1).max_radius(3)).apply_filter(Noise::new(0.12));
     let (answer, png) = captcha.as_tuple()?;
     Some(Picture { answer: answer.into(), png: png.into() })
-}
-
-/// Random bits, used up from the lowest.
-struct Bends(u64);
-
-impl Bends {
-    fn take(&mut self, choices: u64) -> u64 {
-        let choice = self.0 % choices;
-        self.0 /= choices;
-        choice
-    }
-
-    fn between(&mut self, least: u32, most: u32) -> f64 {
-        f64::from(least) + self.take(u64::from(most - least) + 1) as f64
-    }
-
-    fn amplitude(&mut self, least: u32, most: u32) -> f64 {
-        let sign = if self.take(2) == 0 { 1.0 } else { -1.0 };
-        self.between(least, most) * sign
-    }
 }
 
 /// Leaves out the picture and the answer, because many people read logs.
@@ -295,7 +277,7 @@ mod tests {
             pictures.take(0, at(0));
             pictures.paint_one();
             pictures.paint_one();
-            let pool = pictures.lock();
+            let pool = pictures.pool.lock();
             assert!(pool.fresh.len() + pool.shown.len() <= 3);
         }
     }

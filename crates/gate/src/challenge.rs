@@ -11,7 +11,7 @@ use crate::{
     challenge_id::{
         CAPTCHA, CAPTCHA_BYTES, Challenge, HEAD_BYTES, MAX_ID_BYTES, PROOF_OF_WORK, Task, encode, head,
     },
-    demand::Demand,
+    event_rate::EventRate,
     keys::{KEY_ID_BYTES, KeyRing, Purpose, Signature, TAG_BYTES, sale_bytes},
     steady_time::SteadyTime,
     used::{Marked, Used},
@@ -90,18 +90,18 @@ pub fn solves(salt: &str, answer: &str, difficulty: u8) -> bool {
 pub struct Challenges {
     options: ChallengeOptions,
     instance: [u8; 8],
-    /// Times in ids, in the demand and in the redeemed challenges use this clock. If the system clock is set
+    /// Times in ids, in the rate and in the redeemed challenges use this clock. If the system clock is set
     /// back, nothing becomes good again, and nothing new is mistaken for old.
     time: SteadyTime,
     used: Used,
-    demand: Demand,
+    issued: EventRate,
 }
 
 impl Challenges {
     pub fn new(options: ChallengeOptions) -> Self {
         let used = Used::new(options.lifetime_seconds, options.max_used);
         let instance = options.instance.to_be_bytes();
-        Self { options, instance, time: SteadyTime::default(), used, demand: Demand::new() }
+        Self { options, instance, time: SteadyTime::default(), used, issued: EventRate::new() }
     }
 
     /// `nonce` is random. `harder` is for people who choose this instead of a captcha.
@@ -115,7 +115,7 @@ impl Challenges {
         now: Timestamp,
     ) -> ProofOfWork {
         let issued_at = self.time.advance(now);
-        let difficulty = self.difficulty_of(self.demand.count(issued_at));
+        let difficulty = self.difficulty_of(self.issued.count(issued_at));
         let extra = if harder { HARDER_BITS } else { 0 };
         let difficulty = difficulty.saturating_add(extra).min(self.options.max_bits);
         let fields = head(PROOF_OF_WORK, difficulty, nonce, issued_at);
@@ -135,7 +135,7 @@ impl Challenges {
         now: Timestamp,
     ) -> CaptchaChallenge {
         let issued_at = self.time.advance(now);
-        self.demand.count(issued_at);
+        self.issued.count(issued_at);
         let head = head(CAPTCHA, 0, nonce, issued_at);
         let (sale, answer) = (sale_bytes(sale), as_compared(answer));
         let answer_signature = keys.sign(Purpose::CaptchaAnswer, &answer_message(&sale, &head, &answer));
@@ -182,7 +182,7 @@ impl Challenges {
 
     /// The difficulty of a proof of work given out now.
     pub fn difficulty(&self, now: Timestamp) -> u8 {
-        self.difficulty_of(self.demand.per_second(self.time.advance(now)))
+        self.difficulty_of(self.issued.per_second(self.time.advance(now)))
     }
 
     fn difficulty_of(&self, per_second: f64) -> u8 {
@@ -505,7 +505,7 @@ mod tests {
                 due += per_10_millis;
                 while due >= 1.0 {
                     due -= 1.0;
-                    challenges.demand.count(now);
+                    challenges.issued.count(now);
                 }
             }
             assert_eq!(challenges.difficulty(now), bits, "{per_10_millis} in 10 ms");

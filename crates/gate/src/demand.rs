@@ -1,105 +1,22 @@
-//! Measures the rate of an event per second, over about the last second. There is no timer: the measure fades
-//! when it is read. It does not know what it counts.
+//! How many people ask per second. A rush raises the demand at once; it fades slowly. It does not know what
+//! they ask for.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+/// The weight of past demand, one second later.
+const KEPT_AFTER_A_SECOND: f64 = 0.5;
 
-use penstock_domain::Timestamp;
-
-/// After this long, a counted event has about a third of its weight.
-const MEMORY_MILLIS: f64 = 1_000.0;
-/// If the time is behind by more than this, the clock was set back. If by less, threads have overtaken each
-/// other.
-const STEP_BACK_MILLIS: i64 = 1_000;
-
-#[derive(Debug)]
-pub(crate) struct Demand(Mutex<Measure>);
-
-#[derive(Debug)]
-struct Measure {
-    /// Each event adds 1, which then fades. With a memory of one second this is the rate per second.
-    level: f64,
-    at: Timestamp,
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
+    per_second: f64,
 }
 
 impl Demand {
-    pub(crate) fn new() -> Self {
-        // Earlier than any time passed in.
-        Self(Mutex::new(Measure { level: 0.0, at: Timestamp::from_millis(i64::MIN) }))
+    /// This many people have asked since the last measurement.
+    pub(crate) fn measure(&mut self, people: u64, seconds: f64) {
+        self.per_second = (people as f64 / seconds).max(self.per_second * KEPT_AFTER_A_SECOND.powf(seconds));
     }
 
-    /// Counts one event and returns the rate per second.
-    pub(crate) fn count(&self, now: Timestamp) -> f64 {
-        let mut measure = self.faded(now);
-        measure.level += 1.0;
-        measure.level
-    }
-
-    pub(crate) fn per_second(&self, now: Timestamp) -> f64 {
-        self.faded(now).level
-    }
-
-    fn faded(&self, now: Timestamp) -> MutexGuard<'_, Measure> {
-        let mut measure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed_millis = now.millis_since(measure.at);
-        if passed_millis > 0 {
-            measure.level *= (-(passed_millis as f64) / MEMORY_MILLIS).exp();
-            measure.at = now;
-        } else if passed_millis < -STEP_BACK_MILLIS {
-            // Waiting for the old time to return would stop the fading for that long.
-            measure.at = now;
-        }
-        measure
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
-
-    fn count_steadily(demand: &Demand, per_millisecond: u32, from: Timestamp, millis: i64) -> Timestamp {
-        for millisecond in 0..millis {
-            for _ in 0..per_millisecond {
-                demand.count(from.plus_millis(millisecond));
-            }
-        }
-        from.plus_millis(millis)
-    }
-
-    #[test]
-    fn a_steady_stream_is_measured_within_a_few_percent() {
-        let demand = Demand::new();
-        let now = count_steadily(&demand, 5, START, 5_000);
-        let measured = demand.per_second(now);
-        assert!((4_850.0..5_150.0).contains(&measured), "{measured}");
-    }
-
-    #[test]
-    fn past_demand_fades_within_seconds() {
-        let demand = Demand::new();
-        let now = count_steadily(&demand, 5, START, 5_000);
-        let measured = demand.per_second(now.plus_seconds(10));
-        assert!(measured < 1.0, "{measured}");
-    }
-
-    #[test]
-    fn threads_that_overtake_each_other_do_not_fade_the_measure() {
-        let demand = Demand::new();
-        for _ in 0..1_000 {
-            demand.count(START);
-            demand.count(START.plus_millis(-3));
-        }
-        let measured = demand.per_second(START);
-        assert!(measured > 1_999.0, "{measured}");
-    }
-
-    #[test]
-    fn the_measure_goes_on_fading_after_the_clock_stepped_back() {
-        let demand = Demand::new();
-        let now = count_steadily(&demand, 1, START, 2_000).plus_millis(-3_600_000);
-        demand.count(now);
-        let measured = demand.per_second(now.plus_seconds(10));
-        assert!(measured < 1.0, "{measured}");
+    /// The people who are expected to ask within the next `seconds`.
+    pub(crate) fn within(&self, seconds: f64) -> u64 {
+        (self.per_second * seconds) as u64
     }
 }

@@ -6,9 +6,9 @@
 use std::{
     collections::{BTreeSet, HashMap},
     hash::{BuildHasher as _, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use penstock_domain::{BuyerId, Timestamp};
 
 use crate::pass_share::{LivePasses, late_pass_millis};
@@ -113,7 +113,7 @@ impl HeadGate {
 
     /// All passes ever issued.
     pub fn issued(&self) -> u64 {
-        self.lock().issued
+        self.passes.lock().issued
     }
 
     fn room(&self, passes: &Passes, available: u32) -> Result<(), HeadGateRefusal> {
@@ -128,13 +128,9 @@ impl HeadGate {
 
     /// The passes that are live now. An expired or late pass stays so, even if the clock steps back.
     fn passes_at(&self, now: Timestamp) -> MutexGuard<'_, Passes> {
-        let mut passes = self.lock();
+        let mut passes = self.passes.lock();
         passes.age(now, now.plus_millis(late_pass_millis(self.options.pass_seconds)));
         passes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Passes> {
-        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -292,7 +288,7 @@ mod tests {
         assert!(gate.take(&buyer(0), u32::MAX, START).is_ok());
         gate.used(&buyer(0), START);
         assert!(gate.take(&buyer(3), u32::MAX, START).is_ok());
-        let passes = gate.lock();
+        let passes = gate.passes.lock();
         assert_eq!((passes.live.len(), passes.fresh.len() + passes.late.len()), (3, 3));
     }
 

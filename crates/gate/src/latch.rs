@@ -4,17 +4,14 @@
 //! only if the last durable news says so, and never refuses a retry of an accepted claim, because that has to
 //! get its first answer again.
 
-use std::sync::{
-    PoisonError,
-    atomic::Ordering::{Acquire, Release},
-};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use penstock_domain::{KeyDigest, SaleStatus, Timestamp};
 
 use crate::{
     accepted_keys::{AcceptedKeys, Growth},
     latest::Latest,
-    sync::{AtomicU8, Mutex, MutexGuard},
+    sync::{AtomicU8, Mutex},
 };
 
 /// The ledger's answer to any new claim at the moment.
@@ -64,7 +61,7 @@ impl Latch {
     /// Takes news of the sale. Old news can't override newer news, in whatever order it comes, but its keys
     /// always count.
     pub fn update(&self, status: SaleStatus, accepted: &[KeyDigest]) {
-        let mut growth = self.lock();
+        let mut growth = self.news.lock();
         // The keys come first: once the latch refuses, it has to know every claim accepted before.
         self.accepted.insert_all(&mut growth, accepted);
         if status.version < self.latest.read_locked(&growth).version {
@@ -103,11 +100,7 @@ impl Latch {
 
     /// The last durable status that this latch heard of.
     pub fn status(&self) -> SaleStatus {
-        self.latest.read().unwrap_or_else(|| self.latest.read_locked(&self.lock()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Growth> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+        self.latest.read().unwrap_or_else(|| self.latest.read_locked(&self.news.lock()))
     }
 }
 

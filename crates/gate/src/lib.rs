@@ -1,5 +1,6 @@
-//! Decides which requests may try: the latch that refuses what can't succeed, and limits. No I/O, no clock;
-//! knows only the domain.
+//! Decides which requests may try to buy. It holds the latch, which refuses claims that can't succeed, the
+//! limits, challenges and passes, and the waiting room with its draw. It has no I/O and no clock, and knows
+//! only the domain.
 
 mod accepted_keys;
 mod blocks;
@@ -9,6 +10,7 @@ mod challenge;
 mod challenge_id;
 mod demand;
 mod draw;
+mod event_rate;
 mod head_gate;
 mod keys;
 mod latch;

@@ -2,21 +2,20 @@
 //! crash. To ensure that, a number has to be durably reserved before it is given out. Knows nothing of
 //! people, places or turns.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{
-        AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
-    },
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+
+use parking_lot::Mutex;
+
+use crate::demand::Demand;
 
 /// The fewest numbers kept ready to be given out.
 pub(crate) const MIN_HEADROOM: u64 = 8_192;
 /// The most numbers reserved ahead. A faster rush has to wait for the next reservation.
 const MAX_HEADROOM: u64 = 1 << 20;
 const HEADROOM_SECONDS: f64 = 2.0;
-/// The weight of past demand, one second later.
-const KEPT_AFTER_A_SECOND: f64 = 0.5;
 /// The counter never comes near this bit. If it is set, no more numbers are given out.
 const CLOSED: u64 = 1 << 63;
 
@@ -27,13 +26,8 @@ pub(crate) struct Numbers {
     reserved: AtomicU64,
     /// People sent away because no number was reserved. They are part of the demand.
     refused: AtomicU64,
-    demand: Mutex<Demand>,
-}
-
-#[derive(Debug, Default)]
-struct Demand {
-    asked_before: u64,
-    per_second: f64,
+    /// The demand, and the people who had asked when it was last measured.
+    demand: Mutex<(Demand, u64)>,
 }
 
 impl Numbers {
@@ -44,7 +38,7 @@ impl Numbers {
             next: AtomicU64::new(reserved),
             reserved: AtomicU64::new(reserved),
             refused: AtomicU64::new(0),
-            demand: Mutex::new(Demand { asked_before: reserved, per_second: 0.0 }),
+            demand: Mutex::new((Demand::default(), reserved)),
         }
     }
 
@@ -98,20 +92,16 @@ impl Numbers {
         if millis == 0 {
             return;
         }
-        let seconds = millis as f64 / 1_000.0;
-        let mut demand = self.demand.lock().unwrap_or_else(PoisonError::into_inner);
+        let (demand, asked_before) = &mut *self.demand.lock();
         let asked = self.issued().saturating_add(self.refused.load(Relaxed));
-        let lately = asked.saturating_sub(demand.asked_before) as f64 / seconds;
-        demand.asked_before = asked;
-        // A rush raises the demand at once; it fades slowly.
-        demand.per_second = lately.max(demand.per_second * KEPT_AFTER_A_SECOND.powf(seconds));
+        demand.measure(asked.saturating_sub(*asked_before), millis as f64 / 1_000.0);
+        *asked_before = asked;
     }
 
     /// The number up to which numbers should be reserved by now. Keeps the present reservation for as long as
     /// it lasts.
     pub(crate) fn wanted(&self) -> u64 {
-        let per_second = self.demand.lock().unwrap_or_else(PoisonError::into_inner).per_second;
-        let headroom = ((per_second * HEADROOM_SECONDS) as u64).clamp(MIN_HEADROOM, MAX_HEADROOM);
+        let headroom = self.demand.lock().0.within(HEADROOM_SECONDS).clamp(MIN_HEADROOM, MAX_HEADROOM);
         let (issued, reserved) = (self.issued(), self.reserved.load(Acquire));
         if reserved.saturating_sub(issued) < headroom { issued + 2 * headroom } else { reserved }
     }

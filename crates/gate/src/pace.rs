@@ -54,11 +54,11 @@ impl Allowance {
 
 /// Measures admissions of the last ten seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct AdmissionPace {
     notes: VecDeque<(Timestamp, u64)>,
 }
 
-impl Measured {
+impl AdmissionPace {
     /// With nobody waiting, there is nothing to measure.
     pub(crate) fn forget(&mut self) {
         self.notes.clear();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_pace_is_not_known_before_a_second_has_been_seen_nor_if_nobody_moves() {
-        let mut measured = Measured::default();
+        let mut measured = AdmissionPace::default();
         assert_eq!(measured.note(0, at(0)), None);
         assert_eq!(measured.note(50, at(900)), None);
         assert_eq!(measured.note(60, at(1_000)), Some(60.0));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_pace_covers_the_last_ten_seconds_and_takes_little_memory() {
-        let mut measured = Measured::default();
+        let mut measured = AdmissionPace::default();
         let mut admitted = 0;
         let mut pace = None;
         for tick in 0..1_000 {

@@ -6,11 +6,9 @@ mod early;
 mod people;
 mod there;
 
-use std::sync::{
-    PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use parking_lot::RwLock;
 use penstock_domain::Timestamp;
 
 use self::early::Early;
@@ -69,7 +67,7 @@ impl Presence {
             let index = if generations.is_placed { place() } else { number };
             (index, generations.lately.set(index))
         };
-        if !is_set(&self.0.read().unwrap_or_else(PoisonError::into_inner)).1 {
+        if !is_set(&self.0.read()).1 {
             self.change(|generations| {
                 let (index, is_set) = is_set(generations);
                 if !is_set {
@@ -110,7 +108,7 @@ impl Presence {
     }
 
     pub(crate) fn there(&self) -> There {
-        let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let generations = self.0.read();
         let mut there = generations.lately.snapshot();
         there.add(generations.before.snapshot());
         there.is_placed = generations.is_placed;
@@ -123,7 +121,7 @@ impl Presence {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Generations) -> T) -> T {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.write())
     }
 }
 

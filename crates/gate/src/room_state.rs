@@ -62,14 +62,8 @@ impl RoomState {
 /// Leaves out the seed, which reveals the order.
 impl fmt::Debug for RoomState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RoomState")
-            .field("reserved", &self.reserved)
-            .field("early", &self.early)
-            .field("admitted", &self.admitted)
-            .field("open", &self.open)
-            .field("live_passes", &self.live_passes)
-            .field("open_from", &self.open_from)
-            .finish_non_exhaustive()
+        let mut room = formatter.debug_struct("RoomState");
+        room.field("reserved", &self.reserved).field("early", &self.early).field("admitted", &self.admitted);
+        room.field("open", &self.open).field("live_passes", &self.live_passes).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
-//! Limits how many requests may be under way at once, to as many as get their answer within a target latency.
-//! Further requests are refused at once instead of waiting for an answer that comes too late. Knows nothing
-//! of the work, and has no clock.
+//! Limits how many requests may be under way at once, so that each of them gets its answer within a target
+//! latency. Further requests are refused at once instead of waiting for an answer that comes too late.
+//! Knows nothing of the work, and has no clock.
 //!
 //! The limit follows the measured latency, window by window (`course`). It is cut when the mean is too long
 //! and a cut shortens it. It grows when the mean is not too long and the limit was nearly reached. It does
@@ -10,12 +10,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use penstock_domain::Timestamp;
 
 mod course;
@@ -28,9 +29,9 @@ mod simulation;
 
 use course::{Bounds, Course, Measured};
 
-/// The shortest time a window lasts.
+/// The shortest time a window stays open.
 const WINDOW_MILLIS: u64 = 100;
-/// The fewest samples a window has.
+/// The fewest samples after which a window can end.
 const WINDOW_SAMPLES: u32 = 16;
 const NOT_STARTED: i64 = i64::MIN;
 
@@ -57,7 +58,7 @@ pub struct Shedding {
 
 /// The measurements between two decisions. They are only approximate: a sample that comes while the window
 /// closes may count in either window or be lost.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Window {
     /// A request is measured in the window it entered, or not at all. So the present limit is never blamed
     /// for requests that entered under the one before.
@@ -80,14 +81,7 @@ impl Shedding {
             options,
             limit: AtomicU32::new(options.first_limit()),
             in_flight: AtomicU32::new(0),
-            window: Window {
-                number: AtomicU32::new(0),
-                started_at_millis: AtomicI64::new(NOT_STARTED),
-                is_complete: AtomicBool::new(false),
-                samples: AtomicU32::new(0),
-                latency_micros: AtomicU64::new(0),
-                most_in_flight: AtomicU32::new(0),
-            },
+            window: Window { started_at_millis: AtomicI64::new(NOT_STARTED), ..Window::default() },
             course: Mutex::new(options.course()),
             seen: AtomicU64::new(0),
         }
@@ -100,7 +94,7 @@ impl Shedding {
         let seen = u64::from(number) << 32 | u64::from(samples);
         if self.seen.swap(seen, Relaxed) == seen && self.in_flight() == 0 {
             self.window.is_complete.store(false, Relaxed);
-            *self.course.lock().unwrap_or_else(PoisonError::into_inner) = self.options.course();
+            *self.course.lock() = self.options.course();
             self.limit.store(self.options.first_limit(), Relaxed);
         }
     }
@@ -151,7 +145,7 @@ impl Shedding {
         let most_in_flight = window.most_in_flight.swap(0, Relaxed);
         let Some(mean_micros) = latency_micros.checked_div(u64::from(samples)) else { return };
         let measured = Measured { limit: self.limit(), most_in_flight, mean_micros };
-        let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut course = self.course.lock();
         self.limit.store(course.next_limit(measured), Relaxed);
         window.number.fetch_add(1, Relaxed);
     }

@@ -1,28 +1,44 @@
-//! The shared-memory types of the latch: the standard library's, or loom's when every interleaving is
-//! explored (`cfg(loom)`, tests/latch_interleavings.rs). Does not know what is built on it.
+//! The shared-memory types of the latch: the usual ones, or loom's when every interleaving is explored
+//! (`cfg(loom)`, tests/latch_interleavings.rs). Does not know what is built on it.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Mutex, MutexGuard, OnceLock,
+    OnceLock,
     atomic::{AtomicU8, AtomicU64, fence},
 };
 
 #[cfg(loom)]
-pub(crate) use self::explored::OnceLock;
-#[cfg(loom)]
 pub(crate) use loom::sync::{
-    Mutex, MutexGuard,
+    MutexGuard,
     atomic::{AtomicU8, AtomicU64, fence},
 };
+#[cfg(not(loom))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+#[cfg(loom)]
+pub(crate) use self::explored::{Mutex, OnceLock};
 
 #[cfg(loom)]
 mod explored {
-    use std::sync::OnceLock as Cell;
+    use std::sync::{OnceLock as Cell, PoisonError};
 
-    use loom::sync::atomic::{
-        AtomicBool,
-        Ordering::{Acquire, Release},
+    use loom::sync::{
+        MutexGuard,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
     };
+
+    /// Loom's lock, in the form of parking_lot's.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
 
     /// The promises of the standard library's `OnceLock`, in terms loom knows: a thread that sees it set sees
     /// everything done before it was set, and a thread that doesn't may be late. Set by one thread at a time.

@@ -38,7 +38,8 @@ pub fn issue_ticket(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, number: u64) 
     let tag = buyer_tag(keys, sale, buyer);
     let mut seal = [0; SEAL_BYTES];
     seal[..BUYER_TAG_BYTES].copy_from_slice(&tag);
-    seal[BUYER_TAG_BYTES..].copy_from_slice(&keys.sign(Purpose::Ticket, &message(sale, number, &tag).each()));
+    let message: [&[u8]; 3] = [&sale_bytes(sale), &number.to_be_bytes(), &tag];
+    seal[BUYER_TAG_BYTES..].copy_from_slice(&keys.sign(Purpose::Ticket, &message));
     let mut text = number.to_string();
     text.push('.');
     URL_SAFE_NO_PAD.encode_string(seal, &mut text);
@@ -48,35 +49,17 @@ pub fn issue_ticket(keys: &KeyRing, sale: SaleId, buyer: &BuyerId, number: u64) 
 /// None: the ticket is forged, of another sale, or not written exactly as we write it.
 pub fn read_ticket(keys: &KeyRing, sale: SaleId, text: &str) -> Option<Ticket> {
     let (number, seal) = parse(text)?;
-    let (mut buyer_tag, mut signature): (BuyerTag, Signature) = ([0; BUYER_TAG_BYTES], [0; SIGNATURE_BYTES]);
-    buyer_tag.copy_from_slice(&seal[..BUYER_TAG_BYTES]);
-    signature.copy_from_slice(&seal[BUYER_TAG_BYTES..]);
-    let mut key_id = [0; KEY_ID_BYTES];
-    key_id.copy_from_slice(&signature[..KEY_ID_BYTES]);
-    let message = message(sale, number, &buyer_tag);
-    let is_signed = keys.verifies(Purpose::Ticket, &message.each(), &signature);
-    is_signed.then_some(Ticket { number, sale, key_id, buyer_tag })
+    let (buyer_tag, signature) = seal.split_first_chunk::<BUYER_TAG_BYTES>()?;
+    let signature: &Signature = signature.try_into().ok()?;
+    let message: [&[u8]; 3] = [&sale_bytes(sale), &number.to_be_bytes(), buyer_tag];
+    let is_signed = keys.verifies(Purpose::Ticket, &message, signature);
+    let key_id = *signature.first_chunk()?;
+    is_signed.then_some(Ticket { number, sale, key_id, buyer_tag: *buyer_tag })
 }
 
 /// The number of a ticket. Anybody can read it, without knowing whether the ticket is genuine.
 pub fn ticket_number(text: &str) -> Option<u64> {
     parse(text).map(|(number, _)| number)
-}
-
-struct Message {
-    sale: [u8; 8],
-    number: [u8; 8],
-    buyer_tag: BuyerTag,
-}
-
-impl Message {
-    fn each(&self) -> [&[u8]; 3] {
-        [&self.sale, &self.number, &self.buyer_tag]
-    }
-}
-
-fn message(sale: SaleId, number: u64, buyer_tag: &BuyerTag) -> Message {
-    Message { sale: sale_bytes(sale), number: number.to_be_bytes(), buyer_tag: *buyer_tag }
 }
 
 fn buyer_tag(keys: &KeyRing, sale: SaleId, buyer: &BuyerId) -> BuyerTag {
@@ -168,7 +151,7 @@ mod tests {
     #[test]
     fn a_pass_is_not_a_ticket_even_if_it_signs_the_same() {
         let tag = buyer_tag(&keys(), sale(), &buyer("ada"));
-        let signature = keys().sign(Purpose::Pass, &message(sale(), 5, &tag).each());
+        let signature = keys().sign(Purpose::Pass, &[&sale_bytes(sale()), &5u64.to_be_bytes(), &tag]);
         let seal = URL_SAFE_NO_PAD.encode([&tag[..], &signature[..]].concat());
         assert_eq!(read_ticket(&keys(), sale(), &format!("5.{seal}")), None);
     }

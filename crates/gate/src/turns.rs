@@ -8,7 +8,7 @@ use penstock_domain::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    calls::{Calls, MAX_RUNS, Run},
+    calls::{CalledRun, Calls, MAX_RUNS},
     presence::{GENERATION_MILLIS, There},
     uptake::{BUYER, LATE, LEAST_FRESH, Uptake},
 };
@@ -74,6 +74,15 @@ struct Step {
     part: Part,
     /// People who may still take a pass and are there, as of the last check.
     there: u64,
+}
+
+impl Step {
+    /// A step with nobody in it.
+    fn new(id: u64, began_at: Timestamp, until: Timestamp, kept_until: Timestamp) -> Self {
+        let (from, to, called, pending, there) = (0, 0, 0, 0, 0);
+        let (is_judged, part) = (false, Part::First);
+        Self { id, began_at, until, kept_until, from, to, called, pending, is_judged, part, there }
+    }
 }
 
 /// The state of a place.
@@ -150,10 +159,6 @@ impl Turns {
             let id = self.next_id();
             let called = self.add_runs(&step.called, id);
             self.steps.push_back(Step {
-                id,
-                began_at: step.began_at,
-                until: step.until,
-                kept_until: step.kept_until,
                 from: step.from,
                 to: step.to,
                 called,
@@ -161,6 +166,7 @@ impl Turns {
                 is_judged: step.is_judged,
                 part: step.part,
                 there: if step.part == Part::Extra { 0 } else { step.pending },
+                ..Step::new(id, step.began_at, step.until, step.kept_until)
             });
         }
         self.uptake = uptake.clone();
@@ -175,7 +181,7 @@ impl Turns {
     /// Returns the number of people in the runs.
     fn add_runs(&mut self, runs: &[(u64, u64)], step: u64) -> u64 {
         for (from, to) in runs {
-            self.calls.add(*from, Run { to: *to, step, is_taken: false });
+            self.calls.add(*from, CalledRun { to: *to, step, is_taken: false });
         }
         runs.iter().map(|(from, to)| to.saturating_sub(*from)).sum()
     }
@@ -193,19 +199,8 @@ impl Turns {
         let is_open = |step: &Step| now.millis_since(step.began_at) < self.step_millis;
         let index = self.steps.iter().rposition(is_open).unwrap_or_else(|| {
             let id = self.next_id();
-            self.steps.push_back(Step {
-                id,
-                began_at: now,
-                until,
-                kept_until,
-                from: past.start,
-                to: past.end,
-                called: 0,
-                pending: 0,
-                is_judged: false,
-                part: Part::First,
-                there: 0,
-            });
+            let new = Step::new(id, now, until, kept_until);
+            self.steps.push_back(Step { from: past.start, to: past.end, ..new });
             self.steps.len() - 1
         });
         let Some(id) = self.steps.get(index).map(|step| step.id) else { return };
@@ -290,19 +285,8 @@ impl Turns {
                 step.pending -= moved;
                 step.called = step.called.saturating_sub(away);
             }
-            self.steps.push_back(Step {
-                id,
-                began_at,
-                until,
-                kept_until,
-                from: 0,
-                to: 0,
-                called: away,
-                pending: moved,
-                is_judged,
-                part: Part::Extra,
-                there: 0,
-            });
+            let new = Step::new(id, began_at, until, kept_until);
+            self.steps.push_back(Step { called: away, pending: moved, is_judged, part: Part::Extra, ..new });
         }
     }
 

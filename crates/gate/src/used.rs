@@ -3,17 +3,14 @@
 
 use std::{
     array,
-    collections::HashSet,
-    hash::{BuildHasherDefault, Hasher},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
 };
 
+use hashbrown::HashTable;
+use parking_lot::Mutex;
 use penstock_domain::Timestamp;
 
-/// Enough that threads rarely want the same one.
+/// With this number of shards, two threads rarely want the same one.
 const SHARDS: usize = 64;
 /// The shard is chosen by bits that the hash tables inside don't use to find a place: they use the lowest
 /// bits and the seven highest.
@@ -53,8 +50,9 @@ struct Shard {
 #[derive(Debug)]
 struct Generation {
     number: i64,
-    /// Eight bytes each; with the table around them it is 10 to 20.
-    fingerprints: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    /// Eight bytes each; with the table around them it is 10 to 20. Fingerprints are parts of signatures,
+    /// which nobody can choose, so they are their own hashes.
+    fingerprints: HashTable<u64>,
 }
 
 impl Used {
@@ -76,19 +74,19 @@ impl Used {
     pub(crate) fn mark(&self, fingerprint: u64, issued_at: Timestamp, now: Timestamp) -> Marked {
         self.forget_expired(now);
         let number = self.generation_of(issued_at);
-        let mut shard = lock(&self.shards[(fingerprint >> SHARD_SHIFT) as usize % SHARDS]);
+        let mut shard = self.shards[(fingerprint >> SHARD_SHIFT) as usize % SHARDS].lock();
         if number <= shard.forgotten {
             return Marked::Again;
         }
         let fingerprints = shard.generation(number);
-        if fingerprints.contains(&fingerprint) {
+        if fingerprints.find(fingerprint, |known| *known == fingerprint).is_some() {
             return Marked::Again;
         }
         let more = |remembered| (remembered < self.max_remembered).then_some(remembered + 1);
         if self.remembered.fetch_update(Relaxed, Relaxed, more).is_err() {
             return Marked::Full;
         }
-        fingerprints.insert(fingerprint);
+        fingerprints.insert_unique(fingerprint, fingerprint, |known| *known);
         Marked::First
     }
 
@@ -102,7 +100,7 @@ impl Used {
         // Challenges issued in an earlier generation than this have expired.
         let first_good = self.generation_of(now.plus_millis(-self.lifetime_millis));
         for shard in &self.shards {
-            let forgotten = lock(shard).forget_before(first_good);
+            let forgotten = shard.lock().forget_before(first_good);
             self.remembered.fetch_sub(forgotten, Relaxed);
         }
     }
@@ -113,10 +111,10 @@ impl Used {
 }
 
 impl Shard {
-    fn generation(&mut self, number: i64) -> &mut HashSet<u64, BuildHasherDefault<AsItIs>> {
+    fn generation(&mut self, number: i64) -> &mut HashTable<u64> {
         let place = self.generations.iter().position(|generation| generation.number == number);
         let place = place.unwrap_or_else(|| {
-            self.generations.push(Generation { number, fingerprints: HashSet::default() });
+            self.generations.push(Generation { number, fingerprints: HashTable::new() });
             self.generations.len() - 1
         });
         &mut self.generations[place].fingerprints
@@ -130,30 +128,6 @@ impl Shard {
             self.forgotten = self.forgotten.max(generation.number);
         }
         forgotten
-    }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Fingerprints are parts of signatures, which nobody can choose. Hashing them again gains nothing.
-#[derive(Debug, Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, fingerprint: u64) {
-        self.0 = fingerprint;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
@@ -239,7 +213,7 @@ mod tests {
         let mut entries = 0;
         let mut slots = 0;
         for shard in &used.shards {
-            for generation in &lock(shard).generations {
+            for generation in &shard.lock().generations {
                 entries += generation.fingerprints.len();
                 // The table keeps an eighth of its slots free, and one byte beside each.
                 slots += generation.fingerprints.capacity() * 8 / 7;

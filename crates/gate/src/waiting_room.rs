@@ -7,20 +7,21 @@ mod shared;
 mod standing;
 
 use std::sync::{
-    Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+    OnceLock,
     atomic::{
         AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
+use parking_lot::{Mutex, RwLock};
 use penstock_domain::{SaleId, SaleState, SaleStatus, Timestamp};
 
 use crate::{
     draw::{Draw, commitment},
     line::Line,
     numbers::Numbers,
-    pace::{Allowance, Measured},
+    pace::{AdmissionPace, Allowance},
     pass_share::{LivePasses, PassShare, late_pass_millis},
     presence::{Presence, There},
     room_state::RoomState,
@@ -87,7 +88,7 @@ impl std::fmt::Debug for Seed {
 struct Admission {
     turns: Turns,
     allowance: Allowance,
-    measured: Measured,
+    pace: AdmissionPace,
     /// Everybody who was ever called.
     let_in: u64,
     /// The number of early tickets, from the opening on. It takes effect when it is durable.
@@ -110,7 +111,7 @@ impl Admission {
         Self {
             turns,
             allowance: Allowance::new(options.admissions_per_second),
-            measured: Measured::default(),
+            pace: AdmissionPace::default(),
             let_in: durable.let_in,
             frozen: durable.early,
             live_passes: durable.live_passes,
@@ -161,7 +162,16 @@ impl WaitingRoom {
     /// counts on as many people as had an open turn or a live pass at that time.
     pub fn new(sale: SaleId, state: RoomState, options: RoomOptions) -> Self {
         let draw = state.early.map(|early| Draw::new(&state.seed, sale, early));
-        let room = Self {
+        let turns = Turns::lasting(options.turn_seconds, options.uptake_seconds);
+        let room = Self::with_turns(sale, state, options, turns);
+        if let Some(draw) = draw {
+            room.set_draw(draw);
+        }
+        room
+    }
+
+    fn with_turns(sale: SaleId, state: RoomState, options: RoomOptions, turns: Turns) -> Self {
+        Self {
             sale,
             options,
             seed: Seed(state.seed),
@@ -172,16 +182,8 @@ impl WaitingRoom {
             line: RwLock::default(),
             admitted: AtomicU64::new(state.admitted),
             pace: AtomicU64::new(UNKNOWN),
-            admission: Mutex::new(Admission::new(
-                Turns::lasting(options.turn_seconds, options.uptake_seconds),
-                options,
-                state,
-            )),
-        };
-        if let Some(draw) = draw {
-            room.set_draw(draw);
+            admission: Mutex::new(Admission::new(turns, options, state)),
         }
-        room
     }
 
     /// True if this call set the draw.
@@ -220,7 +222,7 @@ impl WaitingRoom {
     }
 
     fn look(&self, status: &SaleStatus, live_passes: LivePasses, there: &There, now: Timestamp) -> bool {
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         let millis = self.pass_time(&mut admission, now);
         self.numbers.measure(millis);
         admission.allowance.accrue(millis);
@@ -258,7 +260,7 @@ impl WaitingRoom {
         let millis = now.millis_since(before);
         if millis < 0 {
             admission.turns.shift(millis);
-            admission.measured.forget();
+            admission.pace.forget();
             admission.saved_at = None;
         }
         millis.max(0) as u64
@@ -345,7 +347,7 @@ impl WaitingRoom {
             there.count(from, to).saturating_sub(had_a_turn)
         };
         let line = Line::new(first, self.numbers.issued().max(first), waiting);
-        let mut known = self.line.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.line.write();
         let changed = (known.total() == 0) != (line.total() == 0);
         *known = line;
         changed
@@ -354,16 +356,16 @@ impl WaitingRoom {
     /// True: the pace has become known or unknown.
     fn measure_pace(&self, admission: &mut Admission, now: Timestamp) -> bool {
         if self.waiting() == 0 {
-            admission.measured.forget();
+            admission.pace.forget();
         }
         let before = self.pace();
-        let pace = admission.measured.note(admission.let_in, now);
+        let pace = admission.pace.note(admission.let_in, now);
         self.pace.store(pace.map_or(UNKNOWN, f64::to_bits), Relaxed);
         before.is_some() != pace.is_some()
     }
 
     fn waiting(&self) -> u64 {
-        self.line.read().unwrap_or_else(PoisonError::into_inner).total()
+        self.line.read().total()
     }
 
     fn pace(&self) -> Option<f64> {
@@ -376,7 +378,7 @@ impl WaitingRoom {
         if self.numbers.is_closed() {
             return None;
         }
-        let admission = self.lock();
+        let admission = self.admission.lock();
         let wanted = self.state(&admission, self.numbers.wanted());
         let durable = &admission.durable;
         let urgent = wanted.reserved != durable.reserved || wanted.early != durable.early;
@@ -390,7 +392,7 @@ impl WaitingRoom {
 
     /// This state, which came from `unsaved`, is now durable.
     pub fn saved(&self, state: &RoomState) {
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         admission.saved_at = admission.ticked_at;
         admission.durable = state.clone();
         self.numbers.reserved_durably(state.reserved);
@@ -404,7 +406,7 @@ impl WaitingRoom {
     /// The exact state for an orderly stop. No more numbers are given out.
     pub fn closing_state(&self) -> RoomState {
         let issued = self.numbers.close();
-        self.state(&self.lock(), issued)
+        self.state(&self.admission.lock(), issued)
     }
 
     fn state(&self, admission: &Admission, reserved: u64) -> RoomState {
@@ -462,13 +464,13 @@ impl WaitingRoom {
                 Turn::Missed => {}
             }
         }
-        let position = self.line.read().unwrap_or_else(PoisonError::into_inner).position(place);
+        let position = self.line.read().position(place);
         let estimated_wait_seconds = self.pace().map(|pace| (position as f64 / pace).ceil() as u64);
         Standing { position: Some(position), estimated_wait_seconds, ..waiting }
     }
 
     fn turn(&self, place: u64, now: Timestamp) -> Turn {
-        let admission = self.lock();
+        let admission = self.admission.lock();
         let Some(ticked_at) = admission.ticked_at else {
             // Just restored: the new turn begins with the first tick.
             let state = &admission.durable;
@@ -486,7 +488,7 @@ impl WaitingRoom {
     /// as live, so that it never goes uncounted. Repeating it changes nothing.
     pub fn pass_taken(&self, number: u64) {
         let Some(place) = self.place(number) else { return };
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         if let Some(ticked_at) = admission.ticked_at {
             admission.note_taken(place, ticked_at);
         }
@@ -494,7 +496,7 @@ impl WaitingRoom {
 
     /// An order was accepted with a pass from an earlier process, which was good until this time.
     pub fn old_pass_used(&self, good_until: Timestamp) {
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         // The groups are in the order of the restarts.
         let mut groups = admission.old_passes.iter_mut();
         if let Some((passes, _)) = groups.find(|(passes, until)| *passes > 0 && good_until <= *until) {
@@ -504,7 +506,7 @@ impl WaitingRoom {
 
     /// Whether this ticket's turn has already become a pass. Known as long as the turn lasts.
     pub fn has_taken(&self, number: u64) -> bool {
-        self.place(number).is_some_and(|place| self.lock().turns.is_taken(place))
+        self.place(number).is_some_and(|place| self.admission.lock().turns.is_taken(place))
     }
 
     /// The seed and the count are revealed after the opening, once the number of participants is durable.
@@ -514,7 +516,7 @@ impl WaitingRoom {
     }
 
     pub fn figures(&self) -> RoomFigures {
-        let admission = self.lock();
+        let admission = self.admission.lock();
         RoomFigures {
             tickets: self.numbers.issued(),
             early: self.draw.get().map(Draw::count),
@@ -524,9 +526,5 @@ impl WaitingRoom {
             pending: admission.turns.pending(),
             admissions_per_second: self.pace(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Admission> {
-        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

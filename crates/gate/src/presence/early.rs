@@ -4,13 +4,14 @@
 use super::there::There;
 use crate::draw::Draw;
 
-/// The most places, or at least the early numbers, for which one look asks the draw. Each takes about a
-/// microsecond, on a thread that serves requests.
+/// One look asks the draw for at most this many numbers at the next places. If it goes through the numbers,
+/// it asks for at least this many places. Each answer takes about a microsecond, on a thread that serves
+/// requests.
 const DRAWN_AT_ONCE: u64 = 2_048;
-/// Looks until all early numbers are moved, two seconds. A node tells the others nothing meanwhile, and would
-/// count as gone after five.
+/// The most looks until all early numbers are moved, which take two seconds together. Meanwhile the node
+/// tells the others nothing, and after five seconds it would count as gone.
 const MAX_LOOKS: u64 = 20;
-/// People are moved in the way that finds this many of them sooner.
+/// There are two ways to move people. The one that finds this many of them sooner is used.
 const FOUND_SOON: u64 = 1_024;
 
 #[derive(Debug)]

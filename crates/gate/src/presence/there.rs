@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::people::People;
 
-/// The people who are there at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The people who are there at one moment. By default, no node has told anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct There {
     pub(super) shift: u32,
     pub(super) words: Vec<u64>,
@@ -14,13 +14,6 @@ pub struct There {
     pub(super) is_placed: bool,
     /// Presence is known for the places below this one.
     pub(super) known_to: u64,
-}
-
-/// No node has told anything.
-impl Default for There {
-    fn default() -> Self {
-        Self { shift: 0, words: Vec::new(), is_placed: false, known_to: 0 }
-    }
 }
 
 /// The message in which a node tells others who is there.

@@ -3,7 +3,7 @@
 use std::{fmt, iter, sync::atomic::AtomicUsize, thread};
 
 use super::{
-    simulation::{MAX_BATCH, Outcome, Simulation, TARGET, capacity, full_commit_micros},
+    simulation::{MAX_BATCH, Simulation, SimulationOutcome, TARGET, capacity, full_commit_micros},
     *,
 };
 
@@ -48,7 +48,7 @@ impl Flood {
     }
 
     /// What the limit achieves over a long time, after the first quarter of it.
-    fn under(&self, limit: SheddingOptions) -> Outcome {
+    fn under(&self, limit: SheddingOptions) -> SimulationOutcome {
         let mut simulation = Simulation::with(limit);
         (simulation.commit_micros, simulation.max_batch) = (self.floor_micros, self.max_batch);
         if let Some(seed) = self.noise {
@@ -145,11 +145,11 @@ fn a_floor_is_found_even_if_commit_times_vary() {
 fn with_unbounded_batches_the_limit_is_as_good_as_a_fixed_one_with_the_same_wait() {
     let floods = [512, 4_096].map(|max_batch| Flood::at(14, 0.1, 20.0, max_batch)).concat();
     in_each(&floods, |flood| {
-        let fixed: Vec<Outcome> = fixed_limits().map(|limit| flood.under(limit)).collect();
+        let fixed: Vec<SimulationOutcome> = fixed_limits().map(|limit| flood.under(limit)).collect();
         let best = fixed.iter().map(|fixed| fixed.answered).max().unwrap_or(0);
         for limit in limits() {
             let outcome = flood.under(limit);
-            let waits_no_longer = |fixed: &&Outcome| fixed.mean_latency() <= outcome.mean_latency();
+            let waits_no_longer = |fixed: &&SimulationOutcome| fixed.mean_latency() <= outcome.mean_latency();
             let as_quick =
                 fixed.iter().filter(waits_no_longer).map(|fixed| fixed.answered).max().unwrap_or(0);
             let case = format!("{flood}, {limit:?}: {} of {as_quick}, {best}", outcome.answered);

@@ -40,7 +40,7 @@ pub(super) struct Simulation {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct SimulationOutcome {
     offered: u64,
     pub(super) answered: u64,
     latency_micros: u64,
@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     limits: u64,
 }
 
-impl Outcome {
+impl SimulationOutcome {
     pub(super) fn mean_latency(&self) -> Duration {
         Duration::from_micros(self.latency_micros / self.answered.max(1))
     }
@@ -80,13 +80,13 @@ impl Simulation {
         }
     }
 
-    fn run(&mut self, seconds: u64, per_second: u64) -> Outcome {
+    fn run(&mut self, seconds: u64, per_second: u64) -> SimulationOutcome {
         self.run_for(Duration::from_secs(seconds), per_second)
     }
 
-    pub(super) fn run_for(&mut self, time: Duration, per_second: u64) -> Outcome {
+    pub(super) fn run_for(&mut self, time: Duration, per_second: u64) -> SimulationOutcome {
         let end = self.now_micros + time.as_micros() as u64;
-        let mut outcome = Outcome::default();
+        let mut outcome = SimulationOutcome::default();
         while self.now_micros < end {
             let next_micros = self.next_arrival_micros.min(self.commit_ends_at_micros);
             self.now_micros = self.now_micros.max(next_micros);
@@ -128,7 +128,7 @@ impl Simulation {
         }
     }
 
-    fn answer(&mut self, outcome: &mut Outcome) {
+    fn answer(&mut self, outcome: &mut SimulationOutcome) {
         let now = Timestamp::from_millis(self.now_micros as i64 / 1_000);
         for (entered, arrived_at_micros) in self.committing.drain(..) {
             let latency_micros = self.now_micros - arrived_at_micros;

@@ -3,24 +3,17 @@
 //! From the view every other node answers as if it were the only one, and the next keeper goes on from it.
 //! How nodes reach each other is not known here.
 
-use std::sync::{
-    Mutex, OnceLock, PoisonError, RwLock,
-    atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use penstock_domain::{SaleId, SaleStatus, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Admission, RoomOptions, Seed, UNKNOWN, WaitingRoom};
+use super::{Admission, RoomOptions, UNKNOWN, WaitingRoom};
 use crate::{
     draw::Draw,
     line::Line,
-    numbers::Numbers,
     pass_share::LivePasses,
-    presence::{Presence, There, Told},
+    presence::{There, Told},
     room_state::RoomState,
     turns::{TurnStep, Turns},
     uptake::Uptake,
@@ -66,19 +59,7 @@ impl WaitingRoom {
     /// A room known only by its seed. It gives out no numbers: they come from what the nodes share.
     pub fn shared(sale: SaleId, seed: [u8; 32], options: RoomOptions) -> Self {
         let turns = Turns::shared(options.turn_seconds, options.uptake_seconds);
-        Self {
-            sale,
-            options,
-            seed: Seed(seed),
-            numbers: Numbers::starting_at(0),
-            is_shared: true,
-            draw: OnceLock::new(),
-            presence: Presence::new(false),
-            line: RwLock::default(),
-            admitted: AtomicU64::new(0),
-            pace: AtomicU64::new(UNKNOWN),
-            admission: Mutex::new(Admission::new(turns, options, RoomState::new(seed))),
-        }
+        Self { is_shared: true, ..Self::with_turns(sale, RoomState::new(seed), options, turns) }
     }
 
     /// Call this about every 100 milliseconds on the room that people's requests read. True: everybody on a
@@ -94,7 +75,7 @@ impl WaitingRoom {
 
     /// Takes over the view of the keeper's last look, at `kept_at`.
     pub fn follow(&self, view: &RoomView, kept_at: Timestamp) {
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         // People were there before this node started, and it has not heard of them yet. If the sale is open
         // and nobody has been let in, it has only just begun, and the node soon hears of everybody.
         let is_waiting_for_draw = view.early.is_none() && view.issued > 0;
@@ -107,21 +88,21 @@ impl WaitingRoom {
         admission.turns.replace(&view.turns, &view.uptake);
         admission.ticked_at = Some(kept_at);
         self.pace.store(view.pace.map_or(UNKNOWN, f64::to_bits), Relaxed);
-        *self.line.write().unwrap_or_else(PoisonError::into_inner) = view.line.clone();
+        *self.line.write() = view.line.clone();
         // Stored last: a reader who sees that a turn has come has to find it.
         self.admitted.store(view.admitted, Release);
     }
 
     /// The room was kept at this time, whether or not anything changed.
     pub fn still_kept(&self, kept_at: Timestamp) {
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         admission.ticked_at = admission.ticked_at.map(|ticked_at| ticked_at.max(kept_at));
     }
 
     /// The keeper's look at the room, about every 100 milliseconds. The result counts once it is durable and
     /// nobody else has become the keeper. So people's requests read another room, which follows the view.
     pub fn tend(&self, status: &SaleStatus, totals: &Totals<'_>, now: Timestamp) -> RoomView {
-        let mut admission = self.lock();
+        let mut admission = self.admission.lock();
         self.numbers.given_out_elsewhere(totals.issued);
         self.take_up_draw(&mut admission, totals.early);
         make_up_for_absence(&mut admission, now);
@@ -139,7 +120,7 @@ impl WaitingRoom {
     }
 
     fn view(&self) -> RoomView {
-        let admission = self.lock();
+        let admission = self.admission.lock();
         let (turns, uptake) = admission.turns.told();
         RoomView {
             issued: self.numbers.issued(),
@@ -148,7 +129,7 @@ impl WaitingRoom {
             let_in: admission.let_in,
             pace: self.pace(),
             turns,
-            line: self.line.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            line: self.line.read().clone(),
             uptake,
         }
     }
