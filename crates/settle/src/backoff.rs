@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use penstock_domain::Timestamp;
 
 #[derive(Debug)]
@@ -21,21 +22,15 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// The wait after one more failure: between half and all of the full wait for that many failures.
+    /// The wait after one more failure. The full wait doubles with each failure; the actual one is a random
+    /// part of it, at least half.
     pub(crate) fn next(&mut self, now: Timestamp) -> Duration {
         let doublings = self.failures.min(30);
         self.failures = self.failures.saturating_add(1);
         let whole = self.min.saturating_mul(1 << doublings).min(self.max);
-        whole.mul_f64(0.5 + 0.5 * fraction(now.as_millis() as u64 ^ u64::from(self.failures)))
+        let mut random = Rng::with_seed(now.as_millis() as u64 ^ u64::from(self.failures));
+        whole.mul_f64(0.5 + 0.5 * random.f64())
     }
-}
-
-/// A number between 0 and 1, from mixed bits (the finaliser of splitmix64).
-fn fraction(seed: u64) -> f64 {
-    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl Settlement {
                 Err(LedgerError::Busy | LedgerError::Unavailable(_)) => 0,
                 Err(LedgerError::Refused(never)) => match never {},
             };
-            self.stats.expired(released);
+            self.stats.count(|figures| figures.expired += u64::from(released));
             let more_are_due = released > 0 && released == self.options.expire_batch;
             let wait = if more_are_due { Duration::ZERO } else { self.options.expire_every };
             if pause(&mut stop, wait).await {

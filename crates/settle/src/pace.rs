@@ -3,10 +3,11 @@
 //! and the processor to the buyers.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use penstock_ledger::Rush;
 
 /// The longest time without a batch, even in a rush: nobody knows how long a rush lasts.
@@ -15,37 +16,33 @@ const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The pace that all streams of a worker share.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedPace {
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<Mutex<SettlingPace>>,
     hold_back: bool,
 }
 
 impl SharedPace {
     pub(crate) fn new(per_second: u32, hold_back: bool, now: Instant) -> Self {
-        Self { pace: Arc::new(Mutex::new(Pace::new(per_second, now))), hold_back }
+        Self { pace: Arc::new(Mutex::new(SettlingPace::new(per_second, now))), hold_back }
     }
 
     pub(crate) fn holds_back(&self, head: u64, now: Instant) -> bool {
-        self.hold_back && self.lock().holds_back(head, now)
+        self.hold_back && self.pace.lock().holds_back(head, now)
     }
 
     pub(crate) fn after(&self, decisions: usize, now: Instant) -> Duration {
-        self.lock().after(decisions, now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pace.lock().after(decisions, now)
     }
 }
 
 #[derive(Debug)]
-struct Pace {
+struct SettlingPace {
     per_second: u32,
     rush: Rush,
     last_at: Instant,
     next_at: Instant,
 }
 
-impl Pace {
+impl SettlingPace {
     fn new(per_second: u32, now: Instant) -> Self {
         let per_second = per_second.max(1);
         Self { per_second, rush: Rush::beyond(per_second), last_at: now, next_at: now }
@@ -73,7 +70,7 @@ mod tests {
     #[test]
     fn a_second_takes_no_more_than_the_pace_allows() {
         let begin = Instant::now();
-        let mut pace = Pace::new(5_000, begin);
+        let mut pace = SettlingPace::new(5_000, begin);
         let (mut now, mut sent) = (begin, 0);
         while now < begin + Duration::from_secs(1) {
             sent += 500;
@@ -85,7 +82,7 @@ mod tests {
     #[test]
     fn a_pause_is_not_followed_by_a_peak() {
         let begin = Instant::now();
-        let mut pace = Pace::new(5_000, begin);
+        let mut pace = SettlingPace::new(5_000, begin);
         let later = begin + Duration::from_secs(60);
         assert_eq!(pace.after(500, later), Duration::from_millis(100));
     }
@@ -93,7 +90,7 @@ mod tests {
     #[test]
     fn in_a_rush_it_holds_back_but_goes_on() {
         let begin = Instant::now();
-        let mut pace = Pace::new(5_000, begin);
+        let mut pace = SettlingPace::new(5_000, begin);
         let mut sent_at = Vec::new();
         // 4,000 decisions each tenth of a second, and none from the twelfth second on.
         for tenth in 0..140 {

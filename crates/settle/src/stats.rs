@@ -1,38 +1,25 @@
 //! How far settlement is, for metrics and readiness.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use penstock_domain::Timestamp;
 use penstock_ledger::{Clock, Feed};
 
 /// A handle to the running figures.
 #[derive(Clone)]
 pub struct SettleStats {
-    counters: Arc<Counters>,
+    counted: Arc<Mutex<Counted>>,
     feed: Arc<dyn Feed>,
     clock: Clock,
 }
 
 #[derive(Default)]
-struct Counters {
-    streams: Mutex<HashMap<Arc<str>, StreamFigures>>,
-    settled: AtomicU64,
-    batches: AtomicU64,
-    retries: AtomicU64,
-    dead_letters: AtomicU64,
-    violations: AtomicU64,
-    takeovers: AtomicU64,
-    diverged: AtomicU64,
-    expired: AtomicU64,
-    /// Trouble of the worker as a whole; that of one stream is kept with the stream.
-    trouble: Mutex<Option<String>>,
+struct Counted {
+    streams: HashMap<Arc<str>, StreamFigures>,
+    /// The counts of this worker, and trouble of the worker as a whole. All that depends on the streams is
+    /// filled in when somebody reads the figures.
+    figures: SettleFigures,
 }
 
 #[derive(Default)]
@@ -45,7 +32,7 @@ struct StreamFigures {
 
 /// The figures at one moment. How far settlement is covers all streams and all workers; the counts are those
 /// of this worker since its start.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SettleFigures {
     /// Decisions that are known to be settled: the last position of one stream, or the sum over several.
     pub position: u64,
@@ -77,41 +64,33 @@ impl fmt::Debug for SettleStats {
 
 impl SettleStats {
     pub(crate) fn new(feed: Arc<dyn Feed>, clock: Clock) -> Self {
-        Self { counters: Arc::default(), feed, clock }
+        Self { counted: Arc::default(), feed, clock }
     }
 
     pub fn read(&self) -> SettleFigures {
-        let counters = &*self.counters;
-        let (mut position, mut lag_decisions, mut oldest) = (0, 0, None);
-        let mut trouble = lock(&counters.trouble).clone();
-        for (stream, figures) in &*lock(&counters.streams) {
-            position += figures.position;
-            lag_decisions += self.feed.head(stream).saturating_sub(figures.position);
-            oldest = oldest.into_iter().chain(figures.oldest_unsettled_at).min();
-            trouble = trouble.or_else(|| figures.trouble.clone());
+        let counted = self.counted.lock();
+        let (mut figures, mut oldest) = (counted.figures.clone(), None);
+        for (stream, of_stream) in &counted.streams {
+            figures.position += of_stream.position;
+            figures.lag_decisions += self.feed.head(stream).saturating_sub(of_stream.position);
+            oldest = oldest.into_iter().chain(of_stream.oldest_unsettled_at).min();
+            figures.trouble = figures.trouble.or_else(|| of_stream.trouble.clone());
         }
         let lag_millis = oldest.map_or(0, |oldest| (self.clock)().millis_since(oldest));
-        SettleFigures {
-            position,
-            lag_decisions,
-            lag_seconds: lag_millis.max(0) as f64 / 1000.0,
-            settled: counters.settled.load(Relaxed),
-            batches: counters.batches.load(Relaxed),
-            retries: counters.retries.load(Relaxed),
-            dead_letters: counters.dead_letters.load(Relaxed),
-            expired: counters.expired.load(Relaxed),
-            violations: counters.violations.load(Relaxed),
-            takeovers: counters.takeovers.load(Relaxed),
-            diverged: counters.diverged.load(Relaxed),
-            trouble,
-        }
+        figures.lag_seconds = lag_millis.max(0) as f64 / 1000.0;
+        figures
+    }
+
+    /// Counts something that this worker did or found.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut SettleFigures)) {
+        change(&mut self.counted.lock().figures);
     }
 
     /// Sets the list of all streams that exist.
     pub(crate) fn streams(&self, streams: &[Arc<str>]) {
-        let mut known = lock(&self.counters.streams);
+        let known = &mut self.counted.lock().streams;
         if known.len() != streams.len() || streams.iter().any(|stream| !known.contains_key(stream)) {
-            let mut before = std::mem::take(&mut *known);
+            let mut before = std::mem::take(known);
             known.extend(
                 streams.iter().map(|stream| (stream.clone(), before.remove(stream).unwrap_or_default())),
             );
@@ -135,9 +114,11 @@ impl SettleStats {
     }
 
     pub(crate) fn settled(&self, stream: &Arc<str>, position: u64, decisions: u64, dead_letters: u64) {
-        self.counters.settled.fetch_add(decisions, Relaxed);
-        self.counters.batches.fetch_add(1, Relaxed);
-        self.counters.dead_letters.fetch_add(dead_letters, Relaxed);
+        self.count(|figures| {
+            figures.settled += decisions;
+            figures.batches += 1;
+            figures.dead_letters += dead_letters;
+        });
         self.of(stream, |figures| {
             figures.position = position;
             figures.trouble = None;
@@ -145,7 +126,7 @@ impl SettleStats {
     }
 
     pub(crate) fn failed(&self, stream: &Arc<str>, trouble: String) {
-        self.counters.retries.fetch_add(1, Relaxed);
+        self.count(|figures| figures.retries += 1);
         self.of(stream, |figures| figures.trouble = Some(trouble));
     }
 
@@ -156,32 +137,12 @@ impl SettleStats {
 
     /// Notes whether the worker can see at all what there is to settle.
     pub(crate) fn looked(&self, trouble: Option<String>) {
-        *lock(&self.counters.trouble) = trouble;
-    }
-
-    pub(crate) fn violated(&self) {
-        self.counters.violations.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn took_over(&self) {
-        self.counters.takeovers.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn diverged(&self) {
-        self.counters.diverged.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn expired(&self, holds: u32) {
-        self.counters.expired.fetch_add(u64::from(holds), Relaxed);
+        self.count(|figures| figures.trouble = trouble);
     }
 
     fn of(&self, stream: &Arc<str>, change: impl FnOnce(&mut StreamFigures)) {
-        if let Some(figures) = lock(&self.counters.streams).get_mut(stream) {
+        if let Some(figures) = self.counted.lock().streams.get_mut(stream) {
             change(figures);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

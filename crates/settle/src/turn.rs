@@ -9,7 +9,7 @@ use std::{
 
 use penstock_domain::Decision;
 use penstock_ledger::{FeedError, Piece};
-use penstock_records::{Lease, Refusal, SettleError, Settled};
+use penstock_records::{Lease, Refusal, SettleError, SettledBatch};
 use tokio::sync::watch;
 
 use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause};
@@ -74,11 +74,17 @@ impl Stream {
     }
 }
 
+/// Decisions that are settled together, and the lease under which that happens.
+struct Batch {
+    lease: Lease,
+    piece: Piece,
+}
+
 /// What to do after a step.
 #[derive(Debug)]
 enum Next {
     /// This many decisions were settled.
-    Settled(usize),
+    SettledBatch(usize),
     /// Nothing is left to settle.
     Drained,
     /// Another worker has the lease.
@@ -98,7 +104,7 @@ impl Settlement {
         let begun = Instant::now();
         while !*stop.borrow() {
             let wait = match self.step(&mut stream).await {
-                Next::Settled(decisions) => {
+                Next::SettledBatch(decisions) => {
                     stream.backoff.reset();
                     pace.after(decisions, Instant::now())
                 }
@@ -192,7 +198,7 @@ impl Settlement {
             self.ledger.feed().settled(&stream.name, lease.cursor);
         }
         (stream.settled, stream.lease) = (Some(settled), Some(lease.clone()));
-        self.settle(stream, &lease, piece).await
+        self.settle(stream, &Batch { lease, piece }).await
     }
 
     /// A lease was taken; the stream is settled up to `settled`.
@@ -201,11 +207,12 @@ impl Settlement {
         self.stats.located(&stream.name, settled);
         if let Some(left_by) = stream.left_by.take() {
             tracing::info!(stream = &*stream.name, left_by, "took a stream over");
-            self.stats.took_over();
+            self.stats.count(|figures| figures.takeovers += 1);
         }
     }
 
-    async fn settle(&self, stream: &mut Stream, lease: &Lease, piece: Piece) -> Next {
+    async fn settle(&self, stream: &mut Stream, batch: &Batch) -> Next {
+        let Batch { lease, piece } = batch;
         let oldest = piece.decisions.first();
         self.stats.waiting(&stream.name, oldest.map(|first| first.at));
         let Some(first) = oldest else {
@@ -218,35 +225,34 @@ impl Settlement {
             return self.fail(stream, "the records are older than the feed; restore newer ones", &trouble);
         }
         let result = self.records.settle(lease, &piece.decisions, piece.mark).await;
-        self.conclude(stream, lease, &piece, result).await
+        self.conclude(stream, batch, result).await
     }
 
     async fn conclude(
         &self,
         stream: &mut Stream,
-        lease: &Lease,
-        piece: &Piece,
-        result: Result<Settled, SettleError>,
+        batch: &Batch,
+        result: Result<SettledBatch, SettleError>,
     ) -> Next {
         match result {
-            Ok(Settled { dead_lettered: dead_letters, .. }) => {
+            Ok(SettledBatch { dead_lettered: dead_letters, .. }) => {
                 if dead_letters > 0 {
                     tracing::error!(
                         dead_letters,
                         "decisions that depend on a dead letter became dead letters, too"
                     );
                 }
-                self.advance(stream, piece, dead_letters)
+                self.advance(stream, &batch.piece, dead_letters)
             }
             Err(SettleError::Poison { position, refusal }) => {
-                self.isolate(stream, lease, piece, position, &refusal).await
+                self.isolate(stream, batch, position, &refusal).await
             }
             Err(SettleError::Fenced) => {
                 tracing::debug!(stream = &*stream.name, "another worker settles this stream now");
                 Next::Lost
             }
             Err(SettleError::CursorMoved { position }) => {
-                let expected = lease.cursor.position;
+                let expected = batch.lease.cursor.position;
                 tracing::warn!(
                     stream = &*stream.name,
                     position,
@@ -263,37 +269,29 @@ impl Settlement {
 
     /// A decision is poison. What comes before it is settled first; then it is tried alone, and finally put
     /// aside.
-    async fn isolate(
-        &self,
-        stream: &mut Stream,
-        lease: &Lease,
-        piece: &Piece,
-        position: u64,
-        refusal: &Refusal,
-    ) -> Next {
+    async fn isolate(&self, stream: &mut Stream, batch: &Batch, position: u64, refusal: &Refusal) -> Next {
         let known = stream.poison.take().filter(|poison| poison.position == position);
         if known.is_none() && refusal.cause.is_violation() {
             let Refusal { cause, reason } = refusal;
-            self.stats.violated();
+            self.stats.count(|figures| figures.violations += 1);
             tracing::error!(stream = &*stream.name, position, %cause, reason, "the ledger broke a promise");
         }
-        let [decision] = piece.decisions.as_slice() else {
+        let [decision] = batch.piece.decisions.as_slice() else {
             stream.poison = Some(Poison { position, tries: known.map_or(0, |poison| poison.tries) });
-            return Next::Settled(0);
+            return Next::SettledBatch(0);
         };
         let tries = known.map_or(0, |poison| poison.tries) + 1;
         stream.poison = Some(Poison { position, tries });
         if tries < self.options.max_tries {
             return self.fail(stream, "a decision can't be settled; trying again", refusal);
         }
-        self.put_aside(stream, lease, piece, decision, refusal, tries).await
+        self.put_aside(stream, batch, decision, refusal, tries).await
     }
 
     async fn put_aside(
         &self,
         stream: &mut Stream,
-        lease: &Lease,
-        piece: &Piece,
+        Batch { lease, piece }: &Batch,
         decision: &Decision,
         refusal: &Refusal,
         tries: u32,
@@ -327,7 +325,7 @@ impl Settlement {
         stream.poison = stream.poison.take().filter(|poison| poison.position > end.position);
         self.stats.settled(&stream.name, end.position, piece.decisions.len() as u64, dead_letters);
         self.ledger.feed().settled(&stream.name, end);
-        Next::Settled(piece.decisions.len())
+        Next::SettledBatch(piece.decisions.len())
     }
 
     /// The ledger has lost decisions that are settled, and is bringing them back from the records; or the
@@ -337,11 +335,10 @@ impl Settlement {
         let trouble = format!("decision {position} is settled, but the ledger's history is another");
         stream.lose();
         if stream.diverged {
-            self.stats.failed(&stream.name, format!("{what}: {trouble}"));
-            return Next::Retry;
+            return self.fail_quietly(stream, what, &trouble);
         }
         stream.diverged = true;
-        self.stats.diverged();
+        self.stats.count(|figures| figures.diverged += 1);
         self.fail(stream, what, &trouble)
     }
 
@@ -359,15 +356,19 @@ impl Settlement {
             self.ledger.feed().doubt(&stream.name);
         }
         if stream.other_epochs == 2 {
-            self.stats.diverged();
+            self.stats.count(|figures| figures.diverged += 1);
             return self.fail(stream, OTHER_EPOCH, &trouble);
         }
-        self.stats.failed(&stream.name, format!("{OTHER_EPOCH}: {trouble}"));
-        Next::Retry
+        self.fail_quietly(stream, OTHER_EPOCH, &trouble)
     }
 
     fn fail(&self, stream: &Stream, what: &str, why: &impl std::fmt::Display) -> Next {
         tracing::warn!(stream = &*stream.name, reason = %why, "{what}");
+        self.fail_quietly(stream, what, why)
+    }
+
+    /// For a failure that was logged before.
+    fn fail_quietly(&self, stream: &Stream, what: &str, why: &impl std::fmt::Display) -> Next {
         self.stats.failed(&stream.name, format!("{what}: {why}"));
         Next::Retry
     }

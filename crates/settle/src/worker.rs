@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::{Settlement, backoff::Backoff, pace::SharedPace, pause, turn::Stream};
 
 /// A job that has ended.
-enum Done {
+enum JobEnd {
     Listed(Result<Vec<Arc<str>>, Unavailable>),
     Looked(Result<Vec<StreamView>, RecordsError>),
     Turned(Stream),
@@ -35,7 +35,7 @@ struct Worker<'a> {
     /// Streams that have a turn now.
     turning: HashSet<Arc<str>>,
     /// Turns, and at most one listing and one look, all at the same time.
-    jobs: FuturesUnordered<BoxFuture<'a, Done>>,
+    jobs: FuturesUnordered<BoxFuture<'a, JobEnd>>,
     listing: Errand,
     look: Errand,
     /// Whether the streams have been listed before.
@@ -95,7 +95,7 @@ impl<'a> Worker<'a> {
         }
         if self.listing.is_due(now) {
             self.listing.under_way = true;
-            self.jobs.push(async { Done::Listed(settlement.ledger.feed().streams().await) }.boxed());
+            self.jobs.push(async { JobEnd::Listed(settlement.ledger.feed().streams().await) }.boxed());
         }
         let feed = settlement.ledger.feed();
         let waiting = self.streams.values().filter(|stream| {
@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
         self.begin_turns(leased);
         if !unknown.is_empty() && self.look.is_due(now) && self.places() > 0 {
             self.look.under_way = true;
-            self.jobs.push(async move { Done::Looked(settlement.records.leases(&unknown).await) }.boxed());
+            self.jobs.push(async move { JobEnd::Looked(settlement.records.leases(&unknown).await) }.boxed());
         }
     }
 
@@ -124,7 +124,7 @@ impl<'a> Worker<'a> {
             let Some(stream) = self.streams.remove(&name) else { continue };
             self.turning.insert(name);
             let turn = settlement.turn(stream, self.pace.clone(), self.stop.clone());
-            self.jobs.push(turn.map(Done::Turned).boxed());
+            self.jobs.push(turn.map(JobEnd::Turned).boxed());
         }
     }
 
@@ -132,23 +132,18 @@ impl<'a> Worker<'a> {
         self.settlement.options.max_streams.saturating_sub(self.turning.len())
     }
 
-    fn take(&mut self, done: Done) {
+    fn take(&mut self, done: JobEnd) {
         match done {
-            Done::Listed(Ok(streams)) => self.listed(streams),
-            Done::Listed(Err(error)) => {
-                self.settlement.stats.looked(Some(format!("the streams could not be listed: {error}")));
-                tracing::warn!(reason = %error, "the streams could not be listed; trying again");
-                after_failure(self.settlement, &mut self.listing);
+            JobEnd::Listed(Ok(streams)) => self.listed(streams),
+            JobEnd::Listed(Err(error)) => {
+                after_failure(self.settlement, &mut self.listing, "the streams could not be listed", &error);
             }
-            Done::Looked(Ok(views)) => self.looked(views),
-            Done::Looked(Err(error)) => {
-                self.settlement
-                    .stats
-                    .looked(Some(format!("the settlement cursors could not be read: {error}")));
-                tracing::warn!(reason = %error, "the settlement cursors could not be read; trying again");
-                after_failure(self.settlement, &mut self.look);
+            JobEnd::Looked(Ok(views)) => self.looked(views),
+            JobEnd::Looked(Err(error)) => {
+                let what = "the settlement cursors could not be read";
+                after_failure(self.settlement, &mut self.look, what, &error);
             }
-            Done::Turned(stream) => {
+            JobEnd::Turned(stream) => {
                 self.turning.remove(&stream.name);
                 self.streams.insert(stream.name.clone(), stream);
             }
@@ -224,7 +219,9 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn after_failure(settlement: &Settlement, errand: &mut Errand) {
+fn after_failure(settlement: &Settlement, errand: &mut Errand, what: &str, why: &dyn std::fmt::Display) {
+    settlement.stats.looked(Some(format!("{what}: {why}")));
+    tracing::warn!(reason = %why, "{what}; trying again");
     errand.under_way = false;
     errand.next_at = Instant::now() + errand.backoff.next((settlement.clock)());
 }
