@@ -6,7 +6,6 @@ use sqlx::{AssertSqlSafe, any::AnyRow};
 use crate::{
     Records, RecordsError,
     columns::{flag, integer, moment, text},
-    error::is_unique_violation,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,30 +59,19 @@ impl Records {
         .bind(account.password_hash.as_str())
         .bind(i32::from(account.admin))
         .bind(account.sessions_valid_after.as_millis())
-        .bind(account.created_at.as_millis())
-        .execute(&mut self.writer().await?)
-        .await;
-        match insert {
-            Ok(_) => Ok(account),
-            Err(error) if is_unique_violation(&error) => Err(CreateAccountError::PhoneTaken),
-            Err(error) => Err(RecordsError::from(error).into()),
-        }
+        .bind(account.created_at.as_millis());
+        let is_new = self.writer().await?.insert_new(insert).await?;
+        if is_new { Ok(account) } else { Err(CreateAccountError::PhoneTaken) }
     }
 
     pub async fn account(&self, id: AccountId) -> Result<Option<Account>, RecordsError> {
-        let row = sqlx::query("SELECT * FROM accounts WHERE id = ?")
-            .bind(id.as_i64())
-            .fetch_optional(&mut self.reader().await?)
-            .await?;
-        row.as_ref().map(read_account).transpose()
+        let query = sqlx::query("SELECT * FROM accounts WHERE id = ?").bind(id.as_i64());
+        self.reader().await?.one(query, read_account).await
     }
 
     pub async fn account_by_phone(&self, phone: &str) -> Result<Option<Account>, RecordsError> {
-        let row = sqlx::query("SELECT * FROM accounts WHERE phone = ?")
-            .bind(phone)
-            .fetch_optional(&mut self.reader().await?)
-            .await?;
-        row.as_ref().map(read_account).transpose()
+        let query = sqlx::query("SELECT * FROM accounts WHERE phone = ?").bind(phone);
+        self.reader().await?.one(query, read_account).await
     }
 
     /// The accounts stored under one of these numbers, in the order of the numbers. There are few of them.
@@ -91,8 +79,7 @@ impl Records {
         let places = vec!["?"; phones.len()].join(", ");
         let query = AssertSqlSafe(format!("SELECT * FROM accounts WHERE phone IN ({places})"));
         let query = phones.iter().fold(sqlx::query(query), |query, phone| query.bind(phone.as_str()));
-        let rows = query.fetch_all(&mut self.reader().await?).await?;
-        let mut accounts = rows.iter().map(read_account).collect::<Result<Vec<_>, _>>()?;
+        let mut accounts = self.reader().await?.all(query, read_account).await?;
         accounts.sort_by_key(|account| phones.iter().position(|phone| *phone == account.phone));
         Ok(accounts)
     }
@@ -108,20 +95,16 @@ impl Records {
             sqlx::query("UPDATE accounts SET password_hash = ?, sessions_valid_after = ? WHERE id = ?")
                 .bind(hash)
                 .bind(now.as_millis())
-                .bind(id.as_i64())
-                .execute(&mut self.writer().await?)
-                .await?;
-        Ok(update.rows_affected() == 1)
+                .bind(id.as_i64());
+        Ok(self.writer().await?.change(update).await? == 1)
     }
 
     /// Grants or revokes the admin role. False: no account has this phone number.
     pub async fn promote(&self, phone: &str, admin: bool) -> Result<bool, RecordsError> {
         let update = sqlx::query("UPDATE accounts SET is_admin = ? WHERE phone = ?")
             .bind(i32::from(admin))
-            .bind(phone)
-            .execute(&mut self.writer().await?)
-            .await?;
-        Ok(update.rows_affected() == 1)
+            .bind(phone);
+        Ok(self.writer().await?.change(update).await? == 1)
     }
 
     /// Ends one session. This is remembered until the session would have ended by itself.
@@ -135,22 +118,16 @@ impl Records {
             sqlx::query("INSERT INTO revoked_sessions (session_id, expires_at, revoked_at) VALUES (?, ?, ?)")
                 .bind(session)
                 .bind(expires_at.as_millis())
-                .bind(now.as_millis())
-                .execute(&mut self.writer().await?)
-                .await;
-        match insert {
-            Err(error) if !is_unique_violation(&error) => Err(error.into()),
-            _ => Ok(()),
-        }
+                .bind(now.as_millis());
+        self.writer().await?.insert_new(insert).await?;
+        Ok(())
     }
 
     /// The revoked sessions that would otherwise still be valid.
     pub async fn revoked_sessions(&self, now: Timestamp) -> Result<Vec<(String, Timestamp)>, RecordsError> {
-        let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE expires_at > ?")
-            .bind(now.as_millis())
-            .fetch_all(&mut self.reader().await?)
-            .await?;
-        rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
+        let query = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE expires_at > ?")
+            .bind(now.as_millis());
+        self.reader().await?.all(query, read_revoked).await
     }
 
     /// The sessions that were revoked at `since` or later.
@@ -158,11 +135,9 @@ impl Records {
         &self,
         since: Timestamp,
     ) -> Result<Vec<(String, Timestamp)>, RecordsError> {
-        let rows = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE revoked_at >= ?")
-            .bind(since.as_millis())
-            .fetch_all(&mut self.reader().await?)
-            .await?;
-        rows.iter().map(|row| Ok((text(row, "session_id")?, moment(row, "expires_at")?))).collect()
+        let query = sqlx::query("SELECT session_id, expires_at FROM revoked_sessions WHERE revoked_at >= ?")
+            .bind(since.as_millis());
+        self.reader().await?.all(query, read_revoked).await
     }
 
     /// The accounts that ended their earlier sessions after `since`, and when. A caller asks for the lifetime
@@ -171,14 +146,13 @@ impl Records {
         &self,
         since: Timestamp,
     ) -> Result<Vec<(AccountId, Timestamp)>, RecordsError> {
-        let rows =
+        let query =
             sqlx::query("SELECT id, sessions_valid_after FROM accounts WHERE sessions_valid_after > ?")
-                .bind(since.as_millis().max(0))
-                .fetch_all(&mut self.reader().await?)
-                .await?;
-        rows.iter()
-            .map(|row| Ok((AccountId::from_i64(integer(row, "id")?), moment(row, "sessions_valid_after")?)))
-            .collect()
+                .bind(since.as_millis().max(0));
+        let read = |row: &AnyRow| {
+            Ok((AccountId::from_i64(integer(row, "id")?), moment(row, "sessions_valid_after")?))
+        };
+        self.reader().await?.all(query, read).await
     }
 
     /// Deletes sessions and codes that ended before `before`: no answer depends on them.
@@ -188,10 +162,14 @@ impl Records {
             "DELETE FROM one_time_codes WHERE expires_at < ?",
             "DELETE FROM codes_by_origin WHERE expires_at < ?",
         ] {
-            sqlx::query(statement).bind(before.as_millis()).execute(&mut self.writer().await?).await?;
+            self.writer().await?.change(sqlx::query(statement).bind(before.as_millis())).await?;
         }
         Ok(())
     }
+}
+
+fn read_revoked(row: &AnyRow) -> Result<(String, Timestamp), RecordsError> {
+    Ok((text(row, "session_id")?, moment(row, "expires_at")?))
 }
 
 fn read_account(row: &AnyRow) -> Result<Account, RecordsError> {

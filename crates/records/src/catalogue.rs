@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, any::AnyRow};
 use crate::{
     Records, RecordsError,
     columns::{integer, moment, money, optional_moment, optional_text, small, text},
-    session::Session,
+    connection::Statement,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,19 +52,12 @@ impl SaleRow {
 
 impl Records {
     pub async fn create_item(&self, item: &Item) -> Result<(), RecordsError> {
-        sqlx::query(
+        let insert = sqlx::query(
             "INSERT INTO items (id, title, description, picture, regular_price_minor, currency, created_at) \
              VALUES (?, ?, ?, ?, ?, ?, ?)",
         )
-        .bind(item.id.as_i64())
-        .bind(item.title.as_str())
-        .bind(item.description.as_str())
-        .bind(item.picture.as_deref())
-        .bind(item.regular_price.minor)
-        .bind(item.regular_price.currency.as_str())
-        .bind(item.created_at.as_millis())
-        .execute(&mut self.writer().await?)
-        .await?;
+        .bind(item.id.as_i64());
+        self.writer().await?.change(bind_item(insert, item).bind(item.created_at.as_millis())).await?;
         Ok(())
     }
 
@@ -73,62 +66,36 @@ impl Records {
         let update = sqlx::query(
             "UPDATE items SET title = ?, description = ?, picture = ?, regular_price_minor = ?, currency = ? \
              WHERE id = ?",
-        )
-        .bind(item.title.as_str())
-        .bind(item.description.as_str())
-        .bind(item.picture.as_deref())
-        .bind(item.regular_price.minor)
-        .bind(item.regular_price.currency.as_str())
-        .bind(item.id.as_i64())
-        .execute(&mut self.writer().await?)
-        .await?;
-        Ok(update.rows_affected() == 1)
+        );
+        Ok(self.writer().await?.change(bind_item(update, item).bind(item.id.as_i64())).await? == 1)
     }
 
     pub async fn item(&self, id: ItemId) -> Result<Option<Item>, RecordsError> {
-        let row = sqlx::query("SELECT * FROM items WHERE id = ?")
-            .bind(id.as_i64())
-            .fetch_optional(&mut self.reader().await?)
-            .await?;
-        row.as_ref().map(read_item).transpose()
+        let query = sqlx::query("SELECT * FROM items WHERE id = ?").bind(id.as_i64());
+        self.reader().await?.one(query, read_item).await
     }
 
     /// Items after the item `after`, newest first.
     pub async fn items(&self, after: Option<ItemId>, limit: u32) -> Result<Vec<Item>, RecordsError> {
-        let rows =
-            page(&mut self.reader().await?, "items", "1 = 1", after.map(ItemId::as_i64), limit).await?;
-        rows.iter().map(read_item).collect()
+        self.page("items", "1 = 1", after.map(ItemId::as_i64), limit, read_item).await
     }
 
     /// Stores a draft, including `published_at` as it is.
     pub async fn create_sale(&self, sale: &SaleRow) -> Result<(), RecordsError> {
-        sqlx::query(
+        let insert = sqlx::query(
             "INSERT INTO sales (id, item_id, price_minor, currency, units, limit_per_buyer, opens_at, \
              closes_at, hold_seconds, gate, published_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
-        .bind(sale.id.as_i64())
-        .bind(sale.item_id.as_i64())
-        .bind(sale.price.minor)
-        .bind(sale.price.currency.as_str())
-        .bind(i64::from(sale.units))
-        .bind(i64::from(sale.limit_per_buyer))
-        .bind(sale.opens_at.map(Timestamp::as_millis))
-        .bind(sale.closes_at.map(Timestamp::as_millis))
-        .bind(i64::from(sale.hold_seconds))
-        .bind(gate_text(&sale.gate)?)
-        .bind(sale.published_at.map(Timestamp::as_millis))
-        .bind(sale.created_at.as_millis())
-        .execute(&mut self.writer().await?)
-        .await?;
+        .bind(sale.id.as_i64());
+        let insert = bind_draft(insert, sale)?
+            .bind(sale.published_at.map(Timestamp::as_millis))
+            .bind(sale.created_at.as_millis());
+        self.writer().await?.change(insert).await?;
         Ok(())
     }
 
     pub async fn sale(&self, id: SaleId) -> Result<Option<SaleRow>, RecordsError> {
-        let row = sqlx::query("SELECT * FROM sales WHERE id = ?")
-            .bind(id.as_i64())
-            .fetch_optional(&mut self.reader().await?)
-            .await?;
-        row.as_ref().map(read_sale).transpose()
+        self.reader().await?.one(select_sale(id), read_sale).await
     }
 
     /// Sales after the sale `after`, newest first; all of them or only the published ones.
@@ -139,50 +106,76 @@ impl Records {
         limit: u32,
     ) -> Result<Vec<SaleRow>, RecordsError> {
         let condition = if published_only { "published_at IS NOT NULL" } else { "1 = 1" };
-        let rows =
-            page(&mut self.reader().await?, "sales", condition, after.map(SaleId::as_i64), limit).await?;
-        rows.iter().map(read_sale).collect()
+        self.page("sales", condition, after.map(SaleId::as_i64), limit, read_sale).await
     }
 
     /// Records when the sale was published; only the first time counts. False: there is no such sale.
     pub async fn mark_published(&self, id: SaleId, now: Timestamp) -> Result<bool, RecordsError> {
         let update = sqlx::query("UPDATE sales SET published_at = COALESCE(published_at, ?) WHERE id = ?")
             .bind(now.as_millis())
-            .bind(id.as_i64())
-            .execute(&mut self.writer().await?)
-            .await?;
-        Ok(update.rows_affected() == 1)
+            .bind(id.as_i64());
+        Ok(self.writer().await?.change(update).await? == 1)
+    }
+
+    /// One page of a table that has `created_at` and `id`, newest first. `table` and `condition` are never
+    /// user input.
+    async fn page<T>(
+        &self,
+        table: &'static str,
+        condition: &'static str,
+        after: Option<i64>,
+        limit: u32,
+        read: fn(&AnyRow) -> Result<T, RecordsError>,
+    ) -> Result<Vec<T>, RecordsError> {
+        let last_seen = format!("(SELECT created_at FROM {table} WHERE id = ?)");
+        // The bound is repeated on its own, because SQLite does not use an index range for alternatives.
+        let is_after = match after {
+            Some(_) => format!(
+                "AND created_at <= {last_seen} AND (created_at < {last_seen} \
+                 OR (created_at = {last_seen} AND id < ?))"
+            ),
+            None => String::new(),
+        };
+        let query = AssertSqlSafe(format!(
+            "SELECT * FROM {table} WHERE {condition} {is_after} ORDER BY created_at DESC, id DESC LIMIT ?"
+        ));
+        let query = after
+            .into_iter()
+            .flat_map(|after| [after; 4])
+            .fold(sqlx::query(query), |query, after| query.bind(after));
+        self.reader().await?.all(query.bind(i64::from(limit)), read).await
     }
 }
 
-/// One page of a table that has `created_at` and `id`, newest first. `table` and `condition` are never user
-/// input.
-async fn page(
-    connection: &mut Session,
-    table: &'static str,
-    condition: &'static str,
-    after: Option<i64>,
-    limit: u32,
-) -> Result<Vec<AnyRow>, RecordsError> {
-    let order = "ORDER BY created_at DESC, id DESC LIMIT ?";
-    let Some(after) = after else {
-        let first = AssertSqlSafe(format!("SELECT * FROM {table} WHERE {condition} {order}"));
-        return Ok(sqlx::query(first).bind(i64::from(limit)).fetch_all(connection).await?);
-    };
-    let last_seen = format!("(SELECT created_at FROM {table} WHERE id = ?)");
-    // The bound is repeated on its own, because SQLite does not use an index range for alternatives.
-    let next = AssertSqlSafe(format!(
-        "SELECT * FROM {table} WHERE {condition} AND created_at <= {last_seen} AND (created_at < {last_seen} \
-         OR (created_at = {last_seen} AND id < ?)) {order}"
-    ));
-    Ok(sqlx::query(next)
-        .bind(after)
-        .bind(after)
-        .bind(after)
-        .bind(after)
-        .bind(i64::from(limit))
-        .fetch_all(connection)
-        .await?)
+/// Binds what can change of an item.
+fn bind_item<'q>(statement: Statement<'q>, item: &'q Item) -> Statement<'q> {
+    statement
+        .bind(item.title.as_str())
+        .bind(item.description.as_str())
+        .bind(item.picture.as_deref())
+        .bind(item.regular_price.minor)
+        .bind(item.regular_price.currency.as_str())
+}
+
+/// Binds what can change of a draft.
+pub(crate) fn bind_draft<'q>(
+    statement: Statement<'q>,
+    sale: &'q SaleRow,
+) -> Result<Statement<'q>, RecordsError> {
+    Ok(statement
+        .bind(sale.item_id.as_i64())
+        .bind(sale.price.minor)
+        .bind(sale.price.currency.as_str())
+        .bind(i64::from(sale.units))
+        .bind(i64::from(sale.limit_per_buyer))
+        .bind(sale.opens_at.map(Timestamp::as_millis))
+        .bind(sale.closes_at.map(Timestamp::as_millis))
+        .bind(i64::from(sale.hold_seconds))
+        .bind(serde_json::to_string(&sale.gate).map_err(RecordsError::damaged)?))
+}
+
+pub(crate) fn select_sale<'q>(id: SaleId) -> Statement<'q> {
+    sqlx::query("SELECT * FROM sales WHERE id = ?").bind(id.as_i64())
 }
 
 fn read_item(row: &AnyRow) -> Result<Item, RecordsError> {
@@ -194,10 +187,6 @@ fn read_item(row: &AnyRow) -> Result<Item, RecordsError> {
         regular_price: money(row, "regular_price_minor", "currency")?,
         created_at: moment(row, "created_at")?,
     })
-}
-
-pub(crate) fn gate_text(gate: &GateTerms) -> Result<String, RecordsError> {
-    serde_json::to_string(gate).map_err(RecordsError::damaged)
 }
 
 pub(crate) fn read_sale(row: &AnyRow) -> Result<SaleRow, RecordsError> {

@@ -7,23 +7,22 @@
 //! by one.
 
 use penstock_domain::Timestamp;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use crate::{
     Records, RecordsError,
     columns::{integer, moment},
-    error::is_unique_violation,
-    session::Session,
+    connection::{DatabaseConnection, Statement},
 };
 
 /// The number of wrong guesses after which a code is void: for its own address, and for all others together.
 pub const TRIES_PER_CODE: i32 = 5;
 
-/// The codes of a window that one address may take from the half of a phone's codes that is kept for
-/// newcomers: the first one may get lost on its way.
+/// Half of a phone's codes in a window are kept for newcomers. An address counts as one until it has had
+/// this many codes: the first may have got lost on its way.
 const KEPT_FOR_EACH_ORIGIN: i64 = 2;
 
-/// How often storing a code is tried: once more than necessary.
+/// How often storing a code is tried. Two attempts would be enough.
 const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
@@ -66,21 +65,19 @@ impl NewCode<'_> {
 
 /// Identifies a stored code.
 #[derive(Clone, Copy)]
-struct Key<'a> {
+struct CodeKey<'a> {
     phone: &'a str,
     /// None: the last one sent to the phone.
     origin: Option<&'a str>,
 }
 
-type Statement<'q> = sqlx::query::Query<'q, sqlx::Any, <sqlx::Any as sqlx::Database>::Arguments>;
-
-impl Key<'_> {
-    fn table(self) -> &'static str {
-        if self.origin.is_some() { "codes_by_origin" } else { "one_time_codes" }
-    }
-
-    fn condition(self) -> &'static str {
-        if self.origin.is_some() { "phone = ? AND origin = ?" } else { "phone = ?" }
+impl CodeKey<'_> {
+    /// The table, and the condition that finds the row in it.
+    fn row(self) -> (&'static str, &'static str) {
+        match self.origin {
+            Some(_) => ("codes_by_origin", "phone = ? AND origin = ?"),
+            None => ("one_time_codes", "phone = ?"),
+        }
     }
 
     /// Binds the parameters of the condition.
@@ -96,8 +93,8 @@ impl Key<'_> {
 impl Records {
     /// Stores a new code, which replaces an earlier one of the same address.
     pub async fn put_code(&self, code: NewCode<'_>) -> Result<(), PutCodeError> {
-        let for_phone = Key { phone: code.phone, origin: None };
-        let for_origin = Key { phone: code.phone, origin: Some(code.origin) };
+        let for_phone = CodeKey { phone: code.phone, origin: None };
+        let for_origin = CodeKey { phone: code.phone, origin: Some(code.origin) };
         // With several writers, another request may store the phone's first code in between; the next attempt
         // finds its row.
         for _ in 0..MAX_ATTEMPTS {
@@ -113,10 +110,10 @@ impl Records {
                 insert(&mut transaction, for_phone, &code, code.max_per_phone.into()).await?
             };
             if is_put && put(&mut transaction, for_origin, &code, code.max_per_origin).await? {
-                transaction.commit().await.map_err(RecordsError::from)?;
+                transaction.commit().await?;
                 return Ok(());
             }
-            transaction.rollback().await.map_err(RecordsError::from)?;
+            transaction.rollback().await?;
         }
         Err(RecordsError::Unavailable("too many codes for one phone were stored at once".into()).into())
     }
@@ -153,7 +150,7 @@ impl Records {
                 "UPDATE one_time_codes SET tries_left = 0 WHERE phone = ?",
                 "UPDATE codes_by_origin SET tries_left = 0 WHERE phone = ?",
             ] {
-                sqlx::query(statement).bind(phone).execute(&mut transaction).await?;
+                transaction.change(sqlx::query(statement).bind(phone)).await?;
             }
         }
         transaction.commit().await?;
@@ -164,63 +161,57 @@ impl Records {
 /// Compares with the code of the address if it has a valid one, otherwise with the phone's. It uses up a try
 /// before it compares.
 async fn guess(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     phone: &str,
     origin: &str,
     digest: &[u8],
     now: Timestamp,
 ) -> Result<CodeCheck, RecordsError> {
     lock(connection, phone).await?;
-    let own = Key { phone, origin: Some(origin) };
-    let has_own =
+    let own = CodeKey { phone, origin: Some(origin) };
+    let find_own =
         sqlx::query("SELECT 1 FROM codes_by_origin WHERE phone = ? AND origin = ? AND expires_at > ?")
             .bind(phone)
             .bind(origin)
-            .bind(now.as_millis())
-            .fetch_optional(&mut *connection)
-            .await?
-            .is_some();
-    let key = if has_own { own } else { Key { phone, origin: None } };
-    let (table, condition) = (key.table(), key.condition());
+            .bind(now.as_millis());
+    let has_own = connection.one(find_own, |_| Ok(())).await?.is_some();
+    let key = if has_own { own } else { CodeKey { phone, origin: None } };
+    let (table, condition) = key.row();
     let try_it = AssertSqlSafe(format!(
         "UPDATE {table} SET tries_left = tries_left - 1 WHERE {condition} AND tries_left > 0 AND expires_at > ?"
     ));
-    let tried = key.bind(sqlx::query(try_it)).bind(now.as_millis()).execute(&mut *connection).await?;
-    if tried.rows_affected() == 0 {
+    if connection.change(key.bind(sqlx::query(try_it)).bind(now.as_millis())).await? == 0 {
         return Ok(CodeCheck::Void);
     }
     let compare = AssertSqlSafe(format!("SELECT 1 FROM {table} WHERE {condition} AND code_digest = ?"));
-    let same = key.bind(sqlx::query(compare)).bind(digest.to_vec()).fetch_optional(&mut *connection).await?;
+    let same = connection.one(key.bind(sqlx::query(compare)).bind(digest.to_vec()), |_| Ok(())).await?;
     Ok(if same.is_some() { CodeCheck::Right } else { CodeCheck::Wrong })
 }
 
 /// Locks the phone's row with an update that changes nothing. False: there is no row yet.
-async fn lock(connection: &mut Session, phone: &str) -> Result<bool, RecordsError> {
-    let locked = sqlx::query("UPDATE one_time_codes SET phone = phone WHERE phone = ?")
-        .bind(phone)
-        .execute(&mut *connection)
-        .await?;
-    Ok(locked.rows_affected() == 1)
+async fn lock(connection: &mut DatabaseConnection, phone: &str) -> Result<bool, RecordsError> {
+    let lock = sqlx::query("UPDATE one_time_codes SET phone = phone WHERE phone = ?").bind(phone);
+    Ok(connection.change(lock).await? == 1)
 }
 
 async fn sent_in_window(
-    connection: &mut Session,
-    key: Key<'_>,
+    connection: &mut DatabaseConnection,
+    key: CodeKey<'_>,
     code: &NewCode<'_>,
 ) -> Result<i64, RecordsError> {
-    let (table, condition) = (key.table(), key.condition());
+    let (table, condition) = key.row();
     let query = AssertSqlSafe(format!(
         "SELECT sent_in_window FROM {table} WHERE {condition} AND window_started_at > ?"
     ));
     let begun_after = code.now.plus_millis(-code.window_millis()).as_millis();
-    let row = key.bind(sqlx::query(query)).bind(begun_after).fetch_optional(&mut *connection).await?;
-    row.as_ref().map_or(Ok(0), |row| integer(row, "sent_in_window"))
+    let query = key.bind(sqlx::query(query)).bind(begun_after);
+    Ok(connection.one(query, |row| integer(row, "sent_in_window")).await?.unwrap_or(0))
 }
 
 /// Stores the code. False: try again.
 async fn put(
-    connection: &mut Session,
-    key: Key<'_>,
+    connection: &mut DatabaseConnection,
+    key: CodeKey<'_>,
     code: &NewCode<'_>,
     max_per_window: u32,
 ) -> Result<bool, PutCodeError> {
@@ -231,54 +222,45 @@ async fn put(
 
 /// Replaces an earlier code, in a new window or in the same one. False: neither was possible.
 async fn replace(
-    connection: &mut Session,
-    key: Key<'_>,
+    connection: &mut DatabaseConnection,
+    key: CodeKey<'_>,
     code: &NewCode<'_>,
     max_per_window: i64,
 ) -> Result<bool, RecordsError> {
-    let (table, condition) = (key.table(), key.condition());
-    let new_window = AssertSqlSafe(format!(
-        "UPDATE {table} SET code_digest = ?, expires_at = ?, tries_left = ?, window_started_at = ?, \
-         sent_in_window = 1 WHERE {condition} AND window_started_at <= ?"
+    let (table, condition) = key.row();
+    // MySQL assigns the columns in this order; SQLite reads all of them before.
+    let replace = AssertSqlSafe(format!(
+        "UPDATE {table} SET code_digest = ?, expires_at = ?, tries_left = ?, \
+         sent_in_window = CASE WHEN window_started_at <= ? THEN 1 ELSE sent_in_window + 1 END, \
+         window_started_at = CASE WHEN window_started_at <= ? THEN ? ELSE window_started_at END \
+         WHERE {condition} AND (window_started_at <= ? OR sent_in_window < ?)"
     ));
-    let statement = sqlx::query(new_window)
+    let begun_before = code.now.plus_millis(-code.window_millis()).as_millis();
+    let statement = sqlx::query(replace)
         .bind(code.digest.to_vec())
         .bind(code.expires_at.as_millis())
         .bind(TRIES_PER_CODE)
+        .bind(begun_before)
+        .bind(begun_before)
         .bind(code.now.as_millis());
-    let begun_before = code.now.plus_millis(-code.window_millis()).as_millis();
-    let replaced = key.bind(statement).bind(begun_before).execute(&mut *connection).await?;
-    if replaced.rows_affected() == 1 {
-        return Ok(true);
-    }
-    let same_window = AssertSqlSafe(format!(
-        "UPDATE {table} SET code_digest = ?, expires_at = ?, tries_left = ?, \
-         sent_in_window = sent_in_window + 1 WHERE {condition} AND sent_in_window < ?"
-    ));
-    let statement = sqlx::query(same_window)
-        .bind(code.digest.to_vec())
-        .bind(code.expires_at.as_millis())
-        .bind(TRIES_PER_CODE);
-    let replaced = key.bind(statement).bind(max_per_window).execute(&mut *connection).await?;
-    Ok(replaced.rows_affected() == 1)
+    Ok(connection.change(key.bind(statement).bind(begun_before).bind(max_per_window)).await? == 1)
 }
 
 /// No row could be changed: the window is full, or this is the first code. False: another request has
 /// inserted the row in the meantime.
 async fn insert(
-    connection: &mut Session,
-    key: Key<'_>,
+    connection: &mut DatabaseConnection,
+    key: CodeKey<'_>,
     code: &NewCode<'_>,
     max_per_window: i64,
 ) -> Result<bool, PutCodeError> {
-    let (table, condition) = (key.table(), key.condition());
+    let (table, condition) = key.row();
     let query =
         AssertSqlSafe(format!("SELECT window_started_at, sent_in_window FROM {table} WHERE {condition}"));
-    let row = key.bind(sqlx::query(query)).fetch_optional(&mut *connection).await;
-    if let Some(row) = row.map_err(RecordsError::from)? {
-        let window_ends = moment(&row, "window_started_at")?.plus_millis(code.window_millis());
-        let millis_left = window_ends.millis_since(code.now);
-        if millis_left <= 0 || integer(&row, "sent_in_window")? < max_per_window {
+    let read = |row: &AnyRow| Ok((moment(row, "window_started_at")?, integer(row, "sent_in_window")?));
+    if let Some((started_at, sent)) = connection.one(key.bind(sqlx::query(query)), read).await? {
+        let millis_left = started_at.plus_millis(code.window_millis()).millis_since(code.now);
+        if millis_left <= 0 || sent < max_per_window {
             return Ok(false);
         }
         let retry_after_seconds = u32::try_from(millis_left.saturating_add(999) / 1000).unwrap_or(u32::MAX);
@@ -292,17 +274,11 @@ async fn insert(
         "INSERT INTO {table} ({columns}, code_digest, expires_at, tries_left, window_started_at, sent_in_window) \
          VALUES ({places}, ?, ?, ?, ?, 1)"
     ));
-    let inserted = key
+    let insert = key
         .bind(sqlx::query(insert))
         .bind(code.digest.to_vec())
         .bind(code.expires_at.as_millis())
         .bind(TRIES_PER_CODE)
-        .bind(code.now.as_millis())
-        .execute(&mut *connection)
-        .await;
-    match inserted {
-        Ok(_) => Ok(true),
-        Err(error) if is_unique_violation(&error) => Ok(false),
-        Err(error) => Err(RecordsError::from(error).into()),
-    }
+        .bind(code.now.as_millis());
+    Ok(connection.insert_new(insert).await?)
 }

@@ -1,6 +1,6 @@
 //! Reads columns. A value that Penstock would not have written is `RecordsError::Damaged`.
 
-use penstock_domain::{Currency, Money, Timestamp};
+use penstock_domain::{Currency, Money, SaleId, Timestamp};
 use sqlx::{Row, any::AnyRow};
 
 use crate::RecordsError;
@@ -11,6 +11,15 @@ pub(crate) fn integer(row: &AnyRow, column: &str) -> Result<i64, RecordsError> {
 
 pub(crate) fn optional_integer(row: &AnyRow, column: &str) -> Result<Option<i64>, RecordsError> {
     Ok(row.try_get(column)?)
+}
+
+/// A position, or a number that only grows.
+pub(crate) fn natural(row: &AnyRow, column: &str) -> Result<u64, RecordsError> {
+    u64::try_from(integer(row, column)?).map_err(RecordsError::damaged)
+}
+
+pub(crate) fn sale_id(row: &AnyRow) -> Result<SaleId, RecordsError> {
+    Ok(SaleId::from_i64(integer(row, "sale_id")?))
 }
 
 /// A count, a quantity or a number of seconds.

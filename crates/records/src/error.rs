@@ -77,7 +77,3 @@ fn is_constraint(error: &dyn DatabaseError) -> bool {
     let code = sqlite.and_then(|error| error.code()?.parse::<i32>().ok());
     code.is_some_and(|code| code & 0xff == SQLITE_CONSTRAINT)
 }
-
-pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(|database| database.is_unique_violation())
-}

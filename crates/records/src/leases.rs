@@ -1,23 +1,20 @@
 //! Which settler settles which stream, and how far it is settled. A settler has a stream's lease for a few
 //! seconds by the database's clock, and each batch that it settles renews the lease. Taking a lease raises
-//! the stream's fence, and so does anybody who has to be sure that nothing is settled meanwhile: a settler
-//! with an older fence can no longer write.
+//! the stream's fence, and a settler with an older fence can no longer write. A ledger that needs
+//! settlement to stop for a moment raises the fence, too.
 
 use std::sync::Arc;
 
 use penstock_domain::{Cursor, Mark};
-use sqlx::{Any, AssertSqlSafe, QueryBuilder, any::AnyRow};
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use crate::{
-    Records, RecordsError, SettleError,
-    columns::{flag, integer, text},
+    Records, RecordsError,
+    columns::{flag, natural, text},
+    connection::DatabaseConnection,
     dialect::Dialect,
-    error::is_unique_violation,
-    session::Session,
+    statements::{MAX_LISTED, bind_list, marks},
 };
-
-/// How many streams one query asks for.
-const MAX_LISTED: usize = 1000;
 
 /// The right to settle a stream, until its fence is raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +26,7 @@ pub struct Lease {
     /// Only decisions of this epoch's history may be settled under the lease. A new epoch also raises the
     /// fence.
     pub epoch: u64,
-    seconds: u32,
+    pub(crate) seconds: u32,
 }
 
 /// What is known about a stream's settlement.
@@ -62,34 +59,26 @@ impl Records {
             "UPDATE settlement_cursors SET fence = fence + 1, owner = ?, lease_until = {now} + ? \
              WHERE stream = ? AND (owner = ? OR lease_until <= {now})"
         );
-        let taken = sqlx::query(AssertSqlSafe(take))
-            .bind(owner)
-            .bind(millis(seconds))
-            .bind(stream)
-            .bind(owner)
-            .execute(&mut transaction)
-            .await?;
-        let row = sqlx::query("SELECT position, mark, fence, epoch FROM settlement_cursors WHERE stream = ?")
-            .bind(stream)
-            .fetch_optional(&mut transaction)
-            .await?;
+        let take =
+            sqlx::query(AssertSqlSafe(take)).bind(owner).bind(millis(seconds)).bind(stream).bind(owner);
+        let is_taken = transaction.change(take).await? == 1;
         let lease = |fence, cursor, epoch| Lease { stream: stream.into(), fence, cursor, epoch, seconds };
-        let lease = match row {
-            Some(_) if taken.rows_affected() == 0 => {
-                transaction.rollback().await?;
-                return Ok(None);
-            }
-            Some(row) => lease(natural(&row, "fence")?, stored_cursor(&row)?, natural(&row, "epoch")?),
-            None if begin_stream(&mut transaction, self.dialect, stream, owner, seconds).await? => {
-                lease(FIRST_FENCE, Cursor::default(), 0)
-            }
-            None => {
-                transaction.rollback().await?;
-                return Ok(None);
-            }
+        let query =
+            sqlx::query("SELECT position, mark, fence, epoch FROM settlement_cursors WHERE stream = ?")
+                .bind(stream);
+        let read =
+            |row: &AnyRow| Ok(lease(natural(row, "fence")?, stored_cursor(row)?, natural(row, "epoch")?));
+        let lease = match transaction.one(query, read).await? {
+            Some(known) => is_taken.then_some(known),
+            None => begin_stream(&mut transaction, self.dialect, stream, owner, seconds)
+                .await?
+                .then(|| lease(FIRST_FENCE, Cursor::default(), 0)),
         };
-        transaction.commit().await?;
-        Ok(Some(lease))
+        match lease {
+            Some(_) => transaction.commit().await?,
+            None => transaction.rollback().await?,
+        }
+        Ok(lease)
     }
 
     /// Restarts the time of a lease. False: its fence was raised.
@@ -97,21 +86,18 @@ impl Records {
         let now = self.dialect.now_millis();
         let renew =
             format!("UPDATE settlement_cursors SET lease_until = {now} + ? WHERE stream = ? AND fence = ?");
-        let renewed = sqlx::query(AssertSqlSafe(renew))
+        let renew = sqlx::query(AssertSqlSafe(renew))
             .bind(millis(lease.seconds))
             .bind(&*lease.stream)
-            .bind(lease.fence as i64)
-            .execute(&mut self.writer().await?)
-            .await?;
-        Ok(renewed.rows_affected() == 1)
+            .bind(lease.fence as i64);
+        Ok(self.writer().await?.change(renew).await? == 1)
     }
 
     /// Gives back all leases of `owner`, so that nobody has to wait until they run out.
     pub async fn release(&self, owner: &str) -> Result<(), RecordsError> {
-        sqlx::query("UPDATE settlement_cursors SET owner = '', lease_until = 0 WHERE owner = ?")
-            .bind(owner)
-            .execute(&mut self.writer().await?)
-            .await?;
+        let release =
+            sqlx::query("UPDATE settlement_cursors SET owner = '', lease_until = 0 WHERE owner = ?");
+        self.writer().await?.change(release.bind(owner)).await?;
         Ok(())
     }
 
@@ -126,16 +112,14 @@ impl Records {
         let mut views: Vec<StreamView> = streams.iter().map(unknown).collect();
         let now = self.dialect.now_millis();
         for views in views.chunks_mut(MAX_LISTED) {
-            let mut query = QueryBuilder::<Any>::new(format!(
+            let query = AssertSqlSafe(format!(
                 "SELECT stream, position, mark, owner, CASE WHEN lease_until > {now} THEN 1 ELSE 0 END AS leased \
-                 FROM settlement_cursors WHERE stream IN ("
+                 FROM settlement_cursors WHERE stream IN ({})",
+                marks(views.len())
             ));
-            let mut list = query.separated(", ");
-            for view in views.iter() {
-                list.push_bind(&*view.stream);
-            }
-            query.push(")");
-            for row in query.build().fetch_all(&mut self.reader().await?).await? {
+            let query =
+                bind_list(sqlx::query(query), views, |query, view| query.bind(view.stream.to_string()));
+            for row in self.reader().await?.rows(query).await? {
                 let stream = text(&row, "stream")?;
                 let Some(view) = views.iter_mut().find(|view| *view.stream == *stream) else { continue };
                 view.cursor = stored_cursor(&row)?;
@@ -152,7 +136,7 @@ const FIRST_FENCE: u64 = 1;
 
 /// False: another settler has just done it.
 async fn begin_stream(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     dialect: Dialect,
     stream: &str,
     owner: &str,
@@ -163,66 +147,21 @@ async fn begin_stream(
         "INSERT INTO settlement_cursors (stream, position, mark, owner, lease_until, fence) \
          VALUES (?, 0, ?, ?, {now} + ?, ?)"
     );
-    let inserted = sqlx::query(AssertSqlSafe(insert))
+    let insert = sqlx::query(AssertSqlSafe(insert))
         .bind(stream)
         .bind(Mark::default().to_string())
         .bind(owner)
         .bind(millis(seconds))
-        .bind(FIRST_FENCE as i64)
-        .execute(&mut *connection)
-        .await;
-    match inserted {
-        Ok(_) => Ok(true),
-        Err(error) if is_unique_violation(&error) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+        .bind(FIRST_FENCE as i64);
+    connection.insert_new(insert).await
 }
 
-pub(crate) async fn read_cursor(connection: &mut Session, stream: &str) -> Result<Cursor, RecordsError> {
-    let row = sqlx::query("SELECT position, mark FROM settlement_cursors WHERE stream = ?")
-        .bind(stream)
-        .fetch_optional(&mut *connection)
-        .await?;
-    row.as_ref().map_or(Ok(Cursor::default()), stored_cursor)
-}
-
-/// Moves the cursor of a lease on from the position `from`, if it is still there and the lease holds, and
-/// renews the lease. It comes first in its transaction, so that of two settlers one waits for the other.
-pub(crate) async fn move_cursor(
-    connection: &mut Session,
-    dialect: Dialect,
-    lease: &Lease,
-    from: u64,
-    to: Cursor,
-) -> Result<(), SettleError> {
-    let now = dialect.now_millis();
-    let move_on = format!(
-        "UPDATE settlement_cursors SET position = ?, mark = ?, lease_until = {now} + ? \
-         WHERE stream = ? AND position = ? AND fence = ? AND epoch = ?"
-    );
-    let moved = sqlx::query(AssertSqlSafe(move_on))
-        .bind(to.position as i64)
-        .bind(to.mark.to_string())
-        .bind(millis(lease.seconds))
-        .bind(&*lease.stream)
-        .bind(from as i64)
-        .bind(lease.fence as i64)
-        .bind(lease.epoch as i64)
-        .execute(&mut *connection)
-        .await?;
-    if moved.rows_affected() == 1 {
-        return Ok(());
-    }
-    let row = sqlx::query("SELECT position, fence, epoch FROM settlement_cursors WHERE stream = ?")
-        .bind(&*lease.stream)
-        .fetch_optional(&mut *connection)
-        .await?;
-    match row {
-        Some(row) if (natural(&row, "fence")?, natural(&row, "epoch")?) == (lease.fence, lease.epoch) => {
-            Err(SettleError::CursorMoved { position: natural(&row, "position")? })
-        }
-        _ => Err(SettleError::Fenced),
-    }
+pub(crate) async fn read_cursor(
+    connection: &mut DatabaseConnection,
+    stream: &str,
+) -> Result<Cursor, RecordsError> {
+    let query = sqlx::query("SELECT position, mark FROM settlement_cursors WHERE stream = ?").bind(stream);
+    Ok(connection.one(query, stored_cursor).await?.unwrap_or_default())
 }
 
 fn stored_cursor(row: &AnyRow) -> Result<Cursor, RecordsError> {
@@ -231,10 +170,6 @@ fn stored_cursor(row: &AnyRow) -> Result<Cursor, RecordsError> {
     Ok(Cursor { position: natural(row, "position")?, mark })
 }
 
-fn natural(row: &AnyRow, column: &str) -> Result<u64, RecordsError> {
-    u64::try_from(integer(row, column)?).map_err(RecordsError::damaged)
-}
-
-fn millis(seconds: u32) -> i64 {
+pub(crate) fn millis(seconds: u32) -> i64 {
     i64::from(seconds) * 1000
 }

@@ -6,6 +6,7 @@ mod audit;
 mod catalogue;
 mod codes;
 mod columns;
+mod connection;
 mod dead_letters;
 mod dialect;
 mod drafts;
@@ -16,29 +17,33 @@ mod orders;
 mod outbox;
 mod pictures;
 mod refunds;
+mod refusal;
 mod rooms;
 mod secrets;
-mod session;
 mod settled;
 mod settlement;
+mod statements;
 mod undo;
+mod units;
 mod waitlist;
 
 use std::{path::Path, str::FromStr, time::Duration};
 
 pub use accounts::{Account, CreateAccountError, NewAccount};
 pub use audit::{
-    Audit, AuditReport, Difference, Finding, Forgetting, OrderTime, Source, Standing, StreamAudit,
-    UnitCounts, WaiterFound,
+    Audit, AuditReport, Difference, Finding, Forgetting, OrderTime, SaleStanding, Source, StreamAudit,
+    WaiterFound,
 };
 pub use catalogue::{Item, SaleRow};
 pub use codes::{CodeCheck, NewCode, PutCodeError, TRIES_PER_CODE};
-pub use dead_letters::{DeadLetter, RetryError};
+use connection::DatabaseConnection;
+pub use dead_letters::DeadLetter;
 use dialect::Dialect;
 pub use drafts::ChangeDraftError;
 pub use error::RecordsError;
 pub use leases::{Lease, StreamView};
 pub use orders::{OrderFilter, OrderRow};
+pub use refusal::{Cause, Refusal};
 pub use rooms::StoredRoom;
 pub use secrets::StoredSecrets;
 use session::Session;
@@ -48,6 +53,7 @@ use sqlx::{
     any::{AnyConnectOptions, AnyPoolOptions},
 };
 use tokio::time::timeout;
+pub use units::UnitCounts;
 
 /// How long a call waits for a connection, and each of its statements for an answer, before the records count
 /// as unavailable.
@@ -83,40 +89,40 @@ impl Records {
     /// file is created; a MySQL or MariaDB database has to exist. Readers and writers may have
     /// `max_connections` each.
     pub async fn open(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
-        let place = Place::of(url, max_connections)?;
-        if place.dialect == Dialect::MySql {
+        let address = DatabaseAddress::of(url, max_connections)?;
+        if address.dialect == Dialect::MySql {
             // A single connection says why it can't be opened; a pool only says that it waited.
-            let mut connection = answered(PATIENCE, AnyConnection::connect(&place.url))
+            let mut connection = answered(PATIENCE, AnyConnection::connect(&address.url))
                 .await?
                 .map_err(error::of_connecting)?;
             answered(PATIENCE, prepare_connection(&mut connection, Role::Writer)).await??;
             answered(SCHEMA_PATIENCE, mysql::migrate(&mut connection)).await??;
             connection.close().await?;
         }
-        let (options, url) = place.pool(Role::Writer)?;
+        let (options, url) = address.pool(Role::Writer)?;
         let writers = options.connect_with(url).await?;
-        if place.dialect == Dialect::Sqlite {
-            sqlx::migrate!("./migrations").run(&writers).await?;
+        if address.dialect == Dialect::Sqlite {
+            undo::steps().run(&writers).await?;
         }
-        let (options, url) = place.pool(Role::Reader)?;
+        let (options, url) = address.pool(Role::Reader)?;
         let readers = options.connect_with(url).await?;
-        Ok(Self { readers, writers, dialect: place.dialect })
+        Ok(Self { readers, writers, dialect: address.dialect })
     }
 
     /// Opens a database that can't be reached yet: until it can, calls are `Unavailable`. The caller has to
     /// `open` it as soon as it can be reached, to bring its schema up to date.
     pub fn open_later(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
-        let place = Place::of(url, max_connections)?;
+        let address = DatabaseAddress::of(url, max_connections)?;
         let lazily = |role| {
-            let (options, url) = place.pool(role)?;
+            let (options, url) = address.pool(role)?;
             Ok::<_, RecordsError>(options.connect_lazy_with(url))
         };
-        Ok(Self { readers: lazily(Role::Reader)?, writers: lazily(Role::Writer)?, dialect: place.dialect })
+        Ok(Self { readers: lazily(Role::Reader)?, writers: lazily(Role::Writer)?, dialect: address.dialect })
     }
 
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), RecordsError> {
-        sqlx::query("SELECT 1").execute(&mut self.reader().await?).await?;
+        self.reader().await?.change(sqlx::query("SELECT 1")).await?;
         Ok(())
     }
 
@@ -140,24 +146,26 @@ impl Records {
         }
     }
 
-    async fn reader(&self) -> Result<Session, RecordsError> {
-        Ok(Session::new(self.readers.acquire().await?, self.dialect, self.patience()))
+    async fn reader(&self) -> Result<DatabaseConnection, RecordsError> {
+        Ok(DatabaseConnection::new(self.readers.acquire().await?, self.dialect, self.patience()))
     }
 
-    async fn writer(&self) -> Result<Session, RecordsError> {
-        Ok(Session::new(self.writers.acquire().await?, self.dialect, self.patience()))
+    async fn writer(&self) -> Result<DatabaseConnection, RecordsError> {
+        Ok(DatabaseConnection::new(self.writers.acquire().await?, self.dialect, self.patience()))
     }
 
     /// A transaction that may write from its first statement on, so that it can't fail half way because
     /// another one wrote in between.
-    async fn begin(&self) -> Result<Session, RecordsError> {
+    async fn begin(&self) -> Result<DatabaseConnection, RecordsError> {
         self.writer().await?.begin(self.dialect.begin_write()).await
     }
 
     /// A transaction that sees a consistent snapshot for as long as an audit takes.
-    async fn snapshot(&self) -> Result<Session, RecordsError> {
+    async fn snapshot(&self) -> Result<DatabaseConnection, RecordsError> {
         let connection = self.readers.acquire().await?;
-        Session::new(connection, self.dialect, AUDIT_PATIENCE).begin(self.dialect.begin_snapshot()).await
+        DatabaseConnection::new(connection, self.dialect, AUDIT_PATIENCE)
+            .begin(self.dialect.begin_snapshot())
+            .await
     }
 }
 
@@ -183,14 +191,14 @@ pub fn sqlite_url(file: &Path) -> String {
 }
 
 /// Where a database is, and how many connections to it are allowed.
-struct Place {
+struct DatabaseAddress {
     url: String,
     dialect: Dialect,
     max_readers: u32,
     max_writers: u32,
 }
 
-impl Place {
+impl DatabaseAddress {
     fn of(url: &str, max_connections: u32) -> Result<Self, RecordsError> {
         sqlx::any::install_default_drivers();
         let Some(dialect) = Dialect::of_url(url) else {
@@ -217,8 +225,8 @@ impl Place {
             // The pool's own checks have no deadline.
             options = options
                 .test_before_acquire(false)
-                .before_acquire(|connection, _| Box::pin(session::answers(connection)))
-                .after_release(|connection, _| Box::pin(session::answers(connection)));
+                .before_acquire(|connection, _| Box::pin(connection::answers(connection)))
+                .after_release(|connection, _| Box::pin(connection::answers(connection)));
         }
         Ok((options, url))
     }

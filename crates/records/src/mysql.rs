@@ -14,10 +14,6 @@ use crate::{
     undo,
 };
 
-/// The first MySQL with a binary collation that does not pad, and the first MariaDB that is tested.
-const MIN_MYSQL: Version = Version { major: 8, minor: 0, patch: 17 };
-const MIN_MARIADB: Version = Version { major: 10, minor: 6, patch: 0 };
-
 /// How long a client may be silent in a transaction before the server gives it up. `begin_write` of the
 /// dialect has the same number.
 const FROZEN_AFTER_SECONDS: u32 = 3;
@@ -25,41 +21,21 @@ const FROZEN_AFTER_SECONDS: u32 = 3;
 /// How long a node waits for another one that changes the schema.
 const SCHEMA_PATIENCE_SECONDS: u32 = 120;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Version {
-    major: u32,
-    minor: u32,
-    patch: u32,
+type ServerVersion = (u32, u32, u32);
+
+/// A kind of server.
+struct ServerKind {
+    name: &'static str,
+    /// Compares texts byte by byte, including trailing spaces.
+    collation: &'static str,
+    minimum: ServerVersion,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Product {
-    MySql,
-    MariaDb,
-}
-
-impl Product {
-    fn name(self) -> &'static str {
-        match self {
-            Self::MySql => "MySQL",
-            Self::MariaDb => "MariaDB",
-        }
-    }
-
-    fn collation(self) -> &'static str {
-        match self {
-            Self::MySql => "utf8mb4_0900_bin",
-            Self::MariaDb => "utf8mb4_nopad_bin",
-        }
-    }
-
-    fn minimum(self) -> Version {
-        match self {
-            Self::MySql => MIN_MYSQL,
-            Self::MariaDb => MIN_MARIADB,
-        }
-    }
-}
+/// From the first version with a binary collation that does not pad.
+const MYSQL: ServerKind = ServerKind { name: "MySQL", collation: "utf8mb4_0900_bin", minimum: (8, 0, 17) };
+/// From the first version that is tested.
+const MARIADB: ServerKind =
+    ServerKind { name: "MariaDB", collation: "utf8mb4_nopad_bin", minimum: (10, 6, 0) };
 
 /// Makes a connection behave the same on every server: strict about values, InnoDB, and with a limit on
 /// waiting for locks. A writer sees what others committed before it took a row's lock; a reader's transaction
@@ -96,7 +72,7 @@ pub(crate) async fn prepare_connection(
 
 /// Brings the schema up to date, one node at a time.
 pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), RecordsError> {
-    let product = check_server(connection).await?;
+    let server = check_server(connection).await?;
     // On MariaDB the migrator's own lock does not wait at all, and does not say so.
     let row = sqlx::query("SELECT GET_LOCK(CONCAT('penstock:', MD5(DATABASE())), ?) AS locked")
         .bind(i64::from(SCHEMA_PATIENCE_SECONDS))
@@ -107,23 +83,23 @@ pub(crate) async fn migrate(connection: &mut AnyConnection) -> Result<(), Record
             "another node has been changing the schema for too long".into(),
         ));
     }
-    check_collation(connection, product).await?;
+    check_collation(connection, &server).await?;
     // Changing a table waits for the transactions that use it; giving up would leave the schema half changed.
     connection
         .execute(AssertSqlSafe(format!("SET SESSION lock_wait_timeout = {SCHEMA_PATIENCE_SECONDS}")))
         .await?;
     undo::take_back_unfinished(connection).await?;
-    let mut migrator = sqlx::migrate!("./migrations");
+    let mut migrator = undo::steps();
     migrator.set_locking(false);
     migrator.run(&mut *connection).await?;
-    check_columns(connection, product).await?;
+    check_columns(connection, &server).await?;
     sqlx::query("SELECT RELEASE_LOCK(CONCAT('penstock:', MD5(DATABASE()))) AS released")
         .fetch_one(&mut *connection)
         .await?;
     Ok(())
 }
 
-async fn check_server(connection: &mut AnyConnection) -> Result<Product, RecordsError> {
+async fn check_server(connection: &mut AnyConnection) -> Result<ServerKind, RecordsError> {
     let row = sqlx::query("SELECT CAST(VERSION() AS CHAR) AS version, CAST(DATABASE() AS CHAR) AS chosen")
         .fetch_one(&mut *connection)
         .await?;
@@ -131,13 +107,11 @@ async fn check_server(connection: &mut AnyConnection) -> Result<Product, Records
     if crate::columns::optional_text(&row, "chosen")?.is_none() {
         return Err(RecordsError::Unsuitable("its URL names no database: mysql://user@host/database".into()));
     }
-    let product = if stated.contains("MariaDB") { Product::MariaDb } else { Product::MySql };
-    let minimum = product.minimum();
-    if read_version(&stated).is_some_and(|version| version >= minimum) {
-        return Ok(product);
+    let server = if stated.contains("MariaDB") { MARIADB } else { MYSQL };
+    if read_version(&stated).is_some_and(|version| version >= server.minimum) {
+        return Ok(server);
     }
-    let Version { major, minor, patch } = minimum;
-    let name = product.name();
+    let ServerKind { name, minimum: (major, minor, patch), .. } = server;
     Err(RecordsError::Unsuitable(format!(
         "it is {name} {stated}, but it has to be {major}.{minor}.{patch} or newer"
     )))
@@ -145,21 +119,21 @@ async fn check_server(connection: &mut AnyConnection) -> Result<Product, Records
 
 /// Reads `8.0.36`, `10.11.6-MariaDB-1` or `8.0.mysql_aurora.3.04`. A patch that is not a number counts as a
 /// late one.
-fn read_version(stated: &str) -> Option<Version> {
+fn read_version(stated: &str) -> Option<ServerVersion> {
     let mut parts = stated.split(['.', '-']);
     let mut next = || parts.next().and_then(|part| part.parse::<u32>().ok());
-    Some(Version { major: next()?, minor: next()?, patch: next().unwrap_or(u32::MAX) })
+    Some((next()?, next()?, next().unwrap_or(u32::MAX)))
 }
 
 /// Gives a database without tables the required collation; a database with tables is left alone.
-async fn check_collation(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
+async fn check_collation(connection: &mut AnyConnection, server: &ServerKind) -> Result<(), RecordsError> {
     let row = sqlx::query(
         "SELECT CAST(DATABASE() AS CHAR) AS name, CAST(@@collation_database AS CHAR) AS collation, \
          (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()) AS tables_there",
     )
     .fetch_one(&mut *connection)
     .await?;
-    let (name, stored, needed) = (text(&row, "name")?, text(&row, "collation")?, product.collation());
+    let (name, stored, needed) = (text(&row, "name")?, text(&row, "collation")?, server.collation);
     if stored == needed {
         return Ok(());
     }
@@ -175,8 +149,8 @@ async fn check_collation(connection: &mut AnyConnection, product: Product) -> Re
 }
 
 /// A dump from elsewhere may have brought other collations along.
-async fn check_columns(connection: &mut AnyConnection, product: Product) -> Result<(), RecordsError> {
-    let ours: Vec<String> = undo::tables().map(|table| format!("'{table}'")).collect();
+async fn check_columns(connection: &mut AnyConnection, server: &ServerKind) -> Result<(), RecordsError> {
+    let ours: Vec<String> = undo::tables().iter().map(|table| format!("'{table}'")).collect();
     let query = AssertSqlSafe(format!(
         "SELECT CAST(table_name AS CHAR) AS in_table, CAST(column_name AS CHAR) AS in_column, \
          CAST(collation_name AS CHAR) AS collation FROM information_schema.columns \
@@ -184,11 +158,11 @@ async fn check_columns(connection: &mut AnyConnection, product: Product) -> Resu
          AND table_name IN ({}) LIMIT 1",
         ours.join(", ")
     ));
-    let row = sqlx::query(query).bind(product.collation()).fetch_optional(&mut *connection).await?;
+    let row = sqlx::query(query).bind(server.collation).fetch_optional(&mut *connection).await?;
     let Some(row) = row else { return Ok(()) };
     let (table, column, collation) =
         (text(&row, "in_table")?, text(&row, "in_column")?, text(&row, "collation")?);
-    let needed = product.collation();
+    let needed = server.collation;
     Err(RecordsError::Unsuitable(format!(
         "{table}.{column} has the collation {collation}, but {needed} is needed"
     )))
@@ -206,7 +180,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_servers_state_them() {
-        let version = |major, minor, patch| Some(Version { major, minor, patch });
+        let version = |major, minor, patch| Some((major, minor, patch));
         assert_eq!(read_version("8.0.36"), version(8, 0, 36));
         assert_eq!(read_version("8.4.0-cluster"), version(8, 4, 0));
         assert_eq!(read_version("10.11.6-MariaDB-0+deb12u1"), version(10, 11, 6));
@@ -216,9 +190,9 @@ mod tests {
 
     #[test]
     fn servers_that_are_too_old_are_older_than_the_minimum() {
-        assert!(read_version("8.0.16").unwrap() < MIN_MYSQL);
-        assert!(read_version("5.7.44").unwrap() < MIN_MYSQL);
-        assert!(read_version("10.5.27-MariaDB").unwrap() < MIN_MARIADB);
-        assert!(read_version("11.4.2-MariaDB").unwrap() > MIN_MARIADB);
+        assert!(read_version("8.0.16").unwrap() < MYSQL.minimum);
+        assert!(read_version("5.7.44").unwrap() < MYSQL.minimum);
+        assert!(read_version("10.5.27-MariaDB").unwrap() < MARIADB.minimum);
+        assert!(read_version("11.4.2-MariaDB").unwrap() > MARIADB.minimum);
     }
 }

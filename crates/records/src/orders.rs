@@ -5,7 +5,7 @@ use sqlx::{Any, QueryBuilder, any::AnyRow};
 
 use crate::{
     Records, RecordsError,
-    columns::{flag, integer, moment, money, optional_moment, small, text},
+    columns::{flag, integer, moment, money, optional_moment, sale_id, small, text},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,8 @@ const SELECT: &str =
 
 impl Records {
     pub async fn order(&self, id: OrderId) -> Result<Option<OrderRow>, RecordsError> {
-        let mut query = QueryBuilder::<Any>::new(SELECT);
-        query.push("o.sale_id = ").push_bind(id.sale.as_i64());
-        query.push(" AND o.order_number = ").push_bind(i64::from(id.number));
-        let row = query.build().fetch_optional(&mut self.reader().await?).await?;
-        row.as_ref().map(read_order_row).transpose()
+        let filter = OrderFilter { sale: Some(id.sale), order: Some(id), ..OrderFilter::default() };
+        Ok(self.all_orders(&filter, None, 1).await?.pop())
     }
 
     /// A buyer's orders over all sales after the order `after`, newest first.
@@ -58,8 +55,7 @@ impl Records {
         limit: u32,
     ) -> Result<Vec<OrderRow>, RecordsError> {
         let mut query = select_page(filter, after, limit);
-        let rows = query.build().fetch_all(&mut self.reader().await?).await?;
-        rows.iter().map(read_order_row).collect()
+        self.reader().await?.all(query.build(), read_order_row).await
     }
 }
 
@@ -124,9 +120,8 @@ fn read_order_row(row: &AnyRow) -> Result<OrderRow, RecordsError> {
 
 /// Reads a row of `orders` with its idempotency key.
 pub(crate) fn read_order(row: &AnyRow) -> Result<(Order, KeyDigest), RecordsError> {
-    let sale = SaleId::from_i64(integer(row, "sale_id")?);
     let order = Order {
-        id: OrderId { sale, number: small(row, "order_number")? },
+        id: OrderId { sale: sale_id(row)?, number: small(row, "order_number")? },
         buyer: BuyerId::from_stored(&text(row, "buyer")?),
         quantity: small(row, "quantity")?,
         state: read_state(row)?,
@@ -167,7 +162,7 @@ mod tests {
         ] {
             let query = select_page(&filter, after, 50);
             let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", query.sql().as_str()));
-            let rows = sqlx::query(explain).fetch_all(&mut records.reader().await.unwrap()).await.unwrap();
+            let rows = records.reader().await.unwrap().rows(sqlx::query(explain)).await.unwrap();
             let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
             assert!(steps.iter().any(|step| step == range), "{steps:?}");
             assert!(!steps.iter().any(|step| step.contains("TEMP B-TREE")), "{steps:?}");

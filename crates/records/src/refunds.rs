@@ -22,27 +22,23 @@ impl Records {
         })
         .map_err(RecordsError::damaged)?;
         let mut transaction = self.begin().await?;
-        let owed = sqlx::query(
+        let owe = sqlx::query(
             "UPDATE orders SET refund_due = 1 \
              WHERE sale_id = ? AND order_number = ? AND state = ? AND refund_due = 0",
         )
         .bind(order.id.sale.as_i64())
         .bind(i64::from(order.id.number))
-        .bind(OrderState::Expired.as_str())
-        .execute(&mut transaction)
-        .await?
-        .rows_affected();
-        if owed == 1 {
+        .bind(OrderState::Expired.as_str());
+        if transaction.change(owe).await? == 1 {
             // No decision of the sale's stream says this, so it has a stream of its own.
-            sqlx::query(
+            let insert = sqlx::query(
                 "INSERT INTO outbox (stream, position, kind, payload, created_at) \
                  VALUES (?, 1, 'order.refund_due', ?, ?)",
             )
             .bind(format!("refund:{}", order.id))
             .bind(payload)
-            .bind(at.as_millis())
-            .execute(&mut transaction)
-            .await?;
+            .bind(at.as_millis());
+            transaction.change(insert).await?;
         }
         transaction.commit().await?;
         Ok(())

@@ -7,8 +7,7 @@ use sqlx::any::AnyRow;
 
 use crate::{
     Records, RecordsError,
-    columns::{integer, optional_integer, text},
-    error::is_unique_violation,
+    columns::{natural, optional_integer, text},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,11 +31,9 @@ impl fmt::Debug for StoredRoom {
 impl Records {
     /// None: the room has not been opened yet.
     pub async fn waiting_room(&self, sale: SaleId) -> Result<Option<StoredRoom>, RecordsError> {
-        let row = sqlx::query("SELECT seed, issued, early FROM waiting_rooms WHERE sale_id = ?")
-            .bind(sale.as_i64())
-            .fetch_optional(&mut self.reader().await?)
-            .await?;
-        row.as_ref().map(room_of).transpose()
+        let query = sqlx::query("SELECT seed, issued, early FROM waiting_rooms WHERE sale_id = ?")
+            .bind(sale.as_i64());
+        self.reader().await?.one(query, room_of).await
     }
 
     /// The stored room, or a new one with this seed. Several nodes may offer one at once, and all get the
@@ -45,15 +42,10 @@ impl Records {
         if let Some(stored) = self.waiting_room(sale).await? {
             return Ok(stored);
         }
-        let inserted = sqlx::query("INSERT INTO waiting_rooms (sale_id, seed, issued) VALUES (?, ?, 0)")
+        let insert = sqlx::query("INSERT INTO waiting_rooms (sale_id, seed, issued) VALUES (?, ?, 0)")
             .bind(sale.as_i64())
-            .bind(seed.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-            .execute(&mut self.writer().await?)
-            .await;
-        match inserted {
-            Err(error) if !is_unique_violation(&error) => return Err(error.into()),
-            _ => {}
-        }
+            .bind(hex::encode(seed));
+        self.writer().await?.insert_new(insert).await?;
         let stored = self.waiting_room(sale).await?;
         stored.ok_or_else(|| RecordsError::damaged("the waiting room that was just stored is not there"))
     }
@@ -67,40 +59,32 @@ impl Records {
         early: Option<u64>,
     ) -> Result<(), RecordsError> {
         let stored = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        sqlx::query("UPDATE waiting_rooms SET issued = ? WHERE sale_id = ? AND issued < ?")
+        let update = sqlx::query("UPDATE waiting_rooms SET issued = ? WHERE sale_id = ? AND issued < ?")
             .bind(stored(issued))
             .bind(sale.as_i64())
-            .bind(stored(issued))
-            .execute(&mut self.writer().await?)
-            .await?;
+            .bind(stored(issued));
+        self.writer().await?.change(update).await?;
         if let Some(early) = early {
-            sqlx::query("UPDATE waiting_rooms SET early = ? WHERE sale_id = ? AND early IS NULL")
-                .bind(stored(early))
-                .bind(sale.as_i64())
-                .execute(&mut self.writer().await?)
-                .await?;
+            let update =
+                sqlx::query("UPDATE waiting_rooms SET early = ? WHERE sale_id = ? AND early IS NULL")
+                    .bind(stored(early))
+                    .bind(sale.as_i64());
+            self.writer().await?.change(update).await?;
         }
         Ok(())
     }
 }
 
 fn room_of(row: &AnyRow) -> Result<StoredRoom, RecordsError> {
-    let number = |stored: i64| u64::try_from(stored).map_err(RecordsError::damaged);
-    Ok(StoredRoom {
-        seed: seed_of(&text(row, "seed")?)
-            .ok_or_else(|| RecordsError::damaged("a waiting room's seed can't be read"))?,
-        issued: number(integer(row, "issued")?)?,
-        early: optional_integer(row, "early")?.map(number).transpose()?,
-    })
-}
-
-fn seed_of(text: &str) -> Option<[u8; 32]> {
     let mut seed = [0; 32];
-    if text.len() != 2 * seed.len() {
-        return None;
-    }
-    for (place, byte) in seed.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-    }
-    Some(seed)
+    hex::decode_to_slice(text(row, "seed")?, &mut seed)
+        .map_err(|_| RecordsError::damaged("a waiting room's seed can't be read"))?;
+    Ok(StoredRoom {
+        seed,
+        issued: natural(row, "issued")?,
+        early: optional_integer(row, "early")?
+            .map(u64::try_from)
+            .transpose()
+            .map_err(RecordsError::damaged)?,
+    })
 }

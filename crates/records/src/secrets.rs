@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use crate::{
     Records, RecordsError,
-    columns::{integer, optional_text, text},
-    error::is_unique_violation,
+    columns::{natural, optional_text, text},
 };
 
 /// There is one secret for everything that is signed.
@@ -43,16 +42,16 @@ impl Records {
             "SELECT version, current_secret, previous_secret, {} - rotated_at AS age FROM secrets WHERE name = ?",
             self.dialect.now_millis()
         );
-        let row =
-            sqlx::query(AssertSqlSafe(select)).bind(NAME).fetch_optional(&mut self.reader().await?).await?;
-        let Some(row) = row else { return Ok(None) };
-        Ok(Some(StoredSecrets {
-            current: text(&row, "current_secret")?,
-            previous: optional_text(&row, "previous_secret")?,
-            version: u64::try_from(integer(&row, "version")?).map_err(RecordsError::damaged)?,
-            // If the clock was set back, it counts as new.
-            age_milliseconds: u64::try_from(integer(&row, "age")?).unwrap_or(0),
-        }))
+        let read = |row: &AnyRow| {
+            Ok(StoredSecrets {
+                current: text(row, "current_secret")?,
+                previous: optional_text(row, "previous_secret")?,
+                version: natural(row, "version")?,
+                // If the clock was set back, it counts as new.
+                age_milliseconds: natural(row, "age").unwrap_or(0),
+            })
+        };
+        self.reader().await?.one(sqlx::query(AssertSqlSafe(select)).bind(NAME), read).await
     }
 
     /// The stored secret, or `new`. Several nodes may offer one at once, and all get the same.
@@ -65,11 +64,7 @@ impl Records {
              VALUES (?, 1, ?, NULL, {})",
             self.dialect.now_millis()
         );
-        match sqlx::query(AssertSqlSafe(insert)).bind(NAME).bind(new).execute(&mut self.writer().await?).await
-        {
-            Err(error) if !is_unique_violation(&error) => return Err(error.into()),
-            _ => {}
-        }
+        self.writer().await?.insert_new(sqlx::query(AssertSqlSafe(insert)).bind(NAME).bind(new)).await?;
         let stored = self.secrets().await?;
         stored.ok_or_else(|| RecordsError::damaged("the secret that was just stored is not there"))
     }
@@ -83,11 +78,7 @@ impl Records {
              rotated_at = {} WHERE name = ?",
             self.dialect.now_millis()
         );
-        let rotated = sqlx::query(AssertSqlSafe(update))
-            .bind(new)
-            .bind(NAME)
-            .execute(&mut self.writer().await?)
-            .await?;
-        Ok(rotated.rows_affected() == 1)
+        let update = sqlx::query(AssertSqlSafe(update)).bind(new).bind(NAME);
+        Ok(self.writer().await?.change(update).await? == 1)
     }
 }

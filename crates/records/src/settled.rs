@@ -1,6 +1,6 @@
-//! What a ledger that may have lost its end asks the records before it goes on: how far a stream is settled,
-//! and the whole sale as of then. The question stops the stream's settler first, so that the answer stays
-//! true until the settler has looked again.
+//! A ledger that may have lost its latest decisions asks the records before it goes on: how far is a stream
+//! settled, and what was the sale like then? The question first stops the stream's settler, so that the
+//! answer stays true until the settler has looked again.
 
 use penstock_domain::{
     BuyerId, Cursor, NewEpoch, SaleId, SaleSnapshot, SaleStatus, SaleTerms, SettledSale, SnapshotOrder,
@@ -10,11 +10,11 @@ use sqlx::any::AnyRow;
 
 use crate::{
     Records, RecordsError,
-    columns::{flag, integer, moment, optional_moment, small, text},
-    error::is_unique_violation,
+    columns::{flag, moment, natural, optional_moment, sale_id, small, text},
+    connection::DatabaseConnection,
+    dead_letters::count_letters,
     leases::read_cursor,
     orders::read_order,
-    session::Session,
 };
 
 /// Orders and people on the waitlist, read at a time.
@@ -36,7 +36,7 @@ impl Records {
         let mut connection = self.reader().await?;
         let cursor = read_cursor(&mut connection, stream).await?;
         // Counted after the cursor is read: a letter is written before the cursor passes it.
-        let letters = count_dead_letters(&mut connection, sale).await?;
+        let letters = count_letters(&mut connection, Some(sale)).await?;
         Ok((letters == 0).then_some(cursor))
     }
 
@@ -52,14 +52,11 @@ impl Records {
         let mut transaction = self.begin().await?;
         let begun = begin_epoch(&mut transaction, stream, at_least).await?;
         refuse_dead_letters(&mut transaction, sale).await?;
-        let stock = sqlx::query("SELECT * FROM sale_stock WHERE sale_id = ?")
-            .bind(sale.as_i64())
-            .fetch_optional(&mut transaction)
-            .await?;
-        let settled = match stock {
+        let query = sqlx::query("SELECT * FROM sale_stock WHERE sale_id = ?").bind(sale.as_i64());
+        let read = |row: &AnyRow| read_status(row, sale, begun.cursor.position);
+        let settled = match transaction.one(query, read).await? {
             None => None,
-            Some(row) => {
-                let status = read_status(&row, sale, begun.cursor.position)?;
+            Some(status) => {
                 let orders = read_orders(&mut transaction, sale).await?;
                 check(&status, &orders)?;
                 let waiters = read_waiters(&mut transaction, sale).await?;
@@ -73,76 +70,55 @@ impl Records {
     /// The published sales that are not over: those that are not closed, and those with holds that can still
     /// be paid or released.
     pub async fn open_sales(&self) -> Result<Vec<SaleId>, RecordsError> {
-        let rows =
-            sqlx::query("SELECT sale_id FROM sale_stock WHERE closed = 0 OR held > 0 ORDER BY sale_id")
-                .fetch_all(&mut self.reader().await?)
-                .await?;
-        rows.iter().map(|row| Ok(SaleId::from_i64(integer(row, "sale_id")?))).collect()
+        let query = "SELECT sale_id FROM sale_stock WHERE closed = 0 OR held > 0 ORDER BY sale_id";
+        self.reader().await?.all(sqlx::query(query), sale_id).await
     }
 }
 
 /// Ends every lease of the stream, and its epoch. It comes first in its transaction, so that it waits for a
 /// batch under way.
 async fn begin_epoch(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     stream: &str,
     at_least: u64,
 ) -> Result<NewEpoch, RecordsError> {
     let least = i64::try_from(at_least).map_err(RecordsError::damaged)?;
     if !raise_epoch(connection, stream, least).await? {
-        insert_stream(connection, stream).await?;
+        // Another caller may just have done it.
+        let insert =
+            sqlx::query("INSERT INTO settlement_cursors (stream, position) VALUES (?, 0)").bind(stream);
+        connection.insert_new(insert).await?;
         raise_epoch(connection, stream, least).await?;
     }
-    let row = sqlx::query("SELECT epoch FROM settlement_cursors WHERE stream = ?")
-        .bind(stream)
-        .fetch_one(&mut *connection)
-        .await?;
-    let epoch = u64::try_from(integer(&row, "epoch")?).map_err(RecordsError::damaged)?;
+    let query = sqlx::query("SELECT epoch FROM settlement_cursors WHERE stream = ?").bind(stream);
+    let epoch = connection.one(query, |row| natural(row, "epoch")).await?;
+    let epoch = epoch.ok_or_else(|| RecordsError::damaged("a stream that was just begun is not there"))?;
     Ok(NewEpoch { cursor: read_cursor(connection, stream).await?, epoch })
 }
 
 /// False: nothing of the stream has been settled yet.
-async fn raise_epoch(connection: &mut Session, stream: &str, least: i64) -> Result<bool, RecordsError> {
-    let raised = sqlx::query(
+async fn raise_epoch(
+    connection: &mut DatabaseConnection,
+    stream: &str,
+    least: i64,
+) -> Result<bool, RecordsError> {
+    let raise = sqlx::query(
         "UPDATE settlement_cursors SET fence = fence + 1, lease_until = 0, \
          epoch = CASE WHEN epoch + 1 > ? THEN epoch + 1 ELSE ? END WHERE stream = ?",
     )
     .bind(least)
     .bind(least)
-    .bind(stream)
-    .execute(&mut *connection)
-    .await?;
-    Ok(raised.rows_affected() == 1)
+    .bind(stream);
+    Ok(connection.change(raise).await? == 1)
 }
 
-async fn insert_stream(connection: &mut Session, stream: &str) -> Result<(), RecordsError> {
-    let inserted = sqlx::query("INSERT INTO settlement_cursors (stream, position) VALUES (?, 0)")
-        .bind(stream)
-        .execute(&mut *connection)
-        .await;
-    match inserted {
-        // Another caller has just done it.
-        Err(error) if is_unique_violation(&error) => Ok(()),
-        inserted => Ok(inserted.map(|_| ())?),
-    }
-}
-
-async fn refuse_dead_letters(connection: &mut Session, sale: SaleId) -> Result<(), RecordsError> {
-    match count_dead_letters(connection, sale).await? {
+async fn refuse_dead_letters(connection: &mut DatabaseConnection, sale: SaleId) -> Result<(), RecordsError> {
+    match count_letters(connection, Some(sale)).await? {
         0 => Ok(()),
         letters => Err(RecordsError::Refused(format!(
             "{letters} decisions on sale {sale} are dead letters and have to be resolved first"
         ))),
     }
-}
-
-async fn count_dead_letters(connection: &mut Session, sale: SaleId) -> Result<i64, RecordsError> {
-    let row =
-        sqlx::query("SELECT COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ?")
-            .bind(sale.as_i64())
-            .fetch_one(&mut *connection)
-            .await?;
-    integer(&row, "letters")
 }
 
 fn read_status(row: &AnyRow, sale: SaleId, version: u64) -> Result<SaleStatus, RecordsError> {
@@ -166,26 +142,28 @@ fn read_status(row: &AnyRow, sale: SaleId, version: u64) -> Result<SaleStatus, R
     })
 }
 
-async fn read_orders(connection: &mut Session, sale: SaleId) -> Result<Vec<SnapshotOrder>, RecordsError> {
+async fn read_orders(
+    connection: &mut DatabaseConnection,
+    sale: SaleId,
+) -> Result<Vec<SnapshotOrder>, RecordsError> {
     let mut orders: Vec<SnapshotOrder> = Vec::new();
     loop {
-        let rows = sqlx::query(
+        let query = sqlx::query(
             "SELECT * FROM orders WHERE sale_id = ? AND order_number >= ? ORDER BY order_number LIMIT ?",
         )
         .bind(sale.as_i64())
         .bind(orders.len() as i64)
-        .bind(PAGE as i64)
-        .fetch_all(&mut *connection)
-        .await?;
-        for row in &rows {
-            let (order, key) = read_order(row)?;
+        .bind(PAGE as i64);
+        let page = connection.all(query, read_order).await?;
+        let is_last = page.len() < PAGE;
+        for (order, key) in page {
             if order.id.number as usize != orders.len() {
                 let missing = orders.len();
                 return Err(RecordsError::damaged(format!("order {missing} of sale {sale} is missing")));
             }
             orders.push(SnapshotOrder { order, key });
         }
-        if rows.len() < PAGE {
+        if is_last {
             return Ok(orders);
         }
     }
@@ -193,25 +171,23 @@ async fn read_orders(connection: &mut Session, sale: SaleId) -> Result<Vec<Snaps
 
 /// The people on the sale's waitlist, in order.
 pub(crate) async fn read_waiters(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     sale: SaleId,
 ) -> Result<Vec<Waiter>, RecordsError> {
     let mut waiters: Vec<Waiter> = Vec::new();
     loop {
         let after = waiters.last().map_or(-1, |waiter| i64::from(waiter.number));
-        let rows = sqlx::query(
+        let query = sqlx::query(
             "SELECT number, buyer, quantity, joined_at FROM waitlist WHERE sale_id = ? AND number > ? \
              ORDER BY number LIMIT ?",
         )
         .bind(sale.as_i64())
         .bind(after)
-        .bind(PAGE as i64)
-        .fetch_all(&mut *connection)
-        .await?;
-        for row in &rows {
-            waiters.push(read_waiter(row)?);
-        }
-        if rows.len() < PAGE {
+        .bind(PAGE as i64);
+        let page = connection.all(query, read_waiter).await?;
+        let is_last = page.len() < PAGE;
+        waiters.extend(page);
+        if is_last {
             return Ok(waiters);
         }
     }

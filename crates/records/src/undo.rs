@@ -2,59 +2,40 @@
 //! or not at all; MySQL and MariaDB keep what a step had created when its node was killed. Nothing has used
 //! those parts yet, because a database with an unfinished step is not opened.
 
-use sqlx::{AnyConnection, AssertSqlSafe, Executor};
+use sqlx::{AnyConnection, AssertSqlSafe, Executor, migrate::Migrator};
 
 use crate::{RecordsError, columns::integer};
 
-/// What a step adds.
-#[derive(Clone, Copy, Debug)]
-enum Added {
-    /// Tables that refer to others come first.
-    Tables(&'static [&'static str]),
-    Columns {
-        table: &'static str,
-        columns: &'static [&'static str],
-    },
+/// The steps of the schema. A step that changes existing things can't be taken back; it would have to be
+/// safe to run twice.
+pub(crate) fn steps() -> Migrator {
+    sqlx::migrate!("./migrations")
 }
 
-/// Each step of the schema by its number. A step that changes existing things can't be taken back; it would
-/// have to be safe to run twice.
-const STEPS: [(i64, Added); 12] = [
-    (
-        1,
-        Added::Tables(&[
-            "outbox",
-            "dead_letters",
-            "settlement_cursors",
-            "stock_log",
-            "orders",
-            "sales",
-            "items",
-            "one_time_codes",
-            "revoked_sessions",
-            "accounts",
-        ]),
-    ),
-    (2, Added::Tables(&["counters", "sale_stock"])),
-    (3, Added::Columns { table: "settlement_cursors", columns: &["mark", "owner", "lease_until", "fence"] }),
-    (4, Added::Tables(&["secrets"])),
-    (5, Added::Columns { table: "settlement_cursors", columns: &["epoch"] }),
-    // Dropping the column drops its index.
-    (6, Added::Columns { table: "revoked_sessions", columns: &["revoked_at"] }),
-    (7, Added::Tables(&["waiting_rooms"])),
-    (8, Added::Tables(&["waitlist"])),
-    (9, Added::Tables(&["pictures"])),
-    (10, Added::Columns { table: "sales", columns: &["terms_fixed_at"] }),
-    (11, Added::Columns { table: "dead_letters", columns: &["cause"] }),
-    (12, Added::Tables(&["codes_by_origin"])),
-];
+/// What a step adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Added {
+    Table(String),
+    Column { table: String, column: String },
+}
+
+/// Everything that a step adds, in the order of its lines.
+fn added(sql: &str) -> Vec<Added> {
+    let added = |line: &str| match *line.split([' ', '(']).collect::<Vec<_>>() {
+        ["CREATE", "TABLE", table, ..] => Some(Added::Table(table.to_owned())),
+        ["ALTER", "TABLE", table, "ADD", "COLUMN", column, ..] => {
+            Some(Added::Column { table: table.to_owned(), column: column.to_owned() })
+        }
+        _ => None,
+    };
+    sql.lines().filter_map(added).collect()
+}
 
 /// All tables of the schema.
-pub(crate) fn tables() -> impl Iterator<Item = &'static str> {
-    STEPS.iter().flat_map(|(_, added)| match added {
-        Added::Tables(tables) => tables.iter().copied(),
-        Added::Columns { .. } => [].iter().copied(),
-    })
+pub(crate) fn tables() -> Vec<String> {
+    let steps = steps();
+    let added = steps.iter().flat_map(|step| added(step.sql.as_str()));
+    added.filter_map(|added| if let Added::Table(table) = added { Some(table) } else { None }).collect()
 }
 
 /// Takes an unfinished step back, if there is one. There is at most one: the next step begins when the last
@@ -70,16 +51,17 @@ pub(crate) async fn take_back_unfinished(connection: &mut AnyConnection) -> Resu
     let Some(row) = unfinished else { return Ok(()) };
     let version = integer(&row, "version")?;
     // An unknown step belongs to a newer Penstock; the migrator says so.
-    let Some((_, added)) = STEPS.iter().find(|(step, _)| *step == version) else { return Ok(()) };
-    match added {
-        Added::Tables(tables) => {
-            for table in *tables {
+    let steps = steps();
+    let Some(step) = steps.iter().find(|step| step.version == version) else { return Ok(()) };
+    // What was added last goes first, because tables refer to earlier ones. Dropping a column drops its
+    // index.
+    for added in added(step.sql.as_str()).into_iter().rev() {
+        match added {
+            Added::Table(table) => {
                 connection.execute(AssertSqlSafe(format!("DROP TABLE IF EXISTS {table}"))).await?;
             }
-        }
-        Added::Columns { table, columns } => {
-            for column in *columns {
-                if exists(connection, "columns", table, Some(column)).await? {
+            Added::Column { table, column } => {
+                if exists(connection, "columns", &table, Some(&column)).await? {
                     let drop = format!("ALTER TABLE {table} DROP COLUMN {column}");
                     connection.execute(AssertSqlSafe(drop)).await?;
                 }
@@ -116,26 +98,37 @@ async fn exists(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
     fn every_step_of_the_schema_can_be_taken_back() {
-        let steps = sqlx::migrate!("./migrations");
-        let versions: Vec<i64> = steps.iter().map(|step| step.version).collect();
-        assert_eq!(STEPS.map(|(version, _)| version).to_vec(), versions);
+        for step in steps().iter() {
+            let sql = step.sql.as_str();
+            assert!(!added(sql).is_empty(), "{}", step.description);
+            let code: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
+            for statement in code.join("\n").split(';').map(str::trim).filter(|text| !text.is_empty()) {
+                let begins = ["CREATE ", "INSERT INTO "].iter().any(|begin| statement.starts_with(begin));
+                assert!(begins || statement.contains(" ADD COLUMN "), "{statement}");
+            }
+        }
     }
 
     #[test]
-    fn no_table_of_the_schema_is_forgotten() {
-        let steps = sqlx::migrate!("./migrations");
-        let made: BTreeSet<&str> = steps
-            .iter()
-            .flat_map(|step| step.sql.as_str().lines())
-            .filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next())
-            .collect();
-        assert!(made.contains("waitlist") && made.contains("orders"), "{made:?}");
-        assert_eq!(tables().collect::<BTreeSet<_>>(), made);
+    fn a_step_is_read_line_by_line() {
+        let sql = "CREATE TABLE room (\n    id BIGINT\n);\nCREATE INDEX rooms ON room (id);\n\
+                   ALTER TABLE sales ADD COLUMN room BIGINT NOT NULL DEFAULT 0;";
+        let (table, column) = ("sales".to_owned(), "room".to_owned());
+        assert_eq!(added(sql), [Added::Table("room".to_owned()), Added::Column { table, column }]);
+    }
+
+    #[test]
+    fn every_table_of_the_schema_is_known() {
+        let tables = tables();
+        assert!(
+            ["accounts", "orders", "waitlist", "codes_by_origin"]
+                .iter()
+                .all(|table| tables.contains(&(*table).to_owned()))
+        );
+        assert_eq!(tables.len(), 17, "{tables:?}");
     }
 }

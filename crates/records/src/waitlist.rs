@@ -6,7 +6,10 @@ use std::collections::HashMap;
 use penstock_domain::SaleId;
 use sqlx::AssertSqlSafe;
 
-use crate::{Records, RecordsError, columns::integer};
+use crate::{
+    Records, RecordsError,
+    columns::{natural, sale_id},
+};
 
 impl Records {
     /// The lengths of these sales' waitlists; empty ones are left out.
@@ -19,11 +22,8 @@ impl Records {
             "SELECT sale_id, COUNT(*) AS waiting FROM waitlist WHERE sale_id IN ({marks}) GROUP BY sale_id"
         ));
         let query = sales.iter().fold(sqlx::query(statement), |query, sale| query.bind(sale.as_i64()));
-        let rows = query.fetch_all(&mut self.reader().await?).await?;
-        let length = |row| {
-            let sale = SaleId::from_i64(integer(row, "sale_id")?);
-            Ok((sale, integer(row, "waiting")?.unsigned_abs()))
-        };
-        rows.iter().map(length).collect()
+        let lengths =
+            self.reader().await?.all(query, |row| Ok((sale_id(row)?, natural(row, "waiting")?))).await?;
+        Ok(lengths.into_iter().collect())
     }
 }

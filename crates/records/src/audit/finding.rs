@@ -1,140 +1,115 @@
 //! Everything that an audit can find: a kind for programs, with its values, and a sentence for people.
 
-use penstock_domain::{Timestamp, Waiter};
+use penstock_domain::Waiter;
 use serde::Serialize;
 use utoipa::{ToSchema, openapi::Ref};
 
-use super::report::UnitCounts;
-use crate::Cause;
+use crate::{Cause, UnitCounts};
 
-/// What differs. The sale and the order are named beside it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+/// What differs. In its sentence, `{sale}` and `{order}` stand for what it is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Finding {
     // The ledger contradicts itself.
-    LedgerCounts {
-        counts: UnitCounts,
-    },
-    LedgerOrders {
-        held: i64,
-        paid: i64,
-        orders_held: i64,
-        orders_paid: i64,
-    },
-    OrderMisplaced {
-        number: u64,
-    },
+    #[error("The ledger's counts of sale {{sale}} do not add up: {counts}.")]
+    LedgerCounts { counts: UnitCounts },
+    #[error(
+        "The ledger counts {held} held and {paid} paid units of sale {{sale}}, but its orders add up to \
+         {orders_held} and {orders_paid}."
+    )]
+    LedgerOrders { held: i64, paid: i64, orders_held: i64, orders_paid: i64 },
+    #[error("The ledger keeps order {{order}} under number {number} of sale {{sale}}.")]
+    OrderMisplaced { number: u64 },
+    #[error("Order {{order}} is the second one for the same idempotency key of its buyer.")]
     SameKey,
     // A promise is broken.
-    Oversold {
-        units: i64,
-        by: Source,
-    },
-    OverLimit {
-        buyer: String,
-        units: i64,
-        limit: u32,
-    },
+    #[error("Sale {{sale}} is oversold by {units} units, by the orders in the {by}.")]
+    Oversold { units: i64, by: Source },
+    #[error("Buyer {buyer} has {units} units of sale {{sale}}, but the limit is {limit}.")]
+    OverLimit { buyer: String, units: i64, limit: u32 },
     // Decisions are missing, or were put aside.
-    SettledTooFar {
-        settled: u64,
-        ledger: u64,
-    },
-    DecisionsMissing {
-        first: u64,
-        last: u64,
-    },
-    DeadLetter {
-        decision: u64,
-        letter: u64,
-        cause: Cause,
-        reason: String,
-    },
-    LettersOfUnknownStream {
-        letters: u64,
-        stream: String,
-    },
+    #[error("The records have settled decision {settled}, but the ledger ends with {ledger}.")]
+    SettledTooFar { settled: u64, ledger: u64 },
+    #[error("Decisions {first} to {last} are neither settled nor in the feed.")]
+    DecisionsMissing { first: u64, last: u64 },
+    #[error("Decision {decision} is dead letter {letter} and not settled: {reason}.")]
+    DeadLetter { decision: u64, letter: u64, cause: Cause, reason: String },
+    #[error("{letters} decisions of {stream}, which the ledger does not have, are dead letters.")]
+    LettersOfUnknownStream { letters: u64, stream: String },
     // Only one side knows it.
+    #[error("The ledger sells sale {{sale}}, which the records do not have.")]
     SaleNotInRecords,
+    #[error("Sale {{sale}} is published in the records, but the ledger does not know it.")]
     SaleNotInLedger,
-    OrdersNotInLedger {
-        orders: u64,
-    },
+    #[error("The records have {orders} orders of sale {{sale}}, which the ledger does not know.")]
+    OrdersNotInLedger { orders: u64 },
+    #[error("The stock log moves units of sale {{sale}}, which the ledger does not know.")]
     MovementsNotInLedger,
-    OrderNotInLedger {
-        by: Source,
-    },
+    #[error("The {} order {{order}}, which the ledger does not know.", where_extra(*.by))]
+    OrderNotInLedger { by: Source },
+    #[error("Order {{order}} is lost: the ledger accepted it, but it is not in the records.")]
     OrderLost,
+    #[error("Sale {{sale}} has no stock row in the records.")]
     StockRowMissing,
     // The units of a sale.
-    RecordedOrders {
-        held: i64,
-        paid: i64,
-        ledger_held: i64,
-        ledger_paid: i64,
-    },
-    StockLog {
-        log: UnitCounts,
-        ledger: UnitCounts,
-    },
-    StockRow {
-        row: UnitCounts,
-        ledger: UnitCounts,
-    },
+    #[error(
+        "The orders of sale {{sale}} in the records add up to {held} held and {paid} paid units, but the \
+         ledger has {ledger_held} and {ledger_paid}."
+    )]
+    RecordedOrders { held: i64, paid: i64, ledger_held: i64, ledger_paid: i64 },
+    #[error("The stock log of sale {{sale}} adds up to {log}; the ledger has {ledger}.")]
+    StockLog { log: UnitCounts, ledger: UnitCounts },
+    #[error("The stock row of sale {{sale}} says {row}; the ledger has {ledger}.")]
+    StockRow { row: UnitCounts, ledger: UnitCounts },
     // The ledger has forgotten a sale that is over, and the records contradict themselves.
-    PastStockRow {
-        row: UnitCounts,
-    },
-    PastStockLog {
-        log: UnitCounts,
-        row: UnitCounts,
-    },
-    PastOrders {
-        held: i64,
-        paid: i64,
-        row: UnitCounts,
-    },
+    #[error("The stock row of sale {{sale}}, which is over, does not add up: {row}.")]
+    PastStockRow { row: UnitCounts },
+    #[error("The stock log of sale {{sale}}, which is over, adds up to {log}; its row says {row}.")]
+    PastStockLog { log: UnitCounts, row: UnitCounts },
+    #[error(
+        "The orders of sale {{sale}}, which is over, add up to {held} held and {paid} paid units; its \
+         row says {row}."
+    )]
+    PastOrders { held: i64, paid: i64, row: UnitCounts },
     // The sale.
-    SaleStanding {
-        ledger: Standing,
-        row: Standing,
-    },
+    #[error("Sale {{sale}} is {ledger} in the ledger, but {row} in its stock row.")]
+    SaleStanding { ledger: SaleStanding, row: SaleStanding },
+    #[error("The terms of sale {{sale}} in its stock row are not those of the ledger.")]
     SaleTerms,
     // The order.
+    #[error("The state of order {{order}} is {ledger} in the ledger, but {records} in the records.")]
     OrderState {
         #[schema(schema_with = order_state)]
         ledger: &'static str,
         #[schema(schema_with = order_state)]
         records: &'static str,
     },
-    OrderBuyer {
-        ledger: String,
-        records: String,
-    },
-    OrderQuantity {
-        ledger: u32,
-        records: u32,
-    },
-    OrderTime {
-        of: OrderTime,
-        ledger_millis: Option<i64>,
-        records_millis: Option<i64>,
-    },
-    OrderRefund {
-        ledger_due: bool,
-        records_due: bool,
-    },
+    #[error("The buyer of order {{order}} is {ledger} in the ledger, but {records} in the records.")]
+    OrderBuyer { ledger: String, records: String },
+    #[error("The quantity of order {{order}} is {ledger} in the ledger, but {records} in the records.")]
+    OrderQuantity { ledger: u32, records: u32 },
+    #[error(
+        "The {of} of order {{order}} is {} in the ledger, but {} in the records.",
+        moment(*.ledger_millis),
+        moment(*.records_millis)
+    )]
+    OrderTime { of: OrderTime, ledger_millis: Option<i64>, records_millis: Option<i64> },
+    #[error(
+        "The refund of order {{order}} is {} in the ledger, but {} in the records.",
+        due(*.ledger_due),
+        due(*.records_due)
+    )]
+    OrderRefund { ledger_due: bool, records_due: bool },
+    #[error("The idempotency key of order {{order}} in the records is not the one in the ledger.")]
     OrderKey,
-    OrderUnreadable {
-        error: String,
-    },
+    #[error("An order can't be read: {error}.")]
+    OrderUnreadable { error: String },
     // Decisions on the order that are not settled yet.
-    OrderHeldAlready {
-        decision: u64,
-    },
-    OrderToChangeMissing {
-        decision: u64,
-    },
+    #[error("Decision {decision} holds order {{order}}, which the records have already.")]
+    OrderHeldAlready { decision: u64 },
+    #[error("Decision {decision} changes order {{order}}, which the records do not have.")]
+    OrderToChangeMissing { decision: u64 },
+    #[error("Decision {decision} needs order {{order}} to be {needed}, but it is {records} in the records.")]
     OrderInWrongState {
         decision: u64,
         #[schema(schema_with = order_state)]
@@ -143,9 +118,12 @@ pub enum Finding {
         records: &'static str,
     },
     // The stock log.
-    HeldTwice {
-        times: i64,
-    },
+    #[error("Order {{order}} is held {times} times in the stock log.")]
+    HeldTwice { times: i64 },
+    #[error(
+        "Order {{order}} is {state} with {units} units in the ledger, but the stock log has {held} held \
+         and {paid} paid units of it."
+    )]
     OrderMovements {
         #[schema(schema_with = order_state)]
         state: &'static str,
@@ -153,24 +131,20 @@ pub enum Finding {
         held: i64,
         paid: i64,
     },
-    UnknownMovement {
-        movement: String,
-    },
-    NoOrderNumber {
-        number: i64,
-    },
+    #[error("The stock log has a movement of the unknown kind {movement:?} for order {{order}}.")]
+    UnknownMovement { movement: String },
+    #[error("The stock log has a movement of an order with the impossible number {number}.")]
+    NoOrderNumber { number: i64 },
     // The waitlist.
-    WaiterDiffers {
-        number: u32,
-        ledger: WaiterFound,
-        records: WaiterFound,
-    },
-    WaiterNotInRecords {
-        buyer: String,
-    },
-    WaiterNotInLedger {
-        buyer: String,
-    },
+    #[error(
+        "Number {number} on the waitlist of sale {{sale}} is {ledger} in the ledger, but {records} in \
+         the records."
+    )]
+    WaiterDiffers { number: u32, ledger: WaiterFound, records: WaiterFound },
+    #[error("Buyer {buyer} waits for sale {{sale}} in the ledger, but not in the records.")]
+    WaiterNotInRecords { buyer: String },
+    #[error("Buyer {buyer} waits for sale {{sale}} in the records, but not in the ledger.")]
+    WaiterNotInLedger { buyer: String },
 }
 
 /// Refers to the schema by the name under which the API's document lists the states.
@@ -179,34 +153,45 @@ fn order_state() -> Ref {
 }
 
 /// Whose word it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
+    #[error("ledger")]
     Ledger,
+    #[error("records")]
     Records,
+    #[error("stock log")]
     StockLog,
 }
 
 /// Whether a sale sells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+#[schema(as = Standing)]
+pub enum SaleStanding {
+    #[error("selling")]
     Selling,
+    #[error("paused")]
     Paused,
+    #[error("closed")]
     Closed,
 }
 
 /// A moment of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderTime {
+    #[error("creation")]
     CreatedAt,
+    #[error("payment deadline")]
     PayBefore,
+    #[error("payment")]
     PaidAt,
 }
 
 /// Somebody on a waitlist.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema, thiserror::Error)]
+#[error("{buyer} for {units} units since {since_millis} ms")]
 pub struct WaiterFound {
     pub buyer: String,
     pub units: u32,
@@ -220,201 +205,36 @@ impl From<&Waiter> for WaiterFound {
     }
 }
 
-impl std::fmt::Display for WaiterFound {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { buyer, units, since_millis } = self;
-        write!(formatter, "{buyer} for {units} units since {since_millis} ms")
-    }
-}
-
 impl Finding {
-    pub(super) fn order_time(of: OrderTime, ledger: Option<Timestamp>, records: Option<Timestamp>) -> Self {
-        let [ledger_millis, records_millis] =
-            [ledger, records].map(|moment| moment.map(|moment| moment.as_millis()));
-        Self::OrderTime { of, ledger_millis, records_millis }
-    }
-
     /// A sentence for a merchant. `sale` and `order` are what it is about; either may be empty.
     pub(super) fn sentence(&self, sale: &str, order: &str) -> String {
         match self {
-            Self::LedgerCounts { counts } => {
-                format!("The ledger's counts of sale {sale} do not add up: {counts}.")
-            }
-            Self::LedgerOrders { held, paid, orders_held, orders_paid } => format!(
-                "The ledger counts {held} held and {paid} paid units of sale {sale}, but its orders add up to \
-                 {orders_held} and {orders_paid}."
-            ),
-            Self::OrderMisplaced { number } => {
-                format!("The ledger has order {order} in the place of number {number} of sale {sale}.")
-            }
-            Self::SameKey => {
-                format!("Order {order} is the second one for the same idempotency key of its buyer.")
-            }
-            Self::Oversold { units, by } => {
-                format!("Sale {sale} is oversold by {units} units, by the orders in the {}.", by.as_str())
-            }
-            Self::OverLimit { buyer, units, limit } => {
-                format!("Buyer {buyer} has {units} units of sale {sale}, but the limit is {limit}.")
-            }
-            Self::SettledTooFar { settled, ledger } => {
-                format!("The records have settled decision {settled}, but the ledger ends with {ledger}.")
-            }
-            Self::DecisionsMissing { first, last } => {
-                format!("Decisions {first} to {last} are neither settled nor in the feed.")
-            }
-            Self::DeadLetter { decision, letter, reason, .. } => {
-                format!("Decision {decision} is dead letter {letter} and not settled: {reason}.")
-            }
-            Self::LettersOfUnknownStream { letters, stream } => {
-                format!("{letters} decisions of {stream}, which the ledger does not have, are dead letters.")
-            }
-            Self::SaleNotInRecords => {
-                format!("The ledger sells sale {sale}, which the records do not have.")
-            }
-            Self::SaleNotInLedger => {
-                format!("Sale {sale} is published in the records, but the ledger does not know it.")
-            }
-            Self::OrdersNotInLedger { orders } => {
-                format!("The records have {orders} orders of sale {sale}, which the ledger does not know.")
-            }
-            Self::MovementsNotInLedger => {
-                format!("The stock log moves units of sale {sale}, which the ledger does not know.")
-            }
-            Self::OrderNotInLedger { by: Source::StockLog } => {
-                format!("The stock log moves units of order {order}, which the ledger does not know.")
-            }
-            Self::OrderNotInLedger { by } => {
-                format!("The {} have order {order}, which the ledger does not know.", by.as_str())
-            }
-            Self::OrderLost => {
-                format!("Order {order} is lost: the ledger accepted it, but it is not in the records.")
-            }
-            Self::StockRowMissing => format!("Sale {sale} has no stock row in the records."),
-            Self::RecordedOrders { held, paid, ledger_held, ledger_paid } => format!(
-                "The orders of sale {sale} in the records add up to {held} held and {paid} paid units, the ledger \
-                 has {ledger_held} and {ledger_paid}."
-            ),
-            Self::StockLog { log, ledger } => {
-                format!("The stock log of sale {sale} adds up to {log}; the ledger has {ledger}.")
-            }
-            Self::StockRow { row, ledger } => {
-                format!("The stock row of sale {sale} says {row}; the ledger has {ledger}.")
-            }
-            Self::PastStockRow { row } => {
-                format!("The stock row of sale {sale}, which is over, does not add up: {row}.")
-            }
-            Self::PastStockLog { log, row } => {
-                format!("The stock log of sale {sale}, which is over, adds up to {log}; its row says {row}.")
-            }
-            Self::PastOrders { held, paid, row } => format!(
-                "The orders of sale {sale}, which is over, add up to {held} held and {paid} paid units; its row \
-                 says {row}."
-            ),
-            Self::SaleStanding { ledger, row } => {
-                let (ledger, row) = (ledger.as_str(), row.as_str());
-                format!("Sale {sale} is {ledger} in the ledger, but {row} in its stock row.")
-            }
-            Self::SaleTerms => {
-                format!("The terms of sale {sale} in its stock row are not those of the ledger.")
-            }
-            Self::OrderState { ledger, records } => of_order("state", order, ledger, records),
-            Self::OrderBuyer { ledger, records } => of_order("buyer", order, ledger, records),
-            Self::OrderQuantity { ledger, records } => of_order("quantity", order, ledger, records),
-            Self::OrderTime { of, ledger_millis, records_millis } => {
-                let moment = |millis: &Option<i64>| match millis {
-                    Some(millis) => format!("{millis} ms"),
-                    None => "never".to_owned(),
-                };
-                of_order(of.as_str(), order, moment(ledger_millis), moment(records_millis))
-            }
-            Self::OrderRefund { ledger_due, records_due } => {
-                let due = |due: bool| if due { "due" } else { "not due" };
-                of_order("refund", order, due(*ledger_due), due(*records_due))
-            }
-            Self::OrderKey => {
-                format!("The idempotency key of order {order} in the records is not the one in the ledger.")
-            }
-            Self::OrderUnreadable { error } => format!("An order can't be read: {error}."),
-            Self::OrderHeldAlready { decision } => {
-                format!("Decision {decision} holds order {order}, which the records have already.")
-            }
-            Self::OrderToChangeMissing { decision } => {
-                format!("Decision {decision} changes order {order}, which the records do not have.")
-            }
-            Self::OrderInWrongState { decision, needed, records } => {
-                format!(
-                    "Decision {decision} needs order {order} to be {needed}, but it is {records} in the records."
-                )
-            }
-            Self::HeldTwice { times } => format!("Order {order} is held {times} times in the stock log."),
-            Self::OrderMovements { state, units, held, paid } => format!(
-                "Order {order} is {state} with {units} units in the ledger, but the stock log has {held} held and \
-                 {paid} paid units of it."
-            ),
             Self::UnknownMovement { movement } if order.is_empty() => {
-                format!("The stock log has movements {movement:?}.")
+                format!("The stock log has movements of the unknown kind {movement:?}.")
             }
-            Self::UnknownMovement { movement } => {
-                format!("The stock log has a movement {movement:?} of order {order}.")
-            }
-            Self::NoOrderNumber { number } => format!("The stock log names an order number {number}."),
-            Self::WaiterDiffers { number, ledger, records } => format!(
-                "Number {number} on the waitlist of sale {sale} is {ledger} in the ledger, but {records} in the \
-                 records."
-            ),
-            Self::WaiterNotInRecords { buyer } => {
-                format!("Buyer {buyer} waits for sale {sale} in the ledger, but not in the records.")
-            }
-            Self::WaiterNotInLedger { buyer } => {
-                format!("Buyer {buyer} waits for sale {sale} in the records, but not in the ledger.")
-            }
+            _ => self.to_string().replace("{sale}", sale).replace("{order}", order),
         }
     }
 }
 
-fn of_order(
-    what: &str,
-    order: &str,
-    ledger: impl std::fmt::Display,
-    records: impl std::fmt::Display,
-) -> String {
-    format!("The {what} of order {order} is {ledger} in the ledger, but {records} in the records.")
+fn where_extra(by: Source) -> &'static str {
+    if by == Source::StockLog { "stock log moves units of" } else { "records have" }
 }
 
-impl Source {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Ledger => "ledger",
-            Self::Records => "records",
-            Self::StockLog => "stock log",
-        }
-    }
+fn moment(millis: Option<i64>) -> String {
+    millis.map_or("never".to_owned(), |millis| format!("{millis} ms"))
 }
 
-impl Standing {
+fn due(is_due: bool) -> &'static str {
+    if is_due { "due" } else { "not due" }
+}
+
+impl SaleStanding {
     pub(super) fn of(paused: bool, closed: bool) -> Self {
         match (paused, closed) {
             (_, true) => Self::Closed,
             (true, false) => Self::Paused,
             (false, false) => Self::Selling,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Selling => "selling",
-            Self::Paused => "paused",
-            Self::Closed => "closed",
-        }
-    }
-}
-
-impl OrderTime {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::CreatedAt => "creation",
-            Self::PayBefore => "payment deadline",
-            Self::PaidAt => "payment",
         }
     }
 }

@@ -2,22 +2,23 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use penstock_domain::{KeyDigest, OrderState, SaleSnapshot, SaleStatus, SnapshotOrder};
+use penstock_domain::{KeyDigest, OrderState, SaleId, SaleSnapshot, SnapshotOrder};
 
 use super::{
     finding::{Finding, Source},
-    report::{AuditReport, UnitCounts},
+    report::AuditReport,
 };
+use crate::UnitCounts;
 
 /// Units held and paid for by orders, and by each buyer.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct OwnedUnits {
     pub(super) held: i64,
     pub(super) paid: i64,
     by_buyer: HashMap<String, i64>,
 }
 
-impl Tally {
+impl OwnedUnits {
     pub(super) fn count(&mut self, order: &SnapshotOrder) {
         let units = i64::from(order.order.quantity);
         match order.order.state {
@@ -27,7 +28,7 @@ impl Tally {
         }
         let buyer = order.order.buyer.as_str();
         match self.by_buyer.get_mut(buyer) {
-            Some(owned) => *owned += units,
+            Some(of_buyer) => *of_buyer += units,
             None => drop(self.by_buyer.insert(buyer.to_owned(), units)),
         }
     }
@@ -38,26 +39,17 @@ impl Tally {
     }
 }
 
-pub(super) fn counts(status: &SaleStatus) -> UnitCounts {
-    UnitCounts {
-        total: i64::from(status.total),
-        available: i64::from(status.available),
-        held: i64::from(status.held),
-        paid: i64::from(status.paid),
-    }
-}
-
 /// Checks one sale of the ledger. Returns the buyers it has named and the units oversold.
 pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<String>, u64) {
     let id = sale.status.terms.sale;
-    let counts = counts(&sale.status);
+    let counts = UnitCounts::of(&sale.status);
     if !counts.is_conserved() {
         report.differ(Some(id), None, Finding::LedgerCounts { counts });
     }
-    let mut tally = Tally::default();
+    let mut owned = OwnedUnits::default();
     let mut keys: HashSet<(&str, KeyDigest)> = HashSet::with_capacity(sale.orders.len());
     for (number, snapshot) in sale.orders.iter().enumerate() {
-        tally.count(snapshot);
+        owned.count(snapshot);
         let order = &snapshot.order;
         if (order.id.sale, order.id.number as usize) != (id, number) {
             report.differ(Some(id), Some(order.id), Finding::OrderMisplaced { number: number as u64 });
@@ -67,25 +59,25 @@ pub(super) fn check(sale: &SaleSnapshot, report: &mut AuditReport) -> (BTreeSet<
             report.differ(Some(id), Some(order.id), Finding::SameKey);
         }
     }
-    if (tally.held, tally.paid) != (counts.held, counts.paid) {
+    if (owned.held, owned.paid) != (counts.held, counts.paid) {
         let UnitCounts { held, paid, .. } = counts;
-        let (orders_held, orders_paid) = (tally.held, tally.paid);
+        let (orders_held, orders_paid) = (owned.held, owned.paid);
         report.differ(Some(id), None, Finding::LedgerOrders { held, paid, orders_held, orders_paid });
     }
-    let oversold = oversold(id, Source::Ledger, &tally, counts.total, report);
+    let oversold = oversold(id, Source::Ledger, &owned, counts.total, report);
     let limit = sale.status.terms.limit_per_buyer;
-    (name_over_limit(id, &tally, limit, &BTreeSet::new(), report), oversold)
+    (name_over_limit(id, &owned, limit, &BTreeSet::new(), report), oversold)
 }
 
 /// Names and returns the units that were sold but never existed.
 pub(super) fn oversold(
-    sale: penstock_domain::SaleId,
+    sale: SaleId,
     by: Source,
-    tally: &Tally,
+    owned: &OwnedUnits,
     total: i64,
     report: &mut AuditReport,
 ) -> u64 {
-    let units = tally.held + tally.paid - total;
+    let units = owned.held + owned.paid - total;
     if units > 0 {
         report.differ(Some(sale), None, Finding::Oversold { units, by });
     }
@@ -94,13 +86,13 @@ pub(super) fn oversold(
 
 /// Counts and names the buyers over the limit, except those already named.
 pub(super) fn name_over_limit(
-    sale: penstock_domain::SaleId,
-    tally: &Tally,
+    sale: SaleId,
+    owned: &OwnedUnits,
     limit: u32,
     named: &BTreeSet<String>,
     report: &mut AuditReport,
 ) -> BTreeSet<String> {
-    let mut over: Vec<(&str, i64)> = tally.over(limit).filter(|(buyer, _)| !named.contains(*buyer)).collect();
+    let mut over: Vec<(&str, i64)> = owned.over(limit).filter(|(buyer, _)| !named.contains(*buyer)).collect();
     over.sort_unstable();
     for (buyer, units) in &over {
         report.over_limit += 1;

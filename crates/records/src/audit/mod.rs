@@ -12,19 +12,19 @@ mod waitlist;
 
 use std::collections::{HashMap, HashSet};
 
-pub use finding::{Finding, OrderTime, Source, Standing, WaiterFound};
+pub use finding::{Finding, OrderTime, SaleStanding, Source, WaiterFound};
 use only_one::Recorded;
 use penstock_domain::{BookSnapshot, Cursor, Decision, SaleId};
-pub use report::{AuditReport, Difference, UnitCounts};
+pub use report::{AuditReport, Difference};
 use sale::SaleAudit;
 use story::Unsettled;
 
 use crate::{
-    DeadLetter, Records, RecordsError, Refusal,
-    columns::{integer, text},
+    DeadLetter, Records, RecordsError, Refusal, UnitCounts,
+    columns::{integer, sale_id, text},
+    connection::DatabaseConnection,
     dead_letters::read_letter,
     leases::read_cursor,
-    session::Session,
 };
 
 /// An audit under way: the ledger's streams are compared one after the other. Finally it names what only the
@@ -42,7 +42,7 @@ pub struct Audit {
 /// The records of one stream at one moment.
 #[derive(Debug)]
 pub struct StreamAudit {
-    transaction: Session,
+    transaction: DatabaseConnection,
     stream: String,
     cursor: Cursor,
 }
@@ -63,20 +63,6 @@ impl Records {
             in_ledger: HashSet::new(),
             streams: HashSet::new(),
         })
-    }
-
-    /// Audits a ledger with one stream in one step, while nothing is being settled. `pending` are the
-    /// decisions after the settlement cursor up to the ledger's position; earlier ones are ignored.
-    pub async fn audit(
-        &self,
-        stream: &str,
-        ledger: &BookSnapshot,
-        pending: &[Decision],
-    ) -> Result<AuditReport, RecordsError> {
-        let mut audit = self.begin_audit(Forgetting::Never).await?;
-        let look = audit.look(stream).await?;
-        audit.compare(look, ledger, pending).await?;
-        Ok(audit.finish())
     }
 }
 
@@ -151,13 +137,15 @@ impl StreamAudit {
             let id = sale.status.terms.sale;
             report.sales += 1;
             report.orders += sale.orders.len() as u64;
-            report.units.add(ledger::counts(&sale.status));
+            report.units.add(UnitCounts::of(&sale.status));
             let logged = logged.remove(&id).unwrap_or_default();
             SaleAudit { ledger: sale, unsettled: &unsettled, logged }
                 .run(&mut self.transaction, report)
                 .await?;
         }
-        only_one::name_moved(logged.keys().copied(), report);
+        for sale in logged.into_keys() {
+            report.differ(Some(sale), None, Finding::MovementsNotInLedger);
+        }
         self.transaction.rollback().await?;
         Ok(())
     }
@@ -182,13 +170,11 @@ impl StreamAudit {
     }
 
     async fn name_letters(&mut self, report: &mut AuditReport) -> Result<Vec<DeadLetter>, RecordsError> {
-        let rows = sqlx::query(
+        let query = sqlx::query(
             "SELECT * FROM dead_letters WHERE resolved_at IS NULL AND stream = ? ORDER BY position",
         )
-        .bind(self.stream.as_str())
-        .fetch_all(&mut self.transaction)
-        .await?;
-        let letters: Vec<DeadLetter> = rows.iter().map(read_letter).collect::<Result<_, _>>()?;
+        .bind(self.stream.as_str());
+        let letters = self.transaction.all(query, read_letter).await?;
         for letter in &letters {
             report.dead_letters += 1;
             let DeadLetter { id, decision, refusal, .. } = letter;
@@ -203,16 +189,15 @@ impl StreamAudit {
         &mut self,
         report: &mut AuditReport,
     ) -> Result<HashMap<SaleId, UnitCounts>, RecordsError> {
-        let rows = sqlx::query(
+        let query = sqlx::query(
             "SELECT sale_id, kind, CAST(SUM(units) AS SIGNED) AS units FROM stock_log WHERE stream = ? \
              GROUP BY sale_id, kind",
         )
-        .bind(self.stream.as_str())
-        .fetch_all(&mut self.transaction)
-        .await?;
+        .bind(self.stream.as_str());
+        let rows = self.transaction.rows(query).await?;
         let mut sums: HashMap<SaleId, UnitCounts> = HashMap::new();
         for row in &rows {
-            let sale = SaleId::from_i64(integer(row, "sale_id")?);
+            let sale = sale_id(row)?;
             let movement = text(row, "kind")?;
             match story::movement(&movement, integer(row, "units")?) {
                 Some(moved) => sums.entry(sale).or_default().add(moved),

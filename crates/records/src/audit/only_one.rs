@@ -4,14 +4,14 @@
 use std::collections::{HashMap, HashSet};
 
 use penstock_domain::{OrderState, SaleId};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
-use super::{Finding, Forgetting, UnitCounts, report::AuditReport, story};
+use super::{Finding, Forgetting, report::AuditReport, story};
 use crate::{
-    RecordsError,
-    columns::{flag, integer, optional_integer, text},
+    RecordsError, UnitCounts,
+    columns::{flag, integer, natural, optional_integer, sale_id, text},
+    connection::DatabaseConnection,
     dialect::Dialect,
-    session::Session,
 };
 
 /// What the records say about sales, without the ledger.
@@ -38,7 +38,7 @@ struct RecordedSale {
 
 impl Recorded {
     pub(super) async fn load(
-        connection: &mut Session,
+        connection: &mut DatabaseConnection,
         dialect: Dialect,
         forgetting: Forgetting,
     ) -> Result<Self, RecordsError> {
@@ -50,10 +50,9 @@ impl Recorded {
         }
         let letters =
             "SELECT stream, COUNT(*) AS letters FROM dead_letters WHERE resolved_at IS NULL GROUP BY stream";
-        let letters = sqlx::query(letters).fetch_all(&mut *connection).await?;
-        let letters =
-            letters.iter().map(|row| Ok((text(row, "stream")?, integer(row, "letters")?.unsigned_abs())));
-        Ok(Self { sales, letters: letters.collect::<Result<_, RecordsError>>()? })
+        let read = |row: &AnyRow| Ok((text(row, "stream")?, natural(row, "letters")?));
+        let letters = connection.all(sqlx::query(letters), read).await?;
+        Ok(Self { sales, letters })
     }
 
     pub(super) fn name(
@@ -82,13 +81,6 @@ impl Recorded {
             let (letters, stream) = (*letters, stream.clone());
             report.differ(None, None, Finding::LettersOfUnknownStream { letters, stream });
         }
-    }
-}
-
-/// Names movements of sales that the ledger of their stream does not know.
-pub(super) fn name_moved(sales: impl Iterator<Item = SaleId>, report: &mut AuditReport) {
-    for sale in sales {
-        report.differ(Some(sale), None, Finding::MovementsNotInLedger);
     }
 }
 
@@ -123,7 +115,7 @@ fn vouch(sale: SaleId, recorded: &RecordedSale, row: UnitCounts, report: &mut Au
 }
 
 async fn load_sales(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     dialect: Dialect,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
@@ -133,28 +125,26 @@ async fn load_sales(
          CASE WHEN k.closed = 1 OR k.closes_at <= {now} THEN 1 ELSE 0 END AS is_over \
          FROM sales s LEFT JOIN sale_stock k ON k.sale_id = s.id"
     );
-    for row in sqlx::query(AssertSqlSafe(query)).fetch_all(&mut *connection).await? {
-        let recorded = sales.entry(SaleId::from_i64(integer(&row, "sale_id")?)).or_default();
+    for row in connection.rows(sqlx::query(AssertSqlSafe(query))).await? {
+        let recorded = sales.entry(sale_id(&row)?).or_default();
         recorded.exists = true;
         recorded.published = optional_integer(&row, "published_at")?.is_some();
-        if let Some(total) = optional_integer(&row, "total")? {
-            let (available, held) = (integer(&row, "remaining")?, integer(&row, "held")?);
-            let counts = UnitCounts { total, available, held, paid: integer(&row, "paid")? };
-            recorded.stock = Some((counts, flag(&row, "is_over")?));
+        if optional_integer(&row, "total")?.is_some() {
+            recorded.stock = Some((UnitCounts::stored(&row)?, flag(&row, "is_over")?));
         }
     }
     Ok(())
 }
 
 async fn load_orders(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
     let query = "SELECT sale_id, state, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
                  GROUP BY sale_id, state";
-    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
-        let recorded = sales.entry(SaleId::from_i64(integer(&row, "sale_id")?)).or_default();
-        recorded.orders += integer(&row, "orders")?.unsigned_abs();
+    for row in connection.rows(sqlx::query(query)).await? {
+        let recorded = sales.entry(sale_id(&row)?).or_default();
+        recorded.orders += natural(&row, "orders")?;
         match text(&row, "state")?.as_str() {
             state if state == OrderState::Held.as_str() => recorded.held += integer(&row, "units")?,
             state if state == OrderState::Paid.as_str() => recorded.paid += integer(&row, "units")?,
@@ -165,14 +155,14 @@ async fn load_orders(
 }
 
 async fn load_movements(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     sales: &mut HashMap<SaleId, RecordedSale>,
 ) -> Result<(), RecordsError> {
     let query = "SELECT l.sale_id, l.kind, CAST(SUM(l.units) AS SIGNED) AS units FROM stock_log l \
                  JOIN sale_stock k ON k.sale_id = l.sale_id WHERE k.held = 0 AND (k.closed = 1 OR k.closes_at IS NOT NULL) \
                  GROUP BY l.sale_id, l.kind";
-    for row in sqlx::query(query).fetch_all(&mut *connection).await? {
-        let sale = SaleId::from_i64(integer(&row, "sale_id")?);
+    for row in connection.rows(sqlx::query(query)).await? {
+        let sale = sale_id(&row)?;
         // A movement of an unknown kind counts for nothing, so the log will not add up.
         if let Some(moved) = story::movement(&text(&row, "kind")?, integer(&row, "units")?) {
             sales.entry(sale).or_default().logged.add(moved);

@@ -5,39 +5,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::finding::Finding;
+use crate::UnitCounts;
 
 /// The most differences that are named; the rest are counted.
 pub(super) const MAX_DIFFERENCES: usize = 10_000;
-
-/// `total = available + held + paid`. Signed, because what an audit meets may be wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct UnitCounts {
-    pub total: i64,
-    pub available: i64,
-    pub held: i64,
-    pub paid: i64,
-}
-
-impl UnitCounts {
-    pub(super) fn add(&mut self, other: Self) {
-        self.total += other.total;
-        self.available += other.available;
-        self.held += other.held;
-        self.paid += other.paid;
-    }
-
-    pub(super) fn is_conserved(self) -> bool {
-        let none_negative = self.available >= 0 && self.held >= 0 && self.paid >= 0;
-        none_negative && self.total == self.available + self.held + self.paid
-    }
-}
-
-impl std::fmt::Display for UnitCounts {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, available, held, paid } = self;
-        write!(formatter, "{total} units: {available} available, {held} held, {paid} paid")
-    }
-}
 
 /// Something that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]

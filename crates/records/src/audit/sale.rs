@@ -5,31 +5,31 @@
 use std::collections::BTreeMap;
 
 use penstock_domain::{OrderId, SaleId, SaleSnapshot, SnapshotOrder};
-use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use super::{
     finding::{Finding, Source},
-    ledger::{self, Tally, name_over_limit, oversold},
-    report::{AuditReport, UnitCounts},
+    ledger::{self, OwnedUnits, name_over_limit, oversold},
+    report::AuditReport,
     stock,
     story::{self, Movements, Unsettled},
     waitlist,
 };
 use crate::{
-    RecordsError,
+    RecordsError, UnitCounts,
     columns::{integer, text},
+    connection::DatabaseConnection,
     orders::read_order,
-    session::Session,
 };
 
 /// Orders compared at a time.
 const PAGE: usize = 5_000;
 
 /// Everything known about the orders of one page.
-type Page = BTreeMap<u32, Entry>;
+type Page = BTreeMap<u32, Evidence>;
 
 #[derive(Debug, Default)]
-struct Entry {
+struct Evidence {
     record: Option<SnapshotOrder>,
     movements: Movements,
 }
@@ -44,23 +44,26 @@ pub(super) struct SaleAudit<'a> {
 impl SaleAudit<'_> {
     pub(super) async fn run(
         &self,
-        connection: &mut Session,
+        connection: &mut DatabaseConnection,
         report: &mut AuditReport,
     ) -> Result<(), RecordsError> {
         let id = self.id();
         let (named, oversold_there) = ledger::check(self.ledger, report);
-        let counts = ledger::counts(&self.ledger.status);
-        let mut tally = Tally::default();
+        let counts = UnitCounts::of(&self.ledger.status);
+        let mut owned = OwnedUnits::default();
         for orders in self.ledger.orders.chunks(PAGE) {
-            let mut page = self.load(connection, orders, report).await?;
+            let (Some(first), Some(last)) = (orders.first(), orders.last()) else { break };
+            let numbers = [first, last].map(|order| i64::from(order.order.id.number));
+            let are_here = "order_number >= ? AND order_number <= ?";
+            let mut page = self.load(connection, are_here, &numbers, i64::MAX, report).await?;
             for ledger in orders {
                 let entry = page.remove(&ledger.order.id.number).unwrap_or_default();
-                self.compare(ledger, entry, &mut tally, report);
+                self.compare(ledger, entry, &mut owned, report);
             }
         }
-        self.name_extra(connection, &mut tally, report).await?;
-        if (tally.held, tally.paid) != (counts.held, counts.paid) {
-            let Tally { held, paid, .. } = tally;
+        self.name_extra(connection, &mut owned, report).await?;
+        if (owned.held, owned.paid) != (counts.held, counts.paid) {
+            let OwnedUnits { held, paid, .. } = owned;
             let (ledger_held, ledger_paid) = (counts.held, counts.paid);
             let finding = Finding::RecordedOrders { held, paid, ledger_held, ledger_paid };
             report.differ(Some(id), None, finding);
@@ -72,9 +75,9 @@ impl SaleAudit<'_> {
         }
         stock::compare(connection, &self.ledger.status, self.unsettled, report).await?;
         waitlist::compare(connection, self.ledger, self.unsettled, report).await?;
-        let oversold_here = oversold(id, Source::Records, &tally, counts.total, report);
+        let oversold_here = oversold(id, Source::Records, &owned, counts.total, report);
         report.oversold += oversold_there.max(oversold_here);
-        name_over_limit(id, &tally, self.ledger.status.terms.limit_per_buyer, &named, report);
+        name_over_limit(id, &owned, self.ledger.status.terms.limit_per_buyer, &named, report);
         Ok(())
     }
 
@@ -82,35 +85,27 @@ impl SaleAudit<'_> {
         self.ledger.status.terms.sale
     }
 
-    /// Reads the rows and movements of one page of the ledger's orders.
+    /// Reads at most `limit` rows and movements of the orders that fulfil a condition.
     async fn load(
         &self,
-        connection: &mut Session,
-        orders: &[SnapshotOrder],
+        connection: &mut DatabaseConnection,
+        condition: &str,
+        parameters: &[i64],
+        limit: i64,
         report: &mut AuditReport,
     ) -> Result<Page, RecordsError> {
-        let (Some(first), Some(last)) = (orders.first(), orders.last()) else { return Ok(Page::new()) };
-        let (first, last) = (i64::from(first.order.id.number), i64::from(last.order.id.number));
+        let bound = |query: String| {
+            let query = sqlx::query(AssertSqlSafe(query)).bind(self.id().as_i64());
+            parameters.iter().fold(query, |query, parameter| query.bind(*parameter)).bind(limit)
+        };
         let mut page = Page::new();
-        let rows =
-            sqlx::query("SELECT * FROM orders WHERE sale_id = ? AND order_number >= ? AND order_number <= ?")
-                .bind(self.id().as_i64())
-                .bind(first)
-                .bind(last)
-                .fetch_all(&mut *connection)
-                .await?;
-        self.add_records(&mut page, &rows, report);
-        let rows = sqlx::query(
+        let records = bound(format!("SELECT * FROM orders WHERE sale_id = ? AND {condition} LIMIT ?"));
+        self.add_records(&mut page, &connection.rows(records).await?, report);
+        let movements = bound(format!(
             "SELECT order_number, kind, COUNT(*) AS movements, CAST(SUM(units) AS SIGNED) AS units \
-             FROM stock_log WHERE sale_id = ? AND order_number >= ? AND order_number <= ? \
-             GROUP BY order_number, kind",
-        )
-        .bind(self.id().as_i64())
-        .bind(first)
-        .bind(last)
-        .fetch_all(&mut *connection)
-        .await?;
-        self.add_movements(&mut page, &rows, report)?;
+             FROM stock_log WHERE sale_id = ? AND {condition} GROUP BY order_number, kind LIMIT ?"
+        ));
+        self.add_movements(&mut page, &connection.rows(movements).await?, report)?;
         Ok(page)
     }
 
@@ -152,17 +147,23 @@ impl SaleAudit<'_> {
     }
 
     /// Compares one order of the ledger with what the records and the unsettled decisions say about it.
-    fn compare(&self, ledger: &SnapshotOrder, mut entry: Entry, tally: &mut Tally, report: &mut AuditReport) {
+    fn compare(
+        &self,
+        ledger: &SnapshotOrder,
+        mut entry: Evidence,
+        owned: &mut OwnedUnits,
+        report: &mut AuditReport,
+    ) {
         let id = ledger.order.id;
         self.catch_up(id, &mut entry, report);
-        let Entry { record, movements } = entry;
+        let Evidence { record, movements } = entry;
         match &record {
             None => {
                 report.lost += 1;
                 report.differ(None, Some(id), Finding::OrderLost);
             }
             Some(record) => {
-                tally.count(record);
+                owned.count(record);
                 for finding in story::compare(ledger, record) {
                     report.differ(None, Some(id), finding);
                 }
@@ -182,7 +183,7 @@ impl SaleAudit<'_> {
     }
 
     /// Applies the unsettled decisions to the records' version of the order.
-    fn catch_up(&self, id: OrderId, entry: &mut Entry, report: &mut AuditReport) {
+    fn catch_up(&self, id: OrderId, entry: &mut Evidence, report: &mut AuditReport) {
         for decision in self.unsettled.of(id) {
             entry.movements.add_unsettled(decision);
             let hold_seconds = self.ledger.status.terms.hold_seconds;
@@ -196,32 +197,13 @@ impl SaleAudit<'_> {
     /// enough to see that something is wrong.
     async fn name_extra(
         &self,
-        connection: &mut Session,
-        tally: &mut Tally,
+        connection: &mut DatabaseConnection,
+        owned: &mut OwnedUnits,
         report: &mut AuditReport,
     ) -> Result<(), RecordsError> {
         let known = i64::try_from(self.ledger.orders.len()).unwrap_or(i64::MAX);
-        let mut page = Page::new();
-        let rows = sqlx::query(
-            "SELECT * FROM orders WHERE sale_id = ? AND (order_number < 0 OR order_number >= ?) LIMIT ?",
-        )
-        .bind(self.id().as_i64())
-        .bind(known)
-        .bind(PAGE as i64)
-        .fetch_all(&mut *connection)
-        .await?;
-        self.add_records(&mut page, &rows, report);
-        let rows = sqlx::query(
-            "SELECT order_number, kind, COUNT(*) AS movements, CAST(SUM(units) AS SIGNED) AS units \
-             FROM stock_log WHERE sale_id = ? AND (order_number < 0 OR order_number >= ?) \
-             GROUP BY order_number, kind LIMIT ?",
-        )
-        .bind(self.id().as_i64())
-        .bind(known)
-        .bind(PAGE as i64)
-        .fetch_all(&mut *connection)
-        .await?;
-        self.add_movements(&mut page, &rows, report)?;
+        let are_extra = "(order_number < 0 OR order_number >= ?)";
+        let mut page = self.load(connection, are_extra, &[known], PAGE as i64, report).await?;
         for number in self.unsettled.numbers(self.id(), u32::try_from(known).unwrap_or(u32::MAX)) {
             page.entry(number).or_default();
         }
@@ -232,7 +214,7 @@ impl SaleAudit<'_> {
             let by = if entry.record.is_some() { Source::Records } else { Source::StockLog };
             report.differ(None, Some(id), Finding::OrderNotInLedger { by });
             if let Some(record) = &entry.record {
-                tally.count(record);
+                owned.count(record);
             }
         }
         Ok(())

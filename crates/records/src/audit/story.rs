@@ -4,26 +4,24 @@
 use std::collections::{BTreeMap, HashMap};
 
 use penstock_domain::{
-    BuyerId, Decision, Event, KeyDigest, Order, OrderId, OrderState, ReleaseReason, SaleId, SnapshotOrder,
+    Decision, Event, Order, OrderId, OrderState, ReleaseReason, SaleId, SnapshotOrder, Timestamp,
 };
 
-use super::{
-    finding::{Finding, OrderTime},
-    report::UnitCounts,
-};
+use super::finding::{Finding, OrderTime};
+use crate::UnitCounts;
 
 /// Decisions that are not in the records yet: pending ones and dead letters, in the order of the feed.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled<'a> {
     orders: BTreeMap<OrderId, Vec<&'a Decision>>,
     units: HashMap<SaleId, UnitCounts>,
-    changes: HashMap<SaleId, SaleChange>,
+    changes: HashMap<SaleId, UnsettledChange>,
     waiting: HashMap<SaleId, Vec<&'a Decision>>,
 }
 
 /// What unsettled decisions change in a sale, besides its units.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SaleChange {
+pub(super) struct UnsettledChange {
     pub(super) published: bool,
     pub(super) paused: Option<bool>,
     pub(super) closed: bool,
@@ -34,8 +32,8 @@ impl<'a> Unsettled<'a> {
     pub(super) fn new(decisions: impl Iterator<Item = &'a Decision>) -> Self {
         let mut unsettled = Self::default();
         for decision in decisions {
-            let (sale, order, moved) = meaning(&decision.event);
-            unsettled.units.entry(sale).or_default().add(moved);
+            let sale = decision.event.sale();
+            unsettled.units.entry(sale).or_default().add(moved(&decision.event));
             let change = unsettled.changes.entry(sale).or_default();
             match &decision.event {
                 Event::Published(_) => change.published = true,
@@ -50,7 +48,7 @@ impl<'a> Unsettled<'a> {
                 }
                 _ => {}
             }
-            if let Some(order) = order {
+            if let Some(order) = decision.event.order() {
                 unsettled.orders.entry(order).or_default().push(decision);
             }
         }
@@ -61,7 +59,7 @@ impl<'a> Unsettled<'a> {
         self.units.get(&sale).copied().unwrap_or_default()
     }
 
-    pub(super) fn change(&self, sale: SaleId) -> SaleChange {
+    pub(super) fn change(&self, sale: SaleId) -> UnsettledChange {
         self.changes.get(&sale).copied().unwrap_or_default()
     }
 
@@ -81,41 +79,18 @@ impl<'a> Unsettled<'a> {
     }
 }
 
-/// The sale, the order, and where the units go.
-fn meaning(event: &Event) -> (SaleId, Option<OrderId>, UnitCounts) {
-    let none = UnitCounts::default();
-    match event {
-        Event::Published(terms) => {
-            let units = i64::from(terms.units);
-            (terms.sale, None, UnitCounts { total: units, available: units, ..none })
-        }
-        Event::Restocked { sale, units } => {
-            let units = i64::from(*units);
-            (*sale, None, UnitCounts { total: units, available: units, ..none })
-        }
-        Event::Paused(sale)
-        | Event::Resumed(sale)
-        | Event::Closed(sale)
-        | Event::Joined { sale, .. }
-        | Event::Left { sale, .. } => (*sale, None, none),
-        Event::Held { order, quantity, .. } => {
-            let units = i64::from(*quantity);
-            (order.sale, Some(*order), UnitCounts { available: -units, held: units, ..none })
-        }
-        Event::Paid { order, quantity, after_expiry: false } => {
-            let units = i64::from(*quantity);
-            (order.sale, Some(*order), UnitCounts { held: -units, paid: units, ..none })
-        }
-        Event::Paid { order, quantity, after_expiry: true } => {
-            let units = i64::from(*quantity);
-            (order.sale, Some(*order), UnitCounts { available: -units, paid: units, ..none })
-        }
-        Event::Released { order, quantity, .. } => {
-            let units = i64::from(*quantity);
-            (order.sale, Some(*order), UnitCounts { available: units, held: -units, ..none })
-        }
-        Event::RefundDue { order } => (order.sale, Some(*order), none),
-    }
+/// What a decision does to the units of its sale.
+fn moved(event: &Event) -> UnitCounts {
+    let (kind, units) = match event {
+        Event::Published(terms) => ("publish", terms.units),
+        Event::Restocked { units, .. } => ("restock", *units),
+        Event::Held { quantity, .. } => ("hold", *quantity),
+        Event::Paid { quantity, after_expiry: false, .. } => ("pay", *quantity),
+        Event::Paid { quantity, after_expiry: true, .. } => ("pay_late", *quantity),
+        Event::Released { quantity, .. } => ("release", *quantity),
+        _ => return UnitCounts::default(),
+    };
+    movement(kind, i64::from(units)).unwrap_or_default()
 }
 
 /// What a row of the stock log does to the units of its sale. None: there is no such kind.
@@ -148,7 +123,7 @@ impl Movements {
 
     pub(super) fn add_unsettled(&mut self, decision: &Decision) {
         self.holds += i64::from(matches!(decision.event, Event::Held { .. }));
-        self.units.add(meaning(&decision.event).2);
+        self.units.add(moved(&decision.event));
     }
 
     /// Where the order's units have to be.
@@ -174,10 +149,19 @@ pub(super) fn tell(
         if story.is_some() {
             return Err(Finding::OrderHeldAlready { decision: position });
         }
-        *story = Some(held(*order, buyer, *quantity, *key, decision, hold_seconds));
+        let order = Order {
+            id: *order,
+            buyer: buyer.clone(),
+            quantity: *quantity,
+            state: OrderState::Held,
+            created_at: decision.at,
+            pay_before: decision.at.plus_seconds(hold_seconds),
+            paid_at: None,
+            refund_due: false,
+        };
+        *story = Some(SnapshotOrder { order, key: *key });
         return Ok(());
     }
-    let (_, Some(_), _) = meaning(&decision.event) else { return Ok(()) };
     let Some(SnapshotOrder { order, .. }) = story else {
         return Err(Finding::OrderToChangeMissing { decision: position });
     };
@@ -201,27 +185,6 @@ pub(super) fn tell(
     Ok(())
 }
 
-fn held(
-    id: OrderId,
-    buyer: &BuyerId,
-    quantity: u32,
-    key: KeyDigest,
-    decision: &Decision,
-    hold_seconds: u32,
-) -> SnapshotOrder {
-    let order = Order {
-        id,
-        buyer: buyer.clone(),
-        quantity,
-        state: OrderState::Held,
-        created_at: decision.at,
-        pay_before: decision.at.plus_seconds(hold_seconds),
-        paid_at: None,
-        refund_due: false,
-    };
-    SnapshotOrder { order, key }
-}
-
 /// How an order in the records differs from the ledger's.
 pub(super) fn compare(ledger: &SnapshotOrder, records: &SnapshotOrder) -> Vec<Finding> {
     let (there, here) = (&ledger.order, &records.order);
@@ -242,7 +205,9 @@ pub(super) fn compare(ledger: &SnapshotOrder, records: &SnapshotOrder) -> Vec<Fi
         (OrderTime::PaidAt, there.paid_at, here.paid_at),
     ] {
         if there != here {
-            findings.push(Finding::order_time(of, there, here));
+            let [ledger_millis, records_millis] =
+                [there, here].map(|moment| moment.map(Timestamp::as_millis));
+            findings.push(Finding::OrderTime { of, ledger_millis, records_millis });
         }
     }
     if there.refund_due != here.refund_due {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use penstock_domain::{Decision, Event, LeaveReason, SaleSnapshot, Waiter};
 
 use super::{finding::Finding, report::AuditReport, story::Unsettled};
-use crate::{RecordsError, session::Session, settled::read_waiters};
+use crate::{RecordsError, connection::DatabaseConnection, settled::read_waiters};
 
 pub(super) async fn compare(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     ledger: &SaleSnapshot,
     unsettled: &Unsettled<'_>,
     report: &mut AuditReport,

@@ -1,60 +1,48 @@
-//! Reads what a batch of decisions refers to, with as few statements as possible. Lists have a few fixed
-//! lengths, so that every statement is prepared once and reused.
+//! Reads what a batch of decisions refers to, with as few statements as possible.
 
 use penstock_domain::{BuyerId, Decision, Event, OrderId, SaleId};
-use sqlx::{
-    Any, AssertSqlSafe,
-    any::{AnyArguments, AnyRow},
-    query::Query,
-};
+use sqlx::{AssertSqlSafe, any::AnyRow};
 
 use super::{
-    plan::{self, Known, KnownSale, Origin, PlannedOrder, order_of},
-    stock::{Counts, Stock},
-    waitlist::Waitlist,
+    known::{KnownRows, KnownSale, Origin, PlannedOrder},
+    stock::Stock,
+    waitlist::BatchWaitlist,
 };
 use crate::{
-    RecordsError,
-    columns::{flag, integer, money, optional_integer, optional_moment, small, text},
+    RecordsError, UnitCounts,
+    columns::{flag, integer, money, optional_integer, optional_moment, sale_id, small, text},
+    connection::{DatabaseConnection, Statement},
+    dead_letters::count_letters,
     orders::read_state,
-    session::Session,
+    statements::{MAX_LISTED, bind_list, marks},
 };
 
-/// The possible lengths of a list in `IN (…)`, far below the bind limits of SQLite (32,766) and MySQL
-/// (65,535). Together with the other statements of settlement, they fit into a connection's cache of a
-/// hundred.
-const LIST_LENGTHS: [usize; 15] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024];
-pub(super) const MAX_LISTED: usize = LIST_LENGTHS[LIST_LENGTHS.len() - 1];
-
-/// Whether decisions that depend on a dead letter become dead letters themselves, or are tried anyway.
+/// What becomes of decisions that depend on a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Letters {
+pub(super) enum Dependents {
+    /// They become dead letters, too.
     Join,
-    Ignore,
+    /// They are tried all the same.
+    Try,
 }
 
 /// Reads what `decisions` refer to: their sales, the orders they change, the units their buyers own, the
 /// people who wait, and the dead letters of those sales.
 pub(super) async fn load(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     decisions: &[Decision],
-    letters: Letters,
-) -> Result<Known, RecordsError> {
-    let mut known = Known::default();
+    dependents: Dependents,
+) -> Result<KnownRows, RecordsError> {
+    let mut known = KnownRows::default();
     let mut sales: Vec<SaleId> = decisions.iter().map(|decision| decision.event.sale()).collect();
     sales.sort_unstable();
     sales.dedup();
+    let mut with_letters = Vec::new();
     for sales in sales.chunks(MAX_LISTED) {
-        load_sales(connection, sales, &mut known).await?;
+        with_letters.extend(load_sales(connection, sales, &mut known).await?);
     }
-    let sorted = |order: fn(&Event) -> Option<OrderId>| {
-        let mut orders: Vec<OrderId> =
-            decisions.iter().filter_map(|decision| order(&decision.event)).collect();
-        orders.sort_unstable();
-        orders.dedup();
-        orders
-    };
-    for of_sale in sorted(plan::changed_order).chunk_by(|left, right| left.sale == right.sale) {
+    let changed = orders(decisions, |event| !matches!(event, Event::Held { .. }));
+    for of_sale in changed.chunk_by(|left, right| left.sale == right.sale) {
         for orders in of_sale.chunks(MAX_LISTED) {
             load_orders(connection, orders, &mut known).await?;
         }
@@ -62,11 +50,10 @@ pub(super) async fn load(
     for receivers in receivers(decisions, &known).chunks(MAX_LISTED) {
         load_owned(connection, receivers, &mut known).await?;
     }
-    known.add_waitlist(Waitlist::load(connection, decisions).await?);
-    if letters == Letters::Join {
-        let orders = sorted(order_of);
-        sales.retain(|sale| known.may_have_letters(*sale));
-        for sale in sales {
+    known.waitlist = BatchWaitlist::load(connection, decisions).await?;
+    if dependents == Dependents::Join && !with_letters.is_empty() {
+        let orders = orders(decisions, |_| true);
+        for sale in with_letters {
             let begin = orders.partition_point(|order| order.sale < sale);
             let end = orders.partition_point(|order| order.sale <= sale);
             load_letters(connection, &orders[begin..end], sale, &mut known).await?;
@@ -75,11 +62,22 @@ pub(super) async fn load(
     Ok(known)
 }
 
+/// The orders of the events that match, sorted.
+fn orders(decisions: &[Decision], is_meant: impl Fn(&Event) -> bool) -> Vec<OrderId> {
+    let events = decisions.iter().map(|decision| &decision.event).filter(|event| is_meant(event));
+    let mut orders: Vec<OrderId> = events.filter_map(Event::order).collect();
+    orders.sort_unstable();
+    orders.dedup();
+    orders
+}
+
 /// The buyers to whom `decisions` give units, and the sales.
-fn receivers(decisions: &[Decision], known: &Known) -> Vec<(SaleId, BuyerId)> {
+fn receivers(decisions: &[Decision], known: &KnownRows) -> Vec<(SaleId, BuyerId)> {
     let receiver = |decision: &Decision| match &decision.event {
         Event::Held { order, buyer, .. } => Some((order.sale, buyer.clone())),
-        Event::Paid { order, after_expiry: true, .. } => Some((order.sale, known.buyer(*order)?.clone())),
+        Event::Paid { order, after_expiry: true, .. } => {
+            Some((order.sale, known.order(*order)?.buyer.clone()))
+        }
         _ => None,
     };
     let mut receivers: Vec<(SaleId, BuyerId)> = decisions.iter().filter_map(receiver).collect();
@@ -88,11 +86,12 @@ fn receivers(decisions: &[Decision], known: &Known) -> Vec<(SaleId, BuyerId)> {
     receivers
 }
 
+/// Returns the sales that have unresolved dead letters. A sale that is not there may have some, too.
 async fn load_sales(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     sales: &[SaleId],
-    known: &mut Known,
-) -> Result<(), RecordsError> {
+    known: &mut KnownRows,
+) -> Result<Vec<SaleId>, RecordsError> {
     let query = AssertSqlSafe(format!(
         "SELECT s.id, s.price_minor, s.currency, s.hold_seconds, k.limit_per_buyer AS stock_limit, k.total, \
          k.remaining, k.held, k.paid, k.paused, k.closed, \
@@ -101,45 +100,35 @@ async fn load_sales(
         marks(sales.len())
     ));
     let query = bind_list(sqlx::query(query), sales, |query, sale| query.bind(sale.as_i64()));
-    for row in query.fetch_all(&mut *connection).await? {
+    let mut with_letters = sales.to_vec();
+    for row in connection.rows(query).await? {
         let sale = SaleId::from_i64(integer(&row, "id")?);
         let terms = money(&row, "price_minor", "currency")
             .and_then(|price| Ok(KnownSale { price, hold_seconds: small(&row, "hold_seconds")? }));
-        known.add_sale(sale, terms.map_err(|error| error.to_string()));
+        known.sales.insert(sale, terms.map_err(|error| error.to_string()));
         if !flag(&row, "has_letters")? {
-            known.add_clean(sale);
+            with_letters.retain(|other| *other != sale);
         }
         if optional_integer(&row, "stock_limit")?.is_some() {
-            let counts = Counts {
-                total: integer(&row, "total")?,
-                remaining: integer(&row, "remaining")?,
-                held: integer(&row, "held")?,
-                paid: integer(&row, "paid")?,
-            };
-            let limit = small(&row, "stock_limit")?;
+            let (counts, limit) = (UnitCounts::stored(&row)?, small(&row, "stock_limit")?);
             let (paused, closed) = (flag(&row, "paused")?, flag(&row, "closed")?);
-            known.add_stock(sale, Stock::stored(counts, limit, paused, closed));
+            known.stocks.insert(sale, Stock::stored(counts, limit, paused, closed));
         }
     }
-    Ok(())
+    Ok(with_letters)
 }
 
 /// Finds the unresolved dead letters of `orders`, which belong to one sale.
 async fn load_letters(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     orders: &[OrderId],
     sale: SaleId,
-    known: &mut Known,
+    known: &mut KnownRows,
 ) -> Result<(), RecordsError> {
-    let any =
-        sqlx::query("SELECT sale_id FROM dead_letters WHERE resolved_at IS NULL AND sale_id = ? LIMIT 1")
-            .bind(sale.as_i64())
-            .fetch_optional(&mut *connection)
-            .await?;
-    if any.is_none() {
+    if count_letters(connection, Some(sale)).await? == 0 {
         return Ok(());
     }
-    known.add_letter(sale, None);
+    let numbers = known.letters.entry(sale).or_default();
     for orders in orders.chunks(MAX_LISTED) {
         let query = AssertSqlSafe(format!(
             "SELECT DISTINCT order_number FROM dead_letters \
@@ -147,17 +136,17 @@ async fn load_letters(
             marks(orders.len())
         ));
         let query = bind_list(sqlx::query(query).bind(sale.as_i64()), orders, bind_number);
-        for row in query.fetch_all(&mut *connection).await? {
-            known.add_letter(sale, Some(small(&row, "order_number")?));
+        for row in connection.rows(query).await? {
+            numbers.insert(small(&row, "order_number")?);
         }
     }
     Ok(())
 }
 
 async fn load_orders(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     orders: &[OrderId],
-    known: &mut Known,
+    known: &mut KnownRows,
 ) -> Result<(), RecordsError> {
     let Some(first) = orders.first() else { return Ok(()) };
     // Only the columns that a change needs: every column costs time.
@@ -167,12 +156,9 @@ async fn load_orders(
         marks(orders.len())
     ));
     let query = bind_list(sqlx::query(query).bind(first.sale.as_i64()), orders, bind_number);
-    for row in query.fetch_all(&mut *connection).await? {
+    for row in connection.rows(query).await? {
         let id = OrderId { sale: first.sale, number: small(&row, "order_number")? };
-        match read_changing(&row, id) {
-            Ok(order) => known.add_order(order),
-            Err(error) => known.add_damaged_order(id, error.to_string()),
-        }
+        known.orders.insert(id, read_changing(&row, id).map_err(|error| error.to_string()));
     }
     Ok(())
 }
@@ -195,9 +181,9 @@ fn read_changing(row: &AnyRow, id: OrderId) -> Result<PlannedOrder, RecordsError
 /// they are found by buyer alone (the plus keeps the sales out of the search): every buyer in every sale
 /// would be too many lookups.
 async fn load_owned(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     receivers: &[(SaleId, BuyerId)],
-    known: &mut Known,
+    known: &mut KnownRows,
 ) -> Result<(), RecordsError> {
     // They are sorted by sale.
     let mut sales: Vec<SaleId> = receivers.iter().map(|(sale, _)| *sale).collect();
@@ -216,34 +202,14 @@ async fn load_owned(
     let query =
         bind_list(sqlx::query(query), receivers, |query, (_, buyer)| query.bind(buyer.as_str().to_owned()));
     let query = bind_list(query, &sales, |query, sale| query.bind(sale.as_i64()));
-    for row in query.fetch_all(&mut *connection).await? {
-        let sale = SaleId::from_i64(integer(&row, "sale_id")?);
-        known.add_owned(sale, BuyerId::from_stored(&text(&row, "buyer")?), integer(&row, "units")?);
+    for row in connection.rows(query).await? {
+        if let Some(stock) = known.stocks.get_mut(&sale_id(&row)?) {
+            stock.owned.insert(BuyerId::from_stored(&text(&row, "buyer")?), integer(&row, "units")?);
+        }
     }
     Ok(())
 }
 
-pub(super) type Select<'q> = Query<'q, Any, AnyArguments>;
-
-fn bind_number<'q>(query: Select<'q>, order: &OrderId) -> Select<'q> {
+fn bind_number<'q>(query: Statement<'q>, order: &OrderId) -> Statement<'q> {
     query.bind(i64::from(order.number))
-}
-
-fn list_length(values: usize) -> usize {
-    LIST_LENGTHS.into_iter().find(|length| *length >= values).unwrap_or(values)
-}
-
-pub(super) fn marks(values: usize) -> String {
-    vec!["?"; list_length(values)].join(",")
-}
-
-/// Binds a list to the placeholders of `marks`; the last value fills the rest.
-pub(super) fn bind_list<'q, T>(
-    query: Select<'q>,
-    values: &[T],
-    bind: impl Fn(Select<'q>, &T) -> Select<'q>,
-) -> Select<'q> {
-    let rest = list_length(values.len()) - values.len();
-    let filling = std::iter::repeat_n(values.last(), rest).flatten();
-    values.iter().chain(filling).fold(query, bind)
 }

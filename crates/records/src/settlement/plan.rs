@@ -2,47 +2,20 @@
 //! doesn't fit is found together with the reason, and an order that is held and paid in one batch is written
 //! once.
 
-use std::collections::{HashMap, HashSet};
-
 use penstock_domain::{
-    BuyerId, Decision, Event, KeyDigest, LeaveReason, Money, OrderId, OrderState, ReleaseReason, SaleId,
-    SaleTerms, Timestamp, Waiter,
+    BuyerId, Decision, Event, KeyDigest, LeaveReason, OrderId, OrderState, ReleaseReason, SaleId, SaleTerms,
+    Timestamp, Waiter,
 };
 use serde::Serialize;
 
 use super::{
-    refusal::{Cause, Refusal},
+    known::{KnownRows, Origin, PlannedOrder},
     stock::{Movement, Stock},
-    waitlist::Waitlist,
 };
-use crate::outbox::{OrderPayload, SalePayload, WaiterPayload};
-
-#[derive(Debug)]
-pub(super) struct KnownSale {
-    pub(super) price: Money,
-    pub(super) hold_seconds: u32,
-}
-
-/// The columns that are written for an order.
-#[derive(Debug)]
-pub(super) struct PlannedOrder {
-    pub(super) id: OrderId,
-    pub(super) buyer: BuyerId,
-    pub(super) quantity: u32,
-    pub(super) unit_price: Money,
-    pub(super) state: OrderState,
-    pub(super) paid_at: Option<Timestamp>,
-    pub(super) refund_due: bool,
-    pub(super) origin: Origin,
-}
-
-#[derive(Debug)]
-pub(super) enum Origin {
-    /// It is new in this batch.
-    Batch { created_at: Timestamp, pay_before: Timestamp, key: KeyDigest },
-    /// It is in the records, in this state.
-    Records { state: OrderState, changed: bool },
-}
+use crate::{
+    outbox::{OrderPayload, SalePayload, WaiterPayload},
+    refusal::{Cause, Refusal},
+};
 
 /// An order that is new to the records, with the columns that never change.
 #[derive(Debug)]
@@ -51,70 +24,6 @@ pub(super) struct NewOrder<'a> {
     pub(super) created_at: Timestamp,
     pub(super) pay_before: Timestamp,
     pub(super) key: KeyDigest,
-}
-
-/// What the records hold about the sales and orders in a batch.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    /// An error says why a row can't be read: only decisions that depend on it are poison.
-    sales: HashMap<SaleId, Result<KnownSale, String>>,
-    stocks: HashMap<SaleId, Stock>,
-    orders: HashMap<OrderId, PlannedOrder>,
-    damaged_orders: HashMap<OrderId, String>,
-    waitlist: Waitlist,
-    clean: HashSet<SaleId>,
-    /// Unresolved dead letters of each sale: their order numbers, and None if the sale has any at all.
-    letters: HashMap<SaleId, HashSet<Option<u32>>>,
-}
-
-impl Known {
-    pub(super) fn add_sale(&mut self, sale: SaleId, terms: Result<KnownSale, String>) {
-        self.sales.insert(sale, terms);
-    }
-
-    pub(super) fn add_stock(&mut self, sale: SaleId, stock: Stock) {
-        self.stocks.insert(sale, stock);
-    }
-
-    /// Before the batch, `buyer` holds or has paid for `units` of `sale`.
-    pub(super) fn add_owned(&mut self, sale: SaleId, buyer: BuyerId, units: i64) {
-        if let Some(stock) = self.stocks.get_mut(&sale) {
-            stock.add_owned(buyer, units);
-        }
-    }
-
-    pub(super) fn buyer(&self, order: OrderId) -> Option<&BuyerId> {
-        self.orders.get(&order).map(|order| &order.buyer)
-    }
-
-    pub(super) fn add_damaged_order(&mut self, order: OrderId, reason: String) {
-        self.damaged_orders.insert(order, reason);
-    }
-
-    pub(super) fn add_order(&mut self, order: PlannedOrder) {
-        self.orders.insert(order.id, order);
-    }
-
-    pub(super) fn add_waitlist(&mut self, waitlist: Waitlist) {
-        self.waitlist = waitlist;
-    }
-
-    /// The sale has no unresolved dead letters.
-    pub(super) fn add_clean(&mut self, sale: SaleId) {
-        self.clean.insert(sale);
-    }
-
-    pub(super) fn may_have_letters(&self, sale: SaleId) -> bool {
-        !self.clean.contains(&sale)
-    }
-
-    pub(super) fn add_letter(&mut self, sale: SaleId, number: Option<u32>) {
-        self.letters.entry(sale).or_default().insert(number);
-    }
-
-    fn has_letter(&self, order: OrderId) -> bool {
-        self.letters.get(&order.sale).is_some_and(|numbers| numbers.contains(&Some(order.number)))
-    }
 }
 
 #[derive(Debug)]
@@ -135,10 +44,23 @@ pub(super) struct OutboxRow {
     pub(super) at: Timestamp,
 }
 
+impl OutboxRow {
+    fn new(
+        position: u64,
+        at: Timestamp,
+        kind: &'static str,
+        payload: &impl Serialize,
+    ) -> Result<Self, Refusal> {
+        let unwritten = |error: serde_json::Error| Refusal::new(Cause::Unknown, error.to_string());
+        let payload = serde_json::to_string(payload).map_err(unwritten)?;
+        Ok(Self { position, kind, payload, at })
+    }
+}
+
 /// The rows that a batch leads to.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
-    known: Known,
+pub(super) struct BatchPlan<'a> {
+    pub(super) known: KnownRows,
     /// New orders, in the order of the feed.
     new_orders: Vec<OrderId>,
     pub(super) stock: Vec<StockRow>,
@@ -148,8 +70,8 @@ pub(super) struct Plan<'a> {
     pub(super) joining: Vec<(&'a Decision, Refusal)>,
 }
 
-impl<'a> Plan<'a> {
-    pub(super) fn new(known: Known) -> Self {
+impl<'a> BatchPlan<'a> {
+    pub(super) fn new(known: KnownRows) -> Self {
         Self {
             known,
             new_orders: Vec::new(),
@@ -162,7 +84,7 @@ impl<'a> Plan<'a> {
 
     pub(super) fn new_orders(&self) -> impl Iterator<Item = NewOrder<'_>> {
         self.new_orders.iter().filter_map(|id| {
-            let order = self.known.orders.get(id)?;
+            let order = self.known.order(*id)?;
             match order.origin {
                 Origin::Batch { created_at, pay_before, key } => {
                     Some(NewOrder { order, created_at, pay_before, key })
@@ -174,25 +96,21 @@ impl<'a> Plan<'a> {
 
     /// Orders in the records that the batch changes, each with its earlier state.
     pub(super) fn changed_orders(&self) -> impl Iterator<Item = (&PlannedOrder, OrderState)> {
-        self.known.orders.values().filter_map(|order| match order.origin {
+        self.known.orders.values().flatten().filter_map(|order| match order.origin {
             Origin::Records { state, changed: true } => Some((order, state)),
             _ => None,
         })
     }
 
-    pub(super) fn waitlist(&self) -> &Waitlist {
-        &self.known.waitlist
-    }
-
     /// The stock rows to be written.
     pub(super) fn stocks(&self) -> impl Iterator<Item = (SaleId, &Stock)> {
-        self.known.stocks.iter().filter(|(_, stock)| stock.is_changed()).map(|(sale, stock)| (*sale, stock))
+        self.known.stocks.iter().filter(|(_, stock)| stock.changed).map(|(sale, stock)| (*sale, stock))
     }
 
     /// Adds what follows from `decision`, or says why that is impossible.
     pub(super) fn add(&mut self, decision: &'a Decision) -> Result<(), Refusal> {
         let sale = decision.event.sale();
-        let order = order_of(&decision.event);
+        let order = decision.event.order();
         if let Some(order) = order.filter(|order| self.known.has_letter(*order)) {
             let reason = format!("an earlier decision on order {order} is a dead letter");
             self.join(decision, Refusal::new(Cause::EarlierLetter, reason));
@@ -217,8 +135,8 @@ impl<'a> Plan<'a> {
     }
 
     fn join(&mut self, decision: &'a Decision, refusal: Refusal) {
-        let number = order_of(&decision.event).map(|order| order.number);
-        self.known.add_letter(decision.event.sale(), number);
+        let letters = self.known.letters.entry(decision.event.sale()).or_default();
+        letters.extend(decision.event.order().map(|order| order.number));
         self.joining.push((decision, refusal));
     }
 
@@ -227,23 +145,23 @@ impl<'a> Plan<'a> {
         match &decision.event {
             Event::Published(terms) => {
                 self.publish(*terms, decision.at)?;
-                self.move_units(decision, Movement::Add, "publish", terms.units)?;
+                self.move_units(decision, Movement::Publish, terms.units)?;
                 self.tell_sale(decision, "sale.published", Some(terms.units))
             }
             Event::Restocked { units, .. } => {
-                self.move_units(decision, Movement::Add, "restock", *units)?;
+                self.move_units(decision, Movement::Restock, *units)?;
                 self.tell_sale(decision, "sale.restocked", Some(*units))
             }
             Event::Paused(sale) => {
-                self.change_stock(*sale, |stock| stock.set_paused(true));
+                self.change_stock(*sale, |stock| stock.paused = true);
                 self.tell_sale(decision, "sale.paused", None)
             }
             Event::Resumed(sale) => {
-                self.change_stock(*sale, |stock| stock.set_paused(false));
+                self.change_stock(*sale, |stock| stock.paused = false);
                 self.tell_sale(decision, "sale.resumed", None)
             }
             Event::Closed(sale) => {
-                self.change_stock(*sale, Stock::close);
+                self.change_stock(*sale, |stock| stock.closed = true);
                 self.tell_sale(decision, "sale.closed", None)
             }
             Event::Held { order, buyer, quantity, key } => {
@@ -251,7 +169,7 @@ impl<'a> Plan<'a> {
                     let reason = format!("order {order} is already in the records");
                     return Err(Refusal::new(Cause::OrderExists, reason));
                 }
-                self.move_units(decision, Movement::Hold, "hold", *quantity)?;
+                self.move_units(decision, Movement::Hold, *quantity)?;
                 self.hold(*order, buyer, *quantity, *key, decision.at)?;
                 if let Some(number) = key.offered_to() {
                     self.known.waitlist.take(order.sale, buyer, number);
@@ -260,13 +178,13 @@ impl<'a> Plan<'a> {
                 self.tell_order(decision, "order.held", *order)
             }
             Event::Paid { order, quantity, after_expiry } => {
-                let (from, movement, kind) = if *after_expiry {
-                    (OrderState::Expired, Movement::PayLate, "pay_late")
+                let (from, movement) = if *after_expiry {
+                    (OrderState::Expired, Movement::PayLate)
                 } else {
-                    (OrderState::Held, Movement::Pay, "pay")
+                    (OrderState::Held, Movement::Pay)
                 };
                 self.check(*order, Some(*quantity), from, "paid")?;
-                self.move_units(decision, movement, kind, *quantity)?;
+                self.move_units(decision, movement, *quantity)?;
                 self.change(*order, |order| {
                     order.state = OrderState::Paid;
                     order.paid_at = Some(decision.at);
@@ -279,7 +197,7 @@ impl<'a> Plan<'a> {
                     ReleaseReason::Cancelled => (OrderState::Cancelled, "cancelled", "order.cancelled"),
                 };
                 self.check(*order, Some(*quantity), OrderState::Held, verb)?;
-                self.move_units(decision, Movement::Release, "release", *quantity)?;
+                self.move_units(decision, Movement::Release, *quantity)?;
                 self.change(*order, |order| order.state = state);
                 self.tell_order(decision, kind, *order)
             }
@@ -308,7 +226,7 @@ impl<'a> Plan<'a> {
             let reason = format!("sale {} already has stock in the records", terms.sale);
             return Err(Refusal::new(Cause::StockExists, reason));
         }
-        self.known.add_stock(terms.sale, Stock::published(terms));
+        self.known.stocks.insert(terms.sale, Stock::published(terms));
         self.published.push((terms.sale, at));
         Ok(())
     }
@@ -316,6 +234,7 @@ impl<'a> Plan<'a> {
     fn change_stock(&mut self, sale: SaleId, change: impl FnOnce(&mut Stock)) {
         if let Some(stock) = self.known.stocks.get_mut(&sale) {
             change(stock);
+            stock.changed = true;
         }
     }
 
@@ -341,7 +260,7 @@ impl<'a> Plan<'a> {
             refund_due: false,
             origin: Origin::Batch { created_at: at, pay_before, key },
         };
-        self.known.add_order(order);
+        self.known.orders.insert(id, Ok(order));
         self.new_orders.push(id);
         Ok(())
     }
@@ -350,11 +269,10 @@ impl<'a> Plan<'a> {
     fn check(&self, id: OrderId, quantity: Option<u32>, from: OrderState, verb: &str) -> Result<(), Refusal> {
         let refuse =
             |cause, but: &str| Refusal::new(cause, format!("order {id} should be {verb}, but {but}"));
-        let Some(order) = self.known.orders.get(&id) else {
-            if let Some(damage) = self.known.damaged_orders.get(&id) {
-                return Err(refuse(Cause::Damaged, damage));
-            }
-            return Err(refuse(Cause::OrderMissing, "it is not in the records"));
+        let order = match self.known.orders.get(&id) {
+            Some(Ok(order)) => order,
+            Some(Err(damage)) => return Err(refuse(Cause::Damaged, damage)),
+            None => return Err(refuse(Cause::OrderMissing, "it is not in the records")),
         };
         if order.state != from {
             let (is, expected) = (order.state.as_str(), from.as_str());
@@ -369,32 +287,24 @@ impl<'a> Plan<'a> {
     }
 
     fn change(&mut self, id: OrderId, change: impl FnOnce(&mut PlannedOrder)) {
-        let Some(order) = self.known.orders.get_mut(&id) else { return };
+        let Some(Ok(order)) = self.known.orders.get_mut(&id) else { return };
         change(order);
         if let Origin::Records { changed, .. } = &mut order.origin {
             *changed = true;
         }
     }
 
-    fn move_units(
-        &mut self,
-        decision: &Decision,
-        movement: Movement,
-        kind: &'static str,
-        units: u32,
-    ) -> Result<(), Refusal> {
-        let order = order_of(&decision.event);
+    fn move_units(&mut self, decision: &Decision, movement: Movement, units: u32) -> Result<(), Refusal> {
         let (position, sale, at) = (decision.position, decision.event.sale(), decision.at);
-        let Known { orders, stocks, .. } = &mut self.known;
+        let order = decision.event.order();
+        let KnownRows { orders, stocks, .. } = &mut self.known;
         let buyer = match &decision.event {
             Event::Held { buyer, .. } => Some(buyer),
-            _ => order.and_then(|order| orders.get(&order)).map(|order| &order.buyer),
+            _ => order.and_then(|order| orders.get(&order)?.as_ref().ok()).map(|order| &order.buyer),
         };
-        let Some(stock) = stocks.get_mut(&sale) else {
-            return Err(no_stock(sale));
-        };
+        let stock = stocks.get_mut(&sale).ok_or_else(|| no_stock(sale))?;
         stock.shift(movement, units, buyer)?;
-        let order_number = order.map(|order| order.number);
+        let (order_number, kind) = (order.map(|order| order.number), movement.kind());
         self.stock.push(StockRow { position, sale, order_number, kind, units, at });
         Ok(())
     }
@@ -406,12 +316,14 @@ impl<'a> Plan<'a> {
         units: Option<u32>,
     ) -> Result<(), Refusal> {
         let sale = decision.event.sale().to_string();
-        self.tell(decision, kind, &SalePayload { sale, units, at_millis: decision.at.as_millis() })
+        let payload = SalePayload { sale, units, at_millis: decision.at.as_millis() };
+        self.outbox.push(OutboxRow::new(decision.position, decision.at, kind, &payload)?);
+        Ok(())
     }
 
     fn tell_order(&mut self, decision: &Decision, kind: &'static str, id: OrderId) -> Result<(), Refusal> {
-        let Some(order) = self.known.orders.get(&id) else { return Ok(()) };
-        let payload = serde_json::to_string(&OrderPayload {
+        let Some(Ok(order)) = self.known.orders.get(&id) else { return Ok(()) };
+        let payload = OrderPayload {
             order: id.to_string(),
             sale: id.sale.to_string(),
             buyer: order.buyer.as_str(),
@@ -421,9 +333,8 @@ impl<'a> Plan<'a> {
             state: order.state.as_str(),
             refund_due: order.refund_due,
             at_millis: decision.at.as_millis(),
-        })
-        .map_err(unwritten)?;
-        self.outbox.push(OutboxRow { position: decision.position, kind, payload, at: decision.at });
+        };
+        self.outbox.push(OutboxRow::new(decision.position, decision.at, kind, &payload)?);
         Ok(())
     }
 
@@ -435,7 +346,9 @@ impl<'a> Plan<'a> {
         };
         let (sale, at_millis) = (decision.event.sale().to_string(), decision.at.as_millis());
         let buyer = buyer.as_str();
-        self.tell(decision, kind, &WaiterPayload { sale, buyer, quantity, order: None, at_millis })
+        let payload = WaiterPayload { sale, buyer, quantity, order: None, at_millis };
+        self.outbox.push(OutboxRow::new(decision.position, decision.at, kind, &payload)?);
+        Ok(())
     }
 
     /// Announces an offer at the position before its hold, where the buyer was taken off the list. That
@@ -451,27 +364,8 @@ impl<'a> Plan<'a> {
         let (sale, order, buyer) = (order.sale.to_string(), Some(order.to_string()), buyer.as_str());
         let quantity = Some(quantity);
         let payload = WaiterPayload { sale, buyer, quantity, order, at_millis: held.at.as_millis() };
-        self.tell_at(held.position.saturating_sub(1), held.at, "waitlist.offered", &payload)
-    }
-
-    fn tell(
-        &mut self,
-        decision: &Decision,
-        kind: &'static str,
-        payload: &impl Serialize,
-    ) -> Result<(), Refusal> {
-        self.tell_at(decision.position, decision.at, kind, payload)
-    }
-
-    fn tell_at(
-        &mut self,
-        position: u64,
-        at: Timestamp,
-        kind: &'static str,
-        payload: &impl Serialize,
-    ) -> Result<(), Refusal> {
-        let payload = serde_json::to_string(payload).map_err(unwritten)?;
-        self.outbox.push(OutboxRow { position, kind, payload, at });
+        let position = held.position.saturating_sub(1);
+        self.outbox.push(OutboxRow::new(position, held.at, "waitlist.offered", &payload)?);
         Ok(())
     }
 }
@@ -482,33 +376,4 @@ fn no_sale(sale: SaleId) -> Refusal {
 
 fn no_stock(sale: SaleId) -> Refusal {
     Refusal::new(Cause::StockMissing, format!("sale {sale} has no stock in the records"))
-}
-
-fn unwritten(error: serde_json::Error) -> Refusal {
-    Refusal::new(Cause::Unknown, error.to_string())
-}
-
-/// The order that a decision is about, if there is one.
-pub(crate) fn order_of(event: &Event) -> Option<OrderId> {
-    match event {
-        Event::Held { order, .. } => Some(*order),
-        other => changed_order(other),
-    }
-}
-
-/// The order that a decision changes, which has to exist.
-pub(super) fn changed_order(event: &Event) -> Option<OrderId> {
-    match event {
-        Event::Paid { order, .. } | Event::Released { order, .. } | Event::RefundDue { order } => {
-            Some(*order)
-        }
-        Event::Held { .. }
-        | Event::Published(_)
-        | Event::Restocked { .. }
-        | Event::Paused(_)
-        | Event::Resumed(_)
-        | Event::Closed(_)
-        | Event::Joined { .. }
-        | Event::Left { .. } => None,
-    }
 }

@@ -5,21 +5,16 @@ use std::collections::HashMap;
 
 use penstock_domain::{BuyerId, SaleTerms};
 
-use super::refusal::{Cause, Refusal};
-
-/// The units of a sale, or the changes to them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) total: i64,
-    pub(super) remaining: i64,
-    pub(super) held: i64,
-    pub(super) paid: i64,
-}
+use crate::{
+    UnitCounts,
+    refusal::{Cause, Refusal},
+};
 
 /// What a decision does with units.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Movement {
-    Add,
+    Publish,
+    Restock,
     Hold,
     Pay,
     PayLate,
@@ -27,15 +22,27 @@ pub(super) enum Movement {
 }
 
 impl Movement {
-    fn of(self, units: u32) -> Counts {
-        let units = i64::from(units);
-        let none = Counts::default();
+    /// The name in the stock log.
+    pub(super) fn kind(self) -> &'static str {
         match self {
-            Self::Add => Counts { total: units, remaining: units, ..none },
-            Self::Hold => Counts { remaining: -units, held: units, ..none },
-            Self::Pay => Counts { held: -units, paid: units, ..none },
-            Self::PayLate => Counts { remaining: -units, paid: units, ..none },
-            Self::Release => Counts { remaining: units, held: -units, ..none },
+            Self::Publish => "publish",
+            Self::Restock => "restock",
+            Self::Hold => "hold",
+            Self::Pay => "pay",
+            Self::PayLate => "pay_late",
+            Self::Release => "release",
+        }
+    }
+
+    fn of(self, units: u32) -> UnitCounts {
+        let units = i64::from(units);
+        let none = UnitCounts::default();
+        match self {
+            Self::Publish | Self::Restock => UnitCounts { total: units, available: units, ..none },
+            Self::Hold => UnitCounts { available: -units, held: units, ..none },
+            Self::Pay => UnitCounts { held: -units, paid: units, ..none },
+            Self::PayLate => UnitCounts { available: -units, paid: units, ..none },
+            Self::Release => UnitCounts { available: units, held: -units, ..none },
         }
     }
 }
@@ -45,18 +52,20 @@ impl Movement {
 pub(super) struct Stock {
     /// The sale was published in this batch, on these terms: the row is new.
     pub(super) published: Option<SaleTerms>,
-    stored: Counts,
-    counts: Counts,
+    stored: UnitCounts,
+    /// The counts as the batch leaves them.
+    pub(super) counts: UnitCounts,
     limit_per_buyer: u32,
     pub(super) paused: bool,
     pub(super) closed: bool,
-    changed: bool,
+    /// The row has to be written.
+    pub(super) changed: bool,
     /// Held and paid units of the buyers to whom the batch gives some. A missing buyer has none yet.
-    owned: HashMap<BuyerId, i64>,
+    pub(super) owned: HashMap<BuyerId, i64>,
 }
 
 impl Stock {
-    pub(super) fn stored(counts: Counts, limit_per_buyer: u32, paused: bool, closed: bool) -> Self {
+    pub(super) fn stored(counts: UnitCounts, limit_per_buyer: u32, paused: bool, closed: bool) -> Self {
         let owned = HashMap::new();
         Self {
             published: None,
@@ -71,44 +80,15 @@ impl Stock {
     }
 
     pub(super) fn published(terms: SaleTerms) -> Self {
-        let mut stock = Self::stored(Counts::default(), terms.limit_per_buyer, false, false);
+        let mut stock = Self::stored(UnitCounts::default(), terms.limit_per_buyer, false, false);
         stock.published = Some(terms);
         stock.changed = true;
         stock
     }
 
-    pub(super) fn add_owned(&mut self, buyer: BuyerId, units: i64) {
-        self.owned.insert(buyer, units);
-    }
-
-    pub(super) fn is_changed(&self) -> bool {
-        self.changed
-    }
-
-    /// The counts as the batch leaves them.
-    pub(super) fn counts(&self) -> Counts {
-        self.counts
-    }
-
     /// What the batch adds to each count.
-    pub(super) fn difference(&self) -> Counts {
-        let (now, before) = (self.counts, self.stored);
-        Counts {
-            total: now.total - before.total,
-            remaining: now.remaining - before.remaining,
-            held: now.held - before.held,
-            paid: now.paid - before.paid,
-        }
-    }
-
-    pub(super) fn set_paused(&mut self, paused: bool) {
-        self.paused = paused;
-        self.changed = true;
-    }
-
-    pub(super) fn close(&mut self) {
-        self.closed = true;
-        self.changed = true;
+    pub(super) fn difference(&self) -> UnitCounts {
+        self.counts.less(self.stored)
     }
 
     /// Moves units for `buyer`, or for nobody. If that breaks a promise, nothing is moved.
@@ -119,14 +99,14 @@ impl Stock {
         buyer: Option<&BuyerId>,
     ) -> Result<(), Refusal> {
         let moved = movement.of(units);
-        let remaining = self.counts.remaining + moved.remaining;
-        if moved.remaining < 0 && remaining < 0 {
-            let left = self.counts.remaining;
+        let mut counts = self.counts;
+        counts.add(moved);
+        if moved.available < 0 && counts.available < 0 {
+            let left = self.counts.available;
             let reason = format!("{units} units were sold, but {left} remain");
             return Err(Refusal::new(Cause::Oversold, reason));
         }
-        let held = self.counts.held + moved.held;
-        if moved.held < 0 && held < 0 {
+        if moved.held < 0 && counts.held < 0 {
             let are = self.counts.held;
             let reason = format!("{units} held units were paid or released, but {are} are held");
             return Err(Refusal::new(Cause::NotHeld, reason));
@@ -134,10 +114,7 @@ impl Stock {
         if let Some(buyer) = buyer {
             self.give(movement, i64::from(units), buyer)?;
         }
-        self.counts.remaining = remaining;
-        self.counts.held = held;
-        self.counts.total += moved.total;
-        self.counts.paid += moved.paid;
+        self.counts = counts;
         self.changed = true;
         Ok(())
     }
@@ -161,7 +138,7 @@ impl Stock {
                     *owned -= units;
                 }
             }
-            Movement::Add | Movement::Pay => {}
+            Movement::Publish | Movement::Restock | Movement::Pay => {}
         }
         Ok(())
     }

@@ -7,24 +7,25 @@ use std::collections::HashMap;
 use penstock_domain::{BuyerId, Decision, Event, LeaveReason, SaleId, Timestamp, Waiter};
 use sqlx::AssertSqlSafe;
 
-use super::{
-    load::{MAX_LISTED, bind_list, marks},
+use crate::{
+    RecordsError,
+    connection::{DatabaseConnection, Statement},
     refusal::{Cause, Refusal},
-    write::{Insert, insert},
+    settled::read_waiter,
+    statements::{MAX_LISTED, bind_list, insert, marks},
 };
-use crate::{RecordsError, session::Session, settled::read_waiter};
 
 /// The places on the waitlist that a batch is about.
 #[derive(Debug, Default)]
-pub(super) struct Waitlist {
-    places: HashMap<(SaleId, BuyerId), Place>,
+pub(super) struct BatchWaitlist {
+    places: HashMap<(SaleId, BuyerId), WaitlistRow>,
 }
 
 #[derive(Debug, Default)]
-struct Place {
-    /// The row in the records.
+struct WaitlistRow {
+    /// The waiter in the records.
     stored: Option<Waiter>,
-    /// The row after the batch.
+    /// The waiter after the batch.
     now: Option<Waiter>,
 }
 
@@ -40,9 +41,12 @@ fn waiting(event: &Event) -> Option<(SaleId, &BuyerId)> {
     }
 }
 
-impl Waitlist {
+impl BatchWaitlist {
     /// Reads the places that `decisions` change.
-    pub(super) async fn load(connection: &mut Session, decisions: &[Decision]) -> Result<Self, RecordsError> {
+    pub(super) async fn load(
+        connection: &mut DatabaseConnection,
+        decisions: &[Decision],
+    ) -> Result<Self, RecordsError> {
         let mut waiting: Vec<(SaleId, &BuyerId)> =
             decisions.iter().filter_map(|decision| waiting(&decision.event)).collect();
         waiting.sort_unstable();
@@ -58,7 +62,7 @@ impl Waitlist {
 
     async fn load_places(
         &mut self,
-        connection: &mut Session,
+        connection: &mut DatabaseConnection,
         places: &[(SaleId, &BuyerId)],
     ) -> Result<(), RecordsError> {
         let Some((sale, _)) = places.first() else { return Ok(()) };
@@ -69,10 +73,9 @@ impl Waitlist {
         let query = bind_list(sqlx::query(query).bind(sale.as_i64()), places, |query, (_, buyer)| {
             query.bind(buyer.as_str().to_owned())
         });
-        for row in query.fetch_all(&mut *connection).await? {
-            let waiter = read_waiter(&row)?;
+        for waiter in connection.all(query, read_waiter).await? {
             let key = (*sale, waiter.buyer.clone());
-            self.places.insert(key, Place { stored: Some(waiter.clone()), now: Some(waiter) });
+            self.places.insert(key, WaitlistRow { stored: Some(waiter.clone()), now: Some(waiter) });
         }
         Ok(())
     }
@@ -102,7 +105,7 @@ impl Waitlist {
         place.and_then(|place| place.now.take_if(|waiter| waiter.number == number)).is_some()
     }
 
-    pub(super) async fn write(&self, connection: &mut Session) -> Result<(), RecordsError> {
+    pub(super) async fn write(&self, connection: &mut DatabaseConnection) -> Result<(), RecordsError> {
         let changed = || self.places.iter().filter(|(_, place)| place.stored != place.now);
         let mut gone: Vec<(SaleId, u32)> =
             changed().filter_map(|((sale, _), place)| Some((*sale, place.stored.as_ref()?.number))).collect();
@@ -120,7 +123,7 @@ impl Waitlist {
     }
 }
 
-async fn delete(connection: &mut Session, places: &[(SaleId, u32)]) -> Result<(), RecordsError> {
+async fn delete(connection: &mut DatabaseConnection, places: &[(SaleId, u32)]) -> Result<(), RecordsError> {
     let Some((sale, _)) = places.first() else { return Ok(()) };
     let statement = AssertSqlSafe(format!(
         "DELETE FROM waitlist WHERE sale_id = ? AND number IN ({})",
@@ -129,14 +132,14 @@ async fn delete(connection: &mut Session, places: &[(SaleId, u32)]) -> Result<()
     let delete = bind_list(sqlx::query(statement).bind(sale.as_i64()), places, |delete, (_, number)| {
         delete.bind(i64::from(*number))
     });
-    let deleted = delete.execute(&mut *connection).await?.rows_affected();
+    let deleted = connection.change(delete).await?;
     if deleted == places.len() as u64 {
         return Ok(());
     }
     Err(RecordsError::Refused(format!("only {deleted} of {} places could be deleted", places.len())))
 }
 
-fn bind_waiter<'q>(insert: Insert<'q>, (sale, waiter): &(SaleId, &Waiter)) -> Insert<'q> {
+fn bind_waiter<'q>(insert: Statement<'q>, (sale, waiter): &(SaleId, &Waiter)) -> Statement<'q> {
     insert
         .bind(sale.as_i64())
         .bind(i64::from(waiter.number))

@@ -1,34 +1,26 @@
-//! Carries out a plan with as few statements as possible. Rows are written in a few fixed numbers at a time,
-//! so that every statement is prepared once and reused.
+//! Carries out a plan with as few statements as possible.
 
 use std::collections::HashMap;
 
 use penstock_domain::{SaleId, SaleTerms, Timestamp};
-use sqlx::{Any, AssertSqlSafe, any::AnyArguments, query::Query};
+use sqlx::AssertSqlSafe;
 
 use super::{
-    plan::{NewOrder, OutboxRow, Plan, StockRow},
-    stock::{Counts, Stock},
+    plan::{BatchPlan, NewOrder, OutboxRow, StockRow},
+    stock::Stock,
 };
-use crate::{RecordsError, session::Session};
+use crate::{
+    RecordsError, UnitCounts,
+    connection::{DatabaseConnection, Statement},
+    statements::{ROWS_PER_STATEMENT, insert},
+};
 
-/// The numbers of rows that one statement writes. Each is half of the one before, so five hundred rows take
-/// six statements.
-const ROWS_PER_STATEMENT: [usize; 10] = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
 /// An update with a list of payment times writes fewer orders at a time.
 const ROWS_PER_UPDATE: [usize; 4] = [64, 16, 4, 1];
-const ORDER_COLUMNS: usize = 13;
-/// SQLite's limit, which is lower than MySQL's.
-const MAX_BINDS: usize = 32_766;
-const _: () = assert!(ROWS_PER_STATEMENT[0] * ORDER_COLUMNS <= MAX_BINDS);
-const _: () = assert!(ROWS_PER_STATEMENT[ROWS_PER_STATEMENT.len() - 1] == 1);
-
-pub(super) type Insert<'q> = Query<'q, Any, AnyArguments>;
-
 pub(super) async fn write(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     stream: &str,
-    plan: &Plan<'_>,
+    plan: &BatchPlan<'_>,
 ) -> Result<(), RecordsError> {
     for (sale, at) in &plan.published {
         publish(connection, *sale, *at).await?;
@@ -42,9 +34,9 @@ pub(super) async fn write(
     let orders: Vec<NewOrder<'_>> = plan.new_orders().collect();
     let insert_orders = "INSERT INTO orders (sale_id, order_number, buyer, quantity, unit_price_minor, currency, \
                          state, created_at, pay_before, paid_at, refund_due, key_high, key_low) VALUES ";
-    insert(connection, insert_orders, ORDER_COLUMNS, &orders, bind_order).await?;
+    insert(connection, insert_orders, 13, &orders, bind_order).await?;
     update_orders(connection, plan).await?;
-    plan.waitlist().write(connection).await?;
+    plan.known.waitlist.write(connection).await?;
     let insert_log =
         "INSERT INTO stock_log (stream, position, sale_id, order_number, kind, units, moved_at) VALUES ";
     insert(connection, insert_log, 7, &plan.stock, |insert, row| bind_stock(insert, stream, row)).await?;
@@ -52,22 +44,25 @@ pub(super) async fn write(
     insert(connection, insert_outbox, 5, &plan.outbox, |insert, row| bind_outbox(insert, stream, row)).await
 }
 
-async fn publish(connection: &mut Session, sale: SaleId, at: Timestamp) -> Result<(), RecordsError> {
-    sqlx::query("UPDATE sales SET published_at = ? WHERE id = ? AND published_at IS NULL")
+async fn publish(
+    connection: &mut DatabaseConnection,
+    sale: SaleId,
+    at: Timestamp,
+) -> Result<(), RecordsError> {
+    let update = sqlx::query("UPDATE sales SET published_at = ? WHERE id = ? AND published_at IS NULL")
         .bind(at.as_millis())
-        .bind(sale.as_i64())
-        .execute(&mut *connection)
-        .await?;
+        .bind(sale.as_i64());
+    connection.change(update).await?;
     Ok(())
 }
 
 async fn insert_stock(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     terms: &SaleTerms,
     stock: &Stock,
 ) -> Result<(), RecordsError> {
-    let Counts { total, remaining, held, paid } = stock.counts();
-    sqlx::query(
+    let UnitCounts { total, available, held, paid } = stock.counts;
+    let insert = sqlx::query(
         "INSERT INTO sale_stock (sale_id, units, limit_per_buyer, opens_at, closes_at, hold_seconds, total, \
          remaining, held, paid, paused, closed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
@@ -78,21 +73,24 @@ async fn insert_stock(
     .bind(terms.closes_at.map(Timestamp::as_millis))
     .bind(i64::from(terms.hold_seconds))
     .bind(total)
-    .bind(remaining)
+    .bind(available)
     .bind(held)
     .bind(paid)
     .bind(i32::from(stock.paused))
-    .bind(i32::from(stock.closed))
-    .execute(&mut *connection)
-    .await?;
+    .bind(i32::from(stock.closed));
+    connection.change(insert).await?;
     Ok(())
 }
 
 /// Takes the units only while there are enough, whatever was read before.
-async fn update_stock(connection: &mut Session, sale: SaleId, stock: &Stock) -> Result<(), RecordsError> {
+async fn update_stock(
+    connection: &mut DatabaseConnection,
+    sale: SaleId,
+    stock: &Stock,
+) -> Result<(), RecordsError> {
     let more = stock.difference();
-    let taken = -more.remaining;
-    let updated = sqlx::query(
+    let taken = -more.available;
+    let update = sqlx::query(
         "UPDATE sale_stock SET total = total + ?, remaining = remaining - ?, held = held + ?, paid = paid + ?, \
          paused = ?, closed = ? WHERE sale_id = ? AND remaining >= ? AND held >= ?",
     )
@@ -104,38 +102,14 @@ async fn update_stock(connection: &mut Session, sale: SaleId, stock: &Stock) -> 
     .bind(i32::from(stock.closed))
     .bind(sale.as_i64())
     .bind(if taken > 0 { taken } else { i64::MIN })
-    .bind(if more.held < 0 { -more.held } else { i64::MIN })
-    .execute(&mut *connection)
-    .await?;
-    if updated.rows_affected() == 1 {
+    .bind(if more.held < 0 { -more.held } else { i64::MIN });
+    if connection.change(update).await? == 1 {
         return Ok(());
     }
     Err(RecordsError::Refused(format!("sale {sale} no longer has the units that it had a moment ago")))
 }
 
-pub(super) async fn insert<'r, R>(
-    connection: &mut Session,
-    into: &'static str,
-    columns: usize,
-    mut rows: &'r [R],
-    bind: impl for<'q> Fn(Insert<'q>, &'r R) -> Insert<'q>,
-) -> Result<(), RecordsError> {
-    let row_marks = format!("({})", vec!["?"; columns].join(","));
-    for rows_per_statement in ROWS_PER_STATEMENT {
-        if rows.len() < rows_per_statement {
-            continue;
-        }
-        let statement = format!("{into}{}", vec![row_marks.as_str(); rows_per_statement].join(","));
-        while let Some((now, later)) = rows.split_at_checked(rows_per_statement) {
-            let insert = now.iter().fold(sqlx::query(AssertSqlSafe(statement.as_str())), &bind);
-            insert.execute(&mut *connection).await?;
-            rows = later;
-        }
-    }
-    Ok(())
-}
-
-fn bind_order<'q>(insert: Insert<'q>, order: &NewOrder) -> Insert<'q> {
+fn bind_order<'q>(insert: Statement<'q>, order: &NewOrder) -> Statement<'q> {
     let NewOrder { order, created_at, pay_before, key } = order;
     let [key_high, key_low] = key.words();
     insert
@@ -154,7 +128,7 @@ fn bind_order<'q>(insert: Insert<'q>, order: &NewOrder) -> Insert<'q> {
         .bind(key_low as i64)
 }
 
-fn bind_stock<'q>(insert: Insert<'q>, stream: &str, row: &StockRow) -> Insert<'q> {
+fn bind_stock<'q>(insert: Statement<'q>, stream: &str, row: &StockRow) -> Statement<'q> {
     insert
         .bind(stream.to_owned())
         .bind(row.position as i64)
@@ -165,7 +139,7 @@ fn bind_stock<'q>(insert: Insert<'q>, stream: &str, row: &StockRow) -> Insert<'q
         .bind(row.at.as_millis())
 }
 
-fn bind_outbox<'q>(insert: Insert<'q>, stream: &str, row: &OutboxRow) -> Insert<'q> {
+fn bind_outbox<'q>(insert: Statement<'q>, stream: &str, row: &OutboxRow) -> Statement<'q> {
     insert
         .bind(stream.to_owned())
         .bind(row.position as i64)
@@ -186,7 +160,10 @@ struct Change {
 
 type Changed = (u32, Option<Timestamp>);
 
-async fn update_orders(connection: &mut Session, plan: &Plan<'_>) -> Result<(), RecordsError> {
+async fn update_orders(
+    connection: &mut DatabaseConnection,
+    plan: &BatchPlan<'_>,
+) -> Result<(), RecordsError> {
     let mut changes: HashMap<Change, Vec<Changed>> = HashMap::new();
     for (order, stored) in plan.changed_orders() {
         let change = Change {
@@ -214,7 +191,7 @@ async fn update_orders(connection: &mut Session, plan: &Plan<'_>) -> Result<(), 
 
 /// Changes a few orders that are paid at different moments, or many at once that were never paid.
 async fn update_chunk(
-    connection: &mut Session,
+    connection: &mut DatabaseConnection,
     change: &Change,
     orders: &[Changed],
     at_once: bool,
@@ -242,7 +219,7 @@ async fn update_chunk(
     for (number, _) in orders {
         update = update.bind(i64::from(*number));
     }
-    let updated = update.execute(&mut *connection).await?.rows_affected();
+    let updated = connection.change(update).await?;
     if updated == orders.len() as u64 {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! A small shop for tests: records in their own database, and a `Book` that makes real decisions.
 
 use penstock_domain::{
-    Book, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money, OrderId,
-    Reply, SaleId, Timestamp,
+    Book, BookSnapshot, BuyerId, Claim, Command, Decision, Event, GateTerms, ItemId, KeyDigest, Mark, Money,
+    OrderId, Reply, SaleId, Timestamp,
 };
-use penstock_records::{AuditReport, Item, Lease, Records, SaleRow, SettleError, Settled};
+use penstock_records::{AuditReport, Forgetting, Item, Lease, Records, SaleRow, SettleError, SettledBatch};
 use sqlx::Executor;
 
 use super::Database;
@@ -156,7 +156,7 @@ impl Shop {
     pub(crate) async fn audit(&self) -> AuditReport {
         let settled = self.records.cursor(STREAM).await.unwrap().position as usize;
         let pending = &self.decisions[settled.min(self.decisions.len())..];
-        self.records.audit(STREAM, &self.book.snapshot(), pending).await.unwrap()
+        audit(&self.records, &self.book.snapshot(), pending).await
     }
 
     /// Changes rows behind the records' back.
@@ -184,7 +184,16 @@ pub(crate) async fn lease(records: &Records) -> Lease {
 }
 
 /// Settles `decisions` under a new lease.
-pub(crate) async fn settle(records: &Records, decisions: &[Decision]) -> Result<Settled, SettleError> {
+pub(crate) async fn settle(records: &Records, decisions: &[Decision]) -> Result<SettledBatch, SettleError> {
     let lease = lease(records).await;
     records.settle(&lease, decisions, Mark::default()).await
+}
+
+/// Audits a ledger with one stream in one step, while nothing is being settled. `pending` are the decisions
+/// after the settlement cursor up to the ledger's position; earlier ones are ignored.
+pub(crate) async fn audit(records: &Records, ledger: &BookSnapshot, pending: &[Decision]) -> AuditReport {
+    let mut audit = records.begin_audit(Forgetting::Never).await.unwrap();
+    let look = audit.look(STREAM).await.unwrap();
+    audit.compare(look, ledger, pending).await.unwrap();
+    audit.finish()
 }
