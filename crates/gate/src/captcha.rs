@@ -46,11 +46,11 @@ pub struct Picture {
 pub struct Pictures {
     capacity: usize,
     seeds: RandomState,
-    pool: Mutex<Pool>,
+    pool: Mutex<PicturePool>,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
+struct PicturePool {
     /// Pictures that nobody has seen.
     fresh: VecDeque<Picture>,
     /// Oldest first.
@@ -114,7 +114,7 @@ impl Pictures {
     }
 }
 
-impl Pool {
+impl PicturePool {
     fn forget_old(&mut self, now: Timestamp) {
         // Setting the clock back must not make an old picture recent again.
         let is_old = |shown: &Shown| !(0..SHOWN_AGAIN_MILLIS).contains(&now.millis_since(shown.first_at));

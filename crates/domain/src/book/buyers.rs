@@ -15,7 +15,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// One buyer in one sale. Only a few bytes, because there is one for nearly every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct BuyerInSale {
     /// A part of the hash of the buyer's name. Two buyers may share it; then one sale is searched for
     /// nothing.
     buyer: u32,
@@ -23,7 +23,7 @@ struct Entry {
     sale: u32,
 }
 
-impl Entry {
+impl BuyerInSale {
     fn hash(buyer: u32) -> u64 {
         u64::from(buyer).wrapping_mul(SPREAD)
     }
@@ -31,7 +31,7 @@ impl Entry {
 
 #[derive(Debug)]
 pub(super) struct Buyers {
-    tables: Box<[HashTable<Entry>]>,
+    tables: Box<[HashTable<BuyerInSale>]>,
     /// In the order of publishing.
     sales: Vec<SaleId>,
     hasher: DefaultHashBuilder,
@@ -54,14 +54,14 @@ impl Buyers {
     /// Notes that the buyer has their first order in the sale with this number.
     pub(super) fn add(&mut self, buyer: &BuyerId, sale: u32) {
         let (table, buyer) = self.place(buyer);
-        let hash_of = |entry: &Entry| Entry::hash(entry.buyer);
-        self.tables[table].insert_unique(Entry::hash(buyer), Entry { buyer, sale }, hash_of);
+        let hash_of = |entry: &BuyerInSale| BuyerInSale::hash(entry.buyer);
+        self.tables[table].insert_unique(BuyerInSale::hash(buyer), BuyerInSale { buyer, sale }, hash_of);
     }
 
     /// The sales in which the buyer has orders. In rare cases also one in which they have none.
     pub(super) fn sales_of(&self, buyer: &BuyerId) -> impl Iterator<Item = SaleId> + '_ {
         let (table, buyer) = self.place(buyer);
-        let entries = self.tables[table].iter_hash(Entry::hash(buyer));
+        let entries = self.tables[table].iter_hash(BuyerInSale::hash(buyer));
         entries.filter(move |entry| entry.buyer == buyer).map(|entry| self.sales[entry.sale as usize])
     }
 

@@ -12,36 +12,36 @@ const BATCHES_AT_ONCE: usize = 3;
 const MAX_BATCH: usize = 32;
 const CLAIM_MICROS: u64 = 150;
 
-struct Claim {
+struct QueuedClaim {
     entered: InFlight,
     arrived_at_micros: u64,
 }
 
-struct Node {
+struct SimulatedNode {
     shedding: Arc<Shedding>,
-    waiting: VecDeque<Claim>,
+    waiting: VecDeque<QueuedClaim>,
     batches: usize,
     answered: u64,
 }
 
-struct Simulation {
+struct NodesSimulation {
     now_micros: u64,
-    nodes: Vec<Node>,
+    nodes: Vec<SimulatedNode>,
     /// The server's queue; `working_on` is the batch in progress.
-    queue: VecDeque<(usize, Vec<Claim>)>,
+    queue: VecDeque<(usize, Vec<QueuedClaim>)>,
     done_at_micros: u64,
     /// The time of a sync, which covers all waiting batches at once, however few they are.
     sync_micros: u64,
-    working_on: Vec<(usize, Vec<Claim>)>,
+    working_on: Vec<(usize, Vec<QueuedClaim>)>,
     next_arrival_micros: u64,
     latency_micros: u64,
     seed: u64,
 }
 
-impl Simulation {
+impl NodesSimulation {
     fn new(nodes: usize, sync_micros: u64, seed: u64) -> Self {
         let options = SheddingOptions { min: 2, max: 1_024, initial: 1_024, target_latency: TARGET };
-        let node = |_| Node {
+        let node = |_| SimulatedNode {
             shedding: Arc::new(Shedding::new(options)),
             waiting: VecDeque::new(),
             batches: 0,
@@ -99,7 +99,8 @@ impl Simulation {
         let number = self.random() as usize % self.nodes.len();
         let node = &mut self.nodes[number];
         let arrived_at_micros = self.now_micros;
-        node.waiting.extend(node.shedding.try_enter().map(|entered| Claim { entered, arrived_at_micros }));
+        node.waiting
+            .extend(node.shedding.try_enter().map(|entered| QueuedClaim { entered, arrived_at_micros }));
         self.send(number);
         self.next_arrival_micros += CLAIM_MICROS / 10;
     }
@@ -144,7 +145,7 @@ impl Simulation {
 fn nodes_that_share_a_server_wait_longer_than_one_node_but_sell_as_much_in_fair_shares() {
     for (nodes, sync_micros, most) in [(1, 0, 1.2), (3, 0, 2.0), (8, 0, 7.0), (3, 20_000, 7.5)] {
         for seed in 1..=2 {
-            let mut simulation = Simulation::new(nodes, sync_micros, seed);
+            let mut simulation = NodesSimulation::new(nodes, sync_micros, seed);
             simulation.run(30);
             let (latency, answered) = simulation.run(30);
             let case =

@@ -238,3 +238,27 @@ impl SaleStanding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use utoipa::PartialSchema as _;
+
+    use super::*;
+
+    #[test]
+    fn the_document_of_the_api_keeps_its_name_for_the_standing_of_a_sale() {
+        let schema = serde_json::to_string(&Finding::schema()).unwrap();
+        assert!(schema.contains("#/components/schemas/Standing\""), "{schema}");
+    }
+
+    #[test]
+    fn a_sentence_names_the_sale_and_the_order() {
+        let finding = Finding::OrderNotInLedger { by: Source::StockLog };
+        let sentence = "The stock log moves units of order 7-2, which the ledger does not know.";
+        assert_eq!(finding.sentence("7", "7-2"), sentence);
+        let finding =
+            Finding::OrderTime { of: OrderTime::PaidAt, ledger_millis: Some(5), records_millis: None };
+        let sentence = "The payment of order 7-2 is 5 ms in the ledger, but never in the records.";
+        assert_eq!(finding.sentence("7", "7-2"), sentence);
+    }
+}

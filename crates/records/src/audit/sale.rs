@@ -26,7 +26,7 @@ use crate::{
 const PAGE: usize = 5_000;
 
 /// Everything known about the orders of one page.
-type Page = BTreeMap<u32, Evidence>;
+type EvidencePage = BTreeMap<u32, Evidence>;
 
 #[derive(Debug, Default)]
 struct Evidence {
@@ -93,12 +93,12 @@ impl SaleAudit<'_> {
         parameters: &[i64],
         limit: i64,
         report: &mut AuditReport,
-    ) -> Result<Page, RecordsError> {
+    ) -> Result<EvidencePage, RecordsError> {
         let bound = |query: String| {
             let query = sqlx::query(AssertSqlSafe(query)).bind(self.id().as_i64());
             parameters.iter().fold(query, |query, parameter| query.bind(*parameter)).bind(limit)
         };
-        let mut page = Page::new();
+        let mut page = EvidencePage::new();
         let records = bound(format!("SELECT * FROM orders WHERE sale_id = ? AND {condition} LIMIT ?"));
         self.add_records(&mut page, &connection.rows(records).await?, report);
         let movements = bound(format!(
@@ -109,7 +109,7 @@ impl SaleAudit<'_> {
         Ok(page)
     }
 
-    fn add_records(&self, page: &mut Page, rows: &[AnyRow], report: &mut AuditReport) {
+    fn add_records(&self, page: &mut EvidencePage, rows: &[AnyRow], report: &mut AuditReport) {
         for row in rows {
             match read_order(row) {
                 Ok((order, key)) => {
@@ -126,7 +126,7 @@ impl SaleAudit<'_> {
 
     fn add_movements(
         &self,
-        page: &mut Page,
+        page: &mut EvidencePage,
         rows: &[AnyRow],
         report: &mut AuditReport,
     ) -> Result<(), RecordsError> {

@@ -151,22 +151,22 @@ fn bind_outbox<'q>(insert: Statement<'q>, stream: &str, row: &OutboxRow) -> Stat
 /// What the orders in one update have in common: many holds expire together, many orders are paid in one
 /// batch.
 #[derive(PartialEq, Eq, Hash)]
-struct Change {
+struct OrderChange {
     sale: SaleId,
     from: &'static str,
     to: &'static str,
     refund_due: bool,
 }
 
-type Changed = (u32, Option<Timestamp>);
+type ChangedOrder = (u32, Option<Timestamp>);
 
 async fn update_orders(
     connection: &mut DatabaseConnection,
     plan: &BatchPlan<'_>,
 ) -> Result<(), RecordsError> {
-    let mut changes: HashMap<Change, Vec<Changed>> = HashMap::new();
+    let mut changes: HashMap<OrderChange, Vec<ChangedOrder>> = HashMap::new();
     for (order, stored) in plan.changed_orders() {
-        let change = Change {
+        let change = OrderChange {
             sale: order.id.sale,
             from: stored.as_str(),
             to: order.state.as_str(),
@@ -192,8 +192,8 @@ async fn update_orders(
 /// Changes a few orders that are paid at different moments, or many at once that were never paid.
 async fn update_chunk(
     connection: &mut DatabaseConnection,
-    change: &Change,
-    orders: &[Changed],
+    change: &OrderChange,
+    orders: &[ChangedOrder],
     at_once: bool,
 ) -> Result<(), RecordsError> {
     let marks = vec!["?"; orders.len()].join(",");
