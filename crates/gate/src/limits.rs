@@ -9,12 +9,20 @@ use std::{
     fmt,
     hash::{BuildHasher, Hash, RandomState},
     marker::PhantomData,
+    mem,
     net::IpAddr,
     num::NonZeroU32,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::Arc,
     time::Duration,
 };
 
+use governor::{
+    NotUntil, Quota, RateLimiter,
+    clock::Clock,
+    middleware::NoOpMiddleware,
+    nanos::Nanos,
+    state::{InMemoryState, NotKeyed, StateStore},
+};
 use parking_lot::Mutex;
 use penstock_domain::Timestamp;
 
@@ -64,132 +72,169 @@ impl fmt::Display for AddressKey {
     }
 }
 
-/// How a bucket recovers. All that has to be stored of a bucket is the moment when it will be full again.
-#[derive(Clone, Copy, Debug)]
-struct Recovery {
-    nanos_for_one: u64,
-    /// A bucket that needs longer than this is empty.
-    nanos_for_all_but_one: u64,
-}
+/// Governor's clock, set by the caller.
+#[derive(Clone, Debug, Default)]
+struct HandedTime(Arc<SteadyTime>);
 
-impl Recovery {
-    fn new(burst: NonZeroU32, one_per: Duration) -> Self {
-        let one_per = one_per.clamp(Duration::from_nanos(1), LONGEST_RECOVERY / burst.get());
-        let nanos_for_one = u64::try_from(one_per.as_nanos()).unwrap_or(u64::MAX);
-        let all_but_one = u64::from(burst.get() - 1);
-        Self { nanos_for_one, nanos_for_all_but_one: nanos_for_one.saturating_mul(all_but_one) }
-    }
-
-    /// Takes a token out of a bucket that is full at `full_at`. Returns when it will be full then.
-    fn take(self, full_at: u64, now: u64) -> Result<u64, TooMany> {
-        let next_token_at = full_at.saturating_sub(self.nanos_for_all_but_one);
-        if now >= next_token_at {
-            return Ok(full_at.max(now).saturating_add(self.nanos_for_one));
-        }
-        let wait = Duration::from_nanos(next_token_at - now);
-        Err(TooMany { retry_after_seconds: u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX) })
+impl HandedTime {
+    fn advance(&self, now: Timestamp) {
+        self.0.advance(now);
     }
 }
 
-fn nanos(now: Timestamp) -> u64 {
-    u64::try_from(now.as_millis()).unwrap_or(0).saturating_mul(NANOS_PER_MILLI)
+impl Clock for HandedTime {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        Nanos::new(self.0.latest_millis().saturating_mul(NANOS_PER_MILLI))
+    }
+}
+
+fn quota(burst: NonZeroU32, one_per: Duration) -> Quota {
+    // A period of zero has no quota, so the shortest period stands in for it.
+    let one_per = one_per.clamp(Duration::from_nanos(1), LONGEST_RECOVERY / burst.get());
+    Quota::with_period(one_per).unwrap_or(Quota::per_second(NonZeroU32::MIN)).allow_burst(burst)
+}
+
+fn too_many(not_until: &NotUntil<Nanos>, now: Nanos) -> TooMany {
+    let wait = not_until.wait_time_from(now);
+    TooMany { retry_after_seconds: u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX) }
 }
 
 /// A bucket's place in the table. An unused one looks like one that recovered at the beginning of time.
 #[derive(Clone, Copy, Default)]
 struct Way {
     fingerprint: u64,
-    full_at: u64,
+    /// When the bucket will be full again.
+    recovered_at: u64,
 }
 
 type Set = Mutex<[Way; WAYS]>;
 
-/// One bucket per key.
-pub struct KeyedLimit<K> {
-    recovery: Recovery,
-    time: SteadyTime,
+/// Storage for governor's buckets.
+struct Table<K> {
     sets: Box<[Set]>,
     /// Seeded at random, so that nobody can aim at another key's set or bucket.
     hasher: RandomState,
     keys: PhantomData<fn(&K)>,
 }
 
-impl<K: Hash> KeyedLimit<K> {
-    pub fn new(options: LimitOptions) -> Self {
-        Self {
-            recovery: Recovery::new(options.burst, options.one_per),
-            time: SteadyTime::default(),
-            sets: (0..options.max_keys.div_ceil(WAYS).max(1)).map(|_| Set::default()).collect(),
-            hasher: RandomState::new(),
-            keys: PhantomData,
-        }
+impl<K> Table<K> {
+    fn for_keys(max_keys: usize) -> Self {
+        let sets = (0..max_keys.div_ceil(WAYS).max(1)).map(|_| Set::default()).collect();
+        Self { sets, hasher: RandomState::new(), keys: PhantomData }
     }
 
-    pub fn check(&self, key: &K, now: Timestamp) -> Result<(), TooMany> {
-        let now = nanos(self.time.advance(now));
-        let (fingerprint, set) = self.set_of(key);
-        let mut ways = set.lock();
-        let (mut place, mut full_at) = (0, now);
+    fn set(&self, fingerprint: u64) -> &Set {
+        let index = (u128::from(fingerprint) * self.sets.len() as u128) >> 64;
+        &self.sets[index as usize]
+    }
+
+    fn bytes(&self) -> usize {
+        mem::size_of_val(&*self.sets)
+    }
+}
+
+impl<K: Hash> Table<K> {
+    /// Makes the bucket recover `nanos` earlier.
+    fn recover(&self, key: &K, nanos: u64) {
+        let fingerprint = self.hasher.hash_one(key);
+        let mut ways = self.set(fingerprint).lock();
+        if let Some(way) = ways.iter_mut().find(|way| way.fingerprint == fingerprint) {
+            way.recovered_at = way.recovered_at.saturating_sub(nanos);
+        }
+    }
+}
+
+/// The table in the form governor needs.
+struct Buckets<K>(Arc<Table<K>>);
+
+impl<K: Hash> StateStore for Buckets<K> {
+    type Key = K;
+
+    fn measure_and_replace<T, F, E>(&self, key: &K, measure: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let fingerprint = self.0.hasher.hash_one(key);
+        let mut ways = self.0.set(fingerprint).lock();
+        let (mut place, mut known) = (0, None);
         for (index, way) in ways.iter().enumerate() {
             if way.fingerprint == fingerprint {
-                (place, full_at) = (index, way.full_at);
+                (place, known) = (index, Some(Nanos::new(way.recovered_at)));
                 break;
             }
-            if way.full_at < ways[place].full_at {
+            if way.recovered_at < ways[place].recovered_at {
                 place = index;
             }
         }
-        ways[place] = Way { fingerprint, full_at: self.recovery.take(full_at, now)? };
-        Ok(())
+        let (outcome, recovered_at) = measure(known)?;
+        ways[place] = Way { fingerprint, recovered_at: recovered_at.as_u64() };
+        Ok(outcome)
+    }
+}
+
+/// One bucket per key.
+pub struct KeyedLimit<K: Hash + Eq + Clone> {
+    buckets: RateLimiter<K, Buckets<K>, HandedTime, NoOpMiddleware<Nanos>>,
+    table: Arc<Table<K>>,
+    time: HandedTime,
+    nanos_for_one: u64,
+    table_bytes: usize,
+}
+
+impl<K: Hash + Eq + Clone> KeyedLimit<K> {
+    pub fn new(options: LimitOptions) -> Self {
+        let time = HandedTime::default();
+        let table = Arc::new(Table::for_keys(options.max_keys));
+        let table_bytes = table.bytes();
+        let quota = quota(options.burst, options.one_per);
+        let nanos_for_one = u64::try_from(quota.replenish_interval().as_nanos()).unwrap_or(u64::MAX);
+        let buckets = RateLimiter::new(quota, Buckets(Arc::clone(&table)), time.clone());
+        Self { buckets, table, time, nanos_for_one, table_bytes }
     }
 
     /// Returns a token, if the checked action did not happen through no fault of the caller.
     pub fn give_back(&self, key: &K) {
-        let (fingerprint, set) = self.set_of(key);
-        if let Some(way) = set.lock().iter_mut().find(|way| way.fingerprint == fingerprint) {
-            way.full_at = way.full_at.saturating_sub(self.recovery.nanos_for_one);
-        }
+        self.table.recover(key, self.nanos_for_one);
     }
 
-    fn set_of(&self, key: &K) -> (u64, &Set) {
-        let fingerprint = self.hasher.hash_one(key);
-        let index = (u128::from(fingerprint) * self.sets.len() as u128) >> 64;
-        (fingerprint, &self.sets[index as usize])
+    pub fn check(&self, key: &K, now: Timestamp) -> Result<(), TooMany> {
+        self.time.advance(now);
+        self.buckets.check_key(key).map_err(|not_until| too_many(&not_until, self.time.now()))
     }
 }
 
-impl<K> fmt::Debug for KeyedLimit<K> {
+impl<K: Hash + Eq + Clone> fmt::Debug for KeyedLimit<K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("KeyedLimit").field("recovery", &self.recovery).finish_non_exhaustive()
+        formatter.debug_struct("KeyedLimit").field("table_bytes", &self.table_bytes).finish_non_exhaustive()
     }
 }
 
 /// One bucket for the whole node. The time comes in milliseconds, so a rate above 1,000 a second needs a
 /// burst of at least one millisecond's worth.
-#[derive(Debug)]
 pub struct SingleLimit {
-    recovery: Recovery,
-    time: SteadyTime,
-    full_at: AtomicU64,
+    bucket: RateLimiter<NotKeyed, InMemoryState, HandedTime, NoOpMiddleware<Nanos>>,
+    time: HandedTime,
 }
 
 impl SingleLimit {
     /// Allows `burst` at once, then one more each time `one_per` has passed.
     pub fn new(burst: NonZeroU32, one_per: Duration) -> Self {
-        let (recovery, time) = (Recovery::new(burst, one_per), SteadyTime::default());
-        Self { recovery, time, full_at: AtomicU64::new(0) }
+        let time = HandedTime::default();
+        let bucket = RateLimiter::direct_with_clock(quota(burst, one_per), time.clone());
+        Self { bucket, time }
     }
 
     pub fn check(&self, now: Timestamp) -> Result<(), TooMany> {
-        let now = nanos(self.time.advance(now));
-        let mut full_at = self.full_at.load(Relaxed);
-        loop {
-            let next = self.recovery.take(full_at, now)?;
-            match self.full_at.compare_exchange_weak(full_at, next, Relaxed, Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(moved) => full_at = moved,
-            }
-        }
+        self.time.advance(now);
+        self.bucket.check().map_err(|not_until| too_many(&not_until, self.time.now()))
+    }
+}
+
+impl fmt::Debug for SingleLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SingleLimit").field("bucket", &self.bucket).finish_non_exhaustive()
     }
 }
 
@@ -237,9 +282,8 @@ mod tests {
         for address in 0..1_000_000 {
             assert_eq!(limit.check(&address, at(0)), Ok(()), "{address}");
         }
-        let table_bytes = std::mem::size_of_val(&*limit.sets);
-        assert_eq!(table_bytes, 250 * size_of::<Set>());
-        assert!(table_bytes <= 1_000 * 18, "{table_bytes} bytes");
+        assert_eq!(limit.table_bytes, 250 * mem::size_of::<Set>());
+        assert!(limit.table_bytes <= 1_000 * 18, "{} bytes", limit.table_bytes);
         let newcomer = 1_000_000;
         for _ in 0..3 {
             assert_eq!(limit.check(&newcomer, at(0)), Ok(()), "a newcomer gets a whole burst");

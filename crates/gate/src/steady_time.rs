@@ -37,6 +37,10 @@ impl SteadyTime {
         }
         timestamp(latest)
     }
+
+    pub(crate) fn latest_millis(&self) -> u64 {
+        self.latest_millis.load(Relaxed)
+    }
 }
 
 fn timestamp(millis: u64) -> Timestamp {
@@ -57,7 +61,7 @@ mod tests {
         for millis in [0, 1, 1, 500, 3_600_000] {
             assert_eq!(time.advance(at(millis)), at(millis));
         }
-        assert_eq!(time.latest_millis.load(Relaxed), at(3_600_000).as_millis() as u64);
+        assert_eq!(time.latest_millis(), at(3_600_000).as_millis() as u64);
     }
 
     #[test]

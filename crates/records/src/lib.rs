@@ -46,8 +46,7 @@ pub use orders::{OrderFilter, OrderRow};
 pub use refusal::{Cause, Refusal};
 pub use rooms::StoredRoom;
 pub use secrets::StoredSecrets;
-use session::Session;
-pub use settlement::{Cause, Refusal, SettleError, Settled};
+pub use settlement::{RetryError, SettleError, SettledBatch};
 use sqlx::{
     AnyConnection, AnyPool, ConnectOptions, Connection, Executor,
     any::{AnyConnectOptions, AnyPoolOptions},
