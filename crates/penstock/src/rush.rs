@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use parking_lot::Mutex;
 use penstock_rush::{
     api::Api,
     rehearsal::{self, RehearsalNews},
