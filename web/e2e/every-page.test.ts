@@ -164,7 +164,7 @@ test('of the shop, for a buyer', async ({ visitAsBuyer, merchant, server }) => {
         await shop(page).buy.click();
         await page
           .getByRole('alert')
-          .getByText(/more than one person may buy/)
+          .getByText(/over the limit per person/)
           .waitFor();
       },
     },

@@ -167,7 +167,7 @@ test('a buyer who bought on another device is told that it would be too many', a
   await shop(elsewhere.page).paid.waitFor();
 
   await shop(page).buy.click();
-  await page.getByText('With this you would have more than one person may buy.').first().waitFor();
+  await page.getByText('This order would take you over the limit per person.').first().waitFor();
   await page.getByRole('link', { name: 'See my orders' }).first().click();
   await page.getByRole('heading', { level: 1, name: 'My orders' }).waitFor();
   expect((await merchant.stats(sale.id)).paid).toBe(1);

@@ -6,14 +6,14 @@ const errors: Errors = {
     says: 'The shop can’t be reached.',
     todo: 'Check your connection and try again. What you entered is still here.',
   },
-  malformed_json: { says: 'The request got damaged on its way.', todo: 'Reload the page and try again.' },
+  malformed_json: { says: 'The request was damaged on its way.', todo: 'Reload the page and try again.' },
   bad_request: { says: 'The shop did not understand the request.', todo: 'Reload the page and try again.' },
   idempotency_key_required: {
-    says: 'The order came without its mark.',
+    says: 'The order came without the key that prevents double orders.',
     todo: 'Nothing was ordered. Reload the page and try again.',
   },
   idempotency_key_invalid: {
-    says: 'The order’s mark is damaged.',
+    says: 'The key that prevents double orders is damaged.',
     todo: 'Nothing was ordered. Reload the page and try again.',
   },
   unauthorized: { says: 'You are not signed in.', todo: 'Sign in and you are back where you were.' },
@@ -74,7 +74,7 @@ const errors: Errors = {
     todo: 'Orders that are not paid in time come back. Join the waitlist to be first in line, or order fewer if some are left.',
   },
   limit_reached: {
-    says: 'With this you would have more than one person may buy.',
+    says: 'This order would take you over the limit per person.',
     todo: 'Order fewer, or look at your orders.',
   },
   not_open: {
@@ -95,8 +95,8 @@ const errors: Errors = {
     todo: 'Places come free when people leave. Try again later.',
   },
   passes_exhausted: {
-    says: 'As many people as could still buy are ordering right now.',
-    todo: 'Not all of them will. Try again in a moment.',
+    says: 'The people who are ordering right now could buy all that is left.',
+    todo: 'Some of them will not. Try again in a moment.',
   },
   not_gated: { says: 'This sale has no waiting room and no check.', todo: 'Just buy.' },
   hold_expired: {
@@ -119,7 +119,7 @@ const errors: Errors = {
   not_published: { says: 'This sale is still a draft.', todo: 'Publish it first.' },
   dead_letter_stuck: {
     says: 'It still can’t be settled.',
-    todo: 'Remove the cause named there, then retry.',
+    todo: 'Remove the cause that its entry names, then retry.',
   },
   body_too_large: { says: 'That is too much at once.', todo: 'Send something smaller.' },
   unsupported_media_type: { says: 'This kind of content is not accepted.', todo: 'Choose another kind.' },
@@ -134,7 +134,7 @@ const errors: Errors = {
   },
   rate_limited: { says: 'Too many requests in a short time.', todo: 'Wait a moment, then try again.' },
   internal: { says: 'Something went wrong on our side.', todo: 'Try again. Nothing is ordered twice.' },
-  busy: { says: 'Very many people are here right now.', todo: 'Try again in a moment.' },
+  busy: { says: 'The shop is very busy right now.', todo: 'Try again in a moment.' },
   unavailable: {
     says: 'The shop can’t answer at the moment.',
     todo: 'Try again soon. Nothing is ordered twice.',

@@ -1,4 +1,5 @@
-// The wait before another try, such that a crowd that was turned away does not come back all at once.
+// How long to wait before another try. The waits differ, so that a crowd that was turned away does not come
+// back all at once.
 
 export const MAX_TRIES = 20;
 /** A visitor who is asked to wait longer than this is told so instead of being kept waiting. */

@@ -32,7 +32,7 @@ export async function whoAmI(tries = 1): Promise<void> {
     return;
   }
   const answer = await outcome(api.GET('/api/v1/me'));
-  // A later request knows better.
+  // A later request has the newer answer.
   if (turn !== asked) return;
   if (answer.ok) me = answer.data;
   else if (answer.failure.status === 401) me = null;

@@ -70,12 +70,12 @@ it('draws charts, each line with its newest value', async () => {
   const now = (title: string, values: string) =>
     `Chart: ${title}. Now: ${values}. The same is in the table below.`;
   expect(charts()).toEqual([
-    now('Demand, a second', 'Looks 810, Claims 420'),
-    now('Refusals by reason, a second', 'No pass 380, Limit reached 9'),
+    now('Demand per second', 'Looks 810, Claims 420'),
+    now('Refusals per second, by reason', 'No pass 380, Limit reached 9'),
     now('Stock', 'Paid 12, Held 27, Left 61'),
-    now('Sold, a second', 'Accepted 31'),
+    now('Sold per second', 'Accepted 31'),
     now('Waiting room', 'Admitted/s 19, Waiting 4,321'),
-    now('Time to an answer to a claim', 'Half within 2.5 ms, 99 % within 14 ms'),
+    now('Time until a claim is answered', 'Half within 2.5 ms, 99 % within 14 ms'),
     now('Decisions that are not settled yet', 'To be settled 77'),
   ]);
 });

@@ -175,7 +175,7 @@ export class Desk {
     const answer = await untilAnswered(send, { signal, sleep, online, random: Math.random, ontrouble });
     if (answer.ok) this.take(answer.data);
     else this.failure = answer.failure;
-    // It continues after signing in again.
+    // The payment continues after signing in again.
     this.wasCutOff = this.failure?.status === 401;
     if (this.wasCutOff) signedOut();
     else if (what === 'pay') memory.forgetPayment(this.order.id);

@@ -82,7 +82,7 @@ export function browserMemory(storage: () => Storage = () => localStorage): Memo
     try {
       storage().removeItem(key);
     } catch {
-      // Then it was never stored.
+      // If it can't be removed, it was never stored.
     }
   };
   forgetOld(storage);

@@ -21,7 +21,7 @@ export interface World {
   memory: Memory;
   /** The server's time in milliseconds. */
   now(): number;
-  /** That time seems to be wrong. */
+  /** Called when the server's time seems to be wrong. */
   doubtNow(): void;
   /** From 0 up to 1. */
   random(): number;

@@ -147,7 +147,7 @@ describe('a buyer who can’t buy', () => {
   test('is told why, and what to do', () => {
     show({ at: 'refused', failure: failure('limit_reached'), goesOn: false });
     const alert = screen.getByRole('alert');
-    expect(alert.textContent).toContain('more than one person may buy');
+    expect(alert.textContent).toContain('over the limit per person');
     expect(alert.querySelector('a')?.getAttribute('href')).toBe('/orders');
     // The choice is still there.
     button(/Buy now/);

@@ -58,7 +58,7 @@ export class SaleWatch {
     clearTimeout(this.#timer);
     const turn = (this.#sent += 1);
     const answer = await saleById(this.#id);
-    // A later look knows better.
+    // A later look has newer data.
     if (this.#isOver || turn !== this.#sent) return;
     if (answer.ok) this.sale = answer.data;
     this.failure = answer.ok ? undefined : answer.failure;

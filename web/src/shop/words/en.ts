@@ -173,7 +173,7 @@ export default {
   },
 
   waitlist: {
-    hint: 'Orders that are not paid in time come back, and go to the waitlist in order. What comes free for you is held for you, with time to pay.',
+    hint: 'When an order is not paid in time, its units go to the first people on the waitlist. Yours are then held for you while you pay.',
     likely: (place: string) => `If you join now, you are likely number ${place}.`,
     first: 'Nobody is waiting yet: if you join now, you are likely first.',
     join: 'Join the waitlist',

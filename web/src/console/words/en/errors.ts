@@ -29,7 +29,7 @@ export default {
     todo: 'Look at the connection and try again.',
   },
   busy: {
-    says: 'The server is busy with it, or with too much else.',
+    says: 'The server is already doing this, or has too much else to do.',
     todo: 'Try again in a moment.',
   },
   unavailable: {

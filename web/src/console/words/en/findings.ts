@@ -32,7 +32,7 @@ const findings: Findings = {
   ledger_orders: (found) =>
     `The ledger counts ${both(found.held, found.paid)}, but its orders add up to ${both(found.orders_held, found.orders_paid)}.`,
   order_misplaced: (found) => `The ledger has it in the place of number ${found.number}.`,
-  same_key: () => 'It is the second order for one idempotency key of its buyer.',
+  same_key: () => 'Its buyer has another order with the same idempotency key.',
   oversold: (found) =>
     `${counted(found.units, 'unit more is', 'units more are')} sold than there are, by the orders in ${sources[found.by]}.`,
   over_limit: (found) =>
@@ -86,7 +86,7 @@ const findings: Findings = {
   order_movements: (found) =>
     `It is ${found.state} with ${units(found.units)} in the ledger, but the stock log has ${both(found.held, found.paid)} of it.`,
   unknown_movement: (found) => `The stock log has a movement of an unknown kind: “${found.movement}”.`,
-  no_order_number: (found) => `The stock log names ${found.number} as an order’s number, which it is not.`,
+  no_order_number: (found) => `The stock log has ${found.number} where an order’s number should be.`,
   waiter_differs: ({ number, ledger, records }) =>
     `Number ${n(number)} on the waitlist is ${ledger.buyer} for ${units(ledger.units)} since ${at(ledger.since_millis)} in the ledger, but ${records.buyer} for ${units(records.units)} since ${at(records.since_millis)} in the records.`,
   waiter_not_in_records: (found) =>

@@ -63,13 +63,14 @@ export default {
     },
     clean: 'Every promise was kept.',
     cleanWords:
-      'Nobody was promised a unit that isn’t there, lost one, got one twice or too many, and no request was left without an answer.',
+      'No unit was promised that isn’t there, no order was lost or made twice, nobody got more than the limit, and every request was answered.',
     booksAgree: 'The server’s own books say the same.',
     booksUnknown: 'The server’s own books could not be asked.',
     notClean: 'It does not hold.',
     counts: {
       oversold: (count: number) => `${counted(count, 'unit was', 'units were')} promised that never existed.`,
-      lost: (count: number) => `${counted(count, 'order', 'orders')} promised can’t be found or paid.`,
+      lost: (count: number) =>
+        `${counted(count, 'promised order', 'promised orders')} can’t be found or paid.`,
       duplicated: (count: number) =>
         `${counted(count, 'order was', 'orders were')} made twice from one press.`,
       over_limit: (count: number) =>
@@ -94,7 +95,7 @@ export default {
     charts: {
       crowd: 'How the crowd came',
       stock: 'How the stock went',
-      outcomes: 'What the answers were, a second',
+      outcomes: 'Answers per second, by kind',
       waiting: 'How long an answer took',
     },
     cameSoFar: 'Came so far',
